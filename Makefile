@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+# Builds, tests, checks and installs memctx. `make help` lists the targets.
+#
+# Everything built goes below out/VARIANT/. Each target that needs packages from Debian installs the
+# missing ones first (scripts/install-deps); where nothing is missing that takes some milliseconds.
+
+VARIANT ?= release
+PREFIX ?= /usr/local
+DESTDIR ?=
+CC ?= cc
+INSTALL ?= install
+
+out := out/$(VARIANT)
+version := 0.1.0
+
+# --- compilers' flags ---------------------------------------------------------------------------
+
+# MEMCTX_DEBUG switches on the checks that cost too much for a release. ThreadSanitizer and
+# AddressSanitizer are allocators themselves, so their variants apply to the unit tests and to the
+# command; the library to preload gets from UBSan what needs no run-time library.
+optimise := -O2
+ifeq ($(VARIANT),release)
+else ifeq ($(VARIANT),debug)
+optimise := -O1 -DMEMCTX_DEBUG
+else ifeq ($(VARIANT),asan)
+optimise := -O1 -DMEMCTX_DEBUG
+sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all
+lib_sanitize := -fsanitize=undefined -fsanitize-undefined-trap-on-error
+else ifeq ($(VARIANT),tsan)
+optimise := -O1 -DMEMCTX_DEBUG
+sanitize := -fsanitize=thread
+else
+$(error VARIANT is release, debug, asan or tsan, not "$(VARIANT)")
+endif
+
+warnings := -Wall -Wextra -Wundef -Wshadow -Werror
+base_flags := -std=gnu17 -D_GNU_SOURCE $(optimise) -g $(warnings) -Iinclude \
+    -DMEMCTX_VERSION='"$(version)"'
+
+# No builtins for the family: the compiler may neither drop nor merge calls to what we implement.
+family := malloc calloc realloc reallocarray free memalign aligned_alloc posix_memalign valloc \
+    pvalloc malloc_usable_size
+# No sibling calls: an exported function's frame must stand while its call path is looked up.
+lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC \
+    -fno-optimize-sibling-calls \
+    -ftls-model=initial-exec -fno-plt $(family:%=-fno-builtin-%)
+lib_link := -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs -Wl,-soname,libmemctx.so \
+    -Wl,--version-script=src/api/exports.map
+cli_libs := -ldw -lelf -liberty -ljansson
+
+# --- what is made of what -----------------------------------------------------------------------
+
+lib_sources := $(sort $(wildcard src/*/*.c))
+cli_sources := $(sort $(wildcard tools/memctx/*.c))
+unit_sources := $(sort $(wildcard tests/unit/*.c))
+
+lib_objects := $(lib_sources:%.c=$(out)/lib/%.o)
+cli_objects := $(cli_sources:%.c=$(out)/cli/%.o)
+# The library's objects once more with -DMEMCTX_UNIT: the exported functions have other names then,
+# so that the test program keeps the malloc it was started with.
+unit_objects := $(lib_sources:%.c=$(out)/unit/%.o) $(unit_sources:%.c=$(out)/unit/%.o)
+
+library := $(out)/libmemctx.so
+command := $(out)/memctx
+unit_tests := $(out)/unit/unit-tests
+manual := out/man/memctx.1
+
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: all help lib cli unit man test check demo lint layers asan tsan bench bench-quick install \
+    uninstall clean force
+
+all: $(library) $(command) $(manual)
+
+help:
+	@echo 'make                build the library, the command and the manual page below $(out)/'
+	@echo 'make demo           build, then show memctx on redis, python3 and sqlite3 (about a minute)'
+	@echo 'make test           build, then run all suites; tests/run SUITE... runs some of them'
+	@echo 'make lint           formatting, clang-tidy, shellcheck, layers, completion'
+	@echo 'make asan | tsan    the unit tests under AddressSanitizer and UBSan | ThreadSanitizer'
+	@echo 'make bench          all benchmarks (long); make bench-quick is a short look'
+	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
+	@echo 'make clean          remove out/'
+	@echo 'VARIANT=release|debug|asan|tsan and CC=clang apply to each of them'
+
+lib: $(library)
+cli: $(command)
+unit: $(unit_tests)
+man: $(manual)
+
+# deps-GROUP: the packages of GROUP are there. Only ever an order-only prerequisite.
+deps-%: force
+	@scripts/install-deps $*
+
+# A change of compiler or flags rebuilds everything: the file changes only when its content does.
+flags_now = $(CC) $(CFLAGS) $(LDFLAGS) $(lib_flags) $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
+$(out)/flags: force
+	@mkdir -p $(@D)
+	@echo "$(subst ",\",$(flags_now))" | cmp -s - $@ || echo "$(subst ",\",$(flags_now))" > $@
+
+$(out)/lib/%.o: %.c $(out)/flags | deps-build
+	@mkdir -p $(@D)
+	$(CC) $(lib_flags) $(lib_sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(out)/cli/%.o: %.c $(out)/flags | deps-build
+	@mkdir -p $(@D)
+	$(CC) $(base_flags) $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
+	@mkdir -p $(@D)
+	$(CC) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(library): $(lib_objects) src/api/exports.map
+	$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) -o $@
+
+$(command): $(cli_objects)
+	$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(cli_objects) $(cli_libs) -o $@
+
+$(unit_tests): $(unit_objects)
+	$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(unit_objects) -lcriterion -o $@
+
+# The list of settings in the manual is printed by a program that is made from the list itself.
+out/man/options: docs/man/options.c include/memctx/options.h | deps-build
+	@mkdir -p $(@D)
+	$(CC) $(base_flags) $< -o $@
+
+$(manual): docs/man/memctx.1.in out/man/options
+	out/man/options > out/man/options.mdoc
+	sed -e '/^@OPTIONS@$$/{r out/man/options.mdoc' -e 'd;}' -e 's/@VERSION@/$(version)/' $< > $@
+
+-include $(lib_objects:.o=.d) $(cli_objects:.o=.d) $(unit_objects:.o=.d)
+
+# --- tests and checks ---------------------------------------------------------------------------
+
+test: all unit | deps-test
+	@tests/run
+
+demo: all | deps-demo
+	@scripts/demo
+
+layers:
+	@scripts/check-layers
+
+lint: all | deps-lint
+	@scripts/lint
+
+asan tsan: | deps-unit
+	@$(MAKE) VARIANT=$@ unit
+	out/$@/unit/unit-tests
+
+bench: all | deps-bench
+	bench/run
+
+bench-quick: all | deps-bench
+	bench/run --quick
+
+# --- installing ---------------------------------------------------------------------------------
+
+prefix = $(DESTDIR)$(PREFIX)
+completions = $(prefix)/share/bash-completion/completions
+
+install: all
+	$(INSTALL) -D -m 755 $(library) '$(prefix)/lib/libmemctx.so'
+	$(INSTALL) -D -m 755 $(command) '$(prefix)/bin/memctx'
+	$(INSTALL) -D -m 644 include/memctx.h '$(prefix)/include/memctx.h'
+	$(INSTALL) -d '$(prefix)/include/memctx'
+	$(INSTALL) -m 644 include/memctx/*.h '$(prefix)/include/memctx'
+	$(INSTALL) -D -m 644 $(manual) '$(prefix)/share/man/man1/memctx.1'
+	$(INSTALL) -D -m 644 tools/completion/memctx.bash '$(completions)/memctx'
+	$(INSTALL) -d '$(prefix)/lib/pkgconfig'
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(version)|' scripts/memctx.pc.in \
+	    > '$(prefix)/lib/pkgconfig/memctx.pc'
+
+uninstall:
+	rm -f '$(prefix)/lib/libmemctx.so' '$(prefix)/bin/memctx' '$(prefix)/include/memctx.h' \
+	    '$(prefix)/share/man/man1/memctx.1' '$(completions)/memctx' \
+	    '$(prefix)/lib/pkgconfig/memctx.pc'
+	rm -f $(patsubst %,'$(prefix)/%',$(wildcard include/memctx/*.h))
+	! test -d '$(prefix)/include/memctx' || rmdir '$(prefix)/include/memctx'
+
+clean:
+	rm -rf out

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: MIT
+"""Runs one workload once under one peer and judges what came out."""
+
+import dataclasses
+import glob
+import hashlib
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+
+
+class RunError(Exception):
+    """The run does not count: it crashed, hung, or gave a wrong answer."""
+
+
+@dataclasses.dataclass
+class Sample:
+    """What one round says about one workload under one peer; times in seconds, memory in KiB."""
+    wall_s: float = 0.0
+    user_s: float = 0.0
+    system_s: float = 0.0
+    peak_rss_kib: int = 0
+    end_rss_kib: int = 0
+    value: float = 0.0
+    digest: str = ""
+
+
+class Site:
+    """The directories of one benchmark run, and the environment that every command gets."""
+
+    def __init__(self, out, tmp):
+        self.out = out
+        self.tmp = tmp
+        self.inputs = os.path.join(out, "inputs")
+        self.programs = os.path.join(out, "programs")
+        self.stdout = os.path.join(tmp, "stdout")
+        self.stderr = os.path.join(tmp, "stderr")
+        self.runtime = os.path.join(tmp, "run")
+        self.records = os.path.join(tmp, "records")
+        self.cc1 = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True,
+                                  check=True).stdout.strip()
+        os.makedirs(self.runtime, mode=0o700, exist_ok=True)
+        os.makedirs(self.records, exist_ok=True)
+        os.chmod(self.records, 0o1777)  # postgres writes here as its own user
+
+    def expand(self, words):
+        """The words of a command with the directories filled in."""
+        names = {"{inputs}": self.inputs, "{programs}": self.programs, "{cc1}": self.cc1}
+        out = []
+        for word in words:
+            for name, value in names.items():
+                word = word.replace(name, value)
+            out.append(word)
+        return out
+
+    def environment(self, peer, workload):
+        """Nothing of the caller's settings but PATH reaches a measured program."""
+        env = {"PATH": os.environ["PATH"], "HOME": self.tmp, "TMPDIR": self.tmp, "LANG": "C.UTF-8",
+               "XDG_RUNTIME_DIR": self.runtime, "GIT_CONFIG_NOSYSTEM": "1"}
+        if peer.name == "heaptrack":
+            # It locks its output, so that programs with children need a file each.
+            env["DUMP_HEAPTRACK_OUTPUT"] = (os.path.join(self.records, "heaptrack.$$")
+                                            if workload.children else "/dev/null")
+        return {**env, **workload.env, **peer.env}
+
+    def clear(self):
+        """Forgets the output of the last run."""
+        for path in [self.stdout, self.stderr, *glob.glob(os.path.join(self.records, "*"))]:
+            if os.path.exists(path):
+                os.unlink(path)
+
+    def keep_error(self, label, text):
+        """Stores what a failed run said, for whoever looks into it."""
+        directory = os.path.join(self.out, "errors")
+        os.makedirs(directory, exist_ok=True)
+        with open(os.path.join(directory, label + ".txt"), "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            for path in (self.stdout, self.stderr):
+                file.write(f"--- {os.path.basename(path)}\n{read_text(path)[-20000:]}\n")
+
+
+def read_text(path):
+    """The file's text, or nothing when there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def measure_command(site, peer, workload, command, user=None, preload=None):
+    """The words that run `command` under the measuring program."""
+    words = [os.path.join(site.programs, "measure"), "-t", str(workload.limit_s),
+             "-n", str(workload.repeat), "-o", site.stdout, "-e", site.stderr]
+    preload = peer.preload if preload is None else preload
+    if preload:
+        words += ["-p", preload]
+    if user is not None:
+        words += ["-u", f"{user[0]}:{user[1]}"]
+    return words + ["--"] + command
+
+
+def parse_runs(text):
+    """The `done` lines of the measuring program as samples; raises on a bad ending."""
+    samples = []
+    for line in text.splitlines():
+        if not line.startswith("done "):
+            continue
+        _, wall, user, system, peak, ending, number = line.split()
+        if ending == "timeout":
+            raise RunError(f"did not end within {number} s")
+        if ending == "signal":
+            raise RunError(f"killed by {signal.Signals(int(number)).name}")
+        if number != "0":
+            raise RunError(f"exit status {number}")
+        samples.append(Sample(int(wall) / 1e9, int(user) / 1e6, int(system) / 1e6, int(peak)))
+    if not samples:
+        raise RunError("the measuring program gave no figures")
+    return samples
+
+
+def check_preload(site):
+    """The dynamic linker only warns when it cannot preload: such a run measured nothing."""
+    found = re.search(r"ld\.so: object '([^']*)'.*cannot be preloaded", read_text(site.stderr))
+    if found:
+        raise RunError(f"{found.group(1)} could not be preloaded")
+
+
+def median_sample(samples):
+    """One sample of the medians; memory is the largest seen."""
+    return Sample(statistics.median(s.wall_s for s in samples),
+                  statistics.median(s.user_s for s in samples),
+                  statistics.median(s.system_s for s in samples),
+                  max(s.peak_rss_kib for s in samples))
+
+
+def output_digest(site):
+    """A hash of what the run wrote to standard output."""
+    with open(site.stdout, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def take_value(site, workload, sample):
+    """Fills in the figure that the row is about, and the digest."""
+    if workload.measure == "rss_over_live":
+        found = re.fullmatch(r"live (\d+) resident (\d+)\n", read_text(site.stdout))
+        if not found:
+            raise RunError("the program did not report its memory")
+        sample.value = int(found.group(2)) / int(found.group(1))
+        sample.digest = found.group(1)
+        return
+    if workload.measure == "cpu":
+        sample.value = sample.user_s + sample.system_s
+    else:
+        sample.value = sample.wall_s
+    sample.digest = output_digest(site)
+
+
+def run_program(site, peer, workload):
+    """Runs a program to its end, `repeat` times."""
+    words = measure_command(site, peer, workload, site.expand(workload.command))
+    run = subprocess.run(words, env=site.environment(peer, workload), capture_output=True,
+                         text=True, check=False, timeout=workload.limit_s * workload.repeat + 30)
+    samples = parse_runs(run.stdout)
+    if len(samples) != workload.repeat:
+        raise RunError(f"{len(samples)} of {workload.repeat} runs")
+    check_preload(site)
+    sample = median_sample(samples)
+    take_value(site, workload, sample)
+    return sample
+
+
+def build_programs(site, sources, launcher_source):
+    """Compiles the measuring program and our own workloads where they are out of date."""
+    os.makedirs(site.programs, exist_ok=True)
+    common = os.path.join(sources, "common.h")
+    for source in [launcher_source, *sorted(glob.glob(os.path.join(sources, "*.c")))]:
+        target = os.path.join(site.programs, os.path.basename(source)[:-2])
+        newest = max(os.path.getmtime(path) for path in (source, common))
+        if os.path.exists(target) and os.path.getmtime(target) > newest:
+            continue
+        subprocess.run(["gcc", "-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread",
+                        "-o", target + ".part", source], check=True)
+        shutil.move(target + ".part", target)

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: MIT
+"""Workloads that are servers: each is started, loaded by a client, read, and shut down."""
+
+import contextlib
+import json
+import os
+import pwd
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import time
+
+import launcher
+
+PG_BIN = "/usr/lib/postgresql/15/bin"
+
+
+class Server:
+    """A process under the measuring program, with its pid and its ending."""
+
+    def __init__(self, site, peer, workload, command, **how):
+        words = launcher.measure_command(site, peer, workload, command, **how)
+        self.site = site
+        self.env = site.environment(peer, workload)
+        self.process = subprocess.Popen(words, env=self.env, stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith("pid "):
+            self.process.kill()
+            raise launcher.RunError("the server was not started")
+        self.pid = int(line.split()[1])
+
+    def wait_until(self, ready, seconds=20):
+        """Polls until the server is ready; a server that has gone never is."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                launcher.parse_runs(self.process.stdout.read())
+                raise launcher.RunError("the server ended before its load")
+            if ready():
+                return
+            time.sleep(0.02)
+        raise launcher.RunError(f"the server was not ready within {seconds} s")
+
+    def resident_kib(self):
+        """Its resident memory now."""
+        found = re.search(r"VmRSS:\s+(\d+) kB", launcher.read_text(f"/proc/{self.pid}/status"))
+        if not found:
+            raise launcher.RunError("the server died under load")
+        return int(found.group(1))
+
+    def check_mapped(self, peer):
+        """That the allocator under test is the one in the process."""
+        name = os.path.basename(peer.preload).split(".so")[0]
+        if name and name not in launcher.read_text(f"/proc/{self.pid}/maps"):
+            raise launcher.RunError(f"{name} is not mapped in the server")
+
+    def end(self):
+        """Waits for the server, which was told to end, and returns its figures."""
+        try:
+            output, _ = self.process.communicate(timeout=30)
+        except subprocess.TimeoutExpired as late:
+            raise launcher.RunError("the server did not end when told to") from late
+        return launcher.parse_runs(output)[0]
+
+    def kill(self):
+        """Makes sure that nothing stays behind; the measuring program kills its child."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=10)
+        self.process.stdout.close()
+
+
+def call(words, what, timeout=60, **more):
+    """A client's standard output; its failure is the run's."""
+    try:
+        run = subprocess.run(words, capture_output=True, text=True, timeout=timeout, check=False,
+                             **more)
+    except subprocess.TimeoutExpired as late:
+        raise launcher.RunError(f"{what} did not end within {timeout} s") from late
+    if run.returncode != 0:
+        raise launcher.RunError(f"{what}: exit status {run.returncode}: "
+                                f"{(run.stderr or run.stdout).strip()[-200:]}")
+    return run.stdout
+
+
+def run_redis(site, peer, workload):
+    """redis-server: 600 000 commands, pipelined, then a check of the keys, then shutdown.
+
+    Debian's redis-server is linked with jemalloc, so the baseline is libc put before it.
+    """
+    socket = os.path.join(site.tmp, "redis.sock")
+    preload = {"glibc": "libc.so.6", "heaptrack": peer.preload + ":libc.so.6"}.get(peer.name)
+    command = ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly",
+               "no", "--dir", site.tmp, "--daemonize", "no"]
+    cli = ["redis-cli", "-s", socket]
+
+    def ready():
+        run = subprocess.run([*cli, "ping"], capture_output=True, text=True, timeout=10,
+                             check=False)
+        return run.stdout == "PONG\n"
+
+    server = Server(site, peer, workload, command, preload=preload)
+    try:
+        server.wait_until(ready)
+        server.check_mapped(peer)
+        for test, size, count in (("set", "100", "250000"), ("hset", "60", "150000"),
+                                  ("lpush,rpop,sadd,get", "200", "100000")):
+            text = call(["redis-benchmark", "-s", socket, "-t", test, "-n", count, "-d", size,
+                         "-r", "100000", "-P", "16", "-c", "20", "-q"], "redis-benchmark")
+            if "ERR" in text or text.count("requests per second") != len(test.split(",")):
+                raise launcher.RunError("redis-benchmark: " + text.strip()[-200:])
+        if not 80000 < int(call([*cli, "dbsize"], "redis-cli")) < 110000:
+            raise launcher.RunError("redis has lost keys")
+        resident = server.resident_kib()
+        subprocess.run([*cli, "shutdown", "nosave"], capture_output=True, timeout=10, check=False)
+        sample = server.end()
+    finally:
+        server.kill()
+    launcher.check_preload(site)
+    sample.end_rss_kib = resident
+    sample.value = sample.user_s + sample.system_s
+    return sample
+
+
+def postgres_user():
+    """The account that runs postgres, which refuses root; None: the caller's own."""
+    if os.getuid() != 0:
+        return None
+    entry = pwd.getpwnam("postgres")
+    return entry.pw_uid, entry.pw_gid
+
+
+def create_cluster(site, data, user):
+    """A cluster with pgbench's tables, made once per benchmark run, without any preload."""
+    env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": site.tmp}
+    become = []
+    if user is not None:
+        become = ["setpriv", f"--reuid={user[0]}", f"--regid={user[1]}", "--clear-groups"]
+    os.makedirs(data, mode=0o700)
+    if user is not None:
+        os.chown(data, *user)
+    try:
+        call([*become, f"{PG_BIN}/initdb", "-D", data, "-A", "trust", "-U", "postgres", "-N"],
+             "initdb", env=env, cwd=data)
+        call([*become, f"{PG_BIN}/pg_ctl", "-D", data, "-w", "-l", f"{data}/log", "-o",
+              f"-c listen_addresses= -c unix_socket_directories={data} -c fsync=off", "start"],
+             "pg_ctl start", env=env, cwd=data)
+        try:
+            call(["pgbench", "-h", data, "-U", "postgres", "-i", "-q", "-s", "3", "postgres"],
+                 "pgbench -i", env=env)
+        finally:
+            call([*become, f"{PG_BIN}/pg_ctl", "-D", data, "-m", "fast", "-w", "stop"],
+                 "pg_ctl stop", env=env, cwd=data)
+    except launcher.RunError:
+        shutil.rmtree(data)
+        raise
+
+
+def run_postgres(site, peer, workload):
+    """postgres: 2 clients, 24 000 selects, each parsed and planned; CPU of all its processes."""
+    data = os.path.join(site.tmp, "cluster")
+    user = postgres_user()
+    transactions = 12000
+    if not os.path.exists(data):
+        create_cluster(site, data, user)
+    command = [f"{PG_BIN}/postgres", "-D", data, "-c", "listen_addresses=", "-c",
+               f"unix_socket_directories={data}", "-c", "fsync=off", "-c", "autovacuum=off", "-c",
+               "shared_buffers=64MB", "-c", "max_connections=20"]
+
+    def ready():
+        return subprocess.run(["pg_isready", "-q", "-h", data, "-U", "postgres"], timeout=10,
+                              check=False).returncode == 0
+
+    server = Server(site, peer, workload, command, user=user)
+    try:
+        server.wait_until(ready)
+        server.check_mapped(peer)
+        text = call(["pgbench", "-h", data, "-U", "postgres", "-n", "-S", "-c", "2", "-j", "1", "-t",
+                     str(transactions), "--random-seed=1", "postgres"], "pgbench")
+        if f"processed: {2 * transactions}/{2 * transactions}" not in text:
+            raise launcher.RunError("pgbench: " + text.strip()[-200:])
+        resident = server.resident_kib()
+        os.kill(server.pid, signal.SIGINT)
+        sample = server.end()
+    finally:
+        server.kill()
+    launcher.check_preload(site)
+    if found := re.search(r"terminated by signal \d+|PANIC:.*", launcher.read_text(site.stderr)):
+        raise launcher.RunError("postgres: " + found.group(0))
+    sample.end_rss_kib = resident
+    sample.value = sample.user_s + sample.system_s
+    return sample
+
+
+def run_dump(site, peer, workload):
+    """`memctx dump --json --no-symbols` of a process with 10 000 contexts: median of five, in ms."""
+    command = ["out/release/memctx", "dump", "--json", "--no-symbols"]
+    server = Server(site, peer, workload, site.expand(workload.command))
+    try:
+        server.wait_until(lambda: launcher.read_text(site.stdout) == "ready\n")
+        socket = os.path.join(site.runtime, "memctx", f"{server.pid}.sock")
+        server.wait_until(lambda: os.path.exists(socket))
+        command.append(str(server.pid))
+        tree = json.loads(call(command, "memctx dump", env=server.env))
+        with_chunks = sum(1 for context in tree["contexts"] if context["self"]["live_chunks"])
+        if with_chunks < 10000:
+            raise launcher.RunError(f"the dump has {with_chunks} contexts with chunks, not 10 000")
+        times_ms = []
+        for _ in range(5):
+            start = time.monotonic()
+            run = subprocess.run(command, env=server.env, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, timeout=30, check=False)
+            times_ms.append((time.monotonic() - start) * 1000)
+            if run.returncode != 0:
+                raise launcher.RunError(f"memctx dump: exit status {run.returncode}")
+        resident = server.resident_kib()
+    finally:
+        server.kill()
+    return launcher.Sample(wall_s=statistics.median(times_ms) / 1000, end_rss_kib=resident,
+                           peak_rss_kib=resident, value=statistics.median(times_ms))

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""Every row of the benchmark. Commands are lists; {inputs} and {programs} are directories.
+
+Groups: real (unmodified programs), alloc (programs that do little but allocate), special (rows
+with a figure of their own). Measures: `wall` for one program that is run to its end; `cpu`, user
+and system time of the process and its children, for servers, which wait for their clients.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    name: str
+    group: str
+    title: str
+    command: tuple = ()
+    measure: str = "wall"
+    env: dict = dataclasses.field(default_factory=dict)
+    repeat: int = 1       # runs in one round; the median counts
+    quick: bool = False   # part of --quick
+    children: bool = False  # hands LD_PRELOAD to children: heaptrack needs a file for each
+    server: str = ""      # the function in servers.py that runs it
+    limit_s: int = 3
+
+
+REAL = [
+    Workload("sqlite", "real", "sqlite3: 300 000 rows in memory, two indexes, join",
+             ("sqlite3", "-batch", "-bail", ":memory:", ".read {inputs}/load.sql"), quick=True),
+    Workload("python3", "real", "python3, PYTHONMALLOC=malloc: JSON and dicts",
+             ("/usr/bin/python3", "-s", "{inputs}/work.py"),
+             env={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}, quick=True),
+    Workload("perl", "real", "perl: hashes, strings, sort, regex", ("perl", "{inputs}/work.pl"),
+             env={"PERL_HASH_SEED": "0"}),
+    Workload("node", "real", "node: JSON", ("node", "{inputs}/work.js")),
+    Workload("gcc", "real", "gcc -O2 (cc1), 170 functions",
+             ("{cc1}", "-quiet", "-O2", "{inputs}/unit.c", "-o", "-")),
+    # What repack runs; heaptrack does not follow it into the child.
+    Workload("git", "real", "git pack-objects, as by repack -adf, of 1 500 commits",
+             ("git", "-C", "{inputs}/repository.git", "-c", "pack.threads=1", "pack-objects", "-q",
+              "--all", "--no-reuse-delta", "--stdout")),
+    Workload("zstd", "real", "zstd -9 -T2, 42 MB of text",
+             ("zstd", "-q", "-T2", "-9", "-c", "{inputs}/log.txt")),
+    Workload("xmllint", "real", "xmllint: 10 MB and an XPath",
+             ("xmllint", "--xpath", "count(//item[price>500])", "{inputs}/catalog.xml"), repeat=3),
+    Workload("java", "real", "java: start-up", ("java", "-cp", "{inputs}", "Start"), repeat=5),
+    Workload("redis", "real", "redis-server under redis-benchmark", measure="cpu",
+             server="run_redis", quick=True),
+    Workload("postgres", "real", "postgres under pgbench -S, 2 clients", measure="cpu",
+             server="run_postgres"),
+]
+
+
+def own(name, title, **more):
+    """A row made of one of our own programs."""
+    return Workload(name, "alloc", title, ("{programs}/" + name,), **more)
+
+
+ALLOC = [
+    own("larson", "server of two threads that free each other's chunks", quick=True),
+    own("handover", "producer and consumer"),
+    own("small", "short-lived small objects, 12 calls deep", quick=True),
+    own("survivors", "random sizes with survivors", quick=True),
+    own("growth", "growth by realloc"),
+    own("big", "buffers of 64 KiB to 4 MiB"),
+    own("forks", "server that forks 1 200 children"),
+    own("threads", "30 000 short threads"),
+    own("deep", "call paths of 60 frames", quick=True),
+    own("sites", "4 096 sites, random order"),
+    own("trees", "recursive building of trees"),
+]
+
+SPECIAL = [
+    Workload("true", "special", "`/bin/true`", ("/bin/true",), repeat=200, quick=True),
+    Workload("subshells", "special", "bash script: 1 000 subshells (fork)",
+             ("bash", "{inputs}/forks.sh"), quick=True),
+    Workload("commands", "special", "bash script: 1 000 commands (fork and exec)",
+             ("bash", "{inputs}/commands.sh"), children=True),
+    Workload("fragment", "special", "20 paths, 1 M chunks of 16-512 bytes, one path's 13 MB stay",
+             ("{programs}/fragment",), measure="rss_over_live", quick=True),
+    Workload("dump", "special", "dump of 10 000 contexts", ("{programs}/contexts",),
+             measure="dump_ms", server="run_dump", env={"MEMCTX_CONTROL": "eager"}, quick=True),
+]
+
+ALL = REAL + ALLOC + SPECIAL

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * common.h - what the workloads share: a seeded generator, allocation that may not fail, and a
+ * checksum over the contents, which each program prints so that a wrong run is seen.
+ */
+#ifndef BENCH_COMMON_H
+#define BENCH_COMMON_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOINLINE __attribute__((noinline, noclone))
+
+struct random {
+    uint64_t state;
+};
+
+static inline uint64_t random_next(struct random *random) {
+    uint64_t x = random->state;
+
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    random->state = x;
+    return x * 0x2545f4914f6cdd1dULL;
+}
+
+static inline size_t random_below(struct random *random, size_t limit) {
+    return (size_t)(((random_next(random) >> 32) * (uint64_t)limit) >> 32);
+}
+
+static inline uint64_t mix(uint64_t sum, uint64_t value) {
+    return (sum ^ value) * 0x9e3779b97f4a7c15ULL + (sum >> 29);
+}
+
+/* The compiler may not remove or merge what passes through here. */
+static inline void *escape(void *pointer) {
+    __asm__ volatile("" : "+r"(pointer) : : "memory");
+    return pointer;
+}
+
+static inline void *check_chunk(void *pointer, size_t bytes) {
+    if (pointer == NULL) {
+        fprintf(stderr, "out of memory: %zu bytes\n", bytes);
+        exit(1);
+    }
+    return escape(pointer);
+}
+
+/* A tag in the first and the last byte, as a program that uses its memory would touch it. */
+static inline void tag_chunk(void *pointer, size_t bytes, unsigned int tag) {
+    unsigned char *chunk = pointer;
+
+    chunk[0] = (unsigned char)tag;
+    chunk[bytes - 1] = (unsigned char)tag;
+}
+
+static inline void check_tag(const void *pointer, size_t bytes, unsigned int tag) {
+    const unsigned char *chunk = pointer;
+
+    if (chunk[0] != (unsigned char)tag || chunk[bytes - 1] != (unsigned char)tag) {
+        fprintf(stderr, "chunk of %zu bytes at %p was overwritten\n", bytes, pointer);
+        exit(1);
+    }
+}
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * options.h - every MEMCTX_* setting, declared once.
+ *
+ * From this list come the library's parser, `memctx options`, `memctx set`, `memctx run`'s help and
+ * the manual page. X(field, NAME, kind, default, minimum, maximum, live, help)
+ *   NAME: the environment variable is MEMCTX_NAME, `memctx set` takes it in lower case
+ *   kind: INT, or the name of an enum list below
+ *   live: 1 when `memctx set TARGET name=value` may change it while the program runs
+ */
+#ifndef MEMCTX_OPTIONS_H
+#define MEMCTX_OPTIONS_H
+
+#define MEMCTX_DEPTH_MAX 128
+
+#define MEMCTX_OPTIONS(X)                                                                          \
+    X(depth, DEPTH, INT, 32, 0, MEMCTX_DEPTH_MAX, 1,                                               \
+      "frames kept of each call path; 1: the call site only; 0: no call paths")                    \
+    X(control, CONTROL, CONTROL_MODE, 1, 0, 2, 0,                                                  \
+      "when the control thread starts: off, auto (the program that memctx run started: at once; "  \
+      "its children: after 20 ms), eager")                                                         \
+    X(verify, VERIFY, INT, 0, 0, 1000000000, 0,                                                    \
+      "unwind every Nth cached call path afresh with libunwind and compare; 0: never")             \
+    X(decay_ms, DECAY_MS, INT, 500, 0, 3600000, 1,                                                 \
+      "milliseconds after which empty memory goes back to the kernel")                             \
+    X(freelist_kib, FREELIST_KIB, INT, 8192, 0, 1073741824, 1,                                     \
+      "KiB of empty memory kept for reuse at the most, or 5 % of live bytes where that is more")   \
+    X(promote_bytes, PROMOTE_BYTES, INT, 2048, 0, 1073741824, 1,                                   \
+      "live bytes at which a context gets pages of its own")                                       \
+    X(waste_kib, WASTE_KIB, INT, 2048, 0, 1073741824, 1,                                           \
+      "KiB of free memory in contexts' own pages past which new contexts share mixed pages, or "   \
+      "6 % of live bytes where that is more")                                                      \
+    X(verbose, VERBOSE, INT, 0, 0, 2, 0, "1: say on standard error what could not be had")
+
+/* The words of enum kinds, in the order of their values. */
+#define MEMCTX_CONTROL_MODE_WORDS "off", "auto", "eager"
+
+#endif

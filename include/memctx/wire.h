@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wire.h - the frames that the library and the command exchange over the control socket.
+ *
+ * Purpose: the one description of the bytes on the socket. The library answers, the command asks;
+ * they share nothing else.
+ * Shape: the server speaks first (a HELLO frame). Then the client sends one request frame at a
+ * time and reads one answer frame. Every frame starts with struct wire_frame. Both ends are on one
+ * machine, so integers are little-endian in their natural alignment and structs travel as they are.
+ * Limits: a request body has at most WIRE_REQUEST_MAX bytes; an oversize, unknown or badly sized
+ * request costs the client its connection. A client that sends half a frame, or does not read its
+ * answer, for WIRE_DEADLINE_MS loses its connection too.
+ * Versions: WIRE_VERSION changes when a struct changes; each end refuses another version by name.
+ */
+#ifndef MEMCTX_WIRE_H
+#define MEMCTX_WIRE_H
+
+#include <stdint.h>
+
+#define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
+#define WIRE_VERSION 1
+#define WIRE_REQUEST_MAX 1024U
+#define WIRE_CLIENTS_MAX 8
+#define WIRE_DEADLINE_MS 2000
+#define WIRE_MARK_NAME_MAX 32 /* with the final 0 */
+#define WIRE_MARKS_MAX 16
+#define WIRE_OCCUPANCY_BINS 7 /* <=6, <=12, <=25, <=50, <=75, <100, 100 % of the blocks live */
+#define WIRE_NONE UINT32_MAX  /* no such index or id */
+#define WIRE_UNKNOWN INT64_MIN /* this figure was not computed: shown as null, never as 0 */
+
+enum wire_type {
+    WIRE_HELLO = 1,   /* server, on connect: struct wire_hello */
+    WIRE_DUMP = 2,    /* struct wire_dump_request -> struct wire_dump and its sections */
+    WIRE_MARK = 3,    /* struct wire_mark_request -> text */
+    WIRE_RESET = 4,   /* struct wire_reset_request -> text */
+    WIRE_TRIM = 5,    /* no body -> struct wire_trim */
+    WIRE_SET = 6,     /* text "name=value" -> text, how the option stands now */
+    WIRE_OPTIONS = 7, /* no body -> text, one "name\tvalue\tdefault\tsettable\thelp" line an option */
+    WIRE_SELF = 8,    /* no body -> text, one "name\tvalue\thelp" line a statistic of ours */
+};
+
+enum wire_status {
+    WIRE_OK = 0,
+    WIRE_REFUSED = 1,   /* body: a text that says why (unknown option, mark or context ...) */
+    WIRE_NO_MEMORY = 2, /* the answer could not be built; body: text */
+};
+
+struct wire_frame {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;   /* enum wire_type; an answer repeats its request's */
+    uint32_t status; /* enum wire_status; 0 in a request */
+    uint32_t reserved;
+    uint64_t length; /* bytes that follow */
+};
+
+struct wire_hello {
+    uint32_t pid;         /* in the target's own pid namespace */
+    uint32_t depth;       /* MEMCTX_DEPTH now */
+    uint64_t start_ticks; /* field 22 of /proc/PID/stat: tells a reused pid */
+    char library_version[32];
+};
+
+/* --- dump ------------------------------------------------------------------------------- */
+
+#define WIRE_DUMP_RESIDENT 1U /* ask the kernel (mincore): resident_bytes are filled in */
+#define WIRE_DUMP_THREADS 2U  /* include the thread views */
+#define WIRE_DUMP_PINNED 4U   /* scan the pages' blocks: pinned, sole-pinned, occupancy */
+
+struct wire_dump_request {
+    uint32_t flags;
+    uint32_t reserved;
+    char mark[WIRE_MARK_NAME_MAX]; /* include this mark's counters; empty: none */
+};
+
+/* The figures of one context or one thread view, in bytes and counts. Signed, because a thread
+ * that frees what others allocated has negative live figures; sums over threads are not. */
+struct wire_totals {
+    int64_t requested_bytes; /* live */
+    int64_t block_bytes;     /* live, with rounding */
+    int64_t reserved_bytes;  /* its own pages, whole, and its blocks in mixed pages */
+    int64_t resident_bytes;
+    int64_t pinned_bytes;
+    int64_t sole_pinned_bytes;
+    int64_t live_chunks;
+    int64_t allocs; /* since start or the last reset; so are the next two */
+    int64_t frees;
+    int64_t requested_cum_bytes;
+    int64_t peak_requested_bytes; /* WIRE_UNKNOWN where several threads make it inexact */
+    int64_t pages;                /* pages of its own */
+};
+
+enum wire_context_kind {
+    WIRE_KIND_ROOT = 0,    /* the root of the tree; has no frame */
+    WIRE_KIND_PATH = 1,    /* a frame of a call path: address is its return address */
+    WIRE_KIND_NAMED = 2,   /* made through the API: label is its name */
+    WIRE_KIND_UNKNOWN = 3, /* a labelled node such as [unknown] or [truncated]: label says which */
+};
+
+struct wire_context {
+    uint32_t id; /* stable for the life of the process */
+    uint32_t parent; /* id, or WIRE_NONE for the root; a parent comes before its children */
+    uint8_t kind;    /* enum wire_context_kind */
+    uint8_t exact_address; /* 1: the frame was interrupted by a signal, so address is the
+                            * instruction itself; 0: a return address (look up address - 1) */
+    uint16_t policy;       /* enum wire_policy */
+    uint32_t module;       /* index into the modules, or WIRE_NONE */
+    uint64_t address;      /* as it was in the process; 0 without a frame */
+    uint32_t label;        /* offset into the strings, or WIRE_NONE */
+    uint32_t occupancy[WIRE_OCCUPANCY_BINS]; /* own pages per bin; zeros unless PINNED was asked */
+    struct wire_totals self;
+};
+
+enum wire_policy { WIRE_POLICY_NONE = 0, WIRE_POLICY_ASET = 1, WIRE_POLICY_MIXED = 2 };
+
+/* An object (executable, library, vDSO) that holds frames. A closed library keeps its entry. */
+struct wire_module {
+    uint64_t start, end; /* the mapped range */
+    uint64_t bias;       /* address - bias = address in the file (ELF st_value) */
+    uint32_t path;       /* offset into the strings */
+    uint32_t build_id_bytes;
+    uint8_t build_id[24];
+    uint32_t closed; /* 1 after dlclose */
+    uint32_t reserved;
+};
+
+struct wire_thread {
+    uint32_t tid; /* 0: all threads that have exited */
+    uint32_t reserved;
+    char name[16];
+};
+
+struct wire_view { /* what one thread did in one context */
+    uint32_t context; /* id */
+    uint32_t thread;  /* index into the threads */
+    struct wire_totals totals; /* reserved, resident, pinned and pages are WIRE_UNKNOWN */
+};
+
+struct wire_mark {
+    char name[WIRE_MARK_NAME_MAX];
+    uint64_t uptime_ns; /* when it was set */
+};
+
+struct wire_mark_entry { /* how a context stood at the mark; a context that is missing stood at 0 */
+    uint32_t context;
+    uint32_t reserved;
+    int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;
+};
+
+/* The head of a dump. Each section is an array at `offset` bytes from this struct's start. */
+struct wire_section {
+    uint64_t offset;
+    uint64_t count; /* elements; bytes for the strings */
+};
+
+struct wire_dump {
+    uint64_t uptime_ns;
+    uint64_t build_ns; /* what making this dump took */
+    uint32_t pid;
+    uint32_t depth;
+    uint32_t exact; /* 1: no operation was lost (no full table, no foreign pointer) */
+    uint32_t flags; /* the request's */
+    uint32_t exe;   /* offset into the strings */
+    uint32_t mark_found; /* 1: the marked counters are in mark_entries */
+
+    /* The ledger of memory that is ours, in bytes, so that it can be held against the kernel's
+     * figure. mapped = reserved by contexts + mixed free + freelist + segment headers + clean. */
+    struct wire_ledger {
+        int64_t segments_mapped;   /* address space of segments and large chunks */
+        int64_t segments_resident; /* WIRE_UNKNOWN unless RESIDENT was asked */
+        int64_t pages_reserved;    /* pages and large chunks that contexts own */
+        int64_t mixed_reserved;    /* mixed pages, whole */
+        int64_t mixed_block_bytes; /* live blocks in them */
+        int64_t freelist_bytes;    /* empty memory kept for reuse, not given back yet */
+        int64_t freelist_items;
+        int64_t segment_headers;   /* page headers in use */
+        int64_t metadata_mapped;   /* tree, views, caches, tables */
+        int64_t metadata_used;
+        int64_t metadata_resident; /* WIRE_UNKNOWN unless RESIDENT was asked */
+        int64_t control_bytes;     /* stack and answer buffers of the control thread */
+        int64_t untouched_bytes;   /* in reserved pages, never written: costs no memory yet */
+        int64_t rss_bytes;         /* what the kernel says of the whole process, at this moment */
+    } ledger;
+
+    struct wire_section contexts, modules, threads, views, marks, mark_entries, strings;
+};
+
+/* --- the small requests ------------------------------------------------------------------ */
+
+struct wire_mark_request {
+    char name[WIRE_MARK_NAME_MAX]; /* an existing mark of this name moves; empty: "default" */
+};
+
+struct wire_reset_request {
+    uint32_t context; /* id: this node and all below it; WIRE_NONE: the whole tree */
+    uint32_t reserved;
+};
+
+struct wire_trim {
+    int64_t released_bytes; /* handed to the kernel by this request */
+    int64_t rss_before, rss_after;
+};
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Process life: the constructor, fork, exit.
+ *
+ * The allocator itself needs none of this: all its state starts out as zeros, and the first call may
+ * come long before the constructor. Locks at fork are taken in rank order, so that the child finds
+ * every table whole; a lock that the forking thread holds itself (fork in a signal handler) stays
+ * with it, because the same thread goes on in the child.
+ */
+#include "api/thread.h"
+#include "context/tree.h"
+#include "control/control.h"
+#include "os/meta.h"
+#include "path/oracle.h"
+
+#include <memctx.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#ifndef MEMCTX_VERSION
+#define MEMCTX_VERSION "unknown"
+#endif
+
+EXPORT const char *memctx_version(void) {
+    return MEMCTX_VERSION;
+}
+
+#ifndef MEMCTX_UNIT
+static struct lock *const fork_locks[] = {&heap_global.lock, &tree_lock, &rules_lock};
+#define FORK_LOCKS (sizeof fork_locks / sizeof fork_locks[0])
+static bool fork_held[FORK_LOCKS + 1]; /* by the forking thread before; the last: meta_lock */
+
+static void take_unless_mine(struct lock *lock, bool *held) {
+    *held = lock_is_mine(lock);
+    if (!*held)
+        lock_take(lock);
+}
+
+static void give_unless_mine(struct lock *lock, bool held, bool child) {
+    if (held)
+        return;
+    if (child)
+        lock_reset(lock);
+    else
+        lock_release(lock);
+}
+
+static void fork_prepare(void) {
+    control_fork_prepare();
+    for (size_t i = 0; i < FORK_LOCKS; i++)
+        take_unless_mine(fork_locks[i], &fork_held[i]);
+    segment_fork_prepare();
+    take_unless_mine(&meta_lock, &fork_held[FORK_LOCKS]);
+}
+
+static void fork_done(bool child) {
+    give_unless_mine(&meta_lock, fork_held[FORK_LOCKS], child);
+    segment_fork_done(child);
+    for (size_t i = FORK_LOCKS; i-- > 0;)
+        give_unless_mine(fork_locks[i], fork_held[i], child);
+    if (child)
+        heap_fork_child(thread_heap);
+    control_fork_done(child);
+}
+
+static void fork_parent(void) {
+    fork_done(false);
+}
+
+static void fork_child(void) {
+    fork_done(true);
+}
+
+/* `memctx run --no-children`: what this process starts is not preloaded. */
+static void leave_environment(void) {
+    const char *list = getenv("LD_PRELOAD");
+    char rest[4096];
+    struct text text = {.bytes = rest, .capacity = sizeof rest - 1};
+    if (!list || !getenv("MEMCTX_NO_CHILDREN"))
+        return;
+    while (*list) {
+        size_t length = 0;
+        bool ours = false;
+        while (list[length] && list[length] != ':' && list[length] != ' ')
+            length++;
+        for (size_t i = 0; i + 12 <= length; i++)
+            ours |= !__builtin_memcmp(list + i, "libmemctx.so", 12);
+        if (length && !ours) {
+            text_add(&text, text.length ? ":" : "");
+            text_add_bytes(&text, list, length);
+        }
+        list += length + (list[length] != 0);
+    }
+    rest[text.length] = 0;
+    if (text.length && !text.full)
+        setenv("LD_PRELOAD", rest, 1);
+    else
+        unsetenv("LD_PRELOAD");
+    unsetenv("MEMCTX_NO_CHILDREN");
+}
+
+__attribute__((constructor)) static void start(void) {
+    char lines[1024];
+    struct text warnings = {.bytes = lines, .capacity = sizeof lines};
+    int64_t run_pid = 0;
+    const char *run = getenv("MEMCTX_RUN_PID");
+    options_read(environ, &warnings);
+    if (warnings.length)
+        os_print(&warnings);
+    rules_init();
+    rules_new_generation(); /* allocations before this had the default depth, and no names */
+    thread_init();
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    if (options.verify && !oracle_load() && options.verbose) {
+        static const char line[] = "memctx: libunwind.so.8 cannot be loaded; MEMCTX_VERIFY does "
+                                   "nothing; install libunwind8\n";
+        os_print(&(struct text){.bytes = (char *)line, .length = sizeof line - 1});
+    }
+    bool at_once = run && text_to_number(run, &run_pid) && run_pid == os_process_id();
+    leave_environment();
+    control_init(at_once);
+}
+
+__attribute__((destructor)) static void stop(void) {
+    control_exit();
+}
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The malloc family, as glibc and POSIX define it.
+ *
+ * Each entry takes its frame pointer first: the return address, the caller's rbp and its stack
+ * pointer are then at fixed places, which is all that finding the call path needs. The common
+ * malloc is: one TLS load and test, one compare a frame of the cached path, then the block.
+ * Sources: malloc(3), posix_memalign(3), POSIX.1-2024, C23 7.24.3.
+ */
+#include "api/thread.h"
+#include "context/tree.h"
+#include "control/control.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/names.h"
+
+#define FRAME ((uintptr_t)__builtin_frame_address(0))
+
+struct request {
+    size_t size, alignment; /* alignment 1: what every chunk has */
+    bool zero;
+    void *old; /* to resize; NULL: allocate */
+};
+
+static void *serve(struct heap *heap, struct view *view, const struct request *request) {
+    if (request->old)
+        return region_realloc(heap, view, request->old, request->size);
+    if (request->alignment > 16)
+        return region_alloc_aligned(heap, view, request->size, request->alignment);
+    return region_alloc(heap, view, request->size, request->zero);
+}
+
+/* A handler that interrupted this thread while it held a lock of ours, or the last try when even a
+ * heap could not be had. In no books, but counted. */
+static void *serve_emergency(const struct request *request) {
+    size_t keep = request->old ? region_usable(request->old) : 0;
+    struct page *header = segment_emergency_alloc(request->size, request->alignment);
+    if (!header)
+        return NULL;
+    add_relaxed(&heap_global.lost_views, 1);
+    if (request->old) {
+        memcpy(header->blocks, request->old, keep < request->size ? keep : request->size);
+        thread_defer_free(request->old);
+    }
+    return header->blocks;
+}
+
+static NOINLINE void *allocate_slow(const struct request *request, uintptr_t frame) {
+    void *chunk = NULL;
+    if (request->size <= REGION_SIZE_MAX) {
+        struct heap *heap;
+        enum thread_access access = thread_enter_slow(&heap);
+        if (access == THREAD_NONE) {
+            chunk = serve_emergency(request);
+        } else {
+            thread_free_deferred(heap);
+            bool reentered = access == THREAD_SHARED && thread_heap;
+            struct view *view = reentered ? context_view_fixed(heap, TREE_UNWINDING)
+                                          : context_view(heap, frame);
+            if (view)
+                chunk = serve(heap, view, request);
+            thread_leave_slow(heap, access);
+            if (access == THREAD_OWN)
+                control_poll(frame);
+        }
+    }
+    if (!chunk)
+        errno = ENOMEM;
+    return chunk;
+}
+
+INLINE void *allocate(size_t size, bool zero, uintptr_t frame) {
+    struct heap *heap;
+    if (LIKELY(size <= SMALL_MAX) && LIKELY((heap = thread_enter()) != NULL)) {
+        void *chunk = NULL;
+        struct view *view = context_view(heap, frame);
+        if (LIKELY(view != NULL))
+            chunk = region_alloc_fast(heap, view, size, zero);
+        thread_leave(heap);
+        if (LIKELY(chunk != NULL))
+            return chunk;
+    }
+    return allocate_slow(&(struct request){.size = size, .alignment = 1, .zero = zero}, frame);
+}
+
+static void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame) {
+    return allocate_slow(&(struct request){.size = size, .alignment = alignment}, frame);
+}
+
+static NOINLINE void free_slow(void *chunk) {
+    struct heap *heap;
+    int saved = errno; /* POSIX.1-2024: free keeps errno; pthread_setspecific may not */
+    enum thread_access access = thread_enter_slow(&heap);
+    if (access == THREAD_NONE) {
+        if (segment_page_of(chunk) || segment_huge_of(chunk))
+            thread_defer_free(chunk);
+        else
+            add_relaxed(&heap_global.foreign_frees, 1);
+    } else {
+        thread_free_deferred(heap);
+        region_free(heap, chunk);
+        thread_leave_slow(heap, access);
+    }
+    errno = saved;
+}
+
+EXPORT void *malloc(size_t size) {
+    return allocate(size, false, FRAME);
+}
+
+EXPORT void free(void *chunk) {
+    struct heap *heap = thread_enter();
+    if (UNLIKELY(!heap)) {
+        if (chunk)
+            free_slow(chunk);
+        return;
+    }
+    region_free(heap, chunk);
+    thread_leave(heap);
+}
+
+EXPORT void *calloc(size_t count, size_t size) {
+    size_t bytes;
+    if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
+        bytes = SIZE_MAX; /* refused with ENOMEM */
+    return allocate(bytes, true, FRAME);
+}
+
+static void *resize(void *old, size_t size, uintptr_t frame) {
+    if (!old)
+        return allocate(size, false, frame);
+    if (!size) { /* glibc frees; errno stays */
+        free(old);
+        return NULL;
+    }
+    return allocate_slow(&(struct request){.size = size, .alignment = 1, .old = old}, frame);
+}
+
+EXPORT void *realloc(void *old, size_t size) {
+    return resize(old, size, FRAME);
+}
+
+EXPORT void *reallocarray(void *old, size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return resize(old, bytes, FRAME);
+}
+
+/* memalign and aligned_alloc of glibc: any alignment, rounded up to a power of two. */
+static void *align_as_glibc(size_t alignment, size_t size, uintptr_t frame) {
+    if (alignment > SIZE_MAX / 2 + 1) {
+        errno = EINVAL;
+        return NULL;
+    }
+    size_t power = 16;
+    while (power < alignment)
+        power *= 2;
+    return allocate_aligned(size, power, frame);
+}
+
+EXPORT void *memalign(size_t alignment, size_t size) {
+    return align_as_glibc(alignment, size, FRAME);
+}
+
+EXPORT void *aligned_alloc(size_t alignment, size_t size) {
+    return align_as_glibc(alignment, size, FRAME);
+}
+
+EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
+    if (!is_power_of_two(alignment) || alignment % sizeof(void *))
+        return EINVAL;
+    int saved = errno;
+    void *chunk = allocate_aligned(size, alignment, FRAME);
+    errno = saved; /* POSIX: the error is returned, errno is not set */
+    if (!chunk)
+        return ENOMEM;
+    *result = chunk;
+    return 0;
+}
+
+EXPORT void *valloc(size_t size) {
+    return allocate_aligned(size, OS_PAGE_BYTES, FRAME);
+}
+
+EXPORT void *pvalloc(size_t size) {
+    size_t rounded = align_up(size, OS_PAGE_BYTES);
+    return allocate_aligned(rounded < size ? SIZE_MAX : rounded, OS_PAGE_BYTES, FRAME);
+}
+
+EXPORT size_t malloc_usable_size(void *chunk) {
+    return chunk ? region_usable(chunk) : 0;
+}
+
+EXPORT void free_sized(void *chunk, size_t size) {
+    (void)size;
+    free(chunk);
+}
+
+EXPORT void free_aligned_sized(void *chunk, size_t alignment, size_t size) {
+    (void)alignment;
+    (void)size;
+    free(chunk);
+}
+
+EXPORT void cfree(void *chunk) {
+    free(chunk);
+}
+
+/* For new.c. */
+void *new_allocate(size_t size, size_t alignment, uintptr_t frame) {
+    return alignment <= 16 ? allocate(size, false, frame)
+                           : allocate_aligned(size, alignment, frame);
+}
+
+#ifndef MEMCTX_UNIT
+/* glibc's second names, for code that was built against them. */
+#define ALIAS(name) __attribute__((alias(#name), visibility("default"), copy(name)))
+EXPORT void *__libc_malloc(size_t size) ALIAS(malloc);
+EXPORT void __libc_free(void *chunk) ALIAS(free);
+EXPORT void *__libc_calloc(size_t count, size_t size) ALIAS(calloc);
+EXPORT void *__libc_realloc(void *old, size_t size) ALIAS(realloc);
+EXPORT void *__libc_memalign(size_t alignment, size_t size) ALIAS(memalign);
+EXPORT void *__libc_valloc(size_t size) ALIAS(valloc);
+EXPORT void *__libc_pvalloc(size_t size) ALIAS(pvalloc);
+EXPORT void *__libc_reallocarray(void *old, size_t count, size_t size) ALIAS(reallocarray);
+#endif

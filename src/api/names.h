@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * names.h - in the build for unit tests the exported functions get names of their own, so that
+ * the test runner keeps libc's malloc.
+ */
+#ifndef MEMCTX_NAMES_H
+#define MEMCTX_NAMES_H
+
+#ifdef MEMCTX_UNIT
+#define malloc memctx_test_malloc
+#define free memctx_test_free
+#define calloc memctx_test_calloc
+#define realloc memctx_test_realloc
+#define reallocarray memctx_test_reallocarray
+#define memalign memctx_test_memalign
+#define aligned_alloc memctx_test_aligned_alloc
+#define posix_memalign memctx_test_posix_memalign
+#define valloc memctx_test_valloc
+#define pvalloc memctx_test_pvalloc
+#define malloc_usable_size memctx_test_malloc_usable_size
+#define malloc_trim memctx_test_malloc_trim
+#define mallinfo memctx_test_mallinfo
+#define mallinfo2 memctx_test_mallinfo2
+#define malloc_info memctx_test_malloc_info
+#define malloc_stats memctx_test_malloc_stats
+#define mallopt memctx_test_mallopt
+#define free_sized memctx_test_free_sized
+#define free_aligned_sized memctx_test_free_aligned_sized
+#define cfree memctx_test_cfree
+void *malloc(size_t size);
+void free(void *chunk);
+void *calloc(size_t count, size_t size);
+void *realloc(void *old, size_t size);
+void *reallocarray(void *old, size_t count, size_t size);
+void *memalign(size_t alignment, size_t size);
+void *aligned_alloc(size_t alignment, size_t size);
+int posix_memalign(void **result, size_t alignment, size_t size);
+void *valloc(size_t size);
+void *pvalloc(size_t size);
+size_t malloc_usable_size(void *chunk);
+int malloc_trim(size_t pad);
+#endif
+
+#endif

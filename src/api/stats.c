@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What glibc tells of its heap, told of ours: mallinfo, malloc_info, malloc_stats, malloc_trim.
+ * Fields that have no meaning here are 0. Sources: mallinfo(3), malloc_info(3), malloc_trim(3).
+ */
+#include "api/thread.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+
+#include "api/names.h"
+
+static int64_t live_bytes(void) {
+    int64_t sum = 0;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        uint32_t count = load_acquire(&heap->view_count);
+        for (uint32_t i = 1; i < count; i++)
+            sum += load_relaxed(&heap_view_at(heap, i)->live_bytes);
+    }
+    return sum;
+}
+
+EXPORT struct mallinfo2 mallinfo2(void) {
+    struct segment_usage usage = segment_usage();
+    int64_t live = live_bytes();
+    return (struct mallinfo2){
+        .arena = (size_t)usage.mapped_bytes,
+        .uordblks = live > 0 ? (size_t)live : 0,
+        .fordblks = usage.used_bytes > live ? (size_t)(usage.used_bytes - live) : 0,
+        .keepcost = (size_t)usage.freelist_bytes,
+    };
+}
+
+static int to_int(size_t value) {
+    return value > INT32_MAX ? INT32_MAX : (int)value;
+}
+
+EXPORT struct mallinfo mallinfo(void) {
+    struct mallinfo2 info = mallinfo2();
+    return (struct mallinfo){
+        .arena = to_int(info.arena),
+        .uordblks = to_int(info.uordblks),
+        .fordblks = to_int(info.fordblks),
+        .keepcost = to_int(info.keepcost),
+    };
+}
+
+EXPORT int malloc_info(int flags, FILE *stream) {
+    if (flags)
+        return EINVAL;
+    struct segment_usage usage = segment_usage();
+    fprintf(stream,
+            "<malloc version=\"memctx-1\">\n"
+            "<total type=\"live\" size=\"%lld\"/>\n"
+            "<total type=\"free\" size=\"%lld\"/>\n"
+            "<system type=\"current\" size=\"%lld\"/>\n"
+            "</malloc>\n",
+            (long long)live_bytes(), (long long)usage.freelist_bytes,
+            (long long)usage.mapped_bytes);
+    return 0;
+}
+
+EXPORT void malloc_stats(void) {
+    char line[256];
+    struct text text = {.bytes = line, .capacity = sizeof line};
+    struct segment_usage usage = segment_usage();
+    text_add(&text, "memctx: mapped = ");
+    text_add_number(&text, usage.mapped_bytes);
+    text_add(&text, ", in use = ");
+    text_add_number(&text, usage.used_bytes);
+    text_add(&text, ", live = ");
+    text_add_number(&text, live_bytes());
+    text_add(&text, ", freelist = ");
+    text_add_number(&text, usage.freelist_bytes);
+    text_add(&text, "\n");
+    os_print(&text);
+}
+
+EXPORT int malloc_trim(size_t pad) {
+    (void)pad;
+    return segment_purge(true) > 0;
+}
+
+EXPORT int mallopt(int parameter, int value) {
+    (void)parameter; /* glibc's tunables do not exist here; accepted, without effect */
+    (void)value;
+    return 1;
+}

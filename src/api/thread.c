@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Threads: their first entry, re-entry, end; see thread.h. */
+#include "api/thread.h"
+#include "context/tree.h"
+
+#include <pthread.h>
+
+#define KEYS_WITHOUT_ALLOCATION 32 /* glibc keeps so many inside its thread descriptor */
+#define EXIT_ROUNDS 2 /* key destructors run up to 4 rounds; the others' come first */
+
+THREAD_LOCAL struct heap *thread_heap;
+
+static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_ENDED } thread_state;
+
+static struct {
+    pthread_key_t key;
+    bool has_key;
+    void *deferred; /* atomic list of chunks through their first word */
+} global;
+
+/* The key's destructor: the thread is about to end. */
+static void thread_exits(void *argument) {
+    struct heap *heap = thread_heap;
+    (void)argument;
+    if (!heap)
+        return;
+    if (heap->thread_exits++ < EXIT_ROUNDS && !pthread_setspecific(global.key, heap))
+        return;
+    /* From here this thread uses the shared heap, so that it leaves nothing behind. */
+    thread_state = THREAD_ENDED;
+    thread_heap = NULL;
+    order_stores();
+    store_owner(&heap->busy, 1);
+    context_forget(heap);
+    heap_park(heap);
+}
+
+void thread_init(void) {
+    if (pthread_key_create(&global.key, thread_exits))
+        return;
+    if (global.key >= KEYS_WITHOUT_ALLOCATION)
+        pthread_key_delete(global.key); /* dead threads are then found by their ids */
+    else
+        global.has_key = true;
+}
+
+static struct heap *first_entry(void) {
+    thread_state = THREAD_STARTING;
+    order_stores();
+    uint32_t tid = os_thread_id();
+    struct heap *heap = heap_acquire(tid);
+    if (heap && !context_view_fixed(heap, TREE_UNKNOWN)) {
+        heap_park(heap);
+        heap = NULL;
+    }
+    if (!heap) {
+        thread_state = THREAD_NEW;
+        return NULL;
+    }
+    store_owner(&heap->busy, 1);
+    thread_heap = heap;
+    order_stores();
+    thread_state = THREAD_READY;
+    if (global.has_key && tid != os_process_id())
+        pthread_setspecific(global.key, heap);
+    return heap;
+}
+
+enum thread_access thread_enter_slow(struct heap **heap) {
+    *heap = thread_heap;
+    if (*heap && !(*heap)->busy) {
+        store_owner(&(*heap)->busy, 1);
+        order_stores();
+        return THREAD_OWN;
+    }
+    if (!*heap && thread_state == THREAD_NEW && !lock_any_is_mine()) {
+        *heap = first_entry();
+        if (*heap)
+            return THREAD_OWN;
+        return THREAD_NONE;
+    }
+    *heap = lock_any_is_mine() ? NULL : heap_shared_lock();
+    return *heap ? THREAD_SHARED : THREAD_NONE;
+}
+
+void thread_leave_slow(struct heap *heap, enum thread_access access) {
+    if (access == THREAD_OWN)
+        thread_leave(heap);
+    else if (access == THREAD_SHARED)
+        heap_shared_unlock(heap);
+}
+
+void thread_defer_free(void *chunk) {
+    void *head = load_relaxed(&global.deferred);
+    do
+        *(void **)chunk = head;
+    while (!cas_release(&global.deferred, &head, chunk));
+}
+
+void thread_free_deferred(struct heap *heap) {
+    if (LIKELY(!load_relaxed(&global.deferred)))
+        return;
+    void *chunk = exchange_acquire(&global.deferred, NULL);
+    while (chunk) {
+        void *next = *(void **)chunk;
+        region_free(heap, chunk);
+        chunk = next;
+    }
+}

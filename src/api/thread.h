@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * thread.h - entering and leaving the allocator.
+ *
+ * Each thread has a pointer to its heap (initial-exec TLS: no allocation, one load). While the
+ * thread is inside, heap->busy is set. What finds it set is a signal handler that interrupted the
+ * allocator: it uses the shared heap; and where the thread holds one of our locks, memory straight
+ * from the kernel (allocations) or a list that is worked off later (frees).
+ */
+#ifndef MEMCTX_THREAD_H
+#define MEMCTX_THREAD_H
+
+#include "context/lookup.h"
+#include "region/region.h"
+
+#define THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
+
+extern THREAD_LOCAL struct heap *thread_heap;
+
+/* The heap when it can be used at once, marked busy; else NULL: ask thread_enter_slow. */
+INLINE struct heap *thread_enter(void) {
+    struct heap *heap = thread_heap;
+    if (UNLIKELY(!heap || heap->busy))
+        return NULL;
+    store_owner(&heap->busy, 1);
+    order_stores();
+    return heap;
+}
+
+INLINE void thread_leave(struct heap *heap) {
+    order_stores();
+    store_owner(&heap->busy, 0);
+}
+
+enum thread_access {
+    THREAD_OWN,    /* heap is this thread's */
+    THREAD_SHARED, /* heap is the shared one, locked */
+    THREAD_NONE,   /* no heap can be used here; heap is NULL */
+};
+enum thread_access thread_enter_slow(struct heap **heap);
+void thread_leave_slow(struct heap *heap, enum thread_access access);
+
+/* malloc for operator new, which is the frame that counts. */
+void *new_allocate(size_t size, size_t alignment, uintptr_t frame);
+
+/* Frees that had to wait for a lock of this thread. */
+void thread_defer_free(void *chunk);
+void thread_free_deferred(struct heap *heap);
+
+/* Set-up that needs libc: the key whose destructor tells of a thread's end. */
+void thread_init(void);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base.h - attributes, atomics and small arithmetic that every layer uses.
+ *
+ * Atomics: plain C11 builtins with the order in the name. `_owner` marks a field that one thread
+ * alone writes while others may read it at any time (a dump): a relaxed store, never a data race.
+ */
+#ifndef MEMCTX_BASE_H
+#define MEMCTX_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define COLD __attribute__((cold, noinline))
+#define NOINLINE __attribute__((noinline))
+#define INLINE static inline __attribute__((always_inline))
+#define EXPORT __attribute__((visibility("default")))
+#define CACHE_LINE 64
+#define OS_PAGE_BYTES 4096UL
+
+#define load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define store_owner(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define add_owner(p, v) store_owner((p), load_relaxed(p) + (v))
+#define add_relaxed(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+#define exchange_acquire(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE)
+#define cas_release(p, expected, v)                                                                \
+    __atomic_compare_exchange_n((p), (expected), (v), true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)
+/* Keeps the compiler from moving stores across: a signal handler or a forked child of another
+ * thread may see the state in between. */
+#define order_stores() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+
+INLINE uintptr_t align_up(uintptr_t value, uintptr_t alignment) {
+    return (value + alignment - 1) & ~(alignment - 1);
+}
+
+INLINE bool is_power_of_two(size_t value) {
+    return value && !(value & (value - 1));
+}
+
+INLINE uint64_t hash_mix(uint64_t a, uint64_t b) {
+    uint64_t x = (a ^ (b * 0x9e3779b97f4a7c15ULL)) * 0xd6e8feb86659fd93ULL;
+    return x ^ (x >> 32);
+}
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* bits.h - runs of set bits in a map of 256. */
+#ifndef MEMCTX_BITS_H
+#define MEMCTX_BITS_H
+
+#include "base/base.h"
+
+#define BITS_COUNT 256U
+
+/* First bit at or behind `from` that equals `set`; BITS_COUNT: none. */
+INLINE unsigned bits_next(const uint64_t *bits, unsigned from, bool set) {
+    while (from < BITS_COUNT) {
+        uint64_t word = (set ? bits[from >> 6] : ~bits[from >> 6]) >> (from & 63);
+        if (word)
+            return from + (unsigned)__builtin_ctzl(word);
+        from = (from | 63) + 1;
+    }
+    return BITS_COUNT;
+}
+
+/* Start of the first run of `count` set bits; BITS_COUNT: none, *longest is then the longest. */
+INLINE unsigned bits_find_run(const uint64_t *bits, unsigned count, unsigned *longest) {
+    *longest = 0;
+    for (unsigned start = bits_next(bits, 0, true); start < BITS_COUNT;) {
+        unsigned end = bits_next(bits, start, false);
+        if (end - start >= count)
+            return start;
+        if (end - start > *longest)
+            *longest = end - start;
+        start = bits_next(bits, end, true);
+    }
+    return BITS_COUNT;
+}
+
+INLINE void bits_fill(uint64_t *bits, unsigned start, unsigned count, bool set) {
+    for (unsigned end = start + count; start < end;) {
+        unsigned in_word = 64 - (start & 63);
+        unsigned part = end - start < in_word ? end - start : in_word;
+        uint64_t mask = (part == 64 ? ~0UL : (1UL << part) - 1) << (start & 63);
+        bits[start >> 6] = set ? bits[start >> 6] | mask : bits[start >> 6] & ~mask;
+        start += part;
+    }
+}
+
+INLINE unsigned bits_count_in(const uint64_t *bits, unsigned start, unsigned count) {
+    unsigned sum = 0;
+    for (unsigned i = start; i < start + count; i++)
+        sum += bits[i >> 6] >> (i & 63) & 1;
+    return sum;
+}
+
+#endif

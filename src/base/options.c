@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* The options table, its parser and its description; declared in include/memctx/options.h. */
+#include "base/options.h"
+
+struct options options = {
+#define DEFAULT(field, NAME, kind, value, ...) .field = value,
+    MEMCTX_OPTIONS(DEFAULT)
+#undef DEFAULT
+};
+
+static const char *const control_words[] = {MEMCTX_CONTROL_MODE_WORDS, NULL};
+
+#define WORDS_INT NULL
+#define WORDS_CONTROL_MODE control_words
+
+static const struct option {
+    const char *name; /* in upper case */
+    int64_t *value, initial, minimum, maximum;
+    const char *const *words; /* NULL: a number */
+    bool live;
+    const char *help;
+} table[] = {
+#define ROW(field, NAME, kind, value, minimum, maximum, live, help)                                \
+    {#NAME, &options.field, value, minimum, maximum, WORDS_##kind, live, help},
+    MEMCTX_OPTIONS(ROW)
+#undef ROW
+};
+#define OPTION_COUNT (sizeof table / sizeof table[0])
+
+static char to_upper(char c) {
+    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+}
+
+/* The option that `text` names up to `end_mark`; *rest is set behind the mark. */
+static const struct option *find(const char *text, char end_mark, const char **rest) {
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const char *at = text;
+        const char *name = table[i].name;
+        while (*name && to_upper(*at) == *name) {
+            at++;
+            name++;
+        }
+        if (!*name && *at == end_mark) {
+            *rest = at + 1;
+            return &table[i];
+        }
+    }
+    return NULL;
+}
+
+static bool parse(const struct option *option, const char *text, int64_t *value) {
+    for (int64_t i = 0; option->words && option->words[i]; i++) {
+        if (text_equal(option->words[i], text)) {
+            *value = i;
+            return true;
+        }
+    }
+    return !option->words && text_to_number(text, value) && *value >= option->minimum &&
+           *value <= option->maximum;
+}
+
+static void describe_range(const struct option *option, struct text *text) {
+    if (!option->words) {
+        text_add_number(text, option->minimum);
+        text_add(text, "..");
+        text_add_number(text, option->maximum);
+        return;
+    }
+    for (size_t i = 0; option->words[i]; i++) {
+        text_add(text, i ? ", " : "");
+        text_add(text, option->words[i]);
+    }
+}
+
+static void describe_value(const struct option *option, int64_t value, struct text *text) {
+    if (option->words)
+        text_add(text, option->words[value]);
+    else
+        text_add_number(text, value);
+}
+
+void options_read(char *const *environment, struct text *warnings) {
+    static const char prefix[] = "MEMCTX_";
+    for (; environment && *environment; environment++) {
+        const char *entry = *environment;
+        size_t i = 0;
+        while (prefix[i] && entry[i] == prefix[i])
+            i++;
+        const char *value_text;
+        const struct option *option = prefix[i] ? NULL : find(entry + i, '=', &value_text);
+        if (!option)
+            continue;
+        int64_t value;
+        if (parse(option, value_text, &value)) {
+            *option->value = value;
+            continue;
+        }
+        text_add(warnings, "memctx: MEMCTX_");
+        text_add(warnings, option->name);
+        text_add(warnings, "=");
+        text_add_bytes(warnings, value_text,
+                       text_length(value_text) > 40 ? 40 : text_length(value_text));
+        text_add(warnings, " is not understood; it takes ");
+        describe_range(option, warnings);
+        text_add(warnings, "; the default is used: ");
+        describe_value(option, option->initial, warnings);
+        text_add(warnings, "\n");
+    }
+}
+
+enum option_result options_set(const char *assignment, struct text *answer) {
+    const char *value_text;
+    int64_t value;
+    const struct option *option = find(assignment, '=', &value_text);
+    if (!option) {
+        text_add(answer, "no such option, or no '=' behind its name; `memctx options` lists them");
+        return OPTION_UNKNOWN;
+    }
+    text_add(answer, option->name);
+    if (!option->live) {
+        text_add(answer, " is fixed when the program starts; set it with `memctx run --set`");
+        return OPTION_FIXED;
+    }
+    if (!parse(option, value_text, &value)) {
+        text_add(answer, " takes ");
+        describe_range(option, answer);
+        return OPTION_BAD_VALUE;
+    }
+    __atomic_store_n(option->value, value, __ATOMIC_RELAXED);
+    text_add(answer, " is now ");
+    describe_value(option, value, answer);
+    return OPTION_SET;
+}
+
+void options_describe(struct text *text) {
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        for (const char *name = table[i].name; *name; name++)
+            text_add_bytes(text, (char[]){*name >= 'A' && *name <= 'Z' ? (char)(*name + 32) : *name},
+                           1);
+        text_add(text, "\t");
+        describe_value(&table[i], load_relaxed(table[i].value), text);
+        text_add(text, "\t");
+        describe_value(&table[i], table[i].initial, text);
+        text_add(text, table[i].live ? "\tlive\t" : "\tstart\t");
+        text_add(text, table[i].help);
+        text_add(text, "\n");
+    }
+}

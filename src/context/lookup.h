@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lookup.h - from a call of malloc to the view that pays for it.
+ *
+ * context_view: about one compare a frame when the path is cached. Misses walk the stack, find the
+ * path's node in the tree and keep the trace. Only the owner of the heap calls these.
+ */
+#ifndef MEMCTX_LOOKUP_H
+#define MEMCTX_LOOKUP_H
+
+#include "base/options.h"
+#include "path/cache.h"
+#include "region/heap.h"
+
+/* Never NULL once it returned a view for this heap; NULL: no memory for a first view. `frame` is
+ * the frame pointer of the exported function. */
+struct view *context_view_slow(struct heap *heap, uintptr_t frame);
+
+INLINE struct view *context_view(struct heap *heap, uintptr_t frame) {
+    struct paths *paths = heap->paths;
+    struct view *view = LIKELY(paths != NULL) ? cache_find(paths, frame) : NULL;
+    if (LIKELY(view != NULL) && LIKELY(!options.verify))
+        return view;
+    return context_view_slow(heap, frame);
+}
+
+/* For an allocation that must not walk: a signal handler inside the allocator. */
+struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context);
+/* The thread is gone: its cache is given back. */
+void context_forget(struct heap *heap);
+/* True when no frame of the current stack but the outermost few is in libc or the loader, so
+ * that a thread may be started from here. */
+bool context_outside_libc(uintptr_t frame);
+
+struct lookup_counts { /* summed over heaps */
+    uint64_t searched, missed, flushed, traces, cache_bytes;
+};
+struct lookup_counts context_counts(void);
+
+#endif

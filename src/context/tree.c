@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* The tree of contexts; see tree.h. */
+#include "context/tree.h"
+#include "os/meta.h"
+
+#define FIRST_CAPACITY 1024U
+
+struct lock tree_lock = LOCK_INIT(RANK_TREE);
+uint64_t tree_lost;
+
+struct table {
+    uint64_t mask;
+    uint32_t ids[]; /* 0: empty */
+};
+
+static struct {
+    struct tree_node *blocks[TREE_BLOCKS]; /* atomic */
+    uint32_t count;                        /* atomic; the fixed nodes need no memory */
+    struct table *table;                   /* atomic */
+} tree = {.count = TREE_FIXED_COUNT};
+
+static const struct tree_node fixed_node = {.parent = TREE_ROOT, .module = MODULE_NONE};
+
+uint32_t tree_count(void) {
+    return load_acquire(&tree.count);
+}
+
+const struct tree_node *tree_node(uint32_t id) {
+    if (id < TREE_FIXED_COUNT)
+        return &fixed_node;
+    return &load_acquire(&tree.blocks[id / TREE_NODES_PER_BLOCK])[id % TREE_NODES_PER_BLOCK];
+}
+
+const char *tree_fixed_label(uint32_t id) {
+    static const char *const labels[TREE_FIXED_COUNT] = {
+        [TREE_ROOT] = "[process]",       [TREE_UNKNOWN] = "[unknown]",
+        [TREE_UNWINDING] = "[unwinding]", [TREE_TRUNCATED] = "[truncated]",
+        [TREE_NO_CFI] = "[no unwind information]", [TREE_BROKEN] = "[broken stack]",
+        [TREE_NO_PATHS] = "[no call paths]"};
+    return id < TREE_FIXED_COUNT ? labels[id] : NULL;
+}
+
+static uint64_t key_hash(uint32_t parent, const struct walk_frame *frame) {
+    return hash_mix(frame->address, (uint64_t)parent << 17 | (uint64_t)frame->module << 1 |
+                                        frame->exact);
+}
+
+static bool node_is(uint32_t id, uint32_t parent, const struct walk_frame *frame) {
+    const struct tree_node *node = tree_node(id);
+    return node->address == frame->address && node->parent == parent &&
+           node->module == frame->module && node->exact == frame->exact;
+}
+
+/* The child's id, or 0; *at is then where it would stand. */
+static uint32_t find_child(const struct table *table, uint32_t parent,
+                           const struct walk_frame *frame, uint64_t *at) {
+    *at = 0;
+    if (!table)
+        return 0;
+    for (*at = key_hash(parent, frame) & table->mask;; *at = (*at + 1) & table->mask) {
+        uint32_t id = load_acquire(&table->ids[*at]);
+        if (!id || node_is(id, parent, frame))
+            return id;
+    }
+}
+
+/* Under tree_lock. The old table is handed back only when no reader can be in it: never, so it is
+ * emptied and kept; all old tables together are smaller than the new one. */
+static bool table_grow(void) {
+    struct table *old = tree.table;
+    uint64_t capacity = old ? (old->mask + 1) * 2 : FIRST_CAPACITY;
+    struct table *table = meta_alloc(sizeof *table + capacity * sizeof(uint32_t));
+    if (!table)
+        return false;
+    table->mask = capacity - 1;
+    for (uint32_t id = TREE_FIXED_COUNT; id < tree.count; id++) {
+        const struct tree_node *node = tree_node(id);
+        struct walk_frame frame = {node->address, node->module, node->exact};
+        uint64_t at = key_hash(node->parent, &frame) & table->mask;
+        while (table->ids[at])
+            at = (at + 1) & table->mask;
+        table->ids[at] = id;
+    }
+    store_release(&tree.table, table);
+    return true;
+}
+
+/* Under tree_lock. */
+static uint32_t create(uint32_t parent, const struct walk_frame *frame) {
+    uint64_t at;
+    uint32_t id = tree.count;
+    if (id / TREE_NODES_PER_BLOCK >= TREE_BLOCKS)
+        return 0;
+    if ((!tree.table || id * 2UL > tree.table->mask) && !table_grow())
+        return 0;
+    uint32_t found = find_child(tree.table, parent, frame, &at);
+    if (found)
+        return found;
+    struct tree_node **block = &tree.blocks[id / TREE_NODES_PER_BLOCK];
+    if (!*block) {
+        struct tree_node *fresh = meta_alloc(TREE_NODES_PER_BLOCK * sizeof **block);
+        if (!fresh)
+            return 0;
+        store_release(block, fresh);
+    }
+    (*block)[id % TREE_NODES_PER_BLOCK] = (struct tree_node){
+        .address = frame->address, .parent = parent, .module = frame->module, .exact = frame->exact};
+    store_release(&tree.table->ids[at], id);
+    store_release(&tree.count, id + 1);
+    return id;
+}
+
+uint32_t tree_intern(const struct walk *walk) {
+    static const uint8_t roots[] = {[WALK_COMPLETE] = TREE_ROOT,
+                                    [WALK_TRUNCATED] = TREE_TRUNCATED,
+                                    [WALK_NO_CFI] = TREE_NO_CFI,
+                                    [WALK_BROKEN] = TREE_BROKEN};
+    uint32_t id = roots[walk->end];
+    for (uint32_t i = walk->frame_count; i-- > 0;) {
+        uint64_t at;
+        uint32_t child = find_child(load_acquire(&tree.table), id, &walk->frames[i], &at);
+        if (UNLIKELY(!child)) {
+            lock_take(&tree_lock);
+            child = create(id, &walk->frames[i]);
+            lock_release(&tree_lock);
+            if (!child) {
+                add_relaxed(&tree_lost, 1);
+                return TREE_UNKNOWN;
+            }
+        }
+        id = child;
+    }
+    return id;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tree.h - the process-wide tree of contexts: one node for each frame of each call path.
+ *
+ * A node is 32 bytes and is never removed or changed, so an id (its index) means the same for the
+ * life of the process and readers take no lock. New nodes are made under tree_lock. A table of ids,
+ * keyed by (parent, address, module), finds children; it doubles when half full, off the hit path.
+ */
+#ifndef MEMCTX_TREE_H
+#define MEMCTX_TREE_H
+
+#include "path/walk.h"
+
+#define TREE_NODES_PER_BLOCK 4096U
+#define TREE_BLOCKS 1024U /* 4 M nodes */
+
+/* Nodes that are there from the start; children of the root but for the root itself. Ids. */
+enum tree_fixed {
+    TREE_ROOT = 0,
+    TREE_UNKNOWN,   /* could not be tracked */
+    TREE_UNWINDING, /* allocated while this thread was inside the allocator or the unwinder */
+    TREE_TRUNCATED, /* above it: paths longer than MEMCTX_DEPTH */
+    TREE_NO_CFI,    /* above it: paths that begin in code without unwind information */
+    TREE_BROKEN,    /* above it: paths whose stack contradicts its unwind information */
+    TREE_NO_PATHS,  /* MEMCTX_DEPTH=0 */
+    TREE_FIXED_COUNT
+};
+
+struct tree_node {
+    uintptr_t address; /* return address; 0 for fixed nodes */
+    uint32_t parent;   /* id */
+    uint16_t module;   /* index, or MODULE_NONE */
+    bool exact;
+    uint8_t spare;
+};
+
+extern struct lock tree_lock;
+
+/* The context of a walk: its innermost frame's node, made when missing. TREE_UNKNOWN when the tree
+ * is full or memory is short (counted in tree_lost). */
+uint32_t tree_intern(const struct walk *walk);
+uint32_t tree_count(void); /* ids below it are valid */
+const struct tree_node *tree_node(uint32_t id);
+const char *tree_fixed_label(uint32_t id); /* NULL for a frame */
+extern uint64_t tree_lost; /* atomic */
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/* The requests of wire.h, one table; and the buffers that answers are built in. */
+#include "base/options.h"
+#include "context/lookup.h"
+#include "context/tree.h"
+#include "control/control.h"
+#include "os/meta.h"
+#include "path/oracle.h"
+#include "region/blocks.h"
+
+#define TEXT_BYTES (16UL << 10)
+#define BUFFER_FIRST_BYTES (256UL << 10)
+
+static size_t buffers_bytes;
+
+size_t control_buffers_bytes(void) {
+    return buffers_bytes;
+}
+
+void *answer_add(struct answer *answer, size_t bytes) {
+    if (answer->failed)
+        return NULL;
+    if (answer->length + bytes > answer->capacity) {
+        size_t capacity = answer->capacity ? answer->capacity : BUFFER_FIRST_BYTES;
+        while (capacity < answer->length + bytes)
+            capacity *= 2;
+        char *room = os_map(capacity);
+        if (!room) {
+            answer->failed = true;
+            return NULL;
+        }
+        if (answer->length)
+            __builtin_memcpy(room, answer->bytes, answer->length);
+        if (answer->bytes)
+            os_unmap(answer->bytes, answer->capacity);
+        buffers_bytes += capacity - answer->capacity;
+        answer->bytes = room;
+        answer->capacity = capacity;
+    }
+    void *room = answer->bytes + answer->length;
+    answer->length += bytes;
+    return room;
+}
+
+void answer_free(struct answer *answer) {
+    if (answer->bytes)
+        os_unmap(answer->bytes, answer->capacity);
+    buffers_bytes -= answer->capacity;
+    *answer = (struct answer){0};
+}
+
+static uint32_t run_dump(const char *body, size_t length, struct answer *answer) {
+    struct wire_dump_request request = {0};
+    __builtin_memcpy(&request, body, length);
+    request.mark[sizeof request.mark - 1] = 0;
+    return dump_build(&request, answer);
+}
+
+static uint32_t run_text(struct answer *answer, uint32_t (*fill)(const char *, struct text *),
+                         const char *body) {
+    struct text text = {.bytes = answer_add(answer, TEXT_BYTES), .capacity = TEXT_BYTES};
+    if (!text.bytes)
+        return WIRE_NO_MEMORY;
+    uint32_t status = fill(body, &text);
+    answer->length -= TEXT_BYTES - text.length;
+    return status;
+}
+
+static uint32_t fill_mark(const char *body, struct text *text) {
+    struct wire_mark_request request;
+    __builtin_memcpy(&request, body, sizeof request);
+    request.name[sizeof request.name - 1] = 0;
+    return mark_set(&request, text);
+}
+
+static uint32_t fill_reset(const char *body, struct text *text) {
+    struct wire_reset_request request;
+    __builtin_memcpy(&request, body, sizeof request);
+    return reset_run(&request, text);
+}
+
+static uint32_t fill_set(const char *body, struct text *text) {
+    int64_t depth = load_relaxed(&options.depth);
+    enum option_result result = options_set(body, text);
+    if (load_relaxed(&options.depth) != depth)
+        rules_new_generation(); /* cached paths have the old depth */
+    return result == OPTION_SET ? WIRE_OK : WIRE_REFUSED;
+}
+
+static uint32_t fill_options(const char *body, struct text *text) {
+    (void)body;
+    options_describe(text);
+    return WIRE_OK;
+}
+
+static void add_statistic(struct text *text, const char *name, int64_t value, const char *help) {
+    text_add(text, name);
+    text_add(text, "\t");
+    text_add_number(text, value);
+    text_add(text, "\t");
+    text_add(text, help);
+    text_add(text, "\n");
+}
+
+static uint32_t fill_self(const char *body, struct text *text) {
+    (void)body;
+    struct lookup_counts counts = context_counts();
+    struct meta_usage meta = meta_usage(true);
+    struct sums sums;
+    int64_t allocs = 0, frees = 0;
+    if (sums_collect(&sums)) {
+        for (uint32_t i = 0; i < sums.count; i++) {
+            allocs += sums.rows[i].allocs;
+            frees += sums.rows[i].frees;
+        }
+        sums_free(&sums);
+    }
+#define ADD(name, value, help) add_statistic(text, #name, (int64_t)(value), help)
+    ADD(allocs, allocs, "allocations since start");
+    ADD(frees, frees, "frees since start");
+    ADD(paths_searched, counts.searched, "paths found in the cache by search, not by first guess");
+    ADD(paths_missed, counts.missed, "paths walked afresh");
+    ADD(path_caches_flushed, counts.flushed, "path caches emptied (full, depth or library changed)");
+    ADD(traces, counts.traces, "paths in the threads' caches");
+    ADD(trace_bytes, counts.cache_bytes, "bytes of those caches");
+    ADD(rules, rules_count(), "return addresses whose unwind rule is known");
+    ADD(modules, rules_module_count(), "objects that frames were seen in");
+    ADD(contexts, tree_count(), "nodes of the tree");
+    ADD(verify_checked, load_relaxed(&oracle_counts.checked), "cached paths compared with libunwind");
+    ADD(verify_mismatches, load_relaxed(&oracle_counts.mismatches), "of these: different");
+    ADD(verify_shorter, load_relaxed(&oracle_counts.shorter), "of these: libunwind stopped early");
+    ADD(foreign_frees, load_relaxed(&heap_global.foreign_frees),
+        "frees of pointers that are not ours, ignored");
+    ADD(lost, load_relaxed(&heap_global.lost_views) + load_relaxed(&tree_lost),
+        "operations that could not be accounted to their path");
+    ADD(heaps, heap_global.heaps, "heaps: the most threads that allocated at one time");
+    ADD(own_free_bytes, load_relaxed(&heap_global.own_free),
+        "free bytes in contexts' own pages: what the waste cap bounds");
+    ADD(segment_bytes, segment_used_bytes(), "bytes in pages and large chunks");
+    ADD(metadata_bytes, meta.mapped_bytes, "bytes mapped for the library's own tables");
+    ADD(metadata_resident_bytes, meta.resident_bytes, "of these: resident");
+#undef ADD
+    return WIRE_OK;
+}
+
+static void trim_heaps(void) {
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        if (load_relaxed(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))
+            continue;
+        if (load_relaxed(&heap->state) == HEAP_PARKED) {
+            bins_collect_remote(heap);
+            bins_release_empty(heap, &heap->mixed);
+            for (uint32_t i = 1; i < heap->view_count; i++)
+                if (heap_view_at(heap, i)->region)
+                    bins_release_empty(heap, &heap_view_at(heap, i)->region->bins);
+        }
+        lock_release(&heap->lock);
+    }
+}
+
+static uint32_t run_trim(struct answer *answer) {
+    struct wire_trim *trim = answer_add(answer, sizeof *trim);
+    if (!trim)
+        return WIRE_NO_MEMORY;
+    trim->rss_before = os_rss_bytes();
+    trim_heaps();
+    trim->released_bytes = (int64_t)segment_purge(true);
+    trim->rss_after = os_rss_bytes();
+    return WIRE_OK;
+}
+
+bool command_is_known(uint16_t type, size_t length) {
+    switch (type) {
+    case WIRE_DUMP: return length == sizeof(struct wire_dump_request);
+    case WIRE_MARK: return length == sizeof(struct wire_mark_request);
+    case WIRE_RESET: return length == sizeof(struct wire_reset_request);
+    case WIRE_SET: return length > 0;
+    case WIRE_TRIM:
+    case WIRE_OPTIONS:
+    case WIRE_SELF: return length == 0;
+    default: return false;
+    }
+}
+
+uint32_t command_run(uint16_t type, const char *body, size_t length, struct answer *answer) {
+    switch (type) {
+    case WIRE_DUMP: return run_dump(body, length, answer);
+    case WIRE_MARK: return run_text(answer, fill_mark, body);
+    case WIRE_RESET: return run_text(answer, fill_reset, body);
+    case WIRE_SET: return run_text(answer, fill_set, body); /* the server ends the body with 0 */
+    case WIRE_OPTIONS: return run_text(answer, fill_options, body);
+    case WIRE_SELF: return run_text(answer, fill_self, body);
+    default: return run_trim(answer);
+    }
+}

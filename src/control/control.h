@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * control.h - the control thread: a socket on which the command asks for dumps, marks, resets.
+ *
+ * One pthread named `memctx`, all signals blocked through its attributes, small stack, its own
+ * descriptor table (unshare, then everything closed), so the program's numbers stay its own. It
+ * never calls malloc and stops no other thread. It starts at once in the program that `memctx run`
+ * started or with MEMCTX_CONTROL=eager; elsewhere with the first slow allocation after 20 ms of
+ * life or with a second thread, from a place outside libc and the loader. A forked child starts its
+ * own in the same way. What cannot be had is said only with MEMCTX_VERBOSE.
+ */
+#ifndef MEMCTX_CONTROL_H
+#define MEMCTX_CONTROL_H
+
+#include "os/os.h"
+#include <memctx/wire.h>
+
+extern uint32_t control_waiting; /* atomic: the thread is to start when its time has come */
+
+void control_poll_slow(uintptr_t frame);
+/* Called after slow allocations, outside the allocator: may start the thread. */
+INLINE void control_poll(uintptr_t frame) {
+    if (UNLIKELY(load_relaxed(&control_waiting)))
+        control_poll_slow(frame);
+}
+
+void control_init(bool at_once);
+void control_exit(void); /* removes the socket, if this process made it */
+void control_fork_prepare(void);
+void control_fork_done(bool child);
+
+/* --- within the layer ------------------------------------------------------------------------ */
+
+/* An answer under construction: memory of its own, never malloc's. */
+struct answer {
+    char *bytes;
+    size_t length, capacity;
+    bool failed; /* out of memory */
+};
+/* Room for `bytes` more, zeroed; NULL: failed is set. Earlier pointers may move. */
+void *answer_add(struct answer *answer, size_t bytes);
+void answer_free(struct answer *answer);
+
+/* The handler of a request: body of `length` bytes -> answer; returns enum wire_status. */
+uint32_t command_run(uint16_t type, const char *body, size_t length, struct answer *answer);
+/* False: no such type, or its body cannot have that length; costs the client its connection. */
+bool command_is_known(uint16_t type, size_t length);
+
+uint32_t dump_build(const struct wire_dump_request *request, struct answer *answer);
+uint32_t mark_set(const struct wire_mark_request *request, struct text *text);
+uint32_t reset_run(const struct wire_reset_request *request, struct text *text);
+
+/* Sums over all heaps, by context id. */
+struct sums {
+    uint32_t count;          /* contexts */
+    struct sum {
+        int64_t allocs, frees, live_bytes, requested_cum_bytes;         /* since the start */
+        int64_t base_allocs, base_frees, base_requested_cum_bytes;      /* at the last reset */
+        int64_t peak_bytes;
+        uint32_t views; /* that did anything */
+        uint32_t spare;
+    } *rows;
+};
+bool sums_collect(struct sums *sums); /* false: out of memory */
+void sums_free(struct sums *sums);
+
+struct mark {
+    char name[WIRE_MARK_NAME_MAX];
+    uint64_t uptime_ns;
+    struct sums sums; /* rows NULL: a free slot */
+};
+extern struct mark marks[WIRE_MARKS_MAX]; /* control thread only */
+uint64_t control_uptime_ns(void);
+size_t control_buffers_bytes(void);
+
+#endif

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Building a dump: the views are summed, every page header is read, and the result is laid out as
+ * wire.h says, in memory of the control thread's own. No thread is stopped: what they do meanwhile
+ * may or may not be in it. Page headers may change while they are read; a page that changed its
+ * kind is left out, and ids are checked before they index anything.
+ */
+#include "base/options.h"
+#include "context/tree.h"
+#include "control/control.h"
+#include "os/meta.h"
+#include "region/blocks.h"
+
+struct scan {
+    uint32_t flags, count;
+    struct wire_totals *totals;   /* by context */
+    uint32_t (*occupancy)[WIRE_OCCUPANCY_BINS];
+    struct wire_ledger *ledger;
+    unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES];
+    bool resident_known;
+};
+
+static struct wire_totals *totals_of(struct scan *scan, uint32_t context) {
+    return &scan->totals[context < scan->count ? context : TREE_UNKNOWN];
+}
+
+static int64_t resident_in(const struct scan *scan, uintptr_t start, uintptr_t end) {
+    int64_t sum = 0;
+    size_t first = (start & (SEGMENT_BYTES - 1)) / OS_PAGE_BYTES;
+    size_t count = (align_up(end, OS_PAGE_BYTES) - (start & ~(OS_PAGE_BYTES - 1))) / OS_PAGE_BYTES;
+    for (size_t i = first; i < first + count && i < sizeof scan->resident; i++)
+        sum += (scan->resident[i] & 1) * (int64_t)OS_PAGE_BYTES;
+    return sum;
+}
+
+static unsigned occupancy_bin(uint64_t live, uint64_t capacity) {
+    static const uint8_t bounds[] = {6, 12, 25, 50, 75, 99};
+    unsigned bin = 0;
+    if (live >= capacity)
+        return WIRE_OCCUPANCY_BINS - 1;
+    while (bin < 5 && live * 100 > (uint64_t)bounds[bin] * capacity)
+        bin++;
+    return bin;
+}
+
+static void scan_own(struct scan *scan, const struct page *page, const char *start) {
+    const struct view *view = page->view;
+    if (!view)
+        return;
+    int64_t bytes = (int64_t)(page->slices * SLICE_BYTES);
+    uint64_t pending = load_relaxed(&page->remote) >> 48;
+    uint64_t used = load_relaxed(&page->used);
+    uint64_t live = used > pending ? used - pending : 0;
+    uint64_t bump = load_relaxed(&page->bump);
+    int64_t block_bytes = page->block_bytes;
+    int64_t touched = (int64_t)align_up(page->record_bytes + bump * page->block_bytes,
+                                        OS_PAGE_BYTES);
+    struct wire_totals *totals = totals_of(scan, view->context);
+    touched = touched < bytes ? touched : bytes;
+    totals->reserved_bytes += bytes;
+    totals->block_bytes += (int64_t)live * block_bytes;
+    totals->pages++;
+    if (live && scan->flags & WIRE_DUMP_PINNED) {
+        totals->pinned_bytes += touched - (int64_t)live * block_bytes;
+        totals->sole_pinned_bytes += touched;
+    }
+    uint32_t context = view->context < scan->count ? view->context : TREE_UNKNOWN;
+    if (scan->flags & WIRE_DUMP_PINNED)
+        scan->occupancy[context][occupancy_bin(live, page->capacity)]++;
+    if (scan->resident_known)
+        totals->resident_bytes +=
+            resident_in(scan, (uintptr_t)start, (uintptr_t)start + (uintptr_t)bytes);
+    scan->ledger->pages_reserved += bytes;
+    scan->ledger->untouched_bytes += bytes - touched;
+}
+
+static void scan_mixed(struct scan *scan, const struct page *page, const char *start) {
+    struct heap *heap = page->heap;
+    int64_t bytes = (int64_t)(page->slices * SLICE_BYTES);
+    unsigned bump = load_relaxed(&page->bump);
+    int64_t touched = (int64_t)align_up(page->record_bytes + (uint64_t)bump * page->block_bytes,
+                                        OS_PAGE_BYTES);
+    if (!heap)
+        return;
+    uint32_t live = 0, only = WIRE_NONE;
+    bool sole = true;
+    for (int round = 0; round < 2; round++) { /* first count, then charge the shares */
+        int64_t free_bytes = touched - (int64_t)live * page->block_bytes;
+        int64_t share = round && live ? free_bytes / live : 0;
+        int64_t rest = round && live ? free_bytes % live : 0;
+        for (unsigned i = 0; i < bump && i < page->capacity; i++) {
+            struct record record = record_read(page, i);
+            if (record.free || record.view_index >= load_acquire(&heap->view_count))
+                continue;
+            uint32_t context = heap_view_at(heap, record.view_index)->context;
+            if (!round) {
+                sole = sole && (only == WIRE_NONE || only == context);
+                only = context;
+                live++;
+                continue;
+            }
+            struct wire_totals *totals = totals_of(scan, context);
+            uintptr_t block = (uintptr_t)page->blocks + (uintptr_t)i * page->block_bytes;
+            totals->block_bytes += page->block_bytes;
+            totals->reserved_bytes += page->block_bytes;
+            if (scan->resident_known && resident_in(scan, block, block + 1))
+                totals->resident_bytes += page->block_bytes;
+            scan->ledger->mixed_block_bytes += page->block_bytes;
+            if (scan->flags & WIRE_DUMP_PINNED) {
+                totals->pinned_bytes += share + rest;
+                rest = 0;
+            }
+        }
+    }
+    if (sole && live && scan->flags & WIRE_DUMP_PINNED)
+        totals_of(scan, only)->sole_pinned_bytes += touched;
+    scan->ledger->mixed_reserved += bytes;
+    scan->ledger->untouched_bytes += bytes > touched ? bytes - touched : 0;
+    (void)start;
+}
+
+static void scan_large(struct scan *scan, const struct page *page, const char *start,
+                       int64_t bytes, int64_t header_bytes) {
+    struct wire_totals *totals = totals_of(scan, page->context);
+    int64_t block = (int64_t)align_up(page->requested_bytes, OS_PAGE_BYTES);
+    totals->reserved_bytes += bytes;
+    totals->block_bytes += block;
+    totals->pages++;
+    if (scan->flags & WIRE_DUMP_PINNED)
+        totals->sole_pinned_bytes += block;
+    if (scan->flags & WIRE_DUMP_RESIDENT) {
+        int64_t resident = page->kind == PAGE_HUGE
+                               ? os_resident_bytes(start, (size_t)bytes)
+                               : resident_in(scan, (uintptr_t)start,
+                                             (uintptr_t)start + (uintptr_t)bytes);
+        totals->resident_bytes += resident > 0 ? resident : 0;
+        if (page->kind == PAGE_HUGE)
+            scan->ledger->segments_resident += resident > 0 ? resident : 0;
+    }
+    scan->ledger->pages_reserved += bytes;
+    scan->ledger->untouched_bytes += bytes > block + header_bytes ? bytes - block - header_bytes : 0;
+}
+
+static void scan_segment(struct segment *segment, bool huge, void *context) {
+    struct scan *scan = context;
+    if (huge) {
+        const struct page *page = &segment->huge;
+        if (load_acquire(&page->kind) == PAGE_HUGE)
+            scan_large(scan, page, (const char *)segment, (int64_t)page->mapped_bytes,
+                       (int64_t)(page->blocks - (const char *)segment));
+        return;
+    }
+    if (scan->flags & WIRE_DUMP_RESIDENT) {
+        scan->resident_known = os_resident_vector(segment, SEGMENT_BYTES, scan->resident);
+        if (scan->resident_known)
+            scan->ledger->segments_resident +=
+                resident_in(scan, (uintptr_t)segment, (uintptr_t)segment + SEGMENT_BYTES);
+    }
+    for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES;) {
+        const struct page *page = &segment->pages[i];
+        uint8_t kind = load_acquire(&page->kind);
+        uint32_t slices = load_relaxed(&page->slices);
+        const char *start = segment_span_start(page);
+        if (kind == PAGE_NONE || page->back || !slices || i + slices > SEGMENT_SLICES) {
+            i++;
+            continue;
+        }
+        if (kind == PAGE_OWN)
+            scan_own(scan, page, start);
+        else if (kind == PAGE_MIXED)
+            scan_mixed(scan, page, start);
+        else if (kind == PAGE_SPAN)
+            scan_large(scan, page, start, (int64_t)(slices * SLICE_BYTES), 0);
+        i += slices;
+    }
+}
+
+/* --- laying it out ----------------------------------------------------------------------------- */
+
+static uint32_t add_string(struct answer *strings, const char *string) {
+    size_t length = text_length(string) + 1;
+    uint32_t at = (uint32_t)strings->length;
+    char *room = answer_add(strings, length);
+    if (!room)
+        return WIRE_NONE;
+    __builtin_memcpy(room, string, length);
+    return at;
+}
+
+static void *add_section(struct answer *answer, size_t section_offset, size_t count,
+                         size_t element) {
+    size_t at = answer->length;
+    void *room = answer_add(answer, align_up(count * element, 8));
+    if (!room)
+        return NULL;
+    struct wire_section *section = (void *)(answer->bytes + section_offset);
+    section->offset = at;
+    section->count = count;
+    return room;
+}
+#define SECTION(field) offsetof(struct wire_dump, field)
+
+static void fill_view_totals(struct wire_totals *t, const struct sum *sum) {
+    t->requested_bytes = sum->live_bytes;
+    t->live_chunks = sum->allocs - sum->frees;
+    t->allocs = sum->allocs - sum->base_allocs;
+    t->frees = sum->frees - sum->base_frees;
+    t->requested_cum_bytes = sum->requested_cum_bytes - sum->base_requested_cum_bytes;
+    t->peak_requested_bytes = !sum->views       ? 0
+                              : sum->views == 1 ? sum->peak_bytes
+                                                : WIRE_UNKNOWN;
+}
+
+static void add_contexts(struct answer *answer, struct answer *strings, const struct scan *scan) {
+    struct wire_context *context =
+        add_section(answer, SECTION(contexts), scan->count, sizeof *context);
+    for (uint32_t id = 0; context && id < scan->count; id++, context++) {
+        const struct tree_node *node = tree_node(id);
+        const char *label = tree_fixed_label(id);
+        context->id = id;
+        context->parent = id == TREE_ROOT ? WIRE_NONE : node->parent;
+        context->kind = id == TREE_ROOT ? WIRE_KIND_ROOT
+                        : label         ? WIRE_KIND_UNKNOWN
+                                        : WIRE_KIND_PATH;
+        context->exact_address = node->exact;
+        context->module = node->module == MODULE_NONE ? WIRE_NONE : node->module;
+        context->address = node->address;
+        context->label = label ? add_string(strings, label) : WIRE_NONE;
+        context->self = scan->totals[id];
+        context->policy = (uint16_t)(!context->self.reserved_bytes ? WIRE_POLICY_NONE
+                                     : context->self.pages         ? WIRE_POLICY_ASET
+                                                                   : WIRE_POLICY_MIXED);
+        __builtin_memcpy(context->occupancy, scan->occupancy[id], sizeof context->occupancy);
+        if (!(scan->flags & WIRE_DUMP_PINNED))
+            context->self.pinned_bytes = context->self.sole_pinned_bytes = WIRE_UNKNOWN;
+        if (!(scan->flags & WIRE_DUMP_RESIDENT))
+            context->self.resident_bytes = WIRE_UNKNOWN;
+    }
+}
+
+static void add_modules(struct answer *answer, struct answer *strings) {
+    uint32_t count = rules_module_count();
+    struct wire_module *out = add_section(answer, SECTION(modules), count, sizeof *out);
+    for (uint32_t i = 0; out && i < count; i++, out++) {
+        const struct module *module = rules_module(i);
+        out->start = module->start;
+        out->end = module->end;
+        out->bias = module->bias;
+        out->path = add_string(strings, module->path);
+        out->build_id_bytes = module->build_id_bytes;
+        __builtin_memcpy(out->build_id, module->build_id, sizeof out->build_id);
+        out->closed = load_relaxed(&module->closed);
+    }
+}
+
+static void read_thread_name(uint32_t tid, char name[16]) {
+    char path[64];
+    char comm[32];
+    struct text text = {.bytes = path, .capacity = sizeof path - 1};
+    text_add(&text, "/proc/self/task/");
+    text_add_number(&text, tid);
+    text_add(&text, "/comm");
+    path[text.length] = 0;
+    int64_t length = os_read_file(path, comm, sizeof comm);
+    for (int64_t i = 0; i < length && i < 15 && comm[i] != '\n'; i++)
+        name[i] = comm[i];
+}
+
+static void view_to_sum(struct sum *sum, struct heap *heap, const struct view *view) {
+    const struct baseline *base = heap_baseline(heap, view->index, false);
+    *sum = (struct sum){.allocs = (int64_t)load_relaxed(&view->allocs),
+                        .frees = (int64_t)load_relaxed(&view->frees),
+                        .live_bytes = load_relaxed(&view->live_bytes),
+                        .requested_cum_bytes = (int64_t)load_relaxed(&view->requested_cum_bytes),
+                        .peak_bytes = load_relaxed(&view->peak_bytes),
+                        .views = 1};
+    if (base) {
+        sum->base_allocs = (int64_t)base->allocs;
+        sum->base_frees = (int64_t)base->frees;
+        sum->base_requested_cum_bytes = (int64_t)base->requested_cum_bytes;
+    }
+}
+
+/* The views of each heap, one thread each. The shared heap and the exited threads are thread 0. */
+static void add_views(struct answer *answer, const struct sums *sums) {
+    struct answer views = {0}, threads = {0};
+    struct wire_thread *exited = answer_add(&threads, sizeof *exited);
+    if (exited)
+        __builtin_memcpy(exited->name, "exited", 7);
+    uint32_t thread_count = 1;
+    lock_take(&heap_global.lock);
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        uint32_t thread = 0, count = load_acquire(&heap->view_count);
+        if (heap->tid) {
+            struct wire_thread *out = answer_add(&threads, sizeof *out);
+            if (!out)
+                break;
+            out->tid = heap->tid;
+            read_thread_name(heap->tid, out->name);
+            thread = thread_count++;
+        }
+        for (uint32_t i = 1; i < count; i++) {
+            struct sum sum;
+            const struct view *view = heap_view_at(heap, i);
+            view_to_sum(&sum, heap, view);
+            if ((!sum.allocs && !sum.frees) || view->context >= sums->count)
+                continue;
+            struct wire_view *out = answer_add(&views, sizeof *out);
+            if (!out)
+                break;
+            out->context = view->context;
+            out->thread = thread;
+            fill_view_totals(&out->totals, &sum);
+            out->totals.block_bytes = out->totals.reserved_bytes = WIRE_UNKNOWN;
+            out->totals.resident_bytes = out->totals.pinned_bytes = WIRE_UNKNOWN;
+            out->totals.sole_pinned_bytes = out->totals.pages = WIRE_UNKNOWN;
+        }
+    }
+    lock_release(&heap_global.lock);
+    void *room = add_section(answer, SECTION(threads), threads.length / sizeof(struct wire_thread),
+                             sizeof(struct wire_thread));
+    if (room)
+        __builtin_memcpy(room, threads.bytes, threads.length);
+    room = add_section(answer, SECTION(views), views.length / sizeof(struct wire_view),
+                       sizeof(struct wire_view));
+    if (room && views.length)
+        __builtin_memcpy(room, views.bytes, views.length);
+    answer->failed |= threads.failed | views.failed;
+    answer_free(&threads);
+    answer_free(&views);
+}
+
+static void add_marks(struct answer *answer, const struct wire_dump_request *request,
+                      const struct sums *sums) {
+    unsigned used = 0;
+    const struct mark *wanted = NULL;
+    for (unsigned i = 0; i < WIRE_MARKS_MAX; i++) {
+        if (!marks[i].sums.rows)
+            continue;
+        used++;
+        if (text_equal(marks[i].name, request->mark))
+            wanted = &marks[i];
+    }
+    struct wire_mark *out = add_section(answer, SECTION(marks), used, sizeof *out);
+    for (unsigned i = 0; out && i < WIRE_MARKS_MAX; i++) {
+        if (!marks[i].sums.rows)
+            continue;
+        __builtin_memcpy(out->name, marks[i].name, sizeof out->name);
+        out->uptime_ns = marks[i].uptime_ns;
+        out++;
+    }
+    if (!wanted)
+        return;
+    struct wire_mark_entry *entry =
+        add_section(answer, SECTION(mark_entries), wanted->sums.count, sizeof *entry);
+    for (uint32_t id = 0; entry && id < wanted->sums.count; id++, entry++) {
+        const struct sum *then = &wanted->sums.rows[id];
+        const struct sum *now = &sums->rows[id]; /* a reset since then moves both the same way */
+        entry->context = id;
+        entry->requested_bytes = then->live_bytes;
+        entry->live_chunks = then->allocs - then->frees;
+        entry->allocs = then->allocs - now->base_allocs;
+        entry->frees = then->frees - now->base_frees;
+        entry->requested_cum_bytes = then->requested_cum_bytes - now->base_requested_cum_bytes;
+    }
+    ((struct wire_dump *)answer->bytes)->mark_found = 1;
+}
+
+static void fill_ledger(struct wire_ledger *ledger, uint32_t flags, bool resident) {
+    struct segment_usage usage = segment_usage();
+    struct meta_usage meta = meta_usage(resident);
+    ledger->segments_mapped = usage.mapped_bytes;
+    ledger->freelist_bytes = usage.freelist_bytes;
+    ledger->freelist_items = usage.freelist_items;
+    ledger->segment_headers = usage.header_bytes;
+    ledger->metadata_mapped = meta.mapped_bytes;
+    ledger->metadata_used = meta.used_bytes;
+    ledger->metadata_resident = resident ? meta.resident_bytes : WIRE_UNKNOWN;
+    ledger->control_bytes = (int64_t)control_buffers_bytes();
+    ledger->rss_bytes = os_rss_bytes();
+    if (!(flags & WIRE_DUMP_RESIDENT))
+        ledger->segments_resident = WIRE_UNKNOWN;
+}
+
+static uint32_t fill(const struct wire_dump_request *request, struct answer *answer,
+                     struct answer *strings, struct scan *scan, const struct sums *sums) {
+    uint64_t started = os_now_exact_ns();
+    char exe[1024];
+    if (!answer_add(answer, sizeof(struct wire_dump)))
+        return WIRE_NO_MEMORY;
+    struct wire_ledger ledger = {0};
+    scan->ledger = &ledger;
+    segment_each(scan_segment, scan);
+    for (uint32_t id = 0; id < scan->count; id++)
+        fill_view_totals(&scan->totals[id], &sums->rows[id]);
+    fill_ledger(&ledger, request->flags, request->flags & WIRE_DUMP_RESIDENT);
+    add_contexts(answer, strings, scan);
+    add_modules(answer, strings);
+    if (request->flags & WIRE_DUMP_THREADS)
+        add_views(answer, sums);
+    add_marks(answer, request, sums);
+    uint32_t exe_at = WIRE_NONE;
+    if (os_read_link("/proc/self/exe", exe, sizeof exe) > 0)
+        exe_at = add_string(strings, exe);
+    void *room = add_section(answer, SECTION(strings), strings->length, 1);
+    if (!room || answer->failed || strings->failed)
+        return WIRE_NO_MEMORY;
+    __builtin_memcpy(room, strings->bytes, strings->length);
+    struct wire_dump *dump = (void *)answer->bytes;
+    dump->uptime_ns = control_uptime_ns();
+    dump->pid = os_process_id();
+    dump->depth = (uint32_t)load_relaxed(&options.depth);
+    dump->exact = !load_relaxed(&heap_global.lost_views) && !load_relaxed(&tree_lost);
+    dump->flags = request->flags;
+    dump->exe = exe_at;
+    dump->ledger = ledger;
+    dump->build_ns = os_now_exact_ns() - started;
+    return WIRE_OK;
+}
+
+uint32_t dump_build(const struct wire_dump_request *request, struct answer *answer) {
+    static struct scan scan; /* control thread only; 1 KiB of page flags is too much for its stack */
+    struct answer strings = {0};
+    struct sums sums = {0};
+    uint32_t status = WIRE_NO_MEMORY;
+    if (sums_collect(&sums)) {
+        scan.flags = request->flags;
+        scan.count = sums.count;
+        scan.resident_known = false;
+        scan.totals = os_map(scan.count * sizeof *scan.totals);
+        scan.occupancy = os_map(scan.count * sizeof *scan.occupancy);
+        if (scan.totals && scan.occupancy)
+            status = fill(request, answer, &strings, &scan, &sums);
+        if (scan.totals)
+            os_unmap(scan.totals, scan.count * sizeof *scan.totals);
+        if (scan.occupancy)
+            os_unmap(scan.occupancy, scan.count * sizeof *scan.occupancy);
+    }
+    sums_free(&sums);
+    answer_free(&strings);
+    return status;
+}

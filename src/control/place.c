@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* The socket's directory: $XDG_RUNTIME_DIR/memctx, else /run/user/UID/memctx, else /tmp/memctx-UID. */
+#include "control/place.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool fits(const struct text *text) {
+    return !text->full && text->length < sizeof((struct sockaddr_un *)0)->sun_path;
+}
+
+/* A directory that nobody else can write, read or have made. */
+static bool directory_is_fit(const char *path, struct text *why) {
+    struct stat status;
+    if (mkdir(path, 0700) && errno != EEXIST) {
+        text_add(why, path);
+        text_add(why, " cannot be made");
+        return false;
+    }
+    if (lstat(path, &status)) {
+        text_add(why, path);
+        text_add(why, " cannot be looked at");
+        return false;
+    }
+    if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || status.st_mode & 077) {
+        text_add(why, path);
+        text_add(why, " is a link, another user's, or open to others; it must be a directory of "
+                      "this user's with mode 0700");
+        return false;
+    }
+    return true;
+}
+
+static void set_name(struct sockaddr_un *address, const char *directory, const char *prefix,
+                     uint32_t pid, const char *suffix) {
+    struct text text = {.bytes = address->sun_path, .capacity = sizeof address->sun_path - 1};
+    address->sun_family = AF_UNIX;
+    text_add(&text, directory);
+    text_add(&text, "/");
+    text_add(&text, prefix);
+    text_add_number(&text, pid);
+    text_add(&text, suffix);
+    address->sun_path[text.length] = 0;
+}
+
+bool place_find(struct place *place, uint32_t pid, struct text *why) {
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    for (int i = 0; i < 3; i++) {
+        char path[sizeof place->final.sun_path - 24] = "";
+        struct text text = {.bytes = path, .capacity = sizeof path - 1};
+        struct stat status;
+        if (i == 0) {
+            if (!runtime || runtime[0] != '/')
+                continue;
+            text_add(&text, runtime);
+        } else if (i == 1) {
+            text_add(&text, "/run/user/");
+            text_add_number(&text, geteuid());
+        } else {
+            text_add(&text, "/tmp/memctx-");
+            text_add_number(&text, geteuid());
+        }
+        path[text.length] = 0;
+        if (i < 2) { /* the runtime directory itself is never made by us */
+            if (stat(path, &status) || !S_ISDIR(status.st_mode))
+                continue;
+            text_add(&text, "/memctx");
+            path[text.length] = 0;
+        }
+        why->length = 0;
+        if (!fits(&text) || !directory_is_fit(path, why))
+            continue;
+        set_name(&place->final, path, "", pid, ".sock");
+        set_name(&place->temporary, path, ".", pid, ".tmp");
+        return true;
+    }
+    return false;
+}

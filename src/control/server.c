@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control thread: starts late, serves up to WIRE_CLIENTS_MAX clients from one poll loop, and
+ * gives empty memory back while the program is idle. Everything non-blocking; a client that breaks
+ * the rules of wire.h, or keeps the other end waiting, loses its connection and nobody else's.
+ */
+#include "base/options.h"
+#include "context/lookup.h"
+#include "control/control.h"
+#include "control/place.h"
+#include "segment/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define START_AFTER_NS 20000000U
+#define STACK_BYTES (256UL << 10)
+#define IDLE_POLL_MS 1000
+#define IDLE_CLIENT_NS (60ULL * 1000000000)
+#define DEADLINE_NS ((uint64_t)WIRE_DEADLINE_MS * 1000000)
+
+#ifndef MEMCTX_VERSION
+#define MEMCTX_VERSION "unknown"
+#endif
+
+struct client {
+    int fd; /* -1: a free place */
+    uint64_t since_ns; /* of the last progress */
+    size_t got;
+    struct wire_frame frame; /* read first, then body */
+    char body[WIRE_REQUEST_MAX + 1];
+    struct answer answer; /* being written when bytes is set */
+    size_t written;
+};
+
+uint32_t control_waiting;
+
+static struct {
+    struct lock lock; /* guards starting */
+    bool started, own_descriptors, forking;
+    uint32_t socket_pid; /* who made the socket */
+    uint64_t start_ns;   /* of this process, or of its life since fork */
+    pthread_t thread;
+    struct place place;
+    int listener;
+    dev_t listener_device;
+    ino_t listener_inode;
+    struct client clients[WIRE_CLIENTS_MAX];
+} control = {.lock = LOCK_INIT(RANK_CONTROL), .listener = -1};
+
+uint64_t control_uptime_ns(void) {
+    return os_now_exact_ns() - control.start_ns;
+}
+
+static void complain(const char *what, const char *detail) {
+    char line[512];
+    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    if (!options.verbose)
+        return;
+    text_add(&text, "memctx: ");
+    text_add(&text, what);
+    text_add(&text, detail);
+    text_add(&text, "; the program runs without a control socket\n");
+    os_print(&text);
+}
+
+/* --- clients ------------------------------------------------------------------------------------ */
+
+static void client_drop(struct client *client) {
+    if (client->fd >= 0)
+        close(client->fd);
+    client->fd = -1;
+    answer_free(&client->answer);
+    client->got = client->written = 0;
+}
+
+static void client_answer(struct client *client, uint16_t type, const char *body, size_t length) {
+    struct answer content = {0};
+    struct wire_frame head = {.magic = WIRE_MAGIC, .version = WIRE_VERSION, .type = type};
+    if (type == WIRE_HELLO)
+        __builtin_memcpy(answer_add(&content, length) ?: &head, body, content.bytes ? length : 0);
+    else
+        head.status = command_run(type, body, length, &content);
+    if (content.failed)
+        head.status = WIRE_NO_MEMORY;
+    head.length = head.status == WIRE_NO_MEMORY ? 0 : content.length;
+    if (answer_add(&client->answer, sizeof head + head.length)) {
+        __builtin_memcpy(client->answer.bytes, &head, sizeof head);
+        if (head.length)
+            __builtin_memcpy(client->answer.bytes + sizeof head, content.bytes, head.length);
+    }
+    answer_free(&content);
+    client->written = 0;
+    client->got = 0;
+    client->since_ns = os_now_exact_ns();
+    if (client->answer.failed)
+        client_drop(client);
+}
+
+static uint64_t start_ticks(void) {
+    char stat[1024];
+    if (os_read_file("/proc/self/stat", stat, sizeof stat) <= 0)
+        return 0;
+    const char *at = stat;
+    for (const char *p = stat; *p; p++) /* behind the command name, which may hold anything */
+        if (*p == ')')
+            at = p;
+    unsigned field = 2;
+    uint64_t ticks = 0;
+    for (; *at && field < 22; at++)
+        field += *at == ' ';
+    for (; *at >= '0' && *at <= '9'; at++)
+        ticks = ticks * 10 + (uint64_t)(*at - '0');
+    return ticks;
+}
+
+static void client_greet(struct client *client) {
+    struct wire_hello hello = {.pid = os_process_id(),
+                               .depth = (uint32_t)load_relaxed(&options.depth),
+                               .start_ticks = start_ticks()};
+    struct text version = {.bytes = hello.library_version,
+                           .capacity = sizeof hello.library_version - 1};
+    text_add(&version, MEMCTX_VERSION);
+    client_answer(client, WIRE_HELLO, (const char *)&hello, sizeof hello);
+}
+
+static void client_write(struct client *client) {
+    const struct answer *answer = &client->answer;
+    ssize_t sent = send(client->fd, answer->bytes + client->written,
+                        answer->length - client->written, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (sent <= 0) {
+        client_drop(client);
+        return;
+    }
+    client->written += (size_t)sent;
+    client->since_ns = os_now_exact_ns();
+    if (client->written == answer->length)
+        answer_free(&client->answer);
+}
+
+/* Reads what is there of one request; answers it when it is whole. */
+static void client_read(struct client *client) {
+    size_t head = sizeof client->frame;
+    size_t wanted = client->got < head ? head : head + client->frame.length;
+    char *to = client->got < head ? (char *)&client->frame + client->got
+                                  : client->body + (client->got - head);
+    ssize_t got = recv(client->fd, to, wanted - client->got, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        client_drop(client);
+        return;
+    }
+    if (!client->got)
+        client->since_ns = os_now_exact_ns(); /* the deadline is for the whole request */
+    client->got += (size_t)got;
+    if (client->got < head)
+        return;
+    const struct wire_frame *frame = &client->frame;
+    if (frame->magic != WIRE_MAGIC || frame->version != WIRE_VERSION ||
+        frame->length > WIRE_REQUEST_MAX || !command_is_known(frame->type, frame->length)) {
+        client_drop(client);
+        return;
+    }
+    if (client->got < head + frame->length)
+        return;
+    client->body[frame->length] = 0;
+    client_answer(client, frame->type, client->body, frame->length);
+}
+
+static bool peer_may(int fd) {
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) &&
+           (peer.uid == geteuid() || peer.uid == 0);
+}
+
+static void accept_client(void) {
+    struct client *place = NULL;
+    uint64_t now = os_now_exact_ns();
+    for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
+        struct client *client = &control.clients[i];
+        if (client->fd < 0) {
+            place = client;
+            break;
+        }
+        /* With every place taken, the one that has said nothing for longest makes room. */
+        if (!client->answer.bytes && !client->got && now - client->since_ns > DEADLINE_NS &&
+            (!place || client->since_ns < place->since_ns))
+            place = client;
+    }
+    int fd = accept4(control.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (!place || !peer_may(fd)) {
+        close(fd);
+        return;
+    }
+    client_drop(place);
+    place->fd = fd;
+    client_greet(place);
+}
+
+static void drop_late_clients(void) {
+    uint64_t now = os_now_exact_ns();
+    for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
+        struct client *client = &control.clients[i];
+        uint64_t limit = client->answer.bytes || client->got ? DEADLINE_NS : IDLE_CLIENT_NS;
+        if (client->fd >= 0 && now - client->since_ns > limit)
+            client_drop(client);
+    }
+}
+
+/* --- the socket ---------------------------------------------------------------------------------- */
+
+static bool socket_open(void) {
+    char reason[256] = "no directory for the socket";
+    struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
+    struct stat status;
+    if (!place_find(&control.place, os_process_id(), &why)) {
+        reason[why.length ? why.length : text_length(reason)] = 0;
+        complain(reason, "");
+        return false;
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && !control.own_descriptors) {
+        /* Out of the program's way: it expects the lowest numbers. */
+        int high = fcntl(fd, F_DUPFD_CLOEXEC, 500);
+        close(fd);
+        fd = high;
+    }
+    if (fd < 0) {
+        complain("no socket could be had", "");
+        return false;
+    }
+    unlink(control.place.temporary.sun_path);
+    if (bind(fd, (const struct sockaddr *)&control.place.temporary,
+             sizeof control.place.temporary) ||
+        chmod(control.place.temporary.sun_path, 0600) || listen(fd, 16) ||
+        rename(control.place.temporary.sun_path, control.place.final.sun_path) ||
+        fstat(fd, &status)) {
+        complain("the socket could not be placed at ", control.place.final.sun_path);
+        close(fd);
+        return false;
+    }
+    control.listener = fd;
+    control.listener_device = status.st_dev;
+    control.listener_inode = status.st_ino;
+    store_release(&control.socket_pid, os_process_id());
+    return true;
+}
+
+/* With a shared descriptor table the program may have closed ours and reused the number. */
+static bool listener_is_ours(void) {
+    struct stat status;
+    return control.own_descriptors ||
+           (!fstat(control.listener, &status) && status.st_dev == control.listener_device &&
+            status.st_ino == control.listener_inode);
+}
+
+static void serve(void) {
+    struct pollfd polls[WIRE_CLIENTS_MAX + 1];
+    for (;;) {
+        bool listening = control.listener >= 0 && listener_is_ours();
+        if (!listening)
+            control.listener = -1;
+        polls[0] = (struct pollfd){.fd = control.listener, .events = POLLIN};
+        bool busy = false;
+        for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
+            const struct client *client = &control.clients[i];
+            short events = client->answer.bytes ? POLLOUT : POLLIN;
+            polls[i + 1] = (struct pollfd){.fd = client->fd, .events = events};
+            busy |= client->fd >= 0;
+        }
+        struct segment_usage usage = segment_usage();
+        int64_t decay = load_relaxed(&options.decay_ms) / 2;
+        int wait = usage.freelist_bytes && decay < IDLE_POLL_MS ? (int)(decay < 50 ? 50 : decay)
+                                                                : IDLE_POLL_MS;
+        int ready = poll(polls, WIRE_CLIENTS_MAX + 1, busy && wait > 200 ? 200 : wait);
+        if (usage.freelist_bytes)
+            segment_purge(false);
+        if (ready > 0) {
+            for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
+                struct client *client = &control.clients[i];
+                if (client->fd < 0 || client->fd != polls[i + 1].fd || !polls[i + 1].revents)
+                    continue;
+                if (client->answer.bytes)
+                    client_write(client);
+                else
+                    client_read(client);
+            }
+            if (polls[0].revents & POLLIN)
+                accept_client();
+        }
+        drop_late_clients();
+    }
+}
+
+static void *thread_main(void *argument) {
+    prctl(PR_SET_NAME, "memctx");
+    control.own_descriptors = !unshare(CLONE_FILES);
+    if (control.own_descriptors)
+        close_range(0, ~0U, 0);
+    for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
+        control.clients[i] = (struct client){.fd = -1};
+    socket_open();
+    serve();
+    return argument;
+}
+
+/* --- starting -------------------------------------------------------------------------------------- */
+
+static void start(void) {
+    pthread_attr_t attributes;
+    sigset_t all;
+    int error = pthread_attr_init(&attributes);
+    if (error)
+        return;
+    sigfillset(&all);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setsigmask_np(&attributes, &all);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    error = pthread_create(&control.thread, &attributes, thread_main, NULL);
+    if (error == EINVAL) { /* the program's TLS is larger than the stack */
+        pthread_attr_setstacksize(&attributes, STACK_BYTES * 32);
+        error = pthread_create(&control.thread, &attributes, thread_main, NULL);
+    }
+    pthread_attr_destroy(&attributes);
+    if (error)
+        complain("no thread could be started", "");
+}
+
+COLD void control_poll_slow(uintptr_t frame) {
+    int saved = errno;
+    if (control.forking || (load_relaxed(&heap_global.threads_seen) < 2 &&
+                            os_now_ns() - control.start_ns < START_AFTER_NS))
+        return;
+    if (!context_outside_libc(frame))
+        return;
+    if (!lock_try(&control.lock))
+        return;
+    bool mine = load_relaxed(&control_waiting);
+    store_owner(&control_waiting, 0);
+    lock_release(&control.lock);
+    if (mine)
+        start();
+    errno = saved;
+}
+
+void control_init(bool at_once) {
+    control.start_ns = os_now_exact_ns();
+    if (options.control == CONTROL_OFF)
+        return;
+    if (at_once || options.control == CONTROL_EAGER)
+        start();
+    else
+        store_owner(&control_waiting, 1);
+}
+
+void control_exit(void) {
+    if (load_acquire(&control.socket_pid) == os_process_id())
+        unlink(control.place.final.sun_path);
+}
+
+void control_fork_prepare(void) {
+    control.forking = true;
+}
+
+void control_fork_done(bool child) {
+    control.forking = false;
+    if (!child)
+        return;
+    /* The thread and its descriptors stayed behind. */
+    lock_reset(&control.lock);
+    control.listener = -1;
+    store_owner(&control.socket_pid, 0);
+    control.start_ns = os_now_exact_ns();
+    for (int i = 0; i < WIRE_MARKS_MAX; i++)
+        marks[i].sums.rows = NULL;
+    store_owner(&control_waiting, options.control != CONTROL_OFF);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory, clock and files through raw system calls; see os.h. */
+#include "os/os.h"
+#include "os/syscall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+
+static void *map_at(void *hint, size_t bytes, int extra) {
+    long result = OS_CALL(SYS_mmap, hint, bytes, PROT_READ | PROT_WRITE, MAP_FLAGS | extra, -1, 0);
+    return OS_FAILED(result) ? NULL : (void *)result;
+}
+
+void *os_map(size_t bytes) {
+    return map_at(NULL, bytes, 0);
+}
+
+void os_unmap(void *start, size_t bytes) {
+    OS_CALL(SYS_munmap, start, bytes, 0, 0, 0, 0);
+}
+
+void *os_map_aligned(size_t bytes, size_t alignment) {
+    /* The kernel places mappings downwards next to each other, so behind one aligned segment the
+     * next one mostly fits without trimming. */
+    char *start = map_at(NULL, bytes, 0);
+    if (!start || !((uintptr_t)start & (alignment - 1)))
+        return start;
+    os_unmap(start, bytes);
+    size_t padded = bytes + alignment - OS_PAGE_BYTES;
+    if (padded < bytes)
+        return NULL;
+    start = map_at(NULL, padded, 0);
+    if (!start)
+        return NULL;
+    char *aligned = (char *)align_up((uintptr_t)start, alignment);
+    if (aligned > start)
+        os_unmap(start, (size_t)(aligned - start));
+    size_t behind = padded - (size_t)(aligned - start) - bytes;
+    if (behind)
+        os_unmap(aligned + bytes, behind);
+    return aligned;
+}
+
+bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes) {
+    return !OS_FAILED(OS_CALL(SYS_mremap, start, old_bytes, new_bytes, 0, 0, 0));
+}
+
+bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes) {
+    return !OS_FAILED(OS_CALL(SYS_mremap, start, old_bytes, new_bytes,
+                              MREMAP_MAYMOVE | MREMAP_FIXED, target, 0));
+}
+
+void os_discard(void *start, size_t bytes) {
+    OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0);
+}
+
+bool os_is_mapped(uintptr_t start, uintptr_t end) {
+    unsigned char vector[64];
+    start &= ~(OS_PAGE_BYTES - 1);
+    while (start < end) {
+        size_t bytes = align_up(end - start, OS_PAGE_BYTES);
+        if (bytes > sizeof vector * OS_PAGE_BYTES)
+            bytes = sizeof vector * OS_PAGE_BYTES;
+        if (OS_FAILED(OS_CALL(SYS_mincore, start, bytes, vector, 0, 0, 0)))
+            return false;
+        start += bytes;
+    }
+    return true;
+}
+
+int64_t os_resident_bytes(const void *start, size_t bytes) {
+    unsigned char vector[1024];
+    int64_t resident = 0;
+    uintptr_t at = (uintptr_t)start & ~(OS_PAGE_BYTES - 1);
+    uintptr_t end = align_up((uintptr_t)start + bytes, OS_PAGE_BYTES);
+    while (at < end) {
+        size_t part = end - at;
+        if (part > sizeof vector * OS_PAGE_BYTES)
+            part = sizeof vector * OS_PAGE_BYTES;
+        if (OS_FAILED(OS_CALL(SYS_mincore, at, part, vector, 0, 0, 0)))
+            return -1;
+        for (size_t i = 0; i < part / OS_PAGE_BYTES; i++)
+            resident += (vector[i] & 1) * (int64_t)OS_PAGE_BYTES;
+        at += part;
+    }
+    return resident;
+}
+
+bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector) {
+    return !OS_FAILED(OS_CALL(SYS_mincore, start, bytes, vector, 0, 0, 0));
+}
+
+static uint64_t clock_ns(clockid_t clock) {
+    struct timespec now; /* clock_gettime: vDSO, no errno in success, allowed by every filter */
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+uint64_t os_now_ns(void) {
+    return clock_ns(CLOCK_MONOTONIC_COARSE);
+}
+
+uint64_t os_now_exact_ns(void) {
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+uint32_t os_thread_id(void) {
+    return (uint32_t)OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
+uint32_t os_process_id(void) {
+    return (uint32_t)OS_CALL(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+bool os_thread_exists(uint32_t tid) {
+    return OS_CALL(SYS_tgkill, os_process_id(), tid, 0, 0, 0, 0) != -ESRCH;
+}
+
+int64_t os_read_file(const char *path, char *buffer, size_t capacity) {
+    long fd = OS_CALL(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    if (OS_FAILED(fd))
+        return -1;
+    size_t length = 0;
+    while (length < capacity - 1) {
+        long got = OS_CALL(SYS_read, fd, buffer + length, capacity - 1 - length, 0, 0, 0);
+        if (got == -EINTR)
+            continue;
+        if (OS_FAILED(got) || !got)
+            break;
+        length += (size_t)got;
+    }
+    buffer[length] = 0;
+    OS_CALL(SYS_close, fd, 0, 0, 0, 0, 0);
+    return (int64_t)length;
+}
+
+int64_t os_read_link(const char *path, char *buffer, size_t capacity) {
+    long length = OS_CALL(SYS_readlinkat, AT_FDCWD, path, buffer, capacity - 1, 0, 0);
+    if (OS_FAILED(length))
+        return -1;
+    buffer[length] = 0;
+    return length;
+}
+
+int64_t os_rss_bytes(void) {
+    char line[128];
+    if (os_read_file("/proc/self/statm", line, sizeof line) <= 0)
+        return -1;
+    const char *at = line;
+    while (*at && *at != ' ')
+        at++;
+    int64_t pages = 0;
+    for (at += *at == ' '; *at >= '0' && *at <= '9'; at++)
+        pages = pages * 10 + (*at - '0');
+    return pages * (int64_t)OS_PAGE_BYTES;
+}
+
+void os_print(const struct text *text) {
+    OS_CALL(SYS_write, 2, text->bytes, text->length, 0, 0, 0);
+}
+
+void os_panic(const struct text *text) {
+    os_print(text);
+    /* abort() without libc: unblock and raise SIGABRT, then make sure. */
+    struct {
+        void *handler;
+        unsigned long flags;
+        void *restorer;
+        unsigned long mask;
+    } default_action = {0};
+    unsigned long set = 1UL << (SIGABRT - 1);
+    OS_CALL(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, 8, 0, 0);
+    OS_CALL(SYS_tgkill, os_process_id(), os_thread_id(), SIGABRT, 0, 0, 0);
+    OS_CALL(SYS_rt_sigaction, SIGABRT, &default_action, NULL, 8, 0, 0);
+    OS_CALL(SYS_tgkill, os_process_id(), os_thread_id(), SIGABRT, 0, 0, 0);
+    __builtin_trap();
+}

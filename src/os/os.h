@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * os.h - what the library asks of the kernel: memory, locks, the clock, messages.
+ *
+ * Every call here is a raw system call: errno stays as it is and no lock of libc's is taken. On
+ * the malloc path only mmap, munmap, mremap, madvise, mincore and futex are used (clock_gettime
+ * goes through the vDSO).
+ */
+#ifndef MEMCTX_OS_H
+#define MEMCTX_OS_H
+
+#include "base/text.h"
+
+/* --- memory; NULL or false when the kernel refuses ---------------------------------------- */
+void *os_map(size_t bytes); /* zeroed, readable and writable, not accounted until touched */
+/* As os_map, with the start aligned to a power of two of at least an OS page. */
+void *os_map_aligned(size_t bytes, size_t alignment);
+void os_unmap(void *start, size_t bytes);
+bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
+/* Moves a mapping's pages onto `target`, which must be mapped and is replaced. */
+bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
+void os_discard(void *start, size_t bytes); /* contents become zero, memory goes to the kernel */
+bool os_is_mapped(uintptr_t start, uintptr_t end);
+/* Resident bytes of a mapped range; -1 when the kernel does not say. */
+int64_t os_resident_bytes(const void *start, size_t bytes);
+
+/* One byte an OS page of an aligned range, its lowest bit: resident. */
+bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector);
+
+/* --- time and identity -------------------------------------------------------------------- */
+uint64_t os_now_ns(void); /* monotonic, coarse (about 4 ms) */
+uint64_t os_now_exact_ns(void);
+uint32_t os_thread_id(void);
+uint32_t os_process_id(void);
+bool os_thread_exists(uint32_t tid);
+
+/* --- files, for the control thread and for start-up --------------------------------------- */
+/* Reads a whole small file into a buffer, 0-terminated; bytes read, or -1. */
+int64_t os_read_file(const char *path, char *buffer, size_t capacity);
+int64_t os_read_link(const char *path, char *buffer, size_t capacity);
+int64_t os_rss_bytes(void); /* /proc/self/statm; -1 when it cannot be read */
+
+/* --- messages ------------------------------------------------------------------------------ */
+void os_print(const struct text *text); /* to standard error, one write, errors ignored */
+__attribute__((noreturn, cold)) void os_panic(const struct text *text); /* print, then abort */
+
+/* --- locks: a futex word; who holds it is known, so that a fork in a signal handler that
+ * interrupted the holder passes ------------------------------------------------------------- */
+enum lock_rank { /* a thread takes locks in this order only; checked in debug builds */
+    RANK_CONTROL = 1, /* start of the control thread, marks */
+    RANK_HEAPS,       /* list of heaps, parking and adopting them, folding their views */
+    RANK_PARKED,      /* one parked or shared heap */
+    RANK_TREE,        /* new nodes of the context tree */
+    RANK_RULES,       /* new unwind rules and modules */
+    RANK_SEGMENT,     /* segments and their free slices */
+    RANK_UNMAP,       /* address space leaves only while no dump reads it */
+    RANK_META,        /* memory for the library's own tables */
+    RANK_COUNT
+};
+struct lock {
+    uint32_t word;  /* atomic: 0 free, 1 held, 2 held and waited for */
+    uint32_t rank;  /* enum lock_rank */
+    void *holder;   /* os_self() of the holder; written by it alone */
+};
+#define LOCK_INIT(r) {.rank = (r)}
+void lock_take(struct lock *lock);
+bool lock_try(struct lock *lock);
+void lock_release(struct lock *lock);
+bool lock_is_mine(const struct lock *lock);
+/* The calling thread holds some lock of ours: a signal handler must not take any. */
+bool lock_any_is_mine(void);
+/* In a forked child: free, whoever held it. */
+void lock_reset(struct lock *lock);
+void *os_self(void); /* a value that differs between live threads */
+
+#endif

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Call frame information: finds the entry for an address and runs its program up to there.
+ *
+ * For: what gcc, clang and rustc emit for x86-64: CFA from rsp or rbp, rbp saved on the stack,
+ * realigned stacks through rbp, signal frames. Anything else (CFA in another register, longer
+ * expressions) gives CFI_NONE, and the path then ends in a label. Never guesses.
+ */
+#include "path/cfi.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+enum { REG_RBP = 6, REG_RSP = 7, REG_RA = 16 };
+enum { PE_OMIT = 0xff, PE_PCREL = 0x10, PE_DATAREL = 0x30, PE_INDIRECT = 0x80 };
+#define STATES_MAX 16
+
+struct reader {
+    const uint8_t *at, *end;
+    bool bad;
+};
+
+static uint64_t read_fixed(struct reader *r, unsigned bytes) {
+    uint64_t value = 0;
+    if ((size_t)(r->end - r->at) < bytes) {
+        r->bad = true;
+        r->at = r->end;
+        return 0;
+    }
+    for (unsigned i = 0; i < bytes; i++)
+        value |= (uint64_t)r->at[i] << (8 * i);
+    r->at += bytes;
+    return value;
+}
+
+static uint64_t read_leb(struct reader *r, bool is_signed) {
+    uint64_t value = 0;
+    unsigned shift = 0;
+    uint8_t byte;
+    do {
+        byte = (uint8_t)read_fixed(r, 1);
+        if (shift < 64)
+            value |= (uint64_t)(byte & 0x7f) << shift;
+        shift += 7;
+    } while (byte & 0x80);
+    if (is_signed && shift < 64 && byte & 0x40)
+        value |= ~0UL << shift;
+    return value;
+}
+
+/* A pointer in one of the encodings of the LSB; `data` is the base of data-relative ones. */
+static uintptr_t read_encoded(struct reader *r, uint8_t encoding, uintptr_t data) {
+    uintptr_t base = (encoding & 0x70) == PE_PCREL     ? (uintptr_t)r->at
+                     : (encoding & 0x70) == PE_DATAREL ? data
+                                                       : 0;
+    uintptr_t value;
+    switch (encoding & 0x0f) {
+    case 0x00:
+    case 0x04:
+    case 0x0c: value = read_fixed(r, 8); break;
+    case 0x01: value = read_leb(r, false); break;
+    case 0x09: value = read_leb(r, true); break;
+    case 0x02: value = read_fixed(r, 2); break;
+    case 0x0a: value = (uintptr_t)(int16_t)read_fixed(r, 2); break;
+    case 0x03: value = read_fixed(r, 4); break;
+    case 0x0b: value = (uintptr_t)(int32_t)read_fixed(r, 4); break;
+    default: r->bad = true; return 0;
+    }
+    if (encoding & PE_INDIRECT)
+        r->bad = true;
+    return value ? value + base : 0;
+}
+
+bool cfi_find_object(uintptr_t pc, struct cfi_object *object) {
+    struct dl_find_object found;
+    if (_dl_find_object((void *)pc, &found))
+        return false;
+    object->start = (uintptr_t)found.dlfo_map_start;
+    object->end = (uintptr_t)found.dlfo_map_end;
+    object->link_map = found.dlfo_link_map;
+    object->eh_frame_header = found.dlfo_eh_frame;
+    return true;
+}
+
+/* The frame description entry whose range may hold pc, by the sorted table; NULL: none. */
+static const uint8_t *find_entry(const struct cfi_object *object, uintptr_t pc) {
+    const uint8_t *header = object->eh_frame_header;
+    if (!header || header[0] != 1 || header[3] != (PE_DATAREL | 0x0b))
+        return NULL;
+    struct reader r = {header + 4, (const uint8_t *)object->end, false};
+    read_encoded(&r, header[1], (uintptr_t)header);
+    uint64_t count = read_encoded(&r, header[2], (uintptr_t)header);
+    if (r.bad || !count || count > (size_t)(r.end - r.at) / 8)
+        return NULL;
+    const struct {
+        int32_t start, entry;
+    } *table = (const void *)r.at;
+    int64_t wanted = (int64_t)(pc - (uintptr_t)header);
+    size_t low = 0, high = count;
+    if (table[0].start > wanted)
+        return NULL;
+    while (high - low > 1) { /* the last entry that starts at or before pc */
+        size_t middle = low + (high - low) / 2;
+        if (table[middle].start <= wanted)
+            low = middle;
+        else
+            high = middle;
+    }
+    return header + table[low].entry;
+}
+
+struct common { /* what the CIE says */
+    uint64_t code_align;
+    int64_t data_align;
+    uint8_t encoding;
+    bool augmented, signal_frame, bad;
+    const uint8_t *program, *end;
+};
+
+static struct reader entry_reader(const uint8_t *entry, const struct cfi_object *object) {
+    struct reader r = {entry, (const uint8_t *)object->end, false};
+    if (entry < (const uint8_t *)object->start || entry + 8 > r.end) {
+        r.bad = true;
+        return r;
+    }
+    uint64_t length = read_fixed(&r, 4);
+    if (length == 0xffffffff)
+        length = read_fixed(&r, 8);
+    if (!length || length > (size_t)(r.end - r.at))
+        r.bad = true;
+    else
+        r.end = r.at + length;
+    return r;
+}
+
+static struct common parse_common(const uint8_t *entry, const struct cfi_object *object) {
+    struct common common = {.bad = true};
+    struct reader r = entry_reader(entry, object);
+    if (r.bad || read_fixed(&r, 4))
+        return common;
+    uint8_t version = (uint8_t)read_fixed(&r, 1);
+    const char *augmentation = (const char *)r.at;
+    while (read_fixed(&r, 1)) {
+    }
+    if (version == 4)
+        read_fixed(&r, 2);
+    common.code_align = read_leb(&r, false);
+    common.data_align = (int64_t)read_leb(&r, true);
+    if ((version == 1 ? read_fixed(&r, 1) : read_leb(&r, false)) != REG_RA)
+        return common;
+    if (*augmentation == 'z') {
+        common.augmented = true;
+        uint64_t length = read_leb(&r, false);
+        const uint8_t *program = r.at + length;
+        for (const char *a = augmentation + 1; *a; a++) {
+            if (*a == 'R') {
+                common.encoding = (uint8_t)read_fixed(&r, 1);
+            } else if (*a == 'L') {
+                read_fixed(&r, 1);
+            } else if (*a == 'P') {
+                uint8_t encoding = (uint8_t)read_fixed(&r, 1);
+                read_encoded(&r, encoding & 0x0f, 0);
+            } else if (*a == 'S') {
+                common.signal_frame = true;
+            } else {
+                return common;
+            }
+        }
+        r.at = program;
+    } else if (*augmentation) {
+        return common;
+    }
+    common.program = r.at;
+    common.end = r.end;
+    common.bad = r.bad || r.at > r.end;
+    return common;
+}
+
+struct state { /* one row of the table that the program describes */
+    enum { CFA_REGISTER, CFA_RBP_DEREF, CFA_UNUSABLE } cfa;
+    uint64_t cfa_register;
+    int64_t cfa_offset;
+    enum cfi_rbp rbp;
+    int64_t rbp_offset;
+    bool ra_standard, ra_undefined; /* at CFA - 8; the outermost frame */
+};
+
+/* An expression of the form `breg6 offset [deref]`: what compilers emit for realigned stacks. */
+static bool parse_rbp_expression(const uint8_t *at, const uint8_t *end, bool deref,
+                                 int64_t *offset) {
+    struct reader r = {at, end, false};
+    if (read_fixed(&r, 1) != 0x70 + REG_RBP)
+        return false;
+    *offset = (int64_t)read_leb(&r, true);
+    if (deref && read_fixed(&r, 1) != 0x06)
+        return false;
+    return !r.bad && r.at == end;
+}
+
+static void set_register(struct state *state, uint64_t reg, enum cfi_rbp rule, int64_t offset) {
+    if (reg == REG_RBP) {
+        state->rbp = rule;
+        state->rbp_offset = offset;
+    } else if (reg == REG_RA) {
+        state->ra_standard = rule == CFI_RBP_AT_CFA && offset == -8;
+        state->ra_undefined = false;
+    }
+}
+
+static void restore_register(struct state *state, const struct state *initial, uint64_t reg) {
+    if (reg == REG_RBP) {
+        state->rbp = initial->rbp;
+        state->rbp_offset = initial->rbp_offset;
+    } else if (reg == REG_RA) {
+        state->ra_standard = initial->ra_standard;
+        state->ra_undefined = initial->ra_undefined;
+    }
+}
+
+/* An operation without operands in its first byte. False: unknown, or the program is damaged. */
+static bool run_extended(struct reader *r, uint8_t op, const struct common *common,
+                         struct state *state, const struct state *initial) {
+    uint64_t reg, length;
+    int64_t offset;
+    switch (op) {
+    case 0x00: return true; /* nop */
+    case 0x05: /* offset_extended */
+        reg = read_leb(r, false);
+        set_register(state, reg, CFI_RBP_AT_CFA, (int64_t)read_leb(r, false) * common->data_align);
+        return true;
+    case 0x11: /* offset_extended_sf */
+        reg = read_leb(r, false);
+        set_register(state, reg, CFI_RBP_AT_CFA, (int64_t)read_leb(r, true) * common->data_align);
+        return true;
+    case 0x06: restore_register(state, initial, read_leb(r, false)); return true;
+    case 0x07: /* undefined */
+        reg = read_leb(r, false);
+        set_register(state, reg, CFI_RBP_LOST, 0);
+        if (reg == REG_RA)
+            state->ra_undefined = true;
+        return true;
+    case 0x08: set_register(state, read_leb(r, false), CFI_RBP_SAME, 0); return true;
+    case 0x09: /* register */
+    case 0x14: /* val_offset */
+    case 0x15:
+        reg = read_leb(r, false);
+        read_leb(r, op == 0x15);
+        set_register(state, reg, CFI_RBP_LOST, 0);
+        return true;
+    case 0x0c: /* def_cfa */
+    case 0x12: /* def_cfa_sf */
+        state->cfa = CFA_REGISTER;
+        state->cfa_register = read_leb(r, false);
+        state->cfa_offset = op == 0x0c ? (int64_t)read_leb(r, false)
+                                       : (int64_t)read_leb(r, true) * common->data_align;
+        return true;
+    case 0x0d: /* def_cfa_register */
+        if (state->cfa != CFA_REGISTER)
+            return false;
+        state->cfa_register = read_leb(r, false);
+        return true;
+    case 0x0e: state->cfa_offset = (int64_t)read_leb(r, false); return true;
+    case 0x13:
+        state->cfa_offset = (int64_t)read_leb(r, true) * common->data_align;
+        return true;
+    case 0x0f: /* def_cfa_expression */
+        length = read_leb(r, false);
+        if (length > (size_t)(r->end - r->at))
+            return false;
+        state->cfa = parse_rbp_expression(r->at, r->at + length, true, &state->cfa_offset)
+                         ? CFA_RBP_DEREF
+                         : CFA_UNUSABLE;
+        r->at += length;
+        return true;
+    case 0x10: /* expression: saved at the address that it gives */
+    case 0x16: /* val_expression */
+        reg = read_leb(r, false);
+        length = read_leb(r, false);
+        if (length > (size_t)(r->end - r->at))
+            return false;
+        if (op == 0x10 && parse_rbp_expression(r->at, r->at + length, false, &offset))
+            set_register(state, reg, CFI_RBP_AT_RBP, offset);
+        else
+            set_register(state, reg, CFI_RBP_LOST, 0);
+        r->at += length;
+        return true;
+    case 0x2e: read_leb(r, false); return true; /* GNU_args_size */
+    case 0x2f: /* GNU_negative_offset_extended */
+        reg = read_leb(r, false);
+        set_register(state, reg, CFI_RBP_AT_CFA, -(int64_t)read_leb(r, false) * common->data_align);
+        return true;
+    default: return false;
+    }
+}
+
+/* Runs a program until its location passes pc. False: damaged or not understood. */
+static bool run(struct reader r, const struct common *common, uintptr_t location, uintptr_t pc,
+                struct state *state, const struct state *initial) {
+    struct state saved[STATES_MAX];
+    unsigned depth = 0;
+    while (r.at < r.end && !r.bad) {
+        uint8_t op = (uint8_t)read_fixed(&r, 1);
+        uint64_t advance = 0;
+        switch (op >> 6) {
+        case 1: advance = op & 0x3f; break;
+        case 2:
+            set_register(state, op & 0x3f, CFI_RBP_AT_CFA,
+                         (int64_t)read_leb(&r, false) * common->data_align);
+            continue;
+        case 3: restore_register(state, initial, op & 0x3f); continue;
+        default:
+            if (op == 0x01) { /* set_loc */
+                location = read_encoded(&r, common->encoding, 0);
+                if (location > pc)
+                    return !r.bad;
+                continue;
+            } else if (op >= 0x02 && op <= 0x04) {
+                advance = read_fixed(&r, 1U << (op - 2));
+            } else if (op == 0x0a) { /* remember_state */
+                if (depth == STATES_MAX)
+                    return false;
+                saved[depth++] = *state;
+                continue;
+            } else if (op == 0x0b) {
+                if (!depth)
+                    return false;
+                *state = saved[--depth];
+                continue;
+            } else {
+                if (!run_extended(&r, op, common, state, initial))
+                    return false;
+                continue;
+            }
+        }
+        location += advance * common->code_align;
+        if (location > pc)
+            return !r.bad;
+    }
+    return !r.bad;
+}
+
+static struct cfi_rule rule_of(const struct state *state) {
+    struct cfi_rule rule = {.rbp = state->rbp};
+    int64_t cfa = state->cfa_offset, rbp = state->rbp_offset;
+    if (state->ra_undefined)
+        return (struct cfi_rule){.kind = CFI_END};
+    if (!state->ra_standard || cfa > INT32_MAX || cfa < INT32_MIN)
+        return rule;
+    if (rbp & 7 || rbp > 4096 || rbp < -4096) {
+        rule.rbp = CFI_RBP_LOST;
+        rbp = 0;
+    }
+    if (state->cfa == CFA_REGISTER && state->cfa_register == REG_RSP)
+        rule.kind = CFI_SP;
+    else if (state->cfa == CFA_REGISTER && state->cfa_register == REG_RBP)
+        rule.kind = CFI_RBP;
+    else if (state->cfa == CFA_RBP_DEREF)
+        rule.kind = CFI_RBP_DEREF;
+    rule.cfa_offset = (int32_t)cfa;
+    rule.rbp_offset = (int32_t)rbp;
+    return rule;
+}
+
+struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
+    const struct cfi_rule none = {.kind = CFI_NONE};
+    const uint8_t *entry = find_entry(object, pc);
+    if (!entry)
+        return none;
+    struct reader r = entry_reader(entry, object);
+    const uint8_t *id_at = r.at;
+    uint64_t distance = read_fixed(&r, 4);
+    if (r.bad || !distance)
+        return none;
+    struct common common = parse_common(id_at - distance, object);
+    if (common.bad)
+        return none;
+    uintptr_t start = read_encoded(&r, common.encoding, 0);
+    uintptr_t length = read_encoded(&r, common.encoding & 0x0f, 0);
+    if (r.bad || pc < start || pc - start >= length)
+        return none;
+    if (common.signal_frame)
+        return (struct cfi_rule){.kind = CFI_SIGNAL};
+    if (common.augmented) {
+        uint64_t skip = read_leb(&r, false);
+        if (skip > (size_t)(r.end - r.at))
+            return none;
+        r.at += skip;
+    }
+    struct state state = {.cfa = CFA_UNUSABLE};
+    struct state initial = state;
+    struct reader first = {common.program, common.end, false};
+    if (!run(first, &common, 0, UINTPTR_MAX, &state, &initial))
+        return none;
+    initial = state;
+    if (!run(r, &common, start, pc, &state, &initial))
+        return none;
+    return rule_of(&state);
+}

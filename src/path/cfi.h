@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cfi.h - how to step from one frame to its caller, from the call frame information in .eh_frame.
+ *
+ * The only processor-specific part of the path layer (x86-64: stack pointer and rbp are enough for
+ * what compilers emit). Sources: DWARF 5 section 6.4, the LSB's description of .eh_frame, and
+ * _dl_find_object(3) of glibc, which takes no lock and is safe in signal handlers.
+ */
+#ifndef MEMCTX_CFI_H
+#define MEMCTX_CFI_H
+
+#include "base/base.h"
+
+/* The canonical frame address (CFA) is the caller's stack pointer; the return address is at
+ * CFA - 8. */
+enum cfi_kind {
+    CFI_NONE = 0,  /* no or unusable information: the path ends here, with a label */
+    CFI_END,       /* the outermost frame */
+    CFI_SP,        /* CFA = sp + cfa_offset */
+    CFI_RBP,       /* CFA = rbp + cfa_offset */
+    CFI_RBP_DEREF, /* CFA = the word at rbp + cfa_offset (a realigned stack) */
+    CFI_SIGNAL,    /* sp, rbp and pc are in the signal frame at sp */
+};
+enum cfi_rbp {
+    CFI_RBP_SAME = 0, /* the caller's rbp is still in rbp */
+    CFI_RBP_AT_CFA,   /* it was saved at CFA + rbp_offset */
+    CFI_RBP_AT_RBP,   /* it was saved at rbp + rbp_offset */
+    CFI_RBP_LOST,
+};
+struct cfi_rule {
+    enum cfi_kind kind;
+    enum cfi_rbp rbp;
+    int32_t cfa_offset, rbp_offset;
+};
+
+/* Where a signal frame keeps the interrupted registers, from its CFA (struct ucontext). */
+#define CFI_SIGNAL_RBP 120
+#define CFI_SIGNAL_SP 160
+#define CFI_SIGNAL_PC 168
+
+struct cfi_object { /* where the code at an address comes from */
+    uintptr_t start, end;
+    const void *link_map;
+    const void *eh_frame_header;
+};
+/* False: no loaded object holds the address (JIT code, unloaded code). Async-signal-safe. */
+bool cfi_find_object(uintptr_t pc, struct cfi_object *object);
+/* The rule that holds at pc. Reads the object's mapped .eh_frame only. */
+struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc);
+
+#endif

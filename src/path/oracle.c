@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* Comparison with libunwind; see oracle.h. */
+#include "path/oracle.h"
+#include "base/options.h"
+
+#include <dlfcn.h>
+#define UNW_LOCAL_ONLY
+#include <libunwind.h>
+
+#define OWN_FRAMES_MAX 24 /* of ours, between the comparison and the program */
+
+#define TEXT2(x) #x
+#define TEXT(x) TEXT2(x)
+
+struct oracle_counts oracle_counts;
+
+static struct {
+    int (*save)(unw_tdep_context_t *);
+    __typeof__(&unw_init_local) init;
+    __typeof__(&unw_step) step;
+    __typeof__(&unw_get_reg) get_register;
+} unwinder;
+
+bool oracle_load(void) {
+    void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library)
+        return false;
+    unwinder.save = (int (*)(unw_tdep_context_t *))dlsym(library, TEXT(unw_tdep_getcontext));
+    unwinder.init = (__typeof__(&unw_init_local))dlsym(library, TEXT(unw_init_local));
+    unwinder.step = (__typeof__(&unw_step))dlsym(library, TEXT(unw_step));
+    __typeof__(&unw_get_reg) get =
+        (__typeof__(&unw_get_reg))dlsym(library, TEXT(unw_get_reg));
+    if (!unwinder.save || !unwinder.init || !unwinder.step || !get)
+        return false;
+    store_release(&unwinder.get_register, get);
+    return true;
+}
+
+bool oracle_is_loaded(void) {
+    return load_acquire(&unwinder.get_register) != NULL;
+}
+
+static COLD void report(const uintptr_t *ours, const uintptr_t *theirs, unsigned at,
+                        unsigned count) {
+    char line[256];
+    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    text_add(&text, "memctx: call path differs from libunwind's at frame ");
+    text_add_number(&text, at);
+    text_add(&text, " of ");
+    text_add_number(&text, count);
+    text_add(&text, ": ");
+    text_add_hex(&text, ours[at]);
+    text_add(&text, " against ");
+    text_add_hex(&text, theirs[at]);
+    text_add(&text, ", below it ");
+    text_add_hex(&text, at ? ours[at - 1] : 0);
+    text_add(&text, "\n");
+    os_print(&text);
+}
+
+NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, enum walk_end end) {
+    static bool reported; /* once is enough for people; the count says how often */
+    uintptr_t theirs[MEMCTX_DEPTH_MAX + 1];
+    unsigned found = 0, skipped = 0;
+    unw_context_t context;
+    unw_cursor_t cursor;
+    if (unwinder.save(&context) || unwinder.init(&cursor, &context) < 0)
+        return;
+    while (found < count + 1 && found <= MEMCTX_DEPTH_MAX && unwinder.step(&cursor) > 0) {
+        unw_word_t ip;
+        if (unwinder.get_register(&cursor, UNW_REG_IP, &ip) < 0 || !ip)
+            break;
+        if (!found && ip != addresses[0] && ++skipped < OWN_FRAMES_MAX)
+            continue;
+        theirs[found++] = ip;
+    }
+    unsigned common = found < count ? found : count;
+    unsigned at = 0;
+    while (at < common && theirs[at] == addresses[at])
+        at++;
+    add_relaxed(&oracle_counts.checked, 1);
+    if (found < count)
+        add_relaxed(&oracle_counts.shorter, 1);
+    /* A path that we say is complete must be complete for libunwind too. */
+    bool longer = end == WALK_COMPLETE && found > count;
+    if (at == common && !longer)
+        return;
+    add_relaxed(&oracle_counts.mismatches, 1);
+    if (options.verbose && !__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED))
+        report(addresses, theirs, at < common ? at : common - 1, count);
+}

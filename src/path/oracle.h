@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * oracle.h - what libunwind says of the same stack: the check on everything else in this layer.
+ *
+ * libunwind is opened privately (RTLD_LOCAL, so that the _Unwind_* names it exports reach nobody)
+ * by the constructor or the control thread, only when MEMCTX_VERIFY asks for it. No lock of ours
+ * is held while it runs.
+ */
+#ifndef MEMCTX_ORACLE_H
+#define MEMCTX_ORACLE_H
+
+#include "path/walk.h"
+
+struct oracle_counts { /* atomic */
+    uint64_t checked, mismatches;
+    uint64_t shorter; /* libunwind gave up before we did: compared as far as it went */
+};
+extern struct oracle_counts oracle_counts;
+
+bool oracle_load(void); /* false: libunwind could not be opened */
+bool oracle_is_loaded(void);
+/* Compares a path (innermost first) with a fresh walk by libunwind from the calling function. */
+void oracle_compare(const uintptr_t *addresses, unsigned count, enum walk_end end);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* The process-wide table of unwind rules, and the modules; see rules.h. */
+#include "path/rules.h"
+#include "os/meta.h"
+#include "segment/segment.h"
+
+#include <elf.h>
+#include <link.h>
+
+#define FIRST_CAPACITY 2048U
+#define CAPACITY_MAX (1U << 22)
+#define EXACT_BIT (1UL << 63)
+
+struct rule_table {
+    uint64_t mask, count;
+    struct rule rules[];
+};
+
+struct lock rules_lock = LOCK_INIT(RANK_RULES);
+uint32_t rules_generation = 1;
+
+static struct {
+    struct rule_table *table; /* atomic; replaced when it grows, then emptied, never unmapped */
+    struct module *modules;   /* guarded by rules_lock to write */
+    uint32_t module_count;    /* atomic */
+    char exe[256];
+} global;
+
+static uint64_t pack(struct cfi_rule rule, uint32_t module) {
+    return (uint64_t)rule.kind | (uint64_t)rule.rbp << 3 |
+           ((uint64_t)(uint32_t)(rule.rbp_offset / 8) & 0x7ff) << 5 |
+           (uint64_t)(uint32_t)rule.cfa_offset << 16 | (uint64_t)module << 48;
+}
+
+static size_t table_bytes(uint64_t capacity) {
+    return sizeof(struct rule_table) + capacity * sizeof(struct rule);
+}
+
+/* A bigger table with the old one's rules (none when `empty`). The old table stays mapped, because
+ * a reader may be in it, but is given back to the kernel: it then reads as empty. */
+static bool replace_table(uint64_t capacity, bool empty) {
+    struct rule_table *old = global.table;
+    size_t bytes = align_up(table_bytes(capacity), OS_PAGE_BYTES);
+    struct rule_table *table = meta_alloc(bytes < (256UL << 10) ? 256UL << 10 : bytes);
+    if (!table)
+        return false;
+    table->mask = capacity - 1;
+    for (uint64_t i = 0; old && !empty && i <= old->mask; i++) {
+        if (!old->rules[i].key)
+            continue;
+        uint64_t at = hash_mix(old->rules[i].key, 0) & table->mask;
+        while (table->rules[at].key)
+            at = (at + 1) & table->mask;
+        table->rules[at] = old->rules[i];
+        table->count++;
+    }
+    store_release(&global.table, table);
+    if (old) { /* keep its head: readers need the mask */
+        uintptr_t behind = align_up((uintptr_t)(old + 1), OS_PAGE_BYTES);
+        uintptr_t end = (uintptr_t)old + table_bytes(old->mask + 1);
+        for (uintptr_t at = (uintptr_t)old->rules; at < behind && at < end; at += sizeof(struct rule))
+            store_owner(&((struct rule *)at)->key, 0);
+        if (end > behind)
+            os_discard((void *)behind, (end - behind) & ~(OS_PAGE_BYTES - 1));
+    }
+    return true;
+}
+
+static bool text_has(const char *text, const char *part) {
+    for (; *text; text++) {
+        const char *a = text, *b = part;
+        while (*b && *a == *b) {
+            a++;
+            b++;
+        }
+        if (!*b)
+            return true;
+    }
+    return false;
+}
+
+static void read_build_id(struct module *module) {
+    const ElfW(Ehdr) *header = (const void *)module->start;
+    if (module->end - module->start < sizeof *header || header->e_ident[0] != 0x7f ||
+        header->e_ident[1] != 'E' || header->e_phoff > OS_PAGE_BYTES)
+        return;
+    const ElfW(Phdr) *segment = (const void *)(module->start + header->e_phoff);
+    for (unsigned i = 0; i < header->e_phnum && i < 32; i++, segment++) {
+        uintptr_t at = module->bias + segment->p_vaddr;
+        if (segment->p_type != PT_NOTE || at < module->start ||
+            at + segment->p_memsz > module->end)
+            continue;
+        for (uintptr_t end = at + segment->p_memsz; at + sizeof(ElfW(Nhdr)) < end;) {
+            const ElfW(Nhdr) *note = (const void *)at;
+            uintptr_t body = at + sizeof *note + align_up(note->n_namesz, 4);
+            at = body + align_up(note->n_descsz, 4);
+            if (at > end || note->n_type != NT_GNU_BUILD_ID ||
+                note->n_descsz > sizeof module->build_id)
+                continue;
+            __builtin_memcpy(module->build_id, (const void *)body, note->n_descsz);
+            module->build_id_bytes = note->n_descsz;
+            return;
+        }
+    }
+}
+
+/* Under rules_lock. */
+static uint32_t module_learn(const struct cfi_object *object) {
+    uint32_t count = global.module_count;
+    for (uint32_t i = count; i-- > 0;)
+        if (global.modules[i].link_map == object->link_map && !global.modules[i].closed &&
+            global.modules[i].start == object->start)
+            return i;
+    if (!global.modules)
+        global.modules = meta_alloc(MODULES_MAX * sizeof *global.modules);
+    if (!global.modules || count == MODULES_MAX)
+        return MODULE_NONE;
+    const struct link_map *map = object->link_map;
+    const char *name = map->l_name && *map->l_name ? map->l_name : global.exe;
+    size_t length = text_length(name) + 1;
+    char *copy = meta_alloc(length);
+    if (!copy)
+        return MODULE_NONE;
+    __builtin_memcpy(copy, name, length);
+    struct module *module = &global.modules[count];
+    *module = (struct module){.start = object->start,
+                              .end = object->end,
+                              .bias = map->l_addr,
+                              .path = copy,
+                              .link_map = map,
+                              .loader = text_has(copy, "/ld-linux") || text_has(copy, "/libc.so")};
+    read_build_id(module);
+    struct page *page = segment_page_of(map);
+    if (page) /* made by dlopen, through us: its free announces the dlclose */
+        store_owner(&page->watched, 1);
+    store_release(&global.module_count, count + 1);
+    return count;
+}
+
+static void table_add(uintptr_t key, uint64_t packed) {
+    struct rule_table *table = global.table;
+    if (!table || table->count * 2 > table->mask) {
+        uint64_t capacity = table ? (table->mask + 1) * 2 : FIRST_CAPACITY;
+        if (capacity > CAPACITY_MAX || !replace_table(capacity, false))
+            return; /* learnt again next time: slower, never wrong */
+        table = global.table;
+    }
+    uint64_t at = hash_mix(key, 0) & table->mask;
+    while (table->rules[at].key && table->rules[at].key != key)
+        at = (at + 1) & table->mask;
+    if (table->rules[at].key)
+        return;
+    store_owner(&table->rules[at].packed, packed);
+    store_release(&table->rules[at].key, key);
+    table->count++;
+}
+
+static NOINLINE uint64_t learn(uintptr_t key, uintptr_t address, bool exact) {
+    uint32_t generation = load_acquire(&rules_generation);
+    struct cfi_object object;
+    uintptr_t pc = exact ? address : address - 1;
+    if (!cfi_find_object(pc, &object))
+        return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE); /* JIT code may change */
+    struct cfi_rule rule = cfi_find_rule(&object, pc);
+    lock_take(&rules_lock);
+    uint64_t packed = pack(rule, module_learn(&object));
+    if (generation == load_relaxed(&rules_generation))
+        table_add(key, packed);
+    lock_release(&rules_lock);
+    return packed;
+}
+
+uint64_t rules_find(uintptr_t address, bool exact) {
+    uintptr_t key = address | (exact ? EXACT_BIT : 0);
+    const struct rule_table *table = load_acquire(&global.table);
+    if (LIKELY(table)) {
+        for (uint64_t at = hash_mix(key, 0);; at++) {
+            const struct rule *rule = &table->rules[at & table->mask];
+            uintptr_t found = load_acquire(&rule->key);
+            if (LIKELY(found == key))
+                return load_relaxed(&rule->packed);
+            if (!found)
+                break;
+        }
+    }
+    return learn(key, address, exact);
+}
+
+uint32_t rules_module_count(void) {
+    return load_acquire(&global.module_count);
+}
+
+const struct module *rules_module(uint32_t index) {
+    return index < rules_module_count() ? &global.modules[index] : NULL;
+}
+
+uint64_t rules_count(void) {
+    const struct rule_table *table = load_acquire(&global.table);
+    return table ? table->count : 0;
+}
+
+static void new_generation_locked(void) {
+    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);
+    if (global.table)
+        replace_table(FIRST_CAPACITY, true);
+}
+
+void rules_new_generation(void) {
+    lock_take(&rules_lock);
+    new_generation_locked();
+    lock_release(&rules_lock);
+}
+
+/* A chunk in a watched page was freed: was it a link map? */
+static void watched_free(const void *chunk) {
+    for (uint32_t i = 0; i < rules_module_count(); i++) {
+        struct module *module = &global.modules[i];
+        if (module->link_map != chunk || load_relaxed(&module->closed))
+            continue;
+        lock_take(&rules_lock);
+        store_owner(&module->closed, true);
+        new_generation_locked();
+        lock_release(&rules_lock);
+    }
+}
+
+void rules_init(void) {
+    segment_watch = watched_free;
+    if (os_read_link("/proc/self/exe", global.exe, sizeof global.exe) < 0)
+        global.exe[0] = 0;
+}

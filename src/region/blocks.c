@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pages of equal blocks, and the bins that hold them by size class.
+ *
+ * For: chunks up to 8 KiB. A page has a list of freed blocks, taken first, and a mark up to which
+ * blocks were ever handed out, so that untouched memory stays untouched. A bin has one current
+ * page and a list of others with free blocks; full pages are in no list and come back with their
+ * first free. Blocks freed by other threads wait in an atomic list of their page; the first one
+ * puts the page on the heap's list, and only from there the owner collects, so a page cannot be
+ * given back while another thread is still announcing it.
+ */
+#include "region/blocks.h"
+#include "base/options.h"
+
+#define POINTER_BITS 48
+#define POINTER_MASK ((1UL << POINTER_BITS) - 1)
+
+const uint16_t blocks_bytes_table[SIZE_CLASSES] = {
+    16,  32,  48,  64,  80,   96,   112,  128,  160,  192,  224,  256,  320,  384,  448,  512,
+    640, 768, 896, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192};
+
+#define R4(c) c, c, c, c
+#define R8(c) R4(c), R4(c)
+const uint8_t blocks_class_table[NARROW_MAX / 16 + 1] = {
+    0,      0,      1,      2,      3,      4,      5,      6,      7,      8,      8,
+    9,      9,      10,     10,     11,     11,     R4(12), R4(13), R4(14), R4(15), R8(16),
+    R8(17), R8(18), R8(19)};
+
+struct page heap_no_page;
+
+struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class) {
+    bool narrow = size_class < NARROW_CLASSES;
+    struct page *page = segment_span_alloc(narrow ? 1 : WIDE_PAGE_SLICES);
+    if (!page)
+        return NULL;
+    uint32_t block_bytes = blocks_bytes_table[size_class];
+    size_t bytes = page->slices * SLICE_BYTES;
+    page->meta_shift = (uint8_t)((view ? 0 : 2) + (narrow ? 0 : 1));
+    uint32_t capacity = (uint32_t)(bytes / (block_bytes + (1U << page->meta_shift)));
+    while (align_up((size_t)capacity << page->meta_shift, 64) + capacity * block_bytes > bytes)
+        capacity--;
+    page->record_bytes = align_up((size_t)capacity << page->meta_shift, 64);
+    page->blocks = segment_span_start(page) + page->record_bytes;
+    page->block_bytes = block_bytes;
+    page->reciprocal = (uint32_t)((1UL << 32) / block_bytes) + 1;
+    page->waste_unit = view ? block_bytes : 0;
+    page->capacity = (uint16_t)capacity;
+    page->size_class = (uint8_t)size_class;
+    page->view = view;
+    page->heap = heap;
+    store_release(&page->kind, view ? PAGE_OWN : PAGE_MIXED);
+    return page;
+}
+
+void blocks_page_destroy(struct heap *heap, struct page *page) {
+    store_owner(&heap->own_free, heap->own_free - (int64_t)page->bump * page->waste_unit);
+    segment_span_free(page);
+}
+
+void bins_init(struct bins *bins) {
+    for (unsigned i = 0; i < SIZE_CLASSES; i++) {
+        bins->current[i] = &heap_no_page;
+        bins->partial[i] = NULL;
+    }
+}
+
+static void partial_push(struct bins *bins, struct page *page) {
+    struct page **head = &bins->partial[page->size_class];
+    page->prev = NULL;
+    page->next = *head;
+    if (*head)
+        (*head)->prev = page;
+    *head = page;
+}
+
+static void partial_remove(struct bins *bins, struct page *page) {
+    if (page->prev)
+        page->prev->next = page->next;
+    else
+        bins->partial[page->size_class] = page->next;
+    if (page->next)
+        page->next->prev = page->prev;
+    page->next = page->prev = NULL;
+}
+
+static struct bins *bins_of(struct heap *heap, const struct page *page) {
+    return page->kind == PAGE_OWN ? &page->view->region->bins : &heap->mixed;
+}
+
+struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
+                            unsigned size_class) {
+    struct page *page = bins->current[size_class];
+    if (page->free || page->bump < page->capacity)
+        return page;
+    if (page != &heap_no_page)
+        page->flags |= PAGE_FULL;
+    page = bins->partial[size_class];
+    if (page) {
+        partial_remove(bins, page);
+    } else {
+        /* The cap on segregation: past it this context's new chunks share mixed pages. */
+        if (view && !heap_may_segregate(heap))
+            page = NULL;
+        else
+            page = blocks_page_create(heap, view, size_class);
+    }
+    bins->current[size_class] = page ? page : &heap_no_page;
+    return page;
+}
+
+void bins_freed_into(struct heap *heap, struct page *page) {
+    struct bins *bins = bins_of(heap, page);
+    bool current = bins->current[page->size_class] == page;
+    if (page->flags & PAGE_FULL) {
+        page->flags &= (uint8_t)~PAGE_FULL;
+        if (!current && page->used)
+            partial_push(bins, page);
+    } else if (!current && !page->used) {
+        partial_remove(bins, page);
+    }
+    if (page->used)
+        return;
+    if (current) {
+        /* A bin keeps its current page, empty or not (the next allocation is near), but for the
+         * cap on waste, and for heaps that no thread uses. */
+        if (load_relaxed(&heap->state) != HEAP_PARKED &&
+            (page->kind == PAGE_MIXED || heap_may_segregate(heap)))
+            return;
+        bins->current[page->size_class] = &heap_no_page;
+    }
+    blocks_page_destroy(heap, page);
+}
+
+void bins_release_empty(struct heap *heap, struct bins *bins) {
+    for (unsigned i = 0; i < SIZE_CLASSES; i++) {
+        struct page *page = bins->current[i];
+        if (page == &heap_no_page || page->used)
+            continue;
+        bins->current[i] = &heap_no_page;
+        blocks_page_destroy(heap, page);
+    }
+}
+
+void blocks_free_owned(struct heap *heap, struct page *page, void *block) {
+    *(void **)block = page->free;
+    order_stores(); /* a fork between the two leaves a block too many in `used`: safe */
+    page->free = block;
+    order_stores();
+    store_owner(&page->used, (uint16_t)(page->used - 1));
+    store_owner(&heap->own_free, heap->own_free + page->waste_unit);
+    if (UNLIKELY(page->watched))
+        segment_watch(block);
+    if (UNLIKELY(!page->used || page->flags & PAGE_FULL))
+        bins_freed_into(heap, page);
+}
+
+void blocks_free_remote(struct page *page, void *block) {
+    if (UNLIKELY(load_relaxed(&page->watched)))
+        segment_watch(block);
+    uint64_t head = load_relaxed(&page->remote);
+    uint64_t new_head;
+    do {
+        *(void **)block = (void *)(head & POINTER_MASK);
+        new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;
+    } while (!cas_release(&page->remote, &head, new_head));
+    if (head)
+        return;
+    struct heap *heap = page->heap;
+    struct page *first = load_relaxed(&heap->remote_pages);
+    do
+        page->remote_next = first;
+    while (!cas_release(&heap->remote_pages, &first, page));
+}
+
+void bins_collect_remote(struct heap *heap) {
+    struct page *page = exchange_acquire(&heap->remote_pages, NULL);
+    while (page) {
+        struct page *next = page->remote_next; /* before others may announce the page anew */
+        uint64_t head = exchange_acquire(&page->remote, 0);
+        void *block = (void *)(head & POINTER_MASK);
+        uint16_t count = (uint16_t)(head >> POINTER_BITS);
+        void *last = block;
+        while (*(void **)last)
+            last = *(void **)last;
+        *(void **)last = page->free;
+        page->free = block;
+        store_owner(&page->used, (uint16_t)(page->used - count));
+        store_owner(&heap->own_free, heap->own_free + (int64_t)count * page->waste_unit);
+        if (!page->used || page->flags & PAGE_FULL)
+            bins_freed_into(heap, page);
+        page = next;
+    }
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * blocks.h - a page cut into blocks: its layout, and the record that each block has.
+ *
+ * A page starts with the records, then the blocks, from a multiple of 64 bytes. A record says how
+ * much of the block was not requested (slack), and in mixed pages whose it is:
+ *   shift 0, own page, blocks up to 1 KiB: 8 bits of slack
+ *   shift 1, own page, larger blocks: 16 bits of slack
+ *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack (8)
+ *   shift 3, mixed page, larger blocks: view index (32), slack (32)
+ * The value RECORD_FREE (own) or 0 (mixed) marks a free block, so that a second free is found.
+ */
+#ifndef MEMCTX_BLOCKS_H
+#define MEMCTX_BLOCKS_H
+
+#include "region/heap.h"
+
+#define SLACK_NARROW_MAX 254U
+
+extern const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
+extern const uint16_t blocks_bytes_table[SIZE_CLASSES];
+
+/* Size class of a request up to SMALL_MAX. */
+INLINE unsigned blocks_class_of(size_t size) {
+    if (LIKELY(size <= NARROW_MAX))
+        return blocks_class_table[(size + 15) >> 4];
+    unsigned shift = 61U - (unsigned)__builtin_clzl(size - 1); /* spacing is a quarter of the power */
+    return NARROW_CLASSES - 4 + 4 * (shift - 7) + (unsigned)((size - 1) >> shift) - 4;
+}
+
+INLINE unsigned blocks_index(const struct page *page, const void *pointer) {
+    uint64_t offset = (uint64_t)((const char *)pointer - page->blocks);
+    /* Exact for offsets below 2^16 (pages are no larger); anything else gives an index beyond the
+     * page, which the caller checks. */
+    return offset >> 16 ? UINT16_MAX : (unsigned)(offset * page->reciprocal >> 32);
+}
+
+/* How records of a page read: the slack, whose, and whether the block is free. */
+struct record {
+    uint32_t slack;
+    uint32_t view_index; /* mixed pages */
+    bool free;
+};
+
+INLINE void *blocks_records(const struct page *page) {
+    return page->blocks - page->record_bytes;
+}
+
+INLINE void record_write(const struct page *page, unsigned index, uint32_t view, uint32_t slack) {
+    void *records = blocks_records(page);
+    switch (page->meta_shift) {
+    case 0: store_owner((uint8_t *)records + index, (uint8_t)slack); break;
+    case 1: store_owner((uint16_t *)records + index, (uint16_t)slack); break;
+    case 2: store_owner((uint32_t *)records + index, view << 8 | slack); break;
+    default: store_owner((uint64_t *)records + index, (uint64_t)view << 32 | slack); break;
+    }
+}
+
+INLINE struct record record_read(const struct page *page, unsigned index) {
+    const void *records = blocks_records(page);
+    switch (page->meta_shift) {
+    case 0: {
+        uint8_t slack = load_relaxed((const uint8_t *)records + index);
+        return (struct record){slack, 0, slack == UINT8_MAX};
+    }
+    case 1: {
+        uint16_t slack = load_relaxed((const uint16_t *)records + index);
+        return (struct record){slack, 0, slack == UINT16_MAX};
+    }
+    case 2: {
+        uint32_t word = load_relaxed((const uint32_t *)records + index);
+        return (struct record){word & 0xff, word >> 8, !word};
+    }
+    default: {
+        uint64_t word = load_relaxed((const uint64_t *)records + index);
+        return (struct record){(uint32_t)word, (uint32_t)(word >> 32), !word};
+    }
+    }
+}
+
+INLINE void record_write_free(const struct page *page, unsigned index) {
+    void *records = blocks_records(page);
+    switch (page->meta_shift) {
+    case 0: store_owner((uint8_t *)records + index, UINT8_MAX); break;
+    case 1: store_owner((uint16_t *)records + index, UINT16_MAX); break;
+    case 2: store_owner((uint32_t *)records + index, 0); break;
+    default: store_owner((uint64_t *)records + index, 0); break;
+    }
+}
+
+/* A new page for one size class; view NULL: mixed. NULL: out of memory. */
+struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class);
+void blocks_page_destroy(struct heap *heap, struct page *page);
+
+/* What bins hold: the current page runs out, a full page gets a free block, a page gets empty. */
+struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
+                            unsigned size_class);
+void bins_freed_into(struct heap *heap, struct page *page);
+/* Collects what other threads freed into this heap's pages. */
+void bins_collect_remote(struct heap *heap);
+void bins_init(struct bins *bins);
+/* Gives back the empty current pages. */
+void bins_release_empty(struct heap *heap, struct bins *bins);
+/* Another thread's free: hands the block to the page's owner. */
+void blocks_free_remote(struct page *page, void *block);
+/* The owner's free, after the record was written and the view accounted. */
+void blocks_free_owned(struct heap *heap, struct page *page, void *block);
+
+#endif

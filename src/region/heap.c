@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Heaps: made for threads, parked when they exit, adopted whole by the next thread.
+ *
+ * For: thread counts that rise and fall; the number of heaps is the highest number of threads that
+ * ever allocated at one time. Cannot do: give a heap's free blocks to a running thread that has
+ * a heap of its own.
+ */
+#include "region/heap.h"
+#include "base/options.h"
+#include "os/meta.h"
+#include "region/blocks.h"
+
+#define WASTE_SHARE 16          /* a sixteenth is 6 % */
+#define PUBLISH_STEP (16L << 10) /* how far a heap's figure may drift from the sum */
+#define FIRST_SLOTS 64U
+
+struct heap_global heap_global = {
+    .lock = LOCK_INIT(RANK_HEAPS),
+    .shared = {.state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)},
+};
+
+static void heap_init(struct heap *heap) {
+    heap->lock.rank = RANK_PARKED;
+    bins_init(&heap->mixed);
+}
+
+static void heap_publish(struct heap *heap) { /* under heap_global.lock */
+    heap->next = heap_global.first;
+    store_release(&heap_global.first, heap);
+    heap_global.heaps++;
+}
+
+static struct view *view_create(struct heap *heap, uint32_t context) {
+    uint32_t index = heap->view_count ? heap->view_count : 1;
+    if (index / VIEWS_PER_BLOCK >= VIEW_BLOCKS)
+        return NULL;
+    struct view **block = &heap->views[index / VIEWS_PER_BLOCK];
+    if (!*block) {
+        struct view *fresh = meta_alloc(VIEWS_PER_BLOCK * sizeof(struct view));
+        if (!fresh)
+            return NULL;
+        store_release(block, fresh);
+    }
+    struct view *view = heap_view_at(heap, index);
+    view->context = context;
+    view->index = index;
+    store_release(&heap->view_count, index + 1);
+    return view;
+}
+
+static bool slots_grow(struct heap *heap) {
+    uint32_t old_count = heap->slots ? heap->slot_mask + 1 : 0;
+    uint32_t count = old_count ? old_count * 2 : FIRST_SLOTS;
+    uint32_t *slots = meta_alloc(count * sizeof *slots);
+    if (!slots)
+        return false;
+    for (uint32_t i = 0; i < old_count; i++) {
+        if (!heap->slots[i])
+            continue;
+        uint64_t at = hash_mix(heap_view_at(heap, heap->slots[i])->context, 0);
+        while (slots[at & (count - 1)])
+            at++;
+        slots[at & (count - 1)] = heap->slots[i];
+    }
+    meta_free(heap->slots, old_count * sizeof *slots);
+    heap->slots = slots;
+    heap->slot_mask = count - 1;
+    return true;
+}
+
+static struct view *view_lost(struct heap *heap) {
+    add_relaxed(&heap_global.lost_views, 1);
+    return heap->view_count > 1 ? heap_view_at(heap, 1) : NULL;
+}
+
+struct view *heap_view(struct heap *heap, uint32_t context) {
+    if (UNLIKELY(heap->view_count * 2 >= (heap->slots ? heap->slot_mask : 0)) && !slots_grow(heap) &&
+        (!heap->slots || heap->view_count >= heap->slot_mask))
+        return view_lost(heap);
+    uint64_t at = hash_mix(context, 0);
+    for (;; at++) {
+        uint32_t index = heap->slots[at & heap->slot_mask];
+        if (!index)
+            break;
+        struct view *view = heap_view_at(heap, index);
+        if (view->context == context)
+            return view;
+    }
+    struct view *view = view_create(heap, context);
+    if (!view)
+        return view_lost(heap);
+    heap->slots[at & heap->slot_mask] = view->index;
+    return view;
+}
+
+static struct heap *adopt_parked(uint32_t tid) {
+    for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
+        if (load_relaxed(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))
+            continue;
+        bool mine = load_relaxed(&heap->state) == HEAP_PARKED;
+        if (mine) {
+            heap->tid = tid;
+            heap->thread_exits = 0;
+            heap->busy = 0;
+            store_release(&heap->state, HEAP_OWNED);
+        }
+        lock_release(&heap->lock);
+        if (mine)
+            return heap;
+    }
+    return NULL;
+}
+
+/* Heaps whose thread ended without telling us (no key could be had, or its destructors ran out). */
+static void reclaim_dead(void) {
+    for (struct heap *heap = heap_global.first; heap; heap = heap->next)
+        if (load_relaxed(&heap->state) == HEAP_OWNED && heap->tid && !os_thread_exists(heap->tid)) {
+            uint32_t expected = HEAP_OWNED; /* one of several finders takes it */
+            if (__atomic_compare_exchange_n(&heap->state, &expected, HEAP_ORPHAN, false,
+                                            __ATOMIC_ACQUIRE, __ATOMIC_RELAXED) &&
+                !heap->busy)
+                heap_park(heap);
+        }
+}
+
+struct heap *heap_acquire(uint32_t tid) {
+    lock_take(&heap_global.lock);
+    uint32_t seen = heap_global.threads_seen++;
+    struct heap *heap = adopt_parked(tid);
+    bool look_for_dead = !heap && heap_global.heaps > 2 && !(seen & 15);
+    lock_release(&heap_global.lock);
+    if (look_for_dead) {
+        reclaim_dead();
+        lock_take(&heap_global.lock);
+        heap = adopt_parked(tid);
+        lock_release(&heap_global.lock);
+    }
+    if (heap) {
+        bins_collect_remote(heap);
+        return heap;
+    }
+    heap = meta_alloc(sizeof *heap);
+    if (!heap)
+        return NULL;
+    heap_init(heap);
+    heap->tid = tid;
+    lock_take(&heap_global.lock);
+    heap_publish(heap);
+    lock_release(&heap_global.lock);
+    return heap;
+}
+
+struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, bool make) {
+    if (!heap->baselines && make)
+        heap->baselines = meta_alloc(VIEW_BLOCKS * sizeof *heap->baselines);
+    if (!heap->baselines)
+        return NULL;
+    struct baseline **block = &heap->baselines[view_index / VIEWS_PER_BLOCK];
+    if (!*block && make)
+        *block = meta_alloc(VIEWS_PER_BLOCK * sizeof **block);
+    return *block ? *block + view_index % VIEWS_PER_BLOCK : NULL;
+}
+
+/* Moves a view's numbers to the totals of exited threads. */
+static void fold(struct heap *heap, struct view *view) {
+    struct view *sum = heap_view(heap_global.totals, view->context);
+    struct baseline *base = heap_baseline(heap, view->index, false);
+    if (!sum)
+        return;
+    if (base) {
+        struct baseline *sum_base = heap_baseline(heap_global.totals, sum->index, true);
+        if (sum_base) {
+            sum_base->allocs += base->allocs;
+            sum_base->frees += base->frees;
+            sum_base->requested_cum_bytes += base->requested_cum_bytes;
+        }
+        *base = (struct baseline){0};
+    }
+    add_owner(&sum->allocs, view->allocs);
+    add_owner(&sum->frees, view->frees);
+    add_owner(&sum->live_bytes, view->live_bytes);
+    add_owner(&sum->requested_cum_bytes, view->requested_cum_bytes);
+    if (sum->live_bytes > sum->peak_bytes)
+        store_owner(&sum->peak_bytes, sum->live_bytes);
+    store_owner(&view->allocs, 0);
+    store_owner(&view->frees, 0);
+    store_owner(&view->live_bytes, 0);
+    store_owner(&view->requested_cum_bytes, 0);
+    store_owner(&view->peak_bytes, 0);
+}
+
+void heap_park(struct heap *heap) {
+    bins_collect_remote(heap);
+    bins_release_empty(heap, &heap->mixed);
+    lock_take(&heap_global.lock);
+    if (!heap_global.totals) {
+        struct heap *totals = meta_alloc(sizeof *totals);
+        if (totals) {
+            heap_init(totals);
+            totals->state = HEAP_TOTALS;
+            heap_global.totals = totals;
+            heap_publish(totals);
+        }
+    }
+    for (uint32_t i = 1; i < heap->view_count; i++) {
+        struct view *view = heap_view_at(heap, i);
+        if (heap_global.totals && (view->allocs || view->frees))
+            fold(heap, view);
+        if (view->region)
+            bins_release_empty(heap, &view->region->bins);
+    }
+    heap_publish_waste(heap);
+    heap->tid = 0;
+    heap->busy = 0;
+    store_release(&heap->state, HEAP_PARKED);
+    lock_release(&heap_global.lock);
+}
+
+struct heap *heap_shared_lock(void) {
+    struct heap *heap = &heap_global.shared;
+    if (lock_is_mine(&heap->lock))
+        return NULL;
+    lock_take(&heap->lock);
+    if (!heap->mixed.current[0]) {
+        heap_init(heap);
+        /* Its list link is only ever written here; a second lock would break the order. */
+        struct heap *first = load_relaxed(&heap_global.first);
+        do
+            heap->next = first;
+        while (!cas_release(&heap_global.first, &first, heap));
+    }
+    bins_collect_remote(heap);
+    return heap;
+}
+
+void heap_shared_unlock(struct heap *heap) {
+    lock_release(&heap->lock);
+}
+
+void heap_publish_waste(struct heap *heap) {
+    int64_t change = heap->own_free - heap->own_free_published;
+    add_relaxed(&heap_global.own_free, change);
+    heap->own_free_published = heap->own_free;
+}
+
+bool heap_may_segregate(struct heap *heap) {
+    int64_t change = heap->own_free - heap->own_free_published;
+    if (change > PUBLISH_STEP || change < -PUBLISH_STEP)
+        heap_publish_waste(heap);
+    int64_t waste = load_relaxed(&heap_global.own_free);
+    int64_t live = segment_used_bytes() - waste;
+    int64_t cap = load_relaxed(&options.waste_kib) << 10;
+    if (live / WASTE_SHARE > cap)
+        cap = live / WASTE_SHARE;
+    return waste < cap;
+}
+
+void heap_fork_child(struct heap *self) {
+    for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
+        bool held_by_other = load_relaxed(&heap->lock.word) && !lock_is_mine(&heap->lock);
+        if (heap == self || heap == heap_global.totals)
+            continue;
+        if (heap->state == HEAP_OWNED)
+            store_owner(&heap->state, heap->busy ? HEAP_ORPHAN : HEAP_PARKED);
+        else if (held_by_other)
+            /* Its user did not come along; the shared heap gets a successor of nothing: its lists
+             * may be torn, so they are given up, never followed. */
+            store_owner(&heap->state, heap->state == HEAP_SHARED ? HEAP_SHARED : HEAP_ORPHAN);
+        if (held_by_other) {
+            lock_reset(&heap->lock);
+            if (heap->state == HEAP_SHARED)
+                bins_init(&heap->mixed);
+        }
+        heap->tid = 0;
+    }
+    if (self)
+        self->tid = os_thread_id();
+}

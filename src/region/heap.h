@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * heap.h - what one thread owns: its views of contexts, their regions, its mixed pages.
+ *
+ * A heap belongs to one thread at a time, which alone writes it (no atomics, no lock). When the
+ * thread exits the heap is parked; the next new thread adopts it whole, with every page. While it
+ * is parked, whoever frees one of its chunks does so under heap->lock. One heap, the shared one,
+ * is always used under its lock: by threads past their end and by signal handlers that interrupt
+ * the allocator.
+ *
+ * A *view* is the part of a context's numbers that one thread owns: what this thread allocated in
+ * the context minus what it freed there, whoever had allocated it. The sum over all views of a
+ * context is therefore exact without one atomic, whichever thread frees.
+ */
+#ifndef MEMCTX_HEAP_H
+#define MEMCTX_HEAP_H
+
+#include "segment/segment.h"
+
+#define SIZE_CLASSES 32
+#define NARROW_CLASSES 20         /* blocks up to 1 KiB, in pages of one slice */
+#define SMALL_MAX 8192UL          /* larger chunks are spans or huge */
+#define NARROW_MAX 1024UL
+#define WIDE_PAGE_SLICES 4U
+#define VIEWS_PER_BLOCK 4096U
+#define VIEW_BLOCKS 1024U
+
+/* One thread's numbers in one context, and where its chunks go. One line. Owner-written; read by
+ * dumps at any time. Signed: see above. */
+struct view {
+    uint64_t allocs, frees;
+    int64_t live_bytes; /* requested */
+    uint64_t requested_cum_bytes;
+    int64_t peak_bytes; /* of live_bytes */
+    struct region *region; /* pages of its own; NULL: its chunks go to mixed pages */
+    uint32_t context;      /* id; 0 marks a free slot */
+    uint32_t index;        /* in heap->views */
+    uint32_t spare[2];
+};
+_Static_assert(sizeof(struct view) == CACHE_LINE, "a view is one line");
+
+/* Pages by size class. `current` is never NULL: a page without free blocks stands in. */
+struct bins {
+    struct page *current[SIZE_CLASSES];
+    struct page *partial[SIZE_CLASSES]; /* other pages with free blocks */
+};
+struct region {
+    struct bins bins;
+};
+
+enum heap_state {
+    HEAP_OWNED = 0, /* by the thread `tid` */
+    HEAP_PARKED,    /* no thread; used under heap->lock */
+    HEAP_SHARED,    /* the shared heap: used under heap->lock */
+    HEAP_ORPHAN,    /* its thread ended inside it, or did not come along in a fork: it is given
+                     * up, and only its remote list grows */
+    HEAP_TOTALS,    /* holds the views of exited threads; owns no pages */
+};
+
+struct heap {
+    uint32_t busy;  /* owner: inside the allocator; a signal handler or a fork sees it */
+    uint32_t state; /* atomic: enum heap_state */
+    struct paths *paths; /* the thread's path cache, of the layer above */
+    int64_t own_free; /* free bytes in touched blocks of own pages: the waste that is capped */
+    int64_t own_free_published; /* what of it stands in heap_global.own_free */
+    struct page *remote_pages __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with
+                                                                     * blocks freed by others */
+    struct bins mixed __attribute__((aligned(CACHE_LINE)));
+    struct view *views[VIEW_BLOCKS]; /* published with release; index 0 is unused */
+    uint32_t view_count;             /* atomic: indices below it are valid */
+    uint32_t slot_mask;
+    uint32_t *slots; /* context -> view index, open addressing; owner */
+    uint32_t tid;
+    uint32_t thread_exits; /* rounds of key destructors seen */
+    struct lock lock;
+    struct heap *next; /* all heaps; never shrinks */
+    struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
+};
+
+struct baseline { /* what a reset subtracts from a view */
+    uint64_t allocs, frees, requested_cum_bytes;
+};
+
+struct heap_global {
+    struct lock lock; /* RANK_HEAPS: parking, adopting, folding */
+    struct heap *first; /* atomic head; heaps are added only */
+    struct heap *totals; /* views of exited threads */
+    struct heap shared;
+    int64_t own_free;       /* atomic: sum of the published figures */
+    uint64_t foreign_frees; /* atomic: frees of pointers that are not ours, ignored */
+    uint32_t threads_seen;  /* atomic: heaps given to threads, ever */
+    uint32_t heaps;
+    uint64_t lost_views; /* atomic: operations that could not be accounted; 0 means exact */
+};
+extern struct heap_global heap_global;
+extern struct page heap_no_page; /* stands in for a current page; has no free block */
+
+/* A heap for the calling thread: a parked one, else a new one. NULL: out of memory. */
+struct heap *heap_acquire(uint32_t tid);
+/* Folds the views into the totals, gives empty pages back and parks the heap. */
+void heap_park(struct heap *heap);
+/* The shared heap, locked and ready; NULL: this thread holds it already (a handler within). */
+struct heap *heap_shared_lock(void);
+void heap_shared_unlock(struct heap *heap);
+
+/* This heap's view of a context, made when missing. Never NULL once the heap has one view: what
+ * cannot be had is charged to the first view, which is [unknown], and counted. */
+struct view *heap_view(struct heap *heap, uint32_t context);
+INLINE struct view *heap_view_at(struct heap *heap, uint32_t index) {
+    return &heap->views[index / VIEWS_PER_BLOCK][index % VIEWS_PER_BLOCK];
+}
+
+/* What a reset subtracts from the view; NULL: nothing. With `make`, NULL: out of memory. */
+struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, bool make);
+
+/* True while contexts may get pages of their own: DESIGN, invariant 5. */
+bool heap_may_segregate(struct heap *heap);
+void heap_publish_waste(struct heap *heap);
+
+/* In a forked child: the heaps of threads that did not come along. `self`: the forking thread's
+ * heap, or NULL. */
+void heap_fork_child(struct heap *self);
+
+INLINE void view_account_alloc(struct view *view, size_t requested) {
+    int64_t live = view->live_bytes + (int64_t)requested;
+    store_owner(&view->allocs, view->allocs + 1);
+    store_owner(&view->requested_cum_bytes, view->requested_cum_bytes + requested);
+    store_owner(&view->live_bytes, live);
+    if (live > load_relaxed(&view->peak_bytes))
+        store_owner(&view->peak_bytes, live);
+}
+
+INLINE void view_account_free(struct view *view, size_t requested) {
+    store_owner(&view->frees, view->frees + 1);
+    store_owner(&view->live_bytes, view->live_bytes - (int64_t)requested);
+}
+
+#endif

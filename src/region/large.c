@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Large chunks: a run of slices up to 1 MiB, a mapping of its own beyond that.
+ *
+ * For: buffers. The page header says whose it is, so any thread frees it without asking the one
+ * that allocated. Cannot do: share an OS page with another chunk.
+ */
+#include "region/region.h"
+
+void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                         bool zero) {
+    struct page *page;
+    size_t padding = alignment > SLICE_BYTES ? alignment - SLICE_BYTES : 0;
+    if (size > REGION_SIZE_MAX || alignment > REGION_SIZE_MAX / 2)
+        return NULL;
+    if (load_relaxed(&heap->remote_pages))
+        bins_collect_remote(heap);
+    if (size + padding <= (size_t)MAX_SPAN_SLICES * SLICE_BYTES) {
+        size_t bytes = size + padding;
+        page = segment_span_alloc((uint32_t)((bytes + SLICE_BYTES - 1) >> SLICE_SHIFT));
+        if (!page)
+            return NULL;
+        page->blocks = (char *)align_up((uintptr_t)segment_span_start(page), alignment);
+        store_release(&page->kind, PAGE_SPAN);
+    } else {
+        page = segment_huge_alloc(size, alignment);
+        if (!page)
+            return NULL;
+    }
+    page->requested_bytes = size;
+    page->context = view->context;
+    view_account_alloc(view, size);
+    if (zero && !page->fresh)
+        __builtin_memset(page->blocks, 0, size);
+    return page->blocks;
+}

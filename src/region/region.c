@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Regions: where a context's small chunks go, and what is rare about them.
+ *
+ * For: any program; small contexts share the thread's mixed pages, larger ones get their own, so
+ * that a context's free leaves whole pages empty. Cannot do: move a live chunk, so what a context
+ * allocated before its promotion stays in mixed pages until it is freed.
+ */
+#include "region/region.h"
+#include "os/meta.h"
+
+static void promote(struct heap *heap, struct view *view) {
+    if (view->region || view->live_bytes < options.promote_bytes || !heap_may_segregate(heap))
+        return;
+    struct region *region = meta_alloc(sizeof *region);
+    if (!region)
+        return;
+    bins_init(&region->bins);
+    view->region = region;
+}
+
+/* A block of a page that is known to have one. */
+static char *take_block(struct heap *heap, struct page *page, unsigned *index, bool *fresh) {
+    char *block = page->free;
+    *fresh = !block && page->fresh;
+    if (block) {
+        page->free = *(void **)block;
+        *index = blocks_index(page, block);
+        store_owner(&heap->own_free, heap->own_free - page->waste_unit);
+    } else {
+        *index = page->bump;
+        block = page->blocks + (size_t)*index * page->block_bytes;
+        store_owner(&page->bump, (uint16_t)(page->bump + 1));
+    }
+    order_stores();
+    store_owner(&page->used, (uint16_t)(page->used + 1));
+    return block;
+}
+
+static struct page *page_for(struct heap *heap, struct view *view, unsigned size_class) {
+    struct page *page = NULL;
+    if (load_relaxed(&heap->remote_pages))
+        bins_collect_remote(heap);
+    promote(heap, view);
+    if (view->region)
+        page = bins_next_page(heap, &view->region->bins, view, size_class);
+    return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
+}
+
+void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
+    if (size > SMALL_MAX)
+        return region_alloc_large(heap, view, size, 1, zero);
+    struct page *page = page_for(heap, view, blocks_class_of(size));
+    if (!page)
+        return NULL;
+    unsigned index;
+    bool fresh;
+    char *block = take_block(heap, page, &index, &fresh);
+    record_write(page, index, view->index, page->block_bytes - (uint32_t)size);
+    view_account_alloc(view, size);
+    if (zero && !fresh)
+        __builtin_memset(block, 0, size);
+    return block;
+}
+
+void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment) {
+    if (size > SMALL_MAX || size + alignment > SMALL_MAX)
+        return region_alloc_large(heap, view, size, alignment, false);
+    unsigned size_class = blocks_class_of(size);
+    if (alignment > 64 || blocks_bytes_table[size_class] % alignment)
+        size_class = blocks_class_of(size + alignment - 16);
+    /* The record of a narrow block holds 8 bits of slack, and the last values mean something. */
+    if (size_class < NARROW_CLASSES && blocks_bytes_table[size_class] - size > SLACK_NARROW_MAX)
+        size_class = NARROW_CLASSES;
+    struct page *page = page_for(heap, view, size_class);
+    if (!page)
+        return NULL;
+    unsigned index;
+    bool fresh;
+    char *block = take_block(heap, page, &index, &fresh);
+    record_write(page, index, view->index, page->block_bytes - (uint32_t)size);
+    view_account_alloc(view, size);
+    char *chunk = (char *)align_up((uintptr_t)block, alignment);
+    if (chunk != block)
+        page->flags |= PAGE_ALIGNED;
+    return chunk;
+}
+
+/* --- free ---------------------------------------------------------------------------------- */
+
+static void free_large(struct heap *heap, struct page *page, void *chunk) {
+    if (page->blocks != chunk)
+        region_report(MISUSE_INTERIOR, page, chunk);
+    if (!(page->flags & PAGE_EMERGENCY)) {
+        struct view *view = heap_view(heap, page->context);
+        if (view)
+            view_account_free(view, page->requested_bytes);
+    }
+    if (page->kind == PAGE_HUGE)
+        segment_huge_free(page);
+    else
+        segment_span_free(page);
+}
+
+static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
+    char *block;
+    unsigned index = region_block_of(page, chunk, &block);
+    struct record record = record_read(page, index);
+    if (record.free)
+        region_report(MISUSE_DOUBLE_FREE, page, chunk);
+    struct heap *owner = page->heap;
+    const struct view *paid = page->view ? page->view : heap_view_at(owner, record.view_index);
+    struct view *view = heap_view(heap, paid->context);
+    if (view)
+        view_account_free(view, page->block_bytes - record.slack);
+    record_write_free(page, index);
+    if (load_relaxed(&owner->state) == HEAP_PARKED && lock_try(&owner->lock)) {
+        bool parked = load_relaxed(&owner->state) == HEAP_PARKED;
+        if (parked) {
+            bins_collect_remote(owner);
+            blocks_free_owned(owner, page, block);
+        }
+        lock_release(&owner->lock);
+        if (parked)
+            return;
+    }
+    blocks_free_remote(page, block);
+}
+
+COLD static void free_unknown(struct heap *heap, void *chunk) {
+    if (!chunk)
+        return;
+    struct page *huge = segment_huge_of(chunk);
+    if (huge)
+        free_large(heap, huge, chunk);
+    else /* not ours (a library with a malloc of its own), or freed long ago: never touched */
+        add_relaxed(&heap_global.foreign_frees, 1);
+}
+
+void region_free_slow(struct heap *heap, struct page *page, void *chunk) {
+    if (!page)
+        free_unknown(heap, chunk);
+    else if (load_relaxed(&page->kind) == PAGE_SPAN)
+        free_large(heap, page, chunk);
+    else if (load_relaxed(&page->kind) == PAGE_NONE)
+        region_report(MISUSE_DOUBLE_FREE, page, chunk);
+    else
+        free_of_other(heap, page, chunk);
+}
+
+COLD void region_report(enum region_misuse misuse, const struct page *page, const void *chunk) {
+    char line[256];
+    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    text_add(&text, misuse == MISUSE_DOUBLE_FREE ? "memctx: double free of " :
+                                                   "memctx: free of an invalid pointer ");
+    text_add_hex(&text, (uintptr_t)chunk);
+    if (page->kind == PAGE_OWN) {
+        text_add(&text, "; block of ");
+        text_add_number(&text, page->block_bytes);
+        text_add(&text, " bytes of context ");
+        text_add_number(&text, page->view->context);
+    } else if (page->kind == PAGE_SPAN || page->kind == PAGE_HUGE) {
+        text_add(&text, "; in a large chunk of context ");
+        text_add_number(&text, page->context);
+    } else {
+        text_add(&text, page->kind == PAGE_MIXED ? "; in a mixed page" : "; in empty memory");
+    }
+    text_add(&text, "\n");
+    os_panic(&text);
+}
+
+/* --- realloc and usable size ----------------------------------------------------------------- */
+
+static struct page *page_of_any(const void *chunk) {
+    struct page *page = segment_page_of(chunk);
+    return page ? page : segment_huge_of(chunk);
+}
+
+static bool is_large(const struct page *page) {
+    return page->kind == PAGE_SPAN || page->kind == PAGE_HUGE;
+}
+
+size_t region_usable(const void *chunk) {
+    struct page *page = page_of_any(chunk);
+    if (!page || page->kind == PAGE_NONE)
+        return 0;
+    if (is_large(page))
+        return align_up(page->requested_bytes, OS_PAGE_BYTES);
+    char *block;
+    region_block_of(page, chunk, &block);
+    return (size_t)(block + page->block_bytes - (const char *)chunk);
+}
+
+/* Fits the new size into the block where that costs no more than a block of its own would. */
+static bool resize_in_block(struct heap *heap, struct view *view, struct page *page, void *chunk,
+                            size_t size) {
+    char *block;
+    unsigned index = region_block_of(page, chunk, &block);
+    struct record record = record_read(page, index);
+    if (record.free)
+        region_report(MISUSE_DOUBLE_FREE, page, chunk);
+    size_t room = (size_t)(block + page->block_bytes - (char *)chunk);
+    uint32_t slack_max = page->block_bytes <= NARROW_MAX ? SLACK_NARROW_MAX : UINT16_MAX - 1;
+    if (page->heap != heap || (page->view && page->view != view) || size > room ||
+        size * 2 < page->block_bytes || page->block_bytes - size > slack_max)
+        return false;
+    struct view *old = page->view ? page->view : heap_view_at(heap, record.view_index);
+    view_account_free(old, page->block_bytes - record.slack);
+    view_account_alloc(view, size);
+    record_write(page, index, view->index, page->block_bytes - (uint32_t)size);
+    return true;
+}
+
+static struct page *resize_large(struct page *page, size_t size) {
+    if (page->kind == PAGE_HUGE)
+        return size > (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)
+                                                                 : NULL;
+    size_t offset = (size_t)(page->blocks - segment_span_start(page));
+    size_t slices = (size + offset + SLICE_BYTES - 1) >> SLICE_SHIFT;
+    if (size <= SMALL_MAX || slices > MAX_SPAN_SLICES)
+        return NULL;
+    if (slices > page->slices)
+        return segment_span_extend(page, (uint32_t)slices) ? page : NULL;
+    if (slices < page->slices)
+        segment_span_shrink(page, (uint32_t)slices);
+    return page;
+}
+
+void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size) {
+    struct page *page = page_of_any(chunk);
+    if (!page || size > REGION_SIZE_MAX) {
+        if (!page)
+            add_relaxed(&heap_global.foreign_frees, 1);
+        return NULL;
+    }
+    if (page->kind == PAGE_NONE)
+        region_report(MISUSE_DOUBLE_FREE, page, chunk);
+    if (is_large(page)) {
+        if (page->blocks != chunk)
+            region_report(MISUSE_INTERIOR, page, chunk);
+        uint64_t old_bytes = page->requested_bytes;
+        struct page *resized = page->flags & PAGE_EMERGENCY ? NULL : resize_large(page, size);
+        if (resized) {
+            struct view *old = heap_view(heap, resized->context);
+            if (old)
+                view_account_free(old, old_bytes);
+            view_account_alloc(view, size);
+            resized->requested_bytes = size;
+            resized->context = view->context;
+            return resized->blocks;
+        }
+    } else if (resize_in_block(heap, view, page, chunk, size)) {
+        return chunk;
+    }
+    size_t keep = is_large(page) ? page->requested_bytes : region_usable(chunk);
+    void *moved = region_alloc(heap, view, size, false);
+    if (!moved)
+        return NULL;
+    __builtin_memcpy(moved, chunk, keep < size ? keep : size);
+    region_free(heap, chunk);
+    return moved;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Huge chunks: one mapping each, aligned to a segment, header in its first OS page.
+ *
+ * For: chunks beyond 1 MiB. Growth asks the kernel to extend the mapping, else moves its pages to a
+ * new aligned place with mremap: no byte is copied. Freed mappings up to HUGE_CACHED_MAX_BYTES
+ * wait in a small cache, part of the bounded freelist, because programs that use big buffers
+ * use them again. Cannot do: share a mapping between chunks.
+ */
+#include "base/options.h"
+#include "segment/internal.h"
+
+uint64_t segment_huge_map[SEGMENT_MAP_WORDS];
+
+#define global segment_global
+#define HUGE_HEADER_BYTES OS_PAGE_BYTES
+#define HUGE_CACHED_MAX_BYTES (64UL << 20)
+
+struct page *segment_huge_of(const void *pointer) {
+    uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
+    if (!segment_map_test(segment_huge_map, number))
+        return NULL;
+    struct page *header = &((struct segment *)(number << SEGMENT_SHIFT))->huge;
+    return header->blocks == pointer ? header : NULL;
+}
+
+static char *cache_take(size_t bytes, size_t *mapped) {
+    char *start = NULL;
+    lock_take(&global.lock);
+    int best = -1;
+    for (int i = 0; i < HUGE_CACHE_MAX; i++) {
+        const struct huge_cached *c = &global.huge_cache[i];
+        if (c->start && c->bytes >= bytes && c->bytes - bytes <= bytes / 4 &&
+            (best < 0 || c->bytes < global.huge_cache[best].bytes))
+            best = i;
+    }
+    if (best >= 0) {
+        start = global.huge_cache[best].start;
+        *mapped = global.huge_cache[best].bytes;
+        global.huge_cache[best].start = NULL;
+        global.huge_cached_bytes -= (int64_t)*mapped;
+        global.huge_cached--;
+    }
+    lock_release(&global.lock);
+    return start;
+}
+
+static bool cache_put(char *start, size_t bytes) {
+    bool kept = false;
+    if (bytes > HUGE_CACHED_MAX_BYTES)
+        return false;
+    lock_take(&global.lock);
+    int64_t bound = load_relaxed(&options.freelist_kib) << 10;
+    if (global.used_bytes / 20 > bound)
+        bound = global.used_bytes / 20;
+    for (int i = 0; i < HUGE_CACHE_MAX && load_relaxed(&options.decay_ms); i++) {
+        struct huge_cached *c = &global.huge_cache[i];
+        if (c->start || global.huge_cached_bytes + (int64_t)bytes > bound)
+            continue;
+        *c = (struct huge_cached){start, bytes, os_now_ns()};
+        global.huge_cached_bytes += (int64_t)bytes;
+        global.huge_cached++;
+        kept = true;
+        break;
+    }
+    lock_release(&global.lock);
+    return kept;
+}
+
+/* The header's bit is cleared already, so a dump that starts now does not see it; one that runs
+ * keeps the lock, and then the mapping waits for its end. */
+static void unmap_or_defer(struct page *header) {
+    if (lock_try(&global.unmap_lock)) {
+        size_t mapped = header->mapped_bytes;
+        lock_release(&global.unmap_lock);
+        os_unmap(header, mapped);
+        return;
+    }
+    struct page *head = load_relaxed(&global.deferred);
+    do
+        header->next = head;
+    while (!cas_release(&global.deferred, &head, header));
+}
+
+size_t segment_huge_purge(bool all) {
+    size_t released = 0;
+    uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
+    uint64_t now = os_now_ns();
+    for (int i = 0; i < HUGE_CACHE_MAX; i++) {
+        lock_take(&global.lock);
+        struct huge_cached entry = global.huge_cache[i];
+        bool due = entry.start && (all || now - entry.since_ns >= decay_ns);
+        if (due) {
+            global.huge_cache[i].start = NULL;
+            global.huge_cached_bytes -= (int64_t)entry.bytes;
+            global.huge_cached--;
+        }
+        lock_release(&global.lock);
+        if (due) {
+            unmap_or_defer((struct page *)entry.start);
+            released += entry.bytes;
+        }
+    }
+    return released;
+}
+
+static void account(int64_t bytes) {
+    lock_take(&global.lock);
+    global.huge_bytes += bytes;
+    add_owner(&global.used_bytes, bytes);
+    lock_release(&global.lock);
+}
+
+struct page *segment_emergency_alloc(size_t bytes, size_t alignment) {
+    size_t offset = alignment <= OS_PAGE_BYTES ? HUGE_HEADER_BYTES : SEGMENT_BYTES;
+    size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset;
+    if (mapped < bytes || mapped >> (ADDRESS_BITS - 1) || alignment > SEGMENT_BYTES)
+        return NULL;
+    struct page *header = os_map_aligned(mapped, SEGMENT_BYTES);
+    if (!header)
+        return NULL;
+    header->kind = PAGE_HUGE;
+    header->flags = PAGE_EMERGENCY;
+    header->blocks = (char *)header + offset;
+    header->mapped_bytes = mapped;
+    header->requested_bytes = bytes;
+    segment_map_set(segment_huge_map, header, true);
+    return header;
+}
+
+struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
+    /* The chunk stands one OS page into the mapping, or, for more than that alignment, exactly
+     * one segment into it: `p - 1` finds the header in both cases. */
+    size_t offset = alignment <= OS_PAGE_BYTES ? HUGE_HEADER_BYTES : SEGMENT_BYTES;
+    size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset;
+    if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
+        return NULL;
+    bool fresh = false;
+    char *start = offset == HUGE_HEADER_BYTES ? cache_take(mapped, &mapped) : NULL;
+    if (!start) {
+        fresh = true;
+        if (alignment > SEGMENT_BYTES) {
+            /* Whatever lies before the header goes back at once. */
+            size_t padded = mapped + alignment;
+            char *padding = padded < mapped ? NULL : os_map_aligned(padded, SEGMENT_BYTES);
+            if (!padding)
+                return NULL;
+            start = (char *)align_up((uintptr_t)padding + SEGMENT_BYTES, alignment) - SEGMENT_BYTES;
+            if (start > padding)
+                os_unmap(padding, (size_t)(start - padding));
+            os_unmap(start + mapped, (size_t)(padding + padded - start) - mapped);
+        } else {
+            start = os_map_aligned(mapped, SEGMENT_BYTES);
+        }
+        if (!start)
+            return NULL;
+    }
+    struct page *header = (struct page *)start;
+    __builtin_memset(header, 0, sizeof *header);
+    header->kind = PAGE_HUGE;
+    header->blocks = start + offset;
+    header->mapped_bytes = mapped;
+    header->fresh = fresh;
+    account((int64_t)mapped);
+    segment_map_set(segment_huge_map, start, true);
+    return header;
+}
+
+void segment_huge_unmap_deferred(void) {
+    struct page *list = exchange_acquire(&global.deferred, NULL);
+    while (list) {
+        struct page *next = list->next;
+        os_unmap(list, list->mapped_bytes);
+        list = next;
+    }
+}
+
+void segment_huge_free(struct page *header) {
+    size_t mapped = header->mapped_bytes;
+    bool plain = header->blocks == (char *)header + HUGE_HEADER_BYTES;
+    store_owner(&header->kind, PAGE_NONE);
+    segment_map_set(segment_huge_map, header, false);
+    bool emergency = header->flags & PAGE_EMERGENCY;
+    if (!emergency)
+        account(-(int64_t)mapped);
+    if (emergency || !plain || !cache_put((char *)header, mapped))
+        unmap_or_defer(header);
+    segment_purge_when_due();
+}
+
+struct page *segment_huge_resize(struct page *header, size_t bytes) {
+    size_t offset = (size_t)(header->blocks - (char *)header);
+    size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset;
+    size_t old = header->mapped_bytes;
+    if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
+        return NULL;
+    if (mapped == old)
+        return header;
+    if (header->flags & PAGE_EMERGENCY)
+        return NULL;
+    if (os_resize_in_place(header, old, mapped)) {
+        header->mapped_bytes = mapped;
+        account((int64_t)mapped - (int64_t)old);
+        return header;
+    }
+    if (offset != HUGE_HEADER_BYTES)
+        return NULL; /* the caller copies, with its alignment */
+    char *target = os_map_aligned(mapped, SEGMENT_BYTES);
+    if (!target)
+        return NULL;
+    segment_map_set(segment_huge_map, header, false);
+    /* Moving takes the old range away, like an unmap. While a dump reads, the caller copies. */
+    bool moved = false;
+    if (lock_try(&global.unmap_lock)) {
+        moved = os_move(header, old, target, mapped);
+        lock_release(&global.unmap_lock);
+    }
+    if (!moved) {
+        segment_map_set(segment_huge_map, header, true);
+        os_unmap(target, mapped);
+        return NULL;
+    }
+    struct page *new_header = (struct page *)target;
+    new_header->blocks = target + offset;
+    new_header->mapped_bytes = mapped;
+    account((int64_t)mapped - (int64_t)old);
+    segment_map_set(segment_huge_map, target, true);
+    return new_header;
+}

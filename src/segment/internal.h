@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* internal.h - what segment.c and huge.c share: the one state of the layer and its locks. */
+#ifndef MEMCTX_SEGMENT_INTERNAL_H
+#define MEMCTX_SEGMENT_INTERNAL_H
+
+#include "segment/segment.h"
+
+#define HUGE_CACHE_MAX 16
+
+struct segment_global {
+    struct lock lock; /* guards everything below but where said */
+    struct lock unmap_lock; /* held while segments are read by a dump, or one is unmapped */
+    struct segment *partial; /* segments with free slices, most recently used first */
+    uint64_t segments, empty_segments;
+    uint64_t dirty_slices;
+    int64_t used_bytes; /* written under lock, read by any thread */
+    int64_t huge_bytes;
+    uint64_t next_purge_ns; /* atomic */
+    uint32_t calls;         /* atomic */
+    bool fork_held;         /* the forking thread's */
+    /* Huge mappings kept for reuse, under lock. */
+    struct huge_cached {
+        char *start;
+        size_t bytes;
+        uint64_t since_ns;
+    } huge_cache[HUGE_CACHE_MAX];
+    int64_t huge_cached_bytes, huge_cached;
+    struct page *deferred; /* atomic list: huge chunks whose unmapping waits for a dump */
+};
+extern struct segment_global segment_global;
+
+void segment_map_set(uint64_t *map, const void *segment, bool set);
+size_t segment_huge_purge(bool all);
+void segment_huge_unmap_deferred(void);
+
+#endif

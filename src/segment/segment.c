@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Segments of 256 slices, and the freelist of empty slices.
+ *
+ * For: pages of 16-64 KiB and large chunks up to 1 MiB. Two 256-bit maps a segment say which slices
+ * are free and which of those are still dirty; a request takes the lowest run of dirty slices, else
+ * the lowest free run, of the most recently used segment that has one. So empty memory coalesces by
+ * itself, and the freelist costs no list. Cannot do: spans beyond MAX_SPAN_SLICES (huge.c has them).
+ */
+#include "segment/segment.h"
+#include "base/bits.h"
+#include "base/options.h"
+#include "segment/internal.h"
+
+uint64_t segment_map[SEGMENT_MAP_WORDS];
+void (*segment_watch)(const void *chunk);
+
+#define DIRTY_SEARCH_MAX 8 /* segments looked at for dirty slices before clean ones are taken */
+#define PURGE_CHECK_EVERY 64
+
+struct segment_global segment_global = {.lock = LOCK_INIT(RANK_SEGMENT),
+                                        .unmap_lock = LOCK_INIT(RANK_UNMAP)};
+#define global segment_global
+
+static void list_push(struct segment *segment) {
+    struct segment_state *state = &segment->state;
+    state->prev = NULL;
+    state->next = global.partial;
+    if (state->next)
+        state->next->state.prev = segment;
+    global.partial = segment;
+}
+
+static void list_remove(struct segment *segment) {
+    struct segment_state *state = &segment->state;
+    if (state->prev)
+        state->prev->state.next = state->next;
+    else
+        global.partial = state->next;
+    if (state->next)
+        state->next->state.prev = state->prev;
+}
+
+void segment_map_set(uint64_t *map, const void *segment, bool set) {
+    uintptr_t number = (uintptr_t)segment >> SEGMENT_SHIFT;
+    uint64_t bit = 1UL << (number & 63);
+    if (set)
+        __atomic_fetch_or(&map[number >> 6], bit, __ATOMIC_RELEASE);
+    else
+        __atomic_fetch_and(&map[number >> 6], ~bit, __ATOMIC_RELEASE);
+}
+
+static struct segment *segment_create(void) {
+    struct segment *segment = os_map_aligned(SEGMENT_BYTES, SEGMENT_BYTES);
+    if (!segment || (uintptr_t)segment >> ADDRESS_BITS)
+        return NULL;
+    struct segment_state *state = &segment->state;
+    bits_fill(state->free, HEADER_SLICES, SEGMENT_SLICES - HEADER_SLICES, true);
+    state->free_count = state->longest_free = SEGMENT_SLICES - HEADER_SLICES;
+    list_push(segment);
+    global.segments++;
+    global.empty_segments++;
+    segment_map_set(segment_map, segment, true);
+    return segment;
+}
+
+/* A run of `slices` in the listed segments, or NULL. */
+static struct segment *find_run(uint32_t slices, unsigned *start) {
+    unsigned longest, looked = 0;
+    if (global.dirty_slices >= slices) {
+        for (struct segment *s = global.partial; s && looked < DIRTY_SEARCH_MAX;
+             s = s->state.next, looked++) {
+            if (s->state.dirty_count < slices)
+                continue;
+            *start = bits_find_run(s->state.dirty, slices, &longest);
+            if (*start < BITS_COUNT)
+                return s;
+        }
+    }
+    for (struct segment *s = global.partial; s; s = s->state.next) {
+        if (s->state.longest_free < slices)
+            continue;
+        *start = bits_find_run(s->state.free, slices, &longest);
+        if (*start < BITS_COUNT)
+            return s;
+        s->state.longest_free = longest;
+    }
+    return NULL;
+}
+
+/* Takes slices out of the free map; returns how many of them were dirty. */
+static unsigned take_slices(struct segment *segment, unsigned start, unsigned count) {
+    struct segment_state *state = &segment->state;
+    unsigned dirty = bits_count_in(state->dirty, start, count);
+    if (state->free_count == SEGMENT_SLICES - HEADER_SLICES)
+        global.empty_segments--;
+    bits_fill(state->free, start, count, false);
+    bits_fill(state->dirty, start, count, false);
+    state->free_count -= count;
+    state->dirty_count -= dirty;
+    global.dirty_slices -= dirty;
+    if (!state->free_count)
+        list_remove(segment);
+    add_owner(&global.used_bytes, (int64_t)(count * SLICE_BYTES));
+    return dirty;
+}
+
+static void return_slices(struct segment *segment, unsigned start, unsigned count, bool dirty) {
+    struct segment_state *state = &segment->state;
+    if (!state->free_count)
+        list_push(segment);
+    bits_fill(state->free, start, count, true);
+    state->free_count += count;
+    state->longest_free = state->free_count;
+    if (dirty) {
+        if (!state->dirty_count)
+            state->dirty_ns = os_now_ns();
+        bits_fill(state->dirty, start, count, true);
+        state->dirty_count += count;
+        global.dirty_slices += count;
+    }
+    if (state->free_count == SEGMENT_SLICES - HEADER_SLICES)
+        global.empty_segments++;
+    add_owner(&global.used_bytes, -(int64_t)(count * SLICE_BYTES));
+}
+
+static void set_back(struct page *page, uint32_t from, uint32_t slices) {
+    for (uint32_t i = from; i < slices; i++)
+        page[i].back = (uint8_t)i;
+    page->slices = slices;
+}
+
+struct page *segment_span_alloc(uint32_t slices) {
+    unsigned start = 0;
+    lock_take(&global.lock);
+    struct segment *segment = find_run(slices, &start);
+    if (!segment) {
+        segment = segment_create();
+        if (!segment) {
+            lock_release(&global.lock);
+            return NULL;
+        }
+        start = HEADER_SLICES;
+    }
+    unsigned dirty = take_slices(segment, start, slices);
+    lock_release(&global.lock);
+    struct page *page = &segment->pages[start];
+    __builtin_memset(page, 0, sizeof *page);
+    set_back(page, 1, slices);
+    page->fresh = !dirty;
+    return page;
+}
+
+static struct segment *segment_of_page(struct page *page) {
+    return (struct segment *)((uintptr_t)page & ~(SEGMENT_BYTES - 1));
+}
+
+static uint64_t freelist_bound_slices(void) {
+    uint64_t bytes = (uint64_t)load_relaxed(&options.freelist_kib) << 10;
+    uint64_t share = (uint64_t)global.used_bytes / 20;
+    uint64_t bound = (bytes > share ? bytes : share) >> SLICE_SHIFT;
+    uint64_t items = share >> SLICE_SHIFT;
+    items = items > FREELIST_ITEMS_MIN ? items : FREELIST_ITEMS_MIN;
+    return bound < items ? bound : items;
+}
+
+void segment_span_free(struct page *page) {
+    struct segment *segment = segment_of_page(page);
+    unsigned start = (unsigned)(page - segment->pages);
+    store_owner(&page->kind, PAGE_NONE);
+    page->heap = NULL; /* a late second free finds no owner */
+    lock_take(&global.lock);
+    return_slices(segment, start, page->slices, true);
+    bool over = global.dirty_slices > freelist_bound_slices();
+    lock_release(&global.lock);
+    if (over)
+        segment_purge(false);
+    else
+        segment_purge_when_due();
+}
+
+bool segment_span_extend(struct page *page, uint32_t slices) {
+    struct segment *segment = segment_of_page(page);
+    unsigned end = (unsigned)(page - segment->pages) + page->slices;
+    unsigned more = slices - page->slices;
+    if (slices > MAX_SPAN_SLICES || end + more > SEGMENT_SLICES)
+        return false;
+    lock_take(&global.lock);
+    bool fits = bits_next(segment->state.free, end, false) >= end + more;
+    if (fits) {
+        take_slices(segment, end, more);
+        set_back(page, page->slices, slices);
+    }
+    lock_release(&global.lock);
+    return fits;
+}
+
+void segment_span_shrink(struct page *page, uint32_t slices) {
+    struct segment *segment = segment_of_page(page);
+    unsigned end = (unsigned)(page - segment->pages) + slices;
+    unsigned fewer = page->slices - slices;
+    for (unsigned i = 0; i < fewer; i++) {
+        segment->pages[end + i].back = 0;
+        segment->pages[end + i].kind = PAGE_NONE;
+    }
+    page->slices = slices;
+    lock_take(&global.lock);
+    return_slices(segment, end, fewer, true);
+    lock_release(&global.lock);
+}
+
+/* The dirty slices of one segment, claimed so that nobody takes them while the kernel works. */
+static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) {
+    bool over = global.dirty_slices > freelist_bound_slices();
+    uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
+    struct segment *oldest = NULL;
+    for (struct segment *s = global.partial; s; s = s->state.next)
+        if (s->state.dirty_count && (!oldest || s->state.dirty_ns < oldest->state.dirty_ns))
+            oldest = s;
+    if (!oldest || !(all || over || now - oldest->state.dirty_ns >= decay_ns))
+        return NULL;
+    for (unsigned i = 0; i < 4; i++)
+        claimed[i] = oldest->state.dirty[i];
+    for (unsigned i = bits_next(claimed, 0, true); i < BITS_COUNT;) {
+        unsigned end = bits_next(claimed, i, false);
+        take_slices(oldest, i, end - i);
+        i = bits_next(claimed, end, true);
+    }
+    return oldest;
+}
+
+/* Unmaps empty segments but for one, unless a dump reads them. */
+static void release_empty(void) {
+    if (global.empty_segments <= 1 || !lock_try(&global.unmap_lock))
+        return;
+    for (;;) {
+        lock_release(&global.unmap_lock); /* rank order: the list's lock comes first */
+        lock_take(&global.lock);
+        struct segment *found = NULL;
+        for (struct segment *s = global.partial; s && global.empty_segments > 1; s = s->state.next)
+            if (s->state.free_count == SEGMENT_SLICES - HEADER_SLICES && !s->state.dirty_count)
+                found = s;
+        if (!found || !lock_try(&global.unmap_lock)) {
+            lock_release(&global.lock);
+            return;
+        }
+        list_remove(found);
+        global.segments--;
+        global.empty_segments--;
+        segment_map_set(segment_map, found, false);
+        lock_release(&global.lock);
+        os_unmap(found, SEGMENT_BYTES);
+    }
+}
+
+size_t segment_purge(bool all) {
+    size_t released = segment_huge_purge(all);
+    uint64_t now = os_now_ns();
+    uint64_t claimed[4];
+    for (;;) {
+        lock_take(&global.lock);
+        global.next_purge_ns = now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4;
+        struct segment *segment = claim_dirty(now, all, claimed);
+        lock_release(&global.lock);
+        if (!segment)
+            break;
+        for (unsigned i = bits_next(claimed, 0, true); i < BITS_COUNT;) {
+            unsigned end = bits_next(claimed, i, false);
+            os_discard((char *)segment + i * SLICE_BYTES, (end - i) * SLICE_BYTES);
+            released += (end - i) * SLICE_BYTES;
+            lock_take(&global.lock);
+            return_slices(segment, i, end - i, false);
+            lock_release(&global.lock);
+            i = bits_next(claimed, end, true);
+        }
+    }
+    release_empty();
+    return released;
+}
+
+void segment_purge_when_due(void) {
+    /* A lost count under contention only delays the look at the clock. */
+    uint32_t calls = load_relaxed(&global.calls) + 1;
+    store_owner(&global.calls, calls);
+    if (calls % PURGE_CHECK_EVERY == 0 && os_now_ns() >= load_relaxed(&global.next_purge_ns))
+        segment_purge(false);
+}
+
+int64_t segment_used_bytes(void) {
+    return load_relaxed(&global.used_bytes);
+}
+
+struct segment_usage segment_usage(void) {
+    lock_take(&global.lock);
+    struct segment_usage usage = {
+        .mapped_bytes = (int64_t)(global.segments * SEGMENT_BYTES) + global.huge_bytes +
+                        global.huge_cached_bytes,
+        .used_bytes = global.used_bytes,
+        .header_bytes = (int64_t)(global.segments * HEADER_SLICES * SLICE_BYTES),
+        .freelist_bytes = (int64_t)(global.dirty_slices * SLICE_BYTES) + global.huge_cached_bytes,
+        .freelist_items = (int64_t)global.dirty_slices + global.huge_cached,
+    };
+    lock_release(&global.lock);
+    return usage;
+}
+
+static void each_in(uint64_t *map, bool huge, void (*visit)(struct segment *, bool, void *),
+                    void *context) {
+    for (size_t word = 0; word < SEGMENT_MAP_WORDS; word++) {
+        for (uint64_t bits = load_acquire(&map[word]); bits; bits &= bits - 1) {
+            uintptr_t number = word * 64 + (unsigned)__builtin_ctzl(bits);
+            visit((struct segment *)(number << SEGMENT_SHIFT), huge, context);
+        }
+    }
+}
+
+void segment_each(void (*visit)(struct segment *, bool, void *), void *context) {
+    lock_take(&global.unmap_lock);
+    each_in(segment_map, false, visit, context);
+    each_in(segment_huge_map, true, visit, context);
+    lock_release(&global.unmap_lock);
+    segment_huge_unmap_deferred();
+    release_empty();
+}
+
+void segment_fork_prepare(void) {
+    /* Held already when fork is called in a signal handler that interrupted us: the same thread
+     * goes on in the child and releases it there. */
+    global.fork_held = lock_is_mine(&global.lock);
+    if (!global.fork_held)
+        lock_take(&global.lock);
+}
+
+void segment_fork_done(bool child) {
+    if (child)
+        lock_reset(&global.unmap_lock);
+    if (global.fork_held)
+        return;
+    if (child)
+        lock_reset(&global.lock);
+    else
+        lock_release(&global.lock);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * segment.h - address space, segments, pages, pointer -> page, and the bounded freelist.
+ *
+ * A segment is 4 MiB of memory aligned to 4 MiB, cut into 256 slices of 16 KiB. Its first two
+ * slices hold the headers: one struct page (128 bytes) for each slice, away from the data. A page
+ * is a run of 1..MAX_SPAN_SLICES slices. A large chunk beyond that has a segment of its own
+ * (struct page number 0 describes it, whatever its size).
+ *
+ * pointer -> page: one bit per 4 MiB of the 47-bit address space says whether it is a segment of
+ * ours, so a foreign pointer is recognised before any of its memory is read. `p - 1` is looked up,
+ * because a chunk never starts at a segment's start, but a chunk aligned to 4 MiB may start at its
+ * end.
+ *
+ * The freelist: slices that pages gave back stay writable for MEMCTX_DECAY_MS and are the first to
+ * be used again. At most max(512 items, 5 % of the slices in use) and max(MEMCTX_FREELIST_KIB, 5 %
+ * of the bytes in use) stay; past that the oldest go to the kernel at once.
+ *
+ * Threads: any, under segment.lock; what a page header holds belongs to the page's owner.
+ */
+#ifndef MEMCTX_SEGMENT_H
+#define MEMCTX_SEGMENT_H
+
+#include "os/os.h"
+
+#define SEGMENT_SHIFT 22
+#define SEGMENT_BYTES (1UL << SEGMENT_SHIFT)
+#define SLICE_SHIFT 14
+#define SLICE_BYTES (1UL << SLICE_SHIFT)
+#define SEGMENT_SLICES 256U
+#define HEADER_SLICES 2U
+#define MAX_SPAN_SLICES 64U /* 1 MiB */
+#define ADDRESS_BITS 47
+#define FREELIST_ITEMS_MIN 512
+
+enum page_kind {
+    PAGE_NONE = 0, /* free slices, or no chunk starts here */
+    PAGE_OWN,      /* blocks of one context */
+    PAGE_MIXED,    /* blocks of many contexts of one thread */
+    PAGE_SPAN,     /* one large chunk, a run of slices */
+    PAGE_HUGE,     /* one large chunk with its own segment */
+};
+
+enum page_flag {
+    PAGE_FULL = 1,    /* in no list of its owner, because it has no free block */
+    PAGE_ALIGNED = 2, /* some chunks start inside their block */
+    PAGE_EMERGENCY = 4, /* a huge chunk that stands in no books: see segment_emergency_alloc */
+};
+
+struct heap;
+struct view;
+
+struct page {
+    /* First line: what the owner's malloc and free touch. */
+    void *free;                /* owner: list of free blocks */
+    struct heap *heap;         /* owner of the blocks; NULL for PAGE_SPAN and PAGE_HUGE */
+    struct view *view;         /* PAGE_OWN: whose chunks these are */
+    char *blocks;              /* first block; for large chunks: the chunk */
+    uint32_t block_bytes;      /* constant while the page is in use */
+    uint32_t reciprocal;       /* floor(2^32 / block_bytes) + 1: division by multiplication */
+    uint32_t waste_unit;       /* block_bytes in PAGE_OWN, 0 in PAGE_MIXED: see heap.own_free */
+    uint16_t used;             /* owner: live blocks, those freed by others not yet collected */
+    uint16_t bump;             /* owner: blocks handed out at least once */
+    uint16_t capacity;         /* blocks */
+    uint8_t kind;              /* enum page_kind */
+    uint8_t flags;             /* owner: enum page_flag */
+    uint8_t meta_shift;        /* bytes of block record = 1 << meta_shift; see region/blocks.h */
+    uint8_t size_class;
+    uint8_t back;              /* slices back to the page's first slice; 0 there */
+    uint8_t fresh;             /* the memory was zero when the page was made */
+    uint8_t watched;           /* atomic: holds a chunk whose free segment_watch wants to hear of */
+    /* Second line: other threads, and rare work. */
+    uint64_t remote __attribute__((aligned(CACHE_LINE))); /* atomic: list of blocks freed by others
+                                                           * (48 bits), their number (16) */
+    struct page *remote_next;  /* next page in heap->remote_pages */
+    struct page *next, *prev;  /* owner: list of pages with free blocks */
+    uint64_t requested_bytes;  /* large chunks */
+    uint32_t context;          /* large chunks: context id */
+    uint32_t slices;           /* of the page */
+    uint64_t mapped_bytes;     /* PAGE_HUGE */
+    uint64_t record_bytes;     /* room for the block records before the first block */
+};
+
+/* The fields of a segment stand in the header of its slice 1, which no page can start at. */
+struct segment_state {
+    uint64_t free[SEGMENT_SLICES / 64];  /* slices in no page */
+    uint64_t dirty[SEGMENT_SLICES / 64]; /* of these: not given back to the kernel yet */
+    struct segment *next, *prev;         /* list of segments with free slices */
+    uint64_t dirty_ns;                   /* when the oldest of them became dirty */
+    uint32_t free_count, dirty_count;
+    uint32_t longest_free;               /* no run of free slices is longer; may be too high */
+    uint32_t spare;
+};
+
+struct segment {
+    union {
+        struct page pages[SEGMENT_SLICES];
+        struct {
+            struct page huge;
+            struct segment_state state;
+        };
+    };
+};
+_Static_assert(sizeof(struct page) == 128, "page headers are two cache lines");
+_Static_assert(sizeof(struct segment_state) <= 128, "fits the header of slice 1");
+_Static_assert(sizeof(struct segment) == HEADER_SLICES * SLICE_BYTES, "headers fill their slices");
+
+#define SEGMENT_MAP_WORDS (1UL << (ADDRESS_BITS - SEGMENT_SHIFT - 6))
+/* atomic bits, one per 4 MiB of address space; set before the first chunk is handed out */
+extern uint64_t segment_map[SEGMENT_MAP_WORDS];
+extern uint64_t segment_huge_map[SEGMENT_MAP_WORDS];
+
+INLINE bool segment_map_test(const uint64_t *map, uintptr_t number) {
+    return number < SEGMENT_MAP_WORDS * 64 && load_relaxed(&map[number >> 6]) >> (number & 63) & 1;
+}
+
+/* The page that a chunk of a sliced segment is in; NULL: not one of those. One bit test, then the
+ * header's line. */
+INLINE struct page *segment_page_of(const void *pointer) {
+    uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
+    if (UNLIKELY(!segment_map_test(segment_map, number)))
+        return NULL;
+    struct segment *segment = (struct segment *)(number << SEGMENT_SHIFT);
+    struct page *page =
+        &segment->pages[((uintptr_t)pointer >> SLICE_SHIFT) & (SEGMENT_SLICES - 1)];
+    return page - page->back;
+}
+
+/* The header of a huge chunk; NULL: not one. */
+struct page *segment_huge_of(const void *pointer);
+
+/* A run of slices as a page: header zeroed but for slices, back and fresh. NULL: out of memory. */
+struct page *segment_span_alloc(uint32_t slices);
+void segment_span_free(struct page *page);
+/* Grows a span into the free slices behind it; false: they are not free. */
+bool segment_span_extend(struct page *page, uint32_t slices);
+void segment_span_shrink(struct page *page, uint32_t slices);
+INLINE char *segment_span_start(const struct page *page) {
+    uintptr_t base = (uintptr_t)page & ~(SEGMENT_BYTES - 1);
+    return (char *)(base + (((uintptr_t)page - base) / sizeof *page << SLICE_SHIFT));
+}
+
+/* A huge chunk: header->blocks is the chunk, aligned. NULL: out of memory. */
+struct page *segment_huge_alloc(size_t bytes, size_t alignment);
+void segment_huge_free(struct page *header);
+/* Resizes, perhaps by moving (contents kept); the header may move. NULL: the old one is intact. */
+struct page *segment_huge_resize(struct page *header, size_t bytes);
+/* A huge chunk without taking a lock, for a signal handler that interrupted a holder of one. */
+struct page *segment_emergency_alloc(size_t bytes, size_t alignment);
+INLINE size_t segment_huge_capacity(const struct page *header) {
+    return header->mapped_bytes - (size_t)(header->blocks - (const char *)header);
+}
+
+/* Gives empty memory back: what is older than the decay time and what is over the bounds; with
+ * `all`, everything. Bytes given back. */
+size_t segment_purge(bool all);
+/* The same, when the clock says that it is time; cheap otherwise. */
+void segment_purge_when_due(void);
+
+struct segment_usage {
+    int64_t mapped_bytes, used_bytes, header_bytes;
+    int64_t freelist_bytes, freelist_items;
+};
+struct segment_usage segment_usage(void);
+int64_t segment_used_bytes(void); /* slices in pages and huge chunks; a relaxed read */
+
+/* Calls `visit` for every segment, sliced or huge, in address order; none is unmapped meanwhile. */
+void segment_each(void (*visit)(struct segment *segment, bool huge, void *context), void *context);
+
+/* Told of every free in a watched page; set once by the path layer. */
+extern void (*segment_watch)(const void *chunk);
+
+void segment_fork_prepare(void);
+void segment_fork_done(bool child);
+
+#endif

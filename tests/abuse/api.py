@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""Registers the tests of the api_* programs."""
+import subprocess
+import xml.dom.minidom
+import xml.parsers.expat
+
+import harness
+from harness import Failure, check, check_equal, runtime_dir, test_named
+
+PROGRAMS = ["api_limits.c", "api_aligned.c", "api_content.c", "api_report.c", "api_threads.c",
+            "api_cxx.cc"]
+HARDEST = {"MEMCTX_PROMOTE_BYTES": "0", "MEMCTX_WASTE_KIB": "1000000", "MEMCTX_FREELIST_KIB": "0",
+           "MEMCTX_DECAY_MS": "0"}
+
+
+def expect_xml(done):
+    try:
+        document = xml.dom.minidom.parseString(done.stdout)
+    except xml.parsers.expat.ExpatError as error:
+        raise Failure(f"malloc_info's XML: {error}\n{done.stdout[:500]}") from None
+    check_equal(document.documentElement.tagName, "malloc", "root of malloc_info's XML")
+    check_equal(document.documentElement.getAttribute("version"), "1", "its version")
+
+
+def expect_statistics(done):
+    check(len(done.stderr.splitlines()) >= 2, f"malloc_stats printed {done.stderr!r}")
+
+
+OUTPUT_CHECKS = {"malloc-info-xml": expect_xml, "malloc-stats-text": expect_statistics}
+
+
+def run_once(program, name, env, what):
+    done = harness.run_program([program, name], env, timeout_s=120)
+    check(done.returncode == 0, f"{what}: exit {done.returncode}: {done.stderr.strip()[:1000]}")
+    if name in OUTPUT_CHECKS:
+        OUTPUT_CHECKS[name](done)
+    else:
+        check_equal((done.stdout, done.stderr), ("", ""), f"{what}: output")
+
+
+def register(program, name):
+    glibc_conforms = not name.startswith("!")
+    name = name.lstrip("!")
+
+    def run():
+        if glibc_conforms:
+            run_once(program, name, harness.clean_env(), "without the library")
+        with runtime_dir() as directory:
+            run_once(program, name, harness.preloaded_env(XDG_RUNTIME_DIR=directory), "preloaded")
+            run_once(program, name, harness.preloaded_env(XDG_RUNTIME_DIR=directory, **HARDEST),
+                     "preloaded, hardest settings")
+
+    area = program.rsplit("_", 1)[1]
+    test_named(f"{area}-{name}")(run)
+
+
+for source in PROGRAMS:
+    binary = harness.build_program("tests/abuse/" + source)
+    listing = subprocess.run([binary], env=harness.clean_env(), capture_output=True, text=True,
+                             check=True, timeout=20)
+    for test_name in listing.stdout.split():
+        register(binary, test_name)

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* What is in a block: zeroes after calloc, the old bytes after realloc, all of the usable size. */
+#include "check.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/resource.h>
+
+static void fill(unsigned char *block, size_t size, uint64_t seed) {
+    for (size_t i = 0; i < size; i++)
+        block[i] = (unsigned char)((i * 0x9e3779b97f4a7c15u + seed) >> 56);
+}
+
+static void expect_filled(const unsigned char *block, size_t size, uint64_t seed,
+                          const char *what) {
+    for (size_t i = 0; i < size; i++)
+        CHECK(block[i] == (unsigned char)((i * 0x9e3779b97f4a7c15u + seed) >> 56),
+              "%s: byte %zu of %zu is %d", what, i, size, block[i]);
+}
+
+static void expect_zero(const unsigned char *block, size_t size, const char *what) {
+    size_t i = 0;
+    for (; i + 8 <= size; i += 8) {
+        uint64_t word;
+        memcpy(&word, block + i, 8);
+        CHECK(word == 0, "%s: not zero near byte %zu of %zu", what, i, size);
+    }
+    for (; i < size; i++)
+        CHECK(block[i] == 0, "%s: byte %zu of %zu is %d", what, i, size, block[i]);
+}
+
+/* --- calloc ------------------------------------------------------------------------------ */
+
+/* Frees a set of dirty blocks of about this size, so that the next calloc is served from them. */
+static void leave_dirt(size_t size, int count) {
+    void *blocks[64];
+    for (int i = 0; i < count; i++) {
+        blocks[i] = malloc(size);
+        CHECK(blocks[i], "no memory");
+        memset(blocks[i], 0xff, malloc_usable_size(blocks[i]));
+    }
+    for (int i = 0; i < count; i++)
+        free(blocks[i]);
+}
+
+static void calloc_dirty_small(void) {
+    for (size_t size = 1; size < 70000; size += size < 600 ? 1 : size / 5 + 3) {
+        void *blocks[64];
+        leave_dirt(size, 64);
+        for (int i = 0; i < 64; i++) {
+            blocks[i] = calloc(i % 2 ? size : 1, i % 2 ? 1 : size);
+            CHECK(blocks[i], "no memory");
+            expect_zero(blocks[i], size, "calloc of dirty memory");
+            memset(blocks[i], 0xee, size);
+        }
+        for (int i = 0; i < 64; i++)
+            free(blocks[i]);
+    }
+}
+
+static void calloc_dirty_large(void) {
+    for (size_t size = 70000; size < 40 << 20; size = size * 3 / 2 + 4097) {
+        int count = size < 2 << 20 ? 8 : 2;
+        leave_dirt(size, count);
+        unsigned char *blocks[8];
+        for (int i = 0; i < count; i++) {
+            blocks[i] = calloc(1, size - (size_t)i);
+            CHECK(blocks[i], "no memory");
+            expect_zero(blocks[i], size - (size_t)i, "calloc of dirty large memory");
+        }
+        for (int i = 0; i < count; i++)
+            free(blocks[i]);
+    }
+    leave_dirt(200 << 20, 1);
+    unsigned char *huge = calloc(200 << 10, 1 << 10);
+    CHECK(huge, "no memory");
+    expect_zero(huge, 200 << 20, "calloc of 200 MiB");
+    free(huge);
+}
+
+/* A large block cut short by realloc leaves a dirty tail behind; calloc must not hand it out. */
+static void calloc_after_realloc(void) {
+    for (size_t size = 64 << 10; size <= 16 << 20; size *= 2)
+        for (int part = 1; part <= 3; part++) {
+            unsigned char *block = malloc(size);
+            memset(block, 0xdd, size);
+            block = realloc(block, size / 4 * (size_t)part + 5);
+            unsigned char *clean = calloc(1, size / 2);
+            expect_zero(clean, size / 2, "calloc beside a shrunk block");
+            memset(clean, 0xcc, size / 2);
+            block = realloc(block, size * 2);
+            unsigned char *second = calloc(1, size);
+            expect_zero(second, size, "calloc beside a grown block");
+            free(block);
+            free(clean);
+            unsigned char *third = calloc(1, size * 2);
+            expect_zero(third, size * 2, "calloc after both were freed");
+            free(second);
+            free(third);
+        }
+}
+
+static void *calloc_thread(void *argument) {
+    uint64_t random = (uint64_t)(uintptr_t)argument;
+    unsigned char *blocks[32] = {NULL};
+    for (int i = 0; i < 20000; i++) {
+        size_t slot = check_random(&random) % 32;
+        size_t size = check_random(&random) % (i % 100 == 0 ? 300000 : 3000);
+        if (i % 3 == 0) {
+            free(blocks[slot]);
+            blocks[slot] = malloc(size);
+        } else {
+            free(blocks[slot]);
+            blocks[slot] = calloc(1, size);
+            expect_zero(blocks[slot], size, "calloc in a thread");
+        }
+        memset(blocks[slot], 0xbb, size);
+    }
+    for (int i = 0; i < 32; i++)
+        free(blocks[i]);
+    return NULL;
+}
+
+static void calloc_threads(void) {
+    pthread_t threads[4];
+    for (uintptr_t i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, calloc_thread, (void *)(i + 1)) == 0, "thread");
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* --- realloc ----------------------------------------------------------------------------- */
+
+static const size_t jumps[] = {
+    1,         7,         8,         15,           16,        17,         24,       32,
+    48,        100,       127,       128,          129,       500,        1000,     1024,
+    2000,      4095,      4096,      4097,         8191,      8192,       12000,    16384,
+    16385,     30000,     32768,     32769,        65535,     65536,      65537,    100000,
+    131072,    131073,    200000,    262145,       500000,    1048576,    1048577,  2097152,
+    2097153,   3000000,
+};
+#define JUMP_COUNT (sizeof jumps / sizeof jumps[0])
+
+static void realloc_every_jump(void) {
+    for (size_t i = 0; i < JUMP_COUNT; i++)
+        for (size_t j = 0; j < JUMP_COUNT; j++) {
+            unsigned char *block = malloc(jumps[i]);
+            void *neighbour = malloc(jumps[i]); /* in the way of growth in place */
+            fill(block, jumps[i], i * 1000 + j);
+            block = realloc(block, jumps[j]);
+            CHECK(block, "no memory");
+            size_t kept = jumps[i] < jumps[j] ? jumps[i] : jumps[j];
+            expect_filled(block, kept, i * 1000 + j, "realloc");
+            CHECK(malloc_usable_size(block) >= jumps[j], "realloc to %zu has %zu usable", jumps[j],
+                  malloc_usable_size(block));
+            memset(block, 1, malloc_usable_size(block));
+            free(neighbour);
+            free(block);
+        }
+}
+
+/* One block that walks up and down, its content carried along all the way. */
+static void realloc_walk(void) {
+    uint64_t random = 99;
+    unsigned char *block = NULL;
+    size_t size = 0;
+    for (int i = 0; i < 3000; i++) {
+        size_t limit = (size_t)1 << (check_random(&random) % 21 + 1);
+        size_t wanted = check_random(&random) % limit + 1;
+        block = i % 7 == 0 ? reallocarray(block, 1, wanted) : realloc(block, wanted);
+        CHECK(block, "no memory");
+        expect_filled(block, size < wanted ? size : wanted, 5, "realloc walk");
+        fill(block, wanted, 5);
+        size = wanted;
+    }
+    free(block);
+}
+
+static long peak_rss_kib(void) {
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[200];
+    long peak = -1;
+    CHECK(file, "no status");
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %ld", &peak) == 1)
+            break;
+    fclose(file);
+    return peak;
+}
+
+/* Huge blocks grow by mremap: no second copy is ever resident. */
+static void realloc_huge(void) {
+    size_t size = 96u << 20;
+    unsigned char *block = malloc(size);
+    CHECK(block, "no memory");
+    for (size_t i = 0; i < size; i += 4096)
+        block[i] = (unsigned char)(i >> 12);
+    long before = peak_rss_kib();
+    for (int step = 1; step <= 8; step++) {
+        void *in_the_way = malloc(1 << 20);
+        block = realloc(block, size + ((size_t)step << 23) + 12345);
+        CHECK(block, "no memory");
+        for (size_t i = 0; i < size; i += 4096)
+            CHECK(block[i] == (unsigned char)(i >> 12), "OS page %zu lost", i / 4096);
+        free(in_the_way);
+    }
+    for (int step = 1; step <= 8; step++) {
+        block = realloc(block, size - ((size_t)step << 22));
+        CHECK(block, "no memory");
+        for (size_t i = 0; i < size - ((size_t)step << 22); i += 4096)
+            CHECK(block[i] == (unsigned char)(i >> 12), "OS page %zu lost in shrinking", i / 4096);
+    }
+    long grown = peak_rss_kib() - before;
+    CHECK(grown < 48 << 10, "growing a block of 96 MiB took %ld KiB more", grown);
+    free(block);
+}
+
+/* Shrinking a large block gives the memory back, or its tail would be lost for ever. */
+static long rss_kib(void) {
+    FILE *file = fopen("/proc/self/statm", "r");
+    long total, resident = 0;
+    CHECK(file && fscanf(file, "%ld %ld", &total, &resident) == 2, "no statm");
+    fclose(file);
+    return resident * 4;
+}
+
+static void realloc_shrink_returns(void) {
+    size_t size = 64u << 20;
+    char *block = malloc(size);
+    memset(block, 1, size);
+    long before = rss_kib();
+    block = realloc(block, 1 << 20);
+    CHECK(block && block[(1 << 20) - 1] == 1, "content lost");
+    malloc_trim(0);
+    long returned = before - rss_kib();
+    CHECK(returned > 48 << 10, "shrinking 64 MiB to 1 MiB returned %ld KiB", returned);
+    free(block);
+}
+
+/* --- usable size ------------------------------------------------------------------------- */
+
+static void usable_size(void) {
+    enum { COUNT = 40 };
+    for (size_t size = 0; size < 3 << 20; size += size < 5000 ? 1 : size / 3) {
+        unsigned char *blocks[COUNT];
+        size_t usable[COUNT];
+        for (int i = 0; i < COUNT; i++) {
+            blocks[i] = malloc(size);
+            CHECK(blocks[i], "no memory");
+            usable[i] = malloc_usable_size(blocks[i]);
+            CHECK(usable[i] >= size, "usable %zu of %zu", usable[i], size);
+            memset(blocks[i], i, usable[i]); /* to the last byte: neighbours would show it */
+        }
+        for (int i = 0; i < COUNT; i++) {
+            CHECK(malloc_usable_size(blocks[i]) == usable[i], "usable size is not stable");
+            for (size_t at = 0; at < usable[i]; at += usable[i] < 200 ? 1 : usable[i] - 1)
+                CHECK(blocks[i][at] == i, "size %zu: block %d overlaps another at %zu", size, i,
+                      at);
+            free(blocks[i]);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct check_test tests[] = {
+        {"calloc-dirty-small", calloc_dirty_small},
+        {"calloc-dirty-large", calloc_dirty_large},
+        {"calloc-after-realloc", calloc_after_realloc},
+        {"calloc-threads", calloc_threads},
+        {"realloc-every-jump", realloc_every_jump},
+        {"realloc-walk", realloc_walk},
+        {"realloc-huge", realloc_huge},
+        {"realloc-shrink-returns", realloc_shrink_returns},
+        {"usable-size", usable_size},
+        {NULL, NULL},
+    };
+    return check_main(tests, argc, argv);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * check.h - the frame of the abuse programs.
+ *
+ * A program is a table of named tests. `PROGRAM NAME` runs one and exits 0, or prints what did not
+ * hold on standard error and exits 1; `PROGRAM` prints the names, one a line. Each test has a
+ * process of its own, so that one that crashes hides no other.
+ * A name that begins with '!' asks for more than glibc 2.36 gives: it is not run without us.
+ */
+#ifndef ABUSE_CHECK_H
+#define ABUSE_CHECK_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct check_test {
+    const char *name;
+    void (*run)(void);
+};
+
+/* Stops the test at the first thing that does not hold: what follows would only echo it. */
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s does not hold", __FILE__, __LINE__, #condition);            \
+            fprintf(stderr, ": " __VA_ARGS__);                                                     \
+            fputc('\n', stderr);                                                                   \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* A size that the compiler cannot see through, so that it neither warns nor folds. */
+static inline size_t opaque(size_t value) {
+    __asm__ volatile("" : "+r"(value));
+    return value;
+}
+
+/* A pointer of which the compiler cannot know that it was freed or never came from malloc. */
+static inline void *opaque_pointer(void *pointer) {
+    __asm__ volatile("" : "+r"(pointer));
+    return pointer;
+}
+
+static inline uint64_t check_random(uint64_t *state) {
+    uint64_t x = *state; /* xorshift64: state must not be 0 */
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    return *state = x;
+}
+
+static inline int check_main(const struct check_test *tests, int argc, char **argv) {
+    for (const struct check_test *test = tests; test->name; test++) {
+        if (argc < 2)
+            printf("%s\n", test->name);
+        else if (strcmp(test->name + (test->name[0] == '!'), argv[1]) == 0) {
+            test->run();
+            return 0;
+        }
+    }
+    if (argc < 2)
+        return 0;
+    fprintf(stderr, "%s: no test is named %s\n", argv[0], argv[1]);
+    return 2;
+}
+
+#endif

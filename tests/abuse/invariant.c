@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * invariant - programs for the tests of the design's invariants, seen from outside.
+ *
+ * The first argument names the behaviour; each prints "ready" where it stands still and waits for a
+ * line, or the end, on stdin.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void *volatile sink;
+static _Atomic int stopping;
+
+/* Says where the program is and waits; false at the end of stdin. */
+static int stand_still(const char *word) {
+    char byte;
+    dprintf(1, "%s\n", word);
+    do {
+        if (read(0, &byte, 1) <= 0)
+            return 0;
+    } while (byte != '\n');
+    return 1;
+}
+
+__attribute__((noinline)) static void *allocate_a(size_t size) {
+    void *block = malloc(size);
+    __asm__ volatile("# a" : : : "memory");
+    return block;
+}
+
+__attribute__((noinline)) static void *allocate_b(size_t size) {
+    void *block = calloc(1, size);
+    __asm__ volatile("# b" : : : "memory");
+    return block;
+}
+
+/* --- 1: sums ------------------------------------------------------------------------------ */
+
+static void *allocate_and_free(void *argument) {
+    void *blocks[100] = {NULL};
+    unsigned long state = (unsigned long)argument;
+    while (!stopping) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        unsigned slot = (unsigned)(state >> 33) % 100;
+        free(blocks[slot]);
+        blocks[slot] = state >> 60 & 1 ? allocate_a(state >> 52) : allocate_b(state >> 50);
+        if (slot == 0)
+            usleep(100);
+    }
+    for (int i = 0; i < 100; i++)
+        free(blocks[i]);
+    return NULL;
+}
+
+/* Busy until the first line, then quiescent with exactly 1000 chunks of 100 bytes on allocate_a. */
+static int sums(void) {
+    pthread_t threads[4];
+    for (unsigned long i = 0; i < 4; i++)
+        if (pthread_create(&threads[i], NULL, allocate_and_free, (void *)(i + 1)))
+            return 1;
+    if (!stand_still("busy"))
+        return 1;
+    stopping = 1;
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < 1000; i++)
+        sink = allocate_a(100);
+    stand_still("ready");
+    return 0;
+}
+
+/* --- 3: what cannot be tracked ------------------------------------------------------------- */
+
+/* Code without unwind information: a function written into memory at run time. It calls
+ * malloc(rdi) through rsi, on a frame that nothing describes. */
+static int no_unwind_info(void) {
+    static const unsigned char code[] = {
+        0x48, 0x83, 0xec, 0x28,       /* sub $40, %rsp */
+        0x48, 0xc7, 0x44, 0x24, 0x20, 0xff, 0xff, 0xff, 0xff, /* movq $-1, 32(%rsp) */
+        0xff, 0xd6,                   /* call *%rsi */
+        0x48, 0x83, 0xc4, 0x28,       /* add $40, %rsp */
+        0xc3,                         /* ret */
+    };
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, code, sizeof code);
+    if (mprotect(page, 4096, PROT_READ | PROT_EXEC))
+        return 1;
+    void *(*call)(size_t, void *(*)(size_t)) =
+        (void *(*)(size_t, void *(*)(size_t)))(unsigned long)page;
+    for (int i = 0; i < 1000; i++) {
+        char *block = call(123, malloc);
+        if (!block)
+            return 1;
+        memset(block, 1, 123);
+    }
+    stand_still("ready");
+    return 0;
+}
+
+/* A frame pointer that is garbage must be followed nowhere. */
+static int garbage_frame_pointer(void) {
+    for (int i = 0; i < 1000; i++) {
+        void *block;
+        __asm__ volatile("push %%rbp\n\t"
+                         "mov $0x10, %%rbp\n\t"
+                         "mov %%rsp, %%r12\n\t"
+                         "and $-16, %%rsp\n\t"
+                         "mov $77, %%edi\n\t"
+                         "call malloc@PLT\n\t"
+                         "mov %%r12, %%rsp\n\t"
+                         "pop %%rbp"
+                         : "=a"(block)
+                         :
+                         : "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "r12", "memory",
+                           "cc");
+        if (!block)
+            return 1;
+        sink = block;
+    }
+    stand_still("ready");
+    return 0;
+}
+
+/* More call paths than any table was made for: two turns a level, 2^17 ways. */
+__attribute__((noinline)) static void *descend(unsigned bits, unsigned depth) {
+    void *block;
+    if (depth == 0)
+        return malloc(32);
+    if (bits & 1) {
+        block = descend(bits >> 1, depth - 1);
+        __asm__ volatile("# one" : : : "memory");
+    } else {
+        block = descend(bits >> 1, depth - 1);
+        __asm__ volatile("# other" : : : "memory");
+    }
+    return block;
+}
+
+static int many_paths(void) {
+    for (unsigned i = 0; i < 1u << 17; i++) {
+        sink = descend(i, 17);
+        if (!sink)
+            return 1;
+    }
+    stand_still("ready");
+    return 0;
+}
+
+/* --- 5: the waste cap ----------------------------------------------------------------------- */
+
+#define WAY(n)                                                                                     \
+    __attribute__((noinline)) static void *way_##n(size_t size) {                                  \
+        void *block = malloc(size);                                                                \
+        __asm__ volatile("# way " #n : : : "memory");                                              \
+        return block;                                                                              \
+    }
+#define TEN(M, p) M(p##0) M(p##1) M(p##2) M(p##3) M(p##4) M(p##5) M(p##6) M(p##7) M(p##8) M(p##9)
+#define HUNDRED(M, p)                                                                              \
+    TEN(M, p##0) TEN(M, p##1) TEN(M, p##2) TEN(M, p##3) TEN(M, p##4)                               \
+    TEN(M, p##5) TEN(M, p##6) TEN(M, p##7) TEN(M, p##8) TEN(M, p##9)
+HUNDRED(WAY, 1) HUNDRED(WAY, 2) HUNDRED(WAY, 3)
+#define WAY_ENTRY(n) way_##n,
+static void *(*const ways[300])(size_t) = {
+    HUNDRED(WAY_ENTRY, 1) HUNDRED(WAY_ENTRY, 2) HUNDRED(WAY_ENTRY, 3)};
+
+/* 300 contexts, each with a few KiB in eight sizes: pages of their own for all would waste tens of
+ * megabytes. */
+static int waste(void) {
+    for (int way = 0; way < 300; way++)
+        for (int size = 1; size <= 8; size++)
+            for (int i = 0; i < 6; i++)
+                sink = ways[way]((size_t)size * 96 - 13);
+    stand_still("ready");
+    return 0;
+}
+
+/* 64 MiB of small blocks come and go: the freelist keeps its bound, the rest goes back. */
+static int freelist(void) {
+    enum { COUNT = 1 << 17 };
+    static void *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        blocks[i] = memset(allocate_a(500), 1, 500);
+    if (!stand_still("full"))
+        return 1;
+    for (int i = 0; i < COUNT; i++)
+        free(blocks[i]);
+    stand_still("ready");
+    return 0;
+}
+
+/* --- 6: reset never frees -------------------------------------------------------------------- */
+
+static int reset(void) {
+    enum { COUNT = 5000 };
+    static unsigned char *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = allocate_a((size_t)i % 700 + 1);
+        memset(blocks[i], i & 0xff, (size_t)i % 700 + 1);
+    }
+    while (stand_still("ready")) {
+        for (int i = 0; i < 20000; i++)
+            free(allocate_b((size_t)i % 900)); /* would overwrite what was wrongly freed */
+        for (int i = 0; i < COUNT; i++)
+            for (int at = 0; at <= i % 700; at++)
+                if (blocks[i][at] != (i & 0xff)) {
+                    dprintf(2, "chunk %d was given to somebody else\n", i);
+                    return 1;
+                }
+    }
+    for (int i = 0; i < COUNT; i++)
+        free(blocks[i]);
+    return 0;
+}
+
+/* --- 8: signals, never stopped ---------------------------------------------------------------- */
+
+static _Atomic unsigned long signals_seen, wrong_thread;
+static pid_t main_tid;
+
+static void on_signal(int number) {
+    (void)number;
+    signals_seen++;
+    wrong_thread += gettid() != main_tid;
+}
+
+/* One thread, a handler for each catchable signal: whatever is sent to the process must arrive,
+ * and on this thread. */
+static int signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    char line[100];
+    main_tid = gettid();
+    for (int number = 1; number <= SIGRTMAX; number++)
+        if (number != SIGKILL && number != SIGSTOP && number != SIGABRT && number != SIGSEGV)
+            sigaction(number, &action, NULL); /* two of glibc's own are refused: fine */
+    for (;;) {
+        snprintf(line, sizeof line, "seen %lu wrong %lu", signals_seen, wrong_thread);
+        if (!stand_still(line))
+            return 0;
+    }
+}
+
+static void *allocate_steadily(void *unused) {
+    while (!stopping) {
+        for (int i = 0; i < 100; i++)
+            free(allocate_a((size_t)i * 10));
+        usleep(200);
+    }
+    return unused;
+}
+
+/* Some thousand contexts and a thread that allocates: the suite samples the threads' states while
+ * it dumps. */
+static int steady(void) {
+    pthread_t thread;
+    for (unsigned i = 0; i < 4000; i++)
+        sink = descend(i, 12);
+    if (pthread_create(&thread, NULL, allocate_steadily, NULL))
+        return 1;
+    stand_still("ready");
+    stopping = 1;
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+/* Which library gives the unwinder and backtrace: printed, and compared with a run without us. */
+static int unwinder(void) {
+    static const char *const names[] = {"backtrace", "_Unwind_RaiseException", "_Unwind_Backtrace",
+                                        "_Unwind_Resume", "_Unwind_GetIP", "_Unwind_Find_FDE",
+                                        "__register_frame", "unw_step", "_Ux86_64_step",
+                                        "unw_init_local", "dl_iterate_phdr", "lzma_stream_decoder"};
+    sink = malloc(100);
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+            Dl_info info = {NULL, NULL, NULL, NULL};
+            void *address = dlsym(RTLD_DEFAULT, names[i]);
+            if (address)
+                dladdr(address, &info);
+            dprintf(1, "%s %s\n", names[i], address ? info.dli_fname : "none");
+        }
+        if (!dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_GLOBAL))
+            return 1;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        int (*run)(void);
+    } behaviours[] = {
+        {"sums", sums},
+        {"no-unwind-info", no_unwind_info},
+        {"garbage-frame-pointer", garbage_frame_pointer},
+        {"many-paths", many_paths},
+        {"waste", waste},
+        {"freelist", freelist},
+        {"reset", reset},
+        {"signals", signals},
+        {"steady", steady},
+        {"unwinder", unwinder},
+    };
+    for (size_t i = 0; argc > 1 && i < sizeof behaviours / sizeof behaviours[0]; i++)
+        if (strcmp(argv[1], behaviours[i].name) == 0)
+            return behaviours[i].run();
+    return 2;
+}

@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: MIT
+"""One test or more for each invariant of the design, as far as it shows from outside."""
+import os
+import random
+import signal
+import stat
+import time
+
+import harness
+import wire
+from harness import Skip, Target, check, check_equal, check_sums, runtime_dir, test_named
+from wire import Wire, constant, frame
+
+
+def program():
+    return harness.build_program("tests/abuse/invariant.c")
+
+
+class Standing(Target):
+    """A behaviour of the invariant program, at the place where it first stands still."""
+
+    def __init__(self, behaviour, directory, word="ready", **env):
+        super().__init__([program(), behaviour], directory,
+                         **{"MEMCTX_CONTROL": "eager", **env})
+        try:
+            check_equal(self.hear(60), word, f"first line of {behaviour}")
+            self.wait_socket()
+        except BaseException:
+            self.kill()
+            raise
+
+    def statistics(self):
+        with Wire(self.socket_path()) as client:
+            return client.statistics()
+
+    def end_well(self):
+        code, text = self.finish()
+        check_equal((code, text), (0, ""), "exit status and stderr")
+
+
+def contexts_of(dump, function):
+    """The contexts whose innermost frame is this function."""
+    return [context for context in dump["contexts"]
+            if (context["frame"] or {}).get("function") == function]
+
+
+def figure(dump, function, field):
+    return sum(context["self"][field] for context in contexts_of(dump, function))
+
+
+# --- 1: the sum over the contexts equals the totals -------------------------------------------
+
+
+@test_named("invariant-1-sums-when-busy")
+def sums_when_busy():
+    """Dumps in the middle of everything add up in themselves, and never go backwards."""
+    with runtime_dir() as directory, Standing("sums", directory, word="busy") as target:
+        allocs = 0
+        for _ in range(20):
+            dump = target.dump("--no-symbols")
+            check_sums(dump)
+            check(dump["totals"]["allocs"] >= allocs, "allocs went back")
+            allocs = dump["totals"]["allocs"]
+            live = dump["totals"]["live_chunks"]
+            # 4 threads hold at most 100 chunks each; the rest is libc's own, a handful.
+            check(0 <= live <= 4 * 100 + 100, f"{live} live chunks")
+
+
+@test_named("invariant-1-sums-when-quiescent")
+def sums_when_quiescent():
+    with runtime_dir() as directory, Standing("sums", directory, word="busy") as target:
+        check_equal(target.ask(""), "ready", "second line")
+        dump = target.dump()
+        check_sums(dump)
+        check_equal(figure(dump, "allocate_a", "live_chunks"), 1000, "chunks of allocate_a")
+        check_equal(figure(dump, "allocate_a", "requested_bytes"), 100000, "bytes of allocate_a")
+        check_equal(figure(dump, "allocate_b", "requested_bytes"), 0, "bytes of allocate_b")
+        for context in dump["contexts"]:
+            own = context["self"]
+            check_equal(own["allocs"] - own["frees"], own["live_chunks"],
+                        f"allocs - frees of context {context['id']}")
+            check(own["block_bytes"] >= own["requested_bytes"] >= 0,
+                  f"context {context['id']}: {own}")
+        threads = target.dump("--threads")
+        check_sums(threads)
+        target.end_well()
+
+
+@test_named("invariant-1-ledger-explains-rss")
+def ledger_explains_rss():
+    """The lines of the ledger add up to what the kernel says, with a small residue."""
+    with runtime_dir() as directory, Standing("freelist", directory, word="full") as target:
+        dump = target.dump()
+        ledger = dump.get("ledger") or dump.get("memory")
+        check(ledger, f"the dump has no ledger: {sorted(dump)}")
+        reserved = dump["totals"]["reserved_bytes"]
+        requested = dump["totals"]["requested_bytes"]
+        check(reserved >= requested >= 500 << 17, f"reserved {reserved}, requested {requested}")
+        rss = harness.rss_kib(target.pid) << 10
+        check(reserved < rss * 1.1, f"reserved {reserved} of {rss} resident, all of it touched")
+        check(rss < requested * 1.35 + (16 << 20), f"{rss} resident for {requested} requested")
+
+
+# --- 2: a cached path equals a fresh unwind ---------------------------------------------------
+
+
+def verify_program(argv, directory, limit_s=120):
+    """Runs a whole program under the oracle; mismatches are reported as a line on stderr."""
+    env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_VERIFY="10", MEMCTX_VERBOSE="1",
+                                PYTHONMALLOC="malloc", MEMCTX_CONTROL="off")
+    done = harness.run_program(argv, env, limit_s)
+    check("differs" not in done.stderr, f"{argv[0]}: {done.stderr.strip()[:500]}")
+    return done
+
+
+@test_named("invariant-2-oracle-agrees")
+def oracle_agrees():
+    with runtime_dir() as directory:
+        with Standing("many-paths", directory, MEMCTX_VERIFY="3") as target:
+            figures = target.statistics()
+            check(figures["verify_checks"] > 10000, f"{figures['verify_checks']} checks only")
+            check_equal(figures["verify_mismatches"], 0, "verify_mismatches")
+            target.end_well()
+
+
+@test_named("invariant-2-oracle-agrees-on-programs")
+def oracle_agrees_on_programs():
+    python = ["python3", "-c", "import json, re\n"
+              "for i in range(300):\n    json.loads(json.dumps({str(j): [j] * 9 for j in range(50)}))"
+              "\nprint(len(re.findall('a.', 'abac' * 1000)))"]
+    compiler = ["gcc", "-O2", "-c", "-o", "/dev/null", "-Iinclude",
+                os.path.join(harness.ROOT, "tests/control/control_target.c")]
+    cxx = [harness.build_program("tests/abuse/api_cxx.cc"), "containers"]
+    with runtime_dir() as directory:
+        for argv in (python, compiler, cxx):
+            done = verify_program(argv, directory)
+            check_equal(done.returncode, 0, f"{argv[0]} ({done.stderr[:500]})")
+
+
+# --- 3: tracking never fails the program ------------------------------------------------------
+
+
+@test_named("invariant-3-no-unwind-info")
+def no_unwind_info():
+    """Chunks from code that nothing describes are on the books, in a labelled place."""
+    with runtime_dir() as directory, Standing("no-unwind-info", directory) as target:
+        dump = target.dump()
+        check_sums(dump)
+        names = harness.context_names(dump)
+        found = [context for context in dump["contexts"] if context["self"]["live_chunks"] == 1000
+                 and context["self"]["requested_bytes"] == 123000]
+        check_equal(len(found), 1, "contexts with the 1000 chunks")
+        at = found[0]
+        while at["kind"] == "path":
+            at = next(c for c in dump["contexts"] if c["id"] == at["parent"])
+        check_equal(at["kind"], "unknown", f"the root of its path {names[found[0]['id']]}")
+        target.end_well()
+
+
+@test_named("invariant-3-garbage-frame-pointer")
+def garbage_frame_pointer():
+    with runtime_dir() as directory, Standing("garbage-frame-pointer", directory) as target:
+        check_sums(target.dump())
+        check_equal(figure(target.dump(), "garbage_frame_pointer", "live_chunks"), 1000, "chunks")
+        target.end_well()
+
+
+@test_named("invariant-3-many-paths")
+def many_paths():
+    """131072 call paths: each is on the books, or in [unknown] and counted; nothing is lost."""
+    with runtime_dir() as directory, Standing("many-paths", directory) as target:
+        dump = target.dump("--no-symbols", timeout_s=120)
+        check_sums(dump)
+        chunks = sum(context["self"]["live_chunks"] for context in dump["contexts"]
+                     if context["self"]["requested_bytes"] == 32 * context["self"]["live_chunks"])
+        check(chunks >= 1 << 17, f"{chunks} chunks of {1 << 17} are on the books")
+        target.end_well()
+    return f"{len(dump['contexts'])} contexts"
+
+
+@test_named("invariant-3-depths")
+def depths():
+    """At each depth all is on the books; at 0 there are no paths, at 1 one frame."""
+    for depth in (0, 1, 2, 16, 128):
+        with runtime_dir() as directory:
+            with Standing("sums", directory, word="busy", MEMCTX_DEPTH=depth) as target:
+                target.ask("")
+                dump = target.dump()
+                check_sums(dump)
+                check_equal(dump["depth"], depth, "depth")
+                frames = [context for context in dump["contexts"] if context["kind"] == "path"]
+                if depth == 0:
+                    check_equal(frames, [], "frames at depth 0")
+                    held = sum(context["self"]["live_chunks"] for context in dump["contexts"])
+                    check(held >= 1000, f"{held} chunks")
+                else:
+                    check_equal(figure(dump, "allocate_a", "live_chunks"), 1000,
+                                f"chunks of allocate_a at depth {depth}")
+                target.end_well()
+
+
+@test_named("invariant-3-tracking-without-memory")
+def tracking_without_memory():
+    """Little address space: new contexts cannot be made, the program runs on until it ends."""
+    limited = ["prlimit", f"--as={96 << 20}"]
+    with runtime_dir() as directory:
+        env = harness.preloaded_env(XDG_RUNTIME_DIR=directory)
+        argv = [*limited, program(), "many-paths"]
+        done = harness.run_program(argv, env, 60)
+        # 131072 chunks of 32 bytes fit; what does not fit is at most the tree of their paths.
+        check_equal((done.returncode, done.stderr), (0, ""), "many paths in 96 MiB")
+
+
+# --- 4: errno (the semantics are in the limits-* tests), no libc locks -------------------------
+
+
+@test_named("invariant-4-errno")
+def errno_untouched():
+    """Run again with paths verified, walked at every call, and dumped: still no errno of ours."""
+    binary = harness.build_program("tests/abuse/api_limits.c")
+    with runtime_dir() as directory:
+        for extra in ({"MEMCTX_VERIFY": "1"}, {"MEMCTX_DEPTH": "128"}, {"MEMCTX_DECAY_MS": "0"},
+                      {"MEMCTX_CONTROL": "eager"}):
+            done = harness.run_program([binary, "errno-preserved"], harness.preloaded_env(
+                XDG_RUNTIME_DIR=directory, **extra), 120)
+            check_equal((done.returncode, done.stderr), (0, ""), f"errno-preserved with {extra}")
+
+
+# --- 5: memory spent on segregation is capped --------------------------------------------------
+
+
+@test_named("invariant-5-waste-cap")
+def waste_cap():
+    """300 small contexts times 8 sizes share pages once their own would waste over 2 MiB."""
+    with runtime_dir() as directory:
+        results = {}
+        for promote in ("2048", "0"):
+            with Standing("waste", directory, MEMCTX_PROMOTE_BYTES=promote) as target:
+                dump = target.dump()
+                totals = dump["totals"]
+                check_equal(sum(figure(dump, f"way_{i}", "live_chunks") for i in range(100, 400)),
+                            300 * 48, "chunks")
+                waste = totals["reserved_bytes"] - totals["requested_bytes"]
+                cap = max(2 << 20, totals["requested_bytes"] * 6 // 100)
+                # Rounding inside the blocks and the mixed pages' own room come on top.
+                rounding = totals["block_bytes"] - totals["requested_bytes"]
+                check(waste <= cap + rounding + (1 << 20),
+                      f"waste {waste} at promote_bytes={promote}, cap {cap}, rounding {rounding}")
+                results[promote] = totals["reserved_bytes"] >> 10
+                target.end_well()
+    return f"reserved KiB by promote_bytes: {results}"
+
+
+@test_named("invariant-5-freelist-bound")
+def freelist_bound():
+    """64 MiB freed: at most 8 MiB (or what is set) stay, and after the decay time next to none."""
+    with runtime_dir() as directory:
+        for kib, decay in ((8192, 3600000), (1024, 3600000), (8192, 50)):
+            with Standing("freelist", directory, word="full", MEMCTX_FREELIST_KIB=kib,
+                          MEMCTX_DECAY_MS=decay) as target:
+                full = harness.rss_kib(target.pid)
+                check(full > 60 << 10, f"{full} KiB resident with 64 MiB alive")
+                check_equal(target.ask(""), "ready", "second line")
+                bound = kib + (4 << 10)  # and 4 MiB for headers, partial pages and libc
+                if decay == 50:
+                    bound = 6 << 10
+                base = 6 << 10  # the program and its libraries
+                harness.wait_until(lambda: harness.rss_kib(target.pid) < base + bound,
+                                   f"RSS below {base + bound} KiB (freelist_kib={kib}, "
+                                   f"decay_ms={decay}); {full} KiB when full", 10)
+                target.end_well()
+
+
+# --- 6: reset never frees ---------------------------------------------------------------------
+
+
+@test_named("invariant-6-reset-never-frees")
+def reset_never_frees():
+    with runtime_dir() as directory, Standing("reset", directory) as target:
+        before = target.dump()
+        site = contexts_of(before, "allocate_a")[0]["id"]
+        for options in ((), (f"--context={site}",)):
+            with Wire(target.socket_path()) as client:
+                ident = site if options else constant("WIRE_NONE")
+                status, body = client.ask(frame(constant("WIRE_RESET"), wire.struct_bytes(
+                    "wire_reset_request", context=ident)))
+                check_equal(status, constant("WIRE_OK"), f"reset: {body!r}")
+            after = target.dump()
+            check_equal(figure(after, "allocate_a", "live_chunks"), 5000, "live after a reset")
+            check_equal(figure(after, "allocate_a", "requested_bytes"),
+                        figure(before, "allocate_a", "requested_bytes"), "bytes after a reset")
+            check_equal(figure(after, "allocate_a", "allocs"), 0, "allocs after a reset")
+            check_equal(target.ask(""), "ready", "after allocating and checking every byte")
+        check_equal(figure(target.dump(), "allocate_b", "allocs"), 20000, "allocs since the reset")
+        target.end_well()
+
+
+# --- 7: nobody else observes ------------------------------------------------------------------
+
+
+@test_named("invariant-7-modes")
+def modes():
+    """Directory 0700, socket 0600; who else may connect is the control suite's other_uid_*."""
+    with runtime_dir() as directory, Standing("steady", directory) as target:
+        path = target.socket_path()
+        check_equal([stat.S_IMODE(os.lstat(name).st_mode)
+                     for name in (os.path.dirname(path), path)], [0o700, 0o600], "modes")
+        target.end_well()
+
+
+@test_named("invariant-7-other-uid")
+def other_uid():
+    if os.geteuid() != 0:
+        raise Skip("needs root to become another user")
+    with runtime_dir() as directory, Standing("steady", directory) as target:
+        os.chmod(directory, 0o755)
+        os.chmod(os.path.dirname(target.socket_path()), 0o755)
+        os.chmod(target.socket_path(), 0o777)
+        probe = ("import socket, sys\nc = socket.socket(socket.AF_UNIX)\nc.settimeout(10)\n"
+                 "c.connect(sys.argv[1])\n"
+                 "try:\n    print(len(c.recv(100)))\nexcept ConnectionError:\n    print(0)\n")
+        for uid, allowed in ((harness.NOBODY, False), (0, True)):
+            done = harness.run_program(
+                ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "python3", "-c",
+                 probe, target.socket_path()], harness.clean_env())
+            check_equal(done.returncode, 0, f"the probe as uid {uid} ({done.stderr})")
+            check_equal(int(done.stdout) > 0, allowed, f"bytes for uid {uid}: {done.stdout}")
+        target.end_well()
+
+
+# --- 8: descriptors, signals, never stopped ---------------------------------------------------
+
+
+def control_tid(pid):
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/comm", encoding="ascii") as file:
+            if file.read().strip() == "memctx":
+                return int(tid)
+    raise harness.Failure("no thread is named memctx")
+
+
+@test_named("invariant-8-signals-blocked")
+def signals_blocked():
+    """Our thread blocks all that can be blocked, but for the two signals that libc itself needs."""
+    with runtime_dir() as directory, Standing("steady", directory) as target:
+        blocked = int(harness.read_status(target.pid, "SigBlk", control_tid(target.pid)), 16)
+        exempt = {signal.SIGKILL, signal.SIGSTOP, 32, 33}
+        open_to = [number for number in range(1, 65)
+                   if not blocked >> (number - 1) & 1 and number not in exempt]
+        check_equal(open_to, [], "signals that could reach our thread")
+        check_equal(blocked >> 31 & 3, 0, "32 and 33, which setuid and pthread_cancel need, blocked")
+        for field in ("SigBlk", "SigIgn", "SigCgt"):
+            plain = harness.read_status(target.pid, field)
+            with Target([program(), "steady"], directory, preload=False) as other:
+                other.hear()
+                check_equal(plain, harness.read_status(other.pid, field),
+                            f"{field} of the main thread, with and without us")
+        target.end_well()
+
+
+@test_named("invariant-8-signals-arrive")
+def signals_arrive():
+    """Each signal sent to the process arrives, on the program's only thread."""
+    with runtime_dir() as directory:
+        with Standing("signals", directory, word="seen 0 wrong 0") as target:
+            numbers = [signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM,
+                       signal.SIGCHLD, signal.SIGALRM, signal.SIGPROF, signal.SIGURG, 40]
+            for sent in range(1, 201):
+                os.kill(target.pid, numbers[sent % len(numbers)])
+                harness.wait_until(lambda want=f"seen {sent} wrong 0": target.ask("") == want,
+                                   f"signal number {sent} on the right thread", 10, 0.001)
+            with Wire(target.socket_path()) as client:
+                client.dump()
+            target.end_well()
+
+
+@test_named("invariant-8-descriptors-unseen")
+def descriptors_unseen():
+    with runtime_dir() as directory, Standing("steady", directory) as target:
+        own = sorted(map(int, os.listdir(f"/proc/{target.pid}/fd")))
+        check_equal(own, [0, 1, 2], "descriptors of the program")
+        tid = control_tid(target.pid)
+        ours = os.listdir(f"/proc/{target.pid}/task/{tid}/fd")
+        check(ours and not {"0", "1", "2"} <= set(ours), f"descriptors of our thread: {ours}")
+        target.end_well()
+
+
+@test_named("invariant-8-never-stopped")
+def never_stopped():
+    """While dumps run no thread is traced or stopped, and none waits for us for long."""
+    dice = random.Random(1)
+    with runtime_dir() as directory, Standing("steady", directory) as target:
+        seen = set()
+        with Wire(target.socket_path()) as client:
+            for _ in range(60):
+                client.send(wire.dump_request(constant("WIRE_DUMP_PINNED")))
+                for _ in range(5):
+                    time.sleep(dice.random() / 1000)
+                    check_equal(harness.read_status(target.pid, "TracerPid"), "0", "tracer")
+                    for tid in os.listdir(f"/proc/{target.pid}/task"):
+                        seen.add(harness.read_status(target.pid, "State", tid)[0])
+                client.read_frame()
+        check(not seen & {"T", "t"}, f"states seen: {seen}")
+        target.end_well()
+    return f"states seen: {''.join(sorted(seen))}"

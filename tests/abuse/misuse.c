@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One misuse of the heap a test. The suite asserts how each ends: the exact signal and the exact
+ * line. A program that is still alive after its misuse says so and exits 0.
+ */
+#include "check.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void survived(const char *after) {
+    /* The heap must still work: a misuse that corrupts in silence would show here. */
+    for (int i = 0; i < 20000; i++) {
+        size_t size = (size_t)i % 3000 + 1;
+        unsigned char *block = malloc(size), *other = malloc(size);
+        CHECK(block && other && block != other, "one block twice");
+        memset(block, 1, size);
+        memset(other, 2, size);
+        CHECK(block[0] == 1 && block[size - 1] == 1, "blocks overlap");
+        free(block);
+        free(other);
+    }
+    printf("survived %s\n", after);
+}
+
+static void *make(size_t size) {
+    void *block = malloc(size);
+    CHECK(block, "no memory");
+    fprintf(stderr, "block %p\n", block); /* the suite compares it with the message */
+    return block;
+}
+
+static void misuse_free(void *block) {
+    fprintf(stderr, "free %p\n", block);
+    free(opaque_pointer(block));
+}
+
+static void double_free(size_t size) {
+    void *neighbours[3] = {malloc(size), NULL, NULL};
+    char *block = make(size);
+    neighbours[1] = malloc(size);
+    free(block);
+    misuse_free(block);
+    survived("a double free");
+    free(neighbours[0]);
+    free(neighbours[1]);
+}
+
+static void double_free_small(void) { double_free(40); }
+static void double_free_medium(void) { double_free(3000); }
+static void double_free_large(void) { double_free(300000); }
+static void double_free_huge(void) { double_free(40 << 20); }
+
+/* Others were freed in between: no list head gives it away. */
+static void double_free_later(void) {
+    enum { COUNT = 50 };
+    void *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        blocks[i] = malloc(40);
+    void *block = make(40);
+    void *after = malloc(40);
+    free(block);
+    for (int i = 0; i < COUNT; i += 2)
+        free(blocks[i]);
+    misuse_free(block);
+    survived("a late double free");
+    free(after);
+}
+
+static void interior(size_t size, size_t offset) {
+    char *block = make(size);
+    misuse_free(block + offset);
+    survived("a free inside a block");
+}
+
+static void interior_small(void) { interior(40, 16); }
+static void interior_odd(void) { interior(40, 3); }
+static void interior_medium(void) { interior(3000, 1024); }
+static void interior_large(void) { interior(300000, 4096); }
+static void interior_huge(void) { interior(40 << 20, 8 << 20); }
+
+static void stack_pointer(void) {
+    char array[200] = {0};
+    misuse_free(array + 64);
+    survived("a free of the stack");
+}
+
+static void global_pointer(void) {
+    static char array[200];
+    misuse_free(array + 64);
+    survived("a free of a global");
+}
+
+static void literal_pointer(void) {
+    misuse_free((void *)(uintptr_t) "a literal in read-only memory");
+    survived("a free of a literal");
+}
+
+static void foreign_mapping(void) {
+    char *mapping = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(mapping, 0x41, 1 << 20);
+    misuse_free(mapping + 4096);
+    for (int i = 0; i < 1 << 20; i++)
+        CHECK(mapping[i] == 0x41, "a foreign byte was written");
+    survived("a free of a foreign mapping");
+}
+
+/* Memory around the pointer cannot be read: whoever looks at a header there dies of SIGSEGV. */
+static void unreadable_pointer(void) {
+    char *mapping = mmap(NULL, 16 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    misuse_free(mapping + (8 << 20));
+    survived("a free of unreadable memory");
+}
+
+static void unmapped_pointer(void) {
+    misuse_free((void *)0x123456780);
+    survived("a free of an address where nothing is");
+}
+
+static void noncanonical_pointer(void) {
+    misuse_free((void *)0xdead000000000010);
+    survived("a free of an address that no machine has");
+}
+
+static void low_pointer(void) {
+    misuse_free((void *)16);
+    survived("a free of address 16");
+}
+
+static void realloc_foreign(void) {
+    static char array[200];
+    fprintf(stderr, "realloc %p\n", (void *)(array + 64));
+    char *block = realloc(opaque_pointer(array + 64), 400);
+    CHECK(!block, "realloc of a foreign pointer gave %p", (void *)block);
+    survived("a realloc of a foreign pointer");
+}
+
+static void realloc_freed(void) {
+    char *block = make(100);
+    void *beside = malloc(100);
+    free(block);
+    fprintf(stderr, "realloc %p\n", (void *)block);
+    block = realloc(opaque_pointer(block), 400);
+    CHECK(!block, "realloc of a freed pointer gave %p", (void *)block);
+    survived("a realloc of a freed block");
+    free(beside);
+}
+
+static void usable_foreign(void) {
+    static char array[200];
+    fprintf(stderr, "usable %p\n", (void *)(array + 64));
+    size_t usable = malloc_usable_size(opaque_pointer(array + 64));
+    CHECK(usable == 0, "usable size of a foreign pointer is %zu", usable);
+    survived("a usable size of a foreign pointer");
+}
+
+static void *free_it(void *block) {
+    free(block);
+    return NULL;
+}
+
+/* The first free is another thread's. */
+static void double_free_threads(void) {
+    pthread_t thread;
+    void *before = malloc(100), *block = make(100), *after = malloc(100);
+    CHECK(pthread_create(&thread, NULL, free_it, block) == 0, "no thread");
+    pthread_join(thread, NULL);
+    misuse_free(block);
+    survived("a double free by two threads");
+    free(before);
+    free(after);
+}
+
+int main(int argc, char **argv) {
+    static const struct check_test tests[] = {
+        {"double-free-small", double_free_small},
+        {"double-free-medium", double_free_medium},
+        {"double-free-large", double_free_large},
+        {"double-free-huge", double_free_huge},
+        {"double-free-later", double_free_later},
+        {"double-free-threads", double_free_threads},
+        {"interior-small", interior_small},
+        {"interior-odd", interior_odd},
+        {"interior-medium", interior_medium},
+        {"interior-large", interior_large},
+        {"interior-huge", interior_huge},
+        {"stack-pointer", stack_pointer},
+        {"global-pointer", global_pointer},
+        {"literal-pointer", literal_pointer},
+        {"foreign-mapping", foreign_mapping},
+        {"unreadable-pointer", unreadable_pointer},
+        {"unmapped-pointer", unmapped_pointer},
+        {"noncanonical-pointer", noncanonical_pointer},
+        {"low-pointer", low_pointer},
+        {"realloc-foreign", realloc_foreign},
+        {"realloc-freed", realloc_freed},
+        {"usable-foreign", usable_foreign},
+        {NULL, NULL},
+    };
+    return check_main(tests, argc, argv);
+}

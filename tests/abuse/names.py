@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""What the library is as an ELF file: its exports, its needs, its thread-local storage."""
+import os
+import re
+
+import harness
+from harness import ROOT, check, check_equal, runtime_dir, test
+
+
+def tool(*argv):
+    done = harness.run_program(list(argv), harness.clean_env())
+    check_equal(done.returncode, 0, f"{argv[0]} ({done.stderr.strip()})")
+    return done.stdout
+
+
+def exported_list():
+    """The names between global: and local: of the version script."""
+    with open(os.path.join(ROOT, "src/api/exports.map"), encoding="ascii") as file:
+        text = re.sub(r"/\*.*?\*/|#[^\n]*", "", file.read(), flags=re.S)
+    names = set()
+    for part in re.findall(r"global:(.*?)(?:local:|\})", text, flags=re.S):
+        names |= {name.strip().strip('"') for name in part.split(";") if name.strip()}
+    check(len(names) > 40, f"only {len(names)} names in the list")
+    wild = [name for name in names if "*" in name or "?" in name]
+    check_equal(wild, [], "patterns in the list: each export is to be named")
+    return names
+
+
+@test
+def names_exports():
+    lines = tool("nm", "-D", "--defined-only", harness.LIB).splitlines()
+    exported = {line.split()[-1].split("@")[0] for line in lines
+                if line.split()[-2] != "A"}  # A: the names of versions
+    listed = exported_list()
+    check_equal(sorted(exported - listed), [], "exported, but not in the list")
+    check_equal(sorted(listed - exported), [], "in the list, but not exported")
+
+
+WHOLE_FAMILY = """malloc free calloc realloc reallocarray memalign aligned_alloc posix_memalign
+valloc pvalloc malloc_usable_size malloc_trim mallinfo mallinfo2 malloc_info malloc_stats mallopt
+free_sized free_aligned_sized cfree __libc_malloc __libc_free __libc_calloc __libc_realloc
+__libc_memalign __libc_valloc __libc_pvalloc _Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t
+_ZnwmSt11align_val_t _ZnamSt11align_val_t _ZnwmSt11align_val_tRKSt9nothrow_t
+_ZnamSt11align_val_tRKSt9nothrow_t _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZdlPvRKSt9nothrow_t
+_ZdaPvRKSt9nothrow_t _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t
+_ZdaPvmSt11align_val_t _ZdlPvSt11align_val_tRKSt9nothrow_t
+_ZdaPvSt11align_val_tRKSt9nothrow_t""".split()
+
+
+@test
+def names_whole_family():
+    """Half a family crashes: a block of ours would meet a function of somebody else's."""
+    missing = [name for name in WHOLE_FAMILY if name not in exported_list()]
+    check_equal(missing, [], "missing")
+
+
+@test
+def names_needed():
+    text = tool("readelf", "-dW", harness.LIB)
+    needed = set(re.findall(r"\(NEEDED\)\s+Shared library: \[(.*)\]", text))
+    check("libc.so.6" in needed, f"needs {needed}")
+    check_equal(needed - {"libc.so.6", "ld-linux-x86-64.so.2"}, set(), "other libraries needed")
+    check("NODELETE" in text, "the library could be unloaded")
+    check("TEXTREL" not in text and "(RPATH)" not in text and "(RUNPATH)" not in text,
+          "text relocations or a search path")
+
+
+@test
+def names_thread_local_storage():
+    relocations = tool("readelf", "-rW", harness.LIB)
+    for kind in ("DTPMOD64", "DTPOFF64", "TLSDESC"):
+        check(kind not in relocations, f"dynamic thread-local storage: {kind}")
+    segments = re.findall(r"^\s+TLS\s+\S+\s+\S+\s+\S+\s+\S+\s+(0x[0-9a-f]+)",
+                          tool("readelf", "-lW", harness.LIB), flags=re.M)
+    check_equal(len(segments), 1, "TLS segments")
+    size = int(segments[0], 16)
+    check(0 < size < 1024, f"{size} bytes are cut from every thread's stack")
+    return f"{size} bytes"
+
+
+@test
+def names_hardened():
+    segments = tool("readelf", "-lW", harness.LIB)
+    check("GNU_RELRO" in segments, "no RELRO")
+    stack = re.search(r"GNU_STACK.*", segments)
+    check(stack and "RWE" not in stack.group(), "an executable stack")
+    for line in segments.splitlines():
+        check(not re.search(r"LOAD.*RWE", line), f"a segment to write and run: {line}")
+
+
+@test
+def names_unwinder_unchanged():
+    """backtrace and the _Unwind_* family are those that the program has without us."""
+    program = harness.build_program("tests/abuse/invariant.c")
+    plain = harness.run_program([program, "unwinder"], harness.clean_env())
+    check_equal(plain.returncode, 0, "without the library")
+    with runtime_dir() as directory:
+        for extra in ({}, {"MEMCTX_VERIFY": "1"}):
+            done = harness.run_program([program, "unwinder"], harness.preloaded_env(
+                XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="eager", **extra))
+            check_equal(done.returncode, 0, f"preloaded ({done.stderr})")
+            for want, got in zip(plain.stdout.splitlines(), done.stdout.splitlines()):
+                check_equal(got, want, "who provides")
+            check_equal(done.stdout, plain.stdout, "all of them")
+
+
+@test
+def names_no_loader_on_malloc_path():
+    """The malloc family calls nothing in libc that may allocate or lock: see the undefined names."""
+    undefined = {line.split()[-1].split("@")[0]
+                 for line in tool("nm", "-D", "--undefined-only", harness.LIB).splitlines()}
+    forbidden = {"printf", "fprintf", "snprintf", "vsnprintf", "puts", "fputs", "fopen", "fwrite",
+                 "getline", "strdup", "asprintf", "malloc", "calloc", "realloc", "free",
+                 "pthread_mutex_lock", "pthread_getspecific", "pthread_setspecific", "getpid",
+                 "backtrace", "exit", "qsort", "__cxa_atexit", "sleep", "usleep"}
+    check_equal(sorted(undefined & forbidden), [], "names that have no business here")

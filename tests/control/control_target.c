@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * control_target - a program that keeps allocating while its control socket is under attack.
+ *
+ * Words on its command line, done in their order: "contexts N" makes N live chunks, each on a call
+ * path of its own (about 4 N contexts with the inner nodes); "closefrom" closes every descriptor
+ * from 3 on; "dup2" puts /dev/null on 3..63; "daemon" forks twice, as daemons do, and goes on in
+ * the grandchild; "fds" prints the descriptors that the program can see and the number that the
+ * next open gets; "chroot DIR" enters it. Then it prints "ready PID" and answers lines on stdin:
+ * "ops" with the number of allocations made so far, "fds" as above, "fork" with the exit status of
+ * a child that allocates and exits; the end of stdin ends it with status 0.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static _Atomic unsigned long operations;
+static pthread_t thread;
+static void *volatile sink;
+
+static void *allocate_for_ever(void *unused) {
+    void *blocks[64] = {NULL};
+    for (unsigned i = 0;; i++) {
+        free(blocks[i % 64]);
+        blocks[i % 64] = malloc(i * 37 % 5000);
+        if (!blocks[i % 64])
+            abort();
+        memset(blocks[i % 64], 1, i * 37 % 5000);
+        if (atomic_fetch_add(&operations, 1) % 256 == 0)
+            usleep(500); /* the machine is shared */
+    }
+    return unused;
+}
+
+__attribute__((noinline)) static void *descend(unsigned bits, unsigned depth);
+
+__attribute__((noinline)) static void *turn_left(unsigned bits, unsigned depth) {
+    void *block = descend(bits, depth);
+    __asm__ volatile("# left" : : : "memory");
+    return block;
+}
+
+__attribute__((noinline)) static void *turn_right(unsigned bits, unsigned depth) {
+    void *block = descend(bits, depth);
+    __asm__ volatile("# right" : : : "memory");
+    return block;
+}
+
+/* Each number takes its own way down: its bits say left or right. */
+__attribute__((noinline)) static void *descend(unsigned bits, unsigned depth) {
+    if (depth == 0)
+        return malloc(24);
+    void *block = bits & 1 ? turn_right(bits >> 1, depth - 1) : turn_left(bits >> 1, depth - 1);
+    __asm__ volatile("# descend" : : : "memory");
+    return block;
+}
+
+static void make_contexts(unsigned count) {
+    unsigned depth = 0;
+    while (1u << depth < count)
+        depth++;
+    for (unsigned i = 0; i < count; i++)
+        sink = descend(i, depth);
+}
+
+static void print_descriptors(void) {
+    DIR *directory = opendir("/proc/self/fd");
+    struct dirent *entry;
+    if (!directory)
+        exit(5);
+    printf("fds");
+    while ((entry = readdir(directory)))
+        if (entry->d_name[0] != '.' && atoi(entry->d_name) != dirfd(directory))
+            printf(" %s", entry->d_name);
+    closedir(directory);
+    int next = open("/dev/null", O_RDONLY);
+    printf(" next %d\n", next);
+    close(next);
+    fflush(stdout);
+}
+
+static void dup2_low_numbers(void) {
+    int null = open("/dev/null", O_RDWR);
+    for (int fd = 3; fd < 64; fd++)
+        if (fd != null && dup2(null, fd) != fd)
+            exit(6);
+}
+
+static void daemonise(void) {
+    if (fork() != 0)
+        _exit(0);
+    setsid();
+    if (fork() != 0)
+        _exit(0);
+    if (chdir("/"))
+        exit(6);
+    closefrom(3);
+}
+
+static void enter_root(const char *directory) {
+    if (chroot(directory) || chdir("/")) {
+        perror("chroot");
+        exit(6);
+    }
+}
+
+/* exit, not _exit: a child that runs the exit handlers must leave its parent's socket alone. */
+static void print_fork(void) {
+    int status = -1;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 1000; i++)
+            free(malloc((size_t)i * 7));
+        exit(0);
+    }
+    waitpid(child, &status, 0);
+    printf("fork %d\n", status);
+}
+
+int main(int argc, char **argv) {
+    char line[100];
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "contexts") == 0)
+            make_contexts((unsigned)atoi(argv[++i]));
+        else if (strcmp(argv[i], "closefrom") == 0)
+            closefrom(3);
+        else if (strcmp(argv[i], "dup2") == 0)
+            dup2_low_numbers();
+        else if (strcmp(argv[i], "daemon") == 0)
+            daemonise();
+        else if (strcmp(argv[i], "chroot") == 0)
+            enter_root(argv[++i]);
+        else if (strcmp(argv[i], "fds") == 0)
+            print_descriptors();
+        else {
+            fprintf(stderr, "control_target: what is %s?\n", argv[i]);
+            return 2;
+        }
+    }
+    if (pthread_create(&thread, NULL, allocate_for_ever, NULL))
+        return 3;
+    printf("ready %d\n", (int)getpid());
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin)) {
+        if (strcmp(line, "ops\n") == 0)
+            printf("ops %lu\n", operations);
+        else if (strcmp(line, "fds\n") == 0)
+            print_descriptors();
+        else if (strcmp(line, "fork\n") == 0)
+            print_fork();
+        else
+            printf("what?\n");
+        fflush(stdout);
+    }
+    return 0;
+}

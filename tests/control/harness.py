@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: MIT
+"""What the abuse, stress and control suites share: building, running, targets, the closing line.
+
+A suite is a `run` script that registers functions with @test and ends in main(). Every process it
+starts is bounded in time and is killed, by its own pid, when the test that started it is over.
+"""
+import contextlib
+import glob
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# TEST_LIB and TEST_CLI point the suites at another build (out/debug, out/asan ...).
+LIB = os.path.abspath(os.environ.get("TEST_LIB", os.path.join(ROOT, "out/release/libmemctx.so")))
+CLI = os.path.abspath(os.environ.get("TEST_CLI", os.path.join(ROOT, "out/release/memctx")))
+BIN = os.path.join(ROOT, "out/test/bin")
+CFLAGS = ["-g", "-O1", "-Wall", "-Wextra", "-Wundef", "-Wshadow", "-Werror", "-pthread",
+          "-D_GNU_SOURCE", "-I" + os.path.join(ROOT, "include"), "-fno-omit-frame-pointer",
+          # The compiler knows malloc: without this it drops pairs whose block is never used.
+          "-fno-builtin",
+          # Using a block after a realloc that must fail is the very thing under test.
+          "-Wno-unknown-warning-option", "-Wno-use-after-free", "-Wno-alloc-size-larger-than"]
+NOBODY = 65534
+TEST_LIMIT_S = int(os.environ.get("TEST_LIMIT_S", "180"))
+
+
+class Failure(AssertionError):
+    """A test's expectation did not hold."""
+
+
+class Skip(Exception):
+    """The machine lacks what the test needs; the reason is printed."""
+
+
+def check(condition, message):
+    if not condition:
+        raise Failure(message)
+
+
+def check_equal(got, want, what):
+    if got != want:
+        raise Failure(f"{what}: got {got!r}, want {want!r}")
+
+
+# --- building -------------------------------------------------------------------------------
+
+
+def build_program(source, name=None, flags=()):
+    """Compile one C or C++ file into out/test/bin, unless it is newer than all it comes from."""
+    source = os.path.join(ROOT, source)
+    name = name or os.path.splitext(os.path.basename(source))[0]
+    os.makedirs(BIN, exist_ok=True)
+    target = os.path.join(BIN, name)
+    inputs = [source, *glob.glob(os.path.join(os.path.dirname(source), "*.h")),
+              *glob.glob(os.path.join(ROOT, "include/memctx/*.h"))]
+    if os.path.exists(target) and all(
+            os.path.getmtime(path) < os.path.getmtime(target) for path in inputs):
+        return target
+    cxx = source.endswith(".cc")
+    compiler = os.environ.get("CXX", "g++") if cxx else os.environ.get("CC", "gcc")
+    command = [compiler, "-std=gnu++17" if cxx else "-std=gnu17", *CFLAGS, *flags, source,
+               "-o", target + ".new", "-ldl"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+    os.rename(target + ".new", target)  # another suite may be starting the old one right now
+    return target
+
+
+# --- running --------------------------------------------------------------------------------
+
+
+def clean_env(**extra):
+    """The caller's environment without any setting of ours; extra settings win, None removes."""
+    env = {key: value for key, value in os.environ.items()
+           if not key.startswith("MEMCTX_") and key != "LD_PRELOAD"}
+    env["LC_ALL"] = "C"
+    for key, value in extra.items():
+        if value is None:
+            env.pop(key, None)
+        else:
+            env[key] = str(value)
+    return env
+
+
+def preloaded_env(**extra):
+    return clean_env(LD_PRELOAD=LIB, **extra)
+
+
+class Finished:
+    def __init__(self, returncode, stdout, stderr):
+        self.returncode, self.stdout, self.stderr = returncode, stdout, stderr
+
+
+def run_program(argv, env, timeout_s=60, stdin=""):
+    """Run to the end; a program that is late is killed and the test fails."""
+    with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, errors="replace") as process:
+        try:
+            out, err = process.communicate(stdin, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise Failure(f"{argv[0]}: still running after {timeout_s} s") from None
+        return Finished(process.returncode, out, err)
+
+
+def run_cli(*args, env=None, timeout_s=60, stdin=""):
+    return run_program([CLI, *map(str, args)], env or clean_env(), timeout_s, stdin)
+
+
+def dump_json(pid, *options, env=None, timeout_s=60):
+    done = run_cli("dump", "--json", *options, pid, env=env, timeout_s=timeout_s)
+    check(done.returncode == 0, f"memctx dump {pid}: exit {done.returncode}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def wait_until(condition, what, timeout_s=15, step_s=0.02):
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise Failure(f"{what}: not after {timeout_s} s")
+        time.sleep(step_s)
+
+
+@contextlib.contextmanager
+def runtime_dir(owner=None):
+    """A private XDG_RUNTIME_DIR with a short name (a socket's path has at most 107 bytes)."""
+    path = tempfile.mkdtemp(prefix="mctx-", dir="/tmp")
+    if owner is not None:
+        os.chown(path, owner, owner)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Target:
+    """A live preloaded program that is talked to over its stdin and stdout, line by line."""
+
+    def __init__(self, argv, runtime, uid=None, preload=True, stderr=subprocess.PIPE, **extra):
+        make = preloaded_env if preload else clean_env
+        self.runtime = runtime
+        self.env = make(XDG_RUNTIME_DIR=runtime, **extra)
+        self.cli_env = clean_env(XDG_RUNTIME_DIR=runtime)
+        if uid is not None:
+            argv = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *argv]
+        self.process = subprocess.Popen(argv, env=self.env, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=stderr)
+        self.pid = self.process.pid
+        self.buffer = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream and not stream.closed:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+    def say(self, line):
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self, timeout_s=60):
+        deadline = time.monotonic() + timeout_s
+        fd = self.process.stdout.fileno()
+        while b"\n" not in self.buffer:
+            left = deadline - time.monotonic()
+            check(left > 0, f"the target said nothing for {timeout_s} s")
+            if select.select([fd], [], [], min(left, 1))[0]:
+                data = os.read(fd, 65536)
+                check(data, f"the target has ended: {self.ending()}")
+                self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return line.decode()
+
+    def ask(self, line, timeout_s=60):
+        self.say(line)
+        return self.hear(timeout_s)
+
+    def ending(self):
+        try:
+            code = self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            return "stdout closed, still running"
+        text = self.process.stderr.read().decode(errors="replace") if self.process.stderr else ""
+        return f"exit {code}, stderr: {text.strip()[:500]}"
+
+    def finish(self, timeout_s=60):
+        """Close stdin, wait for the end; returns the exit status and stderr."""
+        self.process.stdin.close()
+        try:
+            code = self.process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"the target did not end within {timeout_s} s") from None
+        text = self.process.stderr.read().decode(errors="replace") if self.process.stderr else ""
+        return code, text
+
+    def socket_path(self, pid=None):
+        return os.path.join(self.runtime, "memctx", f"{pid or self.pid}.sock")
+
+    def wait_socket(self, pid=None):
+        path = self.socket_path(pid)
+        wait_until(lambda: os.path.exists(path), f"socket {path}")
+        return path
+
+    def dump(self, *options, pid=None, timeout_s=60):
+        return dump_json(pid or self.pid, *options, env=self.cli_env, timeout_s=timeout_s)
+
+
+# --- what a dump says -----------------------------------------------------------------------
+
+
+def context_names(dump):
+    """For each context id its function names, innermost first."""
+    by_id = {context["id"]: context for context in dump["contexts"]}
+    names = {}
+
+    def walk(ident):
+        if ident not in names:
+            context = by_id[ident]
+            frame = context.get("frame") or {}
+            above = walk(context["parent"]) if context["parent"] is not None else ()
+            names[ident] = (frame.get("function") or context["kind"],) + above
+        return names[ident]
+
+    sys.setrecursionlimit(10000)
+    for ident in by_id:
+        walk(ident)
+    return names
+
+
+def check_sums(dump):
+    """DESIGN's first invariant: totals are the sum of the contexts, inner totals of their parts."""
+    fields = ["requested_bytes", "block_bytes", "live_chunks", "allocs", "frees",
+              "requested_cum_bytes", "reserved_bytes", "pages"]
+    children = {}
+    for context in dump["contexts"]:
+        children.setdefault(context["parent"], []).append(context)
+    check_equal(len(children.get(None, [])), 1, "contexts without a parent")
+    for field in fields:
+        total = sum(context["self"][field] for context in dump["contexts"])
+        check_equal(total, dump["totals"][field], f"sum of {field} over the contexts")
+        for context in dump["contexts"]:
+            below = sum(child["total"][field] for child in children.get(context["id"], []))
+            check_equal(context["self"][field] + below, context["total"][field],
+                        f"{field} of context {context['id']} with those below it")
+
+
+def read_status(pid, field, tid=None):
+    path = f"/proc/{pid}/task/{tid}/status" if tid else f"/proc/{pid}/status"
+    with open(path, encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith(field + ":"):
+                return line.split(":", 1)[1].strip()
+    raise Failure(f"{path} has no {field}")
+
+
+def rss_kib(pid):
+    return int(read_status(pid, "VmRSS").split()[0])
+
+
+# --- the suite ------------------------------------------------------------------------------
+
+TESTS = {}
+
+
+def test(function):
+    """Register a test; its name is the function's, with dashes."""
+    return test_named(function.__name__.replace("_", "-"))(function)
+
+
+def test_named(name):
+    def register(function):
+        if name in TESTS:
+            raise SystemExit(f"two tests are named {name}")
+        TESTS[name] = function
+        return function
+    return register
+
+
+class TooLate(BaseException):
+    """Raised by the alarm, outside Exception, so that no handler of a test swallows it."""
+
+
+def on_alarm(_signal, _frame):
+    raise TooLate()
+
+
+def run_one(name):
+    """One test; returns its verdict: ok, not ok or skip."""
+    signal.alarm(TEST_LIMIT_S)
+    started = time.monotonic()
+    try:
+        note = TESTS[name]()
+        signal.alarm(0)
+        detail = f" # {note}" if note else ""
+        print(f"ok {name}{detail}", flush=True)
+        return "ok"
+    except Skip as reason:
+        print(f"skip {name} {reason}", flush=True)
+        return "skip"
+    except TooLate:
+        print(f"not ok {name}\n    still running after {TEST_LIMIT_S} s", flush=True)
+        return "not ok"
+    except Exception as error:  # noqa: a broken test is a failed test, and the rest must run
+        signal.alarm(0)
+        text = str(error) if isinstance(error, Failure) else traceback.format_exc()
+        print(f"not ok {name}", flush=True)
+        for line in (text or repr(error)).strip().splitlines():
+            print(f"    {line}", flush=True)
+        return "not ok"
+    finally:
+        signal.alarm(0)
+        if os.environ.get("TEST_TIMES"):
+            print(f"    took {time.monotonic() - started:.2f} s", flush=True)
+
+
+def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--list"]:
+        print("\n".join(TESTS))
+        return 0
+    unknown = [name for name in arguments if name not in TESTS]
+    if unknown:
+        print(f"no test is named {', '.join(unknown)}; --list prints them all", file=sys.stderr)
+        return 2
+    for path in (LIB, CLI):
+        if not os.path.exists(path):
+            print(f"{path} is missing; run make first", file=sys.stderr)
+            return 1
+    signal.signal(signal.SIGALRM, on_alarm)
+    verdicts = [run_one(name) for name in (arguments or TESTS)]
+    counts = {kind: verdicts.count(kind) for kind in ("ok", "not ok", "skip")}
+    skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
+    print(f"{counts['ok']} passed, {counts['not ok']} failed{skipped}")
+    return 1 if counts["not ok"] else 0

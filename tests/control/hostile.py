@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: MIT
+"""Clients that do everything wrong: each loses its connection, and nobody else loses anything."""
+import contextlib
+import os
+import random
+import socket
+import time
+
+import harness
+import wire
+from harness import Failure, check, check_equal, test
+from wire import Closed, Wire, constant, frame
+
+SEED = int(os.environ.get("MEMCTX_STRESS_SEED", "0")) or time.time_ns() // 1000 % 1000000 + 1
+# The server's deadline, and how long a loaded machine may take beyond it.
+DEADLINE_S = constant("WIRE_DEADLINE_MS") / 1000
+PATIENCE_S = DEADLINE_S + 8
+
+
+def start_target(directory, *words, **env):
+    program = harness.build_program("tests/control/control_target.c")
+    target = harness.Target([program, *words], directory, **{"MEMCTX_CONTROL": "eager", **env})
+    try:
+        line = target.hear(30)
+        check(line.startswith("ready ") or line.startswith("fds"), f"the target said {line!r}")
+    except BaseException:
+        target.kill()
+        raise
+    target.first_line = line
+    return target
+
+
+def expect_unharmed(target):
+    """The target runs on, a good client is served, and the CLI's answer adds up."""
+    before = int(target.ask("ops").split()[1])
+    path = target.socket_path()
+    started = time.monotonic()
+    with Wire(path) as client:
+        status, _ = client.ask(frame(constant("WIRE_OPTIONS")))
+        check_equal(status, constant("WIRE_OK"), "status of WIRE_OPTIONS")
+        client.dump()
+    check(time.monotonic() - started < 15, "a good client waited too long")
+    harness.check_sums(target.dump("--no-symbols"))
+    harness.wait_until(lambda: int(target.ask("ops").split()[1]) > before,
+                       "the target allocates no more")
+
+
+@contextlib.contextmanager
+def attacked(*words, **env):
+    with harness.runtime_dir() as directory:
+        with start_target(directory, *(words or ("contexts", "300")), **env) as target:
+            target.wait_socket()
+            yield target
+            expect_unharmed(target)
+            code, text = target.finish()
+            check_equal((code, text), (0, ""), "exit status and stderr of the target")
+
+
+def expect_closed(target, data, what, within_s=PATIENCE_S):
+    with Wire(target.socket_path()) as client:
+        try:
+            client.send(data)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        check(client.closed_within(within_s), f"{what}: still connected after {within_s} s")
+
+
+@test
+def hello_frame():
+    with attacked() as target:
+        with Wire(target.socket_path()) as client:
+            check_equal(wire.get(client.hello, "wire_hello.pid"), target.pid, "pid of the hello")
+            with open(f"/proc/{target.pid}/stat", encoding="ascii") as file:
+                ticks = int(file.read().rsplit(")", 1)[1].split()[19])
+            check_equal(wire.get(client.hello, "wire_hello.start_ticks"), ticks, "start time")
+            check_equal(wire.get(client.hello, "wire_hello.depth"), 32, "depth")
+            offset, size = wire.layout()["wire_hello.library_version"]
+            check(client.hello[offset:offset + size].rstrip(b"\0"), "no version in the hello")
+
+
+@test
+def garbage():
+    dice = random.Random(SEED)
+    with attacked() as target:
+        for length in (24, 25, 100, 1024, 4096, 100000):
+            expect_closed(target, dice.randbytes(length), f"{length} random bytes", 1.5)
+        expect_closed(target, b"GET / HTTP/1.0\r\n\r\n" + b"x" * 20, "a request of another protocol")
+        expect_closed(target, b"\0" * 24, "zeroes", 1.5)
+        expect_closed(target, b"\xff" * 24, "ones", 1.5)
+    return f"seed {SEED}"
+
+
+@test
+def wrong_head():
+    with attacked() as target:
+        for what, fields in {
+                "magic": {"magic": 0x12345678}, "swapped magic": {"magic": 0x4d435458},
+                "version 0": {"version": 0}, "next version": {"version": 2},
+                "version -1": {"version": 0xffff}}.items():
+            kind = constant("WIRE_OPTIONS")
+            expect_closed(target, frame(kind, **fields), what, 1.5)
+
+
+@test
+def unknown_type():
+    with attacked() as target:
+        for kind in (0, constant("WIRE_HELLO"), 9, 10, 255, 256, 32768, 65535):
+            expect_closed(target, frame(kind), f"type {kind}", 1.5)
+
+
+@test
+def oversize_length():
+    limit = constant("WIRE_REQUEST_MAX")
+    with attacked() as target:
+        for kind in (constant("WIRE_SET"), constant("WIRE_DUMP")):
+            for length in (limit + 1, 1 << 20, (1 << 32) - 1, 1 << 32, (1 << 32) + 4, 1 << 63,
+                           (1 << 64) - 24, (1 << 64) - 1):
+                expect_closed(target, frame(kind, length=length), f"length {length}", 1.5)
+        expect_closed(target, frame(constant("WIRE_SET"), b"a" * (limit + 1)), "a long body", 1.5)
+
+
+@test
+def wrong_body_size():
+    with attacked() as target:
+        for name, right in {"WIRE_DUMP": wire.size_of("wire_dump_request"),
+                            "WIRE_MARK": wire.size_of("wire_mark_request"),
+                            "WIRE_RESET": wire.size_of("wire_reset_request"),
+                            "WIRE_TRIM": 0, "WIRE_OPTIONS": 0, "WIRE_SELF": 0}.items():
+            for size in {0, 1, right - 1, right + 1, 1024} - {right, -1}:
+                expect_closed(target, frame(constant(name), b"\1" * size),
+                              f"{name} with {size} bytes", 1.5)
+
+
+@test
+def half_a_frame():
+    """What is begun must be finished within the deadline."""
+    request = wire.dump_request()
+    with attacked() as target:
+        clients = []
+        for length in (1, 4, 23, 24, len(request) - 1):
+            client = Wire(target.socket_path())
+            client.send(request[:length])
+            clients.append((length, client))
+        expect_unharmed(target)
+        for length, client in clients:
+            check(client.closed_within(PATIENCE_S), f"{length} bytes of a frame: still connected")
+            client.close()
+
+
+@test
+def byte_by_byte():
+    with attacked() as target:
+        with Wire(target.socket_path()) as client:
+            for byte in frame(constant("WIRE_OPTIONS")):
+                client.send(bytes([byte]))
+                time.sleep(0.01)
+            head, body = client.read_frame()
+            check_equal(wire.get(head, "wire_frame.status"), constant("WIRE_OK"), "status")
+            check(b"depth\t" in body, "no options in the answer")
+            client.dump()  # the connection is still good
+
+
+@test
+def two_requests_at_once():
+    """One at a time is the rule; who breaks it is answered in order or closed, never left."""
+    request = frame(constant("WIRE_OPTIONS"))
+    with attacked() as target:
+        with Wire(target.socket_path()) as client:
+            client.send(request + request)
+            try:
+                first, second = client.read_frame()[1], client.read_frame()[1]
+                check_equal(first, second, "two answers to one question")
+            except Closed:
+                pass
+
+
+@test
+def silent_clients():
+    with attacked() as target:
+        with contextlib.ExitStack() as stack:
+            for _ in range(constant("WIRE_CLIENTS_MAX") - 1):
+                stack.enter_context(Wire(target.socket_path()))
+            for _ in range(3):
+                expect_unharmed(target)
+
+
+@test
+def client_that_never_reads():
+    """A big answer is asked for and not read: the client is dropped, the memory given back."""
+    with attacked("contexts", "2500") as target:
+        started = time.monotonic()
+        with Wire(target.socket_path(), receive_buffer=4096) as client:
+            client.send(wire.dump_request(constant("WIRE_DUMP_THREADS")))
+            time.sleep(0.3)
+            expect_unharmed(target)
+            time.sleep(max(0, started + PATIENCE_S - time.monotonic()))
+            check(client.closed_within(1), "still connected")
+    return f"{PATIENCE_S:.0f} s of patience"
+
+
+@test
+def slow_reader():
+    """A client that reads a little at a time holds up nobody, whether it is dropped or served."""
+    with attacked("contexts", "2500") as target:
+        with Wire(target.socket_path(), receive_buffer=4096) as client:
+            client.send(wire.dump_request())
+            for _ in range(10):
+                with contextlib.suppress(Closed):
+                    client.read_exactly(1000)
+                time.sleep(0.1)
+                with Wire(target.socket_path()) as good:
+                    good.dump()
+
+
+@test
+def flood():
+    """A hundred at once: eight are served, the others wait or are refused, none does harm."""
+    with attacked() as target:
+        with contextlib.ExitStack() as stack:
+            clients = []
+            for _ in range(100):
+                client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                stack.callback(client.close)
+                client.setblocking(False)
+                with contextlib.suppress(BlockingIOError, ConnectionRefusedError):
+                    client.connect(target.socket_path())
+                    clients.append(client)
+            time.sleep(0.5)
+            greeted = sum(is_greeted(client) for client in clients)
+            check(0 < greeted <= constant("WIRE_CLIENTS_MAX"), f"{greeted} clients are connected")
+            # The hundred are silent and stay: somebody honest must still get through.
+            wait_for_service(target, PATIENCE_S + 7)
+        wait_for_service(target, 10)
+    return f"{len(clients)} connected, {greeted} greeted"
+
+
+def is_greeted(client):
+    """True when the hello has come and the connection is still there."""
+    got = b""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            try:
+                data = client.recv(4096)
+            except ConnectionResetError:
+                return False
+            if not data:
+                return False
+            got += data
+    return bool(got)
+
+
+def wait_for_service(target, seconds):
+    def served():
+        try:
+            with Wire(target.socket_path(), timeout_s=2) as client:
+                client.dump()
+                return True
+        except (Closed, Failure, OSError):
+            return False
+    harness.wait_until(served, "an honest client is served", seconds, 0.2)
+
+
+@test
+def disconnect_in_the_answer():
+    dice = random.Random(SEED)
+    with attacked("contexts", "2500") as target:
+        for _ in range(60):
+            with Wire(target.socket_path(), receive_buffer=4096) as client:
+                client.send(wire.dump_request())
+                with contextlib.suppress(Closed):
+                    client.read_exactly(dice.choice((0, 1, 24, 100, 5000)))
+    return f"seed {SEED}"
+
+
+@test
+def disconnect_in_the_request():
+    request = wire.dump_request()
+    with attacked() as target:
+        for length in range(0, len(request), 3):
+            with Wire(target.socket_path(), hello=False) as client:
+                client.send(request[:length])
+
+
+@test
+def refusals_keep_the_connection():
+    """A request of the right form that cannot be met is answered with a reason."""
+    none = constant("WIRE_NONE")
+    mark_size = constant("WIRE_MARK_NAME_MAX")
+    requests = {
+        "an unknown option": frame(constant("WIRE_SET"), b"no_such=1"),
+        "no value": frame(constant("WIRE_SET"), b"depth"),
+        "no text": frame(constant("WIRE_SET"), b"="),
+        "a word for a number": frame(constant("WIRE_SET"), b"depth=deep"),
+        "too great": frame(constant("WIRE_SET"), b"depth=129"),
+        "negative": frame(constant("WIRE_SET"), b"depth=-1"),
+        "not while it runs": frame(constant("WIRE_SET"), b"control=off"),
+        "an unknown context": frame(
+            constant("WIRE_RESET"), wire.struct_bytes("wire_reset_request", context=none - 1)),
+    }
+    with attacked() as target:
+        with Wire(target.socket_path()) as client:
+            for what, request in requests.items():
+                status, body = client.ask(request)
+                check_equal(status, constant("WIRE_REFUSED"), f"status for {what}")
+                check(body.strip(b"\0 \n"), f"no reason is given for {what}")
+            client.dump()
+            marks = 0
+            for i in range(constant("WIRE_MARKS_MAX") + 2):
+                name = f"mark-{i}".encode().ljust(mark_size, b"\0")
+                status, body = client.ask(frame(constant("WIRE_MARK"), name))
+                marks += status == constant("WIRE_OK")
+            check_equal(marks, constant("WIRE_MARKS_MAX"), "marks that were made")
+            client.dump()
+        # A name that fills its field has no end: refused or closed, never read past.
+        with Wire(target.socket_path()) as client:
+            with contextlib.suppress(Closed):
+                status, _ = client.ask(frame(constant("WIRE_MARK"), b"x" * mark_size))
+                check_equal(status, constant("WIRE_REFUSED"), "status for an endless name")
+
+
+@test
+def mutated_frames():
+    """Valid requests with some bytes changed: an answer or the end of the connection."""
+    dice = random.Random(SEED)
+    valid = [wire.dump_request(7), frame(constant("WIRE_OPTIONS")), frame(constant("WIRE_SELF")),
+             frame(constant("WIRE_TRIM")), frame(constant("WIRE_SET"), b"depth=32"),
+             frame(constant("WIRE_RESET"),
+                   wire.struct_bytes("wire_reset_request", context=constant("WIRE_NONE"))),
+             frame(constant("WIRE_MARK"), b"m".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0"))]
+    answers = closures = 0
+    with attacked() as target:
+        for _ in range(600):
+            data = bytearray(dice.choice(valid))
+            for _ in range(dice.randint(1, 4)):
+                data[dice.randrange(len(data))] = dice.choice((0, 1, 0x7f, 0xff, dice.randrange(256)))
+            with Wire(target.socket_path(), timeout_s=20) as client:
+                try:
+                    client.send(data)
+                    client.socket.shutdown(socket.SHUT_WR)  # no more is coming: no deadline
+                    client.read_frame()
+                    answers += 1
+                except (Closed, BrokenPipeError):
+                    closures += 1
+    check(answers > 20 and closures > 20, f"{answers} answers, {closures} closures: a poor mix")
+    return f"seed {SEED}: {answers} answers, {closures} closures"

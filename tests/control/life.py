@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: MIT
+"""The socket through a process's life: start, descriptors, daemons, fork, exit; and its speed."""
+import os
+import re
+import statistics
+import time
+
+import harness
+import wire
+from harness import Skip, check, check_equal, runtime_dir, test
+from hostile import attacked, start_target
+from sockets import target_argv
+from wire import Wire
+
+
+def run_argv(*words):
+    """The target under `memctx run`, which execs it: the pid stays."""
+    return [harness.CLI, "run", "--", *target_argv(*words)]
+
+
+@test
+def run_is_eager():
+    """memctx run's program has its socket without doing anything, and cleans up at its end."""
+    with runtime_dir() as directory:
+        with harness.Target(run_argv(), directory, preload=False) as target:
+            check_equal(target.hear(30), f"ready {target.pid}", "the target's line")
+            path = target.wait_socket()
+            harness.check_sums(target.dump())
+            code, text = target.finish()
+            check_equal((code, text), (0, ""), "exit status and stderr")
+            check(not os.path.exists(path), "the socket is left behind")
+
+
+@test
+def control_modes():
+    """off never has a socket; auto has one after its first thread; eager at once."""
+    idle = ["sleep", "30"]
+    with runtime_dir() as directory:
+        with harness.Target(idle, directory, MEMCTX_CONTROL="eager") as target:
+            target.wait_socket()
+        with harness.Target(idle, directory, MEMCTX_CONTROL="off") as target:
+            with start_target(directory, MEMCTX_CONTROL="off") as busy:
+                with start_target(directory, MEMCTX_CONTROL="auto") as automatic:
+                    automatic.wait_socket()
+                    time.sleep(0.5)
+                    for other in (target, busy):
+                        check(not os.path.exists(other.socket_path()), "off has a socket")
+                        check_equal(threads_named_memctx(other.pid), 0, "control threads")
+                    check_equal(threads_named_memctx(automatic.pid), 1, "control threads")
+
+
+def threads_named_memctx(pid):
+    count = 0
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/comm", encoding="ascii") as file:
+            count += file.read().strip() == "memctx"
+    return count
+
+
+@test
+def short_life_has_no_socket():
+    """A process of a few milliseconds leaves no trace in the directory."""
+    with runtime_dir() as directory:
+        for _ in range(20):
+            done = harness.run_program(["/bin/true"],
+                                       harness.preloaded_env(XDG_RUNTIME_DIR=directory))
+            check_equal((done.returncode, done.stderr), (0, ""), "/bin/true")
+        folder = os.path.join(directory, "memctx")
+        check(not os.path.exists(folder) or not os.listdir(folder), "sockets are left behind")
+
+
+@test
+def descriptors_unseen():
+    """The program sees 0, 1, 2 and gets 3 next; its tables look the same as without us."""
+    with runtime_dir() as directory:
+        with start_target(directory, "fds") as target:
+            check_equal(target.first_line, "fds 0 1 2 next 3", "descriptors at the start")
+            target.hear()
+            target.wait_socket()
+            with Wire(target.socket_path()) as client:
+                client.dump()
+                check_equal(target.ask("fds"), "fds 0 1 2 next 3", "with a client connected")
+
+
+@test
+def closed_standard_descriptors():
+    """0, 1 and 2 closed at the start stay closed: a socket must not become standard output."""
+    with runtime_dir() as directory:
+        probe = ("import os, time\nfds = []\n"
+                 "time.sleep(0.5)\n"
+                 "for fd in range(64):\n"
+                 "    try:\n        os.fstat(fd)\n        fds.append(fd)\n"
+                 "    except OSError:\n        pass\n"
+                 "out = os.open('%s/result', os.O_CREAT | os.O_WRONLY)\n"
+                 "os.write(out, repr((fds, out)).encode())\n" % directory)
+        shell = ["sh", "-c", 'exec "$0" -S -c "$1" <&- >&- 2>&-', "python3", probe]
+        results = []
+        for env in (harness.clean_env(), harness.preloaded_env(
+                XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="eager", MEMCTX_VERBOSE="1")):
+            harness.run_program(shell, env)
+            with open(os.path.join(directory, "result"), encoding="ascii") as file:
+                results.append(file.read())
+            os.unlink(os.path.join(directory, "result"))
+        check_equal(results[1], results[0], "open descriptors and the next one")
+
+
+@test
+def closefrom_leaves_the_socket():
+    with attacked("closefrom", "fds", "contexts", "100") as target:
+        check_equal(target.first_line, "fds 0 1 2 next 3", "descriptors")
+        check_equal(target.hear(), f"ready {target.pid}", "second line")
+
+
+@test
+def dup2_on_low_numbers():
+    with attacked("dup2", "contexts", "100") as target:
+        with Wire(target.socket_path()) as client:
+            client.dump()
+
+
+@test
+def daemon_eager():
+    daemon_gets_socket("eager")
+
+
+@test
+def daemon_auto():
+    daemon_gets_socket("auto")
+
+
+def daemon_gets_socket(mode):
+    """Two forks and closed descriptors later, the grandchild has a socket of its own."""
+    with runtime_dir() as directory:
+        parent = harness.Target(target_argv("daemon"), directory, MEMCTX_CONTROL=mode)
+        with parent:
+            pid = int(parent.hear(30).split()[1])
+            try:
+                check(pid != parent.pid, "the target is no daemon")
+                parent.process.wait(timeout=20)
+                path = parent.wait_socket(pid)
+                with Wire(path) as client:
+                    check_equal(wire.get(client.hello, "wire_hello.pid"), pid, "pid of the hello")
+                harness.check_sums(parent.dump(pid=pid))
+                others = [name for name in os.listdir(os.path.dirname(path))
+                          if name != f"{pid}.sock"]
+                check_equal(others, [], "sockets of the forks in between")
+                parent.process.stdin.close()  # the daemon has it too: it ends
+                harness.wait_until(lambda: not os.path.exists(path), "the daemon's clean end", 20)
+            finally:
+                # It is ours: its socket carries the pid that it printed to our own pipe.
+                if os.path.exists(f"/proc/{pid}") and b"control_target" in open(
+                        f"/proc/{pid}/cmdline", "rb").read():
+                    os.kill(pid, 9)
+
+
+@test
+def child_leaves_parents_socket():
+    """A child that exits with all exit handlers unlinks nothing."""
+    with attacked() as target:
+        for _ in range(20):
+            check_equal(target.ask("fork"), "fork 0", "the child's status")
+            check(os.path.exists(target.socket_path()), "a child unlinked its parent's socket")
+
+
+@test
+def chroot_keeps_the_socket():
+    if os.geteuid() != 0:
+        raise Skip("needs root to chroot")
+    with runtime_dir() as directory, runtime_dir() as root:
+        # Its threads start after the chroot; under eager the socket was there before it.
+        with start_target(directory, "contexts", "50", "chroot", root) as target:
+            target.wait_socket()
+            with Wire(target.socket_path()) as client:
+                client.dump()
+            check_equal(os.listdir(root), [], "what came to lie in the new root")
+
+
+@test
+def no_thread_to_be_had():
+    """RLIMIT_NPROC too small for our thread: the program runs, there is just no socket."""
+    if os.geteuid() != 0:
+        raise Skip("needs root to become a user with a limit of its own")
+    limit = ["prlimit", "--nproc=1:1"]
+    probe = ["sh", "-c", "echo fine"]
+    with runtime_dir(owner=harness.NOBODY) as directory:
+        for verbose in ("0", "1"):
+            env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="eager",
+                                        MEMCTX_VERBOSE=verbose)
+            done = harness.run_program(
+                ["setpriv", f"--reuid={harness.NOBODY}", f"--regid={harness.NOBODY}",
+                 "--clear-groups", "env", "-u", "LD_PRELOAD", *limit,
+                 "env", f"LD_PRELOAD={harness.LIB}", *probe], env)
+            check_equal((done.returncode, done.stdout), (0, "fine\n"), f"sh ({done.stderr})")
+            if verbose == "0":
+                check_equal(done.stderr, "", "stderr without MEMCTX_VERBOSE")
+
+
+@test
+def exit_is_not_delayed():
+    """A client that holds its connection does not keep the program from ending."""
+    with runtime_dir() as directory, start_target(directory, "contexts", "2500") as target:
+        with Wire(target.wait_socket(), receive_buffer=4096) as client:
+            client.send(wire.dump_request())
+            started = time.monotonic()
+            code, text = target.finish(30)
+            took = time.monotonic() - started
+            check_equal((code, text), (0, ""), "exit status and stderr")
+            check(took < 5, f"the end took {took:.1f} s")
+
+
+# --- how fast -------------------------------------------------------------------------------
+
+
+@test
+def ten_thousand_contexts():
+    """Prints what a dump of 10 000 contexts takes. The figure never decides: machines differ."""
+    with runtime_dir() as directory:
+        with start_target(directory, "contexts", "2600") as target:
+            target.wait_socket()
+            before = int(target.ask("ops").split()[1])
+            times = []
+            for _ in range(15):
+                started = time.monotonic()
+                done = harness.run_cli("dump", "--json", "--no-symbols", target.pid,
+                                       env=target.cli_env)
+                times.append((time.monotonic() - started) * 1000)
+                check_equal(done.returncode, 0, f"dump ({done.stderr})")
+            contexts = done.stdout.count('"parent"')
+            check(contexts >= 10000, f"only {contexts} contexts")
+            builds = []
+            with Wire(target.socket_path()) as client:
+                for _ in range(15):
+                    body = client.dump()
+                    builds.append(wire.get(body, "wire_dump.build_ns") / 1e6)
+            after = int(target.ask("ops").split()[1])
+            check(after > before, "the target stood still")
+            leaves = target.dump("--no-symbols")["totals"]["live_chunks"]
+            check(leaves >= 2600, f"{leaves} chunks")
+    return (f"{contexts} contexts, {len(body)} bytes: command {statistics.median(times):.1f} ms "
+            f"(least {min(times):.1f}), in the library {statistics.median(builds):.2f} ms")
+
+
+@test
+def statistics_of_frames():
+    """The library counts what it served and what it threw out."""
+    with attacked() as target:
+        with Wire(target.socket_path()) as client:
+            before = client.statistics()
+            for _ in range(5):
+                client.dump()
+            with Wire(target.socket_path()) as bad:
+                bad.send(b"\xff" * 24)
+                check(bad.closed_within(5), "garbage is not thrown out")
+            after = client.statistics()
+        check(before and before.keys() == after.keys(), "the list of statistics changes")
+        check(all(re.fullmatch("[a-z0-9_]+", name) for name in before), f"names: {list(before)}")
+        grown = {name: after[name] - before[name] for name in before if after[name] != before[name]}
+        check(any(value >= 6 for value in grown.values()), f"6 requests were served, but {grown}")
+    return ", ".join(f"{name} +{value}" for name, value in sorted(grown.items())[:4])

@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: MIT
+"""Where the socket lies, who may use it, and what becomes of it."""
+import contextlib
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import harness
+import wire
+from harness import NOBODY, Skip, check, check_equal, runtime_dir, test
+from hostile import start_target
+from wire import Wire, constant, frame
+
+OTHER_UID = 1  # "daemon": neither root nor nobody
+
+
+def need_root():
+    if os.geteuid() != 0:
+        raise Skip("needs root to become other users")
+
+
+def as_user(uid, argv, env, timeout_s=30):
+    command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *argv]
+    return harness.run_program(command, env, timeout_s)
+
+
+def target_argv(*words):
+    return [harness.build_program("tests/control/control_target.c"), *words]
+
+
+@test
+def permissions():
+    with runtime_dir() as directory, start_target(directory) as target:
+        path = target.wait_socket()
+        parent = os.lstat(os.path.dirname(path))
+        mine = os.lstat(path)
+        check(stat.S_ISDIR(parent.st_mode) and stat.S_ISSOCK(mine.st_mode), "types of the files")
+        check_equal(stat.S_IMODE(parent.st_mode), 0o700, "mode of the directory")
+        check_equal(stat.S_IMODE(mine.st_mode), 0o600, "mode of the socket")
+        check_equal((parent.st_uid, mine.st_uid), (os.geteuid(),) * 2, "owners")
+        check_equal(os.listdir(os.path.dirname(path)), [f"{target.pid}.sock"],
+                    "what else lies in the directory")
+
+
+@test
+def permissions_under_odd_umask():
+    for mask in (0o000, 0o077, 0o777):
+        with runtime_dir() as directory:
+            old = os.umask(mask)
+            try:
+                target = start_target(directory)
+            finally:
+                os.umask(old)
+            with target:
+                path = target.wait_socket()
+                modes = [stat.S_IMODE(os.lstat(name).st_mode) for name in
+                         (os.path.dirname(path), path)]
+                check_equal(modes, [0o700, 0o600], f"modes under umask {mask:03o}")
+                with Wire(path) as client:
+                    client.dump()
+
+
+CONNECT = """
+import socket, sys
+client = socket.socket(socket.AF_UNIX)
+client.settimeout(10)
+try:
+    client.connect(sys.argv[1])
+    print("got", len(client.recv(10000)))
+except PermissionError:
+    print("denied")
+except ConnectionError:
+    print("got 0")
+"""
+
+
+@test
+def other_uid_refused():
+    """The directory keeps others out; and where somebody has opened it, SO_PEERCRED does."""
+    need_root()
+    with runtime_dir(owner=NOBODY) as directory:
+        program = target_argv()
+        with harness.Target(program, directory, uid=NOBODY, MEMCTX_CONTROL="eager") as target:
+            target.hear(30)
+            path = target.wait_socket()
+            connect = [sys.executable, "-c", CONNECT, path]
+            done = as_user(OTHER_UID, connect, harness.clean_env())
+            check_equal(done.stdout, "denied\n", f"connecting as uid {OTHER_UID} ({done.stderr})")
+            done = as_user(OTHER_UID, [harness.CLI, "dump", str(target.pid)], target.cli_env)
+            check_equal(done.returncode, 4, f"exit status of dump as another uid ({done.stderr})")
+            os.chmod(directory, 0o755)
+            os.chmod(os.path.dirname(path), 0o755)
+            os.chmod(path, 0o777)
+            done = as_user(OTHER_UID, connect, harness.clean_env())
+            check_equal(done.stdout, "got 0\n", f"bytes for uid {OTHER_UID} ({done.stderr})")
+            done = as_user(OTHER_UID, [harness.CLI, "dump", str(target.pid)], target.cli_env)
+            check_equal(done.returncode, 4, f"exit status, modes opened ({done.stderr})")
+            check(done.stderr.strip(), "no message for the other uid")
+            for uid in (NOBODY, 0):  # the owner and root may
+                done = as_user(uid, connect, harness.clean_env())
+                check(done.stdout.startswith("got ") and done.stdout != "got 0\n",
+                      f"uid {uid}: {done.stdout} {done.stderr}")
+            harness.check_sums(target.dump())
+
+
+@test
+def many_refused_uids_cost_nothing():
+    need_root()
+    with runtime_dir() as directory, start_target(directory) as target:
+        path = target.wait_socket()
+        os.chmod(directory, 0o755)
+        os.chmod(os.path.dirname(path), 0o755)
+        os.chmod(path, 0o777)
+        flood = ("import socket, sys\nheld = []\nfor i in range(60):\n"
+                 "    client = socket.socket(socket.AF_UNIX)\n    client.settimeout(2)\n"
+                 "    try:\n        client.connect(sys.argv[1])\n"
+                 "        assert not client.recv(100)\n"
+                 "    except (ConnectionError, BlockingIOError, TimeoutError):\n        pass\n"
+                 "    held.append(client)\nprint('done')\n")
+        done = as_user(OTHER_UID, [sys.executable, "-c", flood, path], harness.clean_env(), 150)
+        check_equal(done.stdout, "done\n", f"the flood ({done.stderr})")
+        with Wire(path) as client:
+            client.dump()
+
+
+# --- the directory --------------------------------------------------------------------------
+
+
+def expect_no_socket(directory, reason, uid=None, **env):
+    """The program runs as without us, in silence; MEMCTX_VERBOSE=1 gets one line that says why."""
+    for verbose in ("0", "1"):
+        argv = target_argv()
+        with harness.Target(argv, directory, uid=uid, MEMCTX_CONTROL="eager",
+                            MEMCTX_VERBOSE=verbose, **env) as target:
+            check_equal(target.hear(30), f"ready {target.pid}", f"{reason}: the target's line")
+            time.sleep(0.3)
+            code, text = target.finish()
+        check_equal(code, 0, f"{reason}: exit status")
+        if verbose == "0":
+            check_equal(text, "", f"{reason}: stderr without MEMCTX_VERBOSE")
+        else:
+            lines = text.splitlines()
+            check(len(lines) == 1 and lines[0].startswith("memctx: "),
+                  f"{reason}: stderr under MEMCTX_VERBOSE=1 is {text!r}, want one memctx: line")
+
+
+@test
+def directory_is_a_link():
+    with runtime_dir() as directory, runtime_dir() as elsewhere:
+        os.symlink(elsewhere, os.path.join(directory, "memctx"))
+        expect_no_socket(directory, "a link")
+        check_equal(os.listdir(elsewhere), [], "what came to lie behind the link")
+
+
+@test
+def directory_is_foreign():
+    need_root()
+    with runtime_dir() as directory:
+        mine = os.path.join(directory, "memctx")
+        os.mkdir(mine, 0o700)
+        os.chown(mine, NOBODY, NOBODY)
+        expect_no_socket(directory, "a directory of another user")
+        check_equal(os.listdir(mine), [], "what came to lie in the foreign directory")
+
+
+@test
+def directory_is_open():
+    for mode in (0o777, 0o770, 0o1777, 0o755):
+        with runtime_dir() as directory:
+            mine = os.path.join(directory, "memctx")
+            os.mkdir(mine)
+            os.chmod(mine, mode)
+            expect_no_socket(directory, f"mode {mode:o}")
+            check_equal(os.listdir(mine), [], f"what came to lie in a directory of mode {mode:o}")
+
+
+@test
+def directory_is_a_file():
+    with runtime_dir() as directory:
+        with open(os.path.join(directory, "memctx"), "w", encoding="ascii") as file:
+            file.write("not a directory")
+        expect_no_socket(directory, "a file")
+
+
+@test
+def directory_not_writable():
+    need_root()
+    with runtime_dir(owner=0) as directory:
+        os.chmod(directory, 0o755)
+        expect_no_socket(directory, "no right to make it", uid=NOBODY)
+
+
+@test
+def path_too_long():
+    """A socket's path has at most 107 bytes: what is longer is refused, never cut."""
+    with runtime_dir() as directory:
+        deep = os.path.join(directory, "d" * 100)
+        os.mkdir(deep)
+        expect_no_socket(deep, "a long path")
+        left = [name for _, _, names in os.walk(directory) for name in names]
+        check_equal(left, [], "sockets under a cut name")
+
+
+def socket_appears(path, **env):
+    """Starts a target with this environment, expects its socket in the directory `path`."""
+    with runtime_dir() as directory:
+        with harness.Target(target_argv(), directory, MEMCTX_CONTROL="eager", **env) as target:
+            target.hear(30)
+            name = os.path.join(path, f"{target.pid}.sock")
+            harness.wait_until(lambda: os.path.exists(name), f"socket {name}")
+            done = harness.run_cli("dump", "--json", target.pid,
+                                   env=harness.clean_env(XDG_RUNTIME_DIR=env["XDG_RUNTIME_DIR"]))
+            check_equal(done.returncode, 0, f"dump through {name} ({done.stderr})")
+            target.finish()
+            check(not os.path.exists(name), f"{name} is left behind")
+
+
+@test
+def runtime_dir_unset_or_odd():
+    """Without a usable XDG_RUNTIME_DIR it is /run/user/UID, and without that /tmp/memctx-UID."""
+    uid = os.geteuid()
+    home = f"/run/user/{uid}"
+    usual = f"{home}/memctx" if os.path.isdir(home) else f"/tmp/memctx-{uid}"
+    for value in (None, "", "relative/path", "."):  # the XDG rules: relative ones are ignored
+        socket_appears(usual, XDG_RUNTIME_DIR=value)
+    with runtime_dir() as directory:
+        socket_appears(f"{directory}/memctx", XDG_RUNTIME_DIR=directory + "/")
+
+
+# --- stale sockets, wrong servers -----------------------------------------------------------
+
+
+@test
+def stale_socket_swept():
+    with runtime_dir() as directory:
+        with start_target(directory) as live, start_target(directory) as dying:
+            live.wait_socket()
+            stale = dying.wait_socket()
+            os.kill(dying.pid, signal.SIGKILL)
+            dying.process.wait()
+            check(os.path.exists(stale), "a killed program cannot have removed its socket")
+            done = harness.run_cli("dump", dying.pid, env=live.cli_env)
+            check_equal(done.returncode, 3, f"dump of a dead target ({done.stderr})")
+            done = harness.run_cli("ps", env=live.cli_env)
+            check_equal(done.returncode, 0, f"memctx ps ({done.stderr})")
+            check(str(live.pid) in done.stdout, f"ps does not show {live.pid}: {done.stdout}")
+            check(not os.path.exists(stale), "ps left the stale socket behind")
+            check(os.path.exists(live.socket_path()), "ps removed a live socket")
+
+
+@test
+def ps_leaves_other_files():
+    with runtime_dir() as directory, start_target(directory) as target:
+        folder = os.path.dirname(target.wait_socket())
+        others = ["notes", "notes.sock", "12x.sock", ".sock", "-5.sock", "999999999999.sock"]
+        for name in others:
+            with open(os.path.join(folder, name), "w", encoding="ascii"):
+                pass
+        done = harness.run_cli("ps", env=target.cli_env)
+        check_equal(done.returncode, 0, f"memctx ps ({done.stderr})")
+        left = sorted(os.listdir(folder))
+        for name in others[:5]:
+            check(name in left, f"ps removed {name}")
+
+
+# Binds the socket that its own library would have, then greets each client with what it is told.
+FAKE_SERVER = """
+import os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.bind(os.path.join(sys.argv[1], f"{os.getpid()}.sock"))
+server.listen(5)
+print(os.getpid(), flush=True)
+answer = bytes.fromhex(sys.stdin.readline())
+while True:
+    client = server.accept()[0]
+    client.settimeout(3)
+    try:
+        client.sendall(answer)
+        client.recv(4096)
+    except OSError:
+        pass
+    client.close()
+"""
+
+
+@contextlib.contextmanager
+def sleeper():
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def hello(pid, ticks, **head):
+    body = wire.struct_bytes("wire_hello", pid=pid, depth=32, start_ticks=ticks,
+                             library_version=b"0.0")
+    return frame(constant("WIRE_HELLO"), body, **head)
+
+
+def start_ticks(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[19])
+
+
+def dump_of_fake(answer_for):
+    """What `memctx dump` says to a server that greets it with answer_for(pid)."""
+    with runtime_dir() as directory:
+        folder = os.path.join(directory, "memctx")
+        os.mkdir(folder, 0o700)
+        argv = [sys.executable, "-c", FAKE_SERVER, folder]
+        with harness.Target(argv, directory, MEMCTX_CONTROL="off") as server:
+            pid = int(server.hear(20))
+            server.say(answer_for(pid).hex())
+            return harness.run_cli("dump", pid, env=server.cli_env)
+
+
+@test
+def foreign_listener_refused():
+    """Somebody else listens under the name of a process that has no socket: not believed."""
+    with runtime_dir() as directory:
+        with harness.Target(["sleep", "60"], directory, MEMCTX_CONTROL="off") as victim:
+            folder = os.path.join(directory, "memctx")
+            os.mkdir(folder, 0o700)
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind(os.path.join(folder, f"{victim.pid}.sock"))
+                server.listen(5)
+
+                def greet():
+                    with contextlib.suppress(OSError):
+                        client = server.accept()[0]
+                        client.sendall(hello(victim.pid, start_ticks(victim.pid)))
+                        client.recv(100)
+                        client.close()
+
+                server.settimeout(20)
+                thread = threading.Thread(target=greet)
+                thread.start()
+                done = harness.run_cli("dump", victim.pid, env=victim.cli_env)
+                thread.join()
+            check_equal(done.returncode, 3, f"exit status ({done.stderr})")
+            check(done.stderr.startswith("memctx: "), f"message: {done.stderr!r}")
+
+
+@test
+def reused_pid_recognised():
+    """The socket's pid now belongs to a process that started later: not the one that answers."""
+    for what, answer in {
+            "start time": lambda pid: hello(pid, start_ticks(pid) - 500),
+            "pid": lambda pid: hello(pid + 1, start_ticks(pid))}.items():
+        done = dump_of_fake(answer)
+        check_equal(done.returncode, 3, f"exit status, other {what} ({done.stderr})")
+        check(done.stderr.startswith("memctx: "), f"message, other {what}: {done.stderr!r}")
+        check_equal(done.stdout, "", f"output, other {what}")
+
+
+@test
+def other_version_refused():
+    done = dump_of_fake(lambda pid: hello(pid, start_ticks(pid), version=99))
+    check_equal(done.returncode, 1, f"exit status ({done.stderr})")
+    check("99" in done.stderr and "version" in done.stderr, f"message: {done.stderr!r}")
+
+
+@test
+def not_our_protocol():
+    for answer in (b"HTTP/1.0 400 Bad Request\r\n\r\n" + b"x" * 100, b"", b"\0" * 24, b"MCTX"):
+        done = dump_of_fake(lambda pid, answer=answer: answer)
+        check(done.returncode in (1, 3), f"exit status {done.returncode} for {answer[:10]!r}")
+        check(done.stderr.startswith("memctx: "), f"message for {answer[:10]!r}: {done.stderr!r}")
+
+
+@test
+def oversize_answer_refused():
+    """The command does not believe a length either."""
+    done = dump_of_fake(lambda pid: hello(pid, start_ticks(pid), length=1 << 62))
+    check(done.returncode in (1, 3), f"exit status {done.returncode}")
+    check(done.stderr.startswith("memctx: "), f"message: {done.stderr!r}")
+
+
+@test
+def no_such_target():
+    with runtime_dir() as directory, sleeper() as pid:
+        env = harness.clean_env(XDG_RUNTIME_DIR=directory)
+        with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
+            nobody = int(file.read()) - 1
+        for what, name in {"no such pid": nobody, "no library in it": pid,
+                           "no such name": "no-process-has-this-name"}.items():
+            done = harness.run_cli("dump", name, env=env)
+            check_equal(done.returncode, 3, f"exit status: {what} ({done.stderr})")
+            check(done.stderr.startswith("memctx: "), f"message: {what}: {done.stderr!r}")

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""A client of the control socket that can also misbehave. Its layout comes from wire.h itself."""
+import functools
+import json
+import socket
+import subprocess
+
+import harness
+from harness import Failure, check_equal
+
+
+@functools.lru_cache(None)
+def layout():
+    program = harness.build_program("tests/control/wire_layout.c")
+    return json.loads(subprocess.run([program], capture_output=True, check=True, timeout=20).stdout)
+
+
+def constant(name):
+    return layout()[name]
+
+
+def size_of(type_name):
+    return layout()[f"sizeof {type_name}"]
+
+
+def put(buffer, field, value):
+    """Writes an integer, or bytes, into the field ("struct.member") of a packed struct."""
+    offset, size = layout()[field]
+    data = value if isinstance(value, bytes) else (value % (1 << 8 * size)).to_bytes(size, "little")
+    buffer[offset:offset + len(data)] = data
+
+
+def get(buffer, field, base=0):
+    offset, size = layout()[field]
+    return int.from_bytes(buffer[base + offset:base + offset + size], "little")
+
+
+def struct_bytes(type_name, **fields):
+    buffer = bytearray(size_of(type_name))
+    for name, value in fields.items():
+        put(buffer, f"{type_name}.{name}", value)
+    return bytes(buffer)
+
+
+def frame(kind, body=b"", **overrides):
+    """A request frame; overrides put a wrong magic, version, length ... into its head."""
+    fields = {"magic": constant("WIRE_MAGIC"), "version": constant("WIRE_VERSION"), "type": kind,
+              "length": len(body), **overrides}
+    return struct_bytes("wire_frame", **fields) + body
+
+
+def dump_request(flags=0, mark=b""):
+    return frame(constant("WIRE_DUMP"), struct_bytes("wire_dump_request", flags=flags, mark=mark))
+
+
+class Closed(Exception):
+    """The server closed the connection."""
+
+
+class Wire:
+    """One connection. Every wait is bounded by timeout_s."""
+
+    def __init__(self, path, timeout_s=20, hello=True, receive_buffer=None):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(timeout_s)
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        try:
+            self.socket.connect(path)
+            self.hello = self.read_frame()[1] if hello else None
+        except BaseException:
+            self.socket.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def read_exactly(self, count):
+        data = bytearray()
+        while len(data) < count:
+            try:
+                part = self.socket.recv(min(1 << 20, count - len(data)))
+            except (ConnectionResetError, BrokenPipeError):
+                raise Closed() from None
+            except socket.timeout:
+                raise Failure(f"no answer: {len(data)} of {count} bytes came") from None
+            if not part:
+                raise Closed()
+            data += part
+        return bytes(data)
+
+    def read_frame(self):
+        """(head, body) of the next frame, its head checked."""
+        head = self.read_exactly(size_of("wire_frame"))
+        check_equal(get(head, "wire_frame.magic"), constant("WIRE_MAGIC"), "magic of an answer")
+        check_equal(get(head, "wire_frame.version"), constant("WIRE_VERSION"), "version")
+        return head, self.read_exactly(get(head, "wire_frame.length"))
+
+    def ask(self, request):
+        """Sends a request; returns (status, body) of its answer, whose type must be the same."""
+        self.send(request)
+        head, body = self.read_frame()
+        check_equal(get(head, "wire_frame.type"), get(request, "wire_frame.type"), "answer's type")
+        return get(head, "wire_frame.status"), body
+
+    def statistics(self):
+        status, body = self.ask(frame(constant("WIRE_SELF")))
+        check_equal(status, constant("WIRE_OK"), "status of WIRE_SELF")
+        figures = {}
+        for line in body.rstrip(b"\0").decode().splitlines():
+            name, value, _help = line.split("\t")
+            figures[name] = int(value)
+        return figures
+
+    def dump(self, flags=0):
+        """The head of a dump, checked: every section lies inside the answer."""
+        status, body = self.ask(dump_request(flags))
+        check_equal(status, constant("WIRE_OK"), "status of WIRE_DUMP")
+        offset, _ = layout()["wire_dump.contexts"]
+        first = get(body, "wire_section.offset", offset)
+        count = get(body, "wire_section.count", offset)
+        if first + count * size_of("wire_context") > len(body) or count == 0:
+            raise Failure(f"{count} contexts at {first} do not lie in {len(body)} bytes")
+        return body
+
+    def closed_within(self, seconds):
+        """True when the server closes this connection in time; what it still sends is dropped."""
+        self.socket.settimeout(seconds)
+        try:
+            while self.socket.recv(1 << 20):
+                continue
+            return True
+        except (ConnectionResetError, BrokenPipeError):
+            return True
+        except socket.timeout:
+            return False

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+# The library file itself: what it exports, what it needs, how it uses thread-local storage, which
+# system calls allocation makes.
+
+readonly exports_required="malloc free calloc realloc reallocarray memalign aligned_alloc
+    posix_memalign valloc pvalloc malloc_usable_size malloc_trim mallinfo mallinfo2 malloc_info
+    malloc_stats mallopt free_sized free_aligned_sized
+    _Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_t _ZnamSt11align_val_t
+    _ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t
+    _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t
+    _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
+    _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t"
+
+test_library_exports() {
+    need nm
+    local name
+    nm -D --defined-only "$LIBRARY" | awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u \
+        >"$T/exported"
+    for name in $exports_required; do
+        grep -q -x -F "$name" "$T/exported" || fail "$name is not exported"
+    done
+    tr -s ' \n' '\n' <<<"$exports_required" | sort >"$T/required"
+    comm -23 "$T/exported" "$T/required" |
+        grep -v -x -E 'cfree|memctx_.*|__libc_(malloc|free|calloc|realloc|memalign|valloc|pvalloc|mallinfo|mallopt|freeres|reallocarray)|aligned_alloc|LIBMEMCTX.*|MEMCTX.*' \
+            >"$T/other"
+    [ ! -s "$T/other" ] || fail "exported, and not ours to export: $(tr '\n' ' ' <"$T/other")"
+}
+
+test_library_needs() {
+    need readelf nm
+    readelf -d -W "$LIBRARY" >"$T/dynamic"
+    local others
+    others=$(sed -n -E 's/.*\(NEEDED\).*\[(.*)\]/\1/p' "$T/dynamic" |
+        grep -v -x -E 'libc\.so\.6|ld-linux-x86-64\.so\.2')
+    equal "libraries it needs besides the C library" "" "$others"
+    grep -q 'NODELETE' "$T/dynamic" || fail "it can be unloaded"
+    # Nothing of the standard streams: they allocate and lock.
+    others=$(nm -D --undefined-only "$LIBRARY" | awk '{ print $2 }' |
+        grep -x -E '(v?f?s?n?printf|f?puts|f?open|fopen|fwrite|std(in|out|err)|_IO_.*)(@.*)?' |
+        grep -v -x -E 'open(@.*)?')
+    equal "stdio functions it calls" "" "$others"
+}
+
+test_library_tls() {
+    need readelf
+    readelf -r -W "$LIBRARY" >"$T/relocations"
+    ! grep -E 'DTPMOD|DTPOFF|TLSDESC' "$T/relocations" || fail "dynamic thread-local storage"
+    grep -q TPOFF64 "$T/relocations" || fail "no thread-local storage at all: the test is wrong"
+    local bytes
+    bytes=$(readelf -l -W "$LIBRARY" | awk '$1 == "TLS" { print $6 }')
+    [ $((bytes)) -lt 1024 ] || fail "$((bytes)) bytes of every thread's stack"
+}
+
+# The system calls that the manual names, and no other: a filter kills the program otherwise.
+test_library_system_calls() {
+    build filtered
+    capture plain "$bin_dir/filtered" brk # the C library's allocator has one more
+    capture ours "$MEMCTX" run -- "$bin_dir/filtered"
+    was_preloaded
+    compare
+    equal "exit status" "exit status 0" "$(cat "$T/ours.status")"
+    capture plain "$bin_dir/filtered"
+    equal "without us, where brk is not allowed" "exit status 159" "$(cat "$T/plain.status")"
+}

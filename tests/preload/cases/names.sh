@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+# Call paths and their names, of programs whose paths and sizes are known (programs/call_chain.c).
+
+path() { # [FIGURE=VALUE...] -- PATTERN...: see find_path.py
+    "$PYTHON" "$suite_dir/find_path.py" "$T/dump.json" "$@" || fail "path $*"
+}
+
+no_path() {
+    ! "$PYTHON" "$suite_dir/find_path.py" "$T/dump.json" "$@" >"$T/no_path" ||
+        fail "there is a path $*"
+}
+
+held_dump() { # PROGRAM ARGUMENT...: dumps at its end and lets it go
+    local name=$1
+    shift
+    build "$name"
+    hold_begin "$name" "$bin_dir/$name" "$@"
+    dump "$held_pid" --quiescent
+    hold_end "${HOLD_STATUS:-0}"
+}
+
+chain_paths() {
+    path requested_bytes=7007 live_chunks=7 allocs=7 frees=0 -- chain_two chain_one main
+    path requested_bytes=5015 live_chunks=5 allocs=5 -- chain_xmalloc chain_one main
+    path requested_bytes=3009 live_chunks=3 allocs=3 -- chain_xmalloc chain_other main
+    path requested_bytes=8000 live_chunks=4 allocs=4 -- '(__)?strdup' chain_copy main
+    path requested_bytes=2018 live_chunks=2 -- recurse recurse recurse recurse recurse main
+    path requested_bytes=0 live_chunks=0 allocs=9 frees=9 requested_cum_bytes=9117 -- \
+        chain_freed main
+    path requested_bytes=90000 live_chunks=1 -- chain_grow main
+}
+
+test_names_chain() {
+    held_dump call_chain
+    chain_paths
+    path requested_bytes=6042 live_chunks=6 -- chain_inline main
+    no_path -- chain_two main
+}
+
+# Text, the way people see it.
+test_names_text() {
+    build call_chain
+    hold_begin call_chain "$bin_dir/call_chain"
+    "$MEMCTX" dump "$held_pid" >"$T/text" || fail "dump: exit status $?"
+    hold_end
+    grep -E '^ *chain_two.*: [0-9]+ total in [0-9]+ pages; [0-9]+ free \([0-9]+ chunks\); [0-9]+ used; 7007 requested' \
+        "$T/text" || fail "no line for chain_two: $(grep chain_ "$T/text")"
+    grep -q '^Grand total: ' "$T/text" || fail "no grand total"
+}
+
+test_names_frame_pointer() {
+    held_dump call_chain_fp
+    chain_paths
+}
+
+test_names_no_frame_pointer() {
+    held_dump call_chain_nofp
+    chain_paths
+}
+
+# Without debug information there are the dynamic symbols, and without those module+offset.
+test_names_stripped() {
+    held_dump call_chain_stripped
+    chain_paths
+    path requested_bytes=6042 live_chunks=6 -- main
+    build call_chain
+    cp "$bin_dir/call_chain" "$T/bare"
+    check strip --strip-all "$T/bare"
+    hold_begin bare "$T/bare"
+    dump "$held_pid" --quiescent
+    hold_end
+    path requested_bytes=7007 -- 'bare\+0x[0-9a-f]+' 'bare\+0x[0-9a-f]+' 'bare\+0x[0-9a-f]+'
+}
+
+# operator new may or may not be a frame of its own; who called it must be there.
+test_names_cxx() {
+    held_dump call_chain_cpp
+    path requested_bytes=32000 live_chunks=8 -- ... 'shop::shelf<int>::fill\(int\)' main
+    path requested_bytes=15005 live_chunks=5 -- ... 'shop::open_box\(unsigned long\)' main
+    path requested_bytes=6144 live_chunks=3 -- ... 'shop::aligned_box\(\)' main
+}
+
+test_names_rust() {
+    HOME=$user_home need_working rustc --version
+    held_dump rust_program
+    path -- ... 'rust_program::words.*' ... 'rust_program::main.*' ...
+    path -- ... 'alloc::.*' ...
+}
+
+# Code that is no longer there: both libraries were unloaded hundreds of times, at one address.
+test_names_dlclose() {
+    build plugin_a.so plugin_b.so
+    held_dump dlopen_loop "$bin_dir"
+    path allocs=6400 frees=6400 requested_bytes=0 -- make plugin_work main
+    path allocs=6400 frees=6400 -- '(__)?strdup' plugin_work main
+}
+
+test_names_signal() {
+    held_dump signals
+    path -- handler ... raise_deep raise_deep raise_deep ... main
+    path -- handler ... compute ...
+}
+
+test_names_fiber() {
+    held_dump fibers
+    path -- work work work work fiber_main
+}
+
+test_names_depth() {
+    local many
+    mapfile -t many < <(yes recurse | head -n 100)
+    held_dump call_chain 100
+    path requested_bytes=2018 live_chunks=2 -- "${many[@]:0:32}" '\[truncated\]' END
+    chain_but_recursion
+    MEMCTX_DEPTH=128 held_dump call_chain 100
+    path requested_bytes=2018 live_chunks=2 -- "${many[@]}" main
+    chain_but_recursion
+    MEMCTX_DEPTH=2 held_dump call_chain 100
+    path requested_bytes=7007 -- chain_two chain_one '\[truncated\]' END
+    path requested_bytes=2018 -- recurse recurse '\[truncated\]' END
+}
+
+chain_but_recursion() {
+    path requested_bytes=7007 live_chunks=7 allocs=7 -- chain_two chain_one main
+    path requested_bytes=3009 live_chunks=3 allocs=3 -- chain_xmalloc chain_other main
+}
+
+test_names_depth_one() {
+    MEMCTX_DEPTH=1 held_dump call_chain
+    path requested_bytes=7007 live_chunks=7 -- chain_two
+    path requested_bytes=8024 live_chunks=8 -- chain_xmalloc # both callers' blocks in one
+    no_path -- chain_two chain_one
+}
+
+test_names_depth_zero() {
+    MEMCTX_DEPTH=0 held_dump call_chain
+    "$PYTHON" - "$T/dump.json" <<'EOT' || fail "the dump without call paths"
+import json, sys
+dump = json.load(open(sys.argv[1]))
+assert dump["depth"] == 0
+assert not any(context["kind"] == "path" for context in dump["contexts"])
+assert dump["totals"]["requested_bytes"] >= 7007 + 5015 + 3009 + 8000 + 6042 + 2018 + 90000
+EOT
+}
+
+# The same totals, whatever the depth: the books do not depend on where a chunk is charged.
+test_names_totals() {
+    local depth sums=()
+    for depth in 0 1 7 32 128; do
+        MEMCTX_DEPTH=$depth held_dump call_chain 60
+        sums+=("$("$PYTHON" -c 'import json, sys
+totals = json.load(open(sys.argv[1]))["totals"]
+print(*[totals[key] for key in ("requested_bytes", "live_chunks", "allocs", "frees")])' \
+            "$T/dump.json")")
+    done
+    equal "number of different totals" 1 "$(printf '%s\n' "${sums[@]}" | sort -u | wc -l)"
+}

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+# node: collector and compiler threads, worker threads, buffers, zlib, crypto, child processes.
+
+test_node_work() {
+    need node
+    same node "$programs_dir/node_work.js"
+}
+
+test_node_server() {
+    need node
+    mkfifo "$T/in" "$T/out"
+    "$MEMCTX" run -- node "$programs_dir/node_server.js" <"$T/in" >"$T/out" &
+    local server=$! answer round
+    exec 5>"$T/in" 6<"$T/out"
+    read -r -t 30 -u 6 answer || fail "node did not start"
+    equal "first line" ready "$answer"
+    wait_socket "$server"
+    watch_begin "$server"
+    for round in 1 2 3 4 5; do
+        echo "work" >&5
+        read -r -t 60 -u 6 answer || fail "no answer in round $round"
+        equal "round $round" "done 40 1600000" "$answer"
+    done
+    watch_end
+    sleep 0.3
+    dump "$server"
+    exec 5>&-
+    wait "$server" || fail "node ended with $?"
+}

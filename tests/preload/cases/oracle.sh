@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+# MEMCTX_VERIFY: while real programs run, every Nth call path that came from a cache is unwound
+# afresh with libunwind. There must be many comparisons and no mismatch.
+
+no_mismatch() { # PID LEAST
+    local checked mismatches
+    checked=$(statistic "$1" verify_checked) || fail "$checked"
+    mismatches=$(statistic "$1" verify_mismatches) || fail "$mismatches"
+    echo "$checked checked, $mismatches mismatches"
+    [ "$checked" -ge "$2" ] || fail "only $checked comparisons, at least $2 expected"
+    equal "mismatches" 0 "$mismatches"
+}
+
+oracle() { # N LEAST NAME COMMAND...
+    local every=$1 least=$2 name=$3
+    shift 3
+    MEMCTX_VERIFY=$every hold_begin "$name" "$@"
+    no_mismatch "$held_pid" "$least"
+    dump "$held_pid"
+    hold_end "${HOLD_STATUS:-0}"
+}
+
+test_oracle_gcc() {
+    need gcc
+    big_c 60 big
+    oracle 100 1000 cc1 "$(gcc -print-prog-name=cc1)" -quiet -O2 "$T/big.c" -o big.s
+}
+
+test_oracle_python3() {
+    PYTHONMALLOC=malloc oracle 100 1000 python3 "$PYTHON" "$programs_dir/python_json.py"
+}
+
+test_oracle_python3_threads() {
+    PYTHONMALLOC=malloc oracle 20 1000 python3 "$PYTHON" "$programs_dir/python_threads.py"
+}
+
+test_oracle_node() {
+    need node
+    oracle 100 300 node "$(type -P node)" "$programs_dir/node_work.js"
+}
+
+test_oracle_perl() {
+    need perl
+    PERL_HASH_SEED=0 oracle 100 1000 perl perl "$programs_dir/perl_work.pl"
+}
+
+test_oracle_git() {
+    need git
+    git init -q -b main "$T/repository"
+    awk -v commits=400 -f "$programs_dir/git_history.awk" >"$T/stdin"
+    oracle 10 100 git git -C "$T/repository" fast-import --quiet
+    rm "$T/stdin"
+    oracle 100 100 git git -C "$T/repository" log -p --stat --all
+    oracle 100 100 git git -C "$T/repository" fsck --full --strict
+    echo --all >"$T/stdin"
+    oracle 10 100 git git -C "$T/repository" pack-objects --revs --threads=2 --window=20 -q packed
+}
+
+test_oracle_redis() {
+    need redis-server redis-benchmark
+    local server
+    MEMCTX_VERIFY=100 "$MEMCTX" run -- redis-server --port 0 --unixsocket "$T/redis.sock" \
+        --dir "$T" --save "" >"$T/redis.log" &
+    server=$!
+    echo "$server" >"$T/redis.pid"
+    # shellcheck disable=SC2016 # for later
+    at_end '[ ! -s "$T/redis.pid" ] || kill "$(cat "$T/redis.pid")" 2>/dev/null'
+    wait_until 30 redis-cli -s "$T/redis.sock" ping || fail "redis-server does not answer"
+    redis_load
+    redis-benchmark -s "$T/redis.sock" -n 10000 -r 5000 -c 20 -q >/dev/null || fail "benchmark"
+    wait_socket "$server"
+    no_mismatch "$server" 1000
+    dump "$server"
+    redis-cli -s "$T/redis.sock" shutdown nosave
+    wait "$server" || fail "exit status $?"
+    rm "$T/redis.pid"
+}
+
+test_oracle_postgres() {
+    pg_begin
+    (cd / && exec "${as[@]}" env MEMCTX_VERIFY=100 "$ours_command" run -- "$pg_bin/initdb" \
+        -D "$T/data" -A trust -U tester --no-sync --locale=C >"$T/initdb.log") || fail "initdb"
+    export MEMCTX_VERIFY=20
+    pg_start "$T/data" "$ours_command" run --
+    pg_psql -f "$programs_dir/postgres.sql" >"$T/sql.out" 2>&1
+    # One session that works and then rests, while its backend is asked.
+    cat "$programs_dir/postgres.sql" - <<<'select pg_sleep(3)' >"$T/session.sql"
+    pg_psql -f - <"$T/session.sql" >"$T/session.out" 2>&1 &
+    local session=$! backend
+    wait_until 60 pg_sleeping || fail "no backend that sleeps"
+    backend=$(pg_psql -c "$pg_sleepers")
+    wait_socket "$backend"
+    no_mismatch "$backend" 100
+    no_mismatch "$pg_server" 1
+    wait "$session"
+    equal "the end" "exit status 0" "$(pg_stop)"
+}
+
+test_oracle_sqlite3() {
+    need sqlite3
+    printf '%s\n' 'create table t (n int, w text);' \
+        'with recursive c(i) as (select 1 union all select i + 1 from c where i < 30000)' \
+        "insert into t select i * 7919 % 9973, 'word' || i from c;" \
+        'create index i on t (n); select count(*), sum(n) from t group by n % 100;' >"$T/stdin"
+    oracle 10 1000 sqlite3 sqlite3 work.db
+}
+
+test_oracle_programs() {
+    build fibers jumps threads signals dlopen_loop plugin_a.so plugin_b.so
+    local name
+    for name in fibers jumps threads signals; do
+        echo "$name:"
+        oracle 1 100 "$name" "$bin_dir/$name"
+    done
+    echo "dlopen_loop:"
+    oracle 1 100 dlopen_loop "$bin_dir/dlopen_loop" "$bin_dir"
+}
+
+test_oracle_rust() {
+    HOME=$user_home need_working rustc --version
+    build rust_program
+    oracle 10 1000 rust_program "$bin_dir/rust_program"
+}

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+# The life of a process: small programs that do on purpose what real ones do now and then.
+
+own_program() { # STATUS NAME ARGUMENT...
+    local status=$1 name=$2
+    shift 2
+    build "$name"
+    same_status "$status" "$bin_dir/$name" "$@"
+    [ -s "$T/plain.out" ] || fail "$name printed nothing: nothing was compared"
+}
+
+test_process_exceptions() {
+    own_program 9 exceptions
+}
+
+test_process_dlopen() {
+    build plugin_a.so plugin_b.so
+    own_program 0 dlopen_loop "$bin_dir"
+}
+
+test_process_fibers() {
+    own_program 0 fibers
+}
+
+test_process_threads() {
+    own_program 0 threads
+}
+
+test_process_longjmp() {
+    own_program 0 jumps
+}
+
+test_process_signals() {
+    own_program 0 signals
+}
+
+test_process_spawn() {
+    own_program 0 spawn
+}
+
+test_process_fork_threads() {
+    own_program 0 fork_threads 150
+}
+
+# fork_threads again with a control thread in every child, which must not get in fork's way.
+test_process_fork_eager() {
+    MEMCTX_CONTROL=eager own_program 0 fork_threads 60
+}
+
+test_process_daemon() {
+    own_program 0 daemon file
+    compare file
+    grep -q 'at last: 0 1 2' "$T/ours.work/file" || fail "the daemon saw no descriptors"
+}
+
+test_process_exit_order() {
+    build exit_order
+    PROOF=loader own_program 6 exit_order
+    PROOF=loader own_program 4 exit_order quick
+}
+
+test_process_unwinder() {
+    build unwinder
+    PROOF=loader own_program 0 unwinder
+    ! grep -q memctx "$T/ours.out" || fail "a function of ours got in"
+}
+
+test_process_descriptors() {
+    build descriptors
+    local which command
+    for which in open closed half; do
+        capture plain with_descriptors $which "$bin_dir/descriptors" file
+        rm -rf "$T/run/memctx"
+        capture ours with_descriptors $which "$MEMCTX" run -- "$bin_dir/descriptors" file
+        was_preloaded
+        compare file
+        grep -q '^opened: [0-9]' "$T/ours.work/file" || fail "nothing was written"
+    done
+    grep -q '^opened: 2' "$T/ours.work/file" || fail "the test closes nothing"
+}
+
+# Other descriptors than 0-2 are closed: what this shell has open is none of the program's business.
+with_descriptors() { # open|closed|half COMMAND...
+    local which=$1
+    shift
+    case $which in
+        open) "$@" ;;
+        closed) "$@" <&- >&- 2>&- ;;
+        half) "$@" 2>&- ;;
+    esac
+}
+
+test_process_chroot() {
+    need_root
+    mkdir "$T/empty"
+    own_program 0 chrooted "$T/empty"
+}
+
+# A root without /tmp, /run, /proc: no socket can be made, and nothing says so.
+test_process_bare_root() {
+    need_root
+    need ldd
+    build threads
+    local root=$T/root file
+    mkdir -p "$root"
+    cp "$bin_dir/threads" "$root/"
+    # All that ldd names, and what pthread_exit loads.
+    for file in $(ldd "$bin_dir/threads" "$LIBRARY" | grep -o '/[^ :]*' | sort -u) \
+        /lib/x86_64-linux-gnu/libgcc_s.so.1; do
+        mkdir -p "$root$(dirname "$file")"
+        [ -e "$root$file" ] || cp -L "$file" "$root$file"
+    done
+    capture plain chroot "$root" /threads
+    capture ours env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager chroot "$root" /threads
+    compare
+    equal "exit status" "exit status 0" "$(cat "$T/ours.status")"
+    # With MEMCTX_VERBOSE=1 it does say so, which also shows that it was there.
+    capture ours env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 \
+        chroot "$root" /threads
+    equal "exit status" "exit status 0" "$(cat "$T/ours.status")"
+    equal "lines about the socket" 1 "$(grep -c '^memctx: ' "$T/ours.err")"
+}

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
+# A Rust program: its allocator is the C one.
+
+test_rust_program() {
+    HOME=$user_home need_working rustc --version
+    build rust_program
+    same "$bin_dir/rust_program"
+}

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2119,SC2120
+# lib.sh - what the cases of the preload suite share. Sourced with the repository's root as the
+# working directory.
+#
+# A test calls fail to fail and skip to be skipped; each ends it. The usual test is one line:
+#     same PROGRAM ARGUMENT...
+# runs the program without us, then under `memctx run`, and compares output and exit status.
+
+root_dir=$PWD
+readonly root_dir
+readonly MEMCTX=${MEMCTX_TEST_COMMAND:-$root_dir/out/release/memctx}
+readonly LIBRARY=${MEMCTX_TEST_LIBRARY:-$root_dir/out/release/libmemctx.so}
+readonly PYTHON=/usr/bin/python3 # Debian's, whatever else is in PATH
+readonly suite_dir=$root_dir/tests/preload
+readonly programs_dir=$suite_dir/programs
+readonly bin_dir=$root_dir/out/test/bin
+readonly user_home=${HOME:-/}
+
+test_begin() { # NAME DIRECTORY
+    T=$2
+    cd "$T" || exit 1
+    local name
+    for name in $(compgen -e MEMCTX_) LD_PRELOAD; do
+        unset "$name"
+    done
+    mkdir -m 0700 "$T/run" "$T/home"
+    export HOME=$T/home XDG_RUNTIME_DIR=$T/run LC_ALL=C TZ=UTC
+    unset XDG_CONFIG_HOME
+    cleanups=()
+    filter=()
+    client=("$MEMCTX") # the command as who asks calls it
+    trap 'run_cleanups' EXIT
+    trap 'exit 143' TERM INT
+    set -o pipefail
+}
+
+# Commands for the end of the test, in reverse order: servers to stop, mounts to undo.
+at_end() { # COMMAND LINE
+    cleanups=("$1" "${cleanups[@]}")
+}
+
+run_cleanups() {
+    local command
+    for command in "${cleanups[@]}"; do
+        eval "$command"
+    done
+}
+
+fail() { # MESSAGE...
+    echo "FAILED: $*"
+    exit 1
+}
+
+skip() { # REASON...
+    echo "$*"
+    exit 77
+}
+
+need() { # PROGRAM...
+    local name
+    for name in "$@"; do
+        type -P "$name" >/dev/null || skip "$name is not installed"
+    done
+}
+
+need_working() { # COMMAND...: one that can be asked for its version
+    "$@" >/dev/null 2>&1 || skip "$1 is not installed"
+}
+
+need_root() {
+    [ "$(id -u)" -eq 0 ] || skip "needs root"
+}
+
+check() { # COMMAND...: the command must succeed
+    "$@" || fail "exit status $?: $*"
+}
+
+equal() { # WHAT EXPECTED GOT
+    [ "$2" = "$3" ] || fail "$1: expected \"$2\", got \"$3\""
+}
+
+wait_until() { # SECONDS COMMAND...
+    local deadline=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        sleep 0.05
+    done
+}
+
+# Builds a test program (or several files under one name) and leaves it in out/test/bin.
+build() { # NAME...
+    local name
+    mkdir -p "$bin_dir"
+    for name in "$@"; do
+        (
+            flock 9
+            HOME=$user_home make -s -C "$root_dir" -f tests/preload/programs/Makefile \
+                "out/test/bin/$name"
+        ) 9>"$bin_dir/.lock.$name" || fail "cannot build $name"
+    done
+}
+
+# --- the comparison -------------------------------------------------------------------------
+
+# Runs a command in the fresh directory $T/work; output and exit status go to $T/WHICH.*, and what
+# it left in the directory to $T/WHICH.work. Standard input is $T/stdin where that exists.
+capture() { # WHICH COMMAND...
+    local which=$1 stdin=/dev/null
+    shift
+    [ ! -e "$T/stdin" ] || stdin=$T/stdin
+    rm -rf "$T/work" "$T/$which.work"
+    mkdir "$T/work"
+    (cd "$T/work" && "$@") <"$stdin" >"$T/$which.out" 2>"$T/$which.err"
+    echo "exit status $?" >"$T/$which.status"
+    mv "$T/work" "$T/$which.work"
+}
+
+# What runs may differ in (times, pids) is taken out with the sed -E script lines in `filter`.
+compare() { # [FILE...]: and these files of the work directory
+    local stream script
+    script=$(printf '%s\n' "${filter[@]-}")
+    for stream in status out err "$@"; do
+        local plain=$T/plain.$stream ours=$T/ours.$stream
+        if [ ! -e "$plain" ]; then
+            plain=$T/plain.work/$stream
+            ours=$T/ours.work/$stream
+        fi
+        sed -E "$script" "$plain" >"$T/left" || fail "no $stream without us"
+        sed -E "$script" "$ours" >"$T/right" || fail "no $stream with us"
+        if ! cmp "$T/left" "$T/right"; then
+            diff -u --label "$stream without us" --label "$stream with us" "$T/left" "$T/right" |
+                head -n 30
+            tail -n 5 "$T/ours.err"
+            fail "$stream differs"
+        fi
+    done
+}
+
+# A comparison proves nothing when the library was not there: the program's control thread makes
+# the directory memctx below XDG_RUNTIME_DIR as soon as it starts. For a program that is gone before
+# that, PROOF=loader has the dynamic loader say what it loaded.
+was_preloaded() {
+    if [ "${PROOF-}" = loader ]; then
+        grep -q 'calling init:.*/libmemctx\.so' "$T"/loader.* || fail "the library was not loaded"
+    else
+        [ -d "$T/run/memctx" ] || fail "the library was not there: no $T/run/memctx"
+    fi
+}
+
+same_status() { # STATUS COMMAND...: as same, and the status must be STATUS in both runs
+    local status=$1 loader=()
+    shift
+    [ "${PROOF-}" != loader ] || loader=(env LD_DEBUG=libs "LD_DEBUG_OUTPUT=$T/loader")
+    capture plain "${loader[@]}" "$@"
+    rm -rf "$T/run/memctx" "$T"/loader.*
+    capture ours "${loader[@]}" "$MEMCTX" run -- "$@"
+    was_preloaded
+    equal "exit status without us" "exit status $status" "$(cat "$T/plain.status")"
+    compare
+}
+
+same() { # COMMAND...
+    same_status 0 "$@"
+    [ -s "$T/plain.out" ] || fail "the program printed nothing: nothing was compared"
+}
+
+# --- dumps ----------------------------------------------------------------------------------
+
+socket_of() { # PID
+    echo "$XDG_RUNTIME_DIR/memctx/$1.sock"
+}
+
+wait_socket() { # PID
+    wait_until 20 test -S "$(socket_of "$1")" || fail "no socket of $1 after 20 s"
+}
+
+# Dumps to $T/dump.json and checks the schema and the books; more arguments go to check_dump.py.
+dump() { # PID [--quiescent]
+    local pid=$1
+    shift
+    "${client[@]}" dump "$pid" --json --threads >"$T/dump.json" || fail "dump $pid: exit status $?"
+    "$PYTHON" "$suite_dir/check_dump.py" --pid "$pid" "$@" "$T/dump.json" ||
+        fail "the dump of $pid"
+}
+
+# Dumps again and again while something else happens, until watch_end; at least one must work.
+watch_begin() { # PID...
+    rm -f "$T/watch.stop" "$T/watch.bad"
+    (
+        trap - EXIT
+        dumps=0
+        until [ -e "$T/watch.stop" ] && [ "$dumps" -gt 0 ]; do
+            for pid in "$@"; do
+                if ! "${client[@]}" dump "$pid" --json --threads >"$T/watch.json" 2>"$T/watch.err" ||
+                    ! "$PYTHON" "$suite_dir/check_dump.py" --pid "$pid" "$T/watch.json"; then
+                    echo "watching $pid, dump $dumps: $(cat "$T/watch.err")"
+                    : >"$T/watch.bad"
+                    exit 1
+                fi
+            done
+            dumps=$((dumps + 1))
+            sleep 0.3
+        done
+        echo "$dumps dumps of $* while they ran"
+    ) &
+    watch_pid=$!
+}
+
+watch_end() {
+    : >"$T/watch.stop"
+    wait "$watch_pid" || fail "a dump while the program ran"
+    [ ! -e "$T/watch.bad" ] || fail "a dump while the program ran"
+}
+
+# A statistic of the library itself, by the name in the second argument.
+statistic() { # PID NAME
+    "${client[@]}" dump --self "$1" --json >"$T/self.json" || fail "dump --self $1: exit status $?"
+    "$PYTHON" "$suite_dir/statistic.py" "$2" "$T/self.json" || fail "no statistic $2"
+}
+
+# --- programs that stop before they end -------------------------------------------------------
+
+# Starts a command under memctx run with hold.so: the process whose name is NAME stops when its
+# main returns or it calls exit, and waits there for hold_end, alive and quiescent. Sets held_pid.
+hold_begin() { # NAME COMMAND...
+    local name=$1 stdin=/dev/null
+    shift
+    build hold.so
+    [ ! -e "$T/stdin" ] || stdin=$T/stdin
+    rm -rf "$T/hold" "$T/work"
+    mkdir "$T/hold" "$T/work"
+    mkfifo "$T/hold/go"
+    (cd "$T/work" && LD_PRELOAD=$bin_dir/hold.so HOLD_NAME=$name HOLD_DIR=$T/hold \
+        exec "$MEMCTX" run -- "$@") <"$stdin" >"$T/held.out" 2>"$T/held.err" &
+    hold_job=$!
+    wait_until "${HOLD_LIMIT_S:-90}" hold_arrived || fail "$name did not get to its end"
+    [ -s "$T/hold/pid" ] || hold_failed
+    held_pid=$(cat "$T/hold/pid")
+    wait_socket "$held_pid"
+}
+
+hold_arrived() {
+    [ -s "$T/hold/pid" ] || ! kill -0 "$hold_job"
+}
+
+hold_failed() {
+    wait "$hold_job"
+    echo "exit status $?"
+    tail -n 5 "$T/held.out" "$T/held.err"
+    fail "the program ended without being held"
+}
+
+hold_end() { # [STATUS]
+    local status=0
+    echo >"$T/hold/go"
+    wait "$hold_job" || status=$?
+    [ "$status" -eq "${1:-0}" ] || {
+        tail -n 5 "$T/held.err"
+        fail "the held program ended with exit status $status"
+    }
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hold.so - keeps a program at the end of its life, so that it can be asked for a dump when it has
+ * done all its work. For tests of programs that would be gone too soon.
+ *
+ * The process whose short name is $HOLD_NAME stops when main returns or exit() is called, before
+ * any exit handler: it writes its pid to $HOLD_DIR/pid and waits until $HOLD_DIR/go, a FIFO, is
+ * opened for writing. Only the first such process of a run is held. Nothing here allocates.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef int main_function(int, char **, char **);
+typedef int start_function(main_function *, int, char **, void (*)(void), void (*)(void),
+                           void (*)(void), void *);
+
+static main_function *real_main;
+
+static void process_hold(void) {
+    const char *name = getenv("HOLD_NAME"), *directory = getenv("HOLD_DIR");
+    if (!name || !directory || strcmp(name, program_invocation_short_name) != 0) {
+        return;
+    }
+    char path[4096], temporary[4096], text[32];
+    snprintf(temporary, sizeof temporary, "%s/pid.new", directory);
+    snprintf(path, sizeof path, "%s/pid", directory);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return; /* another process of this name was first */
+    }
+    int length = snprintf(text, sizeof text, "%d\n", (int)getpid());
+    if (write(fd, text, (size_t)length) != length || close(fd) != 0 ||
+        link(temporary, path) != 0) { /* pid.new stays: it says that somebody is held */
+        _exit(99);
+    }
+    snprintf(path, sizeof path, "%s/go", directory);
+    while ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0 && errno == EINTR) {
+    }
+    close(fd);
+}
+
+static int hold_main(int argc, char **argv, char **envp) {
+    int status = real_main(argc, argv, envp);
+    process_hold();
+    return status;
+}
+
+__attribute__((visibility("default"))) int __libc_start_main(main_function *, int, char **,
+                                                             void (*)(void), void (*)(void),
+                                                             void (*)(void), void *);
+
+int __libc_start_main(main_function *program_main, int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*rtld_fini)(void), void *stack_end) {
+    start_function *next;
+    *(void **)&next = dlsym(RTLD_NEXT, "__libc_start_main");
+    real_main = program_main;
+    return next(hold_main, argc, argv, init, fini, rtld_fini, stack_end);
+}
+
+__attribute__((visibility("default"))) void exit(int status) {
+    void (*next)(int) __attribute__((noreturn));
+    *(void **)&next = dlsym(RTLD_NEXT, "exit");
+    process_hold();
+    next(status);
+    __builtin_unreachable();
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* plugin - a library that dlopen_loop loads and unloads; built twice with stack frames of
+ * different size, so that what was learnt about one's code is wrong for the other's. */
+#include <stdlib.h>
+#include <string.h>
+
+void *plugin_work(size_t bytes);
+
+__attribute__((noinline)) static void *make(size_t bytes) {
+    volatile char frame[PLUGIN_FRAME_BYTES];
+    frame[0] = (char)bytes;
+    char *block = malloc(bytes);
+    memset(block, frame[0], bytes);
+    return block;
+}
+
+void *plugin_work(size_t bytes) {
+    char *kept = make(bytes);
+    char *copy = strdup("a plugin's string");
+    free(copy);
+    return kept;
+}

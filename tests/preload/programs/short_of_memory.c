@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* short_of_memory - allocates until malloc says no, for several sizes: it must be NULL with ENOMEM,
+ * every block must keep its content, a failed realloc leaves its block alone, and after free there
+ * is memory again; the last time about as much as the first. Also from a second thread. The
+ * limit (RLIMIT_AS) is set by the caller. The amounts differ between allocators: only whether they
+ * are reasonable is printed. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+struct node {
+    struct node *next;
+    size_t bytes;
+};
+
+static size_t fill(size_t bytes, int *wrong) {
+    struct node *first = NULL, *node;
+    size_t sum = 0;
+    errno = 0;
+    while ((node = malloc(bytes))) {
+        memset(node, (int)(bytes % 251), bytes);
+        node->next = first;
+        node->bytes = bytes;
+        first = node;
+        sum += bytes;
+    }
+    *wrong += errno != ENOMEM;
+    errno = 0;
+    if (first) { /* no larger block can be had; this one stays as it is */
+        node = realloc(first, (size_t)1 << 40);
+        *wrong += node != NULL || errno != ENOMEM || first->bytes != bytes;
+    }
+    errno = 0;
+    *wrong += calloc((size_t)1 << 20, (size_t)1 << 20) != NULL || errno != ENOMEM;
+    void *aligned = NULL;
+    *wrong += posix_memalign(&aligned, 4096, (size_t)1 << 40) != ENOMEM || aligned != NULL;
+    while (first) {
+        node = first->next;
+        const unsigned char *payload = (const unsigned char *)(first + 1);
+        for (size_t i = 0; i < first->bytes - sizeof *first; i += 97) {
+            *wrong += payload[i] != (unsigned char)(bytes % 251);
+        }
+        free(first);
+        first = node;
+    }
+    return sum;
+}
+
+static void *thread_main(void *argument) {
+    *(size_t *)argument = fill(1000, &(int){0});
+    return argument;
+}
+
+int main(void) {
+    static const size_t sizes[] = {1 << 20, 100, 5000, 40, 70000, 1 << 20};
+    struct rlimit limit;
+    int wrong = 0;
+    size_t first_bytes = 0, bytes = 0;
+    getrlimit(RLIMIT_AS, &limit);
+
+    /* First, while there is room for a stack: afterwards that is up to the allocator's caches. */
+    size_t in_thread = 0;
+    pthread_t thread;
+    int status = pthread_create(&thread, NULL, thread_main, &in_thread);
+    if (status == 0) {
+        pthread_join(thread, NULL);
+    }
+    printf("thread: %d, it got a sixth: %d\n", status, in_thread > limit.rlim_cur / 6);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        bytes = fill(sizes[i], &wrong);
+        first_bytes = i == 0 ? bytes : first_bytes;
+        fprintf(stderr, "%zu: %zu of %zu\n", sizes[i], bytes, (size_t)limit.rlim_cur);
+        printf("size %zu: at least a third of the limit: %d\n", sizes[i],
+               bytes > limit.rlim_cur / 3);
+    }
+    printf("the last time as much as the first: %d\n", bytes * 10 > first_bytes * 8);
+    printf("wrong: %d\n", wrong);
+    return 0;
+}

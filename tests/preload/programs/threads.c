@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* threads - threads born and dying: blocks that change hands, key destructors that allocate and
+ * free again, all pthread keys taken, the smallest stacks, detached threads, pthread_exit and
+ * cancellation. Prints what must be the same everywhere. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { GENERATIONS = 300, AT_ONCE = 6, HANDED = 64 };
+
+static pthread_key_t key;
+static atomic_int destroyed, detached_done, corrupt;
+static _Atomic(char *) handed[HANDED];
+
+/* Allocates in the thread's last moments and asks to be called again, three times. */
+static void key_destroy(void *value) {
+    int *count = value;
+    char *text = strdup("from a key destructor");
+    int *next = malloc(sizeof *next);
+    *next = *count - 1;
+    free(text);
+    free(count);
+    if (*next > 0) {
+        pthread_setspecific(key, next);
+    } else {
+        free(next);
+        atomic_fetch_add(&destroyed, 1);
+    }
+}
+
+static void hand_over(unsigned seed) {
+    size_t bytes = 8 + seed % 2000;
+    char *block = malloc(bytes);
+    memset(block, (int)(bytes % 251), bytes);
+    memcpy(block, &bytes, sizeof bytes);
+    block = atomic_exchange(&handed[seed % HANDED], block);
+    if (block) {
+        memcpy(&bytes, block, sizeof bytes);
+        for (size_t i = sizeof bytes; i < bytes; i++) {
+            if (block[i] != (char)(bytes % 251)) {
+                atomic_fetch_add(&corrupt, 1);
+            }
+        }
+        free(block);
+    }
+}
+
+static void *thread_main(void *argument) {
+    unsigned seed = (unsigned)(size_t)argument;
+    int *count = malloc(sizeof *count);
+    *count = 3;
+    pthread_setspecific(key, count);
+    for (unsigned i = 0; i < 300; i++) {
+        hand_over(seed * 977 + i * 131);
+    }
+    if (seed % 3 == 0) {
+        pthread_exit(NULL);
+    }
+    return NULL;
+}
+
+static void *small_stack_main(void *argument) {
+    char *block = malloc(1000);
+    snprintf(block, 1000, "on a stack of %ld bytes", (long)(size_t)argument);
+    return block;
+}
+
+static void *detached_main(void *argument) {
+    free(malloc((size_t)argument));
+    atomic_fetch_add(&detached_done, 1);
+    return NULL;
+}
+
+static void *cancelled_main(void *argument) {
+    for (;;) {
+        free(malloc(100));
+        pthread_testcancel();
+    }
+    return argument;
+}
+
+int main(void) {
+    pthread_t threads[AT_ONCE];
+    pthread_attr_t attributes;
+    size_t small_bytes = (size_t)PTHREAD_STACK_MIN + 4096;
+    int keys = 0, cancelled = 0;
+    void *result;
+    pthread_key_create(&key, key_destroy);
+    for (size_t generation = 0; generation < GENERATIONS; generation++) {
+        for (size_t i = 0; i < AT_ONCE; i++) {
+            pthread_create(&threads[i], NULL, thread_main, (void *)(generation * AT_ONCE + i));
+        }
+        for (size_t i = 0; i < AT_ONCE; i++) {
+            pthread_join(threads[i], NULL);
+        }
+    }
+    printf("%d destroyed, %d corrupt\n", destroyed, corrupt);
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, small_bytes);
+    for (int i = 0; i < 20; i++) {
+        int status =
+            pthread_create(&threads[0], &attributes, small_stack_main, (void *)small_bytes);
+        if (status != 0) {
+            printf("small stack: %s\n", strerror(status));
+            return 1;
+        }
+        pthread_join(threads[0], &result);
+        if (i == 0) {
+            puts(result);
+        }
+        free(result);
+    }
+
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    for (size_t i = 0; i < 50; i++) {
+        while (pthread_create(&threads[0], &attributes, detached_main, (void *)(i * 10)) == EAGAIN) {
+            usleep(1000);
+        }
+    }
+    while (atomic_load(&detached_done) < 50) {
+        usleep(1000);
+    }
+    puts("50 detached");
+
+    for (int i = 0; i < 20; i++) {
+        pthread_create(&threads[0], NULL, cancelled_main, NULL);
+        usleep(200);
+        pthread_cancel(threads[0]);
+        pthread_join(threads[0], &result);
+        cancelled += result == PTHREAD_CANCELED;
+    }
+    printf("%d cancelled\n", cancelled);
+
+    for (pthread_key_t more; pthread_key_create(&more, NULL) == 0;) {
+        keys++;
+    }
+    printf("all keys taken: %d\n", keys > 900);
+    pthread_create(&threads[0], NULL, thread_main, (void *)5);
+    pthread_join(threads[0], NULL);
+    printf("%d destroyed\n", destroyed);
+    for (int i = 0; i < HANDED; i++) {
+        free(handed[i]);
+    }
+    return corrupt != 0;
+}

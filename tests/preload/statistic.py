@@ -1,0 +1,19 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""statistic.py NAME FILE - prints one figure of `memctx dump --self --json`."""
+import json
+import sys
+
+
+def main():
+    name, path = sys.argv[1:]
+    with open(path, encoding="utf-8") as file:
+        statistics = json.load(file)
+    value = statistics.get("statistics", statistics)[name]
+    if isinstance(value, dict):
+        value = value["value"]
+    print(int(value))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * books - the stress program that keeps its own books.
+ *
+ * Worker slots allocate, reallocate and free along 2 404 call paths, hand chunks to each other and
+ * free what others allocated; each slot is served by a chain of threads that die and start their
+ * successors. Every chunk carries a pattern that is checked whenever it is touched. Between rounds
+ * everybody stands still: the books go to a file, CHECKPOINT to stdout, and the suite compares
+ * them with `memctx dump`. It then answers with a line: "go", "fork" (a child takes over all
+ * chunks and goes on; the parent waits for it) or "load-fork" (the same, but in the middle of the
+ * next round, so that the child's books may be off by what was in flight). The end of stdin ends
+ * the program.
+ * Semantics of the books: realloc frees the old chunk and allocates the new one on its own path.
+ * All memory of the program's own is static: what the heap holds is what the books say.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "paths.h"
+
+enum { SLOTS_MAX = 16, RECORDS_PER_SLOT = 1500, EXCHANGE = 512, HANDLER_CHUNKS = 6 };
+enum { RECORDS = SLOTS_MAX * RECORDS_PER_SLOT + EXCHANGE };
+#define NO_RECORD UINT32_MAX
+#define FOR_EVER UINT64_MAX
+
+struct book {
+    _Atomic int64_t live_bytes, live_chunks, allocs, frees, cumulative_bytes;
+};
+
+struct record { /* owned by the slot or exchange cell that holds its index */
+    unsigned char *pointer;
+    size_t size;
+    uint32_t path;
+    uint32_t seed;
+};
+
+struct slot { /* touched by its present thread only, and by main between rounds */
+    uint64_t random;
+    uint32_t own[RECORDS_PER_SLOT];
+    uint64_t ops_left; /* in this round */
+    _Atomic int tid;   /* whom the pesterer signals; 0: nobody */
+};
+
+struct settings {
+    uint64_t seed, ops, rounds;
+    unsigned slots;
+    uint64_t life; /* operations after which a thread dies */
+    bool forks, signals;
+    const char *books_path;
+};
+
+static struct book books[PATHS];
+static struct record records[RECORDS];
+static _Atomic uint32_t exchange[EXCHANGE];
+static struct slot slots[SLOTS_MAX];
+static struct settings settings = {
+    .seed = 1, .ops = 100000, .rounds = 3, .slots = 4, .life = FOR_EVER, .books_path = NULL};
+static pthread_barrier_t *round_end; /* a child puts a new one in its place */
+static _Atomic int handlers_off;     /* while the world stands still */
+static _Atomic uint64_t handled_signals;
+
+static __thread struct record handler_chunks[HANDLER_CHUNKS];
+static __thread uint64_t handler_random;
+
+/* No stdio: it might be called in a child of a fork that caught another thread inside it. */
+static void die(const char *what, const struct record *record) {
+    char text[200];
+    int length = snprintf(text, sizeof text, "books: %s: pointer %p size %zu path %u pid %d\n",
+                          what, record ? (void *)record->pointer : NULL,
+                          record ? record->size : 0, record ? record->path : 0, (int)getpid());
+    if (write(2, text, (size_t)length) < 0)
+        _exit(4);
+    _exit(3);
+}
+
+static uint64_t next_random(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* --- books and payloads ------------------------------------------------------------------- */
+
+static void book_alloc(uint32_t path, size_t size) {
+    struct book *book = &books[path];
+    atomic_fetch_add_explicit(&book->live_bytes, (int64_t)size, memory_order_relaxed);
+    atomic_fetch_add_explicit(&book->live_chunks, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&book->allocs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&book->cumulative_bytes, (int64_t)size, memory_order_relaxed);
+}
+
+static void book_free(uint32_t path, size_t size) {
+    struct book *book = &books[path];
+    atomic_fetch_sub_explicit(&book->live_bytes, (int64_t)size, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&book->live_chunks, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&book->frees, 1, memory_order_relaxed);
+}
+
+/* Every byte of a small chunk, one in 61 of a large one, and the last. */
+static size_t payload_step(size_t size) {
+    return size <= 2048 ? 1 : 61;
+}
+
+static unsigned char payload_byte(uint32_t seed, size_t at) {
+    return (unsigned char)((seed + at) * 0x9e3779b1u >> 24);
+}
+
+static void payload_fill(const struct record *record) {
+    size_t step = payload_step(record->size);
+    for (size_t at = 0; at < record->size; at += step)
+        record->pointer[at] = payload_byte(record->seed, at);
+    if (record->size)
+        record->pointer[record->size - 1] = payload_byte(record->seed, record->size - 1);
+}
+
+static void payload_check(const struct record *record, size_t size) {
+    size_t step = payload_step(record->size);
+    for (size_t at = 0; at < size; at += step)
+        if (record->pointer[at] != payload_byte(record->seed, at) && at != record->size - 1)
+            die("damaged payload", record);
+    if (size == record->size && size &&
+        record->pointer[size - 1] != payload_byte(record->seed, size - 1))
+        die("damaged last byte", record);
+}
+
+/* --- one operation ------------------------------------------------------------------------ */
+
+static size_t random_size(uint64_t *random) {
+    uint64_t dice = next_random(random) % 4000;
+    if (dice == 0)
+        return next_random(random) % (3u << 20);
+    if (dice < 40)
+        return next_random(random) % 100000;
+    if (dice < 400)
+        return next_random(random) % 5000;
+    if (dice < 2000)
+        return next_random(random) % 400;
+    return 8 * (next_random(random) % 12); /* few sizes: pages of one size come about */
+}
+
+static uint32_t random_path(uint64_t *random) {
+    uint64_t dice = next_random(random);
+    return (uint32_t)(dice % 2 ? (dice >> 8) % 16 * 149 : (dice >> 8) % NORMAL_PATHS);
+}
+
+/* A fork may take its picture at any instruction: the record is emptied before its chunk is freed
+ * and filled after its chunk exists, so that a child at worst leaks what was in flight. */
+static void record_alloc(struct record *record, uint64_t *random) {
+    struct request request = {.kind = next_random(random) % REQUEST_KINDS,
+                              .size = random_size(random),
+                              .alignment = (size_t)8 << next_random(random) % 10};
+    struct record fresh = {.size = request.size, .path = random_path(random),
+                           .seed = (uint32_t)next_random(random)};
+    path_perform(fresh.path, &request);
+    fresh.pointer = request.result;
+    if (!fresh.pointer)
+        die("no memory", &fresh);
+    if (request.kind >= REQUEST_MEMALIGN && (uintptr_t)fresh.pointer % request.alignment)
+        die("misaligned", &fresh);
+    if (request.kind == REQUEST_CALLOC)
+        for (size_t at = 0; at < request.size; at += payload_step(request.size))
+            if (fresh.pointer[at])
+                die("calloc is not zero", &fresh);
+    book_alloc(fresh.path, fresh.size);
+    payload_fill(&fresh);
+    *record = fresh;
+}
+
+static void record_free(struct record *record) {
+    struct record old = *record;
+    payload_check(&old, old.size);
+    record->pointer = NULL;
+    atomic_signal_fence(memory_order_seq_cst);
+    book_free(old.path, old.size);
+    free(old.pointer);
+}
+
+static void record_realloc(struct record *record, uint64_t *random) {
+    struct record old = *record, fresh = old;
+    size_t size = next_random(random) % 3 ? random_size(random) : old.size + old.size / 4;
+    struct request request = {
+        .kind = next_random(random) % 2 ? REQUEST_REALLOC : REQUEST_REALLOCARRAY,
+        .size = size ? size : 1, /* realloc(p, 0) is a free */
+        .old = old.pointer};
+    record->pointer = NULL;
+    atomic_signal_fence(memory_order_seq_cst);
+    fresh.path = random_path(random);
+    fresh.size = request.size;
+    path_perform(fresh.path, &request);
+    fresh.pointer = request.result;
+    if (!fresh.pointer)
+        die("no memory in realloc", &old);
+    book_free(old.path, old.size);
+    book_alloc(fresh.path, fresh.size);
+    struct record kept = {.pointer = fresh.pointer, .size = old.size, .path = old.path,
+                          .seed = old.seed};
+    payload_check(&kept, old.size < fresh.size ? old.size : fresh.size);
+    payload_fill(&fresh);
+    *record = fresh;
+}
+
+static void slot_exchange(struct slot *slot, size_t position, uint64_t random) {
+    uint32_t mine = slot->own[position];
+    slot->own[position] = NO_RECORD; /* a fork here loses the record instead of doubling it */
+    atomic_signal_fence(memory_order_seq_cst);
+    slot->own[position] = atomic_exchange(&exchange[random % EXCHANGE], mine);
+}
+
+static void child_of_worker(struct slot *slot) {
+    alarm(60); /* a child that hangs is killed, and the parent sees that */
+    for (int i = 0; i < 200; i++) {
+        uint32_t index = slot->own[next_random(&slot->random) % RECORDS_PER_SLOT];
+        if (index == NO_RECORD)
+            continue;
+        if (records[index].pointer)
+            record_free(&records[index]);
+        else
+            record_alloc(&records[index], &slot->random);
+    }
+    _exit(0);
+}
+
+static void fork_from_worker(struct slot *slot) {
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0)
+        child_of_worker(slot);
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (child < 0 || status != 0)
+        die("a forked child failed", NULL);
+}
+
+static void slot_operate(struct slot *slot) {
+    uint64_t dice = next_random(&slot->random);
+    size_t position = dice % RECORDS_PER_SLOT;
+    uint32_t index = slot->own[position];
+    dice >>= 32;
+    if (settings.forks && dice % 8192 == 0)
+        fork_from_worker(slot);
+    if (index == NO_RECORD)
+        return;
+    struct record *record = &records[index];
+    if (!record->pointer)
+        record_alloc(record, &slot->random);
+    else if (dice % 16 < 7)
+        record_free(record);
+    else if (dice % 16 < 10)
+        record_realloc(record, &slot->random);
+    else if (dice % 16 < 14)
+        slot_exchange(slot, position, dice >> 8);
+    else
+        payload_check(record, record->size);
+}
+
+/* --- signals ------------------------------------------------------------------------------ */
+
+static void on_signal(int number) {
+    (void)number;
+    if (atomic_load(&handlers_off))
+        return;
+    int saved_errno = errno;
+    if (!handler_random)
+        handler_random = (uint64_t)gettid() + settings.seed;
+    struct record *chunk = &handler_chunks[next_random(&handler_random) % HANDLER_CHUNKS];
+    if (chunk->pointer)
+        record_free(chunk);
+    else {
+        struct record fresh = {.size = next_random(&handler_random) % 900,
+                               .path = NORMAL_PATHS +
+                                       (uint32_t)(next_random(&handler_random) % SIG_LEAVES),
+                               .seed = (uint32_t)next_random(&handler_random)};
+        struct request request = {.kind = REQUEST_MALLOC, .size = fresh.size};
+        path_perform(fresh.path, &request);
+        fresh.pointer = request.result;
+        if (!fresh.pointer)
+            die("no memory in a handler", &fresh);
+        book_alloc(fresh.path, fresh.size);
+        payload_fill(&fresh);
+        *chunk = fresh;
+    }
+    atomic_fetch_add(&handled_signals, 1);
+    errno = saved_errno;
+}
+
+static sigset_t handler_signals(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    sigaddset(&set, SIGALRM);
+    sigaddset(&set, SIGUSR1);
+    return set;
+}
+
+static void free_handler_chunks(void) {
+    sigset_t set = handler_signals();
+    pthread_sigmask(SIG_BLOCK, &set, NULL); /* for the rest of this thread's life */
+    for (int i = 0; i < HANDLER_CHUNKS; i++)
+        if (handler_chunks[i].pointer)
+            record_free(&handler_chunks[i]);
+}
+
+/* Sends a signal to one worker after the other: timers alone come with the kernel's tick. */
+static void *pester(void *unused) {
+    sigset_t set = handler_signals();
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    for (unsigned i = 0;; i++) {
+        int tid = atomic_load(&slots[i % settings.slots].tid);
+        if (tid && !atomic_load(&handlers_off))
+            syscall(SYS_tgkill, getpid(), tid, SIGUSR1);
+        usleep(150);
+    }
+    return unused;
+}
+
+static void start_signals(void) {
+    /* They do not nest: a handler has its thread's handler_chunks to itself. */
+    struct sigaction action = {
+        .sa_handler = on_signal, .sa_flags = SA_RESTART, .sa_mask = handler_signals()};
+    struct itimerval tick = {{0, 2000}, {0, 2000}};
+    pthread_t thread;
+    sigaction(SIGPROF, &action, NULL);
+    sigaction(SIGALRM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    setitimer(ITIMER_PROF, &tick, NULL);
+    setitimer(ITIMER_REAL, &tick, NULL);
+    if (pthread_create(&thread, NULL, pester, NULL))
+        die("no thread", NULL);
+}
+
+/* --- rounds ------------------------------------------------------------------------------- */
+
+static void *worker(void *argument);
+
+static void start_worker(struct slot *slot) {
+    pthread_attr_t attr;
+    pthread_t thread;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, 256 << 10);
+    int error = pthread_create(&thread, &attr, worker, slot);
+    for (int i = 0; error == EAGAIN && i < 1000; i++) { /* dead ones still hold their stacks */
+        usleep(1000);
+        error = pthread_create(&thread, &attr, worker, slot);
+    }
+    if (error)
+        die("no thread", NULL);
+    pthread_attr_destroy(&attr);
+}
+
+/* A thread serves its slot for `life` operations or to the end of the round; then it starts its
+ * successor, or is the last one and tells main. */
+static void *worker(void *argument) {
+    struct slot *slot = argument;
+    sigset_t set = handler_signals();
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* a predecessor blocked them at its end */
+    atomic_store(&slot->tid, gettid());
+    for (uint64_t done = 0; slot->ops_left > 0 && done < settings.life; done++) {
+        slot->ops_left--;
+        slot_operate(slot);
+    }
+    atomic_store(&slot->tid, 0);
+    free_handler_chunks();
+    if (slot->ops_left > 0)
+        start_worker(slot);
+    else
+        pthread_barrier_wait(round_end);
+    return NULL;
+}
+
+static void books_write(void) {
+    char line[256];
+    FILE *file = fopen(settings.books_path, "w");
+    if (!file)
+        die("cannot write the books", NULL);
+    for (uint32_t path = 0; path < PATHS; path++) {
+        const struct book *book = &books[path];
+        if (!book->allocs && !book->frees)
+            continue;
+        path_print(path, line, sizeof line);
+        fprintf(file, "%s %ld %ld %ld %ld %ld\n", line, book->live_bytes, book->live_chunks,
+                book->allocs, book->frees, book->cumulative_bytes);
+    }
+    if (fclose(file))
+        die("cannot write the books", NULL);
+}
+
+/* Says that all stand still; false when the suite wants no more. */
+static bool checkpoint(char *answer, size_t answer_bytes) {
+    books_write();
+    printf("CHECKPOINT %d %lu\n", (int)getpid(), (unsigned long)handled_signals);
+    fflush(stdout);
+    size_t length = 0; /* one byte at a time: parent and child share stdin */
+    while (length + 1 < answer_bytes) {
+        ssize_t got = read(0, answer + length, 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        if (answer[length] == '\n')
+            break;
+        length++;
+    }
+    answer[length] = 0;
+    return true;
+}
+
+static void round_start(void) {
+    for (unsigned i = 0; i < settings.slots; i++)
+        slots[i].ops_left = settings.ops / settings.rounds / settings.slots;
+    atomic_store(&handlers_off, 0);
+    for (unsigned i = 0; i < settings.slots; i++)
+        start_worker(&slots[i]);
+}
+
+static void round_wait(void) {
+    pthread_barrier_wait(round_end);
+    atomic_store(&handlers_off, 1);
+    if (settings.signals)
+        usleep(20000); /* a handler that has passed its test runs out */
+}
+
+static void child_goes_on(void) {
+    static pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, settings.slots + 1);
+    round_end = &barrier; /* the old one has waiters that do not exist here */
+    for (unsigned i = 0; i < settings.slots; i++)
+        atomic_store(&slots[i].tid, 0);
+}
+
+static void wait_for_child(pid_t child) {
+    int status = -1;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (status != 0)
+        die("the child that went on failed", NULL);
+}
+
+static void fork_and_wait(void) {
+    pid_t child = fork();
+    if (child < 0)
+        die("fork", NULL);
+    if (child == 0)
+        child_goes_on();
+    else
+        wait_for_child(child);
+}
+
+static void run_rounds(void) {
+    char answer[64];
+    for (uint64_t i = 0; i < settings.rounds; i++) {
+        round_start();
+        round_wait();
+        if (!checkpoint(answer, sizeof answer))
+            return;
+        if (strcmp(answer, "fork") == 0)
+            fork_and_wait();
+        if (strcmp(answer, "load-fork") == 0) {
+            round_start();
+            usleep(30000);
+            pid_t child = fork();
+            if (child < 0)
+                die("fork", NULL);
+            if (child == 0) {
+                child_goes_on();
+                if (!checkpoint(answer, sizeof answer)) /* as it was taken */
+                    return;
+            } else {
+                round_wait();
+                wait_for_child(child);
+            }
+        }
+    }
+}
+
+static uint64_t number_argument(char **argv, int *i) {
+    if (!argv[*i + 1])
+        die("an option lacks its number", NULL);
+    return strtoull(argv[++*i], NULL, 10);
+}
+
+int main(int argc, char **argv) {
+    static pthread_barrier_t barrier;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--seed") == 0)
+            settings.seed = number_argument(argv, &i);
+        else if (strcmp(argv[i], "--ops") == 0)
+            settings.ops = number_argument(argv, &i);
+        else if (strcmp(argv[i], "--rounds") == 0)
+            settings.rounds = number_argument(argv, &i);
+        else if (strcmp(argv[i], "--slots") == 0)
+            settings.slots = (unsigned)number_argument(argv, &i);
+        else if (strcmp(argv[i], "--life") == 0)
+            settings.life = number_argument(argv, &i);
+        else if (strcmp(argv[i], "--forks") == 0)
+            settings.forks = true;
+        else if (strcmp(argv[i], "--signals") == 0)
+            settings.signals = true;
+        else
+            settings.books_path = argv[i];
+    }
+    if (!settings.books_path || settings.slots < 1 || settings.slots > SLOTS_MAX ||
+        !settings.rounds || !settings.life) {
+        fprintf(stderr, "usage: books [--seed N] [--ops N] [--rounds N] [--slots 1..%d]\n"
+                        "             [--life N] [--forks] [--signals] BOOKS-FILE\n", SLOTS_MAX);
+        return 2;
+    }
+    for (uint32_t i = 0; i < EXCHANGE; i++)
+        exchange[i] = SLOTS_MAX * RECORDS_PER_SLOT + i;
+    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+        slots[i].random = settings.seed * 1000 + i;
+        for (uint32_t j = 0; j < RECORDS_PER_SLOT; j++)
+            slots[i].own[j] = i * RECORDS_PER_SLOT + j;
+    }
+    pthread_barrier_init(&barrier, NULL, settings.slots + 1);
+    round_end = &barrier;
+    if (settings.signals)
+        start_signals();
+    run_rounds();
+    _exit(0); /* no exit handlers: a child of a fork under load may have caught one's lock */
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/* dump.c - `memctx dump`: the whole tree, as text, JSON or a snapshot file. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "reading.h"
+#include "render.h"
+#include "self.h"
+#include "view.h"
+
+enum { OPTION_THREADS = 1, OPTION_SORT, OPTION_MIN, OPTION_DEPTH, OPTION_SITE, OPTION_FLAT,
+       OPTION_LIMIT, OPTION_SELF };
+
+static const struct option options_list[] = {
+    {"json", no_argument, NULL, READING_JSON},
+    {"human", no_argument, NULL, READING_HUMAN},
+    {"threads", no_argument, NULL, OPTION_THREADS},
+    {"sort", required_argument, NULL, OPTION_SORT},
+    {"min", required_argument, NULL, OPTION_MIN},
+    {"depth", required_argument, NULL, OPTION_DEPTH},
+    {"site", required_argument, NULL, OPTION_SITE},
+    {"flat", no_argument, NULL, OPTION_FLAT},
+    {"limit", required_argument, NULL, OPTION_LIMIT},
+    {"self", no_argument, NULL, OPTION_SELF},
+    {"output", required_argument, NULL, 'o'},
+    READING_NAME_OPTIONS,
+    CLI_COMMON_OPTIONS};
+
+struct dump_request {
+    struct view_options view;
+    struct render_options render;
+    struct reading_names names;
+    bool json, flat, self;
+    const char *output;
+};
+
+static void take_option(struct dump_request *request, int option) {
+    switch (option) {
+    case READING_JSON:
+        request->json = true;
+        break;
+    case READING_HUMAN:
+        request->render.human = true;
+        break;
+    case OPTION_THREADS:
+        request->render.threads = true;
+        break;
+    case OPTION_SORT:
+        request->view.sort = view_parse_sort(optarg);
+        break;
+    case OPTION_MIN:
+        request->view.min_bytes = cli_parse_bytes("--min", optarg);
+        break;
+    case OPTION_DEPTH:
+        request->render.levels = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
+        break;
+    case OPTION_SITE:
+        request->view.site = optarg;
+        break;
+    case OPTION_FLAT:
+        request->flat = true;
+        break;
+    case OPTION_LIMIT:
+        request->render.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX);
+        break;
+    case OPTION_SELF:
+        request->self = true;
+        break;
+    case 'o':
+        request->output = optarg;
+        break;
+    case READING_NO_SYMBOLS:
+        request->names.none = true;
+        break;
+    case READING_DEBUG_DIR:
+        request->names.debug_directory = optarg;
+        break;
+    default:
+        break;
+    }
+}
+
+static struct dump_request parse(int argc, char **argv) {
+    struct dump_request request = {
+        .view = {.min_bytes = -1, .levels = -1},
+        .render = {.levels = -1, .limit = 20, .color = render_wants_color()},
+    };
+    int option;
+    while ((option = cli_next_option(argc, argv, ":o:hV", options_list)) != -1) {
+        take_option(&request, option);
+    }
+    if (request.output != NULL &&
+        (request.view.site != NULL || request.view.min_bytes >= 0 || request.render.levels >= 0)) {
+        cli_usage("a snapshot holds every context; --site, --min and --depth choose when it is "
+                  "read");
+    }
+    if (request.view.site != NULL) {
+        regex_t regex; /* before the target is asked: a wrong one is a mistake of the user's */
+        view_compile_site(&regex, request.view.site);
+        regfree(&regex);
+    }
+    return request;
+}
+
+/* A snapshot appears under its name only when it is whole. What is there and is no ordinary file
+ * (a pipe, /dev/stdout) is written to directly. */
+static void write_snapshot(const struct model *model, const struct model_write_options *options,
+                           const char *path) {
+    struct stat status;
+    bool direct = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+    char *temporary = direct ? cli_copy(path) : cli_format("%s.XXXXXX", path);
+    int fd = direct ? -1 : mkstemp(temporary);
+    FILE *file = direct ? fopen(path, "we") : fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (file == NULL) {
+        cli_die(CLI_REFUSED, "%s: cannot be written; %s", path, strerror(errno));
+    }
+    setvbuf(file, NULL, _IOFBF, 1 << 18);
+    model_write_json(model, file, options);
+    mode_t mask = umask(0);
+    umask(mask);
+    bool good = fflush(file) == 0 && !ferror(file) && (direct || fchmod(fd, 0666 & ~mask) == 0);
+    int error = errno;
+    good = fclose(file) == 0 && good;
+    if (good && !direct && rename(temporary, path) != 0) {
+        error = errno;
+        good = false;
+    }
+    if (!good) {
+        if (!direct) {
+            unlink(temporary);
+        }
+        cli_die(CLI_REFUSED, "%s: could not be written; %s", path, strerror(error));
+    }
+    free(temporary);
+}
+
+static void write_text(struct model *model, const struct dump_request *request) {
+    struct view view;
+    view_make(&view, model, &request->view);
+    if (view.included != NULL) {
+        model_compute_totals(model, view.included);
+    }
+    render_head(model, &request->render);
+    if (request->flat) {
+        /* The longest list is still cut by --limit. */
+        view.threshold = request->view.min_bytes >= 0 ? request->view.min_bytes : 0;
+        render_flat(model, &view, &request->render);
+    } else {
+        render_tree(model, &view, &request->render);
+    }
+    render_foot(model, &request->render);
+}
+
+int dump_main(int argc, char **argv) {
+    struct dump_request request = parse(argc, argv);
+    struct target target;
+    struct model model;
+    const char *word = reading_target_word(argc, argv, 1);
+    if (request.self) {
+        target_open(&target, word, true);
+        return self_print(&target, request.json);
+    }
+    bool whole = request.json || request.output != NULL;
+    struct target_load_options load = {
+        .flags = whole                                   ? WIRE_DUMP_RESIDENT | WIRE_DUMP_PINNED
+                 : request.view.sort == VIEW_SORT_PINNED ? WIRE_DUMP_PINNED
+                                                         : 0,
+        .every_mark = request.output != NULL,
+        .mappings = request.output != NULL,
+    };
+    load.flags |= request.render.threads ? WIRE_DUMP_THREADS : 0;
+    target_open(&target, word, false);
+    target_load(&target, &model, &load);
+    if (target.is_snapshot && request.output != NULL) {
+        request.render.threads = model.has_threads;
+    }
+    reading_resolve(&model, &target, &request.names);
+    struct model_write_options write = {.threads = request.render.threads,
+                                        .names = !request.names.none,
+                                        .snapshot = request.output != NULL};
+    if (request.output != NULL) {
+        write_snapshot(&model, &write, request.output);
+        return CLI_DONE;
+    }
+    setvbuf(stdout, NULL, _IOFBF, 1 << 18);
+    if (request.json) {
+        struct view view;
+        request.view.levels = request.render.levels;
+        view_make(&view, &model, &request.view);
+        write.shown = view.shown;
+        model_write_json(&model, stdout, &write);
+    } else {
+        write_text(&model, &request);
+    }
+    return cli_finish_output(CLI_DONE);
+}

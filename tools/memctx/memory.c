@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * memory.c - reads the kernel's map of a process and adds the ledger up.
+ *
+ * A mapping is told by what smaps says of it: files (with the .bss that follows a file's writable
+ * part), stacks (the main one, and others by the one guard page that pthread puts below them),
+ * the brk heap, code made at run time, shared memory. What is left is anonymous memory: the
+ * library's, and what the program mapped itself. The library knows how much of it is resident and
+ * its own, so the rest of it shows up in the residue.
+ */
+#include "memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define THREAD_STACK_MIN_BYTES (1 << 20)
+#define BSS_MAX_BYTES (256 << 20)
+#define GUARD_BYTES 4096
+
+struct mapping {
+    uint64_t start, end;
+    char permissions[5];
+    unsigned long inode;
+    char path[256];
+};
+
+enum mapping_kind { KIND_FILE, KIND_STACK, KIND_HEAP, KIND_CODE, KIND_SHARED, KIND_ANONYMOUS };
+
+static bool parse_header(const char *line, struct mapping *mapping) {
+    unsigned long long start, end;
+    *mapping = (struct mapping){0};
+    if (sscanf(line, "%llx-%llx %4s %*x %*s %lu %255[^\n]", &start, &end, mapping->permissions,
+               &mapping->inode, mapping->path) < 4) {
+        return false;
+    }
+    mapping->start = start;
+    mapping->end = end;
+    return true;
+}
+
+static enum mapping_kind find_kind(const struct mapping *mapping, const struct mapping *before,
+                                   enum mapping_kind before_kind) {
+    bool adjacent = before->end == mapping->start;
+    uint64_t bytes = mapping->end - mapping->start;
+    if (strncmp(mapping->path, "/dev/zero", 9) == 0 || strncmp(mapping->path, "/memfd:", 7) == 0 ||
+        strncmp(mapping->path, "/SYSV", 5) == 0 || strncmp(mapping->path, "/dev/shm/", 9) == 0 ||
+        strncmp(mapping->path, "[anon", 5) == 0) {
+        return KIND_SHARED;
+    }
+    if (mapping->inode != 0 || strncmp(mapping->path, "[v", 2) == 0) {
+        return KIND_FILE;
+    }
+    if (strncmp(mapping->path, "[stack", 6) == 0) {
+        return KIND_STACK;
+    }
+    if (strcmp(mapping->path, "[heap]") == 0) {
+        return KIND_HEAP;
+    }
+    if (mapping->permissions[2] == 'x') {
+        return KIND_CODE;
+    }
+    if (adjacent && before->inode != 0 && before_kind == KIND_FILE &&
+        mapping->permissions[1] == 'w' && bytes < BSS_MAX_BYTES) {
+        return KIND_FILE;
+    }
+    if (adjacent && strcmp(before->permissions, "---p") == 0 && before->inode == 0 &&
+        before->end - before->start == GUARD_BYTES && bytes >= THREAD_STACK_MIN_BYTES) {
+        return KIND_STACK;
+    }
+    return KIND_ANONYMOUS;
+}
+
+static int64_t *find_sum(struct model_mappings *mappings, enum mapping_kind kind) {
+    switch (kind) {
+    case KIND_FILE:
+        return &mappings->file_bytes;
+    case KIND_STACK:
+        return &mappings->stack_bytes;
+    case KIND_HEAP:
+        return &mappings->heap_bytes;
+    case KIND_CODE:
+        return &mappings->executable_bytes;
+    case KIND_SHARED:
+        return &mappings->shared_bytes;
+    default:
+        return &mappings->anonymous_bytes;
+    }
+}
+
+bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
+    *mappings = (struct model_mappings){0};
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    struct mapping mapping = {0}, before = {0};
+    enum mapping_kind kind = KIND_ANONYMOUS;
+    char *line = NULL;
+    size_t capacity = 0, seen = 0;
+    while (getline(&line, &capacity, file) > 0) {
+        long long kib;
+        if (sscanf(line, "Rss: %lld kB", &kib) == 1) {
+            *find_sum(mappings, kind) += kib * 1024;
+            mappings->rss_bytes += kib * 1024;
+            seen++;
+        } else if (line[0] < 'A' || line[0] > 'Z') { /* addresses begin with a small hex digit */
+            before = mapping;
+            if (parse_header(line, &mapping)) {
+                kind = find_kind(&mapping, &before, kind);
+            }
+        }
+    }
+    free(line);
+    fclose(file);
+    return seen > 0;
+}
+
+/* No figure of a process comes near 2^56; clamped, the sums below cannot overflow. */
+static int64_t known(int64_t value) {
+    const int64_t limit = (int64_t)1 << 56;
+    return value == WIRE_UNKNOWN ? 0 : value > limit ? limit : value < -limit ? -limit : value;
+}
+
+static void add_line(struct memory_ledger *ledger, const char *key, const char *name,
+                     int64_t bytes) {
+    ledger->lines[ledger->count++] = (struct memory_line){key, name, bytes};
+}
+
+void memory_make_ledger(const struct model *model, struct memory_ledger *ledger) {
+    const struct wire_ledger *wire = &model->ledger;
+    const struct wire_totals *totals = &model->totals;
+    int64_t own_blocks = known(totals->block_bytes) - known(wire->mixed_block_bytes);
+    int64_t segments = known(wire->pages_reserved) + known(wire->mixed_reserved) +
+                       known(wire->freelist_bytes) + known(wire->segment_headers);
+    *ledger = (struct memory_ledger){.rss_bytes = known(wire->rss_bytes)};
+    add_line(ledger, "requested_bytes", "requested by the program", known(totals->requested_bytes));
+    add_line(ledger, "rounding_bytes", "rounding (block - requested)",
+             known(totals->block_bytes) - known(totals->requested_bytes));
+    add_line(ledger, "holes_bytes", "holes in contexts' own pages",
+             known(wire->pages_reserved) - own_blocks);
+    add_line(ledger, "mixed_free_bytes", "free in mixed pages",
+             known(wire->mixed_reserved) - known(wire->mixed_block_bytes));
+    add_line(ledger, "freelist_bytes", "freelist", known(wire->freelist_bytes));
+    add_line(ledger, "segment_headers_bytes", "page headers", known(wire->segment_headers));
+    add_line(ledger, "not_resident_bytes", "not resident of all that (untouched, or given back)",
+             wire->segments_resident == WIRE_UNKNOWN
+                 ? 0
+                 : known(wire->segments_resident) - segments);
+    add_line(ledger, "metadata_bytes", "our metadata",
+             wire->metadata_resident == WIRE_UNKNOWN ? known(wire->metadata_mapped)
+                                                     : known(wire->metadata_resident));
+    add_line(ledger, "control_bytes", "control thread", known(wire->control_bytes));
+    if (model->has_mappings) {
+        const struct model_mappings *mappings = &model->mappings;
+        add_line(ledger, "files_bytes", "program, libraries, other files", mappings->file_bytes);
+        add_line(ledger, "stacks_bytes", "stacks", mappings->stack_bytes);
+        add_line(ledger, "brk_heap_bytes", "brk heap (not ours)", mappings->heap_bytes);
+        add_line(ledger, "runtime_code_bytes", "code made at run time",
+                 mappings->executable_bytes);
+        add_line(ledger, "shared_bytes", "shared and named mappings", mappings->shared_bytes);
+    }
+    int64_t sum = 0;
+    for (size_t i = 0; i < ledger->count; i++) {
+        sum += known(ledger->lines[i].bytes);
+    }
+    add_line(ledger, "residue_bytes",
+             model->has_mappings ? "residue (the program's own anonymous mappings; unexplained)"
+                                 : "residue (all that is not ours; smaps could not be read)",
+             ledger->rss_bytes - sum);
+}

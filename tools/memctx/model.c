@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* model.c - links a loaded tree and adds its figures up. */
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_ids(const void *a, const void *b) {
+    const struct model_id *left = a, *right = b;
+    return left->id < right->id ? -1 : left->id > right->id;
+}
+
+uint32_t model_find_context(const struct model *model, uint32_t id) {
+    size_t low = 0, high = model->context_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (model->by_id[middle].id < id) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < model->context_count && model->by_id[low].id == id ? model->by_id[low].index
+                                                                    : WIRE_NONE;
+}
+
+static bool link_parents(struct model *model, struct cli_failure *failure) {
+    size_t count = model->context_count;
+    for (size_t i = 0; i < count; i++) {
+        struct model_context *context = &model->contexts[i];
+        context->first_child = context->next_sibling = WIRE_NONE;
+        if (i == 0) {
+            if (context->parent != WIRE_NONE) {
+                return cli_fail(failure, CLI_REFUSED,
+                                "%s: damaged dump; its first context is not the root",
+                                model->source);
+            }
+            continue;
+        }
+        uint32_t parent = model_find_context(model, context->parent);
+        if (parent == WIRE_NONE || parent >= i) {
+            return cli_fail(failure, CLI_REFUSED,
+                            "%s: damaged dump; context %u has no parent before it", model->source,
+                            context->id);
+        }
+        context->parent = parent;
+        context->level = model->contexts[parent].level + 1;
+        if (context->level > MODEL_LEVELS_MAX) {
+            return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; context %u is over %d deep",
+                            model->source, context->id, MODEL_LEVELS_MAX);
+        }
+    }
+    /* Backwards, so that pushing at the head keeps the order of arrival. */
+    for (size_t i = count; i-- > 1;) {
+        struct model_context *parent = &model->contexts[model->contexts[i].parent];
+        model->contexts[i].next_sibling = parent->first_child;
+        parent->first_child = (uint32_t)i;
+    }
+    return true;
+}
+
+bool model_link(struct model *model, struct cli_failure *failure) {
+    size_t count = model->context_count;
+    if (count == 0) {
+        return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; it has no contexts",
+                        model->source);
+    }
+    struct model_id *ids = cli_alloc(count, sizeof(*ids));
+    bool sorted = true;
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = (struct model_id){model->contexts[i].id, (uint32_t)i};
+        sorted = sorted && (i == 0 || ids[i - 1].id < ids[i].id);
+    }
+    if (!sorted) {
+        qsort(ids, count, sizeof(*ids), compare_ids);
+    }
+    model->by_id = ids;
+    for (size_t i = 1; i < count; i++) {
+        if (ids[i - 1].id == ids[i].id) {
+            return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; context %u is there twice",
+                            model->source, ids[i].id);
+        }
+    }
+    if (!link_parents(model, failure)) {
+        return false;
+    }
+    model_compute_totals(model, NULL);
+    model->totals = model->contexts[0].total;
+    return true;
+}
+
+int64_t model_add(int64_t a, int64_t b) {
+    int64_t sum;
+    if (a == WIRE_UNKNOWN || b == WIRE_UNKNOWN || __builtin_add_overflow(a, b, &sum)) {
+        return WIRE_UNKNOWN;
+    }
+    return sum;
+}
+
+void model_add_totals(struct wire_totals *sum, const struct wire_totals *part) {
+#define X(name) sum->name = model_add(sum->name, part->name);
+    MODEL_TOTALS(X)
+#undef X
+}
+
+bool model_totals_any(const struct wire_totals *totals) {
+    return totals->requested_bytes != 0 || totals->live_chunks != 0 || totals->allocs != 0 ||
+           totals->frees != 0 || totals->reserved_bytes != 0 || totals->block_bytes != 0;
+}
+
+/* Peaks do not add up: contexts peak at different moments. A subtree has one only where a single
+ * context contributes to it; the root's own figure, where known, is the process-wide one. */
+void model_compute_totals(struct model *model, const bool *included) {
+    size_t count = model->context_count;
+    uint8_t *parts = cli_alloc(count, 1); /* contributing contexts: 0, 1, 2 for more */
+    for (size_t i = 0; i < count; i++) {
+        struct model_context *context = &model->contexts[i];
+        bool counts = included == NULL || included[i];
+        context->total = counts ? context->self : (struct wire_totals){0};
+        context->total.peak_requested_bytes = 0;
+        parts[i] = 0;
+        if (counts && (model_totals_any(&context->self) ||
+                       (i > 0 && context->self.peak_requested_bytes > 0))) {
+            context->total.peak_requested_bytes = context->self.peak_requested_bytes;
+            parts[i] = 1;
+        }
+    }
+    for (size_t i = count; i-- > 1;) {
+        uint32_t at = model->contexts[i].parent;
+        struct wire_totals *sum = &model->contexts[at].total;
+        const struct wire_totals *part = &model->contexts[i].total;
+        int64_t peak = parts[i] == 0    ? sum->peak_requested_bytes
+                       : parts[at] == 0 ? part->peak_requested_bytes
+                                        : WIRE_UNKNOWN;
+        parts[at] = parts[at] + parts[i] > 2 ? 2 : (uint8_t)(parts[at] + parts[i]);
+        model_add_totals(sum, part);
+        sum->peak_requested_bytes = peak;
+    }
+    free(parts);
+    if (included == NULL && count > 1) {
+        model->contexts[0].total.peak_requested_bytes = model->contexts[0].self.peak_requested_bytes;
+    }
+}
+
+struct model_mark *model_find_mark(struct model *model, const char *name) {
+    struct model_mark *found = NULL;
+    for (size_t i = 0; i < model->mark_count; i++) {
+        struct model_mark *mark = &model->marks[i];
+        if (name != NULL ? strcmp(mark->name, name) == 0
+                         : found == NULL || mark->uptime_s > found->uptime_s) {
+            found = mark;
+        }
+    }
+    return found;
+}
+
+const char *model_kind_word(const struct model_context *context) {
+    switch (context->kind) {
+    case WIRE_KIND_PATH:
+        return "path";
+    case WIRE_KIND_NAMED:
+        return "named";
+    default:
+        return "unknown";
+    }
+}
+
+const char *model_policy_word(uint16_t policy) {
+    switch (policy) {
+    case WIRE_POLICY_ASET:
+        return "aset";
+    case WIRE_POLICY_MIXED:
+        return "mixed";
+    default:
+        return "none";
+    }
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * model.h - one dump in memory: the tree, its figures, modules, threads, marks and the ledger.
+ *
+ * It is filled from the wire (model_load_wire) or from a snapshot file (model_load_snapshot); both
+ * give the same model, and nothing behind it can tell them apart. Both sources are untrusted: every
+ * index, offset and string is checked while loading, so that the readers need no checks.
+ * INVARIANT: contexts[0] is the root; a parent stands before its children; no node is deeper than
+ * MODEL_LEVELS_MAX, so walking the tree recursively is safe.
+ */
+#ifndef MEMCTX_MODEL_H
+#define MEMCTX_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <memctx/wire.h>
+
+#include "cli.h"
+
+#define MODEL_LEVELS_MAX 1024
+#define MODEL_EXITED "exited" /* the key under which the exited threads' view stands */
+
+/* The figures of struct wire_totals, in the order and with the names of the JSON. */
+#define MODEL_TOTALS(X)                                                                            \
+    X(requested_bytes)                                                                             \
+    X(block_bytes)                                                                                 \
+    X(reserved_bytes)                                                                              \
+    X(resident_bytes)                                                                              \
+    X(pinned_bytes)                                                                                \
+    X(sole_pinned_bytes)                                                                           \
+    X(live_chunks)                                                                                 \
+    X(allocs)                                                                                      \
+    X(frees)                                                                                       \
+    X(requested_cum_bytes)                                                                         \
+    X(peak_requested_bytes)                                                                        \
+    X(pages)
+
+/* The figures of struct wire_ledger. */
+#define MODEL_LEDGER(X)                                                                            \
+    X(segments_mapped)                                                                             \
+    X(segments_resident)                                                                           \
+    X(pages_reserved)                                                                              \
+    X(mixed_reserved)                                                                              \
+    X(mixed_block_bytes)                                                                           \
+    X(freelist_bytes)                                                                              \
+    X(freelist_items)                                                                              \
+    X(segment_headers)                                                                             \
+    X(metadata_mapped)                                                                             \
+    X(metadata_used)                                                                               \
+    X(metadata_resident)                                                                           \
+    X(control_bytes)                                                                               \
+    X(untouched_bytes)                                                                             \
+    X(rss_bytes)
+
+/* What the kernel's map of the process says of memory that is not ours (memory.c). */
+#define MODEL_MAPPINGS(X)                                                                          \
+    X(rss_bytes)                                                                                   \
+    X(file_bytes)         /* program, libraries and other files, with their .bss */               \
+    X(stack_bytes)        /* the main thread's stack and other threads' */                        \
+    X(heap_bytes)         /* the brk heap */                                                       \
+    X(executable_bytes)   /* anonymous and executable: code made at run time */                    \
+    X(shared_bytes)       /* shared memory and named anonymous mappings */                         \
+    X(anonymous_bytes)    /* the rest: ours, and what the program mapped itself */
+
+struct model_mappings {
+#define X(name) int64_t name;
+    MODEL_MAPPINGS(X)
+#undef X
+};
+
+/* One function with the line of it that was running. */
+struct model_function {
+    char *name; /* NULL: not known; so is file; line is 0 then */
+    char *file;
+    int64_t line;
+};
+
+/* The names of one address: [0] is the machine function, then what was inlined into it at that
+ * address, innermost first. */
+struct model_names {
+    uint32_t count;
+    struct model_function *functions;
+};
+
+struct model_module {
+    uint64_t start, end, bias;
+    char *path;
+    uint8_t build_id[24];
+    uint32_t build_id_bytes;
+    bool closed;
+    char *symbols; /* where its names came from, or why there are none; NULL: not looked for */
+};
+
+struct model_context {
+    uint32_t id;
+    uint32_t parent; /* index; WIRE_NONE for the root */
+    uint32_t first_child, next_sibling; /* indices or WIRE_NONE, in the order of arrival */
+    uint32_t level;
+    uint8_t kind; /* enum wire_context_kind */
+    bool exact_address;
+    uint16_t policy;
+    uint32_t module; /* index or WIRE_NONE */
+    uint64_t address;
+    char *label; /* NULL for frames */
+    uint32_t occupancy[WIRE_OCCUPANCY_BINS];
+    struct wire_totals self, total;
+    const struct model_names *names; /* NULL: not known */
+    uint32_t first_view, view_count;
+};
+
+struct model_thread {
+    uint32_t tid; /* 0: all that have exited */
+    char name[17];
+};
+
+struct model_view {
+    uint32_t context, thread; /* indices; views stand in the order of their contexts */
+    struct wire_totals totals;
+};
+
+struct model_mark {
+    char name[WIRE_MARK_NAME_MAX];
+    double uptime_s;
+    bool has_entries; /* false: only its name is known */
+    struct wire_mark_entry *entries; /* context is an index here */
+    size_t entry_count;
+};
+
+struct model_id {
+    uint32_t id, index;
+};
+
+struct model {
+    int64_t pid;
+    uint64_t start_ticks;
+    char *library_version;
+    char *exe;
+    char *source; /* what messages call it: "pid 12" or the snapshot's file name */
+    double uptime_s;
+    int64_t build_ns;
+    int64_t depth;
+    bool exact;
+    bool from_snapshot;
+    bool has_names;   /* symbolised already */
+    bool has_threads; /* the views are there */
+    struct wire_ledger ledger;
+    bool has_mappings;
+    struct model_mappings mappings;
+    struct wire_totals totals;
+    struct model_context *contexts;
+    struct model_id *by_id; /* the contexts in the order of their ids */
+    struct model_module *modules;
+    struct model_thread *threads;
+    struct model_view *views;
+    struct model_mark *marks;
+    size_t context_count, module_count, thread_count, view_count, mark_count;
+};
+
+/* Fills in a model from an answer to WIRE_DUMP, which stays the caller's. The hello's facts (pid,
+ * start, version) are the caller's to set. `source` names the target in messages. */
+bool model_load_wire(struct model *model, const void *answer, size_t length, const char *source,
+                     struct cli_failure *failure);
+/* Takes over the counters of the one mark that this second answer was asked for. */
+bool model_load_mark(struct model *model, const char *name, const void *answer, size_t length,
+                     struct cli_failure *failure);
+/* Fills in a model from a snapshot file. */
+bool model_load_snapshot(struct model *model, const char *path, struct cli_failure *failure);
+
+/* For the loaders: checks the tree that the parents' ids in contexts[].parent describe, turns them
+ * into indices, links the children, and computes all totals. */
+bool model_link(struct model *model, struct cli_failure *failure);
+/* The index of the context with this id, or WIRE_NONE. */
+uint32_t model_find_context(const struct model *model, uint32_t id);
+/* Computes total of every context, from the contexts that `included` marks (NULL: all). */
+void model_compute_totals(struct model *model, const bool *included);
+/* a + b, WIRE_UNKNOWN where either is or where the sum does not fit. */
+int64_t model_add(int64_t a, int64_t b);
+void model_add_totals(struct wire_totals *sum, const struct wire_totals *part);
+/* True where there is something to see in these figures. */
+bool model_totals_any(const struct wire_totals *totals);
+/* The mark of that name; NULL: the latest one. NULL where there is none. */
+struct model_mark *model_find_mark(struct model *model, const char *name);
+
+const char *model_kind_word(const struct model_context *context);
+const char *model_policy_word(uint16_t policy);
+
+/* Writes the whole model, or the contexts that `shown` marks (NULL: all), as the JSON of
+ * docs (schema memctx/1). `snapshot` adds what only a file needs. */
+struct model_write_options {
+    const bool *shown;
+    bool threads;
+    bool names;
+    bool snapshot;
+};
+void model_write_json(const struct model *model, FILE *file,
+                      const struct model_write_options *options);
+
+struct json_writer;
+void model_write_totals(struct json_writer *json, const char *key,
+                        const struct wire_totals *totals);
+/* The value of "frame" for a context. */
+void model_write_frame(struct json_writer *json, const char *key, const struct model *model,
+                       const struct model_context *context, bool names);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* reading.c - what the reading verbs share. */
+#include "reading.h"
+
+#include "symbols.h"
+
+void reading_resolve(struct model *model, const struct target *target,
+                     const struct reading_names *names) {
+    if (names->none) {
+        for (size_t i = 0; i < model->context_count; i++) {
+            model->contexts[i].names = NULL;
+        }
+        return;
+    }
+    if (model->has_names) {
+        return;
+    }
+    struct symbols_options options = {.debug_directory = names->debug_directory, .progress = true};
+    if (!target->is_snapshot) {
+        options.live_pid = target->facts.pid;
+        options.inner_pid = target->facts.inner_pid;
+    }
+    symbols_resolve(model, &options);
+}
+
+const char *reading_target_word(int argc, char **argv, int maximum) {
+    if (optind >= argc) {
+        cli_usage("%s needs a TARGET: a pid, a process name or a snapshot file",
+                  cli_current_verb->name);
+    }
+    if (argc - optind > maximum) {
+        cli_usage("one word too many: %s", argv[optind + maximum]);
+    }
+    return argv[optind];
+}

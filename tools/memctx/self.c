@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* self.c - `memctx dump --self`: the library's own statistics. */
+#include "self.h"
+
+#include <string.h>
+
+#include "json.h"
+
+static void put_value(struct json_writer *json, const char *name, const char *value) {
+    int64_t number;
+    bool negative = value[0] == '-';
+    if (cli_is_number(value + negative, &number)) {
+        json_put_integer(json, name, negative ? -number : number);
+    } else {
+        json_put_text(json, name, value);
+    }
+}
+
+int self_print(struct target *target, bool json) {
+    char *text = target_ask_text(target, WIRE_SELF, NULL, 0);
+    struct json_writer writer = {.file = stdout};
+    if (json) {
+        json_put_open(&writer, NULL, '{');
+        json_put_text(&writer, "schema", "memctx-self/1");
+        json_put_integer(&writer, "pid", target->facts.pid);
+        json_put_text(&writer, "library_version", target->client.hello.library_version);
+        json_put_open(&writer, "figures", '{');
+    }
+    char *line;
+    while ((line = strsep(&text, "\n")) != NULL) {
+        char *name = strsep(&line, "\t");
+        char *value = line != NULL ? strsep(&line, "\t") : NULL;
+        if (value == NULL) {
+            continue;
+        }
+        if (json) {
+            put_value(&writer, name, value);
+        } else {
+            printf("%-28s %20s  %s\n", name, value, line != NULL ? line : "");
+        }
+    }
+    if (json) {
+        json_put_close(&writer, '}');
+        json_put_close(&writer, '}');
+        putchar('\n');
+    }
+    return cli_finish_output(CLI_DONE);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* settings.h - the table of MEMCTX_* settings as the command knows it (include/memctx/options.h). */
+#ifndef MEMCTX_SETTINGS_H
+#define MEMCTX_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct settings_entry {
+    const char *name;     /* lower case, as in `memctx set` */
+    const char *variable; /* MEMCTX_NAME */
+    const char *help;
+    const char *const *words; /* of an enum, in the order of their values; NULL: a number */
+    int64_t initial, minimum, maximum;
+    bool settable; /* while the program runs */
+};
+
+extern const struct settings_entry settings_table[];
+extern const size_t settings_count;
+
+/* The entry of that name (lower case); NULL where there is none. */
+const struct settings_entry *settings_find(const char *name);
+/* True where the text is a value of it. */
+bool settings_accepts(const struct settings_entry *entry, const char *text);
+/* A value as it is written: a number or a word; in static storage. */
+const char *settings_text(const struct settings_entry *entry, int64_t value);
+
+#endif

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * symbols.c - the parent's side: sorts the addresses by module, has each module looked up once in
+ * a child process, reads perf maps, and hangs the names on the contexts.
+ */
+#include "symbols.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHILD_CPU_LIMIT_S 120 /* the debug information of a browser takes some seconds */
+#define FUNCTIONS_MAX 64      /* inlined into one address */
+#define NAME_MAX_BYTES (1 << 20)
+
+static const char *const source_words[SYMBOLS_SOURCES] = {
+    [SYMBOLS_DWARF] = "dwarf",       [SYMBOLS_SYMTAB] = "symtab",
+    [SYMBOLS_DYNSYM] = "dynsym",     [SYMBOLS_STRIPPED] = "none",
+    [SYMBOLS_MISSING] = "missing",   [SYMBOLS_MISMATCH] = "other build-id",
+    [SYMBOLS_DAMAGED] = "damaged",
+};
+
+/* One context that wants a name. */
+struct wish {
+    uint32_t module;
+    uint64_t address; /* where to look, in the process */
+    uint32_t context;
+};
+
+static int compare_wishes(const void *a, const void *b) {
+    const struct wish *left = a, *right = b;
+    if (left->module != right->module) {
+        return left->module < right->module ? -1 : 1;
+    }
+    return left->address < right->address ? -1 : left->address > right->address;
+}
+
+/* --- what travels through the pipe ------------------------------------------------------- */
+
+static void put_text(FILE *answer, const char *text) {
+    uint32_t length = text != NULL ? (uint32_t)strnlen(text, NAME_MAX_BYTES - 1) : UINT32_MAX;
+    fwrite(&length, sizeof(length), 1, answer);
+    if (text != NULL) {
+        fwrite(text, 1, length, answer);
+    }
+}
+
+void symbols_put_function(FILE *answer, const char *name, const char *file, int64_t line) {
+    putc('f', answer);
+    fwrite(&line, sizeof(line), 1, answer);
+    put_text(answer, name);
+    put_text(answer, file);
+}
+
+void symbols_put_end(FILE *answer) {
+    putc('.', answer);
+}
+
+static bool get_text(FILE *answer, char **text) {
+    uint32_t length;
+    *text = NULL;
+    if (fread(&length, sizeof(length), 1, answer) != 1) {
+        return false;
+    }
+    if (length == UINT32_MAX) {
+        return true;
+    }
+    if (length >= NAME_MAX_BYTES) {
+        return false;
+    }
+    *text = cli_alloc(length + 1, 1);
+    if (fread(*text, 1, length, answer) != length) {
+        return false;
+    }
+    cli_clean(*text);
+    return true;
+}
+
+/* Reads the functions of one address; NULL in *names where it has none. */
+static bool get_names(FILE *answer, struct model_names **names) {
+    struct model_function functions[FUNCTIONS_MAX];
+    uint32_t count = 0;
+    int mark;
+    while ((mark = getc(answer)) == 'f') {
+        struct model_function function = {0};
+        if (fread(&function.line, sizeof(function.line), 1, answer) != 1 ||
+            !get_text(answer, &function.name) || !get_text(answer, &function.file)) {
+            return false;
+        }
+        if (count < FUNCTIONS_MAX) {
+            functions[count++] = function;
+        }
+    }
+    *names = NULL;
+    if (mark == '.' && count > 0) {
+        *names = cli_alloc(1, sizeof(**names));
+        (*names)->count = count;
+        (*names)->functions = cli_alloc(count, sizeof(functions[0]));
+        memcpy((*names)->functions, functions, count * sizeof(functions[0]));
+    }
+    return mark == '.';
+}
+
+/* --- one module -------------------------------------------------------------------------- */
+
+static _Noreturn void run_child(const struct symbols_request *request, int fd) {
+    struct rlimit no_core = {0, 0}, cpu = {CHILD_CPU_LIMIT_S, CHILD_CPU_LIMIT_S};
+    setrlimit(RLIMIT_CORE, &no_core);
+    setrlimit(RLIMIT_CPU, &cpu);
+    FILE *answer = fdopen(fd, "w");
+    if (answer == NULL) {
+        _exit(1);
+    }
+    elf_names_answer(request, answer);
+    _exit(fflush(answer) == 0 ? 0 : 1);
+}
+
+/* Gives the contexts of wishes[0..count) their names; they are all of one module and sorted. */
+static enum symbols_source resolve_module(struct model *model, const struct wish *wishes,
+                                          size_t count, const struct symbols_options *options) {
+    const struct model_module *module = &model->modules[wishes[0].module];
+    uint64_t *addresses = cli_alloc(count, sizeof(*addresses));
+    size_t distinct = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t address = wishes[i].address - module->bias;
+        if (distinct == 0 || addresses[distinct - 1] != address) {
+            addresses[distinct++] = address;
+        }
+    }
+    struct symbols_request request = {.module = module,
+                                      .live_pid = options->live_pid,
+                                      .debug_directory = options->debug_directory,
+                                      .addresses = addresses,
+                                      .count = distinct};
+    int pipe_fds[2];
+    fflush(NULL);
+    if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
+        cli_die(CLI_REFUSED, "no pipe for looking up names; %s; try --no-symbols", strerror(errno));
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        close(pipe_fds[0]);
+        run_child(&request, pipe_fds[1]);
+    }
+    close(pipe_fds[1]);
+    FILE *answer = child > 0 ? fdopen(pipe_fds[0], "r") : NULL;
+    if (answer == NULL) {
+        cli_die(CLI_REFUSED, "no process for looking up names; %s; try --no-symbols",
+                strerror(errno));
+    }
+    int first = getc(answer);
+    bool good = first >= 0 && first < SYMBOLS_SOURCES;
+    size_t next = 0;
+    for (size_t i = 0; i < distinct && good; i++) {
+        struct model_names *names;
+        good = get_names(answer, &names);
+        for (; next < count && wishes[next].address - module->bias == addresses[i]; next++) {
+            model->contexts[wishes[next].context].names = good ? names : NULL;
+        }
+    }
+    fclose(answer);
+    int status;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    free(addresses);
+    return good ? (enum symbols_source)first : SYMBOLS_DAMAGED;
+}
+
+/* --- perf maps --------------------------------------------------------------------------- */
+
+struct map_entry {
+    uint64_t start, end;
+    char *name;
+};
+
+static int compare_entries(const void *a, const void *b) {
+    const struct map_entry *left = a, *right = b;
+    return left->start < right->start ? -1 : left->start > right->start;
+}
+
+/* Opens /tmp/perf-PID.map as the target sees it. Anybody may write into /tmp: a file that belongs
+ * to neither the target's user, nor root, nor us is left alone. */
+static FILE *open_perf_map(const struct symbols_options *options) {
+    char paths[2][96];
+    struct stat status, owner;
+    snprintf(paths[0], sizeof(paths[0]), "/proc/%d/root/tmp/perf-%d.map", (int)options->live_pid,
+             (int)options->inner_pid);
+    snprintf(paths[1], sizeof(paths[1]), "/tmp/perf-%d.map", (int)options->live_pid);
+    char process[32];
+    snprintf(process, sizeof(process), "/proc/%d", (int)options->live_pid);
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(paths[i], "re");
+        if (file == NULL) {
+            continue;
+        }
+        if (fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) &&
+            (status.st_uid == 0 || status.st_uid == geteuid() ||
+             (stat(process, &owner) == 0 && status.st_uid == owner.st_uid))) {
+            return file;
+        }
+        fclose(file);
+    }
+    return NULL;
+}
+
+static size_t read_perf_map(FILE *file, struct map_entry **entries) {
+    char *line = NULL;
+    size_t line_bytes = 0, count = 0, capacity = 0;
+    *entries = NULL;
+    while (getline(&line, &line_bytes, file) > 0) {
+        unsigned long long start, bytes;
+        int name_at = 0;
+        if (sscanf(line, "%llx %llx %n", &start, &bytes, &name_at) < 2 || name_at == 0) {
+            continue;
+        }
+        line[strcspn(line, "\n")] = '\0';
+        if (count == capacity) {
+            capacity = 2 * capacity + 256;
+            *entries = cli_grow(*entries, capacity, sizeof(**entries));
+        }
+        (*entries)[count++] =
+            (struct map_entry){start, start + bytes, cli_clean(cli_copy(line + name_at))};
+    }
+    free(line);
+    if (count > 0) {
+        qsort(*entries, count, sizeof(**entries), compare_entries);
+    }
+    return count;
+}
+
+static const char *find_in_map(const struct map_entry *entries, size_t count, uint64_t address) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (entries[middle].start <= address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low > 0 && address < entries[low - 1].end ? entries[low - 1].name : NULL;
+}
+
+static void resolve_generated(struct model *model, const struct wish *wishes, size_t count,
+                              const struct symbols_options *options) {
+    FILE *file = options->live_pid != 0 ? open_perf_map(options) : NULL;
+    if (file == NULL) {
+        return;
+    }
+    struct map_entry *entries;
+    size_t entry_count = read_perf_map(file, &entries);
+    fclose(file);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = find_in_map(entries, entry_count, wishes[i].address);
+        if (name != NULL) {
+            struct model_names *names = cli_alloc(1, sizeof(*names));
+            names->count = 1;
+            names->functions = cli_alloc(1, sizeof(*names->functions));
+            names->functions[0].name = cli_copy(name);
+            model->contexts[wishes[i].context].names = names;
+        }
+    }
+    for (size_t i = 0; i < entry_count; i++) {
+        free(entries[i].name);
+    }
+    free(entries);
+}
+
+/* --- all of them ------------------------------------------------------------------------- */
+
+static size_t collect_wishes(const struct model *model, struct wish *wishes) {
+    size_t count = 0;
+    for (size_t i = 0; i < model->context_count; i++) {
+        const struct model_context *context = &model->contexts[i];
+        if (context->kind == WIRE_KIND_PATH && context->address != 0) {
+            /* A return address may already belong to the next function or line. */
+            wishes[count++] = (struct wish){context->module,
+                                            context->address - (context->exact_address ? 0 : 1),
+                                            (uint32_t)i};
+        }
+    }
+    qsort(wishes, count, sizeof(*wishes), compare_wishes);
+    return count;
+}
+
+static void note_source(struct model_module *module, enum symbols_source source) {
+    module->symbols = cli_copy(source_words[source]);
+    if (source == SYMBOLS_MISMATCH) {
+        cli_warn("note: the file %s is not the one that the process runs (another build-id); its "
+                 "names are left out",
+                 module->path);
+    } else if (source == SYMBOLS_DAMAGED) {
+        cli_warn("note: the symbols of %s could not be read (damaged file, or over %d s); some of "
+                 "its names are left out",
+                 module->path, CHILD_CPU_LIMIT_S);
+    }
+}
+
+static void show_progress(const struct model_module *module, const struct timespec *start) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec - start->tv_sec >= 1) {
+        fprintf(stderr, "\r\033[Kreading the symbols of %.100s ...", module->path);
+    }
+}
+
+void symbols_resolve(struct model *model, const struct symbols_options *options) {
+    struct wish *wishes = cli_alloc(model->context_count, sizeof(*wishes));
+    size_t count = collect_wishes(model, wishes);
+    bool progress = options->progress && isatty(STDERR_FILENO);
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (size_t first = 0, end; first < count; first = end) {
+        uint32_t index = wishes[first].module;
+        for (end = first + 1; end < count && wishes[end].module == index;) {
+            end++;
+        }
+        if (index == WIRE_NONE) {
+            resolve_generated(model, wishes + first, end - first, options);
+            continue;
+        }
+        struct model_module *module = &model->modules[index];
+        if (progress) {
+            show_progress(module, &start);
+        }
+        /* [vdso] and the like are no files. */
+        enum symbols_source source =
+            module->path[0] == '/'
+                ? resolve_module(model, wishes + first, end - first, options)
+                : SYMBOLS_MISSING;
+        if (progress) {
+            fputs("\r\033[K", stderr);
+        }
+        note_source(module, source);
+    }
+    model->has_names = true;
+    free(wishes);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * symbols.h - from addresses to functions, files, lines and inlined frames.
+ *
+ * Names come from the files that the target maps, read here and never in the target: DWARF (also
+ * in separate debug files found by build-id or debug link), then the symbol table (also the small
+ * compressed one in .gnu_debugdata), then the dynamic symbols. A file whose build-id is not the
+ * one that the process mapped is not believed. Code made at run time is named by
+ * /tmp/perf-PID.map. What has no name keeps module and offset.
+ *
+ * Each module is read in a child process: a damaged file costs the child and the names, not the
+ * dump.
+ */
+#ifndef MEMCTX_SYMBOLS_H
+#define MEMCTX_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "model.h"
+
+struct symbols_options {
+    pid_t live_pid;            /* 0: a snapshot, whose process may be gone */
+    pid_t inner_pid;           /* its pid in its own namespace */
+    const char *debug_directory; /* NULL: only the usual ones */
+    bool progress;             /* say on standard error what takes long */
+};
+
+/* Gives every context of the model its names, and every module that has frames its `symbols`. */
+void symbols_resolve(struct model *model, const struct symbols_options *options);
+
+/* --- the child's side (elf_names.c) ------------------------------------------------------ */
+
+/* Where a module's names came from, or why there are none. */
+enum symbols_source {
+    SYMBOLS_DWARF,
+    SYMBOLS_SYMTAB,
+    SYMBOLS_DYNSYM,
+    SYMBOLS_STRIPPED, /* the file has none at all */
+    SYMBOLS_MISSING,  /* no file */
+    SYMBOLS_MISMATCH, /* another build-id */
+    SYMBOLS_DAMAGED,
+    SYMBOLS_SOURCES,
+};
+
+struct symbols_request {
+    const struct model_module *module;
+    pid_t live_pid;
+    const char *debug_directory;
+    const uint64_t *addresses; /* in the file, already turned into look-up addresses */
+    size_t count;
+};
+
+/* Answers a request on a stream: one byte of enum symbols_source, then for each address in turn
+ * its functions (symbols_put_function ..., then symbols_put_end). */
+void elf_names_answer(const struct symbols_request *request, FILE *answer);
+void symbols_put_function(FILE *answer, const char *name, const char *file, int64_t line);
+void symbols_put_end(FILE *answer);
+
+/* The readable form of a C++ or Rust name; NULL where it is none. free() it. */
+char *demangle_name(const char *name);
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/* target.c - resolves TARGET, connects and loads. */
+#include "target.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "memory.h"
+
+struct name_search {
+    const char *word;
+    pid_t found[64];
+    size_t count;
+    size_t without_library, closed; /* of that name, but of no use */
+};
+
+static bool visit_process(pid_t pid, void *argument) {
+    struct name_search *search = argument;
+    struct process_facts facts;
+    if (pid == getpid() || !process_read_facts(pid, &facts) || facts.state == 'Z' ||
+        !process_has_name(&facts, search->word)) {
+        return true;
+    }
+    switch (process_find_library(pid)) {
+    case PROCESS_WITH:
+        search->found[search->count++] = pid;
+        break;
+    case PROCESS_UNREADABLE:
+        search->closed++;
+        break;
+    default:
+        search->without_library++;
+    }
+    return search->count < sizeof(search->found) / sizeof(search->found[0]);
+}
+
+/* Of several processes of one name, those with a socket count. Returns the pid, or dies. */
+static pid_t choose_process(struct name_search *search) {
+    pid_t chosen = 0;
+    size_t reachable = 0;
+    for (size_t i = 0; i < search->count && search->count > 1; i++) {
+        struct process_facts facts;
+        struct client client;
+        struct cli_failure failure;
+        if (process_read_facts(search->found[i], &facts) &&
+            client_connect(&client, &facts, &failure)) {
+            client_close(&client);
+            search->found[reachable++] = chosen = facts.pid;
+        }
+    }
+    if (reachable == 1 || search->count == 1) {
+        return reachable == 1 ? chosen : search->found[0];
+    }
+    size_t listed = reachable > 0 ? reachable : search->count;
+    cli_warn("\"%s\" names %zu processes; give one of these pids instead:", search->word, listed);
+    for (size_t i = 0; i < listed; i++) {
+        struct process_facts facts;
+        if (process_read_facts(search->found[i], &facts)) {
+            fprintf(stderr, "  %d  %s\n", (int)facts.pid, facts.command);
+        }
+    }
+    exit(CLI_USAGE);
+}
+
+static void open_process(struct target *target, pid_t pid) {
+    struct cli_failure failure;
+    if (!process_read_facts(pid, &target->facts)) {
+        cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
+    }
+    if (target->facts.state == 'Z' || target->facts.state == 'X') {
+        cli_die(CLI_NO_TARGET,
+                "pid %d (%s) has ended and only waits for its parent to notice; see memctx ps",
+                (int)pid, target->facts.name);
+    }
+    if (target->facts.state == 'T' || target->facts.state == 't') {
+        cli_die(CLI_REFUSED, "pid %d (%s) is stopped, so it cannot answer; kill -CONT %d wakes it",
+                (int)pid, target->facts.name, (int)pid);
+    }
+    if (!client_connect(&target->client, &target->facts, &failure)) {
+        cli_die_failure(&failure);
+    }
+}
+
+static bool is_file(const char *word) {
+    struct stat status;
+    return stat(word, &status) == 0;
+}
+
+void target_open(struct target *target, const char *word, bool live) {
+    int64_t pid;
+    *target = (struct target){.client = {.fd = -1}};
+    if (cli_is_number(word, &pid)) {
+        if (pid < 1 || pid > INT32_MAX) {
+            cli_die(CLI_NO_TARGET, "no process has pid %s; see memctx ps", word);
+        }
+        open_process(target, (pid_t)pid);
+        return;
+    }
+    if (strchr(word, '/') == NULL) {
+        struct name_search search = {.word = word};
+        process_for_each(visit_process, &search);
+        if (search.count > 0) {
+            open_process(target, choose_process(&search));
+            return;
+        }
+        if (!is_file(word)) {
+            if (search.closed > 0) {
+                cli_die(CLI_NOT_PERMITTED,
+                        "\"%s\" runs, but as another user, or closed to this one; run memctx as "
+                        "that user or as root",
+                        word);
+            }
+            cli_die(CLI_NO_TARGET,
+                    search.without_library > 0
+                        ? "\"%s\" runs without libmemctx.so; start it with memctx run"
+                        : "\"%s\" is neither a process with libmemctx.so nor a file; see memctx ps",
+                    word);
+        }
+    } else if (!is_file(word)) {
+        cli_die(errno == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
+                "%s: cannot be opened; %s; a snapshot is made by memctx dump TARGET -o FILE", word,
+                strerror(errno));
+    }
+    if (live) {
+        cli_die(CLI_REFUSED, "%s is a file; %s needs a running process, see memctx ps", word,
+                cli_current_verb->name);
+    }
+    target->is_snapshot = true;
+    target->path = word;
+}
+
+static void ask_dump(struct target *target, uint32_t flags, const char *mark,
+                     struct client_answer *answer) {
+    struct cli_failure failure;
+    struct wire_dump_request request = {.flags = flags};
+    if (mark != NULL) {
+        snprintf(request.mark, sizeof(request.mark), "%s", mark);
+    }
+    if (!client_ask(&target->client, WIRE_DUMP, &request, sizeof(request), answer, &failure)) {
+        cli_die_failure(&failure);
+    }
+    if (answer->status != WIRE_OK) {
+        cli_die(CLI_REFUSED, "%s says no: %.500s", target->client.source,
+                cli_clean((char *)answer->body));
+    }
+}
+
+/* The counters of a mark come by a request of their own, which asks for nothing costly. */
+static bool ask_mark(struct target *target, struct model *model, const char *name,
+                     struct cli_failure *failure) {
+    struct client_answer answer;
+    ask_dump(target, 0, name, &answer);
+    bool good = model_load_mark(model, name, answer.body, answer.length, failure);
+    free(answer.body);
+    return good;
+}
+
+static void load_process(struct target *target, struct model *model,
+                         const struct target_load_options *options) {
+    struct client_answer answer;
+    struct cli_failure failure;
+    ask_dump(target, options->flags, NULL, &answer);
+    if (!model_load_wire(model, answer.body, answer.length, target->client.source, &failure)) {
+        cli_die_failure(&failure);
+    }
+    free(answer.body);
+    model->pid = target->facts.pid;
+    model->start_ticks = target->facts.start_ticks;
+    model->library_version = cli_copy(target->client.hello.library_version);
+    for (size_t i = 0; options->every_mark && i < model->mark_count; i++) {
+        if (!ask_mark(target, model, model->marks[i].name, &failure)) {
+            cli_die_failure(&failure);
+        }
+    }
+    if (options->mappings) {
+        model->has_mappings = memory_read_mappings(target->facts.pid, &model->mappings);
+    }
+}
+
+void target_load(struct target *target, struct model *model,
+                 const struct target_load_options *options) {
+    struct cli_failure failure;
+    *model = (struct model){0};
+    if (!target->is_snapshot) {
+        load_process(target, model, options);
+    } else if (!model_load_snapshot(model, target->path, &failure)) {
+        cli_die_failure(&failure);
+    } else if ((options->flags & WIRE_DUMP_THREADS) != 0 && !model->has_threads) {
+        cli_die(CLI_REFUSED, "%s: holds no thread views; take it with memctx dump --threads -o",
+                model->source);
+    }
+}
+
+struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name) {
+    struct cli_failure failure;
+    struct model_mark *mark = model_find_mark(model, name);
+    if (mark == NULL && name != NULL) {
+        cli_die(CLI_REFUSED, "%s has no mark \"%s\"; %s", model->source, name,
+                model->mark_count > 0 ? "see the marks in memctx dump"
+                                      : "set one with memctx mark");
+    }
+    if (mark == NULL) {
+        cli_die(CLI_REFUSED, "%s has no mark to compare with; set one with memctx mark",
+                model->source);
+    }
+    if (!mark->has_entries && target->is_snapshot) {
+        cli_die(CLI_REFUSED, "%s: holds the mark \"%s\" without its counters; take it with "
+                "memctx dump -o", model->source, mark->name);
+    }
+    if (!mark->has_entries && !ask_mark(target, model, mark->name, &failure)) {
+        cli_die_failure(&failure);
+    }
+    return mark;
+}
+
+char *target_ask_text(struct target *target, enum wire_type type, const void *body,
+                      size_t length) {
+    struct cli_failure failure;
+    char *text = client_ask_text(&target->client, type, body, length, &failure);
+    if (text == NULL) {
+        cli_die_failure(&failure);
+    }
+    return text;
+}

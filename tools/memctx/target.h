@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * target.h - what a TARGET on the command line means: a pid, a unique process name or a snapshot.
+ *
+ * Digits are a pid. A word with a slash is a file. Any other word is first a process name (of a
+ * process that has the library), then a file in the current directory. All of these end the
+ * process with their own message and exit code where the target cannot be had.
+ */
+#ifndef MEMCTX_TARGET_H
+#define MEMCTX_TARGET_H
+
+#include <stdbool.h>
+
+#include "client.h"
+#include "model.h"
+
+struct target {
+    bool is_snapshot;
+    const char *path; /* of a snapshot */
+    struct process_facts facts;
+    struct client client; /* connected; of a process */
+};
+
+/* Finds the target and connects to a process. `live`: a snapshot will not do. */
+void target_open(struct target *target, const char *word, bool live);
+/* The target's dump. flags are WIRE_DUMP_*; every_mark: with the counters of each mark, as a
+ * snapshot needs them; mark: with the counters of this one (NULL: none). */
+struct target_load_options {
+    uint32_t flags;
+    bool every_mark;
+    bool mappings; /* with the kernel's map of the process */
+};
+void target_load(struct target *target, struct model *model,
+                 const struct target_load_options *options);
+/* Loads the counters of one mark (NULL: the latest), if they are not there yet; dies where the
+ * target has no such mark. */
+struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name);
+/* Asks a live target; dies where it says no. */
+char *target_ask_text(struct target *target, enum wire_type type, const void *body, size_t length);
+
+#endif
