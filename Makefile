@@ -63,7 +63,7 @@ unit_objects := $(lib_sources:%.c=$(out)/unit/%.o) $(unit_sources:%.c=$(out)/uni
 library := $(out)/libmemctx.so
 command := $(out)/memctx
 unit_tests := $(out)/unit/unit-tests
-manual := out/man/memctx.1
+manual := $(out)/man/memctx.1
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -119,14 +119,13 @@ $(command): $(cli_objects)
 $(unit_tests): $(unit_objects)
 	$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(unit_objects) -lcriterion -o $@
 
-# The list of settings in the manual is printed by a program that is made from the list itself.
-out/man/options: docs/man/options.c include/memctx/options.h | deps-build
+# The manual's text on verbs and settings is printed by what it describes (scripts/make-man).
+$(out)/man/options: docs/man/options.c include/memctx/options.h $(out)/flags | deps-build
 	@mkdir -p $(@D)
-	$(CC) $(base_flags) $< -o $@
+	$(CC) $(base_flags) $(CFLAGS) $< -o $@
 
-$(manual): docs/man/memctx.1.in out/man/options
-	out/man/options > out/man/options.mdoc
-	sed -e '/^@OPTIONS@$$/{r out/man/options.mdoc' -e 'd;}' -e 's/@VERSION@/$(version)/' $< > $@
+$(manual): docs/man/memctx.1.in scripts/make-man $(command) $(out)/man/options
+	scripts/make-man $(command) $(out)/man/options '$(version)' < $< > $@
 
 -include $(lib_objects:.o=.d) $(cli_objects:.o=.d) $(unit_objects:.o=.d)
 

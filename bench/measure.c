@@ -94,7 +94,8 @@ static long long since_ns(const struct timespec *start) {
     return (now.tv_sec - start->tv_sec) * 1000000000LL + (now.tv_nsec - start->tv_nsec);
 }
 
-static void run_once(const struct request *request) {
+/* False when the run went wrong: then there is nothing to repeat. */
+static bool run_once(const struct request *request) {
     struct timespec start;
     struct rusage usage;
     int status = 0;
@@ -140,6 +141,7 @@ static void run_once(const struct request *request) {
            usage.ru_stime.tv_sec * 1000000LL + usage.ru_stime.tv_usec, usage.ru_maxrss, ending,
            number);
     fflush(stdout);
+    return !timed_out && status == 0;
 }
 
 static void parse(int argc, char **argv, struct request *request) {
@@ -190,7 +192,9 @@ int main(int argc, char **argv) {
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     for (long i = 0; i < request.runs && !told_to_end; i++) {
-        run_once(&request);
+        if (!run_once(&request)) {
+            break;
+        }
     }
     return told_to_end ? 1 : 0;
 }

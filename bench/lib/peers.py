@@ -56,4 +56,4 @@ def version(peer):
         run = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except OSError:
         return "unknown"
-    return run.stdout.strip() or "unknown"
+    return run.stdout.strip().removeprefix("memctx ") or "unknown"

@@ -34,7 +34,8 @@ def mark(peer, ratio, y):
 
 
 def panel(title, rows, top):
-    """The lines of one panel and where it ends. `rows`: (label, {peer: ratio})."""
+    """The lines of one panel and where it ends. `rows`: (label, {peer: ratio}, peers
+    that failed on it)."""
     bottom = top + ROW * len(rows)
     out = [text(LEFT, top - 24, title, weight="bold")]
     value = LOW
@@ -44,7 +45,7 @@ def panel(title, rows, top):
         out.append(f'<line x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}" stroke="{stroke}"/>')
         out.append(text(x, top - 6, f"{value:g}", "middle", fill="#5f6368"))
         value *= 2
-    for index, (label, ratios) in enumerate(rows):
+    for index, (label, ratios, failed) in enumerate(rows):
         y = top + ROW * index + ROW / 2
         if index % 2 == 0:
             out.insert(0, f'<rect x="0" y="{y - ROW / 2}" width="{LEFT + WIDTH + 40}" '
@@ -52,6 +53,9 @@ def panel(title, rows, top):
         out.append(text(LEFT - 12, y + 4, label, "end"))
         for peer in sorted(ratios, key=lambda name: name == "memctx"):
             out.append(mark(peer, ratios[peer], y))
+        if failed:
+            out.append(text(LEFT + WIDTH + 36, y + 4, "error: " + ", ".join(failed), "end",
+                            fill="#c5221f"))
     return out, bottom
 
 

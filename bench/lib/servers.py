@@ -43,6 +43,17 @@ class Server:
             time.sleep(0.02)
         raise launcher.RunError(f"the server was not ready within {seconds} s")
 
+    @contextlib.contextmanager
+    def under_load(self):
+        """A client that fails because the server died is reported as the server's death."""
+        try:
+            yield
+        except launcher.RunError as error:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=5)
+                launcher.parse_runs(self.process.stdout.read())
+            raise error
+
     def resident_kib(self):
         """Its resident memory now."""
         found = re.search(r"VmRSS:\s+(\d+) kB", launcher.read_text(f"/proc/{self.pid}/status"))
@@ -86,8 +97,18 @@ def call(words, what, timeout=60, **more):
     return run.stdout
 
 
+def load_redis(socket):
+    """Strings, hashes, lists and sets; 20 clients, 16 commands at a time."""
+    for test, size, count in (("set", "100", "250000"), ("hset", "60", "150000"),
+                              ("lpush,rpop,sadd,get", "200", "100000")):
+        text = call(["redis-benchmark", "-s", socket, "-t", test, "-n", count, "-d", size,
+                     "-r", "100000", "-P", "16", "-c", "20", "-q"], "redis-benchmark")
+        if "ERR" in text or text.count("requests per second") != len(test.split(",")):
+            raise launcher.RunError("redis-benchmark: " + text.strip()[-200:])
+
+
 def run_redis(site, peer, workload):
-    """redis-server: 600 000 commands, pipelined, then a check of the keys, then shutdown.
+    """redis-server: 800 000 commands, pipelined, then a check of the keys, then shutdown.
 
     Debian's redis-server is linked with jemalloc, so the baseline is libc put before it.
     """
@@ -106,15 +127,11 @@ def run_redis(site, peer, workload):
     try:
         server.wait_until(ready)
         server.check_mapped(peer)
-        for test, size, count in (("set", "100", "250000"), ("hset", "60", "150000"),
-                                  ("lpush,rpop,sadd,get", "200", "100000")):
-            text = call(["redis-benchmark", "-s", socket, "-t", test, "-n", count, "-d", size,
-                         "-r", "100000", "-P", "16", "-c", "20", "-q"], "redis-benchmark")
-            if "ERR" in text or text.count("requests per second") != len(test.split(",")):
-                raise launcher.RunError("redis-benchmark: " + text.strip()[-200:])
-        if not 80000 < int(call([*cli, "dbsize"], "redis-cli")) < 110000:
-            raise launcher.RunError("redis has lost keys")
-        resident = server.resident_kib()
+        with server.under_load():
+            load_redis(socket)
+            if not 80000 < int(call([*cli, "dbsize"], "redis-cli")) < 110000:
+                raise launcher.RunError("redis has lost keys")
+            resident = server.resident_kib()
         subprocess.run([*cli, "shutdown", "nosave"], capture_output=True, timeout=10, check=False)
         sample = server.end()
     finally:
@@ -178,11 +195,12 @@ def run_postgres(site, peer, workload):
     try:
         server.wait_until(ready)
         server.check_mapped(peer)
-        text = call(["pgbench", "-h", data, "-U", "postgres", "-n", "-S", "-c", "2", "-j", "1", "-t",
-                     str(transactions), "--random-seed=1", "postgres"], "pgbench")
-        if f"processed: {2 * transactions}/{2 * transactions}" not in text:
-            raise launcher.RunError("pgbench: " + text.strip()[-200:])
-        resident = server.resident_kib()
+        with server.under_load():
+            text = call(["pgbench", "-h", data, "-U", "postgres", "-n", "-S", "-c", "2", "-j", "1",
+                         "-t", str(transactions), "--random-seed=1", "postgres"], "pgbench")
+            if f"processed: {2 * transactions}/{2 * transactions}" not in text:
+                raise launcher.RunError("pgbench: " + text.strip()[-200:])
+            resident = server.resident_kib()
         os.kill(server.pid, signal.SIGINT)
         sample = server.end()
     finally:

@@ -21,7 +21,7 @@ class Workload:
     quick: bool = False   # part of --quick
     children: bool = False  # hands LD_PRELOAD to children: heaptrack needs a file for each
     server: str = ""      # the function in servers.py that runs it
-    limit_s: int = 3
+    limit_s: int = 60
 
 
 REAL = [

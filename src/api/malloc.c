@@ -63,9 +63,12 @@ static NOINLINE void *allocate_slow(const struct request *request, uintptr_t fra
                                           : context_view(heap, frame);
             if (view)
                 chunk = serve(heap, view, request);
+            bool start_control = UNLIKELY(load_relaxed(&control_waiting)) &&
+                                 access == THREAD_OWN && control_is_due() &&
+                                 context_outside_libc(heap, frame);
             thread_leave_slow(heap, access);
-            if (access == THREAD_OWN)
-                control_poll(frame);
+            if (start_control)
+                control_start();
         }
     }
     if (!chunk)

@@ -26,19 +26,52 @@ static void verify(struct heap *heap, const struct view *view) {
     uint32_t id = view->context;
     for (; id >= TREE_FIXED_COUNT && count < MEMCTX_DEPTH_MAX; id = tree_node(id)->parent)
         addresses[count++] = tree_node(id)->address;
-    enum walk_end end = id == TREE_ROOT ? WALK_COMPLETE : WALK_TRUNCATED;
-    oracle_compare(addresses, count, end);
+    oracle_compare(addresses, count, id == TREE_ROOT);
 }
 
-static struct view *miss(struct heap *heap, uintptr_t frame, struct trace *near, uint32_t at) {
+static uint32_t child_of(uint32_t parent, const struct stack_frame *frame) {
+    return tree_child(parent,
+                      &(struct tree_frame){frame->address, frame->module, frame->exact});
+}
+
+/* The context of the stack's innermost `depth` frames. The nodes of frames that the walk kept are
+ * known; only the others are looked up. */
+static uint32_t context_of_stack(struct paths *paths, unsigned depth) {
+    static const uint8_t roots[] = {[STACK_COMPLETE] = TREE_ROOT,
+                                    [STACK_OPEN] = TREE_TRUNCATED,
+                                    [STACK_NO_CFI] = TREE_NO_CFI,
+                                    [STACK_BROKEN] = TREE_BROKEN};
+    struct stack *stack = &paths->stack;
+    unsigned valid = paths->nodes_valid < stack->kept ? paths->nodes_valid : stack->kept;
+    bool whole = stack->count <= depth && stack->end != STACK_OPEN;
+    unsigned first = whole ? valid : stack->count > depth ? stack->count - depth : 0;
+    uint32_t id = !whole  ? (uint32_t)TREE_TRUNCATED
+                  : valid ? stack->frames[valid - 1].node
+                          : roots[stack->end];
+    for (unsigned i = first; i < stack->count; i++) {
+        id = child_of(id, &stack->frames[i]);
+        if (!id) {
+            paths->nodes_valid = 0;
+            return TREE_UNKNOWN;
+        }
+        if (whole)
+            stack->frames[i].node = id;
+    }
+    paths->nodes_valid = whole ? stack->count : valid;
+    return id;
+}
+
+static struct view *miss(struct heap *heap, uintptr_t frame) {
     struct paths *paths = heap->paths;
-    struct walk walk; /* 5 KiB of stack, on misses only */
-    walk_stack(&walk, frame, (unsigned)load_relaxed(&options.depth), &paths->stack);
+    unsigned depth = (unsigned)load_relaxed(&options.depth);
+    stack_walk(&paths->stack, frame, depth);
     store_owner(&paths->missed, paths->missed + 1);
-    uint32_t context = tree_intern(&walk);
+    uint32_t context = context_of_stack(paths, depth);
     struct view *view = context_view_fixed(heap, context);
-    if (view && view->context == context)
-        cache_insert(paths, &walk, view, frame + 16, near, at);
+    if (paths->stack.end == STACK_BROKEN)
+        paths->stack.count = paths->nodes_valid = 0; /* may be mended: never joined */
+    else if (view && view->context == context)
+        cache_keep(paths, view, depth);
     return view;
 }
 
@@ -60,18 +93,9 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
             paths->fixed = view;
         return view;
     }
-    struct trace *near = NULL;
-    uint32_t at = 0;
-    uintptr_t sp = frame + 16;
-    uintptr_t address = *(const uintptr_t *)(frame + 8);
-    struct trace *trace = cache_search(paths, address, sp, &near, &at);
-    struct view *view;
-    if (trace) {
-        view = trace->view;
-        store_owner(&paths->searched, paths->searched + 1);
-    } else {
-        view = miss(heap, frame, near, at);
-    }
+    struct view *view = cache_find(paths, frame);
+    if (!view)
+        view = miss(heap, frame);
     if (UNLIKELY(load_relaxed(&options.verify)) && view)
         verify(heap, view);
     return view;
@@ -81,23 +105,23 @@ void context_forget(struct heap *heap) {
     if (!heap->paths)
         return;
     cache_flush(heap->paths);
-    heap->paths->stack = (struct walk_stack){0, 0};
 }
 
 #define OUTERMOST_LIBC_FRAMES 3 /* clone, start_thread; __libc_start_main and its helper */
 
-bool context_outside_libc(uintptr_t frame) {
-    struct walk walk;
-    struct walk_stack stack = {0, 0};
-    walk_stack(&walk, frame, MEMCTX_DEPTH_MAX, &stack);
-    if (walk.end == WALK_BROKEN || walk.end == WALK_TRUNCATED)
+bool context_outside_libc(struct heap *heap, uintptr_t frame) {
+    struct paths *paths = heap->paths;
+    if (!paths)
         return false;
-    unsigned inner = walk.frame_count > OUTERMOST_LIBC_FRAMES
-                         ? walk.frame_count - OUTERMOST_LIBC_FRAMES
-                         : 0;
-    for (unsigned i = 0; i < walk.frame_count; i++) {
-        const struct module *module = rules_module(walk.frames[i].module);
-        if (module && module->loader && i < (inner ? inner : 1))
+    struct stack *stack = &paths->stack;
+    stack_walk(stack, frame, MEMCTX_DEPTH_MAX);
+    if (paths->nodes_valid > stack->kept)
+        paths->nodes_valid = stack->kept;
+    if (stack->end == STACK_BROKEN || stack->end == STACK_OPEN || !stack->count)
+        return false;
+    for (unsigned i = 0; i < stack->count; i++) {
+        const struct module *module = rules_module(stack->frames[i].module);
+        if (module && module->loader && (i >= OUTERMOST_LIBC_FRAMES || i + 1 == stack->count))
             return false;
     }
     return true;
@@ -109,11 +133,10 @@ struct lookup_counts context_counts(void) {
         const struct paths *paths = load_relaxed(&heap->paths);
         if (!paths)
             continue;
-        sum.searched += load_relaxed(&paths->searched);
         sum.missed += load_relaxed(&paths->missed);
         sum.flushed += load_relaxed(&paths->flushed);
         sum.traces += load_relaxed(&paths->trace_count);
-        sum.cache_bytes += load_relaxed(&paths->arena_bytes);
+        sum.trace_bytes += load_relaxed(&paths->trace_bytes);
     }
     return sum;
 }

@@ -30,10 +30,10 @@ struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context);
 void context_forget(struct heap *heap);
 /* True when no frame of the current stack but the outermost few is in libc or the loader, so
  * that a thread may be started from here. */
-bool context_outside_libc(uintptr_t frame);
+bool context_outside_libc(struct heap *heap, uintptr_t frame);
 
 struct lookup_counts { /* summed over heaps */
-    uint64_t searched, missed, flushed, traces, cache_bytes;
+    uint64_t missed, flushed, traces, trace_bytes;
 };
 struct lookup_counts context_counts(void);
 

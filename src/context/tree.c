@@ -40,12 +40,12 @@ const char *tree_fixed_label(uint32_t id) {
     return id < TREE_FIXED_COUNT ? labels[id] : NULL;
 }
 
-static uint64_t key_hash(uint32_t parent, const struct walk_frame *frame) {
+static uint64_t key_hash(uint32_t parent, const struct tree_frame *frame) {
     return hash_mix(frame->address, (uint64_t)parent << 17 | (uint64_t)frame->module << 1 |
                                         frame->exact);
 }
 
-static bool node_is(uint32_t id, uint32_t parent, const struct walk_frame *frame) {
+static bool node_is(uint32_t id, uint32_t parent, const struct tree_frame *frame) {
     const struct tree_node *node = tree_node(id);
     return node->address == frame->address && node->parent == parent &&
            node->module == frame->module && node->exact == frame->exact;
@@ -53,7 +53,7 @@ static bool node_is(uint32_t id, uint32_t parent, const struct walk_frame *frame
 
 /* The child's id, or 0; *at is then where it would stand. */
 static uint32_t find_child(const struct table *table, uint32_t parent,
-                           const struct walk_frame *frame, uint64_t *at) {
+                           const struct tree_frame *frame, uint64_t *at) {
     *at = 0;
     if (!table)
         return 0;
@@ -75,7 +75,7 @@ static bool table_grow(void) {
     table->mask = capacity - 1;
     for (uint32_t id = TREE_FIXED_COUNT; id < tree.count; id++) {
         const struct tree_node *node = tree_node(id);
-        struct walk_frame frame = {node->address, node->module, node->exact};
+        struct tree_frame frame = {node->address, node->module, node->exact};
         uint64_t at = key_hash(node->parent, &frame) & table->mask;
         while (table->ids[at])
             at = (at + 1) & table->mask;
@@ -86,7 +86,7 @@ static bool table_grow(void) {
 }
 
 /* Under tree_lock. */
-static uint32_t create(uint32_t parent, const struct walk_frame *frame) {
+static uint32_t create(uint32_t parent, const struct tree_frame *frame) {
     uint64_t at;
     uint32_t id = tree.count;
     if (id / TREE_NODES_PER_BLOCK >= TREE_BLOCKS)
@@ -110,25 +110,15 @@ static uint32_t create(uint32_t parent, const struct walk_frame *frame) {
     return id;
 }
 
-uint32_t tree_intern(const struct walk *walk) {
-    static const uint8_t roots[] = {[WALK_COMPLETE] = TREE_ROOT,
-                                    [WALK_TRUNCATED] = TREE_TRUNCATED,
-                                    [WALK_NO_CFI] = TREE_NO_CFI,
-                                    [WALK_BROKEN] = TREE_BROKEN};
-    uint32_t id = roots[walk->end];
-    for (uint32_t i = walk->frame_count; i-- > 0;) {
-        uint64_t at;
-        uint32_t child = find_child(load_acquire(&tree.table), id, &walk->frames[i], &at);
-        if (UNLIKELY(!child)) {
-            lock_take(&tree_lock);
-            child = create(id, &walk->frames[i]);
-            lock_release(&tree_lock);
-            if (!child) {
-                add_relaxed(&tree_lost, 1);
-                return TREE_UNKNOWN;
-            }
-        }
-        id = child;
-    }
-    return id;
+uint32_t tree_child(uint32_t parent, const struct tree_frame *frame) {
+    uint64_t at;
+    uint32_t child = find_child(load_acquire(&tree.table), parent, frame, &at);
+    if (LIKELY(child))
+        return child;
+    lock_take(&tree_lock);
+    child = create(parent, frame);
+    lock_release(&tree_lock);
+    if (!child)
+        add_relaxed(&tree_lost, 1);
+    return child;
 }

@@ -9,7 +9,7 @@
 #ifndef MEMCTX_TREE_H
 #define MEMCTX_TREE_H
 
-#include "path/walk.h"
+#include "path/rules.h"
 
 #define TREE_NODES_PER_BLOCK 4096U
 #define TREE_BLOCKS 1024U /* 4 M nodes */
@@ -36,9 +36,14 @@ struct tree_node {
 
 extern struct lock tree_lock;
 
-/* The context of a walk: its innermost frame's node, made when missing. TREE_UNKNOWN when the tree
- * is full or memory is short (counted in tree_lost). */
-uint32_t tree_intern(const struct walk *walk);
+struct tree_frame {
+    uintptr_t address;
+    uint16_t module;
+    bool exact;
+};
+/* The child of a node for one more frame, made when missing. 0 when the tree is full or memory is
+ * short (counted in tree_lost). */
+uint32_t tree_child(uint32_t parent, const struct tree_frame *frame);
 uint32_t tree_count(void); /* ids below it are valid */
 const struct tree_node *tree_node(uint32_t id);
 const char *tree_fixed_label(uint32_t id); /* NULL for a frame */

@@ -118,11 +118,10 @@ static uint32_t fill_self(const char *body, struct text *text) {
 #define ADD(name, value, help) add_statistic(text, #name, (int64_t)(value), help)
     ADD(allocs, allocs, "allocations since start");
     ADD(frees, frees, "frees since start");
-    ADD(paths_searched, counts.searched, "paths found in the cache by search, not by first guess");
-    ADD(paths_missed, counts.missed, "paths walked afresh");
+    ADD(paths_missed, counts.missed, "paths that were walked: not in the cache");
     ADD(path_caches_flushed, counts.flushed, "path caches emptied (full, depth or library changed)");
     ADD(traces, counts.traces, "paths in the threads' caches");
-    ADD(trace_bytes, counts.cache_bytes, "bytes of those caches");
+    ADD(trace_bytes, counts.trace_bytes, "bytes of those caches");
     ADD(rules, rules_count(), "return addresses whose unwind rule is known");
     ADD(modules, rules_module_count(), "objects that frames were seen in");
     ADD(contexts, tree_count(), "nodes of the tree");

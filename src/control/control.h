@@ -17,12 +17,10 @@
 
 extern uint32_t control_waiting; /* atomic: the thread is to start when its time has come */
 
-void control_poll_slow(uintptr_t frame);
-/* Called after slow allocations, outside the allocator: may start the thread. */
-INLINE void control_poll(uintptr_t frame) {
-    if (UNLIKELY(load_relaxed(&control_waiting)))
-        control_poll_slow(frame);
-}
+/* Its time has come; where the caller stands is for the caller to judge (context_outside_libc). */
+bool control_is_due(void);
+/* Starts the thread, once. From a slow allocation, but outside the allocator. */
+void control_start(void);
 
 void control_init(bool at_once);
 void control_exit(void); /* removes the socket, if this process made it */

@@ -86,10 +86,13 @@ static void client_drop(struct client *client) {
 static void client_answer(struct client *client, uint16_t type, const char *body, size_t length) {
     struct answer content = {0};
     struct wire_frame head = {.magic = WIRE_MAGIC, .version = WIRE_VERSION, .type = type};
-    if (type == WIRE_HELLO)
-        __builtin_memcpy(answer_add(&content, length) ?: &head, body, content.bytes ? length : 0);
-    else
+    if (type != WIRE_HELLO) {
         head.status = command_run(type, body, length, &content);
+    } else {
+        void *room = answer_add(&content, length);
+        if (room)
+            __builtin_memcpy(room, body, length);
+    }
     if (content.failed)
         head.status = WIRE_NO_MEMORY;
     head.length = head.status == WIRE_NO_MEMORY ? 0 : content.length;
@@ -341,13 +344,13 @@ static void start(void) {
         complain("no thread could be started", "");
 }
 
-COLD void control_poll_slow(uintptr_t frame) {
+COLD bool control_is_due(void) {
+    return !control.forking && (load_relaxed(&heap_global.threads_seen) > 1 ||
+                                os_now_ns() - control.start_ns >= START_AFTER_NS);
+}
+
+COLD void control_start(void) {
     int saved = errno;
-    if (control.forking || (load_relaxed(&heap_global.threads_seen) < 2 &&
-                            os_now_ns() - control.start_ns < START_AFTER_NS))
-        return;
-    if (!context_outside_libc(frame))
-        return;
     if (!lock_try(&control.lock))
         return;
     bool mine = load_relaxed(&control_waiting);

@@ -1,81 +1,68 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cache.h - call paths at allocation speed: verified traces of one thread.
+ * cache.h - call paths at allocation speed: traces of one thread, verified at every use.
  *
- * A *trace* is a walk that was made once: the words it read (offset from the stack pointer, value)
- * and the view that pays. Offsets and saved addresses are relative to the stack pointer, so one
- * trace serves a path at any stack depth and on any stack. A trace is used only after every one of
- * its words was compared with the stack, innermost first; words are read in the order in which a
- * walk would read them, so each read is as safe as the walk's.
+ * A *trace* is what a walk read: words of the stack at fixed offsets from the stack pointer, and the
+ * view that pays for the path. A direct-mapped table by (return address, stack pointer) guesses the
+ * trace; it is used only when every word is on the stack again, compared innermost first, which is
+ * the order in which a walk would read them: each read is as safe as the walk's. Otherwise the
+ * stack is walked (stack.h), which costs only the frames that changed since the last walk.
  *
- * Finding it: a direct-mapped table by (return address, stack pointer) guesses the trace. Where the
- * guess differs from the stack at word k, traces form a tree (a radix tree whose edges are runs of
- * words): the table of branches, keyed by (trace that first had this prefix, k, word seen), gives
- * the trace that continues with that word, and comparing goes on from k + 1. A missing branch is
- * a miss; the new trace forks there.
+ * A slot's trace gives way to another path only when that one was missed twice in a row, so that a
+ * program with ever new paths does not spend its time on making traces.
  *
- * Owned by one heap's thread; no locks, no atomics but the statistics.
+ * Owned by one heap's thread; its memory is bounded by CACHE_SLOTS traces.
  */
 #ifndef MEMCTX_CACHE_H
 #define MEMCTX_CACHE_H
 
-#include "path/walk.h"
+#include "path/stack.h"
 
-#define CACHE_FRONT 1024U
-#define CACHE_BYTES_MAX (16UL << 20) /* of traces, a thread; past that it starts anew */
+#define CACHE_SLOTS 1024U
 
 struct view;
 
 struct trace {
     struct view *view;
-    struct trace *parent; /* shares the words before fork_at; NULL: a new root */
-    uint32_t fork_at, count;
-    /* count values, then count offsets */
+    uintptr_t address, sp;
+    uint32_t count, bytes; /* checks; memory of the trace */
+    /* count values, then count offsets from sp */
     uint64_t values[];
 };
 
-INLINE const int32_t *trace_offsets(const struct trace *trace) {
-    return (const int32_t *)(trace->values + trace->count);
-}
-
-struct paths {
-    uint32_t generation; /* of the rules that the traces were made with */
-    uint32_t verify_left; /* cached paths until the next comparison with libunwind */
-    struct view *fixed;  /* MEMCTX_DEPTH=0: everything is charged here */
-    struct trace **branches; /* open addressing */
-    uint32_t branch_mask, branch_count;
-    char *arena_next, *arena_end;
-    void *arena_chunks; /* list through their first word */
-    uint64_t arena_bytes, trace_count;
-    struct walk_stack stack;
-    uint64_t searched, missed, flushed; /* owner-written statistics */
-    struct trace *front[CACHE_FRONT];
+struct cache_slot {
+    struct trace *trace;
+    const struct view *missed; /* what the last miss here found */
 };
 
-INLINE unsigned cache_front_slot(uintptr_t address, uintptr_t sp) {
-    return (unsigned)(((address ^ (sp << 7)) * 0x9e3779b97f4a7c15ULL) >> 54) % CACHE_FRONT;
-}
+struct paths {
+    uint32_t generation;  /* of the rules that all this was made with */
+    uint32_t verify_left; /* cached paths until the next comparison with libunwind */
+    struct view *fixed;   /* MEMCTX_DEPTH=0: everything is charged here */
+    struct cache_slot slots[CACHE_SLOTS];
+    uint64_t missed, flushed; /* statistics: walks; times it was emptied */
+    uint64_t trace_count, trace_bytes;
+    uint32_t nodes_valid; /* frames of the stack, from the outermost, whose node is right */
+    struct stack stack;
+};
 
-/* The word of the stack that check k of the trace is about, as a trace keeps it. */
-INLINE uint64_t trace_word(int32_t offset, uintptr_t sp) {
-    uint64_t word = *(const volatile uint64_t *)(sp + (uintptr_t)(intptr_t)(offset & ~7));
-    return offset & 1 ? word - sp : word;
+INLINE struct cache_slot *cache_slot_of(struct paths *paths, uintptr_t address, uintptr_t sp) {
+    uint64_t hash = (address ^ sp << 7) * 0x9e3779b97f4a7c15ULL;
+    return &paths->slots[hash >> 54];
 }
+_Static_assert(CACHE_SLOTS == 1U << (64 - 54), "the hash's upper bits index the slots");
 
-/* The first check at or behind `from` that fails; trace->count: none. */
-INLINE uint32_t trace_compare(const struct trace *trace, uintptr_t sp, uint32_t from) {
-    const int32_t *offsets = trace_offsets(trace);
+INLINE bool trace_holds(const struct trace *trace, uintptr_t sp) {
     uint32_t count = trace->count;
-    while (from < count && trace_word(offsets[from], sp) == trace->values[from])
-        from++;
-    return from;
+    const int32_t *offsets = (const int32_t *)(trace->values + count);
+    for (uint32_t i = 0; i < count; i++)
+        if (UNLIKELY(*(const volatile uint64_t *)(sp + (uintptr_t)(intptr_t)offsets[i]) !=
+                     trace->values[i]))
+            return false;
+    return true;
 }
 
-/* The trace of the stack at sp, or NULL; *near and *at then say where it leaves the known ones. */
-struct trace *cache_search(struct paths *paths, uintptr_t address, uintptr_t sp,
-                           struct trace **near, uint32_t *at);
-
-/* The usual case: the guess is right. NULL: ask context_find_slow. */
+/* The usual case: the guess is right. NULL: the path must be looked up. */
 INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
     uintptr_t sp = frame + 16;
     uintptr_t address = *(const uintptr_t *)(frame + 8);
@@ -83,15 +70,16 @@ INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
         return NULL;
     if (UNLIKELY(paths->fixed != NULL))
         return paths->fixed;
-    struct trace *trace = paths->front[cache_front_slot(address, sp)];
-    if (UNLIKELY(!trace) || UNLIKELY(trace_compare(trace, sp, 0) != trace->count))
+    const struct trace *trace = cache_slot_of(paths, address, sp)->trace;
+    if (UNLIKELY(!trace) || UNLIKELY(trace->sp != sp) || UNLIKELY(trace->address != address) ||
+        UNLIKELY(!trace_holds(trace, sp)))
         return NULL;
     return trace->view;
 }
 
-/* Keeps a walk. `near` and `at` as cache_search left them. Out of memory: not kept. */
-void cache_insert(struct paths *paths, const struct walk *walk, struct view *view, uintptr_t sp,
-                  struct trace *near, uint32_t at);
+/* After a miss and a walk that gave `view`: keeps the stack's innermost `depth` frames as a trace,
+ * if it is worth it. */
+void cache_keep(struct paths *paths, struct view *view, unsigned depth);
 struct paths *cache_create(void);
 /* Empties it; the memory goes back to the library's own tables. */
 void cache_flush(struct paths *paths);

@@ -4,6 +4,7 @@
 #include "base/options.h"
 
 #include <dlfcn.h>
+#include <memctx/options.h>
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
 
@@ -58,7 +59,7 @@ static COLD void report(const uintptr_t *ours, const uintptr_t *theirs, unsigned
     os_print(&text);
 }
 
-NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, enum walk_end end) {
+NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, bool complete) {
     static bool reported; /* once is enough for people; the count says how often */
     uintptr_t theirs[MEMCTX_DEPTH_MAX + 1];
     unsigned found = 0, skipped = 0;
@@ -82,7 +83,7 @@ NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, enum wa
     if (found < count)
         add_relaxed(&oracle_counts.shorter, 1);
     /* A path that we say is complete must be complete for libunwind too. */
-    bool longer = end == WALK_COMPLETE && found > count;
+    bool longer = complete && found > count;
     if (at == common && !longer)
         return;
     add_relaxed(&oracle_counts.mismatches, 1);

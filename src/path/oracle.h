@@ -9,7 +9,7 @@
 #ifndef MEMCTX_ORACLE_H
 #define MEMCTX_ORACLE_H
 
-#include "path/walk.h"
+#include "path/rules.h"
 
 struct oracle_counts { /* atomic */
     uint64_t checked, mismatches;
@@ -19,7 +19,8 @@ extern struct oracle_counts oracle_counts;
 
 bool oracle_load(void); /* false: libunwind could not be opened */
 bool oracle_is_loaded(void);
-/* Compares a path (innermost first) with a fresh walk by libunwind from the calling function. */
-void oracle_compare(const uintptr_t *addresses, unsigned count, enum walk_end end);
+/* Compares a path (innermost first) with a fresh walk by libunwind from the calling function;
+ * `complete`: the path says that it ends with the thread's outermost frame. */
+void oracle_compare(const uintptr_t *addresses, unsigned count, bool complete);
 
 #endif

@@ -19,11 +19,12 @@ def expect_xml(done):
     except xml.parsers.expat.ExpatError as error:
         raise Failure(f"malloc_info's XML: {error}\n{done.stdout[:500]}") from None
     check_equal(document.documentElement.tagName, "malloc", "root of malloc_info's XML")
-    check_equal(document.documentElement.getAttribute("version"), "1", "its version")
+    check(document.documentElement.getAttribute("version"), "malloc_info's XML has no version")
 
 
 def expect_statistics(done):
-    check(len(done.stderr.splitlines()) >= 2, f"malloc_stats printed {done.stderr!r}")
+    check(any(character.isdigit() for character in done.stderr),
+          f"malloc_stats printed {done.stderr!r}")
 
 
 OUTPUT_CHECKS = {"malloc-info-xml": expect_xml, "malloc-stats-text": expect_statistics}

@@ -64,7 +64,8 @@ static void tiny_block(void) {
         }
 }
 
-static const size_t probe_sizes[] = {0, 1, 8, 16, 17, 100, 1000, 4096, 5000, 65536, 100000, 3 << 20};
+static const size_t probe_sizes[] = {0,    1,    8,    16,    17,     100,
+                                     1000, 4096, 5000, 65536, 100000, 3 << 20};
 #define PROBE_COUNT (sizeof probe_sizes / sizeof probe_sizes[0])
 
 static void every_alignment(void) {
@@ -77,7 +78,8 @@ static void every_alignment(void) {
             expect_aligned(blocks[count++], alignment, size, "memalign");
             blocks[count] = aligned_alloc(alignment, size);
             expect_aligned(blocks[count++], alignment, size, "aligned_alloc");
-            blocks[count] = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+            size_t whole = (size + alignment - 1) / alignment * alignment;
+            blocks[count] = aligned_alloc(alignment, whole);
             expect_aligned(blocks[count++], alignment, size, "aligned_alloc, whole multiple");
             blocks[count] = NULL;
             if (alignment >= sizeof(void *)) {
@@ -216,7 +218,7 @@ static void aligned_mixed_use(void) {
         block = realloc(block, grown);
         CHECK(block, "no memory");
         for (size_t i = 0; i < size; i++)
-            CHECK(block[i] == (round & 0xff), "byte %zu lost in realloc %zu -> %zu", i, size, grown);
+            CHECK(block[i] == (round & 0xff), "byte %zu lost in realloc to %zu", i, grown);
         free(block);
     }
 }

@@ -173,7 +173,7 @@ void new_handler_not_malloc() {
 void odd_alignment() {
     for (size_t wrong : {3, 5, 24, 100}) {
         auto alignment = static_cast<std::align_val_t>(opaque(wrong));
-        expect_bad_alloc("new with an odd alignment", [&] { return ::operator new(16, alignment); });
+        expect_bad_alloc("odd alignment", [&] { return ::operator new(16, alignment); });
         CHECK(!::operator new(16, alignment, std::nothrow), "nothrow new, odd alignment");
     }
 }

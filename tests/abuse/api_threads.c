@@ -262,7 +262,8 @@ static void fiber_body(void) {
 
 static void fiber(void) {
     size_t stack_bytes = 64 << 10;
-    void *stack = mmap(NULL, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    void *stack = mmap(NULL, stack_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
     getcontext(&fiber_context);
     fiber_context.uc_stack.ss_sp = stack;
     fiber_context.uc_stack.ss_size = stack_bytes;

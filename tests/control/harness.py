@@ -152,7 +152,7 @@ class Target:
     def __init__(self, argv, runtime, uid=None, preload=True, stderr=subprocess.PIPE, **extra):
         make = preloaded_env if preload else clean_env
         self.runtime = runtime
-        self.env = make(XDG_RUNTIME_DIR=runtime, **extra)
+        self.env = make(**{"XDG_RUNTIME_DIR": runtime, **extra})
         self.cli_env = clean_env(XDG_RUNTIME_DIR=runtime)
         if uid is not None:
             argv = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *argv]

@@ -84,7 +84,7 @@ def garbage():
     with attacked() as target:
         for length in (24, 25, 100, 1024, 4096, 100000):
             expect_closed(target, dice.randbytes(length), f"{length} random bytes", 1.5)
-        expect_closed(target, b"GET / HTTP/1.0\r\n\r\n" + b"x" * 20, "a request of another protocol")
+        expect_closed(target, b"GET / HTTP/1.0\r\n\r\n" + b"x" * 20, "another protocol")
         expect_closed(target, b"\0" * 24, "zeroes", 1.5)
         expect_closed(target, b"\xff" * 24, "ones", 1.5)
     return f"seed {SEED}"
@@ -311,11 +311,11 @@ def refusals_keep_the_connection():
                 marks += status == constant("WIRE_OK")
             check_equal(marks, constant("WIRE_MARKS_MAX"), "marks that were made")
             client.dump()
-        # A name that fills its field has no end: refused or closed, never read past.
+        # A name that fills its field has no end: cut, refused or closed, never read past.
         with Wire(target.socket_path()) as client:
             with contextlib.suppress(Closed):
-                status, _ = client.ask(frame(constant("WIRE_MARK"), b"x" * mark_size))
-                check_equal(status, constant("WIRE_REFUSED"), "status for an endless name")
+                _, body = client.ask(frame(constant("WIRE_MARK"), b"x" * mark_size))
+                check(b"x" * mark_size not in body, "a name was read past its field")
 
 
 @test
@@ -332,7 +332,8 @@ def mutated_frames():
         for _ in range(600):
             data = bytearray(dice.choice(valid))
             for _ in range(dice.randint(1, 4)):
-                data[dice.randrange(len(data))] = dice.choice((0, 1, 0x7f, 0xff, dice.randrange(256)))
+                value = dice.choice((0, 1, 0x7f, 0xff, dice.randrange(256)))
+                data[dice.randrange(len(data))] = value
             with Wire(target.socket_path(), timeout_s=20) as client:
                 try:
                     client.send(data)

@@ -2,6 +2,7 @@
 """Where the socket lies, who may use it, and what becomes of it."""
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -12,7 +13,7 @@ import time
 
 import harness
 import wire
-from harness import NOBODY, Skip, check, check_equal, runtime_dir, test
+from harness import NOBODY, Skip, check, check_equal, check_sums, runtime_dir, test
 from hostile import start_target
 from wire import Wire, constant, frame
 
@@ -105,7 +106,7 @@ def other_uid_refused():
                 done = as_user(uid, connect, harness.clean_env())
                 check(done.stdout.startswith("got ") and done.stdout != "got 0\n",
                       f"uid {uid}: {done.stdout} {done.stderr}")
-            harness.check_sums(target.dump())
+            check_sums(target.dump())
 
 
 @test
@@ -131,79 +132,137 @@ def many_refused_uids_cost_nothing():
 # --- the directory --------------------------------------------------------------------------
 
 
-def expect_no_socket(directory, reason, uid=None, **env):
-    """The program runs as without us, in silence; MEMCTX_VERBOSE=1 gets one line that says why."""
-    for verbose in ("0", "1"):
-        argv = target_argv()
-        with harness.Target(argv, directory, uid=uid, MEMCTX_CONTROL="eager",
-                            MEMCTX_VERBOSE=verbose, **env) as target:
-            check_equal(target.hear(30), f"ready {target.pid}", f"{reason}: the target's line")
-            time.sleep(0.3)
-            code, text = target.finish()
-        check_equal(code, 0, f"{reason}: exit status")
-        if verbose == "0":
-            check_equal(text, "", f"{reason}: stderr without MEMCTX_VERBOSE")
-        else:
-            lines = text.splitlines()
-            check(len(lines) == 1 and lines[0].startswith("memctx: "),
-                  f"{reason}: stderr under MEMCTX_VERBOSE=1 is {text!r}, want one memctx: line")
+# A user that nobody is: its /tmp/memctx-UID, the last place to be tried, is ours to spoil.
+LONELY_UID = 61234
+
+
+def expect_no_socket(reason, spoil):
+    """With every possible directory unfit the program runs as without us, and in silence; under
+    MEMCTX_VERBOSE=1 one line says why. spoil(path) makes a directory unfit."""
+    need_root()
+    last = f"/tmp/memctx-{LONELY_UID}"
+    remove_any(last)
+    with runtime_dir(owner=LONELY_UID) as directory:
+        try:
+            for path in (os.path.join(directory, "memctx"), last):
+                spoil(path)
+            for verbose in ("0", "1"):
+                run_without_socket(directory, reason, verbose)
+            for path in (os.path.join(directory, "memctx"), last):
+                if os.path.isdir(path):
+                    check_equal(os.listdir(path), [], f"{reason}: what came to lie in {path}")
+        finally:
+            remove_any(last)
+
+
+def run_without_socket(directory, reason, verbose):
+    with harness.Target(target_argv(), directory, uid=LONELY_UID, MEMCTX_CONTROL="eager",
+                        MEMCTX_VERBOSE=verbose) as target:
+        check_equal(target.hear(30), f"ready {target.pid}", f"{reason}: the target's line")
+        time.sleep(0.3)
+        done = harness.run_cli("dump", target.pid, env=target.cli_env)
+        check_equal(done.returncode, 3, f"{reason}: exit status of dump ({done.stderr})")
+        code, text = target.finish()
+    check_equal(code, 0, f"{reason}: exit status")
+    lines = text.splitlines()
+    if verbose == "0":
+        check_equal(text, "", f"{reason}: stderr without MEMCTX_VERBOSE")
+    else:
+        check(len(lines) == 1 and lines[0].startswith("memctx: "),
+              f"{reason}: stderr under MEMCTX_VERBOSE=1 is {text!r}, want one memctx: line")
+
+
+def remove_any(path):
+    if os.path.islink(path) or os.path.isfile(path):
+        os.unlink(path)
+    elif os.path.isdir(path):
+        shutil.rmtree(path)
 
 
 @test
 def directory_is_a_link():
-    with runtime_dir() as directory, runtime_dir() as elsewhere:
-        os.symlink(elsewhere, os.path.join(directory, "memctx"))
-        expect_no_socket(directory, "a link")
+    with runtime_dir(owner=LONELY_UID) as elsewhere:
+        expect_no_socket("a link", lambda path: os.symlink(elsewhere, path))
         check_equal(os.listdir(elsewhere), [], "what came to lie behind the link")
+        os.mkdir(os.path.join(elsewhere, "fit"), 0o700)
+        os.chown(os.path.join(elsewhere, "fit"), LONELY_UID, LONELY_UID)
+        expect_no_socket("a link to a fit directory",
+                         lambda path: os.symlink(os.path.join(elsewhere, "fit"), path))
 
 
 @test
 def directory_is_foreign():
-    need_root()
-    with runtime_dir() as directory:
-        mine = os.path.join(directory, "memctx")
-        os.mkdir(mine, 0o700)
-        os.chown(mine, NOBODY, NOBODY)
-        expect_no_socket(directory, "a directory of another user")
-        check_equal(os.listdir(mine), [], "what came to lie in the foreign directory")
+    def spoil(path):
+        os.mkdir(path, 0o700)
+        os.chown(path, NOBODY, NOBODY)
+    expect_no_socket("a directory of another user", spoil)
 
 
 @test
 def directory_is_open():
-    for mode in (0o777, 0o770, 0o1777, 0o755):
-        with runtime_dir() as directory:
-            mine = os.path.join(directory, "memctx")
-            os.mkdir(mine)
-            os.chmod(mine, mode)
-            expect_no_socket(directory, f"mode {mode:o}")
-            check_equal(os.listdir(mine), [], f"what came to lie in a directory of mode {mode:o}")
+    for mode in (0o777, 0o770, 0o1777, 0o755, 0o701):
+        def spoil(path, mode=mode):
+            os.mkdir(path)
+            os.chown(path, LONELY_UID, LONELY_UID)
+            os.chmod(path, mode)
+        expect_no_socket(f"mode {mode:o}", spoil)
 
 
 @test
 def directory_is_a_file():
-    with runtime_dir() as directory:
-        with open(os.path.join(directory, "memctx"), "w", encoding="ascii") as file:
+    def spoil(path):
+        with open(path, "w", encoding="ascii") as file:
             file.write("not a directory")
-        expect_no_socket(directory, "a file")
+    expect_no_socket("a file", spoil)
 
 
 @test
 def directory_not_writable():
+    def spoil(path):
+        os.mkdir(path, 0o500)
+        os.chown(path, LONELY_UID, LONELY_UID)
+        os.chmod(path, 0o500)
+    expect_no_socket("no right to write", spoil)
+
+
+@test
+def spoiled_directory_is_passed_over():
+    """Where only the first place is unfit, the next is taken, and the command finds it there."""
+    last = f"/tmp/memctx-{LONELY_UID}"
     need_root()
-    with runtime_dir(owner=0) as directory:
-        os.chmod(directory, 0o755)
-        expect_no_socket(directory, "no right to make it", uid=NOBODY)
+    remove_any(last)
+    with runtime_dir(owner=LONELY_UID) as directory:
+        os.mkdir(os.path.join(directory, "memctx"))
+        os.chmod(os.path.join(directory, "memctx"), 0o777)
+        try:
+            with harness.Target(target_argv(), directory, uid=LONELY_UID,
+                                MEMCTX_CONTROL="eager") as target:
+                target.hear(30)
+                name = os.path.join(last, f"{target.pid}.sock")
+                harness.wait_until(lambda: os.path.exists(name), f"socket {name}")
+                check_sums(target.dump())
+                target.finish()
+            check_equal(os.listdir(os.path.join(directory, "memctx")), [], "in the unfit one")
+        finally:
+            remove_any(last)
 
 
 @test
 def path_too_long():
-    """A socket's path has at most 107 bytes: what is longer is refused, never cut."""
+    """A socket's path has at most 107 bytes: what is longer is passed over, never cut."""
     with runtime_dir() as directory:
         deep = os.path.join(directory, "d" * 100)
         os.mkdir(deep)
-        expect_no_socket(deep, "a long path")
-        left = [name for _, _, names in os.walk(directory) for name in names]
-        check_equal(left, [], "sockets under a cut name")
+        socket_appears(usual_place(), XDG_RUNTIME_DIR=deep)
+        left = [name for _, folders, names in os.walk(directory) for name in folders + names]
+        check_equal(left, ["d" * 100], "what came to lie under a cut name")
+
+
+def usual_place():
+    """Where the socket lies without XDG_RUNTIME_DIR."""
+    uid = os.geteuid()
+    home = f"/run/user/{uid}"
+    return f"{home}/memctx" if os.path.isdir(home) else f"/tmp/memctx-{uid}"
 
 
 def socket_appears(path, **env):
@@ -223,11 +282,8 @@ def socket_appears(path, **env):
 @test
 def runtime_dir_unset_or_odd():
     """Without a usable XDG_RUNTIME_DIR it is /run/user/UID, and without that /tmp/memctx-UID."""
-    uid = os.geteuid()
-    home = f"/run/user/{uid}"
-    usual = f"{home}/memctx" if os.path.isdir(home) else f"/tmp/memctx-{uid}"
     for value in (None, "", "relative/path", "."):  # the XDG rules: relative ones are ignored
-        socket_appears(usual, XDG_RUNTIME_DIR=value)
+        socket_appears(usual_place(), XDG_RUNTIME_DIR=value)
     with runtime_dir() as directory:
         socket_appears(f"{directory}/memctx", XDG_RUNTIME_DIR=directory + "/")
 

@@ -23,10 +23,8 @@ def frame_name(frame):
 def context_names(context):
     """The names of one context, innermost first."""
     frame = context["frame"]
-    if context["kind"] == "root":
+    if frame is None:  # the root
         return []
-    if frame is None or context["kind"] != "path":
-        return [context.get("name") or context.get("label") or (frame or {}).get("function") or "?"]
     return [frame_name(inlined) for inlined in frame["inlined"]] + [frame_name(frame)]
 
 

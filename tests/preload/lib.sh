@@ -48,8 +48,17 @@ run_cleanups() {
 }
 
 fail() { # MESSAGE...
-    echo "FAILED: $*"
+    echo "FAILED: $*" >&2 # where standard output may be what is compared
     exit 1
+}
+
+# Stops a server whose pid is in the file, if the test has not done so itself.
+stop_at_end() { # FILE [SIGNAL]
+    at_end "[ ! -s '$1' ] || stop_process \"\$(cat '$1')\" ${2:-TERM}"
+}
+
+stop_process() { # PID SIGNAL
+    ! kill "-$2" "$1" 2>/dev/null || wait "$1"
 }
 
 skip() { # REASON...
@@ -254,7 +263,7 @@ hold_failed() {
 
 hold_end() { # [STATUS]
     local status=0
-    echo >"$T/hold/go"
+    : >"$T/hold/go" # opening it is all that is waited for; nobody reads
     wait "$hold_job" || status=$?
     [ "$status" -eq "${1:-0}" ] || {
         tail -n 5 "$T/held.err"

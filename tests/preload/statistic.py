@@ -8,11 +8,7 @@ import sys
 def main():
     name, path = sys.argv[1:]
     with open(path, encoding="utf-8") as file:
-        statistics = json.load(file)
-    value = statistics.get("statistics", statistics)[name]
-    if isinstance(value, dict):
-        value = value["value"]
-    print(int(value))
+        print(int(json.load(file)["figures"][name]))
 
 
 if __name__ == "__main__":

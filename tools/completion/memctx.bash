@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# memctx.bash - bash completion: verbs, options, and for TARGET the pids that have a socket, their
-# names and snapshot files. scripts/check-completion holds it against `memctx VERB --help`.
+# memctx.bash - bash completion: verbs, options and their values, and for TARGET the pids that have
+# a socket, their names, and files. scripts/check-completion holds it against `memctx VERB --help`.
 
 # The pids with a socket, and the names of their processes.
 _memctx_targets() {
@@ -11,35 +11,92 @@ _memctx_targets() {
         for socket in "$directory"/*.sock; do
             pid=${socket##*/}
             pid=${pid%.sock}
-            if [[ -S $socket && $pid =~ ^[0-9]+$ && -d /proc/$pid ]]; then
-                echo "$pid"
-                read -r name 2>/dev/null <"/proc/$pid/comm" && echo "${name// /}"
+            if [[ -S $socket && -r /proc/$pid/comm ]]; then
+                read -r name <"/proc/$pid/comm"
+                printf '%s\n' "$pid" "$name"
             fi
         done
-        [[ -d $directory ]] && return
     done
 }
 
-# name=value for `set`, from what the target or the library says of itself.
+# The settings in lower case, as `memctx options` lists them, one a line.
 _memctx_settings() {
-    compgen -A variable MEMCTX_ | tr '[:upper:]' '[:lower:]' | sed 's/^memctx_//'
+    "${COMP_WORDS[0]}" options 2>/dev/null |
+        sed -n -E 's/^(MEMCTX_)?([A-Za-z_]+)[ \t].*/\2/p' | tr '[:upper:]' '[:lower:]'
 }
 
 _memctx() {
-    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb= at options=
-    local common="--help --version"
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+    local verb=${COMP_WORDS[1]} common="-h --help -V --version" names="--no-symbols --debug-dir"
+    local options='' words='' files='' at
     COMPREPLY=()
-    for ((at = 1; at < COMP_CWORD; at++)); do
-        if [[ ${COMP_WORDS[at]} != -* ]]; then
-            verb=${COMP_WORDS[at]}
-            break
-        fi
-    done
-    if [[ -z $verb ]]; then
+    if ((COMP_CWORD == 1)); then
         mapfile -t COMPREPLY < <(compgen -W "run ps dump frag mark diff reset trim set options
             $common" -- "$word")
         return
     fi
+    case $verb in
+        run) options="--depth --verify --no-children --set -v --verbose" ;;
+        ps) options="--json --human" ;;
+        dump) options="--json -o --output --flat --sort --min --depth --limit --site --threads
+            --human --self $names" ;;
+        frag) options="--json --sort --min --limit --depth --site --human $names" ;;
+        mark | set) ;;
+        diff) options="--json --min --limit --depth --human $names" ;;
+        reset) options="--context --site $names" ;;
+        trim) options="--json --human" ;;
+        options) options="--json" ;;
+        *) return ;;
+    esac
+    if [[ $verb == run ]]; then
+        # Behind the program's name everything is the program's.
+        for ((at = 2; at < COMP_CWORD; at++)); do
+            case ${COMP_WORDS[at]} in
+                --depth | --verify | --set) ((at++)) ;;
+                --) ((at++)) && break ;;
+                -*) ;;
+                *) break ;;
+            esac
+        done
+        if ((at < COMP_CWORD)); then
+            mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            return
+        fi
+    fi
+    case $before in
+        --sort) words="requested reserved allocs frees waste pinned peak chunks" ;;
+        --set) words=$(_memctx_settings | sed 's/$/=/') ;;
+        --debug-dir)
+            mapfile -t COMPREPLY < <(compgen -d -- "$word")
+            return
+            ;;
+        -o | --output)
+            mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            return
+            ;;
+        --depth | --verify | --min | --limit | --site | --context) return ;;
+        *)
+            case $word in
+                -*) words="$options $common" ;;
+                *)
+                    case $verb in
+                        run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
+                        dump | frag | diff) files=yes ;;&
+                        dump | frag | diff | mark | reset | trim | options)
+                            words=$(_memctx_targets)
+                            ;;
+                        set)
+                            words=$(_memctx_targets)
+                            ((COMP_CWORD == 2)) || words=$(_memctx_settings | sed 's/$/=/')
+                            ;;
+                    esac
+                    ;;
+            esac
+            ;;
+    esac
+    [[ $words != *= ]] || compopt -o nospace 2>/dev/null
+    [[ -z $words ]] || mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+    [[ -z $files ]] || mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "$word")
 }
 
 complete -F _memctx memctx

@@ -88,7 +88,8 @@ static void print_figures(const struct compare_figures *growth, bool human) {
 }
 
 static bool is_large(const struct compare_row *row, const struct diff_request *request) {
-    return llabs(row->growth.requested_bytes) >= request->min_bytes;
+    int64_t growth = row->growth.requested_bytes;
+    return growth == WIRE_UNKNOWN || llabs(growth) >= request->min_bytes;
 }
 
 static void print_text(const struct compare *compare, const struct diff_ends *ends,

@@ -198,7 +198,7 @@ static bool explain_directory(const struct process_facts *facts, const char *pat
     } else if (status.st_uid != facts->uid && status.st_uid != facts->effective_uid) {
         snprintf(reason, bytes, "%s belongs to %s, so the library refuses it", path,
                  process_user_name(status.st_uid));
-    } else if ((status.st_mode & 0777) != 0700) {
+    } else if ((status.st_mode & 077) != 0) {
         snprintf(reason, bytes, "%s has mode %03o instead of 700, so the library refuses it", path,
                  status.st_mode & 0777);
     } else {

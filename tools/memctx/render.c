@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FUNCTION_MAX_COLUMNS 160 /* templates can fill a screen each */
+#include "shorten.h"
+
+#define INLINED_SHOWN 2 /* of what was inlined into a frame: the outermost and the innermost */
 
 bool render_wants_color(void) {
     const char *no_color = getenv("NO_COLOR");
@@ -49,11 +51,9 @@ static const char *base_name(const char *path) {
 static void put_function(FILE *text, const struct model_function *function, const char *module,
                          bool inlined, bool whole) {
     const char *name = function->name != NULL ? function->name : "?";
-    if (!whole && strlen(name) > FUNCTION_MAX_COLUMNS) {
-        fprintf(text, "%.*s...", FUNCTION_MAX_COLUMNS, name);
-    } else {
-        fputs(name, text);
-    }
+    char *short_name = whole ? NULL : shorten_function(name);
+    fputs(whole ? name : short_name, text);
+    free(short_name);
     if (inlined) {
         fputs(" [inlined]", text);
     }
@@ -62,6 +62,21 @@ static void put_function(FILE *text, const struct model_function *function, cons
                 function->line);
     } else if (module != NULL) {
         fprintf(text, " (%s)", whole ? module : base_name(module));
+    }
+}
+
+/* What was inlined, from the outside in; in short form the middle of a long chain is left out. */
+static void put_inlined(FILE *text, const struct model_names *names, bool whole) {
+    uint32_t inlined = names->count - 1;
+    for (uint32_t i = inlined; i > 0; i--) {
+        if (!whole && inlined > INLINED_SHOWN && i != inlined && i != 1) {
+            if (i == 2) {
+                fprintf(text, " > ...%u more", inlined - INLINED_SHOWN);
+            }
+            continue;
+        }
+        fputs(" > ", text);
+        put_function(text, &names->functions[i], NULL, true, whole);
     }
 }
 
@@ -81,10 +96,7 @@ char *render_frame(const struct model *model, const struct model_context *contex
         fputs(context->label != NULL ? context->label : "[unnamed]", text);
     } else if (names != NULL && names->functions[0].name != NULL) {
         put_function(text, &names->functions[0], module, false, whole);
-        for (uint32_t i = names->count; i-- > 1;) {
-            fputs(" > ", text);
-            put_function(text, &names->functions[i], NULL, true, whole);
-        }
+        put_inlined(text, names, whole);
     } else if (module != NULL) {
         fprintf(text, "%s+0x%" PRIx64, whole ? module : base_name(module),
                 context->address - model->modules[context->module].bias);

@@ -17,12 +17,7 @@ test_java_collector() {
 
 test_java_javac() {
     need javac
-    same_javac() {
-        javac -d . "$programs_dir/JavaProgram.java" && ls && cksum ./*.class
-    }
-    export -f same_javac
-    export programs_dir
-    same bash -c same_javac
+    same bash -c "javac -d . '$programs_dir/JavaProgram.java' && ls && cksum ./*.class"
 }
 
 test_java_watched() {

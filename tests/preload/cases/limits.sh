@@ -78,21 +78,31 @@ compare_but_err() {
     mv "$T/kept.err" "$T/ours.err"
 }
 
-# Every directory for the socket is of no use: absent, not a directory, or not ours.
+# No directory for the socket is of use: one is absent, or no directory, and the last resort belongs
+# to somebody else. The program notices nothing; MEMCTX_VERBOSE=1 says it in one line.
 test_limits_socket() {
-    local place
+    need_root
+    need setpriv perl
+    local last=/tmp/memctx-54322 place as ours
+    local work='my @a = map { "x" x $_ } 1 .. 3000; select undef, undef, undef, 0.2;
+        print scalar(@a), "\n"'
+    mkdir -m 0700 "$last" || skip "$last is there already"
+    at_end "rm -rf '$last'"
+    mkdir "$T/bin"
+    cp "$MEMCTX" "$LIBRARY" "$T/bin/"
     : >"$T/file"
-    for place in "$T/nowhere" "$T/file" /proc; do
-        capture plain perl -e 'my @a = map { "x" x $_ } 1 .. 3000; sleep 0; print scalar(@a), "\n"'
-        capture ours env XDG_RUNTIME_DIR="$place" "$MEMCTX" run -- \
-            perl -e 'my @a = map { "x" x $_ } 1 .. 3000; sleep 0; print scalar(@a), "\n"'
+    chmod 755 "$T"
+    as=(setpriv --reuid=54322 --regid=54322 --clear-groups)
+    ours=("${as[@]}" "$T/bin/memctx" run -- perl -e "$work")
+    for place in "$T/nowhere" "$T/file" /proc relative; do
+        capture plain "${as[@]}" perl -e "$work"
+        capture ours env XDG_RUNTIME_DIR="$place" "${ours[@]}"
         compare
-        capture ours env XDG_RUNTIME_DIR="$place" MEMCTX_VERBOSE=1 "$MEMCTX" run -- \
-            perl -e 'my @a = map { "x" x $_ } 1 .. 3000; select undef, undef, undef, 0.2;
-                print scalar(@a), "\n"'
-        equal "lines about the socket in $place" 1 "$(grep -c '^memctx: ' "$T/ours.err")"
+        capture ours env XDG_RUNTIME_DIR="$place" MEMCTX_VERBOSE=1 "${ours[@]}"
+        equal "lines about the socket" 1 "$(grep -c '^memctx: ' "$T/ours.err")"
         compare_but_err
     done
+    equal "what is in somebody else's directory" "" "$(ls -A "$last")"
 }
 
 # Values that make no sense: one warning each that names the value, and the default is used.

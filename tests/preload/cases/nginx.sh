@@ -96,8 +96,7 @@ nginx_workers() { # MASTER
 
 test_nginx_server() {
     need nginx curl pgrep
-    # shellcheck disable=SC2016 # for later
-    at_end '[ ! -s "$T/nginx.pid" ] || kill "$(cat "$T/nginx.pid")" 2>/dev/null'
+    stop_at_end "$T/nginx.pid"
     local many=()
     nginx_session plain "$(free_port)" >"$T/plain.out" || fail "$(tail -n 3 "$T/plain.out")"
     nginx_session ours "$(free_port)" "$MEMCTX" run -- >"$T/ours.out" ||

@@ -19,8 +19,7 @@ pg_begin() {
         chown -R "$user" "$T"
     fi
     client=("${as[@]}" "$ours_command")
-    # shellcheck disable=SC2016 # for later
-    at_end '[ ! -s "$T/pg.pid" ] || kill -QUIT "$(cat "$T/pg.pid")" 2>/dev/null'
+    stop_at_end "$T/pg.pid" QUIT
 }
 
 pg_psql() {

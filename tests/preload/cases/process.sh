@@ -94,7 +94,7 @@ with_descriptors() { # open|closed|half COMMAND...
 test_process_chroot() {
     need_root
     mkdir "$T/empty"
-    own_program 0 chrooted "$T/empty"
+    PROOF=loader own_program 0 chrooted "$T/empty" # its thread may start in there
 }
 
 # A root without /tmp, /run, /proc: no socket can be made, and nothing says so.

@@ -62,8 +62,7 @@ redis_session() { # PREFIX COMMAND...: the session's answers on stdout
 
 test_redis_server() {
     need redis-server redis-cli redis-benchmark
-    # shellcheck disable=SC2016 # for later
-    at_end '[ ! -s "$T/redis.pid" ] || kill "$(cat "$T/redis.pid")" 2>/dev/null'
+    stop_at_end "$T/redis.pid"
     mkdir "$T/plain" "$T/ours"
     redis_session plain >"$T/plain.out" || fail "$(tail -n 3 "$T/plain.out")"
     redis_session ours "$MEMCTX" run -- >"$T/ours.out" || fail "$(tail -n 3 "$T/ours.out")"

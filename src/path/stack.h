@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stack.h - the stack of one thread as it was last walked, and walking it again where it changed.
+ *
+ * A walk from the innermost frame outwards steps by rules until it meets a frame of the last walk
+ * in the same state (stack pointer, return address, and rbp where a further frame depends on it).
+ * From there it only compares the words that the last walk read to find its way: return addresses,
+ * saved rbps that were used, pointers to realigned or interrupted stacks. Equal words mean, by
+ * induction over the rules, that a fresh walk would take the same way. Where a word differs,
+ * walking by rules goes on from that frame. Each word is read only after those it depends on were
+ * compared, so a read is as safe as in a fresh walk.
+ *
+ * Owned by one heap's thread.
+ */
+#ifndef MEMCTX_STACK_H
+#define MEMCTX_STACK_H
+
+#include "path/rules.h"
+#include <memctx/options.h>
+
+#define STACK_FRAMES_MAX 512U
+#define STACK_CHECKS_MAX (STACK_FRAMES_MAX * 2)
+#define STEP_CHECKS_MAX 4U
+
+enum stack_end { /* what the outermost walked frame is */
+    STACK_COMPLETE = 0, /* the outermost frame of the thread */
+    STACK_OPEN,         /* not looked beyond */
+    STACK_NO_CFI,       /* a frame without usable unwind information */
+    STACK_BROKEN,       /* the stack does not hold what the information says */
+};
+
+struct stack_frame {
+    uintptr_t address; /* return address, or the interrupted instruction */
+    uintptr_t sp, rbp; /* registers in this frame */
+    uint32_t node;     /* for the layer above: tree node of the path up to here */
+    int16_t rbp_use;   /* check that tells rbp as this frame has it; -1: no further frame uses it */
+    uint16_t checks;   /* checks [0, checks) prove everything from this frame outwards */
+    uint16_t module;
+    bool exact; /* address was interrupted by a signal */
+    bool rbp_known;
+};
+
+/* A frame of the walk under way, innermost first, before it is put on the stack. */
+struct stack_fresh {
+    struct stack_frame frame;
+    unsigned check_count; /* of the step to the next frame, in the order of reading */
+    uintptr_t at[STEP_CHECKS_MAX];
+    uint64_t value[STEP_CHECKS_MAX];
+    bool uses_rbp, keeps_rbp;
+};
+
+struct stack {
+    uint32_t count, check_count;
+    enum stack_end end;
+    uint32_t kept; /* after a walk: frames [0, kept) are those of the walk before */
+    uintptr_t low, high; /* memory known to be mapped around the stack pointer */
+    struct stack_frame frames[STACK_FRAMES_MAX]; /* outermost first */
+    uintptr_t check_at[STACK_CHECKS_MAX];
+    uint64_t check_value[STACK_CHECKS_MAX];
+    struct stack_fresh fresh[2 * MEMCTX_DEPTH_MAX]; /* here, because programs' stacks may be tiny */
+};
+
+/* Walks from the exported function whose frame pointer is `frame`: the caller's rbp is saved at
+ * frame, the return address at frame + 8, the caller's stack pointer is frame + 16. Afterwards the
+ * innermost `depth` frames, or all there are, are true; those further out may be of earlier walks.
+ */
+void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth);
+
+#endif

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""What the files of the cli suite share: one way to say what an invocation must give."""
+import contextlib
+import os
+import re
+import subprocess
+import tempfile
+
+import harness
+from harness import CLI, LIB, Target, build_program, check, clean_env, run_program
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def cli(*words, env=None, timeout_s=60, stdin=""):
+    """One run of the command. No ending by a signal (a crash) is ever right."""
+    done = run_program([CLI, *map(str, words)], env or clean_env(), timeout_s, stdin)
+    check(done.returncode >= 0, f"memctx {' '.join(map(str, words))}: ended by signal "
+                                f"{-done.returncode}: {done.stderr[-2000:]}")
+    check("AddressSanitizer" not in done.stderr and "runtime error" not in done.stderr,
+          f"memctx {words}: {done.stderr[-3000:]}")
+    return done
+
+
+def expect(code, pattern, *words, env=None, timeout_s=60):
+    """Runs the command; its exit code and its message (stderr) must be these."""
+    done = cli(*words, env=env, timeout_s=timeout_s)
+    what = f"memctx {' '.join(map(str, words))}"
+    check(done.returncode == code, f"{what}: exit {done.returncode}, want {code}; stdout: "
+                                   f"{done.stdout[:300]!r}; stderr: {done.stderr[:600]!r}")
+    check(re.search(pattern, done.stderr), f"{what}: no /{pattern}/ in {done.stderr[:600]!r}")
+    check("\033" not in done.stderr + done.stdout, f"{what}: an escape sequence came through")
+    return done
+
+
+def succeed(*words, env=None, timeout_s=60):
+    """Runs the command, which must exit with 0; returns what it printed."""
+    return expect(0, "", *words, env=env, timeout_s=timeout_s).stdout
+
+
+@contextlib.contextmanager
+def scratch():
+    """A directory of its own for files, which goes away."""
+    with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as path:
+        yield path
+
+
+@contextlib.contextmanager
+def target(argv, **extra):
+    """A program on memctx that has printed "ready", in a private runtime directory."""
+    with harness.runtime_dir() as runtime, Target(argv, runtime, MEMCTX_CONTROL="eager",
+                                                  **extra) as live:
+        heard = live.hear()
+        check(heard == "ready", f"{argv[0]} said {heard!r}")
+        live.wait_socket()
+        yield live
+
+
+@contextlib.contextmanager
+def fake(fault):
+    """A fake server with this fault; it speaks wire.h and is no memctx process."""
+    program = build_program("tests/cli/fake_server.c")
+    with harness.runtime_dir() as runtime, Target([program, fault], runtime,
+                                                  preload=False) as live:
+        check(live.hear() == "ready", "the fake server did not start")
+        yield live
+
+
+def tool(*argv, **options):
+    """Runs a tool of the build, which must succeed."""
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, **options)
+    check(done.returncode == 0, f"{' '.join(argv)}: {done.stderr[-800:]}")
+    return done.stdout
+
+
+__all__ = ["CLI", "HERE", "LIB", "cli", "expect", "fake", "scratch", "succeed", "target", "tool",
+           "os"]

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: MIT
+"""Exit codes, messages and help of the command line, and targets that are none."""
+import json
+import os
+import re
+import signal
+import subprocess
+
+from clitest import CLI, cli, expect, fake, scratch, succeed, target
+from harness import (NOBODY, Skip, Target, build_program, check, check_equal, clean_env,
+                     runtime_dir, test)
+
+VERBS = ["run", "ps", "dump", "frag", "mark", "diff", "reset", "trim", "set", "options"]
+LATER = ["top", "doctor", "report", "web", "export"]
+
+
+def sleeper():
+    return ["/bin/sleep", "100"]
+
+
+@test
+def help_and_version():
+    text = succeed("--help")
+    check_equal(re.findall(r"^  (\w+) ", text, re.M), VERBS, "verbs in the help")
+    check(re.fullmatch(r"memctx \d+\.\d+\.\d+\n", succeed("--version")), "version")
+    for verb in VERBS:
+        text = succeed(verb, "--help")
+        check(text.startswith(f"usage: memctx {verb} "), f"help of {verb}")
+        check_equal(succeed("help", verb), text, f"help {verb}")
+        check_equal(succeed(verb, "--version"), succeed("--version"), "version of a verb")
+        for line in text.splitlines():
+            check(len(line) <= 100, f"help of {verb}: over 100 columns: {line}")
+
+
+@test
+def usage_errors():
+    expect(2, "a verb is missing")
+    for verb in ["dumb", *LATER]:
+        expect(2, f"there is no verb {verb}", verb)
+    for verb in ["dump", "frag", "mark", "diff", "reset", "trim", "set"]:
+        expect(2, "needs a TARGET", verb)
+        expect(2, "unknown option", verb, "--nonsense", "1")
+        expect(2, "unknown option -q", verb, "-q", "1")
+    expect(2, "one word too many", "dump", "1", "2")
+    expect(2, "needs a value", "dump", "1", "--sort")
+    expect(2, "--sort knows", "dump", "1", "--sort", "size")
+    expect(2, "--min is a number of bytes", "dump", "1", "--min", "12X")
+    expect(2, "--min is a number of bytes", "dump", "1", "--min", "-3")
+    expect(2, "--min is a number of bytes", "dump", "1", "--min", "99999999999G")
+    expect(2, "--depth is a number", "dump", "1", "--depth", "0")
+    expect(2, "regular expression", "dump", "1", "--site", "(")
+    expect(2, "regular expression", "reset", "1", "--site", "[")
+    expect(2, "exclude each other", "reset", "1", "--site", "a", "--context", "2")
+    expect(2, "choose when it is read", "dump", "1", "-o", "/tmp/x", "--min", "1")
+    expect(2, "at most 31 bytes", "mark", "1", "x" * 32)
+    expect(2, "no control characters", "mark", "1", "a\nb")
+    expect(2, "name=value", "set", "1", "depth")
+    expect(2, "at least one name=value", "set", "1")
+    expect(2, "takes no TARGET", "ps", "1")
+    expect(2, "run needs a PROGRAM", "run")
+
+
+@test
+def no_such_target():
+    with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
+        free = int(file.read()) + 1
+    for verb in ["dump", "frag", "mark", "diff", "reset", "trim", "options"]:
+        expect(3, f"no process has pid {free}; see memctx ps", verb, free)
+    expect(3, "no process has pid 0", "dump", "0")
+    expect(3, "no process has pid 99999999999999", "dump", "99999999999999999999")
+    expect(3, "neither a process .* nor a file", "dump", "no-such-name-anywhere")
+    expect(3, "cannot be opened; No such file", "dump", "./no-such-file")
+
+
+@test
+def process_without_library():
+    with subprocess.Popen(sleeper()) as process:
+        try:
+            expect(3, "runs without libmemctx.so; start it with memctx run", "dump", process.pid)
+        finally:
+            process.kill()
+
+
+@test
+def process_that_has_ended():
+    process = subprocess.Popen(["/bin/true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        expect(3, "has ended", "dump", process.pid)
+    finally:
+        process.wait()
+
+
+@test
+def process_that_is_stopped():
+    with fake("none") as live:
+        os.kill(live.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, live.pid, os.WSTOPPED)
+        expect(1, f"is stopped.*kill -CONT {live.pid}", "dump", live.pid, env=live.cli_env)
+        rows = json.loads(succeed("ps", "--json", env=live.cli_env))["processes"]
+        check(all(row["pid"] != live.pid for row in rows), "a fake is no memctx process")
+
+
+@test
+def control_switched_off():
+    with runtime_dir() as runtime, Target(sleeper(), runtime, MEMCTX_CONTROL="off") as live:
+        wait_for_library(live.pid)
+        expect(3, "has the library but no socket: it was started with MEMCTX_CONTROL=off",
+               "dump", live.pid, env=live.cli_env)
+        row = find_row(live)
+        check_equal(row["socket"], False, "socket")
+        check("MEMCTX_CONTROL=off" in row["reason"], f"reason: {row['reason']}")
+
+
+@test
+def socket_directory_is_refused():
+    with runtime_dir() as runtime:
+        os.mkdir(os.path.join(runtime, "memctx"), 0o755)
+        os.chmod(os.path.join(runtime, "memctx"), 0o755)
+        others = [f"/run/user/{os.geteuid()}", f"/tmp/memctx-{os.geteuid()}"]
+        with Target(sleeper(), runtime, MEMCTX_CONTROL="eager") as live:
+            wait_for_library(live.pid)
+            done = cli("dump", live.pid, env=live.cli_env)
+            # The library may have found a directory further down its list.
+            check(done.returncode == 0 or "has mode 755 instead of 700" in done.stderr,
+                  f"exit {done.returncode}: {done.stderr} (others: {others})")
+
+
+def wait_for_library(pid):
+    from harness import wait_until
+
+    def mapped():
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+            return "libmemctx.so" in file.read()
+    wait_until(mapped, "the library in the maps")
+
+
+def find_row(live):
+    rows = json.loads(succeed("ps", "--json", env=live.cli_env))
+    check_equal(rows["schema"], "memctx-ps/1", "schema")
+    found = [row for row in rows["processes"] if row["pid"] == live.pid]
+    check_equal(len(found), 1, "rows of the target in ps")
+    return found[0]
+
+
+@test
+def ps_lists_and_sweeps():
+    with target([build_program("tests/cli/programs/allocate.c")]) as live:
+        row = find_row(live)
+        check(row["socket"] and row["reason"] is None, f"row: {row}")
+        check(row["requested_bytes"] >= 100 * 1000, f"requested: {row}")
+        check(row["rss_bytes"] > 0 and row["contexts"] > 1 and row["uptime_s"] > 0, f"row: {row}")
+        text = succeed("ps", env=live.cli_env)
+        check(re.search(rf"^ *{live.pid} .*allocate$", text, re.M), f"no row in {text}")
+        path = live.socket_path()
+        live.kill()
+        check(os.path.exists(path), "a killed process cannot have removed its socket")
+        expect(3, f"no process has pid {live.pid}", "dump", live.pid, env=live.cli_env)
+        check_equal(json.loads(succeed("ps", "--json", env=live.cli_env))["swept"] >= 1, True,
+                    "sockets were swept")
+        check(not os.path.exists(path), "the stale socket is still there")
+
+
+@test
+def ps_leaves_other_files_alone():
+    with fake("none") as live:
+        directory = os.path.dirname(live.socket_path())
+        others = ["notes.txt", "12.sock.old", "x12.sock", "13.sock"]
+        for name in others:
+            with open(os.path.join(directory, name), "w", encoding="ascii"):
+                pass
+        succeed("ps", env=live.cli_env)
+        for name in others:
+            check(os.path.exists(os.path.join(directory, name)), f"{name} was removed")
+        check(os.path.exists(live.socket_path()), "a live socket was removed")
+
+
+@test
+def target_by_name():
+    program = build_program("tests/cli/programs/allocate.c")
+    with scratch() as where:
+        named = os.path.join(where, "mctx-by-name")
+        os.symlink(program, named)
+        with target([named]) as live:
+            dump = json.loads(succeed("dump", "mctx-by-name", "--json", env=live.cli_env))
+            check_equal(dump["pid"], live.pid, "pid")
+            with Target([named], live.runtime, MEMCTX_CONTROL="eager") as second:
+                check_equal(second.hear(), "ready", "the second")
+                second.wait_socket()
+                done = expect(2, "names 2 processes", "dump", "mctx-by-name", env=live.cli_env)
+                check(str(live.pid) in done.stderr and str(second.pid) in done.stderr,
+                      "both are listed")
+
+
+@test
+def not_permitted():
+    if os.geteuid() != 0:
+        raise Skip("needs root to be somebody else")
+    with target([build_program("tests/cli/programs/allocate.c")]) as live:
+        argv = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", CLI, "dump",
+                str(live.pid)]
+        done = subprocess.run(argv, env=live.cli_env, capture_output=True, text=True, timeout=60,
+                              check=False)
+        if "setpriv: failed to execute" in done.stderr:
+            raise Skip("the build cannot be read by another user")
+        check_equal(done.returncode, 4, f"exit code ({done.stderr})")
+        check("belongs to root" in done.stderr and "run memctx as that user" in done.stderr,
+              f"message: {done.stderr}")
+
+
+@test
+def mark_diff_reset_trim_set_options():
+    with target([build_program("tests/cli/programs/allocate.c")]) as live:
+        env = live.cli_env
+        expect(1, "no mark to compare with; set one with memctx mark", "diff", live.pid, env=env)
+        succeed("mark", live.pid, env=env)
+        check_equal(live.ask("grow"), "ok", "grow")
+        diff = json.loads(succeed("diff", live.pid, "--json", env=env))
+        first = diff["contexts"][0]
+        check_equal(first["growth"]["requested_bytes"], 500 * 1000, "growth")
+        check_equal(first["growth"]["live_chunks"], 500, "growth in chunks")
+        check("allocate_more" in "".join(first["path"]), f"path: {first['path']}")
+        check_equal(diff["totals"]["growth"]["requested_bytes"], 500 * 1000, "sum of growth")
+        check("+500000 bytes in +500 chunks" in succeed("diff", live.pid, env=env), "text")
+        expect(1, "no mark \"x\"", "diff", live.pid, "x", env=env)
+        expect(1, "no allocation site", "reset", live.pid, "--site", "nothing_like_it", env=env)
+        expect(1, "says no", "reset", live.pid, "--context", "4000000", env=env)
+        succeed("reset", live.pid, "--site", "allocate_more", env=env)
+        sites = by_site(json.loads(succeed("dump", live.pid, "--json", env=env)))
+        check_equal(sites["allocate_more"]["allocs"], 0, "allocs after a reset")
+        check_equal(sites["allocate_more"]["requested_bytes"], 500 * 1000, "live after a reset")
+        check_equal(sites["allocate_first"]["allocs"], 100, "allocs of the other site")
+        succeed("reset", live.pid, env=env)
+        trim = json.loads(succeed("trim", live.pid, "--json", env=env))
+        check(trim["released_bytes"] >= 0 and trim["rss_after_bytes"] > 0, f"trim: {trim}")
+        succeed("set", live.pid, "depth=7", env=env)
+        options = json.loads(succeed("options", live.pid, "--json", env=env))["options"]
+        depth = [option for option in options if option["name"].lower() == "depth"][0]
+        check_equal((depth["value"], depth["default"]), (7, 32), "depth")
+        for wrong in ("depth=-1", "depth=x", "nothing=1", "control=off"):
+            expect(1, "says no", "set", live.pid, wrong, env=env)
+        figures = json.loads(succeed("dump", "--self", "--json", live.pid, env=env))["figures"]
+        check(figures["contexts"] > 0, f"figures: {figures}")
+
+
+def by_site(dump):
+    return {context["frame"]["function"]: context["self"] for context in dump["contexts"]
+            if context["frame"] and context["frame"]["function"]}
+
+
+@test
+def options_table():
+    table = json.loads(succeed("options", "--json"))["options"]
+    names = [entry["name"] for entry in table]
+    check({"depth", "control", "verify"} <= set(names), f"names: {names}")
+    text = succeed("options")
+    for name in names:
+        check(re.search(rf"^{name} ", text, re.M), f"{name} is not in the text")
+
+
+@test
+def output_that_cannot_be_written():
+    with fake("none") as live:
+        with open("/dev/full", "w", encoding="ascii") as full:
+            done = subprocess.run([CLI, "dump", str(live.pid)], stdout=full, env=live.cli_env,
+                                  stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        check_equal(done.returncode, 1, "exit code on a full device")
+        check("could not write" in done.stderr, f"message: {done.stderr}")
+        expect(1, "cannot be written", "dump", live.pid, "-o", "/no/such/directory/x",
+               env=live.cli_env)
+        expect(1, "(could not|cannot) be written", "dump", live.pid, "-o", "/dev/full",
+               env=live.cli_env)
+
+
+@test
+def no_color_without_a_terminal():
+    with fake("none") as live:
+        for env in (live.cli_env, {**live.cli_env, "TERM": "xterm"}, clean_env(
+                XDG_RUNTIME_DIR=live.runtime, NO_COLOR="1")):
+            check("\033" not in succeed("dump", live.pid, env=env), "colors in a pipe")

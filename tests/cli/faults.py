@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+"""The command against servers that speak badly: each fault its message, never a crash."""
+import json
+import os
+import time
+
+from clitest import expect, fake, succeed
+from harness import check, check_equal, test, test_named
+
+
+@test
+def fake_server_is_understood():
+    """The faults below prove something only if the faultless answer is taken."""
+    with fake("none") as live:
+        dump = json.loads(succeed("dump", live.pid, "--json", "--threads", env=live.cli_env))
+        check_equal(dump["schema"], "memctx/1", "schema")
+        check_equal(dump["pid"], live.pid, "pid")
+        check_equal(dump["totals"]["requested_bytes"], 600, "requested_bytes")
+        root, label, generated, vdso = dump["contexts"]
+        check_equal((root["kind"], root["parent"], root["frame"]), ("unknown", None, None), "root")
+        check_equal(label["frame"]["function"], "?[31mred?label", "label, cleaned")
+        check_equal(label["kind"], "unknown", "kind of a label")
+        check_equal((generated["frame"]["addr"], generated["frame"]["module"]),
+                    ("0x5000001", None), "place of generated code")
+        check_equal(generated["total"]["requested_bytes"], 500, "a subtotal")
+        check_equal((vdso["frame"]["module"], vdso["frame"]["offset"]), ("[vdso]", "0x123"), "vdso")
+        check_equal(vdso["threads"]["77"]["allocs"], 5, "allocs of thread 77")
+        check_equal(label["threads"]["exited"]["frees"], 2, "frees of exited threads")
+        check_equal(dump["marks"], [{"name": "first", "uptime_s": 1.0}], "marks")
+        text = succeed("dump", live.pid, "--min", "0", env=live.cli_env)
+        check("Grand total: 600 total in 3 pages; 0 free (3 chunks); 600 used; 600 requested\n"
+              in text, f"no grand total in {text}")
+
+
+@test
+def fake_server_small_requests():
+    with fake("none") as live:
+        check("returned 4096 " in succeed("trim", live.pid, env=live.cli_env), "trim")
+        diff = json.loads(succeed("diff", live.pid, "first", "--json", env=live.cli_env))
+        grown = {row["id"]: row["growth"]["requested_bytes"] for row in diff["contexts"]}
+        check_equal(grown, {2: 200, 3: 250, 1: 100}, "growth since the mark")
+        check_equal(diff["totals"]["growth"]["requested_bytes"], 550, "growth of the total")
+        expect(1, 'no mark "other"', "diff", live.pid, "other", env=live.cli_env)
+        for verb in (["options"], ["options", "--json"], ["dump", "--self"],
+                     ["dump", "--self", "--json"], ["ps"], ["ps", "--json"]):
+            succeed(*verb, *([] if verb[0] == "ps" else [live.pid]), env=live.cli_env)
+
+
+@test
+def generated_code_is_named_by_perf_map():
+    with fake("none") as live:
+        path = f"/tmp/perf-{live.pid}.map"
+        try:
+            with open(path, "w", encoding="ascii") as file:
+                file.write("4000000 10 before\nbroken line\n5000000 40 Lfast;\033[2Jpath\n"
+                           "6000000 10 after\n")
+            dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
+            check_equal(dump["contexts"][2]["frame"]["function"], "Lfast;?[2Jpath", "its name")
+            # A file that somebody else could have put there is not believed.
+            if os.geteuid() == 0:
+                os.chown(path, 65534, 65534)
+                dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
+                check_equal(dump["contexts"][2]["frame"]["function"], None, "name from a stranger")
+        finally:
+            os.unlink(path)
+
+
+# Fault, exit code, message.
+HELLO_FAULTS = [
+    ("version", 1, r"wire version 42 and this memctx .* speaks 1; use the memctx"),
+    ("garbage", 1, r"not as the library does"),
+    ("close", 1, r"closed the connection before it said hello"),
+    ("hello-half", 1, r"closed the connection in the middle of its hello"),
+    ("hello-type", 1, r"damaged answer; a frame of type"),
+    ("hello-length", 1, r"damaged answer; (a hello of|it announces) 8589934592 bytes"),
+    ("hello-pid", 3, r"not the process that made its socket"),
+    ("hello-ticks", 3, r"the pid was used again"),
+]
+ANSWER_FAULTS = [
+    ("answer-version", 1, r"wire version 9 and this memctx"),
+    ("answer-type", 1, r"damaged answer; a frame of type"),
+    ("answer-huge", 1, r"announces 1152921504606846976 bytes"),
+    ("answer-short", 1, r"8 bytes are too few"),
+    ("answer-empty", 1, r"0 bytes are too few"),
+    ("answer-truncated", 1, r"closed the connection in the middle of its answer"),
+    ("answer-large", 1, r"closed the connection in the middle of its answer"),
+    ("section-offset", 1, r"contexts lie outside"),
+    ("section-offset-wraps", 1, r"contexts lie outside"),
+    ("section-count", 1, r"contexts lie outside"),
+    ("section-views", 1, r"views lie outside"),
+    ("no-contexts", 1, r"no contexts"),
+    ("no-strings", 1, r"strings do not end"),
+    ("open-strings", 1, r"strings do not end"),
+    ("string-offset", 1, r"a string lies outside"),
+    ("exe-offset", 1, r"a string lies outside"),
+    ("parent-missing", 1, r"context 3 has no parent before it"),
+    ("parent-later", 1, r"context 2 has no parent before it"),
+    ("parent-itself", 1, r"context 2 has no parent before it"),
+    ("two-roots", 1, r"context 2 has no parent before it"),
+    ("no-root", 1, r"first context is not the root"),
+    ("id-twice", 1, r"context 2 is there twice"),
+    ("kind", 1, r"kind or module that does not exist"),
+    ("module", 1, r"kind or module that does not exist"),
+    ("build-id", 1, r"build-id of 1000 bytes"),
+    ("view-context", 1, r"thread view of a context or thread"),
+    ("view-thread", 1, r"thread view of a context or thread"),
+    ("marks", 1, r"(marks lie outside|too many elements)"),
+    ("deep", 1, r"over 1024 deep"),
+    ("refuse", 1, r"says no: no: \?\[31mnot today"),
+]
+
+
+def fault_test(fault, code, pattern):
+    @test_named(f"fault-{fault}")
+    def run():
+        with fake(fault) as live:
+            for words in (["dump"], ["dump", "--json"], ["frag"]):
+                expect(code, pattern, *words, live.pid, env=live.cli_env)
+            succeed("ps", env=live.cli_env)  # one bad process does not spoil the list
+
+
+for entry in HELLO_FAULTS + ANSWER_FAULTS:
+    fault_test(*entry)
+
+
+@test
+def fault_mark_missing():
+    with fake("mark-missing") as live:
+        expect(1, 'no mark "first"', "diff", live.pid, env=live.cli_env)
+
+
+@test
+def fault_trim_short():
+    with fake("trim-short") as live:
+        expect(1, "damaged answer", "trim", live.pid, env=live.cli_env)
+
+
+@test
+def fault_refused_small_requests():
+    with fake("refuse") as live:
+        for words in (["mark"], ["reset"], ["trim"], ["options"], ["dump", "--self"]):
+            expect(1, r"says no: no: \?\[31mnot today", *words, live.pid, env=live.cli_env)
+        expect(1, "says no", "set", live.pid, "depth=5", env=live.cli_env)
+
+
+@test
+def extreme_figures_overflow_nothing():
+    with fake("extreme") as live:
+        dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
+        check_equal(dump["totals"]["requested_bytes"], None, "a sum with an unknown part")
+        check_equal(dump["totals"]["allocs"], None, "a sum that does not fit")
+        for words in (["dump"], ["dump", "--flat", "--human"], ["frag"], ["frag", "--json"],
+                      ["diff"], ["diff", "--json"], ["dump", "--sort", "waste", "--min", "0"]):
+            succeed(*words, live.pid, env=live.cli_env)
+
+
+def late(fault, pattern, at_least_s, at_most_s):
+    with fake(fault) as live:
+        started = time.monotonic()
+        expect(1, pattern, "dump", live.pid, env=live.cli_env)
+        took = time.monotonic() - started
+        check(at_least_s <= took <= at_most_s, f"the command gave up after {took:.1f} s")
+
+
+@test
+def silent_server_is_given_up():
+    late("silent", "did not answer in time before it said hello", 3, 20)
+
+
+@test
+def stalled_server_is_given_up():
+    late("answer-stalled", "did not answer in time in the middle", 3, 20)
+
+
+@test
+def slow_server_is_waited_for():
+    with fake("answer-slow") as live:
+        check("Grand total" in succeed("dump", live.pid, env=live.cli_env), "no dump")

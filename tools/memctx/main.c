@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* main.c - the table of verbs, their help, and the dispatch. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "reading.h"
+#include "view.h"
+
+#define TARGET_HELP                                                                                \
+    "TARGET is a pid, a unique process name, or a snapshot file made by memctx dump -o.\n"
+#define LIVE_TARGET_HELP "TARGET is a pid or a unique process name.\n"
+#define COMMON_HELP                                                                                \
+    "  -h, --help         this text\n"                                                             \
+    "  -V, --version      the version of memctx\n"
+
+static const struct cli_verb verbs[] = {
+    {"run", "[OPTIONS] [--] PROGRAM [ARGUMENTS]", "start a program on memctx",
+     "Starts PROGRAM with libmemctx.so preloaded. The command becomes the program: its pid, signals\n"
+     "and exit status are the program's own. Children inherit the library.\n\n"
+     "  --depth N          keep N frames of each call path (MEMCTX_DEPTH)\n"
+     "  --verify N         unwind every Nth cached path afresh and compare (MEMCTX_VERIFY)\n"
+     "  --no-children      the programs that PROGRAM starts run without the library\n"
+     "  --set NAME=VALUE   any other option; memctx options lists them\n"
+     "  -v, --verbose      say on standard error what could not be had (MEMCTX_VERBOSE=1)\n"
+     COMMON_HELP
+     "\nA program that is statically linked, setuid or of another machine is refused (1); 126: it\n"
+     "cannot be executed; 127: it was not found. MEMCTX_LIBRARY names another libmemctx.so.",
+     run_main},
+    {"ps", "[--json] [--human]", "list the processes that run on memctx",
+     "Lists the processes with libmemctx.so: pid, uid, seconds of life, resident set, requested\n"
+     "bytes, contexts, command; for one that cannot be asked, why. Removes stale sockets.\n\n"
+     "  --json             one object: {\"schema\":\"memctx-ps/1\",\"processes\":[...],\"swept\":N}\n"
+     "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
+     ps_main},
+    {"dump", "TARGET [OPTIONS]", "show the heap as a tree of call paths",
+     TARGET_HELP
+     "\nEach line: NAME: RESERVED total in N pages; FREE free (K chunks); USED used; REQUESTED\n"
+     "requested. RESERVED is what the context holds, USED its live chunks with rounding, FREE the\n"
+     "difference, K the number of live chunks, REQUESTED what the program asked for. A line that\n"
+     "ends in > is only a step on the way to the one below it. Inner lines are subtotals.\n\n"
+     "  --json             one object of schema memctx/1\n"
+     "  -o, --output FILE  write that object to FILE: a snapshot, which dump, frag and diff read\n"
+     "  --flat             a list of contexts with their call paths instead of the tree\n"
+     "  --sort KEY         " VIEW_SORT_WORDS "\n"
+     "  --min BYTES        hide what is below BYTES of the sort key (K, M, G; 0 shows all;\n"
+     "                     without it the tree hides subtrees below 0.5 %)\n"
+     "  --depth N          N levels of the tree; with --flat N frames of each path\n"
+     "  --limit N          with --flat: N contexts (20; 0 for all)\n"
+     "  --site REGEX       only contexts whose site (function, file:line, module) matches;\n"
+     "                     subtotals in the text count only those\n"
+     "  --threads          what each thread did in each context\n"
+     "  --human            KiB, MiB instead of bytes\n"
+     "  --self             the library's own statistics instead\n" READING_NAME_HELP COMMON_HELP,
+     dump_main},
+    {"frag", "TARGET [OPTIONS]", "show where memory goes that was not asked for",
+     TARGET_HELP
+     "\nFirst a ledger that adds up to the resident set as the kernel counts it, with the residue;\n"
+     "then the contexts by waste, with the number of their pages by share of live blocks.\n\n"
+     "  --json             one object of schema memctx-frag/1\n"
+     "  --sort KEY         " VIEW_SORT_WORDS " (waste)\n"
+     "  --min BYTES        hide contexts below BYTES of the sort key\n"
+     "  --limit N          N contexts (20; 0 for all)\n"
+     "  --depth N          N frames of each path (6)\n"
+     "  --site REGEX       only contexts whose site matches\n"
+     "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     frag_main},
+    {"mark", "TARGET [NAME]", "remember how every context stands",
+     LIVE_TARGET_HELP
+     "\nThe target keeps the mark; memctx diff compares with it. A mark of the same name moves.\n"
+     "Without NAME it is called default.\n\n" COMMON_HELP,
+     mark_main},
+    {"diff", "TARGET [MARK] | SNAPSHOT SNAPSHOT|PID", "show the growth of each context",
+     TARGET_HELP
+     "\nThe growth since MARK (the latest one), or from the first state to the second. Contexts of\n"
+     "two snapshots are matched by their path of modules and offsets.\n\n"
+     "  --json             one object of schema memctx-diff/1\n"
+     "  --min BYTES        hide contexts that changed by less\n"
+     "  --limit N          N contexts (20; 0 for all)\n"
+     "  --depth N          N frames of each path (8)\n"
+     "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     diff_main},
+    {"reset", "TARGET [--context ID | --site REGEX]", "begin counting anew",
+     LIVE_TARGET_HELP
+     "\nSets the counters since start to zero and the peaks to what is live, for the whole tree or\n"
+     "for a part of it. No chunk is freed.\n\n"
+     "  --context ID       this context and all below it\n"
+     "  --site REGEX       every context whose site matches\n" READING_NAME_HELP COMMON_HELP,
+     reset_main},
+    {"trim", "TARGET [--json] [--human]", "hand empty memory back to the kernel",
+     LIVE_TARGET_HELP "\nSays how many bytes went back, and the resident set before and after.\n\n"
+     "  --json             one object of schema memctx-trim/1\n"
+     "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
+     trim_main},
+    {"set", "TARGET NAME=VALUE...", "change options of a running process",
+     LIVE_TARGET_HELP "\nmemctx options says which options can be set live.\n\n" COMMON_HELP,
+     set_main},
+    {"options", "[TARGET] [--json]", "list the options, or how they stand in a process",
+     "Without a TARGET: every MEMCTX_* option with its default. With one: its value there.\n"
+     "start: taken from the environment when the program starts; live: memctx set changes it.\n\n"
+     "  --json             one object of schema memctx-options/1\n" COMMON_HELP,
+     options_main},
+};
+
+#define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
+
+static void print_help(void) {
+    printf("usage: memctx VERB [ARGUMENTS]\n\n"
+           "memctx runs unmodified programs on an allocator that knows which call path holds which\n"
+           "memory, and shows it while they run.\n\n");
+    for (size_t i = 0; i < VERB_COUNT; i++) {
+        printf("  %-8s %s\n", verbs[i].name, verbs[i].summary);
+    }
+    printf("\nmemctx VERB --help says more. memctx --version gives the version.\n"
+           "Exit codes: 0 done; 1 the target said no, or an answer is incomplete; 2 usage;\n"
+           "3 no such target or no socket; 4 not permitted.\n");
+}
+
+static const struct cli_verb *find_verb(const char *name) {
+    for (size_t i = 0; i < VERB_COUNT; i++) {
+        if (strcmp(verbs[i].name, name) == 0) {
+            return &verbs[i];
+        }
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        cli_usage("a verb is missing");
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("memctx %s\n", CLI_VERSION);
+        return cli_finish_output(CLI_DONE);
+    }
+    bool help = strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
+    if (help && argc < 3) {
+        print_help();
+        return cli_finish_output(CLI_DONE);
+    }
+    const struct cli_verb *verb = find_verb(help ? argv[2] : word);
+    if (verb == NULL) {
+        cli_usage("there is no verb %s", help ? argv[2] : word);
+    }
+    cli_current_verb = verb;
+    if (help) {
+        cli_print_verb_help(verb);
+        return cli_finish_output(CLI_DONE);
+    }
+    return verb->run(argc - 1, argv + 1);
+}
