@@ -72,10 +72,9 @@ static void become_command(const struct request *request) {
     redirect("/dev/null", O_RDONLY, STDIN_FILENO);
     redirect(request->out_path, O_WRONLY | O_CREAT | O_APPEND, STDOUT_FILENO);
     redirect(request->error_path, O_WRONLY | O_CREAT | O_APPEND, STDERR_FILENO);
-    if (request->switch_user && (setgroups(0, NULL) != 0 || setgid(request->gid) != 0 ||
-                                 setuid(request->uid) != 0)) {
-        dprintf(STDERR_FILENO, "measure: switching to uid %u: %s\n", request->uid,
-                strerror(errno));
+    if (request->switch_user &&
+        (setgroups(0, NULL) != 0 || setgid(request->gid) != 0 || setuid(request->uid) != 0)) {
+        dprintf(STDERR_FILENO, "measure: switching to uid %u: %s\n", request->uid, strerror(errno));
         _exit(127);
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -149,15 +148,9 @@ static void parse(int argc, char **argv, struct request *request) {
 
     while ((option = getopt(argc, argv, "+n:t:p:u:o:e:")) != -1) {
         switch (option) {
-        case 'n':
-            request->runs = strtol(optarg, NULL, 10);
-            break;
-        case 't':
-            request->limit_s = (unsigned int)strtoul(optarg, NULL, 10);
-            break;
-        case 'p':
-            request->preload = optarg;
-            break;
+        case 'n': request->runs = strtol(optarg, NULL, 10); break;
+        case 't': request->limit_s = (unsigned int)strtoul(optarg, NULL, 10); break;
+        case 'p': request->preload = optarg; break;
         case 'u': {
             char *colon = NULL;
             request->uid = (uid_t)strtoul(optarg, &colon, 10);
@@ -165,14 +158,9 @@ static void parse(int argc, char **argv, struct request *request) {
             request->switch_user = true;
             break;
         }
-        case 'o':
-            request->out_path = optarg;
-            break;
-        case 'e':
-            request->error_path = optarg;
-            break;
-        default:
-            exit(2);
+        case 'o': request->out_path = optarg; break;
+        case 'e': request->error_path = optarg; break;
+        default: exit(2);
         }
     }
     request->command = argv + optind;

@@ -61,7 +61,8 @@ printf "%d %d %d %d\\n", scalar(keys %count), length($text), $hits, $x;
 NODE = """\
 const rows = [];
 for (let i = 0; i < 60000; i++) {
-    rows.push({id: i, name: 'row-' + i, tags: ['a' + (i % 13), 'b' + (i % 7)], at: {x: i / 4, y: -i}});
+    rows.push({id: i, name: 'row-' + i, tags: ['a' + (i % 13), 'b' + (i % 7)],
+               at: {x: i / 4, y: -i}});
 }
 const text = JSON.stringify(rows);
 let total = 0;
@@ -145,8 +146,8 @@ def fast_import_stream(rng):
     out = []
     for commit in range(1500):
         message = f"change {commit}"
-        out.append(f"commit refs/heads/main\ncommitter A <a@example.org> {1600000000 + commit * 60} "
-                   f"+0000\ndata {len(message)}\n{message}\n")
+        out.append(f"commit refs/heads/main\ncommitter A <a@example.org> "
+                   f"{1600000000 + commit * 60} +0000\ndata {len(message)}\n{message}\n")
         for _ in range(3):
             number = rng.randrange(60)
             for _ in range(4):

@@ -214,7 +214,7 @@ def run_postgres(site, peer, workload):
 
 
 def run_dump(site, peer, workload):
-    """`memctx dump --json --no-symbols` of a process with 10 000 contexts: median of five, in ms."""
+    """`memctx dump --json --no-symbols` of a process with 10 000 contexts: median of five, ms."""
     command = ["out/release/memctx", "dump", "--json", "--no-symbols"]
     server = Server(site, peer, workload, site.expand(workload.command))
     try:

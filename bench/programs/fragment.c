@@ -64,8 +64,8 @@ int main(void) {
     size_t table_bytes = CHUNKS * sizeof(struct entry);
     size_t live_bytes = 0;
     /* The table is none of the allocator's business, and gone before the measurement. */
-    struct entry *table = mmap(NULL, table_bytes, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct entry *table =
+        mmap(NULL, table_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (table == MAP_FAILED) {
         return 1;

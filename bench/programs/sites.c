@@ -11,6 +11,8 @@
         return chunk;                                                                              \
     }
 #define NAME(n) site_##n,
+/* The formatter indents each repetition further than the last. */
+/* clang-format off */
 #define REPEAT_16(X, n)                                                                            \
     X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7)                                \
     X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e) X(n##f)
@@ -24,6 +26,7 @@
     REPEAT_256(X, 4) REPEAT_256(X, 5) REPEAT_256(X, 6) REPEAT_256(X, 7)                            \
     REPEAT_256(X, 8) REPEAT_256(X, 9) REPEAT_256(X, a) REPEAT_256(X, b)                            \
     REPEAT_256(X, c) REPEAT_256(X, d) REPEAT_256(X, e) REPEAT_256(X, f)
+/* clang-format on */
 
 REPEAT_4096(SITE)
 

@@ -11,8 +11,8 @@ typedef uint64_t rule_function(uint64_t value, int level);
 static rule_function rule_pair, rule_text, rule_node;
 static rule_function *const rules[] = {rule_pair, rule_text, rule_node};
 
-/* The data choose the way at every fourth level only: some sixty paths, as in a program that has its
- * hot spots; thousands of paths are what sites.c and trees.c are for. */
+/* The data choose the way at every fourth level only: some sixty paths, as in a program that has
+ * its hot spots; thousands of paths are what sites.c and trees.c are for. */
 static inline uint64_t descend(uint64_t value, int level) {
     if (level >= LEVELS) {
         return value;

@@ -13,9 +13,7 @@ struct job {
     uint64_t sum;
 };
 
-static struct {
-    unsigned char *chunk;
-} kept[KEPT];
+static struct { unsigned char *chunk; } kept[KEPT];
 
 static NOINLINE void *work(void *argument) {
     struct job *job = argument;

@@ -61,7 +61,7 @@ static uint32_t context_of_stack(struct paths *paths, unsigned depth) {
     return id;
 }
 
-static struct view *miss(struct heap *heap, uintptr_t frame) {
+static struct view *miss(struct heap *heap, uintptr_t frame, struct cache_slot *slot) {
     struct paths *paths = heap->paths;
     unsigned depth = (unsigned)load_relaxed(&options.depth);
     stack_walk(&paths->stack, frame, depth);
@@ -71,7 +71,7 @@ static struct view *miss(struct heap *heap, uintptr_t frame) {
     if (paths->stack.end == STACK_BROKEN)
         paths->stack.count = paths->nodes_valid = 0; /* may be mended: never joined */
     else if (view && view->context == context)
-        cache_keep(paths, view, depth);
+        cache_keep(paths, slot, view, depth);
     return view;
 }
 
@@ -93,9 +93,10 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
             paths->fixed = view;
         return view;
     }
-    struct view *view = cache_find(paths, frame);
+    struct cache_slot *slot;
+    struct view *view = cache_search(paths, frame, &slot);
     if (!view)
-        view = miss(heap, frame);
+        view = miss(heap, frame, slot);
     if (UNLIKELY(load_relaxed(&options.verify)) && view)
         verify(heap, view);
     return view;
@@ -133,6 +134,7 @@ struct lookup_counts context_counts(void) {
         const struct paths *paths = load_relaxed(&heap->paths);
         if (!paths)
             continue;
+        sum.guessed += load_relaxed(&paths->guessed);
         sum.missed += load_relaxed(&paths->missed);
         sum.flushed += load_relaxed(&paths->flushed);
         sum.traces += load_relaxed(&paths->trace_count);

@@ -118,6 +118,7 @@ static uint32_t fill_self(const char *body, struct text *text) {
 #define ADD(name, value, help) add_statistic(text, #name, (int64_t)(value), help)
     ADD(allocs, allocs, "allocations since start");
     ADD(frees, frees, "frees since start");
+    ADD(paths_guessed, counts.guessed, "paths found in the cache, but not by the first guess");
     ADD(paths_missed, counts.missed, "paths that were walked: not in the cache");
     ADD(path_caches_flushed, counts.flushed, "path caches emptied (full, depth or library changed)");
     ADD(traces, counts.traces, "paths in the threads' caches");

@@ -32,10 +32,36 @@ static struct trace *trace_room(struct paths *paths, struct cache_slot *slot, ui
     return trace;
 }
 
-void cache_keep(struct paths *paths, struct view *view, unsigned depth) {
+struct view *cache_search(struct paths *paths, uintptr_t frame, struct cache_slot **slot) {
+    uintptr_t sp = frame + 16;
+    uintptr_t address = *(const uintptr_t *)(frame + 8);
+    uint64_t hash = cache_hash(address, sp);
+    for (int guess = 0; guess < CACHE_GUESSES_MAX; guess++) {
+        *slot = cache_slot_of(paths, hash);
+        const struct trace *trace = (*slot)->trace;
+        if (!trace)
+            return NULL;
+        if (trace->sp != sp || trace->address != address) { /* an unrelated path hashes here too */
+            hash *= 0x9e3779b97f4a7c15ULL;
+            continue;
+        }
+        uint32_t k = trace_compare(trace, sp);
+        if (k == trace->count) {
+            store_owner(&paths->guessed, paths->guessed + 1);
+            return trace->view;
+        }
+        const int32_t *offsets = (const int32_t *)(trace->values + trace->count);
+        uint64_t word = *(const volatile uint64_t *)(sp + (uintptr_t)(intptr_t)offsets[k]);
+        hash = (hash ^ word ^ (uint64_t)k << 56) * 0xd6e8feb86659fd93ULL;
+        hash ^= hash >> 29;
+        hash *= 0x9e3779b97f4a7c15ULL;
+    }
+    return NULL;
+}
+
+void cache_keep(struct paths *paths, struct cache_slot *slot, struct view *view, unsigned depth) {
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
-    struct cache_slot *slot = cache_slot_of(paths, leaf->address, leaf->sp);
     if (slot->trace && slot->missed != view) {
         slot->missed = view;
         return;

@@ -3,13 +3,16 @@
  * cache.h - call paths at allocation speed: traces of one thread, verified at every use.
  *
  * A *trace* is what a walk read: words of the stack at fixed offsets from the stack pointer, and the
- * view that pays for the path. A direct-mapped table by (return address, stack pointer) guesses the
- * trace; it is used only when every word is on the stack again, compared innermost first, which is
- * the order in which a walk would read them: each read is as safe as the walk's. Otherwise the
- * stack is walked (stack.h), which costs only the frames that changed since the last walk.
+ * view that pays for the path. A table guesses the trace; it is used only when every word is on the
+ * stack again, compared innermost first, which is the order in which a walk would read them: each
+ * read is as safe as the walk's. The first guess is by (return address, stack pointer). Where its
+ * trace is wrong at word k, the next guess is by (slot, k, the word that is there), and so on: the
+ * paths that meet in one call site and stack depth are told apart by the words in which they
+ * differ. When the guesses end the stack is walked (stack.h), which costs only the frames that
+ * changed since the last walk.
  *
- * A slot's trace gives way to another path only when that one was missed twice in a row, so that a
- * program with ever new paths does not spend its time on making traces.
+ * A slot's trace gives way to another path only when that one was missed there twice in a row, so
+ * that a program with ever new paths does not spend its time on making traces.
  *
  * Owned by one heap's thread; its memory is bounded by CACHE_SLOTS traces.
  */
@@ -18,7 +21,9 @@
 
 #include "path/stack.h"
 
-#define CACHE_SLOTS 1024U
+#define CACHE_SLOT_BITS 12U
+#define CACHE_SLOTS (1U << CACHE_SLOT_BITS)
+#define CACHE_GUESSES_MAX 6
 
 struct view;
 
@@ -40,29 +45,31 @@ struct paths {
     uint32_t verify_left; /* cached paths until the next comparison with libunwind */
     struct view *fixed;   /* MEMCTX_DEPTH=0: everything is charged here */
     struct cache_slot slots[CACHE_SLOTS];
-    uint64_t missed, flushed; /* statistics: walks; times it was emptied */
+    uint64_t guessed, missed, flushed; /* statistics: found, but not at first; walked; emptied */
     uint64_t trace_count, trace_bytes;
     uint32_t nodes_valid; /* frames of the stack, from the outermost, whose node is right */
     struct stack stack;
 };
 
-INLINE struct cache_slot *cache_slot_of(struct paths *paths, uintptr_t address, uintptr_t sp) {
-    uint64_t hash = (address ^ sp << 7) * 0x9e3779b97f4a7c15ULL;
-    return &paths->slots[hash >> 54];
+INLINE uint64_t cache_hash(uintptr_t address, uintptr_t sp) {
+    return (address ^ sp << 7) * 0x9e3779b97f4a7c15ULL;
 }
-_Static_assert(CACHE_SLOTS == 1U << (64 - 54), "the hash's upper bits index the slots");
 
-INLINE bool trace_holds(const struct trace *trace, uintptr_t sp) {
-    uint32_t count = trace->count;
+INLINE struct cache_slot *cache_slot_of(struct paths *paths, uint64_t hash) {
+    return &paths->slots[hash >> (64 - CACHE_SLOT_BITS)];
+}
+
+/* The first check that fails; trace->count: none. */
+INLINE uint32_t trace_compare(const struct trace *trace, uintptr_t sp) {
+    uint32_t count = trace->count, i = 0;
     const int32_t *offsets = (const int32_t *)(trace->values + count);
-    for (uint32_t i = 0; i < count; i++)
-        if (UNLIKELY(*(const volatile uint64_t *)(sp + (uintptr_t)(intptr_t)offsets[i]) !=
-                     trace->values[i]))
-            return false;
-    return true;
+    while (i < count && LIKELY(*(const volatile uint64_t *)(sp + (uintptr_t)(intptr_t)offsets[i]) ==
+                               trace->values[i]))
+        i++;
+    return i;
 }
 
-/* The usual case: the guess is right. NULL: the path must be looked up. */
+/* The usual case: the first guess is right. NULL: the path must be looked up. */
 INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
     uintptr_t sp = frame + 16;
     uintptr_t address = *(const uintptr_t *)(frame + 8);
@@ -70,16 +77,19 @@ INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
         return NULL;
     if (UNLIKELY(paths->fixed != NULL))
         return paths->fixed;
-    const struct trace *trace = cache_slot_of(paths, address, sp)->trace;
+    const struct trace *trace = cache_slot_of(paths, cache_hash(address, sp))->trace;
     if (UNLIKELY(!trace) || UNLIKELY(trace->sp != sp) || UNLIKELY(trace->address != address) ||
-        UNLIKELY(!trace_holds(trace, sp)))
+        UNLIKELY(trace_compare(trace, sp) != trace->count))
         return NULL;
     return trace->view;
 }
 
+/* All guesses. NULL: *slot is where cache_keep may put the path's trace. */
+struct view *cache_search(struct paths *paths, uintptr_t frame, struct cache_slot **slot);
+
 /* After a miss and a walk that gave `view`: keeps the stack's innermost `depth` frames as a trace,
  * if it is worth it. */
-void cache_keep(struct paths *paths, struct view *view, unsigned depth);
+void cache_keep(struct paths *paths, struct cache_slot *slot, struct view *view, unsigned depth);
 struct paths *cache_create(void);
 /* Empties it; the memory goes back to the library's own tables. */
 void cache_flush(struct paths *paths);

@@ -100,10 +100,16 @@ class Finished:
         self.returncode, self.stdout, self.stderr = returncode, stdout, stderr
 
 
-def run_program(argv, env, timeout_s=60, stdin=""):
+def as_user(uid):
+    """Arguments of Popen that become this user before the program, and a preload, come to life."""
+    return {"user": uid, "group": uid, "extra_groups": []} if uid is not None else {}
+
+
+def run_program(argv, env, timeout_s=60, stdin="", uid=None):
     """Run to the end; a program that is late is killed and the test fails."""
     with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, errors="replace") as process:
+                          stderr=subprocess.PIPE, text=True, errors="replace",
+                          **as_user(uid)) as process:
         try:
             out, err = process.communicate(stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -154,10 +160,8 @@ class Target:
         self.runtime = runtime
         self.env = make(**{"XDG_RUNTIME_DIR": runtime, **extra})
         self.cli_env = clean_env(XDG_RUNTIME_DIR=runtime)
-        if uid is not None:
-            argv = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *argv]
         self.process = subprocess.Popen(argv, env=self.env, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=stderr)
+                                        stdout=subprocess.PIPE, stderr=stderr, **as_user(uid))
         self.pid = self.process.pid
         self.buffer = b""
 

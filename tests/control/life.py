@@ -180,19 +180,46 @@ def no_thread_to_be_had():
     """RLIMIT_NPROC too small for our thread: the program runs, there is just no socket."""
     if os.geteuid() != 0:
         raise Skip("needs root to become a user with a limit of its own")
-    limit = ["prlimit", "--nproc=1:1"]
-    probe = ["sh", "-c", "echo fine"]
     with runtime_dir(owner=harness.NOBODY) as directory:
         for verbose in ("0", "1"):
-            env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="eager",
-                                        MEMCTX_VERBOSE=verbose)
-            done = harness.run_program(
-                ["setpriv", f"--reuid={harness.NOBODY}", f"--regid={harness.NOBODY}",
-                 "--clear-groups", "env", "-u", "LD_PRELOAD", *limit,
-                 "env", f"LD_PRELOAD={harness.LIB}", *probe], env)
+            argv = ["prlimit", "--nproc=1:1", "env", f"LD_PRELOAD={harness.LIB}",
+                    f"XDG_RUNTIME_DIR={directory}", "MEMCTX_CONTROL=eager",
+                    f"MEMCTX_VERBOSE={verbose}", "sh", "-c", "echo fine"]
+            done = harness.run_program(argv, harness.clean_env(), uid=harness.NOBODY)
             check_equal((done.returncode, done.stdout), (0, "fine\n"), f"sh ({done.stderr})")
-            if verbose == "0":
-                check_equal(done.stderr, "", "stderr without MEMCTX_VERBOSE")
+            lines = done.stderr.splitlines()
+            check_equal(len(lines), int(verbose), f"lines on stderr: {lines}")
+
+
+@test
+def privileges_dropped():
+    """Who gives up root under our thread gives it up in every thread, and is not killed for it."""
+    if os.geteuid() != 0:
+        raise Skip("needs root to give up")
+    drop = ("import os, sys\n"
+            "os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
+            "print(os.getresuid(), os.getresgid())\nsys.stdin.read()\n")
+    with runtime_dir() as directory:
+        os.chmod(directory, 0o755)
+        with harness.Target(["python3", "-c", drop], directory, MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(20), "(65534, 65534, 65534) (65534, 65534, 65534)", "ids")
+            for tid in os.listdir(f"/proc/{target.pid}/task"):
+                check_equal(harness.read_status(target.pid, "Uid", tid).split(), ["65534"] * 4,
+                            f"uids of thread {tid}")
+            target.finish()
+
+
+@test
+def privileges_dropped_with_capabilities_kept():
+    """setpriv keeps its capabilities, in its one thread, over setresuid, and calls setresgid after
+    that. In a thread beside it the second call fails, and then glibc aborts the program."""
+    if os.geteuid() != 0:
+        raise Skip("needs root to give up")
+    with runtime_dir() as directory:
+        done = harness.run_program(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "id", "-u"],
+            harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="eager"))
+        check_equal((done.returncode, done.stdout), (0, "65534\n"), f"setpriv ({done.stderr})")
 
 
 @test

@@ -26,8 +26,7 @@ def need_root():
 
 
 def as_user(uid, argv, env, timeout_s=30):
-    command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *argv]
-    return harness.run_program(command, env, timeout_s)
+    return harness.run_program(argv, env, timeout_s, uid=uid)
 
 
 def target_argv(*words):

@@ -4,6 +4,7 @@ import functools
 import json
 import socket
 import subprocess
+import time
 
 import harness
 from harness import Failure, check_equal
@@ -65,8 +66,16 @@ class Wire:
         self.socket.settimeout(timeout_s)
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        deadline = time.monotonic() + timeout_s
         try:
-            self.socket.connect(path)
+            while True:
+                try:
+                    self.socket.connect(path)
+                    break
+                except BlockingIOError:  # the backlog is full
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.05)
             self.hello = self.read_frame()[1] if hello else None
         except BaseException:
             self.socket.close()

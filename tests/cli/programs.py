@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: MIT
+"""memctx run: what it starts, what it refuses, and what it passes on."""
+import os
+import shutil
+import signal
+import subprocess
+
+from clitest import CLI, LIB, cli, expect, scratch, tool
+from harness import Skip, build_program, check, check_equal, clean_env, test
+
+
+def run(*words, **options):
+    return cli("run", *words, **options)
+
+
+def write_script(path, text, mode=0o755):
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+    os.chmod(path, mode)
+    return path
+
+
+@test
+def run_passes_status_and_output():
+    done = run("--", "sh", "-c", "cat; echo out; echo err >&2; exit 37", stdin="in\n")
+    check_equal((done.returncode, done.stdout, done.stderr), (37, "in\nout\n", "err\n"), "ending")
+    check_equal(run("true").returncode, 0, "without --")
+    check_equal(run("echo", "--json", "-h").stdout, "--json -h\n", "options of the program")
+
+
+@test
+def run_passes_signals():
+    for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT):
+        with subprocess.Popen([CLI, "run", "--", "sleep", "100"], env=clean_env()) as process:
+            wait_for_program(process.pid, "sleep")
+            process.send_signal(number)
+            check_equal(process.wait(timeout=20), -number, "ending")
+
+
+def wait_for_program(pid, name):
+    from harness import wait_until
+
+    def started():
+        with open(f"/proc/{pid}/comm", encoding="ascii") as file:
+            return file.read().strip() == name
+    wait_until(started, f"{name} to run as pid {pid}")
+
+
+@test
+def run_sets_the_environment():
+    env = clean_env(LD_PRELOAD="libc.so.6", MEMCTX_DEPTH="5")
+    script = "echo $LD_PRELOAD $MEMCTX_RUN_PID $$ $MEMCTX_DEPTH $MEMCTX_VERIFY $MEMCTX_VERBOSE" \
+             " $MEMCTX_NO_CHILDREN"
+    done = run("--depth", "9", "--verify", "100", "-v", "--set", "decay_ms=7", "--", "sh", "-c",
+               script, env=env)
+    words = done.stdout.split()
+    check_equal(words[0], f"{os.path.realpath(LIB)}:libc.so.6", "LD_PRELOAD")
+    check_equal(words[1], words[2], "MEMCTX_RUN_PID and the program's pid")
+    check_equal(words[3:], ["9", "100", "1"], "options")
+    done = run("--no-children", "sh", "-c", "env | grep -c libmemctx")
+    check_equal(done.stdout, "0\n", "children with the library in LD_PRELOAD")
+
+
+@test
+def run_refuses_wrong_options():
+    expect(2, "depth goes from 0 to 128; got \"129\"", "run", "--depth", "129", "true")
+    expect(2, "depth goes from", "run", "--depth", "-1", "true")
+    expect(2, "no option \"speed\"", "run", "--set", "speed=1", "true")
+    expect(2, "control goes from off to eager", "run", "--set", "control=maybe", "true")
+    expect(2, "name=value", "run", "--set", "depth", "true")
+    expect(2, "unknown option", "run", "--nonsense", "true")
+    check_equal(run("--set", "control=off", "true").returncode, 0, "a word of an enum")
+
+
+@test
+def run_program_not_found():
+    expect(127, "no-such-program: no such program", "run", "no-such-program")
+    expect(127, "no such program", "run", "./no-such-program")
+    expect(127, "no such program", "run", "")
+    expect(127, "no such program", "run", "/etc/passwd/x")
+
+
+@test
+def run_not_executable():
+    with scratch() as where:
+        plain = write_script(os.path.join(where, "plain"), "echo hello\n", 0o644)
+        expect(126, "cannot be executed; Permission denied", "run", plain)
+        expect(126, "cannot be executed; Permission denied", "run", "plain",
+               env=clean_env(PATH=where))
+        expect(126, "cannot be executed; Is a directory", "run", where)
+
+
+@test
+def run_scripts():
+    with scratch() as where:
+        script = write_script(os.path.join(where, "script"), "#! /bin/sh -e\necho $0 $1\n")
+        check_equal(run(script, "x").stdout, f"{script} x\n", "a script")
+        second = write_script(os.path.join(where, "second"), f"#!{script}\n")
+        check_equal(run(second).stdout, f"{script} {second}\n", "a script of a script")
+        bare = write_script(os.path.join(where, "bare"), "echo bare $1\n")
+        check_equal(run(bare, "x").stdout, "bare x\n", "a script without #!")
+        found = run("script", "y", env=clean_env(PATH=where + ":" + os.environ["PATH"]))
+        check_equal(found.stdout, f"{script} y\n", "a script in PATH")
+        orphan = write_script(os.path.join(where, "orphan"), "#!/no/such/interpreter\n")
+        expect(126, "its interpreter /no/such/interpreter cannot be executed", "run", orphan)
+
+
+@test
+def run_refuses_static():
+    program = build_program("tests/cli/programs/nothing.c", "nothing-static", ["-static"])
+    expect(1, "statically linked: no library can be preloaded", "run", program)
+    program = build_program("tests/cli/programs/nothing.c", "nothing-static-pie", ["-static-pie"])
+    expect(1, "statically linked", "run", program)
+    with scratch() as where:
+        script = write_script(os.path.join(where, "script"), f"#!{program}\n")
+        expect(1, "statically linked", "run", script)
+
+
+@test
+def run_refuses_setuid():
+    program = build_program("tests/cli/programs/nothing.c")
+    check_equal(run(program).returncode, 0, "the program itself")
+    with scratch() as where:
+        copy = os.path.join(where, "copy")
+        for mode, word in ((0o4755, "setuid"), (0o2755, "setgid")):
+            shutil.copy(program, copy)
+            os.chmod(copy, mode)
+            expect(1, f"is a {word} program: the loader ignores LD_PRELOAD", "run", copy)
+
+
+@test
+def run_refuses_capabilities():
+    program = build_program("tests/cli/programs/nothing.c")
+    with scratch() as where:
+        copy = os.path.join(where, "copy")
+        shutil.copy(program, copy)
+        # Version 2, effective, CAP_NET_BIND_SERVICE: what setcap would write.
+        value = (0x02000001).to_bytes(4, "little") + (1 << 10).to_bytes(4, "little") + bytes(12)
+        try:
+            os.setxattr(copy, "security.capability", value)
+        except OSError as error:
+            raise Skip(f"no file capabilities here: {error}") from None
+        expect(1, "has file capabilities", "run", copy)
+
+
+def patched(program, where, offset, data):
+    path = os.path.join(where, "patched")
+    with open(program, "rb") as file:
+        content = bytearray(file.read())
+    content[offset:offset + len(data)] = data
+    with open(path, "wb") as file:
+        file.write(content)
+    os.chmod(path, 0o755)
+    return path
+
+
+@test
+def run_refuses_other_machines():
+    program = build_program("tests/cli/programs/nothing.c")
+    with scratch() as where:
+        expect(1, "is a 32-bit program", "run", patched(program, where, 4, b"\1"))
+        expect(1, "is for another processor .ELF machine 183", "run",
+               patched(program, where, 18, (183).to_bytes(2, "little")))
+        cut = os.path.join(where, "cut")
+        with open(program, "rb") as file, open(cut, "wb") as out:
+            out.write(file.read(40))
+        os.chmod(cut, 0o755)
+        expect(1, "its header is cut off", "run", cut)
+
+
+@test
+def run_finds_the_library():
+    with scratch() as where:
+        for place in ("bin", "lib/memctx"):
+            os.makedirs(os.path.join(where, place))
+        installed = os.path.join(where, "bin", "memctx")
+        shutil.copy(CLI, installed)
+        env = clean_env()
+        done = subprocess.run([installed, "run", "true"], env=env, capture_output=True, text=True,
+                              timeout=60, check=False)
+        check_equal(done.returncode, 1, "exit code without a library")
+        check("MEMCTX_LIBRARY" in done.stderr, f"message: {done.stderr}")
+        library = os.path.join(where, "lib/memctx/libmemctx.so")
+        shutil.copy(LIB, library)
+        heard = tool(installed, "run", "sh", "-c", "echo $LD_PRELOAD", env=env).strip()
+        check_equal(heard, os.path.realpath(library), "the library of an installation")
+        spaced = os.path.join(where, "with blank.so")
+        shutil.copy(LIB, spaced)
+        expect(1, "cannot be preloaded: LD_PRELOAD takes no path with a blank", "run", "true",
+               env=clean_env(MEMCTX_LIBRARY=spaced))
+        expect(1, "MEMCTX_LIBRARY names /no/such", "run", "true",
+               env=clean_env(MEMCTX_LIBRARY="/no/such"))

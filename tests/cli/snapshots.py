@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: MIT
+"""Snapshot files: the same results as from the process, and damage of every kind."""
+import json
+import os
+import random
+import stat
+
+from clitest import cli, expect, fake, scratch, succeed, target
+from harness import (build_program, check, check_equal, check_sums, dump_json, test)
+
+T_KEYS = ["requested_bytes", "block_bytes", "reserved_bytes", "resident_bytes", "pinned_bytes",
+          "sole_pinned_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes",
+          "peak_requested_bytes", "pages"]
+
+
+def allocate():
+    return target([build_program("tests/cli/programs/allocate.c")])
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+@test
+def json_has_the_schema():
+    with allocate() as live:
+        dump = live.dump("--threads")
+        for key, kind in (("schema", str), ("pid", int), ("exe", str), ("uptime_s", float),
+                          ("depth", int), ("exact", bool), ("totals", dict), ("marks", list),
+                          ("contexts", list)):
+            check(isinstance(dump[key], kind), f"{key} is {dump[key]!r}")
+        check_equal(list(dump["totals"]), T_KEYS, "keys of totals")
+        seen = set()
+        for context in dump["contexts"]:
+            check_equal(set(context) - {"exact_address", "occupancy"},
+                        {"id", "parent", "kind", "policy", "frame", "self", "total", "threads"},
+                        "keys of a context")
+            check(context["parent"] in seen or context["parent"] is None, "a parent comes first")
+            seen.add(context["id"])
+            check_equal(list(context["self"]), T_KEYS, "keys of self")
+            if context["frame"]:
+                check_equal(set(context["frame"]), {"addr", "module", "offset", "function", "file",
+                                                    "line", "inlined"}, "keys of a frame")
+        check_sums(dump)
+        for field in ("allocs", "frees", "requested_cum_bytes", "requested_bytes", "live_chunks"):
+            for context in dump["contexts"]:
+                parts = sum(view[field] for view in context["threads"].values())
+                check_equal(parts, context["self"][field], f"sum of {field} over the threads")
+        first = [context for context in dump["contexts"]
+                 if (context["frame"] or {}).get("function") == "allocate_first"]
+        check_equal(len(first), 1, "contexts of allocate_first")
+        check_equal((first[0]["self"]["requested_bytes"], first[0]["self"]["live_chunks"]),
+                    (100000, 100), "figures of allocate_first")
+        check_equal(os.path.basename(first[0]["frame"]["file"]), "allocate.c", "its file")
+        check("threads" not in live.dump()["contexts"][0], "threads only when asked for")
+
+
+@test
+def snapshot_gives_the_same():
+    with allocate() as live, scratch() as where:
+        env = live.cli_env
+        succeed("mark", live.pid, "one", env=env)
+        check_equal(live.ask("grow"), "ok", "grow")
+        first, second = os.path.join(where, "first"), os.path.join(where, "second")
+        succeed("dump", live.pid, "--threads", "-o", first, env=env)
+        now = live.dump("--threads")
+        saved = json.loads(read(first))
+        for key in ("uptime_s", "build_ns", "rss_bytes", "ledger", "mappings"):
+            now.pop(key, None)
+            saved.pop(key, None)
+        # The target did nothing in between; what the control thread itself holds may differ.
+        check_equal([context["self"]["requested_bytes"] for context in saved["contexts"]],
+                    [context["self"]["requested_bytes"] for context in now["contexts"]],
+                    "requested bytes by context")
+        check_equal([context["frame"] for context in saved["contexts"]],
+                    [context["frame"] for context in now["contexts"]], "frames")
+        diff = json.loads(succeed("diff", live.pid, "one", "--json", env=env))
+        live.kill()
+        saved_diff = json.loads(succeed("diff", first, "one", "--json"))
+        check_equal([(row["path"], row["growth"]) for row in saved_diff["contexts"]],
+                    [(row["path"], row["growth"]) for row in diff["contexts"]], "diff")
+        succeed("dump", first, "-o", second)
+        check_equal(read(second), read(first), "a snapshot of a snapshot")
+        check_equal(succeed("frag", second), succeed("frag", first), "frag")
+        check_equal(succeed("dump", second, "--flat"), succeed("dump", first, "--flat"), "dump")
+        check("allocate_more (allocate.c:" in succeed("dump", first), "names")
+        for verb in ("mark", "reset", "trim", "options"):
+            expect(1, f"{verb} needs a running process", verb, first)
+
+
+@test
+def frag_adds_up():
+    with allocate() as live:
+        frag = json.loads(succeed("frag", live.pid, "--json", env=live.cli_env))
+        ledger = frag["ledger"]
+        check_equal(sum(line["bytes"] for line in ledger["lines"]), ledger["rss_bytes"], "the sum")
+        check_equal(ledger["lines"][-1]["name"], "residue_bytes", "the last line")
+        lines = {line["name"]: line["bytes"] for line in ledger["lines"]}
+        check(lines["requested_bytes"] >= 100000 and lines["files_bytes"] > 0, f"ledger: {lines}")
+        check(abs(lines["residue_bytes"]) < 1 << 20, f"residue: {lines}")
+        for context in frag["contexts"]:
+            check_equal(context["reserved_bytes"], context["requested_bytes"] +
+                        context["rounding_bytes"] + context["holes_bytes"], "parts of reserved")
+        text = succeed("frag", live.pid, env=live.cli_env)
+        check("resident set, as the kernel counts it" in text and "residue" in text, text)
+
+
+@test
+def snapshots_of_two_runs_compare():
+    with scratch() as where:
+        files = [os.path.join(where, name) for name in ("quiet", "grown")]
+        for path in files:
+            with allocate() as live:
+                if path == files[1]:
+                    check_equal(live.ask("grow"), "ok", "grow")
+                succeed("dump", live.pid, "-o", path, env=live.cli_env)
+        diff = json.loads(succeed("diff", *files, "--json"))
+        grown = diff["contexts"][0]
+        check_equal(grown["growth"]["requested_bytes"], 500000, "growth between two runs")
+        check("allocate_more" in grown["path"][0], f"path: {grown['path']}")
+        check_equal(diff["totals"]["growth"]["requested_bytes"], 500000, "sum")
+        back = json.loads(succeed("diff", *reversed(files), "--json"))
+        check_equal(back["contexts"][-1]["growth"]["requested_bytes"], -500000, "the way back")
+        check_equal(json.loads(succeed("diff", files[0], files[0], "--json"))["contexts"], [],
+                    "a snapshot against itself")
+
+
+@test
+def snapshot_file_is_whole_or_absent():
+    with fake("none") as live, scratch() as where:
+        path = os.path.join(where, "snapshot")
+        old_mask = os.umask(0o027)
+        try:
+            succeed("dump", live.pid, "-o", path, env=live.cli_env)
+        finally:
+            os.umask(old_mask)
+        check_equal(stat.S_IMODE(os.stat(path).st_mode), 0o640, "mode")
+        succeed("dump", live.pid, "-o", path, env=live.cli_env)
+        check_equal(os.listdir(where), ["snapshot"], "what is left in the directory")
+
+
+@test
+def snapshot_is_truncated():
+    with fake("none") as live, scratch() as where:
+        whole, cut = os.path.join(where, "whole"), os.path.join(where, "cut")
+        succeed("dump", live.pid, "--threads", "-o", whole, env=live.cli_env)
+        content = read(whole).encode()
+        check(len(content) > 2000, "a snapshot of some size")
+        for length in range(30, len(content) - 2, max(1, len(content) // 60)):
+            with open(cut, "wb") as file:
+                file.write(content[:length])
+            expect(1, "(truncated|damaged) snapshot", "dump", cut)
+        with open(cut, "wb") as file:
+            file.write(content[:len(content) // 2])
+        for words in (["dump"], ["frag"], ["diff"]):
+            expect(1, "truncated snapshot; it ends after", *words, cut)
+        expect(1, "truncated snapshot", "diff", whole, cut)
+
+
+@test
+def snapshot_of_another_version():
+    with fake("none") as live, scratch() as where:
+        path = os.path.join(where, "snapshot")
+        succeed("dump", live.pid, "-o", path, env=live.cli_env)
+        text = read(path)
+        for content, pattern in (
+                (text.replace("memctx/1", "memctx/2"), r"schema memctx/2; this memctx .* memctx/1"),
+                ('{"schema":"memctx/2","anything":[]}', r"schema memctx/2; this memctx"),
+                ('{"schema":"memctx-diff/1"}', "not a memctx snapshot"),
+                ('{"schema":1}', "not a memctx snapshot"),
+                ('{"a":1}', "not a memctx snapshot"),
+                ("[1,2]", "not a memctx snapshot"),
+                ("hello\n", "not a memctx snapshot"),
+                ("", "not a memctx snapshot"),
+                ("\x7fELF\x02\x01\x01", "not a memctx snapshot")):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
+            for verb in ("dump", "frag", "diff"):
+                expect(1, pattern, verb, path)
+        expect(1, "is a directory", "dump", where)
+
+
+@test
+def snapshot_with_random_damage():
+    seed = int(os.environ.get("MEMCTX_SEED", "1"))
+    rounds = int(os.environ.get("MEMCTX_ROUNDS", "120"))
+    numbers = random.Random(seed)
+    with fake("none") as live, scratch() as where:
+        path = os.path.join(where, "snapshot")
+        succeed("dump", live.pid, "--threads", "-o", path, env=live.cli_env)
+        whole = read(path).encode()
+        codes = set()
+        for number in range(rounds):
+            content = bytearray(whole)
+            for _ in range(numbers.randint(1, 4)):
+                at = numbers.randrange(len(content))
+                kind = numbers.randrange(3)
+                if kind == 0:
+                    content[at] = numbers.randrange(256)
+                elif kind == 1:
+                    del content[at:at + numbers.randint(1, 40)]
+                else:
+                    content[at:at] = whole[at:at + numbers.randint(1, 40)]
+            with open(path, "wb") as file:
+                file.write(content)
+            words = [["dump"], ["dump", "--json", "--threads"], ["frag"], ["diff"]][number % 4]
+            done = cli(*words, path)
+            codes.add(done.returncode)
+            check(done.returncode in (0, 1), f"seed {seed}, round {number}: {words} ended with "
+                                             f"{done.returncode}: {done.stderr}")
+        check_equal(codes, {0, 1}, "exit codes that came up")
+
+
+@test
+def snapshot_parts_that_contradict():
+    with fake("none") as live, scratch() as where:
+        path = os.path.join(where, "snapshot")
+        succeed("dump", live.pid, "--threads", "-o", path, env=live.cli_env)
+        whole = read(path)
+
+        def spoil(change, pattern):
+            dump = json.loads(whole)
+            change(dump)
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(dump, file, separators=(",", ":"))
+            expect(1, pattern, "dump", path)
+
+        spoil(lambda dump: dump["contexts"].clear(), "no contexts")
+        spoil(lambda dump: dump["contexts"][3].update(parent=77), "no parent before it")
+        spoil(lambda dump: dump["contexts"][2].update(parent=3), "no parent before it")
+        spoil(lambda dump: dump["contexts"][3].update(id=2), "there twice")
+        spoil(lambda dump: dump["contexts"][3].update(id=-1), "no id")
+        spoil(lambda dump: dump["contexts"][3].pop("self"), "no figures")
+        spoil(lambda dump: dump["contexts"][3].update(frame=3), "no frame")
+        spoil(lambda dump: dump["modules"].clear(), "not listed")
+        spoil(lambda dump: dump["modules"][0].pop("path"), "no path")
+        spoil(lambda dump: dump["threads"].clear(), "not listed")
+        spoil(lambda dump: dump.pop("ledger"), "no ledger")
+        spoil(lambda dump: dump.pop("exe"), "no pid or no exe")
+        spoil(lambda dump: dump.update(filtered=True), "holds only the contexts")
+
+
+@test
+def text_options():
+    with allocate() as live:
+        env = live.cli_env
+        check_equal(live.ask("grow"), "ok", "grow")
+        text = succeed("dump", live.pid, "--site", "allocate_first", env=env)
+        check("allocate_more" not in text, f"--site shows another: {text}")
+        line = [line for line in text.splitlines() if "allocate_first" in line][0]
+        check(line.endswith("; 100000 requested"), f"its line: {line}")
+        flat = succeed("dump", live.pid, "--flat", "--limit", "1", env=env).splitlines()
+        check("allocate_more" in flat[1] and flat[2].startswith("    < main "), f"flat: {flat}")
+        check(any(line.startswith("... ") for line in flat), "the rest has a line")
+        text = succeed("dump", live.pid, "--min", "400K", env=env)
+        check("allocate_more" in text and "allocate_first" not in text, f"--min: {text}")
+        check("more contexts, " in text, f"what is hidden has a line: {text}")
+        text = succeed("dump", live.pid, "--no-symbols", env=env)
+        check("allocate_more" not in text and "allocate+0x" in text, f"--no-symbols: {text}")
+        check_equal(live.dump("--no-symbols")["contexts"][-1]["frame"]["function"], None, "name")
+        check("KiB requested" in succeed("dump", live.pid, "--human", env=env), "--human")
+        for key in "requested reserved allocs frees waste pinned peak chunks".split():
+            check("Grand total: " in succeed("dump", live.pid, "--sort", key, env=env), key)
+        few = dump_json(live.pid, "--site", "allocate_first", env=env)
+        check(few["filtered"] and len(few["contexts"]) < len(live.dump()["contexts"]), "filtered")
+        check("- thread " in succeed("dump", live.pid, "--threads", env=env), "--threads")

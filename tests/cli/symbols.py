@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: MIT
+"""Names: DWARF, inlined frames, stripped files, separate debug files, C++, Rust, damage."""
+import json
+import os
+import random
+import shutil
+
+from clitest import HERE, cli, scratch, succeed, target, tool
+from harness import Skip, check, check_equal, test
+
+SOURCES = os.path.join(HERE, "programs")
+
+
+def compile_c(where, *flags, name="frames"):
+    path = os.path.join(where, name)
+    tool("gcc", "-O2", "-fno-builtin", "-Wl,--build-id", *flags,
+         os.path.join(SOURCES, "frames.c"), "-o", path)
+    return path
+
+
+def paths_of(dump):
+    """[(self, [frame, innermost first])] of every context with live bytes."""
+    by_id = {context["id"]: context for context in dump["contexts"]}
+    found = []
+    for context in dump["contexts"]:
+        if context["self"]["requested_bytes"]:
+            frames, at = [], context
+            while at["parent"] is not None:
+                frames.append(at["frame"])
+                at = by_id[at["parent"]]
+            found.append((context["self"], frames))
+    return found
+
+
+def path_of_size(dump, size):
+    found = [frames for figures, frames in paths_of(dump) if figures["requested_bytes"] == size]
+    check_equal(len(found), 1, f"contexts with {size} bytes")
+    return found[0]
+
+
+def dump_of(program, *options):
+    with target([program]) as live:
+        return live.dump(*options)
+
+
+def module_of(dump, program):
+    return [module for module in dump["modules"] if module["path"] == os.path.realpath(program)][0]
+
+
+def line_of(source, mark):
+    with open(os.path.join(SOURCES, source), encoding="ascii") as file:
+        lines = [number for number, line in enumerate(file, 1) if mark in line]
+    check_equal(len(lines), 1, f"lines with {mark}")
+    return lines[0]
+
+
+def check_dwarf_names(dump):
+    frames = path_of_size(dump, 12345)
+    site = frames[0]
+    check_equal([site["function"], site["line"]], ["outer", line_of("frames.c", "MARK middle")],
+                "the machine function, at the line of its call")
+    check_equal([(inlined["function"], inlined["line"]) for inlined in site["inlined"]],
+                [("innermost", line_of("frames.c", "MARK malloc")),
+                 ("middle", line_of("frames.c", "MARK innermost"))], "inlined, innermost first")
+    check(all(inlined["addr"] == site["addr"] for inlined in site["inlined"]), "one address")
+    check_equal(os.path.basename(site["file"]), "frames.c", "file")
+    check_equal((frames[1]["function"], frames[1]["line"]),
+                ("main", line_of("frames.c", "MARK outer")), "the caller")
+
+
+@test
+def dwarf_with_inlined_functions():
+    with scratch() as where:
+        for flags in (["-g"], ["-g", "-no-pie"], ["-g", "-gdwarf-4"], ["-g", "-gsplit-dwarf"],
+                      ["-g", "-ffunction-sections", "-freorder-blocks-and-partition"]):
+            program = compile_c(where, *flags)
+            dump = dump_of(program)
+            check_dwarf_names(dump)
+            check_equal(module_of(dump, program)["symbols"], "dwarf", f"source with {flags}")
+
+
+@test
+def symbol_table_without_dwarf():
+    with scratch() as where:
+        program = compile_c(where)
+        dump = dump_of(program)
+        frames = path_of_size(dump, 12345)
+        check_equal([frame["function"] for frame in frames[:2]], ["outer", "main"], "functions")
+        check_equal((frames[0]["file"], frames[0]["line"], frames[0]["inlined"]), (None, None, []),
+                    "no lines")
+        check_equal(module_of(dump, program)["symbols"], "symtab", "source")
+
+
+@test
+def stripped_program():
+    with scratch() as where:
+        program = compile_c(where, "-s", "-rdynamic")
+        dump = dump_of(program)
+        frames = path_of_size(dump, 12345)
+        check_equal(frames[0]["function"], None, "a static function has no name left")
+        check_equal((frames[0]["module"], frames[1]["function"]),
+                    (os.path.realpath(program), "main"), "module; dynamic symbol")
+        check(int(frames[0]["offset"], 16) > 0, "offset")
+        check_equal(module_of(dump, program)["symbols"], "dynsym", "source")
+        with target([program]) as live:
+            check("frames+0x" in succeed("dump", live.pid, "--min", "0", env=live.cli_env),
+                  "module and offset in the text")
+
+
+@test
+def separate_debug_file_by_build_id():
+    with scratch() as where:
+        program = compile_c(where, "-g")
+        debug = os.path.join(where, "frames.debug")
+        tool("objcopy", "--only-keep-debug", program, debug)
+        tool("strip", "--strip-all", program)
+        build_id = [line.split()[-1] for line in tool("readelf", "-n", program).splitlines()
+                    if "Build ID" in line][0]
+        store = os.path.join(where, "store", ".build-id", build_id[:2])
+        os.makedirs(store)
+        shutil.move(debug, os.path.join(store, build_id[2:] + ".debug"))
+        check_equal(path_of_size(dump_of(program), 12345)[0]["function"], None, "without it")
+        dump = dump_of(program, "--debug-dir", os.path.join(where, "store"))
+        check_dwarf_names(dump)
+        check_equal(module_of(dump, program)["symbols"], "dwarf", "source")
+
+
+@test
+def separate_debug_file_by_link():
+    with scratch() as where:
+        program = compile_c(where, "-g", "-Wl,--build-id=none")
+        tool("objcopy", "--only-keep-debug", program, os.path.join(where, "frames.debug"))
+        tool("strip", "--strip-all", program)
+        tool("objcopy", "--add-gnu-debuglink=frames.debug", program, cwd=where)
+        check_dwarf_names(dump_of(program))
+
+
+@test
+def compressed_symbol_table():
+    if shutil.which("xz") is None:
+        raise Skip("no xz")
+    with scratch() as where:
+        program = compile_c(where)
+        small = os.path.join(where, "small")
+        tool("objcopy", "--only-keep-debug", program, small)
+        tool("xz", small)
+        tool("strip", "--strip-all", program)
+        tool("objcopy", "--add-section", f".gnu_debugdata={small}.xz", program)
+        frames = path_of_size(dump_of(program), 12345)
+        check_equal([frame["function"] for frame in frames[:2]], ["outer", "main"], "functions")
+
+
+@test
+def cxx_names():
+    with scratch() as where:
+        for flags in (["-g"], []):
+            program = os.path.join(where, "shop")
+            tool("g++", "-O2", *flags, os.path.join(SOURCES, "shop.cc"), "-o", program)
+            dump = dump_of(program)
+            names = [[frame["function"] for frame in frames] for _, frames in paths_of(dump)]
+            found = [name for frames in names for name in frames if name]
+            check("shop::Cart::add(int)" in found, f"no shop::Cart::add(int) in {found}")
+            check(any(name.startswith("void shop::fill<char>(") for name in found), "a template")
+            check("shop::(anonymous namespace)::hidden(long)" in found, f"anonymous: {found}")
+            check(not any(name.startswith("_Z") for name in found), f"mangled: {found}")
+
+
+@test
+def rust_names():
+    if shutil.which("rustc") is None:
+        raise Skip("no rustc")
+    with scratch() as where:
+        for flags in (["-g"], [], ["-g", "-C", "symbol-mangling-version=v0"]):
+            program = os.path.join(where, "store")
+            tool("rustc", "-O", *flags, os.path.join(SOURCES, "store.rs"), "-o", program)
+            dump = dump_of(program)
+            frames = [frame for _, path in paths_of(dump) for frame in path]
+            names = [frame["function"] for frame in frames if frame["function"]]
+            check("store::shelf::fill" in names, f"no store::shelf::fill in {names}")
+            check(not any(name.startswith(("_ZN", "_R")) for name in names), f"mangled: {names}")
+            if "-g" in flags:
+                fill = [frame for frame in frames if frame["function"] == "store::shelf::fill"][0]
+                check_equal(os.path.basename(fill["file"] or ""), "store.rs", "file")
+
+
+@test
+def code_made_at_run_time():
+    with scratch() as where:
+        program = os.path.join(where, "generate")
+        tool("gcc", "-O1", "-g", os.path.join(SOURCES, "generate.c"), "-o", program)
+        with target([program]) as live:
+            try:
+                dump = live.dump()
+            finally:
+                os.unlink(f"/tmp/perf-{live.pid}.map")
+            frames = path_of_size(dump, 54321)
+            check_equal((frames[0]["function"], frames[0]["module"]), ("LazyCompile:~fib", None),
+                        "a frame of generated code")
+
+
+@test
+def file_that_was_replaced():
+    with scratch() as where:
+        program = compile_c(where, "-g")
+        snapshot = os.path.join(where, "snapshot")
+        with target([program]) as live:
+            succeed("dump", live.pid, "--no-symbols", "-o", snapshot, env=live.cli_env)
+            frames = path_of_size(json.loads(succeed("dump", snapshot, "--json")), 12345)
+            check_equal(frames[0]["function"], "outer", "a snapshot is symbolised when it is read")
+            os.rename(program, program + ".old")
+            compile_c(where, "-g", "-O1")
+            # The running process still maps the old file, and /proc leads there.
+            check_dwarf_names(live.dump())
+        done = cli("dump", snapshot, "--json")
+        check_equal(done.returncode, 0, "exit code")
+        check("not the one that the process runs" in done.stderr, f"note: {done.stderr}")
+        frames = path_of_size(json.loads(done.stdout), 12345)
+        check_equal(frames[0]["function"], None, "names of another file are not believed")
+        check_equal(frames[0]["module"], os.path.realpath(program), "module stays")
+        os.unlink(program)
+        dump = json.loads(succeed("dump", snapshot, "--json"))
+        check_equal(module_of(dump, program)["symbols"], "missing", "a file that is gone")
+
+
+def section_ranges(program):
+    """Where the debug sections and symbol tables of a file lie: [(offset, bytes)]."""
+    ranges = []
+    for line in tool("readelf", "-SW", program).splitlines():
+        words = line.replace("[ ", "[").split()
+        if len(words) > 6 and words[0].startswith("[") and (
+                words[1].startswith(".debug") or words[1] in (".symtab", ".strtab", ".dynsym")):
+            ranges.append((int(words[4], 16), int(words[5], 16)))
+    return ranges
+
+
+@test
+def damaged_files():
+    """Whatever stands in the file, the dump comes, with all its contexts."""
+    seed = int(os.environ.get("MEMCTX_SEED", "1"))
+    rounds = int(os.environ.get("MEMCTX_ROUNDS", "60"))
+    numbers = random.Random(seed)
+    with scratch() as where:
+        program = compile_c(where, "-g")
+        snapshot = os.path.join(where, "snapshot")
+        with target([program]) as live:
+            succeed("dump", live.pid, "--no-symbols", "-o", snapshot, env=live.cli_env)
+        with open(program, "rb") as file:
+            whole = file.read()
+        expected = len(json.loads(succeed("dump", snapshot, "--json"))["contexts"])
+        ranges = section_ranges(program)
+        check(len(ranges) >= 5, f"sections: {ranges}")
+        named = 0
+        for number in range(rounds):
+            content = bytearray(whole)
+            if number % 10 == 9:
+                content = content[:numbers.randrange(len(content))]
+            else:
+                for _ in range(numbers.choice([1, 10, 300])):
+                    start, size = numbers.choice(ranges)
+                    content[start + numbers.randrange(size)] = numbers.randrange(256)
+            if number % 10 == 8:  # the section headers themselves
+                table = int.from_bytes(whole[40:48], "little")
+                content[table + 64:] = numbers.randbytes(len(content) - table - 64)
+            with open(program, "wb") as file:
+                file.write(content)
+            done = cli("dump", snapshot, "--json")
+            check_equal(done.returncode, 0, f"exit code, seed {seed}, round {number}: "
+                                            f"{done.stderr}")
+            dump = json.loads(done.stdout)
+            check_equal(len(dump["contexts"]), expected, f"contexts, seed {seed}, round {number}")
+            frames = path_of_size(dump, 12345)
+            check(frames[0]["module"] == os.path.realpath(program), "module")
+            named += frames[0]["function"] == "outer"
+        check(0 < named < rounds, f"{named} of {rounds} damaged files gave the right name")
