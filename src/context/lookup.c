@@ -86,6 +86,8 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
     if (paths->generation != generation) {
         cache_flush(paths);
         paths->generation = generation;
+        /* With MEMCTX_VERIFY every allocation is to come here. */
+        paths->fast_generation = load_relaxed(&options.verify) ? 0 : generation;
     }
     if (!load_relaxed(&options.depth)) {
         struct view *view = context_view_fixed(heap, TREE_NO_PATHS);

@@ -19,9 +19,7 @@ struct view *context_view_slow(struct heap *heap, uintptr_t frame);
 INLINE struct view *context_view(struct heap *heap, uintptr_t frame) {
     struct paths *paths = heap->paths;
     struct view *view = LIKELY(paths != NULL) ? cache_find(paths, frame) : NULL;
-    if (LIKELY(view != NULL) && LIKELY(!options.verify))
-        return view;
-    return context_view_slow(heap, frame);
+    return LIKELY(view != NULL) ? view : context_view_slow(heap, frame);
 }
 
 /* For an allocation that must not walk: a signal handler inside the allocator. */

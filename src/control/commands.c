@@ -150,9 +150,7 @@ static void trim_heaps(void) {
         if (load_relaxed(&heap->state) == HEAP_PARKED) {
             bins_collect_remote(heap);
             bins_release_empty(heap, &heap->mixed);
-            for (uint32_t i = 1; i < heap->view_count; i++)
-                if (heap_view_at(heap, i)->region)
-                    bins_release_empty(heap, &heap_view_at(heap, i)->region->bins);
+            regions_release_empty(heap);
         }
         lock_release(&heap->lock);
     }

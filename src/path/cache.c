@@ -67,18 +67,19 @@ void cache_keep(struct paths *paths, struct cache_slot *slot, struct view *view,
         return;
     }
     unsigned first = stack->count > depth ? stack->frames[stack->count - depth].checks : 0;
-    unsigned count = leaf->checks - first;
-    for (unsigned i = 0; i < count; i++) {
+    unsigned checks = leaf->checks - first;
+    for (unsigned i = 0; i < checks; i++) {
         int64_t offset = (int64_t)(stack->check_at[first + i] - leaf->sp);
         if (offset > INT32_MAX || offset < INT32_MIN)
             return;
     }
+    unsigned count = (unsigned)align_up(checks, 4);
     struct trace *trace = trace_room(paths, slot, count);
     if (!trace)
         return;
     int32_t *offsets = (int32_t *)(trace->values + count);
     for (unsigned i = 0; i < count; i++) {
-        unsigned from = leaf->checks - 1U - i;
+        unsigned from = leaf->checks - 1U - (i < checks ? i : checks - 1);
         offsets[i] = (int32_t)(stack->check_at[from] - leaf->sp);
         trace->values[i] = stack->check_value[from];
     }

@@ -30,7 +30,7 @@ struct view;
 struct trace {
     struct view *view;
     uintptr_t address, sp;
-    uint32_t count, bytes; /* checks; memory of the trace */
+    uint32_t count, bytes; /* checks, a multiple of 4; memory of the trace */
     /* count values, then count offsets from sp */
     uint64_t values[];
 };
@@ -41,6 +41,7 @@ struct cache_slot {
 };
 
 struct paths {
+    uint32_t fast_generation; /* generation, or 0 to send every look-up to the slow path */
     uint32_t generation;  /* of the rules that all this was made with */
     uint32_t verify_left; /* cached paths until the next comparison with libunwind */
     struct view *fixed;   /* MEMCTX_DEPTH=0: everything is charged here */
@@ -59,21 +60,32 @@ INLINE struct cache_slot *cache_slot_of(struct paths *paths, uint64_t hash) {
     return &paths->slots[hash >> (64 - CACHE_SLOT_BITS)];
 }
 
-/* The first check that fails; trace->count: none. */
+/* The first check that fails; trace->count: none. Checks come in fours, the last one repeated. */
 INLINE uint32_t trace_compare(const struct trace *trace, uintptr_t sp) {
-    uint32_t count = trace->count, i = 0;
-    const int32_t *offsets = (const int32_t *)(trace->values + count);
-    while (i < count && LIKELY(*(const volatile uint64_t *)(sp + (uintptr_t)(intptr_t)offsets[i]) ==
-                               trace->values[i]))
-        i++;
-    return i;
+    uint32_t count = trace->count;
+    const uint64_t *values = trace->values;
+    const int32_t *offsets = (const int32_t *)(values + count);
+#define DIFFERS(i)                                                                                 \
+    UNLIKELY(*(const volatile uint64_t *)(sp + (uintptr_t)(intptr_t)offsets[i]) != values[i])
+    for (uint32_t i = 0; i < count; i += 4, offsets += 4, values += 4) {
+        if (DIFFERS(0))
+            return i;
+        if (DIFFERS(1))
+            return i + 1;
+        if (DIFFERS(2))
+            return i + 2;
+        if (DIFFERS(3))
+            return i + 3;
+    }
+#undef DIFFERS
+    return count;
 }
 
 /* The usual case: the first guess is right. NULL: the path must be looked up. */
 INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
     uintptr_t sp = frame + 16;
     uintptr_t address = *(const uintptr_t *)(frame + 8);
-    if (UNLIKELY(paths->generation != load_relaxed(&rules_generation)))
+    if (UNLIKELY(paths->fast_generation != load_relaxed(&rules_generation)))
         return NULL;
     if (UNLIKELY(paths->fixed != NULL))
         return paths->fixed;

@@ -12,6 +12,7 @@
 #include "region/blocks.h"
 #include "base/options.h"
 
+#define SWEEP_EVERY 64
 #define POINTER_BITS 48
 #define POINTER_MASK ((1UL << POINTER_BITS) - 1)
 
@@ -71,6 +72,7 @@ static void partial_push(struct bins *bins, struct page *page) {
     if (*head)
         (*head)->prev = page;
     *head = page;
+    page->flags |= PAGE_LISTED;
 }
 
 static void partial_remove(struct bins *bins, struct page *page) {
@@ -81,6 +83,7 @@ static void partial_remove(struct bins *bins, struct page *page) {
     if (page->next)
         page->next->prev = page->prev;
     page->next = page->prev = NULL;
+    page->flags &= (uint8_t)~PAGE_LISTED;
 }
 
 static struct bins *bins_of(struct heap *heap, const struct page *page) {
@@ -99,10 +102,10 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
         partial_remove(bins, page);
     } else {
         /* The cap on segregation: past it this context's new chunks share mixed pages. */
-        if (view && !heap_may_segregate(heap))
-            page = NULL;
-        else
+        if (!view || heap_may_segregate(heap))
             page = blocks_page_create(heap, view, size_class);
+        else if (!(++heap->denied % SWEEP_EVERY))
+            regions_release_empty(heap); /* current pages that are empty, the one waste we hold */
     }
     bins->current[size_class] = page ? page : &heap_no_page;
     return page;
@@ -110,24 +113,20 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
 
 void bins_freed_into(struct heap *heap, struct page *page) {
     struct bins *bins = bins_of(heap, page);
-    bool current = bins->current[page->size_class] == page;
     if (page->flags & PAGE_FULL) {
         page->flags &= (uint8_t)~PAGE_FULL;
-        if (!current && page->used)
+        if (page->used)
             partial_push(bins, page);
-    } else if (!current && !page->used) {
+        else
+            blocks_page_destroy(heap, page);
+    } else if (!page->used && page->flags & PAGE_LISTED) {
         partial_remove(bins, page);
+        blocks_page_destroy(heap, page);
     }
-    if (page->used)
-        return;
-    if (current) {
-        /* A bin keeps its current page, empty or not (the next allocation is near), but for the
-         * cap on waste, and for heaps that no thread uses. */
-        if (load_relaxed(&heap->state) != HEAP_PARKED &&
-            (page->kind == PAGE_MIXED || heap_may_segregate(heap)))
-            return;
-        bins->current[page->size_class] = &heap_no_page;
-    }
+}
+
+void bins_release_page(struct heap *heap, struct page *page) {
+    bins_of(heap, page)->current[page->size_class] = &heap_no_page;
     blocks_page_destroy(heap, page);
 }
 
@@ -141,17 +140,10 @@ void bins_release_empty(struct heap *heap, struct bins *bins) {
     }
 }
 
-void blocks_free_owned(struct heap *heap, struct page *page, void *block) {
-    *(void **)block = page->free;
-    order_stores(); /* a fork between the two leaves a block too many in `used`: safe */
-    page->free = block;
-    order_stores();
-    store_owner(&page->used, (uint16_t)(page->used - 1));
-    store_owner(&heap->own_free, heap->own_free + page->waste_unit);
-    if (UNLIKELY(page->watched))
-        segment_watch(block);
-    if (UNLIKELY(!page->used || page->flags & PAGE_FULL))
-        bins_freed_into(heap, page);
+void regions_release_empty(struct heap *heap) {
+    for (uint32_t i = 1; i < heap->view_count; i++)
+        if (heap_view_at(heap, i)->region)
+            bins_release_empty(heap, &heap_view_at(heap, i)->region->bins);
 }
 
 void blocks_free_remote(struct page *page, void *block) {
@@ -186,8 +178,7 @@ void bins_collect_remote(struct heap *heap) {
         page->free = block;
         store_owner(&page->used, (uint16_t)(page->used - count));
         store_owner(&heap->own_free, heap->own_free + (int64_t)count * page->waste_unit);
-        if (!page->used || page->flags & PAGE_FULL)
-            bins_freed_into(heap, page);
+        bins_freed_into(heap, page);
         page = next;
     }
 }

@@ -30,9 +30,9 @@ INLINE unsigned blocks_class_of(size_t size) {
 
 INLINE unsigned blocks_index(const struct page *page, const void *pointer) {
     uint64_t offset = (uint64_t)((const char *)pointer - page->blocks);
-    /* Exact for offsets below 2^16 (pages are no larger); anything else gives an index beyond the
-     * page, which the caller checks. */
-    return offset >> 16 ? UINT16_MAX : (unsigned)(offset * page->reciprocal >> 32);
+    /* Exact for offsets below 2^16 (pages are no larger). A pointer to elsewhere gives an index
+     * beyond the page or one whose block starts elsewhere, which the callers check. */
+    return (unsigned)(offset * page->reciprocal >> 32);
 }
 
 /* How records of a page read: the slack, whose, and whether the block is free. */
@@ -48,44 +48,47 @@ INLINE void *blocks_records(const struct page *page) {
 
 INLINE void record_write(const struct page *page, unsigned index, uint32_t view, uint32_t slack) {
     void *records = blocks_records(page);
-    switch (page->meta_shift) {
-    case 0: store_owner((uint8_t *)records + index, (uint8_t)slack); break;
-    case 1: store_owner((uint16_t *)records + index, (uint16_t)slack); break;
-    case 2: store_owner((uint32_t *)records + index, view << 8 | slack); break;
-    default: store_owner((uint64_t *)records + index, (uint64_t)view << 32 | slack); break;
-    }
+    unsigned shift = page->meta_shift;
+    if (LIKELY(shift == 0))
+        store_owner((uint8_t *)records + index, (uint8_t)slack);
+    else if (LIKELY(shift == 2))
+        store_owner((uint32_t *)records + index, view << 8 | slack);
+    else if (shift == 1)
+        store_owner((uint16_t *)records + index, (uint16_t)slack);
+    else
+        store_owner((uint64_t *)records + index, (uint64_t)view << 32 | slack);
 }
 
 INLINE struct record record_read(const struct page *page, unsigned index) {
     const void *records = blocks_records(page);
-    switch (page->meta_shift) {
-    case 0: {
+    unsigned shift = page->meta_shift;
+    if (LIKELY(shift == 0)) {
         uint8_t slack = load_relaxed((const uint8_t *)records + index);
         return (struct record){slack, 0, slack == UINT8_MAX};
     }
-    case 1: {
-        uint16_t slack = load_relaxed((const uint16_t *)records + index);
-        return (struct record){slack, 0, slack == UINT16_MAX};
-    }
-    case 2: {
+    if (LIKELY(shift == 2)) {
         uint32_t word = load_relaxed((const uint32_t *)records + index);
         return (struct record){word & 0xff, word >> 8, !word};
     }
-    default: {
-        uint64_t word = load_relaxed((const uint64_t *)records + index);
-        return (struct record){(uint32_t)word, (uint32_t)(word >> 32), !word};
+    if (shift == 1) {
+        uint16_t slack = load_relaxed((const uint16_t *)records + index);
+        return (struct record){slack, 0, slack == UINT16_MAX};
     }
-    }
+    uint64_t word = load_relaxed((const uint64_t *)records + index);
+    return (struct record){(uint32_t)word, (uint32_t)(word >> 32), !word};
 }
 
 INLINE void record_write_free(const struct page *page, unsigned index) {
     void *records = blocks_records(page);
-    switch (page->meta_shift) {
-    case 0: store_owner((uint8_t *)records + index, UINT8_MAX); break;
-    case 1: store_owner((uint16_t *)records + index, UINT16_MAX); break;
-    case 2: store_owner((uint32_t *)records + index, 0); break;
-    default: store_owner((uint64_t *)records + index, 0); break;
-    }
+    unsigned shift = page->meta_shift;
+    if (LIKELY(shift == 0))
+        store_owner((uint8_t *)records + index, UINT8_MAX);
+    else if (LIKELY(shift == 2))
+        store_owner((uint32_t *)records + index, 0);
+    else if (shift == 1)
+        store_owner((uint16_t *)records + index, UINT16_MAX);
+    else
+        store_owner((uint64_t *)records + index, 0);
 }
 
 /* A new page for one size class; view NULL: mixed. NULL: out of memory. */
@@ -99,11 +102,27 @@ void bins_freed_into(struct heap *heap, struct page *page);
 /* Collects what other threads freed into this heap's pages. */
 void bins_collect_remote(struct heap *heap);
 void bins_init(struct bins *bins);
-/* Gives back the empty current pages. */
+/* Gives back one empty current page. */
+void bins_release_page(struct heap *heap, struct page *page);
+/* Gives back the empty current pages: of some bins, of all regions. */
 void bins_release_empty(struct heap *heap, struct bins *bins);
+void regions_release_empty(struct heap *heap);
 /* Another thread's free: hands the block to the page's owner. */
 void blocks_free_remote(struct page *page, void *block);
 /* The owner's free, after the record was written and the view accounted. */
-void blocks_free_owned(struct heap *heap, struct page *page, void *block);
+INLINE void blocks_free_owned(struct heap *heap, struct page *page, void *block) {
+    *(void **)block = page->free;
+    order_stores(); /* a fork between the two leaves a block too many in `used`: safe */
+    page->free = block;
+    order_stores();
+    uint16_t used = (uint16_t)(page->used - 1);
+    store_owner(&page->used, used);
+    store_owner(&heap->own_free, heap->own_free + page->waste_unit);
+    if (UNLIKELY(page->watched))
+        segment_watch(block);
+    /* A current page that gets empty stays: the next allocation is near. */
+    if (UNLIKELY(page->flags & (PAGE_FULL | PAGE_LISTED)) && (page->flags & PAGE_FULL || !used))
+        bins_freed_into(heap, page);
+}
 
 #endif

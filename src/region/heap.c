@@ -207,9 +207,8 @@ void heap_park(struct heap *heap) {
         struct view *view = heap_view_at(heap, i);
         if (heap_global.totals && (view->allocs || view->frees))
             fold(heap, view);
-        if (view->region)
-            bins_release_empty(heap, &view->region->bins);
     }
+    regions_release_empty(heap);
     heap_publish_waste(heap);
     heap->tid = 0;
     heap->busy = 0;

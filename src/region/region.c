@@ -119,6 +119,8 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
         if (parked) {
             bins_collect_remote(owner);
             blocks_free_owned(owner, page, block);
+            if (page->heap == owner && !page->used) /* a current page, and nobody allocates here */
+                bins_release_page(owner, page);
         }
         lock_release(&owner->lock);
         if (parked)

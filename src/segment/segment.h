@@ -44,6 +44,7 @@ enum page_kind {
 enum page_flag {
     PAGE_FULL = 1,    /* in no list of its owner, because it has no free block */
     PAGE_ALIGNED = 2, /* some chunks start inside their block */
+    PAGE_LISTED = 8,  /* in its owner's list of pages with free blocks; neither: the current page */
     PAGE_EMERGENCY = 4, /* a huge chunk that stands in no books: see segment_emergency_alloc */
 };
 

@@ -4,7 +4,9 @@
 A suite is a `run` script that registers functions with @test and ends in main(). Every process it
 starts is bounded in time and is killed, by its own pid, when the test that started it is over.
 """
+import atexit
 import contextlib
+import functools
 import glob
 import json
 import os
@@ -92,7 +94,24 @@ def clean_env(**extra):
 
 
 def preloaded_env(**extra):
-    return clean_env(LD_PRELOAD=LIB, **extra)
+    return clean_env(**{"LD_PRELOAD": LIB, **extra})
+
+
+@functools.lru_cache(None)
+def public_directory():
+    path = tempfile.mkdtemp(prefix="mctx-public-", dir="/tmp")
+    os.chmod(path, 0o755)
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+@functools.lru_cache(None)
+def public_copy(path):
+    """A copy of a built file that other users can reach, wherever the source tree lies."""
+    copy = os.path.join(public_directory(), os.path.basename(path))
+    shutil.copy(path, copy)
+    os.chmod(copy, 0o755)
+    return copy
 
 
 class Finished:
@@ -158,6 +177,9 @@ class Target:
     def __init__(self, argv, runtime, uid=None, preload=True, stderr=subprocess.PIPE, **extra):
         make = preloaded_env if preload else clean_env
         self.runtime = runtime
+        if uid is not None:
+            argv = [public_copy(argv[0]), *argv[1:]]
+            extra = {"LD_PRELOAD": public_copy(LIB), **extra}
         self.env = make(**{"XDG_RUNTIME_DIR": runtime, **extra})
         self.cli_env = clean_env(XDG_RUNTIME_DIR=runtime)
         self.process = subprocess.Popen(argv, env=self.env, stdin=subprocess.PIPE,

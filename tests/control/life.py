@@ -182,7 +182,7 @@ def no_thread_to_be_had():
         raise Skip("needs root to become a user with a limit of its own")
     with runtime_dir(owner=harness.NOBODY) as directory:
         for verbose in ("0", "1"):
-            argv = ["prlimit", "--nproc=1:1", "env", f"LD_PRELOAD={harness.LIB}",
+            argv = ["prlimit", "--nproc=1:1", "env", f"LD_PRELOAD={harness.public_copy(harness.LIB)}",
                     f"XDG_RUNTIME_DIR={directory}", "MEMCTX_CONTROL=eager",
                     f"MEMCTX_VERBOSE={verbose}", "sh", "-c", "echo fine"]
             done = harness.run_program(argv, harness.clean_env(), uid=harness.NOBODY)
@@ -197,7 +197,8 @@ def privileges_dropped():
     if os.geteuid() != 0:
         raise Skip("needs root to give up")
     drop = ("import os, sys\n"
-            "os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
+            "nobody = (65534,) * 3\n"
+            "os.setgroups([]); os.setresgid(*nobody); os.setresuid(*nobody)\n"
             "print(os.getresuid(), os.getresgid())\nsys.stdin.read()\n")
     with runtime_dir() as directory:
         os.chmod(directory, 0o755)
@@ -269,7 +270,7 @@ def ten_thousand_contexts():
 
 @test
 def statistics_move():
-    """What the library says of itself: the same names each time, figures that follow the program."""
+    """What the library says of itself: always the same names, figures that move."""
     with attacked() as target:
         with Wire(target.socket_path()) as client:
             before = client.statistics()

@@ -26,7 +26,7 @@ def need_root():
 
 
 def as_user(uid, argv, env, timeout_s=30):
-    return harness.run_program(argv, env, timeout_s, uid=uid)
+    return harness.run_program([harness.public_copy(argv[0]), *argv[1:]], env, timeout_s, uid=uid)
 
 
 def target_argv(*words):
@@ -65,20 +65,6 @@ def permissions_under_odd_umask():
                     client.dump()
 
 
-CONNECT = """
-import socket, sys
-client = socket.socket(socket.AF_UNIX)
-client.settimeout(10)
-try:
-    client.connect(sys.argv[1])
-    print("got", len(client.recv(10000)))
-except PermissionError:
-    print("denied")
-except ConnectionError:
-    print("got 0")
-"""
-
-
 @test
 def other_uid_refused():
     """The directory keeps others out; and where somebody has opened it, SO_PEERCRED does."""
@@ -88,7 +74,7 @@ def other_uid_refused():
         with harness.Target(program, directory, uid=NOBODY, MEMCTX_CONTROL="eager") as target:
             target.hear(30)
             path = target.wait_socket()
-            connect = [sys.executable, "-c", CONNECT, path]
+            connect = [harness.build_program("tests/control/control_client.c"), path]
             done = as_user(OTHER_UID, connect, harness.clean_env())
             check_equal(done.stdout, "denied\n", f"connecting as uid {OTHER_UID} ({done.stderr})")
             done = as_user(OTHER_UID, [harness.CLI, "dump", str(target.pid)], target.cli_env)
@@ -116,14 +102,9 @@ def many_refused_uids_cost_nothing():
         os.chmod(directory, 0o755)
         os.chmod(os.path.dirname(path), 0o755)
         os.chmod(path, 0o777)
-        flood = ("import socket, sys\nheld = []\nfor i in range(60):\n"
-                 "    client = socket.socket(socket.AF_UNIX)\n    client.settimeout(2)\n"
-                 "    try:\n        client.connect(sys.argv[1])\n"
-                 "        assert not client.recv(100)\n"
-                 "    except (ConnectionError, BlockingIOError, TimeoutError):\n        pass\n"
-                 "    held.append(client)\nprint('done')\n")
-        done = as_user(OTHER_UID, [sys.executable, "-c", flood, path], harness.clean_env(), 150)
-        check_equal(done.stdout, "done\n", f"the flood ({done.stderr})")
+        flood = [harness.build_program("tests/control/control_client.c"), path, "60"]
+        done = as_user(OTHER_UID, flood, harness.clean_env(), 200)
+        check_equal(done.stdout, "got 0\n", f"the flood ({done.stderr})")
         with Wire(path) as client:
             client.dump()
 
