@@ -53,6 +53,13 @@ cli_libs := -ldw -lelf -liberty -ljansson
 lib_sources := $(sort $(wildcard src/*/*.c))
 cli_sources := $(sort $(wildcard tools/memctx/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
+unit_libs := -lcriterion
+ifeq ($(VARIANT),tsan)
+# Criterion crashes under ThreadSanitizer before it runs a test; see tests/unit/plain.
+unit_sources += tests/unit/plain/runner.c
+unit_flags := -Itests/unit/plain
+unit_libs :=
+endif
 
 lib_objects := $(lib_sources:%.c=$(out)/lib/%.o)
 cli_objects := $(cli_sources:%.c=$(out)/cli/%.o)
@@ -93,7 +100,7 @@ deps-%: force
 	@scripts/install-deps $*
 
 # A change of compiler or flags rebuilds everything: the file changes only when its content does.
-flags_now = $(CC) $(CFLAGS) $(LDFLAGS) $(lib_flags) $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
+flags_now = $(CC) $(unit_flags) $(CFLAGS) $(LDFLAGS) $(lib_flags) $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
 $(out)/flags: force
 	@mkdir -p $(@D)
 	@echo "$(subst ",\",$(flags_now))" | cmp -s - $@ || echo "$(subst ",\",$(flags_now))" > $@
@@ -108,7 +115,7 @@ $(out)/cli/%.o: %.c $(out)/flags | deps-build
 
 $(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
 	@mkdir -p $(@D)
-	$(CC) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(CC) $(unit_flags) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(library): $(lib_objects) src/api/exports.map
 	$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) -o $@
@@ -117,7 +124,7 @@ $(command): $(cli_objects)
 	$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(cli_objects) $(cli_libs) -o $@
 
 $(unit_tests): $(unit_objects)
-	$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(unit_objects) -lcriterion -o $@
+	$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(unit_objects) $(unit_libs) -o $@
 
 # The manual's text on verbs and settings is printed by what it describes (scripts/make-man).
 $(out)/man/options: docs/man/options.c include/memctx/options.h $(out)/flags | deps-build

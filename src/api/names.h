@@ -19,8 +19,8 @@
 #define pvalloc memctx_test_pvalloc
 #define malloc_usable_size memctx_test_malloc_usable_size
 #define malloc_trim memctx_test_malloc_trim
-#define mallinfo memctx_test_mallinfo
-#define mallinfo2 memctx_test_mallinfo2
+#define mallinfo(...) memctx_test_mallinfo(__VA_ARGS__) /* not the struct of that name */
+#define mallinfo2(...) memctx_test_mallinfo2(__VA_ARGS__)
 #define malloc_info memctx_test_malloc_info
 #define malloc_stats memctx_test_malloc_stats
 #define mallopt memctx_test_mallopt

@@ -17,6 +17,20 @@ size_t control_buffers_bytes(void) {
     return buffers_bytes;
 }
 
+void *control_map(size_t bytes) {
+    void *start = os_map(bytes);
+    if (start)
+        buffers_bytes += bytes;
+    return start;
+}
+
+void control_unmap(void *start, size_t bytes) {
+    if (!start)
+        return;
+    os_unmap(start, bytes);
+    buffers_bytes -= bytes;
+}
+
 void *answer_add(struct answer *answer, size_t bytes) {
     if (answer->failed)
         return NULL;
@@ -24,16 +38,14 @@ void *answer_add(struct answer *answer, size_t bytes) {
         size_t capacity = answer->capacity ? answer->capacity : BUFFER_FIRST_BYTES;
         while (capacity < answer->length + bytes)
             capacity *= 2;
-        char *room = os_map(capacity);
+        char *room = control_map(capacity);
         if (!room) {
             answer->failed = true;
             return NULL;
         }
         if (answer->length)
             __builtin_memcpy(room, answer->bytes, answer->length);
-        if (answer->bytes)
-            os_unmap(answer->bytes, answer->capacity);
-        buffers_bytes += capacity - answer->capacity;
+        control_unmap(answer->bytes, answer->capacity);
         answer->bytes = room;
         answer->capacity = capacity;
     }
@@ -43,9 +55,7 @@ void *answer_add(struct answer *answer, size_t bytes) {
 }
 
 void answer_free(struct answer *answer) {
-    if (answer->bytes)
-        os_unmap(answer->bytes, answer->capacity);
-    buffers_bytes -= answer->capacity;
+    control_unmap(answer->bytes, answer->capacity);
     *answer = (struct answer){0};
 }
 
@@ -107,17 +117,19 @@ static uint32_t fill_self(const char *body, struct text *text) {
     struct lookup_counts counts = context_counts();
     struct meta_usage meta = meta_usage(true);
     struct sums sums;
-    int64_t allocs = 0, frees = 0;
+    int64_t allocs = 0, frees = 0, live = 0;
     if (sums_collect(&sums)) {
         for (uint32_t i = 0; i < sums.count; i++) {
             allocs += sums.rows[i].allocs;
             frees += sums.rows[i].frees;
+            live += sums.rows[i].live_bytes;
         }
         sums_free(&sums);
     }
 #define ADD(name, value, help) add_statistic(text, #name, (int64_t)(value), help)
     ADD(allocs, allocs, "allocations since start");
     ADD(frees, frees, "frees since start");
+    ADD(live_bytes, live, "requested bytes alive");
     ADD(paths_guessed, counts.guessed, "paths found in the cache, but not by the first guess");
     ADD(paths_missed, counts.missed, "paths that were walked: not in the cache");
     ADD(path_caches_flushed, counts.flushed, "path caches emptied (full, depth or library changed)");

@@ -23,7 +23,8 @@ bool control_is_due(void);
 void control_start(void);
 
 void control_init(bool at_once);
-void control_exit(void); /* removes the socket, if this process made it */
+/* Removes the socket, if this process made it; with MEMCTX_VERBOSE=2 prints the statistics. */
+void control_exit(void);
 void control_fork_prepare(void);
 void control_fork_done(bool child);
 
@@ -38,6 +39,9 @@ struct answer {
 /* Room for `bytes` more, zeroed; NULL: failed is set. Earlier pointers may move. */
 void *answer_add(struct answer *answer, size_t bytes);
 void answer_free(struct answer *answer);
+/* Memory for the control thread's tables, counted in the ledger's line for it. */
+void *control_map(size_t bytes);
+void control_unmap(void *start, size_t bytes);
 
 /* The handler of a request: body of `length` bytes -> answer; returns enum wire_status. */
 uint32_t command_run(uint16_t type, const char *body, size_t length, struct answer *answer);

@@ -427,14 +427,12 @@ uint32_t dump_build(const struct wire_dump_request *request, struct answer *answ
         scan.flags = request->flags;
         scan.count = sums.count;
         scan.resident_known = false;
-        scan.totals = os_map(scan.count * sizeof *scan.totals);
-        scan.occupancy = os_map(scan.count * sizeof *scan.occupancy);
+        scan.totals = control_map(scan.count * sizeof *scan.totals);
+        scan.occupancy = control_map(scan.count * sizeof *scan.occupancy);
         if (scan.totals && scan.occupancy)
             status = fill(request, answer, &strings, &scan, &sums);
-        if (scan.totals)
-            os_unmap(scan.totals, scan.count * sizeof *scan.totals);
-        if (scan.occupancy)
-            os_unmap(scan.occupancy, scan.count * sizeof *scan.occupancy);
+        control_unmap(scan.totals, scan.count * sizeof *scan.totals);
+        control_unmap(scan.occupancy, scan.count * sizeof *scan.occupancy);
     }
     sums_free(&sums);
     answer_free(&strings);

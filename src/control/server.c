@@ -371,7 +371,16 @@ void control_init(bool at_once) {
         store_owner(&control_waiting, 1);
 }
 
+static void print_statistics(void) {
+    struct answer answer = {0};
+    if (command_run(WIRE_SELF, "", 0, &answer) == WIRE_OK)
+        os_print(&(struct text){.bytes = answer.bytes, .length = answer.length});
+    answer_free(&answer);
+}
+
 void control_exit(void) {
+    if (options.verbose > 1)
+        print_statistics();
     if (load_acquire(&control.socket_pid) == os_process_id())
         unlink(control.place.final.sun_path);
 }

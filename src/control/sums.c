@@ -28,7 +28,7 @@ static void add_view(struct sum *sum, struct heap *heap, const struct view *view
 
 bool sums_collect(struct sums *sums) {
     sums->count = tree_count();
-    sums->rows = os_map(sums->count * sizeof *sums->rows);
+    sums->rows = control_map(sums->count * sizeof *sums->rows);
     if (!sums->rows)
         return false;
     lock_take(&heap_global.lock); /* no thread's numbers move to the totals meanwhile */
@@ -45,8 +45,7 @@ bool sums_collect(struct sums *sums) {
 }
 
 void sums_free(struct sums *sums) {
-    if (sums->rows)
-        os_unmap(sums->rows, sums->count * sizeof *sums->rows);
+    control_unmap(sums->rows, sums->count * sizeof *sums->rows);
     sums->rows = NULL;
 }
 
@@ -86,7 +85,7 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
 
 /* True for nodes at and below `root`; a parent's id is lower than its children's. */
 static bool *select_subtree(uint32_t root, uint32_t count) {
-    bool *selected = os_map(count);
+    bool *selected = control_map(count);
     for (uint32_t id = 0; selected && id < count; id++)
         selected[id] = id == root || (id && selected[tree_node(id)->parent]);
     return selected;
@@ -124,7 +123,7 @@ uint32_t reset_run(const struct wire_reset_request *request, struct text *text) 
         }
     }
     lock_release(&heap_global.lock);
-    os_unmap(selected, count);
+    control_unmap(selected, count);
     text_add(text, "counters and peaks of ");
     text_add_number(text, (int64_t)contexts);
     text_add(text, " contexts start anew; nothing was freed");

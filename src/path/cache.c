@@ -32,11 +32,22 @@ static struct trace *trace_room(struct paths *paths, struct cache_slot *slot, ui
     return trace;
 }
 
+/* Further guesses cost a compare each. Where paths are ever new they are wrong, and are then
+ * tried only now and then, to see whether that has changed. */
+#define CREDIT_MAX 256
+#define CREDIT_HIT 4
+#define PROBE_EVERY 32
+
+static int guesses_allowed(struct paths *paths) {
+    return paths->credit >= 0 || paths->missed % PROBE_EVERY == 0 ? CACHE_GUESSES_MAX : 1;
+}
+
 struct view *cache_search(struct paths *paths, uintptr_t frame, struct cache_slot **slot) {
     uintptr_t sp = frame + 16;
     uintptr_t address = *(const uintptr_t *)(frame + 8);
     uint64_t hash = cache_hash(address, sp);
-    for (int guess = 0; guess < CACHE_GUESSES_MAX; guess++) {
+    int guesses = guesses_allowed(paths);
+    for (int guess = 0; guess < guesses; guess++) {
         *slot = cache_slot_of(paths, hash);
         const struct trace *trace = (*slot)->trace;
         if (!trace)
@@ -48,6 +59,8 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, struct cache_slo
         uint32_t k = trace_compare(trace, sp);
         if (k == trace->count) {
             store_owner(&paths->guessed, paths->guessed + 1);
+            if (guess && paths->credit < CREDIT_MAX)
+                paths->credit += CREDIT_HIT;
             return trace->view;
         }
         const int32_t *offsets = (const int32_t *)(trace->values + trace->count);
@@ -56,6 +69,8 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, struct cache_slo
         hash ^= hash >> 29;
         hash *= 0x9e3779b97f4a7c15ULL;
     }
+    if (paths->credit > -CREDIT_MAX)
+        paths->credit--;
     return NULL;
 }
 

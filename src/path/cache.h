@@ -46,6 +46,7 @@ struct paths {
     uint32_t verify_left; /* cached paths until the next comparison with libunwind */
     struct view *fixed;   /* MEMCTX_DEPTH=0: everything is charged here */
     struct cache_slot slots[CACHE_SLOTS];
+    int32_t credit; /* what further guesses have earned; below 0 most look-ups do without them */
     uint64_t guessed, missed, flushed; /* statistics: found, but not at first; walked; emptied */
     uint64_t trace_count, trace_bytes;
     uint32_t nodes_valid; /* frames of the stack, from the outermost, whose node is right */

@@ -19,11 +19,7 @@ struct walker {
 
 /* Whether a word may be read. The unwind information of file-backed code led here, so it nearly
  * always may; wrong information must not fault. */
-static bool readable(struct stack *stack, uintptr_t address) {
-    if (address & 7)
-        return false;
-    if (LIKELY(address >= stack->low && address + 8 <= stack->high))
-        return true;
+static NOINLINE bool is_mapped(struct stack *stack, uintptr_t address) {
     uintptr_t page_end = (address & ~(OS_PAGE_BYTES - 1)) + OS_PAGE_BYTES;
     if (address >= stack->high && address - stack->high < GROW_MAX) {
         if (!os_is_mapped(stack->high, page_end))
@@ -34,18 +30,24 @@ static bool readable(struct stack *stack, uintptr_t address) {
     return os_is_mapped(address, page_end);
 }
 
-static uint64_t word_at(uintptr_t address) {
+INLINE bool readable(struct stack *stack, uintptr_t address) {
+    if (UNLIKELY(address & 7))
+        return false;
+    return LIKELY(address >= stack->low && address + 8 <= stack->high) || is_mapped(stack, address);
+}
+
+INLINE uint64_t word_at(uintptr_t address) {
     return *(const volatile uint64_t *)address;
 }
 
-static uint64_t check(struct stack_fresh *fresh, uintptr_t at) {
+INLINE uint64_t check(struct stack_fresh *fresh, uintptr_t at) {
     uint64_t value = word_at(at);
     fresh->at[fresh->check_count] = at;
     fresh->value[fresh->check_count++] = value;
     return value;
 }
 
-static bool load_rbp(struct walker *walker, uintptr_t at) {
+INLINE bool load_rbp(struct walker *walker, uintptr_t at) {
     if (!readable(walker->stack, at))
         return false;
     walker->regs.rbp = word_at(at);
@@ -105,21 +107,21 @@ static bool step(struct walker *walker, uint64_t packed, struct stack_fresh *fre
     }
 }
 
-static struct stack_fresh *add_fresh(struct walker *walker) {
+INLINE struct stack_fresh *add_fresh(struct walker *walker) {
     struct stack_fresh *fresh = &walker->stack->fresh[walker->fresh_count++];
-    fresh->frame = (struct stack_frame){.address = walker->address,
-                                        .sp = walker->regs.sp,
-                                        .rbp = walker->regs.rbp,
-                                        .module = MODULE_NONE,
-                                        .exact = walker->exact,
-                                        .rbp_known = walker->regs.rbp_known};
+    fresh->frame.address = walker->address;
+    fresh->frame.sp = walker->regs.sp;
+    fresh->frame.rbp = walker->regs.rbp;
+    fresh->frame.module = MODULE_NONE;
+    fresh->frame.exact = walker->exact;
+    fresh->frame.rbp_known = walker->regs.rbp_known;
     fresh->check_count = 0;
     fresh->uses_rbp = fresh->keeps_rbp = false;
     return fresh;
 }
 
 /* The old frame that the walker has reached, at or below index `from`; -1: none. */
-static int find_join(const struct walker *walker, int from) {
+INLINE int find_join(const struct walker *walker, int from) {
     const struct stack *stack = walker->stack;
     const struct registers *regs = &walker->regs;
     while (from >= 0 && stack->frames[from].sp < regs->sp)
@@ -167,7 +169,7 @@ static int take_over(struct walker *walker, int join, int differs) {
     }
 }
 
-static void put(struct stack *stack, const struct stack_fresh *fresh, bool outermost) {
+INLINE void put(struct stack *stack, const struct stack_fresh *fresh, bool outermost) {
     struct stack_frame *frame = &stack->frames[stack->count];
     *frame = fresh->frame;
     frame->rbp_use = -1;

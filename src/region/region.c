@@ -254,7 +254,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
     } else if (resize_in_block(heap, view, page, chunk, size)) {
         return chunk;
     }
-    size_t keep = is_large(page) ? page->requested_bytes : region_usable(chunk);
+    size_t keep = region_usable(chunk); /* a program may have written all of that */
     void *moved = region_alloc(heap, view, size, false);
     if (!moved)
         return NULL;

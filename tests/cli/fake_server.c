@@ -263,7 +263,8 @@ static void serve(int fd) {
     }
     while (recv(fd, &request, sizeof(request), MSG_WAITALL) == (ssize_t)sizeof(request) &&
            request.length <= sizeof(body) &&
-           recv(fd, body, request.length, MSG_WAITALL) == (ssize_t)request.length) {
+           (request.length == 0 || /* recv of nothing waits for something */
+            recv(fd, body, request.length, MSG_WAITALL) == (ssize_t)request.length)) {
         if (is("refuse")) {
             static const char text[] = "no: \033[31mnot today\nsecond line";
             struct wire_frame head = frame(request.type, sizeof(text));

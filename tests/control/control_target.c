@@ -6,9 +6,9 @@
  * path of its own (about 4 N contexts with the inner nodes); "closefrom" closes every descriptor
  * from 3 on; "dup2" puts /dev/null on 3..63; "daemon" forks twice, as daemons do, and goes on in
  * the grandchild; "fds" prints the descriptors that the program can see and the number that the
- * next open gets; "chroot DIR" enters it. Then it prints "ready PID" and answers lines on stdin:
+ * next open gets. Then it prints "ready PID" and answers lines on stdin:
  * "ops" with the number of allocations made so far, "fds" as above, "fork" with the exit status of
- * a child that allocates and exits; the end of stdin ends it with status 0.
+ * a child that allocates and exits, "chroot DIR" once it is in there; the end of stdin ends it with status 0.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -109,6 +109,7 @@ static void enter_root(const char *directory) {
         perror("chroot");
         exit(6);
     }
+    printf("in %s\n", directory);
 }
 
 /* exit, not _exit: a child that runs the exit handlers must leave its parent's socket alone. */
@@ -136,8 +137,6 @@ int main(int argc, char **argv) {
             dup2_low_numbers();
         else if (strcmp(argv[i], "daemon") == 0)
             daemonise();
-        else if (strcmp(argv[i], "chroot") == 0)
-            enter_root(argv[++i]);
         else if (strcmp(argv[i], "fds") == 0)
             print_descriptors();
         else {
@@ -156,6 +155,8 @@ int main(int argc, char **argv) {
             print_descriptors();
         else if (strcmp(line, "fork\n") == 0)
             print_fork();
+        else if (strncmp(line, "chroot ", 7) == 0)
+            enter_root(strtok(line + 7, "\n"));
         else
             printf("what?\n");
         fflush(stdout);

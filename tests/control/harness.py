@@ -214,7 +214,8 @@ class Target:
             check(left > 0, f"the target said nothing for {timeout_s} s")
             if select.select([fd], [], [], min(left, 1))[0]:
                 data = os.read(fd, 65536)
-                check(data, f"the target has ended: {self.ending()}")
+                if not data:
+                    raise Failure(f"the target has ended: {self.ending()}")
                 self.buffer += data
         line, self.buffer = self.buffer.split(b"\n", 1)
         return line.decode()

@@ -14,9 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HELLO_DEADLINE_MS 5000  /* the server may be building another client's dump */
+#define HELLO_DEADLINE_MS 5000   /* the server may be building another client's dump */
 #define ANSWER_DEADLINE_MS 60000 /* for the first byte: a dump of a large heap takes its time */
-#define PAUSE_DEADLINE_MS 5000  /* between two bytes */
+#define HURRY_DEADLINE_MS 1500   /* for either of these, in a hurry */
+#define PAUSE_DEADLINE_MS 5000   /* between two bytes */
 #define ANSWER_MAX_BYTES ((uint64_t)4 << 30)
 
 static int64_t now_ms(void) {
@@ -120,7 +121,7 @@ static int open_directory(const char *path, const struct process_facts *facts) {
 
 /* Connects to the socket `name` in an open directory. The way over /proc/self/fd keeps any path
  * below the 108 bytes that a socket address has. Returns the descriptor or -errno. */
-static int connect_in(int directory, const char *name) {
+static int connect_in(int directory, const char *name, int patience_ms) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int length = snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s",
                           directory, name);
@@ -131,7 +132,7 @@ static int connect_in(int directory, const char *name) {
     if (fd < 0) {
         return -errno;
     }
-    int64_t deadline = now_ms() + HELLO_DEADLINE_MS;
+    int64_t deadline = now_ms() + patience_ms;
     while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
         /* EAGAIN: the server's queue is full for the moment. */
         if ((errno != EAGAIN && errno != EINTR) || now_ms() > deadline) {
@@ -149,7 +150,7 @@ bool client_is_stale(const char *path, const char *name) {
     if (directory < 0) {
         return false;
     }
-    int fd = connect_in(directory, name);
+    int fd = connect_in(directory, name, 0);
     close(directory);
     if (fd >= 0) {
         close(fd);
@@ -301,7 +302,7 @@ bool client_ask(struct client *client, enum wire_type type, const void *body, si
         result = write_exactly(client->fd, body, length);
     }
     if (result == IO_DONE) {
-        result = read_exactly(client->fd, (char *)&frame, sizeof(frame), ANSWER_DEADLINE_MS);
+        result = read_exactly(client->fd, (char *)&frame, sizeof(frame), client->answer_ms);
     }
     if (result != IO_DONE) {
         return fail_io(client, result, "when it was asked", failure);
@@ -372,7 +373,8 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
                        struct cli_failure *failure) {
     struct wire_frame frame;
     enum io_result result =
-        read_exactly(client->fd, (char *)&frame, sizeof(frame), HELLO_DEADLINE_MS);
+        read_exactly(client->fd, (char *)&frame, sizeof(frame),
+                     client->answer_ms < HELLO_DEADLINE_MS ? client->answer_ms : HELLO_DEADLINE_MS);
     if (result != IO_DONE) {
         return fail_io(client, result, "before it said hello", failure);
     }
@@ -421,11 +423,12 @@ static bool fail_without_socket(const struct client *client, const struct proces
                     client->source, facts->name, reason);
 }
 
-bool client_connect(struct client *client, const struct process_facts *facts,
+bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
                     struct cli_failure *failure) {
     struct client_directories list;
     char name[32];
-    *client = (struct client){.fd = -1};
+    *client = (struct client){.fd = -1,
+                              .answer_ms = hurry ? HURRY_DEADLINE_MS : ANSWER_DEADLINE_MS};
     snprintf(client->source, sizeof(client->source), "pid %d", (int)facts->pid);
     snprintf(name, sizeof(name), "%d.sock", (int)facts->inner_pid);
     client_list_directories(facts, &list);
@@ -436,7 +439,7 @@ bool client_connect(struct client *client, const struct process_facts *facts,
         if (directory < 0) {
             continue;
         }
-        int fd = connect_in(directory, name);
+        int fd = connect_in(directory, name, hurry ? HURRY_DEADLINE_MS : HELLO_DEADLINE_MS);
         close(directory);
         if (fd < 0) {
             error = fd == -ENOENT ? error : -fd;

@@ -27,6 +27,7 @@ struct client_directories {
 
 struct client {
     int fd;
+    int answer_ms; /* the longest wait for the first byte of an answer */
     struct wire_hello hello;
     char source[64]; /* "pid N", for messages */
 };
@@ -43,8 +44,9 @@ void client_list_directories(const struct process_facts *facts,
 /* The directories in which sockets of this user may be (root: of all users). */
 void client_list_all_directories(struct client_directories *directories);
 
-/* Connects to a process; on failure says why, with the exit code that fits. */
-bool client_connect(struct client *client, const struct process_facts *facts,
+/* Connects to a process; on failure says why, with the exit code that fits. `hurry`: gives up
+ * after a second or two where no byte comes; who looks at many processes cannot wait for one. */
+bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
                     struct cli_failure *failure);
 void client_close(struct client *client);
 

@@ -48,7 +48,7 @@ static void ask_process(struct row *row) {
         row->reason = cli_format("it is stopped; kill -CONT %d wakes it", (int)row->facts.pid);
         return;
     }
-    if (!client_connect(&client, &row->facts, &failure)) {
+    if (!client_connect(&client, &row->facts, true, &failure)) {
         row->reason = cli_copy(failure.text);
         return;
     }

@@ -46,7 +46,7 @@ static pid_t choose_process(struct name_search *search) {
         struct client client;
         struct cli_failure failure;
         if (process_read_facts(search->found[i], &facts) &&
-            client_connect(&client, &facts, &failure)) {
+            client_connect(&client, &facts, true, &failure)) {
             client_close(&client);
             search->found[reachable++] = chosen = facts.pid;
         }
@@ -79,7 +79,7 @@ static void open_process(struct target *target, pid_t pid) {
         cli_die(CLI_REFUSED, "pid %d (%s) is stopped, so it cannot answer; kill -CONT %d wakes it",
                 (int)pid, target->facts.name, (int)pid);
     }
-    if (!client_connect(&target->client, &target->facts, &failure)) {
+    if (!client_connect(&target->client, &target->facts, false, &failure)) {
         cli_die_failure(&failure);
     }
 }
@@ -92,8 +92,8 @@ static bool is_file(const char *word) {
 void target_open(struct target *target, const char *word, bool live) {
     int64_t pid;
     *target = (struct target){.client = {.fd = -1}};
-    if (cli_is_number(word, &pid)) {
-        if (pid < 1 || pid > INT32_MAX) {
+    if (word[0] != '\0' && strspn(word, "0123456789") == strlen(word)) {
+        if (!cli_is_number(word, &pid) || pid < 1 || pid > INT32_MAX) {
             cli_die(CLI_NO_TARGET, "no process has pid %s; see memctx ps", word);
         }
         open_process(target, (pid_t)pid);

@@ -66,6 +66,22 @@ test_process_unwinder() {
     MEMCTX_VERIFY=1 PROOF=loader own_program 0 unwinder # which brings libunwind along
 }
 
+# The environment is the program's, to rewrite whenever it likes: what the library wants to know of
+# it, it knows before main starts.
+test_process_environment() {
+    build clears_environment
+    local round pid
+    mkfifo "$T/in"
+    for round in $(seq 25); do
+        "$MEMCTX" run -- "$bin_dir/clears_environment" <"$T/in" &
+        pid=$!
+        exec 5>"$T/in"
+        wait_until 5 test -S "$(socket_of "$pid")" || fail "no socket where it should be ($round)"
+        exec 5>&-
+        wait "$pid" || fail "exit status $?"
+    done
+}
+
 test_process_descriptors() {
     build descriptors
     local which command

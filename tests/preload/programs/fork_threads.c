@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fork_threads COUNT - forks while three threads are inside malloc most of the time; each child
- * allocates, frees what its parent allocated, starts threads and forks once more. */
+/* fork_threads COUNT - forks while three threads are inside malloc most of the time, on call paths
+ * that were not seen before; each child allocates on new paths too, frees what its parent
+ * allocated, starts threads and forks once more. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -15,11 +16,32 @@ enum { INHERITED = 200 };
 static atomic_bool stopping;
 static char *inherited[INHERITED];
 
+void *path_left(unsigned way, int steps, size_t bytes);
+void *path_right(unsigned way, int steps, size_t bytes);
+
+/* The lowest bits of `way` choose the call path: 2^steps of them. */
+static inline void *path_make(unsigned way, int steps, size_t bytes) {
+    void *block = steps == 0  ? malloc(bytes)
+                  : way & 1U ? path_left(way >> 1, steps - 1, bytes)
+                             : path_right(way >> 1, steps - 1, bytes);
+    __asm__ volatile("" : "+r"(block)); /* no tail call */
+    return block;
+}
+
+__attribute__((noinline)) void *path_left(unsigned way, int steps, size_t bytes) {
+    return path_make(way, steps, bytes);
+}
+
+__attribute__((noinline)) void *path_right(unsigned way, int steps, size_t bytes) {
+    return path_make(way, steps, bytes);
+}
+
 static void *churn(void *argument) {
     char *blocks[64] = {NULL};
     for (unsigned i = 0; !atomic_load(&stopping); i++) {
         free(blocks[i % 64]);
-        blocks[i % 64] = malloc(1 + (i * 2654435761U) % (i % 50 ? 600 : 200000));
+        blocks[i % 64] = i % 4 ? malloc(1 + (i * 2654435761U) % (i % 50 ? 600 : 200000))
+                               : path_make(i * 2654435761U, 14, 1 + i % 100);
         blocks[i % 64][0] = (char)i;
     }
     for (int i = 0; i < 64; i++) {
@@ -47,7 +69,7 @@ static int child_main(int depth) {
             return 51;
         }
         free(inherited[i]);
-        inherited[i] = malloc(100);
+        inherited[i] = path_make((unsigned)(i * 7919 + depth), 14, 100);
         inherited[i][0] = (char)i;
     }
     pthread_t threads[2];

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* clears_environment - rewrites its environment as the first thing it does, over the strings it was
+ * given, as daemons do that set their process title. Then it stays until its input ends. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv, char **envp) {
+    char byte;
+    for (char **at = envp; *at; at++) {
+        memset(*at, 'x', strlen(*at));
+    }
+    clearenv();
+    for (int i = 0; i < 2000; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "NAME_%d", i % 100);
+        setenv(name, argv[argc - 1], 1);
+    }
+    clearenv();
+    return read(0, &byte, 1) == 0 ? 0 : 1;
+}

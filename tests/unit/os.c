@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of src/os: mappings, locks, the library's own memory. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "os/meta.h"
+#include "os/os.h"
+
+Test(memory, aligned_mappings_are_aligned_and_zero) {
+    for (size_t alignment = OS_PAGE_BYTES; alignment <= 64UL << 20; alignment *= 4) {
+        unsigned char *start = os_map_aligned(3 * OS_PAGE_BYTES, alignment);
+        cr_assert(start != NULL);
+        cr_assert_eq((uintptr_t)start % alignment, 0);
+        for (size_t i = 0; i < 3 * OS_PAGE_BYTES; i += 512)
+            cr_assert_eq(start[i], 0);
+        memset(start, 1, 3 * OS_PAGE_BYTES);
+        cr_assert_eq(os_resident_bytes(start, 3 * OS_PAGE_BYTES), 3 * OS_PAGE_BYTES);
+        os_discard(start, 3 * OS_PAGE_BYTES);
+        cr_assert_eq(start[OS_PAGE_BYTES], 0, "discarded memory reads as zero");
+        cr_assert(os_is_mapped((uintptr_t)start, (uintptr_t)start + 3 * OS_PAGE_BYTES));
+        os_unmap(start, 3 * OS_PAGE_BYTES);
+        cr_assert_not(os_is_mapped((uintptr_t)start, (uintptr_t)start + 3 * OS_PAGE_BYTES));
+    }
+}
+
+Test(memory, a_refusal_is_null) {
+    cr_assert_null(os_map((size_t)1 << 62));
+    cr_assert_null(os_map_aligned((size_t)1 << 62, 1 << 22));
+}
+
+Test(memory, moving_keeps_the_contents) {
+    unsigned char *from = os_map(2 * OS_PAGE_BYTES), *to = os_map(4 * OS_PAGE_BYTES);
+    memset(from, 7, 2 * OS_PAGE_BYTES);
+    cr_assert(os_move(from, 2 * OS_PAGE_BYTES, to, 4 * OS_PAGE_BYTES));
+    cr_assert_eq(to[0], 7);
+    cr_assert_eq(to[2 * OS_PAGE_BYTES - 1], 7);
+    cr_assert_eq(to[2 * OS_PAGE_BYTES], 0);
+    cr_assert_not(os_is_mapped((uintptr_t)from, (uintptr_t)from + OS_PAGE_BYTES));
+}
+
+Test(identity, threads_that_exist_and_that_do_not) {
+    cr_assert(os_thread_exists(os_thread_id()));
+    cr_assert_eq(os_process_id(), (uint32_t)getpid());
+    cr_assert_not(os_thread_exists(0x3ffffffe));
+    cr_assert_gt(os_rss_bytes(), 100000);
+}
+
+static struct lock counter_lock = LOCK_INIT(RANK_TREE);
+static long counter;
+
+static void *count_up(void *argument) {
+    for (long i = 0; i < 20000; i++) {
+        lock_take(&counter_lock);
+        counter++;
+        lock_release(&counter_lock);
+    }
+    return argument;
+}
+
+Test(lock, excludes_other_threads) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, count_up, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    cr_assert_eq(counter, 80000);
+    cr_assert_eq(counter_lock.word, 0);
+}
+
+static void *try_it(void *argument) {
+    *(int *)argument = lock_try(&counter_lock) ? 1 : 0;
+    return NULL;
+}
+
+Test(lock, knows_its_holder) {
+    int got = -1;
+    pthread_t other;
+    cr_assert_not(lock_is_mine(&counter_lock));
+    cr_assert_not(lock_any_is_mine());
+    lock_take(&counter_lock);
+    cr_assert(lock_is_mine(&counter_lock));
+    cr_assert(lock_any_is_mine());
+    pthread_create(&other, NULL, try_it, &got);
+    pthread_join(other, NULL);
+    cr_assert_eq(got, 0, "another thread must not get it");
+    lock_reset(&counter_lock); /* what a forked child does */
+    cr_assert_not(lock_any_is_mine());
+    cr_assert(lock_try(&counter_lock));
+    lock_release(&counter_lock);
+}
+
+#ifdef MEMCTX_DEBUG
+static struct lock low_lock = LOCK_INIT(RANK_HEAPS);
+
+Test(lock, the_wrong_order_aborts_in_debug_builds, .signal = SIGABRT) {
+    lock_take(&counter_lock);
+    lock_take(&low_lock);
+}
+#endif
+
+Test(meta, blocks_are_zero_distinct_and_used_again) {
+    enum { COUNT = 2000 };
+    static unsigned char *blocks[COUNT];
+    static size_t sizes[COUNT];
+    srand(3);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < COUNT; i++) {
+            sizes[i] = (size_t)rand() % 6000 + 1;
+            blocks[i] = meta_alloc(sizes[i]);
+            cr_assert(blocks[i] != NULL);
+            for (size_t k = 0; k < sizes[i]; k++)
+                cr_assert_eq(blocks[i][k], 0);
+            memset(blocks[i], i % 250 + 1, sizes[i]);
+        }
+        for (int i = 0; i < COUNT; i++) {
+            cr_assert_eq(blocks[i][0], i % 250 + 1);
+            cr_assert_eq(blocks[i][sizes[i] - 1], i % 250 + 1);
+            meta_free(blocks[i], sizes[i]);
+        }
+        cr_assert_eq(meta_usage(false).used_bytes, 0);
+    }
+    int64_t mapped = meta_usage(false).mapped_bytes;
+    cr_assert_gt(mapped, 0);
+    cr_assert_lt(mapped, 40 << 20, "what was freed is used again");
+}
+
+Test(meta, large_blocks_have_mappings_of_their_own) {
+    char *block = meta_alloc(10 << 20);
+    cr_assert(block != NULL);
+    block[(10 << 20) - 1] = 1;
+    cr_assert_geq(meta_usage(false).mapped_bytes, 10 << 20);
+    meta_free(block, 10 << 20);
+    cr_assert_lt(meta_usage(false).mapped_bytes, 10 << 20);
+    cr_assert_null(meta_alloc((size_t)1 << 62));
+}

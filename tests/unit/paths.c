@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of src/path and src/context: the tree, unwinding and its cache against libunwind. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/names.h"
+#include "api/thread.h"
+#include "base/options.h"
+#include "context/tree.h"
+#include "path/oracle.h"
+
+Test(tree, the_same_frame_is_the_same_child) {
+    struct tree_frame a = {.address = 0x1000, .module = MODULE_NONE};
+    struct tree_frame b = {.address = 0x1000, .module = MODULE_NONE, .exact = true};
+    struct tree_frame c = {.address = 0x1001, .module = MODULE_NONE};
+    uint32_t first = tree_child(TREE_ROOT, &a);
+    cr_assert_neq(first, 0);
+    cr_assert_eq(tree_child(TREE_ROOT, &a), first);
+    cr_assert_neq(tree_child(TREE_ROOT, &c), first);
+    cr_assert_neq(tree_child(TREE_ROOT, &b), first, "an interrupted instruction is another frame");
+    cr_assert_neq(tree_child(first, &a), first, "recursion goes deeper");
+    cr_assert_eq(tree_node(first)->parent, TREE_ROOT);
+    cr_assert_eq(tree_node(first)->address, 0x1000);
+}
+
+Test(tree, ids_stay_while_the_table_grows) {
+    enum { NODES = 60000 };
+    static uint32_t ids[NODES];
+    for (uint32_t i = 0; i < NODES; i++) {
+        struct tree_frame frame = {.address = 0x10000 + i * 4, .module = MODULE_NONE};
+        ids[i] = tree_child(i < 100 ? TREE_ROOT : ids[i % 100], &frame);
+        cr_assert_neq(ids[i], 0);
+    }
+    for (uint32_t i = 0; i < NODES; i++) {
+        struct tree_frame frame = {.address = 0x10000 + i * 4, .module = MODULE_NONE};
+        cr_assert_eq(tree_child(i < 100 ? TREE_ROOT : ids[i % 100], &frame), ids[i]);
+        cr_assert_lt(tree_node(ids[i])->parent, ids[i], "a parent has the lower id");
+    }
+    cr_assert_eq(tree_count(), NODES + TREE_FIXED_COUNT);
+}
+
+Test(tree, fixed_nodes_have_labels) {
+    for (uint32_t id = 1; id < TREE_FIXED_COUNT; id++) {
+        const char *label = tree_fixed_label(id);
+        cr_assert(label != NULL);
+        cr_assert_eq(label[0], '[');
+    }
+    struct tree_frame frame = {.address = 0x1000, .module = MODULE_NONE};
+    cr_assert_null(tree_fixed_label(tree_child(TREE_ROOT, &frame)));
+}
+
+static void *volatile kept;
+
+static NOINLINE void leaf(size_t size) {
+    free(kept);
+    kept = malloc(size);
+}
+
+/* Frames of varied kinds: plain, of varying size, realigned, recursive, through a pointer. */
+static NOINLINE void plain(int levels, size_t size);
+static NOINLINE void with_alloca(int levels, size_t size) {
+    volatile char *room = __builtin_alloca(size % 500 + 1);
+    room[0] = 1;
+    plain(levels, size);
+    room[0] = 2;
+}
+static NOINLINE void realigned(int levels, size_t size) {
+    volatile char room[64] __attribute__((aligned(64)));
+    room[0] = 1;
+    plain(levels, size);
+    room[1] = room[0];
+}
+static NOINLINE void plain(int levels, size_t size) {
+    static void (*const kinds[])(int, size_t) = {plain, with_alloca, realigned};
+    if (levels == 0)
+        leaf(size);
+    else
+        kinds[((size_t)rand() >> 4) % 3](levels - 1, size);
+    __asm__ volatile("" ::: "memory"); /* no tail call */
+}
+
+static void start_oracle(void) {
+    cr_assert(oracle_load(), "libunwind.so.8 cannot be opened");
+    options.verify = 1; /* compare every cached path */
+    rules_init();
+    rules_new_generation();
+}
+
+static void expect_no_mismatch(uint64_t checked_min) {
+    cr_assert_gt(oracle_counts.checked, checked_min, "%llu paths were compared",
+                 (unsigned long long)oracle_counts.checked);
+    cr_assert_eq(oracle_counts.mismatches, 0, "%llu of %llu differ",
+                 (unsigned long long)oracle_counts.mismatches,
+                 (unsigned long long)oracle_counts.checked);
+}
+
+Test(paths, cached_paths_equal_fresh_walks) {
+    srand(5);
+    start_oracle();
+    for (int i = 0; i < 30000; i++)
+        plain(rand() % 12, (size_t)rand() % 3000);
+    expect_no_mismatch(1000);
+}
+
+Test(paths, depth_may_change_at_any_time) {
+    srand(6);
+    start_oracle();
+    for (int i = 0; i < 20000; i++) {
+        if (i % 50 == 0) {
+            options.depth = rand() % (MEMCTX_DEPTH_MAX + 1);
+            rules_new_generation();
+        }
+        plain(rand() % 60, 100);
+    }
+    expect_no_mismatch(1000);
+}
+
+static void on_signal(int number) {
+    (void)number;
+    plain(3, 64);
+}
+
+Test(paths, signal_frames_are_walked_through) {
+    srand(8);
+    start_oracle();
+    signal(SIGUSR1, on_signal);
+    for (int i = 0; i < 3000; i++) {
+        plain(rand() % 5, 64);
+        raise(SIGUSR1);
+    }
+    expect_no_mismatch(1000);
+}

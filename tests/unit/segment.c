@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of src/segment and of how src/region cuts pages: spans, huge chunks, the freelist. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "region/blocks.h"
+#include "segment/segment.h"
+
+static char not_ours[64];
+
+Test(segment, foreign_pointers_are_recognised_without_reading_them) {
+    char on_stack;
+    const void *foreign[] = {not_ours, &on_stack, (void *)16, (void *)(uintptr_t)-16,
+                             (void *)0x7fffffffffffUL, (void *)0x800000000000UL};
+    struct page *page = segment_span_alloc(1);
+    cr_assert(page != NULL);
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        cr_assert_null(segment_page_of(foreign[i]));
+        cr_assert_null(segment_huge_of(foreign[i]));
+    }
+    cr_assert_null(segment_page_of(NULL));
+}
+
+Test(segment, every_address_of_a_span_leads_to_its_page) {
+    static const uint32_t lengths[] = {1, 2, 3, 7, 63, MAX_SPAN_SLICES};
+    struct page *pages[6];
+    for (int i = 0; i < 6; i++) {
+        pages[i] = segment_span_alloc(lengths[i]);
+        cr_assert(pages[i] != NULL);
+        cr_assert_eq(pages[i]->slices, lengths[i]);
+        pages[i]->kind = PAGE_SPAN;
+        memset(segment_span_start(pages[i]), i + 1, lengths[i] * SLICE_BYTES);
+    }
+    for (int i = 0; i < 6; i++) {
+        char *start = segment_span_start(pages[i]);
+        for (size_t at = 1; at < lengths[i] * SLICE_BYTES; at += 4093)
+            cr_assert_eq(segment_page_of(start + at), pages[i]);
+        cr_assert_eq(start[0], i + 1);
+        cr_assert_eq(start[lengths[i] * SLICE_BYTES - 1], i + 1);
+        segment_span_free(pages[i]);
+    }
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
+/* A model of which slice belongs to whom, over a random history of all span verbs. */
+Test(segment, spans_never_overlap) {
+    enum { SPANS = 300 };
+    struct page *pages[SPANS] = {NULL};
+    srand(11);
+    for (int step = 0; step < 20000; step++) {
+        int i = rand() % SPANS;
+        if (pages[i] == NULL) {
+            pages[i] = segment_span_alloc((uint32_t)rand() % MAX_SPAN_SLICES + 1);
+            cr_assert(pages[i] != NULL);
+            pages[i]->kind = PAGE_SPAN;
+        } else if (rand() % 3 == 0) {
+            uint32_t more = pages[i]->slices + (uint32_t)rand() % 8 + 1;
+            uint32_t before = pages[i]->slices;
+            bool grown = more <= MAX_SPAN_SLICES && segment_span_extend(pages[i], more);
+            cr_assert_eq(pages[i]->slices, grown ? more : before);
+        } else if (rand() % 3 == 0 && pages[i]->slices > 1) {
+            segment_span_shrink(pages[i], pages[i]->slices - 1);
+        } else {
+            cr_assert_eq(*(int *)segment_span_start(pages[i]), i, "step %d", step);
+            cr_assert_eq(((int *)(segment_span_start(pages[i]) + pages[i]->slices * SLICE_BYTES))[-1],
+                         i);
+            segment_span_free(pages[i]);
+            pages[i] = NULL;
+            continue;
+        }
+        *(int *)segment_span_start(pages[i]) = i;
+        ((int *)(segment_span_start(pages[i]) + pages[i]->slices * SLICE_BYTES))[-1] = i;
+    }
+    int64_t slices = 0;
+    for (int i = 0; i < SPANS; i++)
+        slices += pages[i] != NULL ? pages[i]->slices : 0;
+    cr_assert_eq(segment_used_bytes(), slices * (int64_t)SLICE_BYTES);
+    for (int i = 0; i < SPANS; i++) {
+        if (pages[i] != NULL)
+            segment_span_free(pages[i]);
+    }
+    segment_purge(true);
+    struct segment_usage usage = segment_usage();
+    cr_assert_eq(usage.used_bytes, 0);
+    cr_assert_eq(usage.freelist_bytes, 0);
+}
+
+Test(segment, fresh_means_zero) {
+    for (int round = 0; round < 200; round++) {
+        struct page *page = segment_span_alloc((uint32_t)(round % 9) + 1);
+        const char *start = segment_span_start(page);
+        size_t bytes = page->slices * SLICE_BYTES;
+        if (page->fresh) {
+            for (size_t i = 0; i < bytes; i += 8)
+                cr_assert_eq(*(const uint64_t *)(start + i), 0);
+        }
+        memset(segment_span_start(page), 0xaa, bytes);
+        segment_span_free(page);
+        if (round % 50 == 49)
+            segment_purge(true);
+    }
+}
+
+Test(segment, the_freelist_is_bounded) {
+    enum { SPANS = 4000 };
+    static struct page *pages[SPANS];
+    for (int i = 0; i < SPANS; i++) {
+        pages[i] = segment_span_alloc(1);
+        memset(segment_span_start(pages[i]), 1, SLICE_BYTES);
+    }
+    for (int i = 0; i < SPANS; i++)
+        segment_span_free(pages[i]);
+    struct segment_usage usage = segment_usage();
+    cr_assert_leq(usage.freelist_bytes, options.freelist_kib << 10);
+    cr_assert_leq(usage.freelist_items, FREELIST_ITEMS_MIN);
+    cr_assert_gt(usage.freelist_bytes, 0, "some of it stays for reuse");
+    cr_assert_gt(segment_purge(true), 0);
+    cr_assert_eq(segment_usage().freelist_bytes, 0);
+}
+
+Test(huge, chunks_are_aligned_found_resized_and_gone) {
+    for (size_t alignment = 16; alignment <= 16UL << 20; alignment *= 16) {
+        size_t bytes = (5 << 20) + 123;
+        struct page *header = segment_huge_alloc(bytes, alignment);
+        cr_assert(header != NULL);
+        char *chunk = header->blocks;
+        cr_assert_eq((uintptr_t)chunk % alignment, 0);
+        cr_assert_geq(segment_huge_capacity(header), bytes);
+        cr_assert_eq(segment_huge_of(chunk), header);
+        cr_assert_null(segment_page_of(chunk));
+        memset(chunk, 0x5a, bytes);
+        struct page *larger = segment_huge_resize(header, 40 << 20);
+        /* What is aligned to more than an OS page may stay where it is: its caller copies then. */
+        cr_assert(larger != NULL || alignment > OS_PAGE_BYTES);
+        header = larger != NULL ? larger : header;
+        chunk = header->blocks;
+        cr_assert_geq(segment_huge_capacity(header), larger != NULL ? (size_t)40 << 20 : bytes);
+        cr_assert_eq(chunk[0], 0x5a);
+        cr_assert_eq(chunk[bytes - 1], 0x5a);
+        cr_assert_eq(segment_huge_of(chunk), header);
+        header = segment_huge_resize(header, 2 << 20);
+        cr_assert_eq(header->blocks[(2 << 20) - 1], 0x5a);
+        chunk = header->blocks;
+        segment_huge_free(header);
+        cr_assert_null(segment_huge_of(chunk));
+    }
+    cr_assert_eq(segment_used_bytes(), 0);
+    cr_assert_null(segment_huge_alloc((size_t)1 << 62, 16));
+}
+
+Test(blocks, classes_hold_what_they_are_for) {
+    unsigned last = 0;
+    for (size_t size = 0; size <= SMALL_MAX; size++) {
+        unsigned size_class = blocks_class_of(size);
+        uint32_t bytes = blocks_bytes_table[size_class];
+        cr_assert_lt(size_class, SIZE_CLASSES);
+        cr_assert_geq(bytes, size);
+        cr_assert_eq(bytes % 16, 0);
+        cr_assert_geq(size_class, last);
+        if (size_class > 0 && size > 0)
+            cr_assert_lt(blocks_bytes_table[size_class - 1], size, "size %zu fits a class less",
+                         size);
+        if (size > 64)
+            cr_assert_leq(bytes - size, size / 4 + 16, "size %zu in %u", size, bytes);
+        last = size_class;
+    }
+    cr_assert_eq(last, SIZE_CLASSES - 1);
+}
+
+Test(blocks, the_reciprocal_divides_exactly) {
+    for (unsigned size_class = 0; size_class < SIZE_CLASSES; size_class++) {
+        uint32_t bytes = blocks_bytes_table[size_class];
+        struct page page = {.blocks = not_ours, .block_bytes = bytes,
+                            .reciprocal = (uint32_t)((1ULL << 32) / bytes + 1)};
+        for (uintptr_t offset = 0; offset < WIDE_PAGE_SLICES * SLICE_BYTES; offset++)
+            cr_assert_eq(blocks_index(&page, (char *)((uintptr_t)not_ours + offset)),
+                         offset / bytes);
+    }
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The whole allocator under threads, under the names it has in this build: what one thread
+ * allocates another resizes and frees, threads come and go, and the books are closed at the end.
+ * This is what ThreadSanitizer and AddressSanitizer get to see of the malloc paths.
+ * MEMCTX_STRESS_OPS scales it.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "api/thread.h"
+#include "context/tree.h"
+
+#include "api/names.h"
+
+enum { THREADS = 4, SLOTS = 512, LIVES = 3 };
+
+/* A chunk on offer. Its bytes are all `seed`, so that a chunk handed out twice shows. */
+struct offer {
+    unsigned char *chunk;
+    size_t size;
+    unsigned char seed;
+};
+
+static struct shelf {
+    pthread_mutex_t mutex;
+    struct offer offer;
+} shelves[SLOTS];
+
+static long operations(void) {
+    const char *text = getenv("MEMCTX_STRESS_OPS");
+    long total = text != NULL ? atol(text) : 0;
+    return total > 0 ? total : 120000;
+}
+
+static size_t draw_size(unsigned *state) {
+    switch (rand_r(state) % 128) {
+    case 0: return (size_t)rand_r(state) % 3000000;
+    case 1:
+    case 2:
+    case 3: return (size_t)rand_r(state) % 100000;
+    case 4:
+    case 5:
+    case 6:
+    case 7:
+    case 8:
+    case 9: return (size_t)rand_r(state) % 9000;
+    default: return (size_t)rand_r(state) % 600;
+    }
+}
+
+static bool holds(const struct offer *offer) {
+    size_t step = offer->size > 4096 ? 509 : 1;
+    for (size_t i = 0; i < offer->size; i += step) {
+        if (offer->chunk[i] != offer->seed)
+            return false;
+    }
+    return offer->size == 0 || offer->chunk[offer->size - 1] == offer->seed;
+}
+
+static struct offer make(unsigned *state) {
+    struct offer offer = {.size = draw_size(state), .seed = (unsigned char)rand_r(state)};
+    switch (rand_r(state) % 8) {
+    case 0: {
+        offer.chunk = calloc(1, offer.size);
+        struct offer zeros = {.chunk = offer.chunk, .size = offer.size, .seed = 0};
+        cr_assert(offer.chunk != NULL && holds(&zeros), "calloc gave dirty memory");
+        break;
+    }
+    case 1: {
+        size_t alignment = 16UL << rand_r(state) % 10;
+        offer.chunk = memalign(alignment, offer.size);
+        cr_assert_eq((uintptr_t)offer.chunk % alignment, 0);
+        break;
+    }
+    default: offer.chunk = malloc(offer.size); break;
+    }
+    cr_assert(offer.chunk != NULL);
+    cr_assert_geq(malloc_usable_size(offer.chunk), offer.size);
+    memset(offer.chunk, offer.seed, offer.size);
+    return offer;
+}
+
+static void end(struct offer *offer, unsigned *state) {
+    if (offer->chunk == NULL)
+        return;
+    cr_assert(holds(offer), "a chunk of %zu bytes was overwritten", offer->size);
+    if (rand_r(state) % 4 == 0 && offer->size > 0) {
+        size_t size = draw_size(state) + 1;
+        offer->chunk = realloc(offer->chunk, size);
+        cr_assert(offer->chunk != NULL);
+        offer->size = offer->size < size ? offer->size : size;
+        cr_assert(holds(offer), "realloc lost bytes");
+    }
+    errno = 77;
+    free(offer->chunk);
+    cr_assert_eq(errno, 77, "free changed errno");
+}
+
+static void *work(void *argument) {
+    unsigned state = (unsigned)(uintptr_t)argument;
+    long count = operations() / (THREADS * LIVES);
+    for (long i = 0; i < count; i++) {
+        struct shelf *shelf = &shelves[rand_r(&state) % SLOTS];
+        struct offer mine = make(&state);
+        pthread_mutex_lock(&shelf->mutex);
+        struct offer theirs = shelf->offer;
+        shelf->offer = mine;
+        pthread_mutex_unlock(&shelf->mutex);
+        end(&theirs, &state);
+    }
+    return NULL;
+}
+
+/* The figures of all views, as a dump adds them up; nobody else allocates meanwhile. */
+static void expect_balance(uint64_t live_chunks) {
+    int64_t live_bytes = 0;
+    uint64_t allocs = 0, frees = 0;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        for (uint32_t i = 1; i < heap->view_count; i++) {
+            const struct view *view = heap_view_at(heap, i);
+            allocs += view->allocs;
+            frees += view->frees;
+            live_bytes += view->live_bytes;
+        }
+    }
+    cr_assert_gt(allocs, 0);
+    cr_assert_eq(allocs - frees, live_chunks, "%llu allocs, %llu frees",
+                 (unsigned long long)allocs, (unsigned long long)frees);
+    cr_assert(live_chunks > 0 || live_bytes == 0, "%lld bytes live", (long long)live_bytes);
+    cr_assert_eq(heap_global.lost_views, 0);
+    cr_assert_eq(tree_lost, 0);
+}
+
+static void run_threads(void) {
+    for (int life = 0; life < LIVES; life++) { /* threads of later lives adopt earlier heaps */
+        pthread_t threads[THREADS];
+        for (int i = 0; i < THREADS; i++)
+            cr_assert_eq(pthread_create(&threads[i], NULL, work,
+                                        (void *)(uintptr_t)(life * THREADS + i + 1)), 0);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+    }
+}
+
+static void clear_shelves(void) {
+    unsigned state = 99;
+    for (int i = 0; i < SLOTS; i++) {
+        end(&shelves[i].offer, &state);
+        shelves[i].offer.chunk = NULL;
+    }
+}
+
+static void set_up(void) {
+    for (int i = 0; i < SLOTS; i++)
+        pthread_mutex_init(&shelves[i].mutex, NULL);
+    thread_init();
+    rules_init();
+}
+
+Test(threads, chunks_pass_between_threads_and_the_books_close, .init = set_up) {
+    run_threads();
+    uint64_t live = 0;
+    for (int i = 0; i < SLOTS; i++)
+        live += shelves[i].offer.chunk != NULL;
+    expect_balance(live);
+    clear_shelves();
+    expect_balance(0);
+}
+
+Test(threads, empty_pages_go_back, .init = set_up) {
+    run_threads();
+    clear_shelves();
+    malloc_trim(0);
+    struct segment_usage usage = segment_usage();
+    cr_assert_eq(usage.freelist_bytes, 0);
+    cr_assert_lt(usage.used_bytes, 24 << 20, "%lld bytes of pages are still in use",
+                 (long long)usage.used_bytes);
+}
