@@ -41,13 +41,24 @@ static void list_remove(struct segment *segment) {
         state->next->state.prev = state->prev;
 }
 
+/* One bit for each 64 words of the two maps, so that a dump does not read 8 MiB of zeros; set with
+ * the first segment there and never cleared. Atomic. */
+static uint64_t map_summary[2][SEGMENT_MAP_WORDS / 64 / 64];
+
+static uint64_t *summary_of(const uint64_t *map) {
+    return map_summary[map == segment_huge_map];
+}
+
 void segment_map_set(uint64_t *map, const void *segment, bool set) {
     uintptr_t number = (uintptr_t)segment >> SEGMENT_SHIFT;
     uint64_t bit = 1UL << (number & 63);
-    if (set)
+    if (set) {
         __atomic_fetch_or(&map[number >> 6], bit, __ATOMIC_RELEASE);
-    else
+        __atomic_fetch_or(&summary_of(map)[number >> 18], 1UL << (number >> 12 & 63),
+                          __ATOMIC_RELEASE);
+    } else {
         __atomic_fetch_and(&map[number >> 6], ~bit, __ATOMIC_RELEASE);
+    }
 }
 
 static struct segment *segment_create(void) {
@@ -306,10 +317,14 @@ struct segment_usage segment_usage(void) {
 
 static void each_in(uint64_t *map, bool huge, void (*visit)(struct segment *, bool, void *),
                     void *context) {
-    for (size_t word = 0; word < SEGMENT_MAP_WORDS; word++) {
-        for (uint64_t bits = load_acquire(&map[word]); bits; bits &= bits - 1) {
-            uintptr_t number = word * 64 + (unsigned)__builtin_ctzl(bits);
-            visit((struct segment *)(number << SEGMENT_SHIFT), huge, context);
+    for (size_t group = 0; group < SEGMENT_MAP_WORDS / 64; group++) {
+        if (!(load_acquire(&summary_of(map)[group / 64]) >> group % 64 & 1))
+            continue;
+        for (size_t word = group * 64; word < group * 64 + 64; word++) {
+            for (uint64_t bits = load_acquire(&map[word]); bits; bits &= bits - 1) {
+                uintptr_t number = word * 64 + (unsigned)__builtin_ctzl(bits);
+                visit((struct segment *)(number << SEGMENT_SHIFT), huge, context);
+            }
         }
     }
 }

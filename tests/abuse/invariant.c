@@ -128,7 +128,7 @@ static int garbage_frame_pointer(void) {
     return 0;
 }
 
-/* More call paths than any table was made for: two turns a level, 2^17 ways. */
+/* More call paths than any table was made for: two turns a level, 2^15 ways. */
 __attribute__((noinline)) static void *descend(unsigned bits, unsigned depth) {
     void *block;
     if (depth == 0)
@@ -144,8 +144,8 @@ __attribute__((noinline)) static void *descend(unsigned bits, unsigned depth) {
 }
 
 static int many_paths(void) {
-    for (unsigned i = 0; i < 1u << 17; i++) {
-        sink = descend(i, 17);
+    for (unsigned i = 0; i < 1u << 15; i++) {
+        sink = descend(i, 15);
         if (!sink)
             return 1;
     }
@@ -170,13 +170,43 @@ HUNDRED(WAY, 1) HUNDRED(WAY, 2) HUNDRED(WAY, 3)
 static void *(*const ways[300])(size_t) = {
     HUNDRED(WAY_ENTRY, 1) HUNDRED(WAY_ENTRY, 2) HUNDRED(WAY_ENTRY, 3)};
 
-/* 300 contexts, each with a few KiB in eight sizes: pages of their own for all would waste tens of
- * megabytes. */
+#define CALLER(n)                                                                                  \
+    __attribute__((noinline)) static void *caller_##n(int way, size_t size) {                      \
+        void *block = ways[way](size);                                                             \
+        __asm__ volatile("# caller " #n : : : "memory");                                           \
+        return block;                                                                              \
+    }
+#define CALLER_ENTRY(n) caller_##n,
+TEN(CALLER, 1)
+static void *(*const callers[10])(int, size_t) = {TEN(CALLER_ENTRY, 1)};
+
+/* 3000 contexts, each with 20 KiB in eight sizes: pages of their own for all would waste far more
+ * than they hold. */
 static int waste(void) {
-    for (int way = 0; way < 300; way++)
+    for (int way = 0; way < 3000; way++)
         for (int size = 1; size <= 8; size++)
             for (int i = 0; i < 6; i++)
-                sink = ways[way]((size_t)size * 96 - 13);
+                sink = memset(callers[way % 10](way / 10, (size_t)size * 96 - 13), 1,
+                              (size_t)size * 96 - 13);
+    stand_still("ready");
+    return 0;
+}
+
+/* Half of the contexts fill pages of their own and free all but each 20th chunk: holes far beyond
+ * the cap. Then the other half grows to 20 KiB each. */
+static int holes(void) {
+    enum { COUNT = 128 };
+    static void *blocks[150][COUNT];
+    for (int way = 0; way < 150; way++)
+        for (int i = 0; i < COUNT; i++)
+            blocks[way][i] = memset(ways[way](500), 1, 500);
+    for (int way = 0; way < 150; way++)
+        for (int i = 0; i < COUNT; i++)
+            if (i % 20)
+                free(blocks[way][i]);
+    for (int way = 150; way < 300; way++)
+        for (int i = 0; i < 40; i++)
+            sink = memset(ways[way](500), 1, 500);
     stand_still("ready");
     return 0;
 }
@@ -302,6 +332,7 @@ int main(int argc, char **argv) {
         {"garbage-frame-pointer", garbage_frame_pointer},
         {"many-paths", many_paths},
         {"waste", waste},
+        {"holes", holes},
         {"freelist", freelist},
         {"reset", reset},
         {"signals", signals},

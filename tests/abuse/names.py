@@ -106,8 +106,8 @@ def names_unwinder_unchanged():
 
 @test
 def names_no_loader_on_malloc_path():
-    """Of what may allocate or lock in libc, most is not even referred to. (malloc_info needs fprintf,
-    thread exit needs a key.)"""
+    """Of what may allocate or lock in libc, most is not even referred to (malloc_info needs
+    fprintf, thread exit a key)."""
     undefined = {line.split()[-1].split("@")[0]
                  for line in tool("nm", "-D", "--undefined-only", harness.LIB).splitlines()}
     forbidden = {"printf", "snprintf", "vsnprintf", "puts", "fputs", "fopen", "fwrite",

@@ -8,7 +8,8 @@
  * the grandchild; "fds" prints the descriptors that the program can see and the number that the
  * next open gets. Then it prints "ready PID" and answers lines on stdin:
  * "ops" with the number of allocations made so far, "fds" as above, "fork" with the exit status of
- * a child that allocates and exits, "chroot DIR" once it is in there; the end of stdin ends it with status 0.
+ * a child that allocates and exits, "chroot DIR" once it is in there. The end of stdin ends it with
+ * status 0.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -367,17 +367,17 @@ def foreign_listener_refused():
                 server.bind(os.path.join(folder, f"{victim.pid}.sock"))
                 server.listen(5)
 
-                def greet():
+                def greet():  # until the server's socket is shut down
                     with contextlib.suppress(OSError):
-                        client = server.accept()[0]
-                        client.sendall(hello(victim.pid, start_ticks(victim.pid)))
-                        client.recv(100)
-                        client.close()
+                        while True:
+                            with server.accept()[0] as client:
+                                client.sendall(hello(victim.pid, start_ticks(victim.pid)))
+                                client.recv(100)
 
-                server.settimeout(20)
                 thread = threading.Thread(target=greet)
                 thread.start()
                 done = harness.run_cli("dump", victim.pid, env=victim.cli_env)
+                server.shutdown(socket.SHUT_RDWR)
                 thread.join()
             check_equal(done.returncode, 3, f"exit status ({done.stderr})")
             check(done.stderr.startswith("memctx: "), f"message: {done.stderr!r}")

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define CLI_VERSION "0.1.0"
+#define CLI_VERSION MEMCTX_VERSION /* the Makefile says which */
 
 enum cli_exit {
     CLI_DONE = 0,

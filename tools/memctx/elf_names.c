@@ -223,9 +223,11 @@ static void read_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t
     } while (dwarf_siblingof(&child, &child) == 0);
 }
 
-static char *find_function_name(Dwarf_Die *die) {
+/* The linkage name has namespaces and parameters; the plain name is what is left without one.
+ * Functions of an anonymous namespace have none in DWARF, but the symbol table has (`symbol`). */
+static char *find_function_name(Dwarf_Die *die, const char *symbol) {
     Dwarf_Attribute attribute;
-    const char *linkage = NULL;
+    const char *linkage = symbol;
     if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) != NULL ||
         dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute) != NULL) {
         linkage = dwarf_formstring(&attribute);
@@ -315,6 +317,7 @@ static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer)
         sort_ranges(&unit->functions);
     }
     const struct range *found = find_range(&unit->functions, address);
+    const struct range *symbol = find_range(&names->symbols, address + names->dwarf_bias);
     Dwarf_Die chain[INLINE_LEVELS_MAX];
     Dwarf_Die function;
     int inlined = 0;
@@ -322,10 +325,9 @@ static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer)
     if (found != NULL) {
         function = found->die;
         inlined = find_inlined(&function, address, chain);
-        name = find_function_name(&function);
+        name = find_function_name(&function, symbol != NULL ? symbol->name : NULL);
     }
     if (name == NULL) {
-        const struct range *symbol = find_range(&names->symbols, address + names->dwarf_bias);
         if (symbol == NULL) {
             return false;
         }
@@ -347,7 +349,7 @@ static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer)
                              find_number(&chain[0], DW_AT_call_line));
     }
     for (int i = inlined; i-- > 0;) {
-        char *inner = find_function_name(&chain[i]);
+        char *inner = find_function_name(&chain[i], NULL);
         bool innermost = i == inlined - 1;
         symbols_put_function(answer, inner,
                              innermost ? own_file : find_call_file(&unit->die, &chain[i + 1]),

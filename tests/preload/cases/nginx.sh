@@ -37,7 +37,7 @@ http {
 EOT
 }
 
-nginx_session() { # PREFIX PORT COMMAND...
+nginx_serve() { # PREFIX PORT COMMAND...
     local prefix=$1 port=$2 dir=$T/$1 server url=http://127.0.0.1:$2 i
     shift 2
     nginx_config "$dir" "$port"
@@ -98,8 +98,8 @@ test_nginx_server() {
     need nginx curl pgrep
     stop_at_end "$T/nginx.pid"
     local many=()
-    nginx_session plain "$(free_port)" >"$T/plain.out" || fail "$(tail -n 3 "$T/plain.out")"
-    nginx_session ours "$(free_port)" "$MEMCTX" run -- >"$T/ours.out" ||
+    nginx_serve plain "$(free_port)" >"$T/plain.out" || fail "$(tail -n 3 "$T/plain.out")"
+    nginx_serve ours "$(free_port)" "$MEMCTX" run -- >"$T/ours.out" ||
         fail "$(tail -n 3 "$T/ours.out")"
     was_preloaded
     filter=('s/127.0.0.1:[0-9]+/HOST/' 's/[0-9]+#[0-9]+: //' "s#$T/(plain|ours)##")

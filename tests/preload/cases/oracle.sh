@@ -84,16 +84,16 @@ test_oracle_postgres() {
     export MEMCTX_VERIFY=20
     pg_start "$T/data" "$ours_command" run --
     pg_psql -f "$programs_dir/postgres.sql" >"$T/sql.out" 2>&1
-    # One session that works and then rests, while its backend is asked.
-    cat "$programs_dir/postgres.sql" - <<<'select pg_sleep(3)' >"$T/session.sql"
-    pg_psql -f - <"$T/session.sql" >"$T/session.out" 2>&1 &
-    local session=$! backend
+    # A connection that works and then rests, while its backend is asked.
+    cat "$programs_dir/postgres.sql" - <<<'select pg_sleep(3)' >"$T/rest.sql"
+    pg_psql -f - <"$T/rest.sql" >"$T/rest.out" 2>&1 &
+    local psql=$! backend
     wait_until 60 pg_sleeping || fail "no backend that sleeps"
     backend=$(pg_psql -c "$pg_sleepers")
     wait_socket "$backend"
     no_mismatch "$backend" 100
     no_mismatch "$pg_server" 1
-    wait "$session"
+    wait "$psql"
     pg_stop >"$T/end"
     equal "the end" "exit status 0" "$(cat "$T/end")"
 }

@@ -47,7 +47,7 @@ pg_stop() {
     rm "$T/pg.pid"
 }
 
-pg_session() { # PREFIX COMMAND...: what it answered on stdout
+pg_serve() { # PREFIX COMMAND...: what it answered on stdout
     local prefix=$1 dir=$T/$1.data sleeper backend
     shift
     (cd / && "${as[@]}" "$@" "$pg_bin/initdb" -D "$dir" -A trust -U tester --no-sync --locale=C \
@@ -89,8 +89,8 @@ pg_sleeping() {
 
 test_postgres() {
     pg_begin
-    pg_session plain >"$T/plain.out" || fail "$(tail -n 3 "$T/plain.out")"
-    pg_session ours "$ours_command" run -- >"$T/ours.out" || fail "$(tail -n 3 "$T/ours.out")"
+    pg_serve plain >"$T/plain.out" || fail "$(tail -n 3 "$T/plain.out")"
+    pg_serve ours "$ours_command" run -- >"$T/ours.out" || fail "$(tail -n 3 "$T/ours.out")"
     was_preloaded
     filter=("s#$T/(plain|ours).data#DATA#g")
     local name

@@ -18,7 +18,7 @@ redis_load() {
     }' | redis-cli -s "$T/redis.sock" --pipe | tail -n 1
 }
 
-redis_session() { # PREFIX COMMAND...: the session's answers on stdout
+redis_serve() { # PREFIX COMMAND...: the session's answers on stdout
     local prefix=$1 server cli=(redis-cli -s "$T/redis.sock")
     shift
     "$@" redis-server --port 0 --unixsocket "$T/redis.sock" --dir "$T/$prefix" --appendonly yes \
@@ -64,8 +64,8 @@ test_redis_server() {
     need redis-server redis-cli redis-benchmark
     stop_at_end "$T/redis.pid"
     mkdir "$T/plain" "$T/ours"
-    redis_session plain >"$T/plain.out" || fail "$(tail -n 3 "$T/plain.out")"
-    redis_session ours "$MEMCTX" run -- >"$T/ours.out" || fail "$(tail -n 3 "$T/ours.out")"
+    redis_serve plain >"$T/plain.out" || fail "$(tail -n 3 "$T/plain.out")"
+    redis_serve ours "$MEMCTX" run -- >"$T/ours.out" || fail "$(tail -n 3 "$T/ours.out")"
     was_preloaded
     grep -c OK "$T/ours.out" >/dev/null || fail "redis said nothing"
     equal "answers" "$(cat "$T/plain.out")" "$(cat "$T/ours.out")"

@@ -91,7 +91,7 @@ public final class JavaProgram {
         }
         System.out.println(counter[0] + " threads");
         System.out.write(text(3, 20));
-        System.out.println(new String("\u00e4\u00f6\u00fc").getBytes(StandardCharsets.UTF_8).length);
+        System.out.println("\u00e4\u00f6\u00fc".getBytes(StandardCharsets.UTF_8).length);
         if (System.in.read() >= 0) { // with an input, stay until it ends
             while (System.in.read() >= 0) {
                 Thread.onSpinWait();

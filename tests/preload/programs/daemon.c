@@ -46,7 +46,7 @@ static int daemon_main(const char *path) {
     for (int i = 0; i < 5; i++) {
         pthread_create(&thread, NULL, work, NULL);
         pthread_join(thread, NULL);
-        usleep(30000); /* time enough for a helper thread to start and open something */
+        usleep(30000); /* time enough for another thread to start and open something */
     }
     descriptors_print(file, "later");
     for (int fd = 3; fd < 64; fd++) { /* closes what is not its own, as some daemons do, and

@@ -20,10 +20,14 @@ struct custom_error {
 struct counted {
     static thread_local int alive;
     std::unique_ptr<std::string> text;
-    explicit counted(int depth) : text(new std::string(100, char('a' + depth % 26))) { alive++; }
+    explicit counted(int depth) : text(new std::string(100, char('a' + depth % 26))) {
+        alive++;
+    }
     counted(const counted &) = delete;
     counted &operator=(const counted &) = delete;
-    ~counted() { alive--; }
+    ~counted() {
+        alive--;
+    }
 };
 thread_local int counted::alive = 0;
 
@@ -31,14 +35,10 @@ __attribute__((noinline)) static int descend(int depth, int kind) {
     counted guard(depth);
     if (depth == 0) {
         switch (kind % 4) {
-        case 0:
-            throw std::runtime_error("deep " + std::to_string(kind));
-        case 1:
-            throw custom_error{"custom " + std::to_string(kind), std::vector<int>(kind, kind)};
-        case 2:
-            throw kind;
-        default:
-            return std::stoi("not a number");
+        case 0: throw std::runtime_error("deep " + std::to_string(kind));
+        case 1: throw custom_error{"custom " + std::to_string(kind), std::vector<int>(kind, kind)};
+        case 2: throw kind;
+        default: return std::stoi("not a number");
         }
     }
     return descend(depth - 1, kind) + guard.text->length();

@@ -16,7 +16,9 @@ static void say(const std::string &text) {
 struct speaker {
     std::string name;
     std::vector<int> numbers;
-    explicit speaker(const char *text) : name(text), numbers(1000, 7) { say("made " + name); }
+    explicit speaker(const char *text) : name(text), numbers(1000, 7) {
+        say("made " + name);
+    }
     ~speaker() {
         numbers.resize(5000);
         say("gone " + name);
@@ -44,10 +46,12 @@ int main(int argc, char **) {
         say("quick");
         std::fflush(stdout);
     });
-    on_exit([](int status, void *argument) {
-        say("on_exit " + std::to_string(status));
-        std::free(argument);
-    }, std::malloc(300));
+    on_exit(
+        [](int status, void *argument) {
+            say("on_exit " + std::to_string(status));
+            std::free(argument);
+        },
+        std::malloc(300));
     local = std::make_unique<speaker>("thread_local of main");
     std::thread([] { local = std::make_unique<speaker>("thread_local"); }).join();
     if (argc > 1) {

@@ -21,7 +21,7 @@ void *path_right(unsigned way, int steps, size_t bytes);
 
 /* The lowest bits of `way` choose the call path: 2^steps of them. */
 static inline void *path_make(unsigned way, int steps, size_t bytes) {
-    void *block = steps == 0  ? malloc(bytes)
+    void *block = steps == 0 ? malloc(bytes)
                   : way & 1U ? path_left(way >> 1, steps - 1, bytes)
                              : path_right(way >> 1, steps - 1, bytes);
     __asm__ volatile("" : "+r"(block)); /* no tail call */

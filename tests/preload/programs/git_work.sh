@@ -35,7 +35,8 @@ git clone -q ../all.bundle ../again 2>&1
 git -C ../again rev-list --all --count
 git shortlog -s HEAD | cat
 git bisect start HEAD HEAD~60 | tail -n 1
-git bisect run sh -c '! grep -q "commit 570" dir*/file*.txt' 2>&1 | grep -c 'first bad commit' || true
+git bisect run sh -c '! grep -q "commit 570" dir*/file*.txt' 2>&1 |
+    grep -c 'first bad commit' || true
 git bisect reset >/dev/null 2>&1
 git status --short
 git rev-parse HEAD

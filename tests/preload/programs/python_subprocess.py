@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""subprocess in all its ways: output, input, pipes, groups, limits, descriptors closed and passed."""
+"""subprocess in all its ways: output, input, pipes, groups, limits, descriptors passed on."""
 import os
 import signal
 import subprocess

@@ -128,8 +128,8 @@ int main(void) {
         sigprocmask(SIG_UNBLOCK, &alarm_set, NULL);
         sigprocmask(SIG_BLOCK, &alarm_set, NULL);
     }
-    printf("usr1 %d usr2 %d hup %d term %d alarm %d, %d children, %d elsewhere\n",
-           handled[SIGUSR1], handled[SIGUSR2], handled[SIGHUP], handled[SIGTERM],
-           handled[SIGALRM], children, elsewhere);
+    printf("usr1 %d usr2 %d hup %d term %d alarm %d, %d children, %d elsewhere\n", handled[SIGUSR1],
+           handled[SIGUSR2], handled[SIGHUP], handled[SIGTERM], handled[SIGALRM], children,
+           elsewhere);
     return 0;
 }

@@ -13,12 +13,8 @@
 template <int number> struct fibonacci {
     static constexpr long value = fibonacci<number - 1>::value + fibonacci<number - 2>::value;
 };
-template <> struct fibonacci<0> {
-    static constexpr long value = 0;
-};
-template <> struct fibonacci<1> {
-    static constexpr long value = 1;
-};
+template <> struct fibonacci<0> { static constexpr long value = 0; };
+template <> struct fibonacci<1> { static constexpr long value = 1; };
 
 template <typename... types> struct list {};
 template <typename item, int count, typename... types> struct repeat_list {

@@ -120,7 +120,8 @@ int main(void) {
 
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     for (size_t i = 0; i < 50; i++) {
-        while (pthread_create(&threads[0], &attributes, detached_main, (void *)(i * 10)) == EAGAIN) {
+        while (pthread_create(&threads[0], &attributes, detached_main, (void *)(i * 10)) ==
+               EAGAIN) {
             usleep(1000);
         }
     }

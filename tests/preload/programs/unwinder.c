@@ -31,9 +31,20 @@ __attribute__((noinline)) static int frames_here(void) {
 
 int main(void) {
     static const char *const names[] = {
-        "backtrace", "backtrace_symbols", "_Unwind_Backtrace", "_Unwind_RaiseException",
-        "_Unwind_Resume", "_Unwind_GetIP", "_Unwind_Find_FDE", "unw_step", "_ULx86_64_step",
-        "dl_iterate_phdr", "__libc_start_main", "pthread_create", "fork", "dlopen",
+        "backtrace",
+        "backtrace_symbols",
+        "_Unwind_Backtrace",
+        "_Unwind_RaiseException",
+        "_Unwind_Resume",
+        "_Unwind_GetIP",
+        "_Unwind_Find_FDE",
+        "unw_step",
+        "_ULx86_64_step",
+        "dl_iterate_phdr",
+        "__libc_start_main",
+        "pthread_create",
+        "fork",
+        "dlopen",
     };
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

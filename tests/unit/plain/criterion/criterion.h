@@ -35,8 +35,8 @@ void plain_register(struct plain_test *test);
 #define cr_assert(condition, ...)                                                                  \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s does not hold ", __FILE__, __LINE__, #condition);           \
-            fprintf(stderr, "" __VA_ARGS__);                                                       \
+            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);          \
+            fprintf(stderr, " " __VA_ARGS__);                                                      \
             fputc('\n', stderr);                                                                   \
             _exit(1);                                                                              \
         }                                                                                          \
