@@ -74,7 +74,7 @@ manual := $(out)/man/memctx.1
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help lib cli unit man test check demo lint layers asan tsan bench bench-quick install \
+.PHONY: all help lib cli unit man test demo lint format layers asan tsan bench bench-quick install \
     uninstall clean force
 
 all: $(library) $(command) $(manual)
@@ -84,6 +84,7 @@ help:
 	@echo 'make demo           build, then show memctx on redis, python3 and sqlite3 (about a minute)'
 	@echo 'make test           build, then run all suites; tests/run SUITE... runs some of them'
 	@echo 'make lint           formatting, clang-tidy, shellcheck, layers, completion'
+	@echo 'make format         put the sources into the format that lint asks for'
 	@echo 'make asan | tsan    the unit tests under AddressSanitizer and UBSan | ThreadSanitizer'
 	@echo 'make bench          all benchmarks (long); make bench-quick is a short look'
 	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
@@ -149,6 +150,9 @@ layers:
 
 lint: all | deps-lint
 	@scripts/lint
+
+format: | deps-lint
+	@scripts/lint --format
 
 asan tsan: | deps-unit
 	@$(MAKE) VARIANT=$@ unit

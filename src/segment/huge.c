@@ -24,25 +24,77 @@ struct page *segment_huge_of(const void *pointer) {
     return header->blocks == pointer ? header : NULL;
 }
 
-static char *cache_take(size_t bytes, size_t *mapped) {
-    char *start = NULL;
-    lock_take(&global.lock);
-    int best = -1;
+/* The header's bit is cleared already, so a dump that starts now does not see it; one that runs
+ * keeps the lock, and then the mapping waits for its end. */
+static void unmap_or_defer(struct page *header) {
+    if (lock_try(&global.unmap_lock)) {
+        size_t mapped = header->mapped_bytes;
+        lock_release(&global.unmap_lock);
+        os_unmap(header, mapped);
+        return;
+    }
+    struct page *head = load_relaxed(&global.deferred);
+    do
+        header->next = head;
+    while (!cas_release(&global.deferred, &head, header));
+}
+
+/* The cached mapping to use for `bytes`: the tightest of those up to a quarter larger; else the
+ * largest of the smaller ones; else the smallest. -1: none. Under the lock. */
+static int cache_choose(size_t bytes) {
+    int fits = -1, smaller = -1, larger = -1;
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
         const struct huge_cached *c = &global.huge_cache[i];
-        if (c->start && c->bytes >= bytes && c->bytes - bytes <= bytes / 4 &&
-            (best < 0 || c->bytes < global.huge_cache[best].bytes))
-            best = i;
+        if (!c->start)
+            continue;
+        if (c->bytes < bytes) {
+            if (smaller < 0 || c->bytes > global.huge_cache[smaller].bytes)
+                smaller = i;
+        } else if (larger < 0 || c->bytes < global.huge_cache[larger].bytes) {
+            larger = i;
+            if (c->bytes - bytes <= bytes / 4)
+                fits = i;
+        }
     }
-    if (best >= 0) {
-        start = global.huge_cache[best].start;
-        *mapped = global.huge_cache[best].bytes;
-        global.huge_cache[best].start = NULL;
-        global.huge_cached_bytes -= (int64_t)*mapped;
+    return fits >= 0 ? fits : smaller >= 0 ? smaller : larger;
+}
+
+/* A used mapping of exactly `bytes`, or a little more: its pages need no faults. A smaller one is
+ * extended, moved if need be; of a larger one the end is given back. */
+static char *cache_take(size_t bytes, size_t *mapped) {
+    struct huge_cached entry = {0};
+    lock_take(&global.lock);
+    int chosen = cache_choose(bytes);
+    if (chosen >= 0) {
+        entry = global.huge_cache[chosen];
+        global.huge_cache[chosen].start = NULL;
+        global.huge_cached_bytes -= (int64_t)entry.bytes;
         global.huge_cached--;
     }
     lock_release(&global.lock);
-    return start;
+    if (!entry.start)
+        return NULL;
+    *mapped = entry.bytes;
+    if (entry.bytes >= bytes && entry.bytes - bytes <= bytes / 4)
+        return entry.start;
+    if (os_resize_in_place(entry.start, entry.bytes, bytes)) {
+        *mapped = bytes;
+        return entry.start;
+    }
+    char *target = os_map_aligned(bytes, SEGMENT_BYTES);
+    bool moved = false;
+    if (target && lock_try(&global.unmap_lock)) { /* a dump may still read the old place */
+        moved = os_move(entry.start, entry.bytes, target, bytes);
+        lock_release(&global.unmap_lock);
+    }
+    if (!moved) {
+        if (target)
+            os_unmap(target, bytes);
+        unmap_or_defer((struct page *)entry.start);
+        return NULL;
+    }
+    *mapped = bytes;
+    return target;
 }
 
 static bool cache_put(char *start, size_t bytes) {
@@ -65,21 +117,6 @@ static bool cache_put(char *start, size_t bytes) {
     }
     lock_release(&global.lock);
     return kept;
-}
-
-/* The header's bit is cleared already, so a dump that starts now does not see it; one that runs
- * keeps the lock, and then the mapping waits for its end. */
-static void unmap_or_defer(struct page *header) {
-    if (lock_try(&global.unmap_lock)) {
-        size_t mapped = header->mapped_bytes;
-        lock_release(&global.unmap_lock);
-        os_unmap(header, mapped);
-        return;
-    }
-    struct page *head = load_relaxed(&global.deferred);
-    do
-        header->next = head;
-    while (!cas_release(&global.deferred, &head, header));
 }
 
 size_t segment_huge_purge(bool all) {

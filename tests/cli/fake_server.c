@@ -186,8 +186,10 @@ static uint64_t start_ticks(void) {
     FILE *file = fopen("/proc/self/stat", "re");
     unsigned long long ticks = 0;
     if (file != NULL && fgets(text, sizeof(text), file) != NULL) {
-        sscanf(strrchr(text, ')'), ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
-               "%*d %*d %*d %*d %llu", &ticks);
+        sscanf(strrchr(text, ')'),
+               ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
+               "%*d %*d %*d %*d %llu",
+               &ticks);
     }
     fclose(file);
     return ticks;

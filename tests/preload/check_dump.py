@@ -182,7 +182,8 @@ def threads_check(dump, quiescent):
         for key in keys:
             total = sum(view[key] for view in context["threads"].values())
             if quiescent and total != context["self"][key]:
-                fault(f"{where}.self.{key} is {context['self'][key]}, its threads add up to {total}")
+                fault(f"{where}.self.{key} is {context['self'][key]}, its threads add up to "
+                      f"{total}")
 
 
 def ledger_check(dump, quiescent):
@@ -200,8 +201,8 @@ def ledger_check(dump, quiescent):
         return
     reserved = dump["totals"]["reserved_bytes"]
     if reserved != ledger["pages_reserved"] + ledger["mixed_block_bytes"]:
-        fault(f"contexts reserve {reserved}, the ledger says {ledger['pages_reserved']} in pages of "
-              f"their own and {ledger['mixed_block_bytes']} in mixed pages")
+        fault(f"contexts reserve {reserved}, the ledger says {ledger['pages_reserved']} in pages "
+              f"of their own and {ledger['mixed_block_bytes']} in mixed pages")
     parts = sum(ledger[key] for key in ("pages_reserved", "mixed_reserved", "freelist_bytes",
                                         "segment_headers"))
     if not ledger["mixed_block_bytes"] <= ledger["mixed_reserved"] <= parts <= \

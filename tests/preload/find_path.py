@@ -4,10 +4,11 @@
 with these figures?
 
 The patterns are regular expressions for whole names, innermost frame first; the path must start
-with them, one frame each. "..." stands for any number of frames, "END" for the end of the path. A frame's name is its function,
-"[label]" of a labelled node, or else "module+offset" (the module without its directory). What was
-inlined into a frame comes before it, as frames of their own. The figures of all paths that fit are
-added up and must equal the given ones (of "self"). Exits 1 and shows what there is otherwise."""
+with them, one frame each. "..." stands for any number of frames, "END" for the end of the path. A
+frame's name is its function, "[label]" of a labelled node, or else "module+offset" (the module
+without its directory). What was inlined into a frame comes before it, as frames of their own. The
+figures of all paths that fit are added up and must equal the given ones (of "self"). Exits 1 and
+shows what there is otherwise."""
 import json
 import os
 import re

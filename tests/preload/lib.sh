@@ -202,7 +202,8 @@ watch_begin() { # PID...
         dumps=0
         until [ -e "$T/watch.stop" ] && [ "$dumps" -gt 0 ]; do
             for pid in "$@"; do
-                if ! "${client[@]}" dump "$pid" --json --threads >"$T/watch.json" 2>"$T/watch.err" ||
+                if ! "${client[@]}" dump "$pid" --json --threads \
+                    >"$T/watch.json" 2>"$T/watch.err" ||
                     ! "$PYTHON" "$suite_dir/check_dump.py" --pid "$pid" "$T/watch.json"; then
                     echo "watching $pid, dump $dumps: $(cat "$T/watch.err")"
                     : >"$T/watch.bad"

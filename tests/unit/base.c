@@ -45,9 +45,21 @@ Test(text, numbers_parse_or_are_refused) {
         const char *text;
         int64_t value; /* -1: refused */
     } cases[] = {
-        {"0", 0},   {"7", 7},     {"4k", 4096}, {"2M", 2 << 20}, {"1g", 1 << 30},
-        {"", -1},   {"k", -1},    {"-1", -1},   {"1kk", -1},     {"1 ", -1},
-        {" 1", -1}, {"0x10", -1}, {"1.5", -1},  {"+1", -1},      {"99999999999999999999", -1},
+        {"0", 0},
+        {"7", 7},
+        {"4k", 4096},
+        {"2M", 2 << 20},
+        {"1g", 1 << 30},
+        {"", -1},
+        {"k", -1},
+        {"-1", -1},
+        {"1kk", -1},
+        {"1 ", -1},
+        {" 1", -1},
+        {"0x10", -1},
+        {"1.5", -1},
+        {"+1", -1},
+        {"99999999999999999999", -1},
         {"4611686018427387903", 4611686018427387903},
         {"4611686018427387904", -1},
         {"4611686018427387903k", -1},
@@ -69,10 +81,17 @@ Test(options, defaults_are_those_of_the_list) {
 }
 
 Test(options, environment_sets_them_and_says_what_it_refuses) {
-    char *const environment[] = {
-        "MEMCTX_DEPTH=7",  "MEMCTX_CONTROL=eager", "MEMCTX_VERIFY=banana", "MEMCTX_DECAY_MS=",
-        "MEMCTX_DEPT=9",   "MEMCTX_DEPTHS=9",      "XMEMCTX_DEPTH=9",      "MEMCTX_WASTE_KIB=-3",
-        "MEMCTX_VERBOSE=3", "PATH=/bin",           NULL};
+    char *const environment[] = {"MEMCTX_DEPTH=7",
+                                 "MEMCTX_CONTROL=eager",
+                                 "MEMCTX_VERIFY=banana",
+                                 "MEMCTX_DECAY_MS=",
+                                 "MEMCTX_DEPT=9",
+                                 "MEMCTX_DEPTHS=9",
+                                 "XMEMCTX_DEPTH=9",
+                                 "MEMCTX_WASTE_KIB=-3",
+                                 "MEMCTX_VERBOSE=3",
+                                 "PATH=/bin",
+                                 NULL};
     struct text warnings = text_new(sizeof buffer - 1);
     options_read(environment, &warnings);
     cr_assert_eq(options.depth, 7);
@@ -103,11 +122,16 @@ Test(options, set_live_ones_only) {
         const char *assignment;
         enum option_result result;
     } cases[] = {
-        {"depth=16", OPTION_SET},         {"DEPTH=17", OPTION_SET},
-        {"depth=129", OPTION_BAD_VALUE},  {"depth=-1", OPTION_BAD_VALUE},
-        {"depth=", OPTION_BAD_VALUE},     {"depth", OPTION_UNKNOWN},
-        {"nothing=1", OPTION_UNKNOWN},    {"=1", OPTION_UNKNOWN},
-        {"", OPTION_UNKNOWN},             {"control=off", OPTION_FIXED},
+        {"depth=16", OPTION_SET},
+        {"DEPTH=17", OPTION_SET},
+        {"depth=129", OPTION_BAD_VALUE},
+        {"depth=-1", OPTION_BAD_VALUE},
+        {"depth=", OPTION_BAD_VALUE},
+        {"depth", OPTION_UNKNOWN},
+        {"nothing=1", OPTION_UNKNOWN},
+        {"=1", OPTION_UNKNOWN},
+        {"", OPTION_UNKNOWN},
+        {"control=off", OPTION_FIXED},
         {"verbose=1", OPTION_FIXED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -12,8 +12,12 @@ static char not_ours[64];
 
 Test(segment, foreign_pointers_are_recognised_without_reading_them) {
     char on_stack;
-    const void *foreign[] = {not_ours, &on_stack, (void *)16, (void *)(uintptr_t)-16,
-                             (void *)0x7fffffffffffUL, (void *)0x800000000000UL};
+    const void *foreign[] = {not_ours,
+                             &on_stack,
+                             (void *)16,
+                             (void *)(uintptr_t)-16,
+                             (void *)0x7fffffffffffUL,
+                             (void *)0x800000000000UL};
     struct page *page = segment_span_alloc(1);
     cr_assert(page != NULL);
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
@@ -64,8 +68,8 @@ Test(segment, spans_never_overlap) {
             segment_span_shrink(pages[i], pages[i]->slices - 1);
         } else {
             cr_assert_eq(*(int *)segment_span_start(pages[i]), i, "step %d", step);
-            cr_assert_eq(((int *)(segment_span_start(pages[i]) + pages[i]->slices * SLICE_BYTES))[-1],
-                         i);
+            cr_assert_eq(
+                ((int *)(segment_span_start(pages[i]) + pages[i]->slices * SLICE_BYTES))[-1], i);
             segment_span_free(pages[i]);
             pages[i] = NULL;
             continue;
@@ -172,7 +176,8 @@ Test(blocks, classes_hold_what_they_are_for) {
 Test(blocks, the_reciprocal_divides_exactly) {
     for (unsigned size_class = 0; size_class < SIZE_CLASSES; size_class++) {
         uint32_t bytes = blocks_bytes_table[size_class];
-        struct page page = {.blocks = not_ours, .block_bytes = bytes,
+        struct page page = {.blocks = not_ours,
+                            .block_bytes = bytes,
                             .reciprocal = (uint32_t)((1ULL << 32) / bytes + 1)};
         for (uintptr_t offset = 0; offset < WIDE_PAGE_SLICES * SLICE_BYTES; offset++)
             cr_assert_eq(blocks_index(&page, (char *)((uintptr_t)not_ours + offset)),

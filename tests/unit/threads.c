@@ -131,8 +131,8 @@ static void expect_balance(uint64_t live_chunks) {
         }
     }
     cr_assert_gt(allocs, 0);
-    cr_assert_eq(allocs - frees, live_chunks, "%llu allocs, %llu frees",
-                 (unsigned long long)allocs, (unsigned long long)frees);
+    cr_assert_eq(allocs - frees, live_chunks, "%llu allocs, %llu frees", (unsigned long long)allocs,
+                 (unsigned long long)frees);
     cr_assert(live_chunks > 0 || live_bytes == 0, "%lld bytes live", (long long)live_bytes);
     cr_assert_eq(heap_global.lost_views, 0);
     cr_assert_eq(tree_lost, 0);
@@ -143,7 +143,8 @@ static void run_threads(void) {
         pthread_t threads[THREADS];
         for (int i = 0; i < THREADS; i++)
             cr_assert_eq(pthread_create(&threads[i], NULL, work,
-                                        (void *)(uintptr_t)(life * THREADS + i + 1)), 0);
+                                        (void *)(uintptr_t)(life * THREADS + i + 1)),
+                         0);
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
     }

@@ -112,14 +112,9 @@ int cli_next_option(int argc, char **argv, const char *letters, const struct opt
     int at = optind;
     int option = getopt_long(argc, argv, letters, options, NULL);
     switch (option) {
-    case 'h':
-        cli_print_verb_help(cli_current_verb);
-        exit(cli_finish_output(CLI_DONE));
-    case 'V':
-        printf("memctx %s\n", CLI_VERSION);
-        exit(cli_finish_output(CLI_DONE));
-    case ':':
-        cli_usage("option %s needs a value", argv[optind - 1]);
+    case 'h': cli_print_verb_help(cli_current_verb); exit(cli_finish_output(CLI_DONE));
+    case 'V': printf("memctx %s\n", CLI_VERSION); exit(cli_finish_output(CLI_DONE));
+    case ':': cli_usage("option %s needs a value", argv[optind - 1]);
     case '?': {
         /* A long option leaves its word just before optind; a letter may sit inside a word. */
         const char *word = optind > at ? argv[optind - 1] : argv[optind];
@@ -128,8 +123,7 @@ int cli_next_option(int argc, char **argv, const char *letters, const struct opt
         }
         cli_usage("unknown option, or a value where none belongs: %s", word);
     }
-    default:
-        return option;
+    default: return option;
     }
 }
 

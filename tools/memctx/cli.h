@@ -70,7 +70,9 @@ char *cli_clean(char *text);
  * handled here, mistakes end the process. The list ends in CLI_COMMON_OPTIONS. */
 int cli_next_option(int argc, char **argv, const char *letters, const struct option *options);
 #define CLI_COMMON_OPTIONS                                                                         \
-    {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, { NULL, 0, NULL, 0 }
+    {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {                       \
+        NULL, 0, NULL, 0                                                                           \
+    }
 
 /* Whole numbers, and bytes with an optional K, M or G; what else is there is a usage error. */
 int64_t cli_parse_number(const char *what, const char *text, int64_t minimum, int64_t maximum);

@@ -107,10 +107,10 @@ static int open_directory(const char *path, const struct process_facts *facts) {
     if (fd < 0) {
         return -1;
     }
-    bool good = fstat(fd, &status) == 0 && (status.st_mode & 022) == 0 &&
-                (status.st_uid == 0 || status.st_uid == geteuid() ||
-                 (facts != NULL &&
-                  (status.st_uid == facts->uid || status.st_uid == facts->effective_uid)));
+    bool good =
+        fstat(fd, &status) == 0 && (status.st_mode & 022) == 0 &&
+        (status.st_uid == 0 || status.st_uid == geteuid() ||
+         (facts != NULL && (status.st_uid == facts->uid || status.st_uid == facts->effective_uid)));
     if (!good) {
         close(fd);
         errno = ENOENT;
@@ -292,10 +292,8 @@ static bool read_body(struct client *client, uint64_t length, struct client_answ
 
 bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
                 struct client_answer *answer, struct cli_failure *failure) {
-    struct wire_frame frame = {.magic = WIRE_MAGIC,
-                               .version = WIRE_VERSION,
-                               .type = (uint16_t)type,
-                               .length = length};
+    struct wire_frame frame = {
+        .magic = WIRE_MAGIC, .version = WIRE_VERSION, .type = (uint16_t)type, .length = length};
     *answer = (struct client_answer){0};
     enum io_result result = write_exactly(client->fd, (const char *)&frame, sizeof(frame));
     if (result == IO_DONE && length > 0) {
@@ -315,7 +313,7 @@ bool client_ask(struct client *client, enum wire_type type, const void *body, si
 }
 
 static void clean_lines(char *text) {
-    for (char *at = text; *at != '\0'; at++) {
+    for (char *at = text; at != NULL && *at != '\0'; at++) {
         if (((unsigned char)*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f) {
             *at = '?';
         }
@@ -386,8 +384,8 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
                         "%s: damaged answer; a hello of %llu bytes where %zu were expected",
                         client->source, (unsigned long long)frame.length, sizeof(client->hello));
     }
-    result = read_exactly(client->fd, (char *)&client->hello, sizeof(client->hello),
-                          HELLO_DEADLINE_MS);
+    result =
+        read_exactly(client->fd, (char *)&client->hello, sizeof(client->hello), HELLO_DEADLINE_MS);
     if (result != IO_DONE) {
         return fail_io(client, result, "in the middle of its hello", failure);
     }
@@ -401,8 +399,8 @@ static bool fail_without_socket(const struct client *client, const struct proces
                                 struct cli_failure *failure) {
     if (geteuid() != 0 && facts->uid != geteuid()) {
         return cli_fail(failure, CLI_NOT_PERMITTED,
-                        "%s (%s) belongs to %s; run memctx as that user or as root",
-                        client->source, facts->name, process_user_name(facts->uid));
+                        "%s (%s) belongs to %s; run memctx as that user or as root", client->source,
+                        facts->name, process_user_name(facts->uid));
     }
     switch (process_find_library(facts->pid)) {
     case PROCESS_UNREADABLE:
@@ -414,8 +412,7 @@ static bool fail_without_socket(const struct client *client, const struct proces
         return cli_fail(failure, CLI_NO_TARGET,
                         "%s (%s) runs without libmemctx.so; start it with memctx run -- %s",
                         client->source, facts->name, facts->name);
-    default:
-        break;
+    default: break;
     }
     char reason[700];
     process_explain_no_socket(facts, reason, sizeof(reason));
@@ -427,8 +424,8 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
                     struct cli_failure *failure) {
     struct client_directories list;
     char name[32];
-    *client = (struct client){.fd = -1,
-                              .answer_ms = hurry ? HURRY_DEADLINE_MS : ANSWER_DEADLINE_MS};
+    *client =
+        (struct client){.fd = -1, .answer_ms = hurry ? HURRY_DEADLINE_MS : ANSWER_DEADLINE_MS};
     snprintf(client->source, sizeof(client->source), "pid %d", (int)facts->pid);
     snprintf(name, sizeof(name), "%d.sock", (int)facts->inner_pid);
     client_list_directories(facts, &list);

@@ -76,9 +76,8 @@ void compare_with_mark(struct compare *compare, const struct model *model,
     *compare = (struct compare){.count = model->context_count};
     compare->rows = cli_alloc(compare->count, sizeof(*compare->rows));
     for (size_t i = 0; i < compare->count; i++) {
-        compare->rows[i] = (struct compare_row){.model = model,
-                                                .context = (uint32_t)i,
-                                                .after = figures_of(&model->contexts[i].self)};
+        compare->rows[i] = (struct compare_row){
+            .model = model, .context = (uint32_t)i, .after = figures_of(&model->contexts[i].self)};
     }
     for (size_t i = 0; i < mark->entry_count; i++) {
         const struct wire_mark_entry *entry = &mark->entries[i];

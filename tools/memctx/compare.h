@@ -28,7 +28,6 @@ struct compare {
 
 void compare_with_mark(struct compare *compare, const struct model *model,
                        const struct model_mark *mark);
-void compare_models(struct compare *compare, const struct model *before,
-                    const struct model *after);
+void compare_models(struct compare *compare, const struct model *before, const struct model *after);
 
 #endif

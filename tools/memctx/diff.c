@@ -12,14 +12,13 @@
 
 enum { OPTION_MIN = 1, OPTION_LIMIT, OPTION_DEPTH };
 
-static const struct option options_list[] = {
-    {"json", no_argument, NULL, READING_JSON},
-    {"human", no_argument, NULL, READING_HUMAN},
-    {"min", required_argument, NULL, OPTION_MIN},
-    {"limit", required_argument, NULL, OPTION_LIMIT},
-    {"depth", required_argument, NULL, OPTION_DEPTH},
-    READING_NAME_OPTIONS,
-    CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             {"min", required_argument, NULL, OPTION_MIN},
+                                             {"limit", required_argument, NULL, OPTION_LIMIT},
+                                             {"depth", required_argument, NULL, OPTION_DEPTH},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
 
 struct diff_request {
     struct reading_names names;
@@ -39,29 +38,16 @@ static struct diff_request parse(int argc, char **argv) {
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
-        case READING_JSON:
-            request.json = true;
-            break;
-        case READING_HUMAN:
-            request.human = true;
-            break;
-        case OPTION_MIN:
-            request.min_bytes = cli_parse_bytes("--min", optarg);
-            break;
-        case OPTION_LIMIT:
-            request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX);
-            break;
+        case READING_JSON: request.json = true; break;
+        case READING_HUMAN: request.human = true; break;
+        case OPTION_MIN: request.min_bytes = cli_parse_bytes("--min", optarg); break;
+        case OPTION_LIMIT: request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX); break;
         case OPTION_DEPTH:
             request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
             break;
-        case READING_NO_SYMBOLS:
-            request.names.none = true;
-            break;
-        case READING_DEBUG_DIR:
-            request.names.debug_directory = optarg;
-            break;
-        default:
-            break;
+        case READING_NO_SYMBOLS: request.names.none = true; break;
+        case READING_DEBUG_DIR: request.names.debug_directory = optarg; break;
+        default: break;
         }
     }
     return request;
@@ -100,8 +86,7 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
     int64_t rest = 0;
     for (size_t i = 0; i < compare->count; i++) {
         const struct compare_row *row = &compare->rows[i];
-        if (!is_large(row, request) ||
-            (request->limit > 0 && printed >= (size_t)request->limit)) {
+        if (!is_large(row, request) || (request->limit > 0 && printed >= (size_t)request->limit)) {
             more++;
             rest = model_add(rest, row->growth.requested_bytes);
             continue;
@@ -114,8 +99,7 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
     }
     if (more > 0) {
         char text[RENDER_NUMBER_BYTES + 1];
-        printf("... %zu more contexts, %s bytes\n", more,
-               signed_bytes(text, rest, request->human));
+        printf("... %zu more contexts, %s bytes\n", more, signed_bytes(text, rest, request->human));
     }
     printf("Grand total: %s bytes requested before, %s after: ",
            render_bytes(a, compare->before.requested_bytes, request->human),
@@ -123,8 +107,7 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
     print_figures(&compare->growth, request->human);
     putchar('\n');
     if (ends->from_rss_bytes != WIRE_UNKNOWN) {
-        printf("Resident set: %s before, ",
-               render_bytes(a, ends->from_rss_bytes, request->human));
+        printf("Resident set: %s before, ", render_bytes(a, ends->from_rss_bytes, request->human));
         printf("%s after\n", render_bytes(a, ends->to_rss_bytes, request->human));
     }
 }
@@ -222,16 +205,18 @@ int diff_main(int argc, char **argv) {
         reading_resolve(&model, &target, &request.names);
         reading_resolve(&later, &other, &request.names);
         compare_models(&compare, &model, &later);
-        ends = (struct diff_ends){model.source,          later.source,
-                                  model.uptime_s,        later.uptime_s,
-                                  model.ledger.rss_bytes, later.ledger.rss_bytes};
+        ends = (struct diff_ends){model.source,   later.source,           model.uptime_s,
+                                  later.uptime_s, model.ledger.rss_bytes, later.ledger.rss_bytes};
     } else {
         const struct model_mark *mark = target_load_mark(&target, &model, second);
         reading_resolve(&model, &target, &request.names);
         compare_with_mark(&compare, &model, mark);
-        ends = (struct diff_ends){cli_format("mark \"%s\"", mark->name), model.source,
-                                  mark->uptime_s, model.uptime_s,
-                                  WIRE_UNKNOWN, model.ledger.rss_bytes};
+        ends = (struct diff_ends){cli_format("mark \"%s\"", mark->name),
+                                  model.source,
+                                  mark->uptime_s,
+                                  model.uptime_s,
+                                  WIRE_UNKNOWN,
+                                  model.ledger.rss_bytes};
         later = model;
     }
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);

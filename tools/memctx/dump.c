@@ -11,23 +11,30 @@
 #include "self.h"
 #include "view.h"
 
-enum { OPTION_THREADS = 1, OPTION_SORT, OPTION_MIN, OPTION_DEPTH, OPTION_SITE, OPTION_FLAT,
-       OPTION_LIMIT, OPTION_SELF };
+enum {
+    OPTION_THREADS = 1,
+    OPTION_SORT,
+    OPTION_MIN,
+    OPTION_DEPTH,
+    OPTION_SITE,
+    OPTION_FLAT,
+    OPTION_LIMIT,
+    OPTION_SELF
+};
 
-static const struct option options_list[] = {
-    {"json", no_argument, NULL, READING_JSON},
-    {"human", no_argument, NULL, READING_HUMAN},
-    {"threads", no_argument, NULL, OPTION_THREADS},
-    {"sort", required_argument, NULL, OPTION_SORT},
-    {"min", required_argument, NULL, OPTION_MIN},
-    {"depth", required_argument, NULL, OPTION_DEPTH},
-    {"site", required_argument, NULL, OPTION_SITE},
-    {"flat", no_argument, NULL, OPTION_FLAT},
-    {"limit", required_argument, NULL, OPTION_LIMIT},
-    {"self", no_argument, NULL, OPTION_SELF},
-    {"output", required_argument, NULL, 'o'},
-    READING_NAME_OPTIONS,
-    CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             {"threads", no_argument, NULL, OPTION_THREADS},
+                                             {"sort", required_argument, NULL, OPTION_SORT},
+                                             {"min", required_argument, NULL, OPTION_MIN},
+                                             {"depth", required_argument, NULL, OPTION_DEPTH},
+                                             {"site", required_argument, NULL, OPTION_SITE},
+                                             {"flat", no_argument, NULL, OPTION_FLAT},
+                                             {"limit", required_argument, NULL, OPTION_LIMIT},
+                                             {"self", no_argument, NULL, OPTION_SELF},
+                                             {"output", required_argument, NULL, 'o'},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
 
 struct dump_request {
     struct view_options view;
@@ -39,47 +46,24 @@ struct dump_request {
 
 static void take_option(struct dump_request *request, int option) {
     switch (option) {
-    case READING_JSON:
-        request->json = true;
-        break;
-    case READING_HUMAN:
-        request->render.human = true;
-        break;
-    case OPTION_THREADS:
-        request->render.threads = true;
-        break;
-    case OPTION_SORT:
-        request->view.sort = view_parse_sort(optarg);
-        break;
-    case OPTION_MIN:
-        request->view.min_bytes = cli_parse_bytes("--min", optarg);
-        break;
+    case READING_JSON: request->json = true; break;
+    case READING_HUMAN: request->render.human = true; break;
+    case OPTION_THREADS: request->render.threads = true; break;
+    case OPTION_SORT: request->view.sort = view_parse_sort(optarg); break;
+    case OPTION_MIN: request->view.min_bytes = cli_parse_bytes("--min", optarg); break;
     case OPTION_DEPTH:
         request->render.levels = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
         break;
-    case OPTION_SITE:
-        request->view.site = optarg;
-        break;
-    case OPTION_FLAT:
-        request->flat = true;
-        break;
+    case OPTION_SITE: request->view.site = optarg; break;
+    case OPTION_FLAT: request->flat = true; break;
     case OPTION_LIMIT:
         request->render.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX);
         break;
-    case OPTION_SELF:
-        request->self = true;
-        break;
-    case 'o':
-        request->output = optarg;
-        break;
-    case READING_NO_SYMBOLS:
-        request->names.none = true;
-        break;
-    case READING_DEBUG_DIR:
-        request->names.debug_directory = optarg;
-        break;
-    default:
-        break;
+    case OPTION_SELF: request->self = true; break;
+    case 'o': request->output = optarg; break;
+    case READING_NO_SYMBOLS: request->names.none = true; break;
+    case READING_DEBUG_DIR: request->names.debug_directory = optarg; break;
+    default: break;
     }
 }
 

@@ -117,8 +117,8 @@ static void read_symbols(struct names *names) {
         GElf_Word section;
         Elf *elf = NULL;
         Dwarf_Addr bias;
-        const char *name = dwfl_module_getsym_info(names->module, i, &symbol, &address, &section,
-                                                   &elf, &bias);
+        const char *name =
+            dwfl_module_getsym_info(names->module, i, &symbol, &address, &section, &elf, &bias);
         int type = GELF_ST_TYPE(symbol.st_info);
         if (name == NULL || name[0] == '\0' || section == SHN_UNDEF || section == SHN_ABS ||
             (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)) {
@@ -129,7 +129,9 @@ static void read_symbols(struct names *names) {
             .start = address,
             .end = address + symbol.st_size,
             .name = name,
-            .rank = binding == STB_GLOBAL ? 2 : binding == STB_WEAK ? 1 : 0,
+            .rank = binding == STB_GLOBAL ? 2
+                    : binding == STB_WEAK ? 1
+                                          : 0,
         };
         if (symbol.st_size == 0) {
             /* Hand-written assembly: it reaches to the next symbol; corrected below. */
@@ -186,14 +188,12 @@ static void read_units(struct names *names, Dwarf *dwarf) {
         }
         if (names->unit_count == names->unit_capacity) {
             names->unit_capacity = 2 * names->unit_capacity + 64;
-            names->units =
-                cli_grow(names->units, names->unit_capacity, sizeof(*names->units));
+            names->units = cli_grow(names->units, names->unit_capacity, sizeof(*names->units));
         }
         uint32_t index = (uint32_t)names->unit_count++;
         /* The code of a split unit is described in its .dwo, its ranges in the skeleton. */
-        names->units[index] = (struct unit){.die = type == DW_UT_skeleton && skeleton.addr != NULL
-                                                       ? skeleton
-                                                       : die};
+        names->units[index] =
+            (struct unit){.die = type == DW_UT_skeleton && skeleton.addr != NULL ? skeleton : die};
         add_die_ranges(&names->unit_ranges, &die, index);
     }
     sort_ranges(&names->unit_ranges);
@@ -207,18 +207,13 @@ static void read_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t
     }
     do {
         switch (dwarf_tag(&child)) {
-        case DW_TAG_subprogram:
-            add_die_ranges(functions, &child, unit);
-            break;
+        case DW_TAG_subprogram: add_die_ranges(functions, &child, unit); break;
         case DW_TAG_namespace:
         case DW_TAG_module:
         case DW_TAG_class_type:
         case DW_TAG_structure_type:
-        case DW_TAG_union_type:
-            read_functions(functions, &child, unit, level + 1);
-            break;
-        default:
-            break;
+        case DW_TAG_union_type: read_functions(functions, &child, unit, level + 1); break;
+        default: break;
         }
     } while (dwarf_siblingof(&child, &child) == 0);
 }
@@ -273,17 +268,16 @@ static int find_inlined(Dwarf_Die *function, uint64_t address, Dwarf_Die *chain)
 static int64_t find_number(Dwarf_Die *die, unsigned int name) {
     Dwarf_Attribute attribute;
     Dwarf_Word value;
-    return dwarf_attr(die, name, &attribute) != NULL &&
-                   dwarf_formudata(&attribute, &value) == 0 && value < INT_MAX
+    return dwarf_attr(die, name, &attribute) != NULL && dwarf_formudata(&attribute, &value) == 0 &&
+                   value < INT_MAX
                ? (int64_t)value
                : 0;
 }
 
 static char *full_path(Dwarf_Die *unit, const char *file) {
     Dwarf_Attribute attribute;
-    const char *directory = dwarf_attr(unit, DW_AT_comp_dir, &attribute) != NULL
-                                ? dwarf_formstring(&attribute)
-                                : NULL;
+    const char *directory =
+        dwarf_attr(unit, DW_AT_comp_dir, &attribute) != NULL ? dwarf_formstring(&attribute) : NULL;
     if (file == NULL) {
         return NULL;
     }
@@ -353,8 +347,7 @@ static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer)
         bool innermost = i == inlined - 1;
         symbols_put_function(answer, inner,
                              innermost ? own_file : find_call_file(&unit->die, &chain[i + 1]),
-                             innermost ? line_number
-                                       : find_number(&chain[i + 1], DW_AT_call_line));
+                             innermost ? line_number : find_number(&chain[i + 1], DW_AT_call_line));
     }
     return true;
 }
@@ -387,10 +380,10 @@ static enum match check_file(const char *path, const struct model_module *module
         (elf = elf_begin(fd, ELF_C_READ_MMAP, NULL)) != NULL && elf_kind(elf) == ELF_K_ELF) {
         const void *id;
         ssize_t bytes = dwelf_elf_gnu_build_id(elf, &id);
-        bool same = bytes > 0 ? (size_t)bytes >= module->build_id_bytes &&
-                                    module->build_id_bytes > 0 &&
-                                    memcmp(id, module->build_id, module->build_id_bytes) == 0
-                              : module->build_id_bytes == 0;
+        bool same = bytes > 0
+                        ? (size_t)bytes >= module->build_id_bytes && module->build_id_bytes > 0 &&
+                              memcmp(id, module->build_id, module->build_id_bytes) == 0
+                        : module->build_id_bytes == 0;
         match = same ? MATCH_YES : MATCH_OTHER;
     }
     elf_end(elf);
@@ -424,8 +417,7 @@ static enum symbols_source find_file(const struct symbols_request *request, char
     enum match best = MATCH_NO_FILE, match;
     for (int way = 0; way < 4; way++) {
         if (way == 0 && request->live_pid != 0) {
-            snprintf(path, bytes, "/proc/%d/root%s", (int)request->live_pid,
-                     request->module->path);
+            snprintf(path, bytes, "/proc/%d/root%s", (int)request->live_pid, request->module->path);
         } else if (way == 1) {
             snprintf(path, bytes, "%s", request->module->path);
         } else if (way == 2 && request->live_pid != 0) {
@@ -483,7 +475,7 @@ static enum symbols_source read_names(struct names *names) {
     }
     GElf_Addr bias;
     Elf *elf = dwfl_module_getelf(names->module, &bias);
-    return names->symbols.count == 0     ? SYMBOLS_STRIPPED
+    return names->symbols.count == 0      ? SYMBOLS_STRIPPED
            : has_section(elf, SHT_SYMTAB) ? SYMBOLS_SYMTAB
                                           : SYMBOLS_DYNSYM;
 }

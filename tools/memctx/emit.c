@@ -43,7 +43,7 @@ static void write_function(struct json_writer *json, const struct model_function
     json_put_text(json, "function", function != NULL ? function->name : NULL);
     json_put_text(json, "file", function != NULL ? function->file : NULL);
     json_put_integer(json, "line",
-                 function != NULL && function->file != NULL ? function->line : WIRE_UNKNOWN);
+                     function != NULL && function->file != NULL ? function->line : WIRE_UNKNOWN);
 }
 
 void model_write_frame(struct json_writer *json, const char *key, const struct model *model,
@@ -94,8 +94,8 @@ static void write_context(struct json_writer *json, const struct model *model,
     json_put_open(json, NULL, '{');
     json_put_integer(json, "id", context->id);
     json_put_integer(json, "parent",
-                 context->parent == WIRE_NONE ? WIRE_UNKNOWN
-                                              : model->contexts[context->parent].id);
+                     context->parent == WIRE_NONE ? WIRE_UNKNOWN
+                                                  : model->contexts[context->parent].id);
     json_put_text(json, "kind", model_kind_word(context));
     json_put_text(json, "policy", model_policy_word(context->policy));
     model_write_frame(json, "frame", model, context, options->names);
@@ -148,7 +148,7 @@ static void write_modules(struct json_writer *json, const struct model *model, b
     for (size_t i = 0; i < model->module_count; i++) {
         const struct model_module *module = &model->modules[i];
         char build_id[2 * sizeof(module->build_id) + 1] = "";
-        for (uint32_t k = 0; k < module->build_id_bytes; k++) {
+        for (size_t k = 0; k < module->build_id_bytes; k++) {
             snprintf(build_id + 2 * k, 3, "%02x", module->build_id[k]);
         }
         json_put_newline(json);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* frag.c - `memctx frag`: where memory that was not asked for goes, for the process and by context. */
+/* frag.c - `memctx frag`: where memory goes that was not asked for, in all and by context. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -11,16 +11,15 @@
 
 enum { OPTION_SORT = 1, OPTION_MIN, OPTION_SITE, OPTION_LIMIT, OPTION_DEPTH };
 
-static const struct option options_list[] = {
-    {"json", no_argument, NULL, READING_JSON},
-    {"human", no_argument, NULL, READING_HUMAN},
-    {"sort", required_argument, NULL, OPTION_SORT},
-    {"min", required_argument, NULL, OPTION_MIN},
-    {"site", required_argument, NULL, OPTION_SITE},
-    {"limit", required_argument, NULL, OPTION_LIMIT},
-    {"depth", required_argument, NULL, OPTION_DEPTH},
-    READING_NAME_OPTIONS,
-    CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             {"sort", required_argument, NULL, OPTION_SORT},
+                                             {"min", required_argument, NULL, OPTION_MIN},
+                                             {"site", required_argument, NULL, OPTION_SITE},
+                                             {"limit", required_argument, NULL, OPTION_LIMIT},
+                                             {"depth", required_argument, NULL, OPTION_DEPTH},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
 
 static const char *const bin_names[WIRE_OCCUPANCY_BINS] = {"<=6",  "<=12", "<=25", "<=50",
                                                            "<=75", "<100", "100"};
@@ -33,41 +32,23 @@ struct frag_request {
 };
 
 static struct frag_request parse(int argc, char **argv) {
-    struct frag_request request = {.view = {.sort = VIEW_SORT_WASTE, .min_bytes = -1, .levels = -1},
-                                   .limit = 20,
-                                   .frames = 6};
+    struct frag_request request = {
+        .view = {.sort = VIEW_SORT_WASTE, .min_bytes = -1, .levels = -1}, .limit = 20, .frames = 6};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
-        case READING_JSON:
-            request.json = true;
-            break;
-        case READING_HUMAN:
-            request.human = true;
-            break;
-        case OPTION_SORT:
-            request.view.sort = view_parse_sort(optarg);
-            break;
-        case OPTION_MIN:
-            request.view.min_bytes = cli_parse_bytes("--min", optarg);
-            break;
-        case OPTION_SITE:
-            request.view.site = optarg;
-            break;
-        case OPTION_LIMIT:
-            request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX);
-            break;
+        case READING_JSON: request.json = true; break;
+        case READING_HUMAN: request.human = true; break;
+        case OPTION_SORT: request.view.sort = view_parse_sort(optarg); break;
+        case OPTION_MIN: request.view.min_bytes = cli_parse_bytes("--min", optarg); break;
+        case OPTION_SITE: request.view.site = optarg; break;
+        case OPTION_LIMIT: request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX); break;
         case OPTION_DEPTH:
             request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
             break;
-        case READING_NO_SYMBOLS:
-            request.names.none = true;
-            break;
-        case READING_DEBUG_DIR:
-            request.names.debug_directory = optarg;
-            break;
-        default:
-            break;
+        case READING_NO_SYMBOLS: request.names.none = true; break;
+        case READING_DEBUG_DIR: request.names.debug_directory = optarg; break;
+        default: break;
         }
     }
     return request;
@@ -98,9 +79,13 @@ static void print_ledger(const struct model *model, const struct memory_ledger *
 static void print_context(const struct model *model, const struct model_context *context,
                           const struct frag_request *request) {
     const struct wire_totals *self = &context->self;
-    int64_t columns[] = {self->requested_bytes, minus(self->block_bytes, self->requested_bytes),
-                         minus(self->reserved_bytes, self->block_bytes), self->reserved_bytes,
-                         self->resident_bytes, self->pinned_bytes, self->sole_pinned_bytes};
+    int64_t columns[] = {self->requested_bytes,
+                         minus(self->block_bytes, self->requested_bytes),
+                         minus(self->reserved_bytes, self->block_bytes),
+                         self->reserved_bytes,
+                         self->resident_bytes,
+                         self->pinned_bytes,
+                         self->sole_pinned_bytes};
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
         char text[RENDER_NUMBER_BYTES];
         printf("%12s ", render_bytes(text, columns[i], request->human));

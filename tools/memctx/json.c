@@ -12,7 +12,7 @@ static void write_text(FILE *file, const char *text, size_t length) {
 
 /* Bytes of the UTF-8 sequence that starts here; 0 where there is none. */
 static size_t utf8_length(const unsigned char *at) {
-    size_t length = at[0] < 0x80 ? 1
+    size_t length = at[0] < 0x80                    ? 1
                     : at[0] >= 0xc2 && at[0] < 0xe0 ? 2
                     : at[0] >= 0xe0 && at[0] < 0xf0 ? 3
                     : at[0] >= 0xf0 && at[0] < 0xf5 ? 4

@@ -20,7 +20,8 @@ struct json_writer {
 /* key is NULL inside arrays and for the outermost value. */
 void json_put_open(struct json_writer *json, const char *key, char bracket);
 void json_put_close(struct json_writer *json, char bracket);
-void json_put_integer(struct json_writer *json, const char *key, int64_t value); /* WIRE_UNKNOWN: null */
+void json_put_integer(struct json_writer *json, const char *key,
+                      int64_t value); /* WIRE_UNKNOWN: null */
 void json_put_hex(struct json_writer *json, const char *key, uint64_t value);    /* "0x…" */
 void json_put_text(struct json_writer *json, const char *key, const char *text); /* NULL: null */
 void json_put_boolean(struct json_writer *json, const char *key, bool value);

@@ -16,21 +16,23 @@
 
 static const struct cli_verb verbs[] = {
     {"run", "[OPTIONS] [--] PROGRAM [ARGUMENTS]", "start a program on memctx",
-     "Starts PROGRAM with libmemctx.so preloaded. The command becomes the program: its pid, signals\n"
+     "Starts PROGRAM with libmemctx.so preloaded. The command becomes the program: its pid, "
+     "signals\n"
      "and exit status are the program's own. Children inherit the library.\n\n"
      "  --depth N          keep N frames of each call path (MEMCTX_DEPTH)\n"
      "  --verify N         unwind every Nth cached path afresh and compare (MEMCTX_VERIFY)\n"
      "  --no-children      the programs that PROGRAM starts run without the library\n"
      "  --set NAME=VALUE   any other option; memctx options lists them\n"
-     "  -v, --verbose      say on standard error what could not be had (MEMCTX_VERBOSE=1)\n"
-     COMMON_HELP
+     "  -v, --verbose      say on standard error what could not be had "
+     "(MEMCTX_VERBOSE=1)\n" COMMON_HELP
      "\nA program that is statically linked, setuid or of another machine is refused (1); 126: it\n"
      "cannot be executed; 127: it was not found. MEMCTX_LIBRARY names another libmemctx.so.",
      run_main},
     {"ps", "[--json] [--human]", "list the processes that run on memctx",
      "Lists the processes with libmemctx.so: pid, uid, seconds of life, resident set, requested\n"
      "bytes, contexts, command; for one that cannot be asked, why. Removes stale sockets.\n\n"
-     "  --json             one object: {\"schema\":\"memctx-ps/1\",\"processes\":[...],\"swept\":N}\n"
+     "  --json             one object: "
+     "{\"schema\":\"memctx-ps/1\",\"processes\":[...],\"swept\":N}\n"
      "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
      ps_main},
     {"dump", "TARGET [OPTIONS]", "show the heap as a tree of call paths",
@@ -55,7 +57,8 @@ static const struct cli_verb verbs[] = {
      dump_main},
     {"frag", "TARGET [OPTIONS]", "show where memory goes that was not asked for",
      TARGET_HELP
-     "\nFirst a ledger that adds up to the resident set as the kernel counts it, with the residue;\n"
+     "\nFirst a ledger that adds up to the resident set as the kernel counts it, with the "
+     "residue;\n"
      "then the contexts by waste, with the number of their pages by share of live blocks.\n\n"
      "  --json             one object of schema memctx-frag/1\n"
      "  --sort KEY         " VIEW_SORT_WORDS " (waste)\n"
@@ -71,26 +74,27 @@ static const struct cli_verb verbs[] = {
      "Without NAME it is called default.\n\n" COMMON_HELP,
      mark_main},
     {"diff", "TARGET [MARK] | SNAPSHOT SNAPSHOT|PID", "show the growth of each context",
-     TARGET_HELP
-     "\nThe growth since MARK (the latest one), or from the first state to the second. Contexts of\n"
-     "two snapshots are matched by their path of modules and offsets.\n\n"
-     "  --json             one object of schema memctx-diff/1\n"
-     "  --min BYTES        hide contexts that changed by less\n"
-     "  --limit N          N contexts (20; 0 for all)\n"
-     "  --depth N          N frames of each path (8)\n"
-     "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     TARGET_HELP "\nThe growth since MARK (the latest one), or from the first state to the second. "
+                 "Contexts of\n"
+                 "two snapshots are matched by their path of modules and offsets.\n\n"
+                 "  --json             one object of schema memctx-diff/1\n"
+                 "  --min BYTES        hide contexts that changed by less\n"
+                 "  --limit N          N contexts (20; 0 for all)\n"
+                 "  --depth N          N frames of each path (8)\n"
+                 "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
      diff_main},
     {"reset", "TARGET [--context ID | --site REGEX]", "begin counting anew",
      LIVE_TARGET_HELP
-     "\nSets the counters since start to zero and the peaks to what is live, for the whole tree or\n"
+     "\nSets the counters since start to zero and the peaks to what is live, for the whole tree "
+     "or\n"
      "for a part of it. No chunk is freed.\n\n"
      "  --context ID       this context and all below it\n"
      "  --site REGEX       every context whose site matches\n" READING_NAME_HELP COMMON_HELP,
      reset_main},
     {"trim", "TARGET [--json] [--human]", "hand empty memory back to the kernel",
      LIVE_TARGET_HELP "\nSays how many bytes went back, and the resident set before and after.\n\n"
-     "  --json             one object of schema memctx-trim/1\n"
-     "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
+                      "  --json             one object of schema memctx-trim/1\n"
+                      "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
      trim_main},
     {"set", "TARGET NAME=VALUE...", "change options of a running process",
      LIVE_TARGET_HELP "\nmemctx options says which options can be set live.\n\n" COMMON_HELP,
@@ -105,9 +109,10 @@ static const struct cli_verb verbs[] = {
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
 
 static void print_help(void) {
-    printf("usage: memctx VERB [ARGUMENTS]\n\n"
-           "memctx runs unmodified programs on an allocator that knows which call path holds which\n"
-           "memory, and shows it while they run.\n\n");
+    printf(
+        "usage: memctx VERB [ARGUMENTS]\n\n"
+        "memctx runs unmodified programs on an allocator that knows which call path holds which\n"
+        "memory, and shows it while they run.\n\n");
     for (size_t i = 0; i < VERB_COUNT; i++) {
         printf("  %-8s %s\n", verbs[i].name, verbs[i].summary);
     }

@@ -72,18 +72,12 @@ static enum mapping_kind find_kind(const struct mapping *mapping, const struct m
 
 static int64_t *find_sum(struct model_mappings *mappings, enum mapping_kind kind) {
     switch (kind) {
-    case KIND_FILE:
-        return &mappings->file_bytes;
-    case KIND_STACK:
-        return &mappings->stack_bytes;
-    case KIND_HEAP:
-        return &mappings->heap_bytes;
-    case KIND_CODE:
-        return &mappings->executable_bytes;
-    case KIND_SHARED:
-        return &mappings->shared_bytes;
-    default:
-        return &mappings->anonymous_bytes;
+    case KIND_FILE: return &mappings->file_bytes;
+    case KIND_STACK: return &mappings->stack_bytes;
+    case KIND_HEAP: return &mappings->heap_bytes;
+    case KIND_CODE: return &mappings->executable_bytes;
+    case KIND_SHARED: return &mappings->shared_bytes;
+    default: return &mappings->anonymous_bytes;
     }
 }
 
@@ -145,9 +139,8 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
     add_line(ledger, "freelist_bytes", "freelist", known(wire->freelist_bytes));
     add_line(ledger, "segment_headers_bytes", "page headers", known(wire->segment_headers));
     add_line(ledger, "not_resident_bytes", "not resident of all that (untouched, or given back)",
-             wire->segments_resident == WIRE_UNKNOWN
-                 ? 0
-                 : known(wire->segments_resident) - segments);
+             wire->segments_resident == WIRE_UNKNOWN ? 0
+                                                     : known(wire->segments_resident) - segments);
     add_line(ledger, "metadata_bytes", "our metadata",
              wire->metadata_resident == WIRE_UNKNOWN ? known(wire->metadata_mapped)
                                                      : known(wire->metadata_resident));
@@ -157,8 +150,7 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
         add_line(ledger, "files_bytes", "program, libraries, other files", mappings->file_bytes);
         add_line(ledger, "stacks_bytes", "stacks", mappings->stack_bytes);
         add_line(ledger, "brk_heap_bytes", "brk heap (not ours)", mappings->heap_bytes);
-        add_line(ledger, "runtime_code_bytes", "code made at run time",
-                 mappings->executable_bytes);
+        add_line(ledger, "runtime_code_bytes", "code made at run time", mappings->executable_bytes);
         add_line(ledger, "shared_bytes", "shared and named mappings", mappings->shared_bytes);
     }
     int64_t sum = 0;

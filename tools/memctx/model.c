@@ -138,7 +138,8 @@ void model_compute_totals(struct model *model, const bool *included) {
     }
     free(parts);
     if (included == NULL && count > 1) {
-        model->contexts[0].total.peak_requested_bytes = model->contexts[0].self.peak_requested_bytes;
+        model->contexts[0].total.peak_requested_bytes =
+            model->contexts[0].self.peak_requested_bytes;
     }
 }
 
@@ -156,22 +157,16 @@ struct model_mark *model_find_mark(struct model *model, const char *name) {
 
 const char *model_kind_word(const struct model_context *context) {
     switch (context->kind) {
-    case WIRE_KIND_PATH:
-        return "path";
-    case WIRE_KIND_NAMED:
-        return "named";
-    default:
-        return "unknown";
+    case WIRE_KIND_PATH: return "path";
+    case WIRE_KIND_NAMED: return "named";
+    default: return "unknown";
     }
 }
 
 const char *model_policy_word(uint16_t policy) {
     switch (policy) {
-    case WIRE_POLICY_ASET:
-        return "aset";
-    case WIRE_POLICY_MIXED:
-        return "mixed";
-    default:
-        return "none";
+    case WIRE_POLICY_ASET: return "aset";
+    case WIRE_POLICY_MIXED: return "mixed";
+    default: return "none";
     }
 }

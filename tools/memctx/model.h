@@ -57,12 +57,12 @@
 /* What the kernel's map of the process says of memory that is not ours (memory.c). */
 #define MODEL_MAPPINGS(X)                                                                          \
     X(rss_bytes)                                                                                   \
-    X(file_bytes)         /* program, libraries and other files, with their .bss */               \
-    X(stack_bytes)        /* the main thread's stack and other threads' */                        \
-    X(heap_bytes)         /* the brk heap */                                                       \
-    X(executable_bytes)   /* anonymous and executable: code made at run time */                    \
-    X(shared_bytes)       /* shared memory and named anonymous mappings */                         \
-    X(anonymous_bytes)    /* the rest: ours, and what the program mapped itself */
+    X(file_bytes)       /* program, libraries and other files, with their .bss */                  \
+    X(stack_bytes)      /* the main thread's stack and other threads' */                           \
+    X(heap_bytes)       /* the brk heap */                                                         \
+    X(executable_bytes) /* anonymous and executable: code made at run time */                      \
+    X(shared_bytes)     /* shared memory and named anonymous mappings */                           \
+    X(anonymous_bytes)  /* the rest: ours, and what the program mapped itself */
 
 struct model_mappings {
 #define X(name) int64_t name;
@@ -95,7 +95,7 @@ struct model_module {
 
 struct model_context {
     uint32_t id;
-    uint32_t parent; /* index; WIRE_NONE for the root */
+    uint32_t parent;                    /* index; WIRE_NONE for the root */
     uint32_t first_child, next_sibling; /* indices or WIRE_NONE, in the order of arrival */
     uint32_t level;
     uint8_t kind; /* enum wire_context_kind */
@@ -123,7 +123,7 @@ struct model_view {
 struct model_mark {
     char name[WIRE_MARK_NAME_MAX];
     double uptime_s;
-    bool has_entries; /* false: only its name is known */
+    bool has_entries;                /* false: only its name is known */
     struct wire_mark_entry *entries; /* context is an index here */
     size_t entry_count;
 };

@@ -20,7 +20,7 @@ struct process_facts {
     uint64_t start_ticks;
     double age_s;
     int64_t rss_bytes;
-    char name[32];  /* the kernel's, cut at 15 characters */
+    char name[32];     /* the kernel's, cut at 15 characters */
     char command[256]; /* the command line with spaces, or the name in brackets */
 };
 

@@ -28,8 +28,10 @@ static bool is_program(const char *path) {
 
 static bool fail_to_find(const char *path, int error, struct cli_failure *failure) {
     if (error == ENOENT || error == ENOTDIR) {
-        return cli_fail(failure, CLI_NOT_FOUND, "%s: no such program; look at its spelling and at "
-                        "PATH", path);
+        return cli_fail(failure, CLI_NOT_FOUND,
+                        "%s: no such program; look at its spelling and at "
+                        "PATH",
+                        path);
     }
     return cli_fail(failure, CLI_CANNOT_EXECUTE, "%s: cannot be executed; %s", path,
                     strerror(error));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* program.h - finds the program that `memctx run` is to start, and whether preloading reaches it. */
+/* program.h - finds the program that `memctx run` is to start; whether preloading reaches it. */
 #ifndef MEMCTX_PROGRAM_H
 #define MEMCTX_PROGRAM_H
 

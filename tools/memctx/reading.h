@@ -15,8 +15,9 @@ struct reading_names {
 /* The long options for it, and their letters; reading_take handles them. */
 enum { READING_NO_SYMBOLS = 1000, READING_DEBUG_DIR, READING_HUMAN, READING_JSON };
 #define READING_NAME_OPTIONS                                                                       \
-    {"no-symbols", no_argument, NULL, READING_NO_SYMBOLS},                                         \
-    {"debug-dir", required_argument, NULL, READING_DEBUG_DIR}
+    {"no-symbols", no_argument, NULL, READING_NO_SYMBOLS}, {                                       \
+        "debug-dir", required_argument, NULL, READING_DEBUG_DIR                                    \
+    }
 #define READING_NAME_HELP                                                                          \
     "  --no-symbols       modules and offsets instead of names: quicker\n"                         \
     "  --debug-dir DIR    look for separate debug files below DIR too\n"

@@ -84,8 +84,7 @@ char *render_frame(const struct model *model, const struct model_context *contex
     char *buffer = NULL;
     size_t bytes = 0;
     const struct model_names *names = context->names;
-    const char *module =
-        context->module != WIRE_NONE ? model->modules[context->module].path : NULL;
+    const char *module = context->module != WIRE_NONE ? model->modules[context->module].path : NULL;
     FILE *text = open_memstream(&buffer, &bytes);
     if (text == NULL) {
         cli_die(CLI_REFUSED, "out of memory");
@@ -145,13 +144,12 @@ static void print_figures(const struct wire_totals *totals, const struct render_
     char reserved[RENDER_NUMBER_BYTES], pages[RENDER_NUMBER_BYTES], unused[RENDER_NUMBER_BYTES];
     char chunks[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
     bool human = options->human;
-    printf("%s total in %s pages; %s free (%s chunks); %s used; %s requested\n",
-           render_bytes(reserved, totals->reserved_bytes, human),
-           render_count(pages, totals->pages),
-           render_bytes(unused, difference(totals->reserved_bytes, totals->block_bytes), human),
-           render_count(chunks, totals->live_chunks),
-           render_bytes(used, totals->block_bytes, human),
-           render_bytes(requested, totals->requested_bytes, human));
+    printf(
+        "%s total in %s pages; %s free (%s chunks); %s used; %s requested\n",
+        render_bytes(reserved, totals->reserved_bytes, human), render_count(pages, totals->pages),
+        render_bytes(unused, difference(totals->reserved_bytes, totals->block_bytes), human),
+        render_count(chunks, totals->live_chunks), render_bytes(used, totals->block_bytes, human),
+        render_bytes(requested, totals->requested_bytes, human));
 }
 
 void render_line(const char *name, const struct wire_totals *totals,
@@ -188,8 +186,7 @@ static void print_threads(const struct model *model, const struct model_context 
         printf("%s requested; %s chunks; %s allocs; %s frees\n",
                render_bytes(requested, view->totals.requested_bytes, options->human),
                render_count(chunks, view->totals.live_chunks),
-               render_count(allocs, view->totals.allocs),
-               render_count(frees, view->totals.frees));
+               render_count(allocs, view->totals.allocs), render_count(frees, view->totals.frees));
     }
 }
 
@@ -308,8 +305,8 @@ void render_flat(const struct model *model, const struct view *view,
                  const struct render_options *options) {
     size_t count;
     uint32_t *leaves = view_sort_leaves(view, model, &count);
-    size_t limit = options->limit > 0 && (size_t)options->limit < count ? (size_t)options->limit
-                                                                       : count;
+    size_t limit =
+        options->limit > 0 && (size_t)options->limit < count ? (size_t)options->limit : count;
     size_t printed = 0;
     for (; printed < limit; printed++) {
         const struct model_context *context = &model->contexts[leaves[printed]];

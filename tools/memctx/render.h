@@ -15,7 +15,7 @@
 #define RENDER_NUMBER_BYTES 32
 
 struct render_options {
-    bool human;     /* 1.5 MiB instead of 1572864 */
+    bool human; /* 1.5 MiB instead of 1572864 */
     bool color;
     bool threads;   /* each context's thread views */
     int64_t levels; /* tree: levels shown; list: frames of each path; -1: all */

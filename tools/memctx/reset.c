@@ -8,11 +8,10 @@
 
 enum { OPTION_CONTEXT = 1, OPTION_SITE };
 
-static const struct option options_list[] = {
-    {"context", required_argument, NULL, OPTION_CONTEXT},
-    {"site", required_argument, NULL, OPTION_SITE},
-    READING_NAME_OPTIONS,
-    CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {{"context", required_argument, NULL, OPTION_CONTEXT},
+                                             {"site", required_argument, NULL, OPTION_SITE},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
 
 static char *reset_context(struct target *target, uint32_t id) {
     struct wire_reset_request request = {.context = id};
@@ -21,8 +20,7 @@ static char *reset_context(struct target *target, uint32_t id) {
     return text;
 }
 
-static void reset_site(struct target *target, const char *site,
-                       const struct reading_names *names) {
+static void reset_site(struct target *target, const char *site, const struct reading_names *names) {
     struct model model;
     struct target_load_options load = {0};
     regex_t regex;
@@ -38,8 +36,10 @@ static void reset_site(struct target *target, const char *site,
     }
     regfree(&regex);
     if (count == 0) {
-        cli_die(CLI_REFUSED, "%s has no allocation site that matches \"%s\"; nothing was reset; "
-                "see memctx dump --flat", model.source, site);
+        cli_die(CLI_REFUSED,
+                "%s has no allocation site that matches \"%s\"; nothing was reset; "
+                "see memctx dump --flat",
+                model.source, site);
     }
     printf("reset %zu contexts\n", count);
 }

@@ -115,23 +115,12 @@ int run_main(int argc, char **argv) {
     /* "+": the options of the program are not ours. */
     while ((option = cli_next_option(argc, argv, "+:vhV", options_list)) != -1) {
         switch (option) {
-        case OPTION_DEPTH:
-            set_option("depth", optarg);
-            break;
-        case OPTION_VERIFY:
-            set_option("verify", optarg);
-            break;
-        case OPTION_NO_CHILDREN:
-            set_variable("MEMCTX_NO_CHILDREN", "1");
-            break;
-        case OPTION_SET:
-            set_pair(optarg);
-            break;
-        case 'v':
-            set_variable("MEMCTX_VERBOSE", "1");
-            break;
-        default:
-            break;
+        case OPTION_DEPTH: set_option("depth", optarg); break;
+        case OPTION_VERIFY: set_option("verify", optarg); break;
+        case OPTION_NO_CHILDREN: set_variable("MEMCTX_NO_CHILDREN", "1"); break;
+        case OPTION_SET: set_pair(optarg); break;
+        case 'v': set_variable("MEMCTX_VERBOSE", "1"); break;
+        default: break;
         }
     }
     if (optind >= argc) {

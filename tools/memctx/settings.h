@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* settings.h - the table of MEMCTX_* settings as the command knows it (include/memctx/options.h). */
+/* settings.h - the MEMCTX_* settings as the command knows them (include/memctx/options.h). */
 #ifndef MEMCTX_SETTINGS_H
 #define MEMCTX_SETTINGS_H
 

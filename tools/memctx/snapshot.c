@@ -16,8 +16,10 @@
 #define SCHEMA "memctx/1"
 
 static bool damaged(const struct model *model, struct cli_failure *failure, const char *what) {
-    return cli_fail(failure, CLI_REFUSED, "%s: damaged snapshot; %s; take it again with "
-                    "memctx dump -o", model->source, what);
+    return cli_fail(failure, CLI_REFUSED,
+                    "%s: damaged snapshot; %s; take it again with "
+                    "memctx dump -o",
+                    model->source, what);
 }
 
 /* A whole number; null and a missing key are WIRE_UNKNOWN. */
@@ -134,16 +136,16 @@ static bool load_frame(struct model *model, struct model_context *context, const
 }
 
 static uint8_t kind_of(const char *word, bool is_root) {
-    return is_root                                         ? WIRE_KIND_ROOT
-           : word != NULL && strcmp(word, "path") == 0     ? WIRE_KIND_PATH
-           : word != NULL && strcmp(word, "named") == 0    ? WIRE_KIND_NAMED
-                                                           : WIRE_KIND_UNKNOWN;
+    return is_root                                      ? WIRE_KIND_ROOT
+           : word != NULL && strcmp(word, "path") == 0  ? WIRE_KIND_PATH
+           : word != NULL && strcmp(word, "named") == 0 ? WIRE_KIND_NAMED
+                                                        : WIRE_KIND_UNKNOWN;
 }
 
 static uint16_t policy_of(const char *word) {
-    for (uint16_t policy = WIRE_POLICY_NONE; policy <= WIRE_POLICY_MIXED; policy++) {
-        if (word != NULL && strcmp(word, model_policy_word(policy)) == 0) {
-            return policy;
+    for (int policy = WIRE_POLICY_NONE; policy <= WIRE_POLICY_MIXED; policy++) {
+        if (word != NULL && strcmp(word, model_policy_word((uint16_t)policy)) == 0) {
+            return (uint16_t)policy;
         }
     }
     return WIRE_POLICY_NONE;

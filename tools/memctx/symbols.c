@@ -20,9 +20,9 @@
 #define NAME_MAX_BYTES (1 << 20)
 
 static const char *const source_words[SYMBOLS_SOURCES] = {
-    [SYMBOLS_DWARF] = "dwarf",       [SYMBOLS_SYMTAB] = "symtab",
-    [SYMBOLS_DYNSYM] = "dynsym",     [SYMBOLS_STRIPPED] = "none",
-    [SYMBOLS_MISSING] = "missing",   [SYMBOLS_MISMATCH] = "other build-id",
+    [SYMBOLS_DWARF] = "dwarf",     [SYMBOLS_SYMTAB] = "symtab",
+    [SYMBOLS_DYNSYM] = "dynsym",   [SYMBOLS_STRIPPED] = "none",
+    [SYMBOLS_MISSING] = "missing", [SYMBOLS_MISMATCH] = "other build-id",
     [SYMBOLS_DAMAGED] = "damaged",
 };
 
@@ -280,9 +280,8 @@ static size_t collect_wishes(const struct model *model, struct wish *wishes) {
         const struct model_context *context = &model->contexts[i];
         if (context->kind == WIRE_KIND_PATH && context->address != 0) {
             /* A return address may already belong to the next function or line. */
-            wishes[count++] = (struct wish){context->module,
-                                            context->address - (context->exact_address ? 0 : 1),
-                                            (uint32_t)i};
+            wishes[count++] = (struct wish){
+                context->module, context->address - (context->exact_address ? 0 : 1), (uint32_t)i};
         }
     }
     qsort(wishes, count, sizeof(*wishes), compare_wishes);
@@ -331,9 +330,8 @@ void symbols_resolve(struct model *model, const struct symbols_options *options)
         }
         /* [vdso] and the like are no files. */
         enum symbols_source source =
-            module->path[0] == '/'
-                ? resolve_module(model, wishes + first, end - first, options)
-                : SYMBOLS_MISSING;
+            module->path[0] == '/' ? resolve_module(model, wishes + first, end - first, options)
+                                   : SYMBOLS_MISSING;
         if (progress) {
             fputs("\r\033[K", stderr);
         }

@@ -22,10 +22,10 @@
 #include "model.h"
 
 struct symbols_options {
-    pid_t live_pid;            /* 0: a snapshot, whose process may be gone */
-    pid_t inner_pid;           /* its pid in its own namespace */
+    pid_t live_pid;              /* 0: a snapshot, whose process may be gone */
+    pid_t inner_pid;             /* its pid in its own namespace */
     const char *debug_directory; /* NULL: only the usual ones */
-    bool progress;             /* say on standard error what takes long */
+    bool progress;               /* say on standard error what takes long */
 };
 
 /* Gives every context of the model its names, and every module that has frames its `symbols`. */

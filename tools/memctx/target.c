@@ -25,14 +25,9 @@ static bool visit_process(pid_t pid, void *argument) {
         return true;
     }
     switch (process_find_library(pid)) {
-    case PROCESS_WITH:
-        search->found[search->count++] = pid;
-        break;
-    case PROCESS_UNREADABLE:
-        search->closed++;
-        break;
-    default:
-        search->without_library++;
+    case PROCESS_WITH: search->found[search->count++] = pid; break;
+    case PROCESS_UNREADABLE: search->closed++; break;
+    default: search->without_library++;
     }
     return search->count < sizeof(search->found) / sizeof(search->found[0]);
 }
@@ -207,8 +202,10 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
                 model->source);
     }
     if (!mark->has_entries && target->is_snapshot) {
-        cli_die(CLI_REFUSED, "%s: holds the mark \"%s\" without its counters; take it with "
-                "memctx dump -o", model->source, mark->name);
+        cli_die(CLI_REFUSED,
+                "%s: holds the mark \"%s\" without its counters; take it with "
+                "memctx dump -o",
+                model->source, mark->name);
     }
     if (!mark->has_entries && !ask_mark(target, model, mark->name, &failure)) {
         cli_die_failure(&failure);
@@ -216,8 +213,7 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
     return mark;
 }
 
-char *target_ask_text(struct target *target, enum wire_type type, const void *body,
-                      size_t length) {
+char *target_ask_text(struct target *target, enum wire_type type, const void *body, size_t length) {
     struct cli_failure failure;
     char *text = client_ask_text(&target->client, type, body, length, &failure);
     if (text == NULL) {

@@ -32,24 +32,17 @@ const char *view_sort_word(enum view_sort sort) {
 
 static int64_t key_figure(const struct wire_totals *totals, enum view_sort sort) {
     switch (sort) {
-    case VIEW_SORT_RESERVED:
-        return totals->reserved_bytes;
-    case VIEW_SORT_ALLOCS:
-        return totals->allocs;
-    case VIEW_SORT_FREES:
-        return totals->frees;
+    case VIEW_SORT_RESERVED: return totals->reserved_bytes;
+    case VIEW_SORT_ALLOCS: return totals->allocs;
+    case VIEW_SORT_FREES: return totals->frees;
     case VIEW_SORT_WASTE:
         return totals->requested_bytes == WIRE_UNKNOWN
                    ? WIRE_UNKNOWN
                    : model_add(totals->reserved_bytes, -totals->requested_bytes);
-    case VIEW_SORT_PINNED:
-        return totals->pinned_bytes;
-    case VIEW_SORT_PEAK:
-        return totals->peak_requested_bytes;
-    case VIEW_SORT_CHUNKS:
-        return totals->live_chunks;
-    default:
-        return totals->requested_bytes;
+    case VIEW_SORT_PINNED: return totals->pinned_bytes;
+    case VIEW_SORT_PEAK: return totals->peak_requested_bytes;
+    case VIEW_SORT_CHUNKS: return totals->live_chunks;
+    default: return totals->requested_bytes;
     }
 }
 

@@ -9,13 +9,13 @@
 
 int main(void) {
     /* push %rbp; mov %rsp,%rbp; mov $54321,%edi; movabs $malloc,%rax; call *%rax; pop %rbp; ret */
-    unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xbf, 0x31, 0xd4, 0, 0, 0x48, 0xb8, 0,
-                            0,    0,    0,    0,    0,    0,    0, 0xff, 0xd0, 0x5d, 0xc3};
+    unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xbf, 0x31, 0xd4, 0,    0,    0x48, 0xb8, 0,
+                            0,    0,    0,    0,    0,    0,    0,    0xff, 0xd0, 0x5d, 0xc3};
     uint64_t function = (uint64_t)&malloc;
     char path[64];
     memcpy(code + 11, &function, sizeof(function));
-    char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
-                      -1, 0);
+    char *page =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) {
         return 1;
     }

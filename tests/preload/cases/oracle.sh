@@ -54,8 +54,8 @@ test_oracle_git() {
     rm "$T/stdin"
     oracle 100 100 git git -C "$T/repository" log -p --stat --all
     oracle 10 100 git git -C "$T/repository" rev-list --objects --all
-    oracle 1 100 git git -C "$T/repository" pack-objects --revs --all --threads=2 --no-reuse-delta -q \
-        --no-reuse-object packed
+    oracle 1 100 git git -C "$T/repository" pack-objects --revs --all --threads=2 -q \
+        --no-reuse-delta --no-reuse-object packed
 }
 
 test_oracle_redis() {

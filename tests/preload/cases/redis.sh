@@ -18,7 +18,7 @@ redis_load() {
     }' | redis-cli -s "$T/redis.sock" --pipe | tail -n 1
 }
 
-redis_serve() { # PREFIX COMMAND...: the session's answers on stdout
+redis_serve() { # PREFIX COMMAND...: its answers on stdout
     local prefix=$1 server cli=(redis-cli -s "$T/redis.sock")
     shift
     "$@" redis-server --port 0 --unixsocket "$T/redis.sock" --dir "$T/$prefix" --appendonly yes \

@@ -38,8 +38,8 @@ test_run_signals() {
         equal "what was said" "" "$(cat "$T/err")"
     done
     # A program that handles the signal gets it, once.
-    "$MEMCTX" run -- bash -c 'trap "echo got it; exit 5" TERM; echo up; while :; do sleep 0.1; done' \
-        >"$T/up" &
+    "$MEMCTX" run -- bash -c 'trap "echo got it; exit 5" TERM
+        echo up; while :; do sleep 0.1; done' >"$T/up" &
     pid=$!
     wait_until 10 grep -q up "$T/up" || fail "the program did not start"
     kill -TERM "$pid"
@@ -133,8 +133,8 @@ had_socket() {
     [ -n "$(find "$T/run" -name '*.sock')" ] && : >"$T/had"
 }
 
-# A program that ends by exit leaves no socket behind. (One that is killed, or ends by _exit as dash does,
-# cannot help it: `memctx ps` sweeps.)
+# A program that ends by exit leaves no socket behind. (One that is killed, or ends by _exit as dash
+# does, cannot help it: `memctx ps` sweeps.)
 test_run_leaves_nothing() {
     "$MEMCTX" run -- bash -c 'read -r line; exit 0' < <(wait_until 10 had_socket; echo) ||
         fail "exit status $?"

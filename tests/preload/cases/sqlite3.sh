@@ -15,10 +15,12 @@ create index item_word on item (word, weight);
 select count(*), sum(id), max(word) from item;
 select owner.name, count(*), round(avg(weight), 3) from item join owner on owner.id = item.owner
  group by 1 order by 2 desc, 1 limit 5;
-select word, rank() over (partition by owner order by weight desc) from item order by 2 desc, 1 limit 5;
+select word, rank() over (partition by owner order by weight desc) from item
+ order by 2 desc, 1 limit 5;
 update item set word = word || upper(word) where id % 3 = 0;
 delete from item where id % 11 = 0;
-select count(*), group_concat(substr(word, 1, 6), '') from (select word from item order by id limit 40);
+select count(*), group_concat(substr(word, 1, 6), '')
+ from (select word from item order by id limit 40);
 begin; delete from owner; rollback;
 select count(*) from owner;
 vacuum;
