@@ -61,7 +61,7 @@ static uint32_t context_of_stack(struct paths *paths, unsigned depth) {
     return id;
 }
 
-static struct view *miss(struct heap *heap, uintptr_t frame, struct cache_slot *slot) {
+static struct view *miss(struct heap *heap, uintptr_t frame, unsigned slot) {
     struct paths *paths = heap->paths;
     unsigned depth = (unsigned)load_relaxed(&options.depth);
     stack_walk(&paths->stack, frame, depth);
@@ -71,7 +71,7 @@ static struct view *miss(struct heap *heap, uintptr_t frame, struct cache_slot *
     if (paths->stack.end == STACK_BROKEN)
         paths->stack.count = paths->nodes_valid = 0; /* may be mended: never joined */
     else if (view && view->context == context)
-        cache_keep(paths, slot, view, depth);
+        cache_keep(paths, slot, view, (uint16_t)view->index, depth);
     return view;
 }
 
@@ -95,7 +95,7 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
             paths->fixed = view;
         return view;
     }
-    struct cache_slot *slot;
+    unsigned slot;
     struct view *view = cache_search(paths, frame, &slot);
     if (!view)
         view = miss(heap, frame, slot);

@@ -46,16 +46,26 @@ static void set_name(struct sockaddr_un *address, const char *directory, const c
     address->sun_path[text.length] = 0;
 }
 
-bool place_find(struct place *place, uint32_t pid, struct text *why) {
+static char runtime_directory[sizeof((struct sockaddr_un *)0)->sun_path];
+
+void place_init(void) {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
+    struct text text = {.bytes = runtime_directory, .capacity = sizeof runtime_directory - 1};
+    if (runtime && runtime[0] == '/')
+        text_add(&text, runtime);
+    if (text.full)
+        runtime_directory[0] = 0;
+}
+
+bool place_find(struct place *place, uint32_t pid, struct text *why) {
     for (int i = 0; i < 3; i++) {
         char path[sizeof place->final.sun_path - 24] = "";
         struct text text = {.bytes = path, .capacity = sizeof path - 1};
         struct stat status;
         if (i == 0) {
-            if (!runtime || runtime[0] != '/')
+            if (!runtime_directory[0])
                 continue;
-            text_add(&text, runtime);
+            text_add(&text, runtime_directory);
         } else if (i == 1) {
             text_add(&text, "/run/user/");
             text_add_number(&text, geteuid());

@@ -313,11 +313,15 @@ static void serve(void) {
 static void *thread_main(void *argument) {
     prctl(PR_SET_NAME, "memctx");
     control.own_descriptors = !unshare(CLONE_FILES);
-    if (control.own_descriptors)
-        close_range(0, ~0U, 0);
+    if (control.own_descriptors) { /* standard error only for what socket_open may have to say */
+        close_range(0, 1, 0);
+        close_range(options.verbose ? 3 : 2, ~0U, 0);
+    }
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
         control.clients[i] = (struct client){.fd = -1};
     socket_open();
+    if (control.own_descriptors && options.verbose)
+        close(2);
     serve();
     return argument;
 }
@@ -363,6 +367,7 @@ COLD void control_start(void) {
 
 void control_init(bool at_once) {
     control.start_ns = os_now_exact_ns();
+    place_init();
     if (options.control == CONTROL_OFF)
         return;
     if (at_once || options.control == CONTROL_EAGER)
@@ -399,6 +404,7 @@ void control_fork_done(bool child) {
     store_owner(&control.socket_pid, 0);
     control.start_ns = os_now_exact_ns();
     for (int i = 0; i < WIRE_MARKS_MAX; i++)
-        marks[i].sums.rows = NULL;
+        if (marks[i].sums.rows) /* a write costs the child a page of its own */
+            marks[i].sums.rows = NULL;
     store_owner(&control_waiting, options.control != CONTROL_OFF);
 }

@@ -7,19 +7,20 @@ struct paths *cache_create(void) {
     return meta_alloc(sizeof(struct paths));
 }
 
-static void trace_free(struct paths *paths, struct cache_slot *slot) {
-    if (!slot->trace)
+static void trace_free(struct paths *paths, unsigned slot) {
+    struct trace *trace = paths->slots[slot];
+    if (!trace)
         return;
     paths->trace_count--;
-    paths->trace_bytes -= slot->trace->bytes;
-    meta_free(slot->trace, slot->trace->bytes);
-    slot->trace = NULL;
+    paths->trace_bytes -= trace->bytes;
+    meta_free(trace, trace->bytes);
+    paths->slots[slot] = NULL;
 }
 
-static struct trace *trace_room(struct paths *paths, struct cache_slot *slot, uint32_t count) {
+static struct trace *trace_room(struct paths *paths, unsigned slot, uint32_t count) {
     size_t bytes = sizeof(struct trace) + count * (sizeof(uint64_t) + sizeof(int32_t));
-    if (slot->trace && slot->trace->bytes >= bytes)
-        return slot->trace;
+    if (paths->slots[slot] && paths->slots[slot]->bytes >= bytes)
+        return paths->slots[slot];
     trace_free(paths, slot);
     bytes = align_up(bytes, 64);
     struct trace *trace = meta_alloc(bytes);
@@ -28,7 +29,7 @@ static struct trace *trace_room(struct paths *paths, struct cache_slot *slot, ui
     trace->bytes = (uint32_t)bytes;
     paths->trace_count++;
     paths->trace_bytes += bytes;
-    slot->trace = trace;
+    paths->slots[slot] = trace;
     return trace;
 }
 
@@ -42,14 +43,14 @@ static int guesses_allowed(struct paths *paths) {
     return paths->credit >= 0 || paths->missed % PROBE_EVERY == 0 ? CACHE_GUESSES_MAX : 1;
 }
 
-struct view *cache_search(struct paths *paths, uintptr_t frame, struct cache_slot **slot) {
+struct view *cache_search(struct paths *paths, uintptr_t frame, unsigned *slot) {
     uintptr_t sp = frame + 16;
     uintptr_t address = *(const uintptr_t *)(frame + 8);
     uint64_t hash = cache_hash(address, sp);
     int guesses = guesses_allowed(paths);
     for (int guess = 0; guess < guesses; guess++) {
-        *slot = cache_slot_of(paths, hash);
-        const struct trace *trace = (*slot)->trace;
+        *slot = cache_slot_of(hash);
+        const struct trace *trace = paths->slots[*slot];
         if (!trace)
             return NULL;
         if (trace->sp != sp || trace->address != address) { /* an unrelated path hashes here too */
@@ -74,11 +75,12 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, struct cache_slo
     return NULL;
 }
 
-void cache_keep(struct paths *paths, struct cache_slot *slot, struct view *view, unsigned depth) {
+void cache_keep(struct paths *paths, unsigned slot, struct view *view, uint16_t view_mark,
+                unsigned depth) {
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
-    if (slot->trace && slot->missed != view) {
-        slot->missed = view;
+    if (paths->slots[slot] && paths->missed_views[slot] != view_mark) {
+        paths->missed_views[slot] = view_mark;
         return;
     }
     unsigned first = stack->count > depth ? stack->frames[stack->count - depth].checks : 0;
@@ -102,13 +104,13 @@ void cache_keep(struct paths *paths, struct cache_slot *slot, struct view *view,
     trace->address = leaf->address;
     trace->sp = leaf->sp;
     trace->count = count;
-    slot->missed = NULL;
+    paths->missed_views[slot] = 0;
 }
 
 void cache_flush(struct paths *paths) {
     for (unsigned i = 0; i < CACHE_SLOTS; i++) {
-        trace_free(paths, &paths->slots[i]);
-        paths->slots[i].missed = NULL;
+        trace_free(paths, i);
+        paths->missed_views[i] = 0;
     }
     paths->stack.count = paths->nodes_valid = 0;
     paths->stack.low = paths->stack.high = 0;

@@ -35,17 +35,13 @@ struct trace {
     uint64_t values[];
 };
 
-struct cache_slot {
-    struct trace *trace;
-    const struct view *missed; /* what the last miss here found */
-};
-
 struct paths {
     uint32_t fast_generation; /* generation, or 0 to send every look-up to the slow path */
     uint32_t generation;  /* of the rules that all this was made with */
     uint32_t verify_left; /* cached paths until the next comparison with libunwind */
     struct view *fixed;   /* MEMCTX_DEPTH=0: everything is charged here */
-    struct cache_slot slots[CACHE_SLOTS];
+    struct trace *slots[CACHE_SLOTS];
+    uint16_t missed_views[CACHE_SLOTS]; /* what the last miss at a slot found (index, cut off) */
     int32_t credit; /* what further guesses have earned; below 0 most look-ups do without them */
     uint64_t guessed, missed, flushed; /* statistics: found, but not at first; walked; emptied */
     uint64_t trace_count, trace_bytes;
@@ -57,8 +53,8 @@ INLINE uint64_t cache_hash(uintptr_t address, uintptr_t sp) {
     return (address ^ sp << 7) * 0x9e3779b97f4a7c15ULL;
 }
 
-INLINE struct cache_slot *cache_slot_of(struct paths *paths, uint64_t hash) {
-    return &paths->slots[hash >> (64 - CACHE_SLOT_BITS)];
+INLINE unsigned cache_slot_of(uint64_t hash) {
+    return (unsigned)(hash >> (64 - CACHE_SLOT_BITS));
 }
 
 /* The first check that fails; trace->count: none. Checks come in fours, the last one repeated. */
@@ -90,7 +86,7 @@ INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
         return NULL;
     if (UNLIKELY(paths->fixed != NULL))
         return paths->fixed;
-    const struct trace *trace = cache_slot_of(paths, cache_hash(address, sp))->trace;
+    const struct trace *trace = paths->slots[cache_slot_of(cache_hash(address, sp))];
     if (UNLIKELY(!trace) || UNLIKELY(trace->sp != sp) || UNLIKELY(trace->address != address) ||
         UNLIKELY(trace_compare(trace, sp) != trace->count))
         return NULL;
@@ -98,11 +94,12 @@ INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
 }
 
 /* All guesses. NULL: *slot is where cache_keep may put the path's trace. */
-struct view *cache_search(struct paths *paths, uintptr_t frame, struct cache_slot **slot);
+struct view *cache_search(struct paths *paths, uintptr_t frame, unsigned *slot);
 
 /* After a miss and a walk that gave `view`: keeps the stack's innermost `depth` frames as a trace,
- * if it is worth it. */
-void cache_keep(struct paths *paths, struct cache_slot *slot, struct view *view, unsigned depth);
+ * if it is worth it. `view_mark` tells views apart, mostly. */
+void cache_keep(struct paths *paths, unsigned slot, struct view *view,
+                uint16_t view_mark, unsigned depth);
 struct paths *cache_create(void);
 /* Empties it; the memory goes back to the library's own tables. */
 void cache_flush(struct paths *paths);

@@ -19,6 +19,8 @@ static struct {
     int (*save)(unw_tdep_context_t *);
     __typeof__(&unw_init_local) init;
     __typeof__(&unw_step) step;
+    __typeof__(&unw_flush_cache) flush;
+    unw_addr_space_t *space;
     __typeof__(&unw_get_reg) get_register;
 } unwinder;
 
@@ -29,9 +31,12 @@ bool oracle_load(void) {
     unwinder.save = (int (*)(unw_tdep_context_t *))dlsym(library, TEXT(unw_tdep_getcontext));
     unwinder.init = (__typeof__(&unw_init_local))dlsym(library, TEXT(unw_init_local));
     unwinder.step = (__typeof__(&unw_step))dlsym(library, TEXT(unw_step));
+    unwinder.flush = (__typeof__(&unw_flush_cache))dlsym(library, TEXT(unw_flush_cache));
+    unwinder.space = dlsym(library, TEXT(unw_local_addr_space));
     __typeof__(&unw_get_reg) get =
         (__typeof__(&unw_get_reg))dlsym(library, TEXT(unw_get_reg));
-    if (!unwinder.save || !unwinder.init || !unwinder.step || !get)
+    if (!unwinder.save || !unwinder.init || !unwinder.step || !unwinder.flush ||
+        !unwinder.space || !get)
         return false;
     store_release(&unwinder.get_register, get);
     return true;
@@ -39,6 +44,14 @@ bool oracle_load(void) {
 
 bool oracle_is_loaded(void) {
     return load_acquire(&unwinder.get_register) != NULL;
+}
+
+/* libunwind keeps what it learnt of an address when the library there is closed. */
+static void forget_closed_libraries(void) {
+    static uint32_t flushed;
+    uint32_t generation = load_acquire(&rules_generation);
+    if (__atomic_exchange_n(&flushed, generation, __ATOMIC_RELAXED) != generation)
+        unwinder.flush(*unwinder.space, 0, 0);
 }
 
 static COLD void report(const uintptr_t *ours, const uintptr_t *theirs, unsigned at,
@@ -65,6 +78,7 @@ NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, bool co
     unsigned found = 0, skipped = 0;
     unw_context_t context;
     unw_cursor_t cursor;
+    forget_closed_libraries();
     if (unwinder.save(&context) || unwinder.init(&cursor, &context) < 0)
         return;
     while (found < count + 1 && found <= MEMCTX_DEPTH_MAX && unwinder.step(&cursor) > 0) {

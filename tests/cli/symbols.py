@@ -80,6 +80,16 @@ def dwarf_with_inlined_functions():
 
 
 @test
+def program_with_gaps_between_its_segments():
+    """As node has them: the code lies far from the program's head and from its unwind tables."""
+    with scratch() as where:
+        program = compile_c(where, "-g", "-no-pie", "-Wl,-Ttext=0x900000")
+        dump = dump_of(program)
+        check_equal(path_of_size(dump, 12345)[0]["function"], "outer", "the site")
+        check_dwarf_names(dump)
+
+
+@test
 def symbol_table_without_dwarf():
     with scratch() as where:
         program = compile_c(where)

@@ -46,14 +46,13 @@ void cli_usage(const char *format, ...) {
     exit(CLI_USAGE);
 }
 
-bool cli_fail(struct cli_failure *failure, int code, const char *format, ...) {
+void cli_set_failure(struct cli_failure *failure, int code, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     failure->code = code;
     vsnprintf(failure->text, sizeof(failure->text), format, arguments);
     va_end(arguments);
     cli_clean(failure->text);
-    return false;
 }
 
 void cli_die_failure(const struct cli_failure *failure) {

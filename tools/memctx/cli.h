@@ -53,8 +53,11 @@ void cli_warn(const char *format, ...) CLI_PRINTF(1, 2);
 _Noreturn void cli_die(int code, const char *format, ...) CLI_PRINTF(2, 3);
 /* A mistake on the command line: says it, names the verb's help, exits with CLI_USAGE. */
 _Noreturn void cli_usage(const char *format, ...) CLI_PRINTF(1, 2);
-/* Fills in a failure; returns false, so that callers can return it. */
-bool cli_fail(struct cli_failure *failure, int code, const char *format, ...) CLI_PRINTF(3, 4);
+/* Fills in a failure; false, so that callers can return it. A macro, so that the compiler and
+ * clang's analyzer know this value, too. */
+#define cli_fail(...) (cli_set_failure(__VA_ARGS__), false)
+void cli_set_failure(struct cli_failure *failure, int code, const char *format, ...)
+    CLI_PRINTF(3, 4);
 _Noreturn void cli_die_failure(const struct cli_failure *failure);
 
 /* Memory; these never return NULL. */

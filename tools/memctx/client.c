@@ -313,7 +313,7 @@ bool client_ask(struct client *client, enum wire_type type, const void *body, si
 }
 
 static void clean_lines(char *text) {
-    for (char *at = text; at != NULL && *at != '\0'; at++) {
+    for (char *at = text; *at != '\0'; at++) {
         if (((unsigned char)*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f) {
             *at = '?';
         }
@@ -330,8 +330,8 @@ char *client_ask_text(struct client *client, enum wire_type type, const void *bo
     clean_lines(text);
     if (answer.status != WIRE_OK) {
         text[strcspn(text, "\n")] = '\0';
-        cli_fail(failure, CLI_REFUSED, "%s says no: %s", client->source,
-                 text[0] != '\0' ? text : "without a reason");
+        cli_set_failure(failure, CLI_REFUSED, "%s says no: %s", client->source,
+                        text[0] != '\0' ? text : "without a reason");
         free(text);
         return NULL;
     }

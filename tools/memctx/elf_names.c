@@ -368,7 +368,30 @@ static void put_names(struct names *names, uint64_t address, FILE *answer) {
 
 enum match { MATCH_NO_FILE, MATCH_OTHER, MATCH_DAMAGED, MATCH_YES };
 
-static enum match check_file(const char *path, const struct model_module *module) {
+/* True where the process maps this very file at the module's place. Says as much as a build-id, as
+ * long as the process lives. */
+static bool is_mapped(const struct symbols_request *request, const struct stat *status) {
+    char path[64];
+    char *line = NULL;
+    size_t capacity = 0;
+    bool mapped = false;
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)request->live_pid);
+    FILE *maps = request->live_pid != 0 ? fopen(path, "re") : NULL;
+    while (maps != NULL && !mapped && getline(&line, &capacity, maps) > 0) {
+        unsigned long long start, end, inode;
+        mapped = sscanf(line, "%llx-%llx %*s %*x %*s %llu", &start, &end, &inode) == 3 &&
+                 start <= request->module->start && request->module->start < end && inode != 0 &&
+                 inode == status->st_ino;
+    }
+    if (maps != NULL) {
+        fclose(maps);
+    }
+    free(line);
+    return mapped;
+}
+
+static enum match check_file(const char *path, const struct symbols_request *request) {
+    const struct model_module *module = request->module;
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
@@ -384,6 +407,7 @@ static enum match check_file(const char *path, const struct model_module *module
                         ? (size_t)bytes >= module->build_id_bytes && module->build_id_bytes > 0 &&
                               memcmp(id, module->build_id, module->build_id_bytes) == 0
                         : module->build_id_bytes == 0;
+        same = same || (module->build_id_bytes == 0 && is_mapped(request, &status));
         match = same ? MATCH_YES : MATCH_OTHER;
     }
     elf_end(elf);
@@ -403,7 +427,7 @@ static bool find_map_file(const struct symbols_request *request, char *path, siz
         if (sscanf(entry->d_name, "%llx-%llx", &start, &end) == 2 &&
             start >= request->module->start && end <= request->module->end) {
             snprintf(path, bytes, "%s/%.40s", directory, entry->d_name);
-            found = check_file(path, request->module) == MATCH_YES;
+            found = check_file(path, request) == MATCH_YES;
         }
     }
     if (list != NULL) {
@@ -430,7 +454,7 @@ static enum symbols_source find_file(const struct symbols_request *request, char
         } else {
             continue;
         }
-        match = check_file(path, request->module);
+        match = check_file(path, request);
         /* The program itself is not this module unless its build-id says so. */
         if (way == 2 && (match != MATCH_YES || request->module->build_id_bytes == 0)) {
             continue;

@@ -315,12 +315,13 @@ static char *read_file(const char *path, size_t *length, struct cli_failure *fai
     FILE *file = fopen(path, "re");
     struct stat status;
     if (file == NULL) {
-        cli_fail(failure, errno == EACCES || errno == EPERM ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
-                 "%s: cannot be opened; %s", path, strerror(errno));
+        cli_set_failure(failure,
+                        errno == EACCES || errno == EPERM ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
+                        "%s: cannot be opened; %s", path, strerror(errno));
         return NULL;
     }
     if (fstat(fileno(file), &status) != 0 || S_ISDIR(status.st_mode)) {
-        cli_fail(failure, CLI_REFUSED, "%s: is a directory, not a snapshot", path);
+        cli_set_failure(failure, CLI_REFUSED, "%s: is a directory, not a snapshot", path);
         fclose(file);
         return NULL;
     }
@@ -336,7 +337,7 @@ static char *read_file(const char *path, size_t *length, struct cli_failure *fai
     bool good = ferror(file) == 0;
     fclose(file);
     if (!good) {
-        cli_fail(failure, CLI_REFUSED, "%s: could not be read; %s", path, strerror(errno));
+        cli_set_failure(failure, CLI_REFUSED, "%s: could not be read; %s", path, strerror(errno));
         return NULL;
     }
     bytes[used] = '\0';

@@ -12,7 +12,8 @@ test_run_status() {
 }
 
 test_run_not_found() {
-    capture ours "$MEMCTX" run -- no-such-program-anywhere
+    # A directory of PATH that may not be searched would make it 126, as env does.
+    PATH=/usr/bin:/bin capture ours "$MEMCTX" run -- no-such-program-anywhere
     equal "not found" "exit status 127" "$(cat "$T/ours.status")"
     grep -q 'no-such-program-anywhere' "$T/ours.err" || fail "$(cat "$T/ours.err")"
     : >"$T/script"
