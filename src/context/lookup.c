@@ -65,6 +65,7 @@ static struct view *miss(struct heap *heap, uintptr_t frame, unsigned slot) {
     struct paths *paths = heap->paths;
     unsigned depth = (unsigned)load_relaxed(&options.depth);
     stack_walk(&paths->stack, frame, depth);
+    cache_learn_sizes(paths);
     store_owner(&paths->missed, paths->missed + 1);
     uint32_t context = context_of_stack(paths, depth);
     struct view *view = context_view_fixed(heap, context);

@@ -46,7 +46,7 @@ static int guesses_allowed(struct paths *paths) {
 struct view *cache_search(struct paths *paths, uintptr_t frame, unsigned *slot) {
     uintptr_t sp = frame + 16;
     uintptr_t address = *(const uintptr_t *)(frame + 8);
-    uint64_t hash = cache_hash(address, sp);
+    uint64_t hash = cache_hash(paths, address, sp);
     int guesses = guesses_allowed(paths);
     for (int guess = 0; guess < guesses; guess++) {
         *slot = cache_slot_of(hash);
@@ -73,6 +73,17 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, unsigned *slot) 
     if (paths->credit > -CREDIT_MAX)
         paths->credit--;
     return NULL;
+}
+
+void cache_learn_sizes(struct paths *paths) {
+    const struct stack *stack = &paths->stack;
+    for (unsigned i = 1; i <= 2 && i < stack->count; i++) {
+        const struct stack_frame *frame = &stack->frames[stack->count - i];
+        uint64_t words = (frame[-1].sp - 8 - frame->sp) / 8;
+        uint16_t *known = &paths->frame_words[frame_size_slot(frame->address)];
+        if (words <= UINT16_MAX && *known != words)
+            *known = (uint16_t)words;
+    }
 }
 
 void cache_keep(struct paths *paths, unsigned slot, struct view *view, uint16_t view_mark,
