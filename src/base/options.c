@@ -59,6 +59,13 @@ static bool parse(const struct option *option, const char *text, int64_t *value)
            *value <= option->maximum;
 }
 
+static void describe_name(const struct option *option, struct text *text) {
+    for (const char *name = option->name; *name; name++) {
+        char lower = *name >= 'A' && *name <= 'Z' ? (char)(*name + ('a' - 'A')) : *name;
+        text_add_bytes(text, &lower, 1);
+    }
+}
+
 static void describe_range(const struct option *option, struct text *text) {
     if (!option->words) {
         text_add_number(text, option->minimum);
@@ -116,7 +123,7 @@ enum option_result options_set(const char *assignment, struct text *answer) {
         text_add(answer, "no such option, or no '=' behind its name; `memctx options` lists them");
         return OPTION_UNKNOWN;
     }
-    text_add(answer, option->name);
+    describe_name(option, answer);
     if (!option->live) {
         text_add(answer, " is fixed when the program starts; set it with `memctx run --set`");
         return OPTION_FIXED;
@@ -134,9 +141,7 @@ enum option_result options_set(const char *assignment, struct text *answer) {
 
 void options_describe(struct text *text) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        for (const char *name = table[i].name; *name; name++)
-            text_add_bytes(text, (char[]){*name >= 'A' && *name <= 'Z' ? (char)(*name + 32) : *name},
-                           1);
+        describe_name(&table[i], text);
         text_add(text, "\t");
         describe_value(&table[i], load_relaxed(table[i].value), text);
         text_add(text, "\t");

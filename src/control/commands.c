@@ -11,24 +11,53 @@
 #define TEXT_BYTES (16UL << 10)
 #define BUFFER_FIRST_BYTES (256UL << 10)
 
-static size_t buffers_bytes;
+#define MAPPINGS_MAX 64 /* 12 are in use at the most: 8 answers, and the tables of one dump */
+#define STACK_LOOK_BYTES (128UL << 10)
 
-size_t control_buffers_bytes(void) {
-    return buffers_bytes;
-}
+char *control_stack_top;
+
+static struct {
+    char *start;
+    size_t bytes;
+} mappings[MAPPINGS_MAX]; /* control thread only */
 
 void *control_map(size_t bytes) {
-    void *start = os_map(bytes);
-    if (start)
-        buffers_bytes += bytes;
+    unsigned i = 0;
+    while (i < MAPPINGS_MAX && mappings[i].start)
+        i++;
+    char *start = i < MAPPINGS_MAX ? os_map(bytes) : NULL;
+    if (start) {
+        mappings[i].start = start;
+        mappings[i].bytes = bytes;
+    }
     return start;
 }
 
 void control_unmap(void *start, size_t bytes) {
-    if (!start)
-        return;
-    os_unmap(start, bytes);
-    buffers_bytes -= bytes;
+    for (unsigned i = 0; start && i < MAPPINGS_MAX; i++) {
+        if (mappings[i].start != start)
+            continue;
+        mappings[i].start = NULL;
+        os_unmap(start, bytes);
+    }
+}
+
+int64_t control_bytes(bool resident) {
+    int64_t sum = 0;
+    for (unsigned i = 0; i < MAPPINGS_MAX; i++) {
+        if (!mappings[i].start)
+            continue;
+        sum += resident ? os_resident_bytes(mappings[i].start, mappings[i].bytes)
+                        : (int64_t)mappings[i].bytes;
+    }
+    for (size_t part = OS_PAGE_BYTES; control_stack_top && part <= STACK_LOOK_BYTES;
+         part += OS_PAGE_BYTES) {
+        int64_t page = os_resident_bytes(control_stack_top - part, 1);
+        if (page <= 0)
+            break;
+        sum += page;
+    }
+    return sum;
 }
 
 void *answer_add(struct answer *answer, size_t bytes) {

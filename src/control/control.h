@@ -73,6 +73,8 @@ struct mark {
 };
 extern struct mark marks[WIRE_MARKS_MAX]; /* control thread only */
 uint64_t control_uptime_ns(void);
-size_t control_buffers_bytes(void);
+/* Memory of the control thread: stack and tables; resident bytes, or what is mapped. */
+int64_t control_bytes(bool resident);
+extern char *control_stack_top; /* set by the thread */
 
 #endif

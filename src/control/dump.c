@@ -376,7 +376,7 @@ static void fill_ledger(struct wire_ledger *ledger, uint32_t flags, bool residen
     ledger->metadata_mapped = meta.mapped_bytes;
     ledger->metadata_used = meta.used_bytes;
     ledger->metadata_resident = resident ? meta.resident_bytes : WIRE_UNKNOWN;
-    ledger->control_bytes = (int64_t)control_buffers_bytes();
+    ledger->control_bytes = control_bytes(resident);
     ledger->rss_bytes = os_rss_bytes();
     if (!(flags & WIRE_DUMP_RESIDENT))
         ledger->segments_resident = WIRE_UNKNOWN;

@@ -79,6 +79,16 @@ bool cfi_find_object(uintptr_t pc, struct cfi_object *object) {
     object->end = (uintptr_t)found.dlfo_map_end;
     object->link_map = found.dlfo_link_map;
     object->eh_frame_header = found.dlfo_eh_frame;
+    object->frames_start = object->start;
+    object->frames_end = object->end;
+    /* Of an object with gaps between its segments only the segment around pc is reported. */
+    uintptr_t header = (uintptr_t)found.dlfo_eh_frame;
+    if (header && (header < object->start || header >= object->end)) {
+        if (_dl_find_object((void *)header, &found))
+            object->eh_frame_header = NULL;
+        object->frames_start = (uintptr_t)found.dlfo_map_start;
+        object->frames_end = (uintptr_t)found.dlfo_map_end;
+    }
     return true;
 }
 
@@ -87,7 +97,7 @@ static const uint8_t *find_entry(const struct cfi_object *object, uintptr_t pc) 
     const uint8_t *header = object->eh_frame_header;
     if (!header || header[0] != 1 || header[3] != (PE_DATAREL | 0x0b))
         return NULL;
-    struct reader r = {header + 4, (const uint8_t *)object->end, false};
+    struct reader r = {header + 4, (const uint8_t *)object->frames_end, false};
     read_encoded(&r, header[1], (uintptr_t)header);
     uint64_t count = read_encoded(&r, header[2], (uintptr_t)header);
     if (r.bad || !count || count > (size_t)(r.end - r.at) / 8)
@@ -118,8 +128,8 @@ struct common { /* what the CIE says */
 };
 
 static struct reader entry_reader(const uint8_t *entry, const struct cfi_object *object) {
-    struct reader r = {entry, (const uint8_t *)object->end, false};
-    if (entry < (const uint8_t *)object->start || entry + 8 > r.end) {
+    struct reader r = {entry, (const uint8_t *)object->frames_end, false};
+    if (entry < (const uint8_t *)object->frames_start || entry + 8 > r.end) {
         r.bad = true;
         return r;
     }

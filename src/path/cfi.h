@@ -39,7 +39,8 @@ struct cfi_rule {
 #define CFI_SIGNAL_PC 168
 
 struct cfi_object { /* where the code at an address comes from */
-    uintptr_t start, end;
+    uintptr_t start, end; /* of the object, or of the part of it that is mapped in one piece */
+    uintptr_t frames_start, frames_end; /* the same for its unwind information */
     const void *link_map;
     const void *eh_frame_header;
 };

@@ -6,6 +6,7 @@
 
 #include <elf.h>
 #include <link.h>
+#include <sys/auxv.h>
 
 #define FIRST_CAPACITY 2048U
 #define CAPACITY_MAX (1U << 22)
@@ -79,37 +80,59 @@ static bool text_has(const char *text, const char *part) {
     return false;
 }
 
-static void read_build_id(struct module *module) {
-    const ElfW(Ehdr) *header = (const void *)module->start;
-    if (module->end - module->start < sizeof *header || header->e_ident[0] != 0x7f ||
-        header->e_ident[1] != 'E' || header->e_phoff > OS_PAGE_BYTES)
-        return;
-    const ElfW(Phdr) *segment = (const void *)(module->start + header->e_phoff);
-    for (unsigned i = 0; i < header->e_phnum && i < 32; i++, segment++) {
-        uintptr_t at = module->bias + segment->p_vaddr;
-        if (segment->p_type != PT_NOTE || at < module->start ||
-            at + segment->p_memsz > module->end)
+/* The program headers of a loaded object; NULL: not to be found. */
+static const ElfW(Phdr) *program_headers(const struct link_map *map, unsigned *count) {
+    struct cfi_object object;
+    if (!map->l_name || !*map->l_name) { /* the program itself: the kernel told */
+        *count = (unsigned)getauxval(AT_PHNUM);
+        return (const void *)getauxval(AT_PHDR);
+    }
+    const ElfW(Ehdr) *header = (const void *)map->l_addr;
+    if (!cfi_find_object(map->l_addr, &object) || object.link_map != map ||
+        object.end - map->l_addr < OS_PAGE_BYTES || header->e_ident[0] != ELFMAG0 ||
+        header->e_ident[1] != ELFMAG1 ||
+        header->e_phoff + header->e_phnum * sizeof(ElfW(Phdr)) > OS_PAGE_BYTES)
+        return NULL;
+    *count = header->e_phnum;
+    return (const void *)(map->l_addr + header->e_phoff);
+}
+
+static void read_build_id(struct module *module, const ElfW(Phdr) *segment) {
+    uintptr_t at = module->bias + segment->p_vaddr;
+    for (uintptr_t end = at + segment->p_memsz; at + sizeof(ElfW(Nhdr)) < end;) {
+        const ElfW(Nhdr) *note = (const void *)at;
+        uintptr_t body = at + sizeof *note + align_up(note->n_namesz, 4);
+        at = body + align_up(note->n_descsz, 4);
+        if (at > end || note->n_type != NT_GNU_BUILD_ID ||
+            note->n_descsz > sizeof module->build_id)
             continue;
-        for (uintptr_t end = at + segment->p_memsz; at + sizeof(ElfW(Nhdr)) < end;) {
-            const ElfW(Nhdr) *note = (const void *)at;
-            uintptr_t body = at + sizeof *note + align_up(note->n_namesz, 4);
-            at = body + align_up(note->n_descsz, 4);
-            if (at > end || note->n_type != NT_GNU_BUILD_ID ||
-                note->n_descsz > sizeof module->build_id)
-                continue;
-            __builtin_memcpy(module->build_id, (const void *)body, note->n_descsz);
-            module->build_id_bytes = note->n_descsz;
-            return;
+        __builtin_memcpy(module->build_id, (const void *)body, note->n_descsz);
+        module->build_id_bytes = note->n_descsz;
+        return;
+    }
+}
+
+static void read_headers(struct module *module) {
+    unsigned count = 0;
+    const ElfW(Phdr) *segment = program_headers(module->link_map, &count);
+    for (; segment && count; segment++, count--) {
+        uintptr_t start = module->bias + segment->p_vaddr, end = start + segment->p_memsz;
+        if (segment->p_type == PT_LOAD) {
+            module->start = start < module->start ? start & ~(OS_PAGE_BYTES - 1) : module->start;
+            module->end = end > module->end ? end : module->end;
         }
     }
+    segment = program_headers(module->link_map, &count);
+    for (; segment && count; segment++, count--)
+        if (segment->p_type == PT_NOTE && !module->build_id_bytes)
+            read_build_id(module, segment);
 }
 
 /* Under rules_lock. */
 static uint32_t module_learn(const struct cfi_object *object) {
     uint32_t count = global.module_count;
     for (uint32_t i = count; i-- > 0;)
-        if (global.modules[i].link_map == object->link_map && !global.modules[i].closed &&
-            global.modules[i].start == object->start)
+        if (global.modules[i].link_map == object->link_map && !global.modules[i].closed)
             return i;
     if (!global.modules)
         global.modules = meta_alloc(MODULES_MAX * sizeof *global.modules);
@@ -129,7 +152,7 @@ static uint32_t module_learn(const struct cfi_object *object) {
                               .path = copy,
                               .link_map = map,
                               .loader = text_has(copy, "/ld-linux") || text_has(copy, "/libc.so")};
-    read_build_id(module);
+    read_headers(module);
     struct page *page = segment_page_of(map);
     if (page) /* made by dlopen, through us: its free announces the dlclose */
         store_owner(&page->watched, 1);
