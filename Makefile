@@ -48,6 +48,13 @@ lib_link := -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs -Wl,-son
     -Wl,--version-script=src/api/exports.map
 cli_libs := -ldw -lelf -liberty -ljansson
 
+# Commands are shown short; V=1 shows them whole.
+ifeq ($(V),)
+say = @echo '  $(1)$(2)';
+else
+say =
+endif
+
 # --- what is made of what -----------------------------------------------------------------------
 
 lib_sources := $(sort $(wildcard src/*/*.c))
@@ -89,7 +96,7 @@ help:
 	@echo 'make bench          all benchmarks (long); make bench-quick is a short look'
 	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
 	@echo 'make clean          remove out/'
-	@echo 'VARIANT=release|debug|asan|tsan and CC=clang apply to each of them'
+	@echo 'VARIANT=release|debug|asan|tsan and CC=clang apply to each of them; V=1 shows commands'
 
 lib: $(library)
 cli: $(command)
@@ -108,32 +115,32 @@ $(out)/flags: force
 
 $(out)/lib/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
-	$(CC) $(lib_flags) $(lib_sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC      ,$@)$(CC) $(lib_flags) $(lib_sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(out)/cli/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
-	$(CC) $(base_flags) $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC      ,$@)$(CC) $(base_flags) $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
 	@mkdir -p $(@D)
-	$(CC) $(unit_flags) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC      ,$@)$(CC) $(unit_flags) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(library): $(lib_objects) src/api/exports.map
-	$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) -o $@
+	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) -o $@
 
 $(command): $(cli_objects)
-	$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(cli_objects) $(cli_libs) -o $@
+	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(cli_objects) $(cli_libs) -o $@
 
 $(unit_tests): $(unit_objects)
-	$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(unit_objects) $(unit_libs) -o $@
+	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(unit_objects) $(unit_libs) -o $@
 
 # The manual's text on verbs and settings is printed by what it describes (scripts/make-man).
 $(out)/man/options: docs/man/options.c include/memctx/options.h $(out)/flags | deps-build
 	@mkdir -p $(@D)
-	$(CC) $(base_flags) $(CFLAGS) $< -o $@
+	$(call say,CC      ,$@)$(CC) $(base_flags) $(CFLAGS) $< -o $@
 
 $(manual): docs/man/memctx.1.in scripts/make-man $(command) $(out)/man/options
-	scripts/make-man $(command) $(out)/man/options '$(version)' < $< > $@
+	$(call say,MAN     ,$@)scripts/make-man $(command) $(out)/man/options '$(version)' < $< > $@
 
 -include $(lib_objects:.o=.d) $(cli_objects:.o=.d) $(unit_objects:.o=.d)
 

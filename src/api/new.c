@@ -3,7 +3,7 @@
  * operator new and delete, under their C++ ABI names, without linking a C++ library.
  *
  * On failure they do as the standard says ([new.delete.single]): call the new-handler while there
- * is one, else throw std::bad_alloc through the program's own C++ library. Each is a frame like
+ * is one, else throw std::bad_alloc through the program's own C++ library. Each is an entry like
  * malloc: the site is the caller of operator new.
  */
 #ifndef MEMCTX_UNIT
@@ -39,36 +39,52 @@ static COLD void throw_bad_alloc(void) {
     os_panic(&(struct text){.bytes = line, .length = sizeof line - 1});
 }
 
-/* The ways to allocate, inlined into each operator so that its frame is the one that counts. */
-#define TRY_UNTIL(expression, on_failure)                                                          \
-    void *chunk;                                                                                   \
-    while (UNLIKELY(!(chunk = (expression)))) {                                                    \
-        if (!call_new_handler()) {                                                                 \
-            on_failure;                                                                            \
-            return NULL;                                                                           \
-        }                                                                                          \
-    }                                                                                              \
-    return chunk
+/* libstdc++ refuses alignments that are no power of two. */
+static void *allocate(size_t size, size_t alignment, uintptr_t frame) {
+    return is_power_of_two(alignment) ? new_allocate(size, alignment, frame) : NULL;
+}
 
+/* Out of memory in a nothrow operator: a new-handler may throw, and C cannot catch. The program's C++
+ * library can: its operator of the same name calls our throwing one. */
+static COLD void *fail_quietly(const char *name, size_t size, size_t alignment,
+                               const void *nothrow) {
+    void *next = dlsym(RTLD_NEXT, name);
+    if (!next)
+        return NULL;
+    return alignment == 1
+               ? ((void *(*)(size_t, const void *))next)(size, nothrow)
+               : ((void *(*)(size_t, size_t, const void *))next)(size, alignment, nothrow);
+}
 
 #define FRAME ((uintptr_t)__builtin_frame_address(0))
-#define OPERATOR_NEW(name, parameters, alignment, on_failure)                                      \
+/* Inlined into each operator, so that its frame is the one that counts. */
+#define OPERATOR_NEW(name, parameters, alignment)                                                  \
     EXPORT void *name parameters;                                                                  \
     EXPORT void *name parameters {                                                                 \
-        TRY_UNTIL(new_allocate(size, alignment, FRAME), on_failure);                               \
+        void *chunk;                                                                               \
+        while (UNLIKELY(!(chunk = allocate(size, alignment, FRAME))))                              \
+            if (!call_new_handler())                                                               \
+                throw_bad_alloc();                                                                 \
+        return chunk;                                                                              \
+    }
+#define OPERATOR_NEW_NOTHROW(name, parameters, alignment)                                          \
+    EXPORT void *name parameters;                                                                  \
+    EXPORT void *name parameters {                                                                 \
+        void *chunk = allocate(size, alignment, FRAME);                                            \
+        return LIKELY(chunk != NULL) ? chunk : fail_quietly(#name, size, alignment, nothrow);      \
     }
 #define NOTHROW const void *nothrow __attribute__((unused))
 
-OPERATOR_NEW(_Znwm, (size_t size), 1, throw_bad_alloc())
-OPERATOR_NEW(_Znam, (size_t size), 1, throw_bad_alloc())
-OPERATOR_NEW(_ZnwmRKSt9nothrow_t, (size_t size, NOTHROW), 1, (void)0)
-OPERATOR_NEW(_ZnamRKSt9nothrow_t, (size_t size, NOTHROW), 1, (void)0)
-OPERATOR_NEW(_ZnwmSt11align_val_t, (size_t size, size_t alignment), alignment, throw_bad_alloc())
-OPERATOR_NEW(_ZnamSt11align_val_t, (size_t size, size_t alignment), alignment, throw_bad_alloc())
-OPERATOR_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, NOTHROW),
-             alignment, (void)0)
-OPERATOR_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, NOTHROW),
-             alignment, (void)0)
+OPERATOR_NEW(_Znwm, (size_t size), 1)
+OPERATOR_NEW(_Znam, (size_t size), 1)
+OPERATOR_NEW(_ZnwmSt11align_val_t, (size_t size, size_t alignment), alignment)
+OPERATOR_NEW(_ZnamSt11align_val_t, (size_t size, size_t alignment), alignment)
+OPERATOR_NEW_NOTHROW(_ZnwmRKSt9nothrow_t, (size_t size, NOTHROW), 1)
+OPERATOR_NEW_NOTHROW(_ZnamRKSt9nothrow_t, (size_t size, NOTHROW), 1)
+OPERATOR_NEW_NOTHROW(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, NOTHROW),
+                     alignment)
+OPERATOR_NEW_NOTHROW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, NOTHROW),
+                     alignment)
 
 #define UNUSED_SIZE size_t size __attribute__((unused))
 #define UNUSED_ALIGNMENT size_t alignment __attribute__((unused))

@@ -4,6 +4,7 @@
 #include "base/options.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <memctx/options.h>
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
@@ -72,7 +73,7 @@ static COLD void report(const uintptr_t *ours, const uintptr_t *theirs, unsigned
     os_print(&text);
 }
 
-NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, bool complete) {
+static void compare(const uintptr_t *addresses, unsigned count, bool complete) {
     static bool reported; /* once is enough for people; the count says how often */
     uintptr_t theirs[MEMCTX_DEPTH_MAX + 1];
     unsigned found = 0, skipped = 0;
@@ -103,4 +104,10 @@ NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, bool co
     add_relaxed(&oracle_counts.mismatches, 1);
     if (options.verbose && !__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED))
         report(addresses, theirs, at < common ? at : common - 1, count);
+}
+
+NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, bool complete) {
+    int saved = errno; /* libunwind looks at memory through libc's system calls */
+    compare(addresses, count, complete);
+    errno = saved;
 }

@@ -49,11 +49,24 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     page->size_class = (uint8_t)size_class;
     page->view = view;
     page->heap = heap;
+    if (view) {
+        page->flags = PAGE_TAIL;
+        store_owner(&heap->own_free, heap->own_free + (int64_t)OS_PAGE_BYTES);
+    }
     store_release(&page->kind, view ? PAGE_OWN : PAGE_MIXED);
     return page;
 }
 
+/* All blocks were handed out once: no OS page is partly touched any more. */
+static void tail_done(struct heap *heap, struct page *page) {
+    if (!(page->flags & PAGE_TAIL))
+        return;
+    page->flags &= (uint8_t)~PAGE_TAIL;
+    store_owner(&heap->own_free, heap->own_free - (int64_t)OS_PAGE_BYTES);
+}
+
 void blocks_page_destroy(struct heap *heap, struct page *page) {
+    tail_done(heap, page);
     store_owner(&heap->own_free, heap->own_free - (int64_t)page->bump * page->waste_unit);
     segment_span_free(page);
 }
@@ -95,8 +108,10 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
     struct page *page = bins->current[size_class];
     if (page->free || page->bump < page->capacity)
         return page;
-    if (page != &heap_no_page)
+    if (page != &heap_no_page) {
         page->flags |= PAGE_FULL;
+        tail_done(heap, page);
+    }
     page = bins->partial[size_class];
     if (page) {
         partial_remove(bins, page);

@@ -61,7 +61,8 @@ struct heap {
     uint32_t busy;  /* owner: inside the allocator; a signal handler or a fork sees it */
     uint32_t state; /* atomic: enum heap_state */
     struct paths *paths; /* the thread's path cache, of the layer above */
-    int64_t own_free; /* free bytes in touched blocks of own pages: the waste that is capped */
+    int64_t own_free; /* the waste that is capped: free bytes of blocks in own pages that were in
+                       * use once, and an OS page for each such page that is not used up */
     int64_t own_free_published; /* what of it stands in heap_global.own_free */
     struct page *remote_pages __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with
                                                                      * blocks freed by others */

@@ -16,7 +16,7 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
     if (size + padding <= (size_t)MAX_SPAN_SLICES * SLICE_BYTES) {
-        size_t bytes = size + padding;
+        size_t bytes = (size ? size : 1) + padding;
         page = segment_span_alloc((uint32_t)((bytes + SLICE_BYTES - 1) >> SLICE_SHIFT));
         if (!page)
             return NULL;

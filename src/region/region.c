@@ -68,7 +68,7 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
         return region_alloc_large(heap, view, size, alignment, false);
     unsigned size_class = blocks_class_of(size);
     if (alignment > 64 || blocks_bytes_table[size_class] % alignment)
-        size_class = blocks_class_of(size + alignment - 16);
+        size_class = blocks_class_of((size ? size : 1) + alignment - 16);
     /* The record of a narrow block holds 8 bits of slack, and the last values mean something. */
     if (size_class < NARROW_CLASSES && blocks_bytes_table[size_class] - size > SLACK_NARROW_MAX)
         size_class = NARROW_CLASSES;

@@ -45,6 +45,7 @@ enum page_flag {
     PAGE_FULL = 1,    /* in no list of its owner, because it has no free block */
     PAGE_ALIGNED = 2, /* some chunks start inside their block */
     PAGE_LISTED = 8,  /* in its owner's list of pages with free blocks; neither: the current page */
+    PAGE_TAIL = 16,   /* own page: its last touched OS page counts in heap.own_free */
     PAGE_EMERGENCY = 4, /* a huge chunk that stands in no books: see segment_emergency_alloc */
 };
 
