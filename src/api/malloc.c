@@ -35,13 +35,13 @@ static void *serve(struct heap *heap, struct view *view, const struct request *r
 }
 
 /* A handler that interrupted this thread while it held a lock of ours, or the last try when even a
- * heap could not be had. In no books, but counted. */
+ * heap could not be had. Charged to [unwinding] at the next chance. */
 static void *serve_emergency(const struct request *request) {
     size_t keep = request->old ? region_usable(request->old) : 0;
-    struct page *header = segment_emergency_alloc(request->size, request->alignment);
+    struct page *header =
+        segment_emergency_alloc(request->size, request->alignment, TREE_UNWINDING);
     if (!header)
         return NULL;
-    add_relaxed(&heap_global.lost_views, 1);
     if (request->old) {
         memcpy(header->blocks, request->old, keep < request->size ? keep : request->size);
         thread_defer_free(request->old);
@@ -57,10 +57,8 @@ static NOINLINE void *allocate_slow(const struct request *request, uintptr_t fra
         if (access == THREAD_NONE) {
             chunk = serve_emergency(request);
         } else {
-            thread_free_deferred(heap);
-            bool reentered = access == THREAD_SHARED && thread_heap;
-            struct view *view = reentered ? context_view_fixed(heap, TREE_UNWINDING)
-                                          : context_view(heap, frame);
+            thread_settle(heap);
+            struct view *view = context_view(heap, frame);
             if (view)
                 chunk = serve(heap, view, request);
             bool start_control = UNLIKELY(load_relaxed(&control_waiting)) &&
@@ -104,7 +102,7 @@ static NOINLINE void free_slow(void *chunk) {
         else
             add_relaxed(&heap_global.foreign_frees, 1);
     } else {
-        thread_free_deferred(heap);
+        thread_settle(heap);
         region_free(heap, chunk);
         thread_leave_slow(heap, access);
     }
@@ -224,7 +222,11 @@ void *new_allocate(size_t size, size_t alignment, uintptr_t frame) {
 
 #ifndef MEMCTX_UNIT
 /* glibc's second names, for code that was built against them. */
+#if __has_attribute(copy)
 #define ALIAS(name) __attribute__((alias(#name), visibility("default"), copy(name)))
+#else
+#define ALIAS(name) __attribute__((alias(#name), visibility("default")))
+#endif
 EXPORT void *__libc_malloc(size_t size) ALIAS(malloc);
 EXPORT void __libc_free(void *chunk) ALIAS(free);
 EXPORT void *__libc_calloc(size_t count, size_t size) ALIAS(calloc);

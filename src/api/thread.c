@@ -97,7 +97,8 @@ void thread_defer_free(void *chunk) {
     while (!cas_release(&global.deferred, &head, chunk));
 }
 
-void thread_free_deferred(struct heap *heap) {
+void thread_settle(struct heap *heap) {
+    region_settle(heap);
     if (LIKELY(!load_relaxed(&global.deferred)))
         return;
     void *chunk = exchange_acquire(&global.deferred, NULL);

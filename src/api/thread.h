@@ -45,7 +45,8 @@ void *new_allocate(size_t size, size_t alignment, uintptr_t frame);
 
 /* Frees that had to wait for a lock of this thread. */
 void thread_defer_free(void *chunk);
-void thread_free_deferred(struct heap *heap);
+/* Does what had to wait: these frees, and the accounting of emergency chunks. */
+void thread_settle(struct heap *heap);
 
 /* Set-up that needs libc: the key whose destructor tells of a thread's end. */
 void thread_init(void);

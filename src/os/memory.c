@@ -96,7 +96,7 @@ bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector) 
 }
 
 static uint64_t clock_ns(clockid_t clock) {
-    struct timespec now; /* clock_gettime: vDSO, no errno in success, allowed by every filter */
+    struct timespec now = {0}; /* clock_gettime: vDSO, no errno in success, allowed by every filter */
     clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }

@@ -38,7 +38,7 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     size_t bytes = page->slices * SLICE_BYTES;
     page->meta_shift = (uint8_t)((view ? 0 : 2) + (narrow ? 0 : 1));
     uint32_t capacity = (uint32_t)(bytes / (block_bytes + (1U << page->meta_shift)));
-    while (align_up((size_t)capacity << page->meta_shift, 64) + capacity * block_bytes > bytes)
+    while (align_up((size_t)capacity << page->meta_shift, 64) + (size_t)capacity * block_bytes > bytes)
         capacity--;
     page->record_bytes = align_up((size_t)capacity << page->meta_shift, 64);
     page->blocks = segment_span_start(page) + page->record_bytes;
@@ -50,7 +50,7 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     page->view = view;
     page->heap = heap;
     if (view) {
-        page->flags = PAGE_TAIL;
+        flag_set(page, PAGE_TAIL);
         store_owner(&heap->own_free, heap->own_free + (int64_t)OS_PAGE_BYTES);
     }
     store_release(&page->kind, view ? PAGE_OWN : PAGE_MIXED);
@@ -61,7 +61,7 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
 static void tail_done(struct heap *heap, struct page *page) {
     if (!(page->flags & PAGE_TAIL))
         return;
-    page->flags &= (uint8_t)~PAGE_TAIL;
+    flag_clear(page, PAGE_TAIL);
     store_owner(&heap->own_free, heap->own_free - (int64_t)OS_PAGE_BYTES);
 }
 
@@ -85,7 +85,7 @@ static void partial_push(struct bins *bins, struct page *page) {
     if (*head)
         (*head)->prev = page;
     *head = page;
-    page->flags |= PAGE_LISTED;
+    flag_set(page, PAGE_LISTED);
 }
 
 static void partial_remove(struct bins *bins, struct page *page) {
@@ -96,7 +96,7 @@ static void partial_remove(struct bins *bins, struct page *page) {
     if (page->next)
         page->next->prev = page->prev;
     page->next = page->prev = NULL;
-    page->flags &= (uint8_t)~PAGE_LISTED;
+    flag_clear(page, PAGE_LISTED);
 }
 
 static struct bins *bins_of(struct heap *heap, const struct page *page) {
@@ -109,7 +109,7 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
     if (page->free || page->bump < page->capacity)
         return page;
     if (page != &heap_no_page) {
-        page->flags |= PAGE_FULL;
+        flag_set(page, PAGE_FULL);
         tail_done(heap, page);
     }
     page = bins->partial[size_class];
@@ -129,7 +129,7 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
 void bins_freed_into(struct heap *heap, struct page *page) {
     struct bins *bins = bins_of(heap, page);
     if (page->flags & PAGE_FULL) {
-        page->flags &= (uint8_t)~PAGE_FULL;
+        flag_clear(page, PAGE_FULL);
         if (page->used)
             partial_push(bins, page);
         else
@@ -183,7 +183,7 @@ void bins_collect_remote(struct heap *heap) {
     struct page *page = exchange_acquire(&heap->remote_pages, NULL);
     while (page) {
         struct page *next = page->remote_next; /* before others may announce the page anew */
-        uint64_t head = exchange_acquire(&page->remote, 0);
+        uint64_t head = __atomic_exchange_n(&page->remote, 0, __ATOMIC_ACQ_REL);
         void *block = (void *)(head & POINTER_MASK);
         uint16_t count = (uint16_t)(head >> POINTER_BITS);
         void *last = block;

@@ -35,6 +35,15 @@ INLINE unsigned blocks_index(const struct page *page, const void *pointer) {
     return (unsigned)(offset * page->reciprocal >> 32);
 }
 
+/* Flags are the owner's; others may look at PAGE_ALIGNED. */
+INLINE void flag_set(struct page *page, enum page_flag flag) {
+    store_owner(&page->flags, (uint8_t)(page->flags | flag));
+}
+
+INLINE void flag_clear(struct page *page, enum page_flag flag) {
+    store_owner(&page->flags, (uint8_t)(page->flags & ~flag));
+}
+
 /* How records of a page read: the slack, whose, and whether the block is free. */
 struct record {
     uint32_t slack;

@@ -82,20 +82,30 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     view_account_alloc(view, size);
     char *chunk = (char *)align_up((uintptr_t)block, alignment);
     if (chunk != block)
-        page->flags |= PAGE_ALIGNED;
+        flag_set(page, PAGE_ALIGNED);
     return chunk;
 }
 
 /* --- free ---------------------------------------------------------------------------------- */
 
+void region_settle(struct heap *heap) {
+    struct page *header = segment_emergency_settle();
+    for (struct page *next; header; header = next) {
+        next = header->next;
+        struct view *view = heap_view(heap, header->context);
+        if (view)
+            view_account_alloc(view, header->requested_bytes);
+    }
+}
+
 static void free_large(struct heap *heap, struct page *page, void *chunk) {
     if (page->blocks != chunk)
         region_report(MISUSE_INTERIOR, page, chunk);
-    if (!(page->flags & PAGE_EMERGENCY)) {
-        struct view *view = heap_view(heap, page->context);
-        if (view)
-            view_account_free(view, page->requested_bytes);
-    }
+    if (UNLIKELY(page->flags & PAGE_EMERGENCY))
+        region_settle(heap);
+    struct view *view = heap_view(heap, page->context);
+    if (view)
+        view_account_free(view, page->requested_bytes);
     if (page->kind == PAGE_HUGE)
         segment_huge_free(page);
     else
@@ -240,8 +250,10 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
     if (is_large(page)) {
         if (page->blocks != chunk)
             region_report(MISUSE_INTERIOR, page, chunk);
+        if (UNLIKELY(page->flags & PAGE_EMERGENCY))
+            region_settle(heap);
         uint64_t old_bytes = page->requested_bytes;
-        struct page *resized = page->flags & PAGE_EMERGENCY ? NULL : resize_large(page, size);
+        struct page *resized = resize_large(page, size);
         if (resized) {
             struct view *old = heap_view(heap, resized->context);
             if (old)

@@ -29,6 +29,8 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
 void region_free_slow(struct heap *heap, struct page *page, void *chunk);
 /* Keeps the contents; the chunk then belongs to `view`. NULL: out of memory, the old one intact. */
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
+/* Accounts what signal handlers got past the books (segment_emergency_alloc). */
+void region_settle(struct heap *heap);
 /* Bytes that may be used; 0 for NULL and for what is not ours. */
 size_t region_usable(const void *chunk);
 
@@ -40,7 +42,8 @@ __attribute__((noreturn)) void region_report(enum region_misuse misuse, const st
 INLINE unsigned region_block_of(const struct page *page, const void *chunk, char **block) {
     unsigned index = blocks_index(page, chunk);
     *block = page->blocks + (size_t)index * page->block_bytes;
-    if (UNLIKELY(index >= page->bump || (*block != chunk && !(page->flags & PAGE_ALIGNED))))
+    if (UNLIKELY(index >= load_relaxed(&page->bump) ||
+                 (*block != chunk && !(load_relaxed(&page->flags) & PAGE_ALIGNED))))
         region_report(MISUSE_INTERIOR, page, chunk);
     return index;
 }

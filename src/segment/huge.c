@@ -141,6 +141,7 @@ size_t segment_huge_purge(bool all) {
     return released;
 }
 
+
 static void account(int64_t bytes) {
     lock_take(&global.lock);
     global.huge_bytes += bytes;
@@ -148,9 +149,11 @@ static void account(int64_t bytes) {
     lock_release(&global.lock);
 }
 
-struct page *segment_emergency_alloc(size_t bytes, size_t alignment) {
+static struct page *emergencies; /* atomic list of headers */
+
+struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t context) {
     size_t offset = alignment <= OS_PAGE_BYTES ? HUGE_HEADER_BYTES : SEGMENT_BYTES;
-    size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset;
+    size_t mapped = align_up(bytes ? bytes : 1, OS_PAGE_BYTES) + offset;
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1) || alignment > SEGMENT_BYTES)
         return NULL;
     struct page *header = os_map_aligned(mapped, SEGMENT_BYTES);
@@ -161,15 +164,31 @@ struct page *segment_emergency_alloc(size_t bytes, size_t alignment) {
     header->blocks = (char *)header + offset;
     header->mapped_bytes = mapped;
     header->requested_bytes = bytes;
+    header->context = context;
     segment_map_set(segment_huge_map, header, true);
+    struct page *first = load_relaxed(&emergencies);
+    do
+        header->next = first;
+    while (!cas_release(&emergencies, &first, header));
     return header;
+}
+
+struct page *segment_emergency_settle(void) {
+    if (LIKELY(!load_relaxed(&emergencies)))
+        return NULL;
+    struct page *list = exchange_acquire(&emergencies, NULL);
+    for (struct page *header = list; header; header = header->next) {
+        header->flags = 0;
+        account((int64_t)header->mapped_bytes);
+    }
+    return list;
 }
 
 struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     /* The chunk stands one OS page into the mapping, or, for more than that alignment, exactly
      * one segment into it: `p - 1` finds the header in both cases. */
     size_t offset = alignment <= OS_PAGE_BYTES ? HUGE_HEADER_BYTES : SEGMENT_BYTES;
-    size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset;
+    size_t mapped = align_up(bytes ? bytes : 1, OS_PAGE_BYTES) + offset;
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
         return NULL;
     bool fresh = false;
@@ -217,10 +236,8 @@ void segment_huge_free(struct page *header) {
     bool plain = header->blocks == (char *)header + HUGE_HEADER_BYTES;
     store_owner(&header->kind, PAGE_NONE);
     segment_map_set(segment_huge_map, header, false);
-    bool emergency = header->flags & PAGE_EMERGENCY;
-    if (!emergency)
-        account(-(int64_t)mapped);
-    if (emergency || !plain || !cache_put((char *)header, mapped))
+    account(-(int64_t)mapped);
+    if (!plain || !cache_put((char *)header, mapped))
         unmap_or_defer(header);
     segment_purge_when_due();
 }
@@ -233,8 +250,6 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
         return NULL;
     if (mapped == old)
         return header;
-    if (header->flags & PAGE_EMERGENCY)
-        return NULL;
     if (os_resize_in_place(header, old, mapped)) {
         header->mapped_bytes = mapped;
         account((int64_t)mapped - (int64_t)old);

@@ -46,7 +46,7 @@ enum page_flag {
     PAGE_ALIGNED = 2, /* some chunks start inside their block */
     PAGE_LISTED = 8,  /* in its owner's list of pages with free blocks; neither: the current page */
     PAGE_TAIL = 16,   /* own page: its last touched OS page counts in heap.own_free */
-    PAGE_EMERGENCY = 4, /* a huge chunk that stands in no books: see segment_emergency_alloc */
+    PAGE_EMERGENCY = 4, /* a huge chunk that stands in no books yet */
 };
 
 struct heap;
@@ -147,8 +147,12 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment);
 void segment_huge_free(struct page *header);
 /* Resizes, perhaps by moving (contents kept); the header may move. NULL: the old one is intact. */
 struct page *segment_huge_resize(struct page *header, size_t bytes);
-/* A huge chunk without taking a lock, for a signal handler that interrupted a holder of one. */
-struct page *segment_emergency_alloc(size_t bytes, size_t alignment);
+/* A huge chunk without taking a lock, for a signal handler that interrupted a holder of one. It
+ * stands in no books until it is settled. */
+struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t context);
+/* Takes the unsettled ones into the segments' books; the caller, who may take locks, accounts the
+ * headers returned (a list through `next`) to their contexts. */
+struct page *segment_emergency_settle(void);
 INLINE size_t segment_huge_capacity(const struct page *header) {
     return header->mapped_bytes - (size_t)(header->blocks - (const char *)header);
 }

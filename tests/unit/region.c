@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of src/region: records, pages and their states, promotion, the waste cap, other threads'
+ * frees, heaps that are parked, adopted and left behind by a fork; misuse that aborts. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "region/region.h"
+
+static struct heap *heap_new(void) {
+    struct heap *heap = heap_acquire(os_thread_id());
+    cr_assert(heap != NULL);
+    return heap;
+}
+
+Test(region, records_of_all_four_shapes_round_trip) {
+    static char room[128] __attribute__((aligned(64)));
+    static const uint32_t slack_max[] = {SLACK_NARROW_MAX, UINT16_MAX - 1, SLACK_NARROW_MAX,
+                                         SMALL_MAX};
+    for (uint8_t shift = 0; shift < 4; shift++) {
+        struct page page = {.blocks = room + 64, .record_bytes = 64, .meta_shift = shift};
+        for (uint32_t slack = 0; slack <= slack_max[shift]; slack++) {
+            uint32_t view = shift < 2 ? 0 : 1 + slack * 7 % (VIEWS_PER_BLOCK * VIEW_BLOCKS - 1);
+            memset(room, 0x33, sizeof room);
+            record_write(&page, 1, view, slack);
+            struct record record = record_read(&page, 1);
+            cr_assert_eq(record.slack, slack);
+            cr_assert_eq(record.view_index, view);
+            cr_assert_not(record.free, "shape %u, slack %u", shift, slack);
+            size_t width = 1UL << shift;
+            cr_assert_eq(room[width - 1], 0x33, "the record before was touched");
+            cr_assert_eq(room[2 * width], 0x33, "the record behind was touched");
+            record_write_free(&page, 1);
+            cr_assert(record_read(&page, 1).free);
+        }
+    }
+}
+
+Test(region, blocks_of_a_page_lie_apart_from_records_and_each_other) {
+    struct heap *heap = heap_new();
+    for (unsigned i = 0; i < SIZE_CLASSES * 2; i++) {
+        struct view *view = i % 2 ? heap_view(heap, 9) : NULL;
+        struct page *page = blocks_page_create(heap, view, i / 2);
+        cr_assert(page != NULL);
+        char *start = segment_span_start(page), *end = start + page->slices * SLICE_BYTES;
+        cr_assert_geq((char *)blocks_records(page), start);
+        cr_assert_leq((char *)blocks_records(page) + ((size_t)page->capacity << page->meta_shift),
+                      page->blocks);
+        cr_assert_leq(page->blocks + (size_t)page->capacity * page->block_bytes, end);
+        for (unsigned k = 0; k < page->capacity; k++) {
+            char *block = page->blocks + (size_t)k * page->block_bytes;
+            cr_assert_eq((uintptr_t)block % 16, 0);
+            cr_assert_eq(blocks_index(page, block), k);
+            cr_assert_eq(segment_page_of(block), page);
+        }
+        blocks_page_destroy(heap, page);
+    }
+    cr_assert_eq(heap->own_free, 0);
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
+Test(region, a_page_is_current_then_full_then_partial_then_gone) {
+    enum { BYTES = 1024 };
+    static void *chunks[64];
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    unsigned class = blocks_class_of(BYTES);
+    options.promote_bytes = 1 << 30; /* mixed pages only */
+    chunks[0] = region_alloc(heap, view, BYTES, false);
+    struct page *page = segment_page_of(chunks[0]);
+    cr_assert_eq(heap->mixed.current[class], page);
+    unsigned count = page->capacity;
+    cr_assert_leq(count, 60);
+    for (unsigned i = 1; i <= count; i++)
+        chunks[i] = region_alloc(heap, view, BYTES, false);
+    cr_assert_neq(segment_page_of(chunks[count]), page, "a full page gives no more blocks");
+    cr_assert(page->flags & PAGE_FULL);
+    cr_assert_null(heap->mixed.partial[class]);
+    region_free(heap, chunks[0]);
+    cr_assert_eq(heap->mixed.partial[class], page, "the first free lists it again");
+    cr_assert_not(page->flags & PAGE_FULL);
+    for (unsigned i = 1; i < count; i++)
+        region_free(heap, chunks[i]);
+    cr_assert_null(heap->mixed.partial[class], "empty pages leave the list");
+    cr_assert_eq(segment_used_bytes(), (int64_t)SLICE_BYTES, "and go back");
+    region_free(heap, chunks[count]);
+    bins_release_empty(heap, &heap->mixed);
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
+Test(region, no_page_is_lost_and_no_block_given_twice) {
+    enum { SLOTS = 3000 };
+    static struct {
+        unsigned char *chunk;
+        size_t size;
+        int context;
+    } slots[SLOTS];
+    int64_t live[6] = {0};
+    struct heap *heap = heap_new();
+    srand(21);
+    for (int step = 0; step < 200000; step++) {
+        int i = rand() % SLOTS;
+        if (slots[i].chunk == NULL) {
+            slots[i].size = (size_t)rand() % (rand() % 50 == 0 ? 100000 : 1500);
+            slots[i].context = rand() % 5 + 1;
+            struct view *view = heap_view(heap, 100 + (uint32_t)slots[i].context);
+            slots[i].chunk = rand() % 9 == 0
+                                 ? region_alloc_aligned(heap, view, slots[i].size, 256)
+                                 : region_alloc(heap, view, slots[i].size, false);
+            cr_assert(slots[i].chunk != NULL);
+            memset(slots[i].chunk, i & 0xff, slots[i].size);
+            live[slots[i].context] += (int64_t)slots[i].size;
+        } else {
+            for (size_t k = 0; k < slots[i].size; k += 61)
+                cr_assert_eq(slots[i].chunk[k], i & 0xff, "step %d", step);
+            region_free(heap, slots[i].chunk);
+            live[slots[i].context] -= (int64_t)slots[i].size;
+            slots[i].chunk = NULL;
+        }
+    }
+    for (uint32_t c = 1; c <= 5; c++)
+        cr_assert_eq(heap_view(heap, 100 + c)->live_bytes, live[c], "context %u", c);
+    for (int i = 0; i < SLOTS; i++)
+        region_free(heap, slots[i].chunk);
+    bins_release_empty(heap, &heap->mixed);
+    regions_release_empty(heap);
+    cr_assert_eq(segment_used_bytes(), 0, "pages were lost");
+    cr_assert_eq(heap->own_free, 0);
+}
+
+Test(region, contexts_get_pages_of_their_own_at_the_bound) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    options.promote_bytes = 640;
+    for (int i = 0; i < 10; i++)
+        cr_assert_eq(segment_page_of(region_alloc(heap, view, 64, false))->kind, PAGE_MIXED);
+    struct page *page = segment_page_of(region_alloc(heap, view, 64, false));
+    cr_assert_eq(page->kind, PAGE_OWN);
+    cr_assert_eq(page->view, view);
+}
+
+/* Many contexts that get own pages, fill them and free nearly all: the sum of what they then hold
+ * free is what the cap is for. */
+Test(region, invariant_5_waste_is_capped) {
+    enum { CONTEXTS = 2000, CHUNKS = 80 };
+    static void *chunks[CHUNKS];
+    struct heap *heap = heap_new();
+    bool denied = false;
+    for (uint32_t c = 1; c <= CONTEXTS; c++) {
+        struct view *view = heap_view(heap, 1000 + c);
+        for (int i = 0; i < CHUNKS; i++)
+            chunks[i] = region_alloc(heap, view, 200, false);
+        for (int i = 0; i < CHUNKS - 1; i++)
+            region_free(heap, chunks[i]);
+        denied |= segment_page_of(chunks[CHUNKS - 1])->kind == PAGE_MIXED;
+        int64_t cap = options.waste_kib << 10, live = segment_used_bytes() - heap->own_free;
+        cap = live / 16 > cap ? live / 16 : cap;
+        /* One page may pass it, and a heap tells of its waste in steps. */
+        cr_assert_leq(heap->own_free, cap + 2 * (int64_t)SLICE_BYTES + (16 << 10), "context %u", c);
+    }
+    cr_assert(denied, "the cap was never reached");
+}
+
+static struct heap *owner;
+static void *given[2000];
+
+static void *free_them(void *argument) {
+    struct heap *heap = heap_new();
+    for (int i = (int)(intptr_t)argument; i < 2000; i += 2)
+        region_free(heap, given[i]);
+    return heap;
+}
+
+Test(region, blocks_freed_by_others_come_back) {
+    owner = heap_new();
+    struct view *view = heap_view(owner, 9);
+    for (int i = 0; i < 2000; i++)
+        given[i] = region_alloc(owner, view, 100, false);
+    pthread_t threads[2];
+    void *others[2];
+    for (intptr_t i = 0; i < 2; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, free_them, (void *)i), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], &others[i]);
+    cr_assert_eq(view->frees, 0, "each thread keeps its own numbers");
+    int64_t live = view->live_bytes;
+    for (int i = 0; i < 2; i++)
+        live += heap_view(others[i], 9)->live_bytes;
+    cr_assert_eq(live, 0);
+    bins_collect_remote(owner);
+    bins_release_empty(owner, &owner->mixed);
+    regions_release_empty(owner);
+    cr_assert_eq(segment_used_bytes(), 0);
+    cr_assert_eq(owner->own_free, 0);
+}
+
+Test(heap, parking_folds_exactly_and_adopting_keeps_pages) {
+    struct heap *first = heap_new();
+    struct view *view = heap_view(first, 9);
+    void *chunk = region_alloc(first, view, 100, false);
+    region_free(first, region_alloc(first, view, 50, false));
+    heap_park(first);
+    cr_assert_eq(first->state, HEAP_PARKED);
+    cr_assert_eq(view->allocs + view->frees, 0);
+    struct view *sum = heap_view(heap_global.totals, 9);
+    cr_assert_eq(sum->allocs, 2);
+    cr_assert_eq(sum->frees, 1);
+    cr_assert_eq(sum->live_bytes, 100);
+    cr_assert_eq(sum->requested_cum_bytes, 150);
+    cr_assert_eq(heap_new(), first, "the next thread adopts it");
+    cr_assert_eq(first->state, HEAP_OWNED);
+    region_free(first, chunk);
+    cr_assert_eq(sum->live_bytes + view->live_bytes, 0);
+}
+
+Test(heap, a_parked_heap_gets_its_blocks_back_at_once) {
+    struct heap *first = heap_new(), *second = heap_new();
+    void *chunk = region_alloc(first, heap_view(first, 9), 100, false);
+    heap_park(first);
+    cr_assert_eq(segment_used_bytes(), (int64_t)SLICE_BYTES);
+    region_free(second, chunk);
+    cr_assert_eq(segment_used_bytes(), 0);
+    cr_assert_null(first->remote_pages);
+}
+
+Test(heap, states_in_a_forked_child) {
+    struct heap *self = heap_new(), *idle = heap_new(), *busy = heap_new(), *parked = heap_new();
+    heap_park(parked);
+    busy->busy = 1;
+    heap_fork_child(self);
+    cr_assert_eq(self->state, HEAP_OWNED);
+    cr_assert_eq(idle->state, HEAP_PARKED, "its thread was outside the allocator");
+    cr_assert_eq(busy->state, HEAP_ORPHAN, "its lists may be torn");
+    cr_assert_eq(parked->state, HEAP_PARKED);
+    cr_assert_eq(heap_global.totals->state, HEAP_TOTALS);
+    cr_assert_eq(busy->tid, 0);
+}
+
+Test(misuse, a_second_free_aborts, .signal = SIGABRT) {
+    struct heap *heap = heap_new();
+    void *chunk = region_alloc(heap, heap_view(heap, 9), 100, false);
+    cr_assert(region_alloc(heap, heap_view(heap, 9), 100, false) != NULL);
+    region_free(heap, chunk);
+    region_free(heap, chunk);
+}
+
+Test(misuse, a_second_free_of_a_large_chunk_aborts, .signal = SIGABRT) {
+    struct heap *heap = heap_new();
+    void *chunk = region_alloc(heap, heap_view(heap, 9), 100000, false);
+    region_free(heap, chunk);
+    region_free(heap, chunk);
+}
+
+Test(misuse, a_pointer_into_a_block_aborts, .signal = SIGABRT) {
+    struct heap *heap = heap_new();
+    char *chunk = region_alloc(heap, heap_view(heap, 9), 100, false);
+    region_free(heap, chunk + 16);
+}
+
+Test(misuse, foreign_pointers_are_counted_and_left_alone) {
+    static char foreign[64];
+    struct heap *heap = heap_new();
+    region_free(heap, foreign + 16);
+    region_free(heap, NULL);
+    cr_assert_eq(heap_global.foreign_frees, 1);
+    cr_assert_eq(region_usable(foreign + 16), 0);
+}
