@@ -24,19 +24,20 @@
 #define WIRE_DEADLINE_MS 2000
 #define WIRE_MARK_NAME_MAX 32 /* with the final 0 */
 #define WIRE_MARKS_MAX 16
-#define WIRE_OCCUPANCY_BINS 7 /* <=6, <=12, <=25, <=50, <=75, <100, 100 % of the blocks live */
-#define WIRE_NONE UINT32_MAX  /* no such index or id */
+#define WIRE_OCCUPANCY_BINS 7  /* <=6, <=12, <=25, <=50, <=75, <100, 100 % of the blocks live */
+#define WIRE_NONE UINT32_MAX   /* no such index or id */
 #define WIRE_UNKNOWN INT64_MIN /* this figure was not computed: shown as null, never as 0 */
 
 enum wire_type {
-    WIRE_HELLO = 1,   /* server, on connect: struct wire_hello */
-    WIRE_DUMP = 2,    /* struct wire_dump_request -> struct wire_dump and its sections */
-    WIRE_MARK = 3,    /* struct wire_mark_request -> text */
-    WIRE_RESET = 4,   /* struct wire_reset_request -> text */
-    WIRE_TRIM = 5,    /* no body -> struct wire_trim */
-    WIRE_SET = 6,     /* text "name=value" -> text, how the option stands now */
-    WIRE_OPTIONS = 7, /* no body -> text, one "name\tvalue\tdefault\tsettable\thelp" line an option */
-    WIRE_SELF = 8,    /* no body -> text, one "name\tvalue\thelp" line a statistic of ours */
+    WIRE_HELLO = 1, /* server, on connect: struct wire_hello */
+    WIRE_DUMP = 2,  /* struct wire_dump_request -> struct wire_dump and its sections */
+    WIRE_MARK = 3,  /* struct wire_mark_request -> text */
+    WIRE_RESET = 4, /* struct wire_reset_request -> text */
+    WIRE_TRIM = 5,  /* no body -> struct wire_trim */
+    WIRE_SET = 6,   /* text "name=value" -> text, how the option stands now */
+    WIRE_OPTIONS =
+        7,         /* no body -> text, one "name\tvalue\tdefault\tsettable\thelp" line an option */
+    WIRE_SELF = 8, /* no body -> text, one "name\tvalue\thelp" line a statistic of ours */
 };
 
 enum wire_status {
@@ -98,9 +99,9 @@ enum wire_context_kind {
 };
 
 struct wire_context {
-    uint32_t id; /* stable for the life of the process */
-    uint32_t parent; /* id, or WIRE_NONE for the root; a parent comes before its children */
-    uint8_t kind;    /* enum wire_context_kind */
+    uint32_t id;           /* stable for the life of the process */
+    uint32_t parent;       /* id, or WIRE_NONE for the root; a parent comes before its children */
+    uint8_t kind;          /* enum wire_context_kind */
     uint8_t exact_address; /* 1: the frame was interrupted by a signal, so address is the
                             * instruction itself; 0: a return address (look up address - 1) */
     uint16_t policy;       /* enum wire_policy */
@@ -130,9 +131,9 @@ struct wire_thread {
     char name[16];
 };
 
-struct wire_view { /* what one thread did in one context */
-    uint32_t context; /* id */
-    uint32_t thread;  /* index into the threads */
+struct wire_view {             /* what one thread did in one context */
+    uint32_t context;          /* id */
+    uint32_t thread;           /* index into the threads */
     struct wire_totals totals; /* reserved, resident, pinned and pages are WIRE_UNKNOWN */
 };
 
@@ -158,9 +159,9 @@ struct wire_dump {
     uint64_t build_ns; /* what making this dump took */
     uint32_t pid;
     uint32_t depth;
-    uint32_t exact; /* 1: no operation was lost (no full table, no foreign pointer) */
-    uint32_t flags; /* the request's */
-    uint32_t exe;   /* offset into the strings */
+    uint32_t exact;      /* 1: no operation was lost (no full table, no foreign pointer) */
+    uint32_t flags;      /* the request's */
+    uint32_t exe;        /* offset into the strings */
     uint32_t mark_found; /* 1: the marked counters are in mark_entries */
 
     /* The ledger of memory that is ours, in bytes, so that it can be held against the kernel's
@@ -173,8 +174,8 @@ struct wire_dump {
         int64_t mixed_block_bytes; /* live blocks in them */
         int64_t freelist_bytes;    /* empty memory kept for reuse, not given back yet */
         int64_t freelist_items;
-        int64_t segment_headers;   /* page headers in use */
-        int64_t metadata_mapped;   /* tree, views, caches, tables */
+        int64_t segment_headers; /* page headers in use */
+        int64_t metadata_mapped; /* tree, views, caches, tables */
         int64_t metadata_used;
         int64_t metadata_resident; /* WIRE_UNKNOWN unless RESIDENT was asked */
         int64_t control_bytes;     /* stack and answer buffers of the control thread */

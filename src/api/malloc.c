@@ -61,9 +61,8 @@ static NOINLINE void *allocate_slow(const struct request *request, uintptr_t fra
             struct view *view = context_view(heap, frame);
             if (view)
                 chunk = serve(heap, view, request);
-            bool start_control = UNLIKELY(load_relaxed(&control_waiting)) &&
-                                 access == THREAD_OWN && control_is_due() &&
-                                 context_outside_libc(heap, frame);
+            bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access == THREAD_OWN &&
+                                 control_is_due() && context_outside_libc(heap, frame);
             thread_leave_slow(heap, access);
             if (start_control)
                 control_start();

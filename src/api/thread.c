@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #define KEYS_WITHOUT_ALLOCATION 32 /* glibc keeps so many inside its thread descriptor */
-#define EXIT_ROUNDS 2 /* key destructors run up to 4 rounds; the others' come first */
+#define EXIT_ROUNDS 2              /* key destructors run up to 4 rounds; the others' come first */
 
 THREAD_LOCAL struct heap *thread_heap;
 

@@ -19,7 +19,8 @@ static void verify(struct heap *heap, const struct view *view) {
         return;
     }
     paths->verify_left = (uint32_t)load_relaxed(&options.verify);
-    if (!oracle_is_loaded() || view->context < TREE_FIXED_COUNT)
+    /* The shared heap serves handlers too, and one may have interrupted libunwind. */
+    if (!oracle_is_loaded() || heap->state == HEAP_SHARED || view->context < TREE_FIXED_COUNT)
         return;
     uintptr_t addresses[MEMCTX_DEPTH_MAX];
     unsigned count = 0;
@@ -30,8 +31,7 @@ static void verify(struct heap *heap, const struct view *view) {
 }
 
 static uint32_t child_of(uint32_t parent, const struct stack_frame *frame) {
-    return tree_child(parent,
-                      &(struct tree_frame){frame->address, frame->module, frame->exact});
+    return tree_child(parent, &(struct tree_frame){frame->address, frame->module, frame->exact});
 }
 
 /* The context of the stack's innermost `depth` frames. The nodes of frames that the walk kept are

@@ -32,17 +32,19 @@ const struct tree_node *tree_node(uint32_t id) {
 }
 
 const char *tree_fixed_label(uint32_t id) {
-    static const char *const labels[TREE_FIXED_COUNT] = {
-        [TREE_ROOT] = "[process]",       [TREE_UNKNOWN] = "[unknown]",
-        [TREE_UNWINDING] = "[unwinding]", [TREE_TRUNCATED] = "[truncated]",
-        [TREE_NO_CFI] = "[no unwind information]", [TREE_BROKEN] = "[broken stack]",
-        [TREE_NO_PATHS] = "[no call paths]"};
+    static const char *const labels[TREE_FIXED_COUNT] = {[TREE_ROOT] = "[process]",
+                                                         [TREE_UNKNOWN] = "[unknown]",
+                                                         [TREE_UNWINDING] = "[unwinding]",
+                                                         [TREE_TRUNCATED] = "[truncated]",
+                                                         [TREE_NO_CFI] = "[no unwind information]",
+                                                         [TREE_BROKEN] = "[broken stack]",
+                                                         [TREE_NO_PATHS] = "[no call paths]"};
     return id < TREE_FIXED_COUNT ? labels[id] : NULL;
 }
 
 static uint64_t key_hash(uint32_t parent, const struct tree_frame *frame) {
-    return hash_mix(frame->address, (uint64_t)parent << 17 | (uint64_t)frame->module << 1 |
-                                        frame->exact);
+    return hash_mix(frame->address,
+                    (uint64_t)parent << 17 | (uint64_t)frame->module << 1 | frame->exact);
 }
 
 static bool node_is(uint32_t id, uint32_t parent, const struct tree_frame *frame) {
@@ -103,8 +105,10 @@ static uint32_t create(uint32_t parent, const struct tree_frame *frame) {
             return 0;
         store_release(block, fresh);
     }
-    (*block)[id % TREE_NODES_PER_BLOCK] = (struct tree_node){
-        .address = frame->address, .parent = parent, .module = frame->module, .exact = frame->exact};
+    (*block)[id % TREE_NODES_PER_BLOCK] = (struct tree_node){.address = frame->address,
+                                                             .parent = parent,
+                                                             .module = frame->module,
+                                                             .exact = frame->exact};
     store_release(&tree.table->ids[at], id);
     store_release(&tree.count, id + 1);
     return id;

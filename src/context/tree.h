@@ -47,6 +47,6 @@ uint32_t tree_child(uint32_t parent, const struct tree_frame *frame);
 uint32_t tree_count(void); /* ids below it are valid */
 const struct tree_node *tree_node(uint32_t id);
 const char *tree_fixed_label(uint32_t id); /* NULL for a frame */
-extern uint64_t tree_lost; /* atomic */
+extern uint64_t tree_lost;                 /* atomic */
 
 #endif

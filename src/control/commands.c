@@ -161,13 +161,15 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(live_bytes, live, "requested bytes alive");
     ADD(paths_guessed, counts.guessed, "paths found in the cache, but not by the first guess");
     ADD(paths_missed, counts.missed, "paths that were walked: not in the cache");
-    ADD(path_caches_flushed, counts.flushed, "path caches emptied (full, depth or library changed)");
+    ADD(path_caches_flushed, counts.flushed,
+        "path caches emptied (full, depth or library changed)");
     ADD(traces, counts.traces, "paths in the threads' caches");
     ADD(trace_bytes, counts.trace_bytes, "bytes of those caches");
     ADD(rules, rules_count(), "return addresses whose unwind rule is known");
     ADD(modules, rules_module_count(), "objects that frames were seen in");
     ADD(contexts, tree_count(), "nodes of the tree");
-    ADD(verify_checked, load_relaxed(&oracle_counts.checked), "cached paths compared with libunwind");
+    ADD(verify_checked, load_relaxed(&oracle_counts.checked),
+        "cached paths compared with libunwind");
     ADD(verify_mismatches, load_relaxed(&oracle_counts.mismatches), "of these: different");
     ADD(verify_shorter, load_relaxed(&oracle_counts.shorter), "of these: libunwind stopped early");
     ADD(foreign_frees, load_relaxed(&heap_global.foreign_frees),

@@ -54,14 +54,14 @@ uint32_t reset_run(const struct wire_reset_request *request, struct text *text);
 
 /* Sums over all heaps, by context id. */
 struct sums {
-    uint32_t count;          /* contexts */
+    uint32_t count; /* contexts */
     struct sum {
-        int64_t allocs, frees, live_bytes, requested_cum_bytes;         /* since the start */
-        int64_t base_allocs, base_frees, base_requested_cum_bytes;      /* at the last reset */
+        int64_t allocs, frees, live_bytes, requested_cum_bytes;    /* since the start */
+        int64_t base_allocs, base_frees, base_requested_cum_bytes; /* at the last reset */
         int64_t peak_bytes;
         uint32_t views; /* that did anything */
         uint32_t spare;
-    } *rows;
+    } * rows;
 };
 bool sums_collect(struct sums *sums); /* false: out of memory */
 void sums_free(struct sums *sums);

@@ -13,7 +13,7 @@
 
 struct scan {
     uint32_t flags, count;
-    struct wire_totals *totals;   /* by context */
+    struct wire_totals *totals; /* by context */
     uint32_t (*occupancy)[WIRE_OCCUPANCY_BINS];
     struct wire_ledger *ledger;
     unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES];
@@ -53,8 +53,8 @@ static void scan_own(struct scan *scan, const struct page *page, const char *sta
     uint64_t live = used > pending ? used - pending : 0;
     uint64_t bump = load_relaxed(&page->bump);
     int64_t block_bytes = page->block_bytes;
-    int64_t touched = (int64_t)align_up(page->record_bytes + bump * page->block_bytes,
-                                        OS_PAGE_BYTES);
+    int64_t touched =
+        (int64_t)align_up(page->record_bytes + bump * page->block_bytes, OS_PAGE_BYTES);
     struct wire_totals *totals = totals_of(scan, view->context);
     touched = touched < bytes ? touched : bytes;
     totals->reserved_bytes += bytes;
@@ -78,8 +78,8 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
     struct heap *heap = page->heap;
     int64_t bytes = (int64_t)(page->slices * SLICE_BYTES);
     unsigned bump = load_relaxed(&page->bump);
-    int64_t touched = (int64_t)align_up(page->record_bytes + (uint64_t)bump * page->block_bytes,
-                                        OS_PAGE_BYTES);
+    int64_t touched =
+        (int64_t)align_up(page->record_bytes + (uint64_t)bump * page->block_bytes, OS_PAGE_BYTES);
     if (!heap)
         return;
     uint32_t live = 0, only = WIRE_NONE;
@@ -119,8 +119,8 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
     (void)start;
 }
 
-static void scan_large(struct scan *scan, const struct page *page, const char *start,
-                       int64_t bytes, int64_t header_bytes) {
+static void scan_large(struct scan *scan, const struct page *page, const char *start, int64_t bytes,
+                       int64_t header_bytes) {
     struct wire_totals *totals = totals_of(scan, page->context);
     int64_t block = (int64_t)align_up(page->requested_bytes, OS_PAGE_BYTES);
     totals->reserved_bytes += bytes;
@@ -129,16 +129,17 @@ static void scan_large(struct scan *scan, const struct page *page, const char *s
     if (scan->flags & WIRE_DUMP_PINNED)
         totals->sole_pinned_bytes += block;
     if (scan->flags & WIRE_DUMP_RESIDENT) {
-        int64_t resident = page->kind == PAGE_HUGE
-                               ? os_resident_bytes(start, (size_t)bytes)
-                               : resident_in(scan, (uintptr_t)start,
-                                             (uintptr_t)start + (uintptr_t)bytes);
+        int64_t resident =
+            page->kind == PAGE_HUGE
+                ? os_resident_bytes(start, (size_t)bytes)
+                : resident_in(scan, (uintptr_t)start, (uintptr_t)start + (uintptr_t)bytes);
         totals->resident_bytes += resident > 0 ? resident : 0;
         if (page->kind == PAGE_HUGE)
             scan->ledger->segments_resident += resident > 0 ? resident : 0;
     }
     scan->ledger->pages_reserved += bytes;
-    scan->ledger->untouched_bytes += bytes > block + header_bytes ? bytes - block - header_bytes : 0;
+    scan->ledger->untouched_bytes +=
+        bytes > block + header_bytes ? bytes - block - header_bytes : 0;
 }
 
 static void scan_segment(struct segment *segment, bool huge, void *context) {
@@ -206,9 +207,7 @@ static void fill_view_totals(struct wire_totals *t, const struct sum *sum) {
     t->allocs = sum->allocs - sum->base_allocs;
     t->frees = sum->frees - sum->base_frees;
     t->requested_cum_bytes = sum->requested_cum_bytes - sum->base_requested_cum_bytes;
-    t->peak_requested_bytes = !sum->views       ? 0
-                              : sum->views == 1 ? sum->peak_bytes
-                                                : WIRE_UNKNOWN;
+    t->peak_requested_bytes = !sum->views ? 0 : sum->views == 1 ? sum->peak_bytes : WIRE_UNKNOWN;
 }
 
 static void add_contexts(struct answer *answer, struct answer *strings, const struct scan *scan) {
@@ -419,7 +418,8 @@ static uint32_t fill(const struct wire_dump_request *request, struct answer *ans
 }
 
 uint32_t dump_build(const struct wire_dump_request *request, struct answer *answer) {
-    static struct scan scan; /* control thread only; 1 KiB of page flags is too much for its stack */
+    static struct scan
+        scan; /* control thread only; 1 KiB of page flags is too much for its stack */
     struct answer strings = {0};
     struct sums sums = {0};
     uint32_t status = WIRE_NO_MEMORY;

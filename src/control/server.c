@@ -33,7 +33,7 @@
 #endif
 
 struct client {
-    int fd; /* -1: a free place */
+    int fd;            /* -1: a free place */
     uint64_t since_ns; /* of the last progress */
     size_t got;
     struct wire_frame frame; /* read first, then body */
@@ -312,8 +312,7 @@ static void serve(void) {
 
 static void *thread_main(void *argument) {
     prctl(PR_SET_NAME, "memctx");
-    control_stack_top =
-        (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
+    control_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
     control.own_descriptors = !unshare(CLONE_FILES);
     if (control.own_descriptors) { /* standard error only for what socket_open may have to say */
         close_range(0, 1, 0);

@@ -51,8 +51,8 @@ bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes) {
 }
 
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes) {
-    return !OS_FAILED(OS_CALL(SYS_mremap, start, old_bytes, new_bytes,
-                              MREMAP_MAYMOVE | MREMAP_FIXED, target, 0));
+    return !OS_FAILED(
+        OS_CALL(SYS_mremap, start, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target, 0));
 }
 
 void os_discard(void *start, size_t bytes) {
@@ -96,7 +96,8 @@ bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector) 
 }
 
 static uint64_t clock_ns(clockid_t clock) {
-    struct timespec now = {0}; /* clock_gettime: vDSO, no errno in success, allowed by every filter */
+    struct timespec now = {
+        0}; /* clock_gettime: vDSO, no errno in success, allowed by every filter */
     clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }

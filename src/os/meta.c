@@ -15,7 +15,7 @@ static struct {
     struct {
         char *start;
         size_t bytes;
-    } *mappings; /* guarded by meta_lock, like all of this */
+    } * mappings; /* guarded by meta_lock, like all of this */
     size_t mapping_count;
 } meta;
 

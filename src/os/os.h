@@ -47,22 +47,23 @@ __attribute__((noreturn, cold)) void os_panic(const struct text *text); /* print
 /* --- locks: a futex word; who holds it is known, so that a fork in a signal handler that
  * interrupted the holder passes ------------------------------------------------------------- */
 enum lock_rank { /* a thread takes locks in this order only; checked in debug builds */
-    RANK_CONTROL = 1, /* start of the control thread, marks */
-    RANK_HEAPS,       /* list of heaps, parking and adopting them, folding their views */
-    RANK_PARKED,      /* one parked or shared heap */
-    RANK_TREE,        /* new nodes of the context tree */
-    RANK_RULES,       /* new unwind rules and modules */
-    RANK_SEGMENT,     /* segments and their free slices */
-    RANK_UNMAP,       /* address space leaves only while no dump reads it */
-    RANK_META,        /* memory for the library's own tables */
-    RANK_COUNT
+                 RANK_CONTROL = 1, /* start of the control thread, marks */
+                 RANK_HEAPS,   /* list of heaps, parking and adopting them, folding their views */
+                 RANK_PARKED,  /* one parked or shared heap */
+                 RANK_TREE,    /* new nodes of the context tree */
+                 RANK_RULES,   /* new unwind rules and modules */
+                 RANK_SEGMENT, /* segments and their free slices */
+                 RANK_UNMAP,   /* address space leaves only while no dump reads it */
+                 RANK_META,    /* memory for the library's own tables */
+                 RANK_COUNT
 };
 struct lock {
-    uint32_t word;  /* atomic: 0 free, 1 held, 2 held and waited for */
-    uint32_t rank;  /* enum lock_rank */
-    void *holder;   /* os_self() of the holder; written by it alone */
+    uint32_t word; /* atomic: 0 free, 1 held, 2 held and waited for */
+    uint32_t rank; /* enum lock_rank */
+    void *holder;  /* os_self() of the holder; written by it alone */
 };
-#define LOCK_INIT(r) {.rank = (r)}
+#define LOCK_INIT(r)                                                                               \
+    { .rank = (r) }
 void lock_take(struct lock *lock);
 bool lock_try(struct lock *lock);
 void lock_release(struct lock *lock);

@@ -39,9 +39,9 @@ struct trace {
 
 struct paths {
     uint32_t fast_generation; /* generation, or 0 to send every look-up to the slow path */
-    uint32_t generation;  /* of the rules that all this was made with */
-    uint32_t verify_left; /* cached paths until the next comparison with libunwind */
-    struct view *fixed;   /* MEMCTX_DEPTH=0: everything is charged here */
+    uint32_t generation;      /* of the rules that all this was made with */
+    uint32_t verify_left;     /* cached paths until the next comparison with libunwind */
+    struct view *fixed;       /* MEMCTX_DEPTH=0: everything is charged here */
     struct trace *slots[CACHE_SLOTS];
     uint16_t missed_views[CACHE_SLOTS]; /* what the last miss at a slot found (index, cut off) */
     int32_t credit; /* what further guesses have earned; below 0 most look-ups do without them */
@@ -121,8 +121,8 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, unsigned *slot);
 
 /* After a miss and a walk that gave `view`: keeps the stack's innermost `depth` frames as a trace,
  * if it is worth it. `view_mark` tells views apart, mostly. */
-void cache_keep(struct paths *paths, unsigned slot, struct view *view,
-                uint16_t view_mark, unsigned depth);
+void cache_keep(struct paths *paths, unsigned slot, struct view *view, uint16_t view_mark,
+                unsigned depth);
 /* After a walk: remembers the sizes of the innermost frames for the first guess. */
 void cache_learn_sizes(struct paths *paths);
 struct paths *cache_create(void);

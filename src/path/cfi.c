@@ -102,9 +102,7 @@ static const uint8_t *find_entry(const struct cfi_object *object, uintptr_t pc) 
     uint64_t count = read_encoded(&r, header[2], (uintptr_t)header);
     if (r.bad || !count || count > (size_t)(r.end - r.at) / 8)
         return NULL;
-    const struct {
-        int32_t start, entry;
-    } *table = (const void *)r.at;
+    const struct { int32_t start, entry; } *table = (const void *)r.at;
     int64_t wanted = (int64_t)(pc - (uintptr_t)header);
     size_t low = 0, high = count;
     if (table[0].start > wanted)
@@ -234,7 +232,7 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
     int64_t offset;
     switch (op) {
     case 0x00: return true; /* nop */
-    case 0x05: /* offset_extended */
+    case 0x05:              /* offset_extended */
         reg = read_leb(r, false);
         set_register(state, reg, CFI_RBP_AT_CFA, (int64_t)read_leb(r, false) * common->data_align);
         return true;
@@ -270,9 +268,7 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
         state->cfa_register = read_leb(r, false);
         return true;
     case 0x0e: state->cfa_offset = (int64_t)read_leb(r, false); return true;
-    case 0x13:
-        state->cfa_offset = (int64_t)read_leb(r, true) * common->data_align;
-        return true;
+    case 0x13: state->cfa_offset = (int64_t)read_leb(r, true) * common->data_align; return true;
     case 0x0f: /* def_cfa_expression */
         length = read_leb(r, false);
         if (length > (size_t)(r->end - r->at))
@@ -295,7 +291,7 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
         r->at += length;
         return true;
     case 0x2e: read_leb(r, false); return true; /* GNU_args_size */
-    case 0x2f: /* GNU_negative_offset_extended */
+    case 0x2f:                                  /* GNU_negative_offset_extended */
         reg = read_leb(r, false);
         set_register(state, reg, CFI_RBP_AT_CFA, -(int64_t)read_leb(r, false) * common->data_align);
         return true;

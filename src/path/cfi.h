@@ -38,7 +38,7 @@ struct cfi_rule {
 #define CFI_SIGNAL_SP 160
 #define CFI_SIGNAL_PC 168
 
-struct cfi_object { /* where the code at an address comes from */
+struct cfi_object {       /* where the code at an address comes from */
     uintptr_t start, end; /* of the object, or of the part of it that is mapped in one piece */
     uintptr_t frames_start, frames_end; /* the same for its unwind information */
     const void *link_map;

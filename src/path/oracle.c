@@ -34,10 +34,9 @@ bool oracle_load(void) {
     unwinder.step = (__typeof__(&unw_step))dlsym(library, TEXT(unw_step));
     unwinder.flush = (__typeof__(&unw_flush_cache))dlsym(library, TEXT(unw_flush_cache));
     unwinder.space = dlsym(library, TEXT(unw_local_addr_space));
-    __typeof__(&unw_get_reg) get =
-        (__typeof__(&unw_get_reg))dlsym(library, TEXT(unw_get_reg));
-    if (!unwinder.save || !unwinder.init || !unwinder.step || !unwinder.flush ||
-        !unwinder.space || !get)
+    __typeof__(&unw_get_reg) get = (__typeof__(&unw_get_reg))dlsym(library, TEXT(unw_get_reg));
+    if (!unwinder.save || !unwinder.init || !unwinder.step || !unwinder.flush || !unwinder.space ||
+        !get)
         return false;
     store_release(&unwinder.get_register, get);
     return true;

@@ -59,7 +59,8 @@ static bool replace_table(uint64_t capacity, bool empty) {
     if (old) { /* keep its head: readers need the mask */
         uintptr_t behind = align_up((uintptr_t)(old + 1), OS_PAGE_BYTES);
         uintptr_t end = (uintptr_t)old + table_bytes(old->mask + 1);
-        for (uintptr_t at = (uintptr_t)old->rules; at < behind && at < end; at += sizeof(struct rule))
+        for (uintptr_t at = (uintptr_t)old->rules; at < behind && at < end;
+             at += sizeof(struct rule))
             store_owner(&((struct rule *)at)->key, 0);
         if (end > behind)
             os_discard((void *)behind, (end - behind) & ~(OS_PAGE_BYTES - 1));
@@ -81,7 +82,7 @@ static bool text_has(const char *text, const char *part) {
 }
 
 /* The program headers of a loaded object; NULL: not to be found. */
-static const ElfW(Phdr) *program_headers(const struct link_map *map, unsigned *count) {
+static const ElfW(Phdr) * program_headers(const struct link_map *map, unsigned *count) {
     struct cfi_object object;
     if (!map->l_name || !*map->l_name) { /* the program itself: the kernel told */
         *count = (unsigned)getauxval(AT_PHNUM);
@@ -97,14 +98,13 @@ static const ElfW(Phdr) *program_headers(const struct link_map *map, unsigned *c
     return (const void *)(map->l_addr + header->e_phoff);
 }
 
-static void read_build_id(struct module *module, const ElfW(Phdr) *segment) {
+static void read_build_id(struct module *module, const ElfW(Phdr) * segment) {
     uintptr_t at = module->bias + segment->p_vaddr;
     for (uintptr_t end = at + segment->p_memsz; at + sizeof(ElfW(Nhdr)) < end;) {
         const ElfW(Nhdr) *note = (const void *)at;
         uintptr_t body = at + sizeof *note + align_up(note->n_namesz, 4);
         at = body + align_up(note->n_descsz, 4);
-        if (at > end || note->n_type != NT_GNU_BUILD_ID ||
-            note->n_descsz > sizeof module->build_id)
+        if (at > end || note->n_type != NT_GNU_BUILD_ID || note->n_descsz > sizeof module->build_id)
             continue;
         __builtin_memcpy(module->build_id, (const void *)body, note->n_descsz);
         module->build_id_bytes = note->n_descsz;

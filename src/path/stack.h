@@ -22,11 +22,11 @@
 #define STACK_CHECKS_MAX (STACK_FRAMES_MAX * 2)
 #define STEP_CHECKS_MAX 4U
 
-enum stack_end { /* what the outermost walked frame is */
-    STACK_COMPLETE = 0, /* the outermost frame of the thread */
-    STACK_OPEN,         /* not looked beyond */
-    STACK_NO_CFI,       /* a frame without usable unwind information */
-    STACK_BROKEN,       /* the stack does not hold what the information says */
+enum stack_end {                     /* what the outermost walked frame is */
+                 STACK_COMPLETE = 0, /* the outermost frame of the thread */
+                 STACK_OPEN,         /* not looked beyond */
+                 STACK_NO_CFI,       /* a frame without usable unwind information */
+                 STACK_BROKEN,       /* the stack does not hold what the information says */
 };
 
 struct stack_frame {
@@ -52,7 +52,7 @@ struct stack_fresh {
 struct stack {
     uint32_t count, check_count;
     enum stack_end end;
-    uint32_t kept; /* after a walk: frames [0, kept) are those of the walk before */
+    uint32_t kept;       /* after a walk: frames [0, kept) are those of the walk before */
     uintptr_t low, high; /* memory known to be mapped around the stack pointer */
     struct stack_frame frames[STACK_FRAMES_MAX]; /* outermost first */
     uintptr_t check_at[STACK_CHECKS_MAX];

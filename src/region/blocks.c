@@ -17,15 +17,14 @@
 #define POINTER_MASK ((1UL << POINTER_BITS) - 1)
 
 const uint16_t blocks_bytes_table[SIZE_CLASSES] = {
-    16,  32,  48,  64,  80,   96,   112,  128,  160,  192,  224,  256,  320,  384,  448,  512,
+    16,  32,  48,  64,   80,   96,   112,  128,  160,  192,  224,  256,  320,  384,  448,  512,
     640, 768, 896, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192};
 
 #define R4(c) c, c, c, c
 #define R8(c) R4(c), R4(c)
 const uint8_t blocks_class_table[NARROW_MAX / 16 + 1] = {
-    0,      0,      1,      2,      3,      4,      5,      6,      7,      8,      8,
-    9,      9,      10,     10,     11,     11,     R4(12), R4(13), R4(14), R4(15), R8(16),
-    R8(17), R8(18), R8(19)};
+    0,  0,  1,  2,  3,      4,      5,      6,      7,      8,      8,      9,     9,
+    10, 10, 11, 11, R4(12), R4(13), R4(14), R4(15), R8(16), R8(17), R8(18), R8(19)};
 
 struct page heap_no_page;
 
@@ -38,7 +37,8 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     size_t bytes = page->slices * SLICE_BYTES;
     page->meta_shift = (uint8_t)((view ? 0 : 2) + (narrow ? 0 : 1));
     uint32_t capacity = (uint32_t)(bytes / (block_bytes + (1U << page->meta_shift)));
-    while (align_up((size_t)capacity << page->meta_shift, 64) + (size_t)capacity * block_bytes > bytes)
+    while (align_up((size_t)capacity << page->meta_shift, 64) + (size_t)capacity * block_bytes >
+           bytes)
         capacity--;
     page->record_bytes = align_up((size_t)capacity << page->meta_shift, 64);
     page->blocks = segment_span_start(page) + page->record_bytes;
@@ -169,7 +169,8 @@ void blocks_free_remote(struct page *page, void *block) {
     do {
         *(void **)block = (void *)(head & POINTER_MASK);
         new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;
-    } while (!cas_release(&page->remote, &head, new_head));
+    } while (!__atomic_compare_exchange_n(&page->remote, &head, new_head, true, __ATOMIC_ACQ_REL,
+                                          __ATOMIC_RELAXED)); /* acquire: remote_next is free */
     if (head)
         return;
     struct heap *heap = page->heap;

@@ -24,7 +24,8 @@ extern const uint16_t blocks_bytes_table[SIZE_CLASSES];
 INLINE unsigned blocks_class_of(size_t size) {
     if (LIKELY(size <= NARROW_MAX))
         return blocks_class_table[(size + 15) >> 4];
-    unsigned shift = 61U - (unsigned)__builtin_clzl(size - 1); /* spacing is a quarter of the power */
+    unsigned shift =
+        61U - (unsigned)__builtin_clzl(size - 1); /* spacing is a quarter of the power */
     return NARROW_CLASSES - 4 + 4 * (shift - 7) + (unsigned)((size - 1) >> shift) - 4;
 }
 

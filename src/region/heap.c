@@ -11,7 +11,7 @@
 #include "os/meta.h"
 #include "region/blocks.h"
 
-#define WASTE_SHARE 16          /* a sixteenth is 6 % */
+#define WASTE_SHARE 16           /* a sixteenth is 6 % */
 #define PUBLISH_STEP (16L << 10) /* how far a heap's figure may drift from the sum */
 #define FIRST_SLOTS 64U
 
@@ -75,8 +75,8 @@ static struct view *view_lost(struct heap *heap) {
 }
 
 struct view *heap_view(struct heap *heap, uint32_t context) {
-    if (UNLIKELY(heap->view_count * 2 >= (heap->slots ? heap->slot_mask : 0)) && !slots_grow(heap) &&
-        (!heap->slots || heap->view_count >= heap->slot_mask))
+    if (UNLIKELY(heap->view_count * 2 >= (heap->slots ? heap->slot_mask : 0)) &&
+        !slots_grow(heap) && (!heap->slots || heap->view_count >= heap->slot_mask))
         return view_lost(heap);
     uint64_t at = hash_mix(context, 0);
     for (;; at++) {

@@ -18,8 +18,8 @@
 #include "segment/segment.h"
 
 #define SIZE_CLASSES 32
-#define NARROW_CLASSES 20         /* blocks up to 1 KiB, in pages of one slice */
-#define SMALL_MAX 8192UL          /* larger chunks are spans or huge */
+#define NARROW_CLASSES 20 /* blocks up to 1 KiB, in pages of one slice */
+#define SMALL_MAX 8192UL  /* larger chunks are spans or huge */
 #define NARROW_MAX 1024UL
 #define WIDE_PAGE_SLICES 4U
 #define VIEWS_PER_BLOCK 4096U
@@ -31,7 +31,7 @@ struct view {
     uint64_t allocs, frees;
     int64_t live_bytes; /* requested */
     uint64_t requested_cum_bytes;
-    int64_t peak_bytes; /* of live_bytes */
+    int64_t peak_bytes;    /* of live_bytes */
     struct region *region; /* pages of its own; NULL: its chunks go to mixed pages */
     uint32_t context;      /* id; 0 marks a free slot */
     uint32_t index;        /* in heap->views */
@@ -58,10 +58,10 @@ enum heap_state {
 };
 
 struct heap {
-    uint32_t busy;  /* owner: inside the allocator; a signal handler or a fork sees it */
-    uint32_t state; /* atomic: enum heap_state */
+    uint32_t busy;       /* owner: inside the allocator; a signal handler or a fork sees it */
+    uint32_t state;      /* atomic: enum heap_state */
     struct paths *paths; /* the thread's path cache, of the layer above */
-    int64_t own_free; /* the waste that is capped: free bytes of blocks in own pages that were in
+    int64_t own_free;    /* the waste that is capped: free bytes of blocks in own pages that were in
                        * use once, and an OS page for each such page that is not used up */
     int64_t own_free_published; /* what of it stands in heap_global.own_free */
     struct page *remote_pages __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with
@@ -75,7 +75,7 @@ struct heap {
     uint32_t denied;       /* pages of its own that a context did not get, for the waste cap */
     uint32_t thread_exits; /* rounds of key destructors seen */
     struct lock lock;
-    struct heap *next; /* all heaps; never shrinks */
+    struct heap *next;           /* all heaps; never shrinks */
     struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
 };
 
@@ -84,8 +84,8 @@ struct baseline { /* what a reset subtracts from a view */
 };
 
 struct heap_global {
-    struct lock lock; /* RANK_HEAPS: parking, adopting, folding */
-    struct heap *first; /* atomic head; heaps are added only */
+    struct lock lock;    /* RANK_HEAPS: parking, adopting, folding */
+    struct heap *first;  /* atomic head; heaps are added only */
     struct heap *totals; /* views of exited threads */
     struct heap shared;
     int64_t own_free;       /* atomic: sum of the published figures */

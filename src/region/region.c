@@ -149,8 +149,13 @@ COLD static void free_unknown(struct heap *heap, void *chunk) {
         add_relaxed(&heap_global.foreign_frees, 1);
 }
 
+/* A pointer exactly behind a segment is looked up in it (segment.h), but no block starts there. */
+static bool is_behind_segment(const void *chunk) {
+    return !((uintptr_t)chunk & (SEGMENT_BYTES - 1));
+}
+
 void region_free_slow(struct heap *heap, struct page *page, void *chunk) {
-    if (!page)
+    if (!page || is_behind_segment(chunk))
         free_unknown(heap, chunk);
     else if (load_relaxed(&page->kind) == PAGE_SPAN)
         free_large(heap, page, chunk);
@@ -163,8 +168,8 @@ void region_free_slow(struct heap *heap, struct page *page, void *chunk) {
 COLD void region_report(enum region_misuse misuse, const struct page *page, const void *chunk) {
     char line[256];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
-    text_add(&text, misuse == MISUSE_DOUBLE_FREE ? "memctx: double free of " :
-                                                   "memctx: free of an invalid pointer ");
+    text_add(&text, misuse == MISUSE_DOUBLE_FREE ? "memctx: double free of "
+                                                 : "memctx: free of an invalid pointer ");
     text_add_hex(&text, (uintptr_t)chunk);
     if (page->kind == PAGE_OWN) {
         text_add(&text, "; block of ");
@@ -184,7 +189,7 @@ COLD void region_report(enum region_misuse misuse, const struct page *page, cons
 /* --- realloc and usable size ----------------------------------------------------------------- */
 
 static struct page *page_of_any(const void *chunk) {
-    struct page *page = segment_page_of(chunk);
+    struct page *page = is_behind_segment(chunk) ? NULL : segment_page_of(chunk);
     return page ? page : segment_huge_of(chunk);
 }
 
@@ -226,7 +231,7 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
 static struct page *resize_large(struct page *page, size_t size) {
     if (page->kind == PAGE_HUGE)
         return size > (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)
-                                                                 : NULL;
+                                                                : NULL;
     size_t offset = (size_t)(page->blocks - segment_span_start(page));
     size_t slices = (size + offset + SLICE_BYTES - 1) >> SLICE_SHIFT;
     if (size <= SMALL_MAX || slices > MAX_SPAN_SLICES)

@@ -126,7 +126,7 @@ size_t segment_huge_purge(bool all) {
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
         lock_take(&global.lock);
         struct huge_cached entry = global.huge_cache[i];
-        bool due = entry.start && (all || now - entry.since_ns >= decay_ns);
+        bool due = entry.start && (all || now >= entry.since_ns + decay_ns);
         if (due) {
             global.huge_cache[i].start = NULL;
             global.huge_cached_bytes -= (int64_t)entry.bytes;
@@ -140,7 +140,6 @@ size_t segment_huge_purge(bool all) {
     }
     return released;
 }
-
 
 static void account(int64_t bytes) {
     lock_take(&global.lock);

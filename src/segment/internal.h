@@ -8,8 +8,8 @@
 #define HUGE_CACHE_MAX 16
 
 struct segment_global {
-    struct lock lock; /* guards everything below but where said */
-    struct lock unmap_lock; /* held while segments are read by a dump, or one is unmapped */
+    struct lock lock;        /* guards everything below but where said */
+    struct lock unmap_lock;  /* held while segments are read by a dump, or one is unmapped */
     struct segment *partial; /* segments with free slices, most recently used first */
     uint64_t segments, empty_segments;
     uint64_t dirty_slices;

@@ -228,7 +228,7 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
     for (struct segment *s = global.partial; s; s = s->state.next)
         if (s->state.dirty_count && (!oldest || s->state.dirty_ns < oldest->state.dirty_ns))
             oldest = s;
-    if (!oldest || !(all || over || now - oldest->state.dirty_ns >= decay_ns))
+    if (!oldest || !(all || over || now >= oldest->state.dirty_ns + decay_ns))
         return NULL;
     for (unsigned i = 0; i < 4; i++)
         claimed[i] = oldest->state.dirty[i];

@@ -11,8 +11,8 @@
 
 static void expect_aligned(const void *block, size_t alignment, size_t size, const char *what) {
     CHECK(block, "%s: no block of %zu aligned to %zu", what, size, alignment);
-    CHECK((uintptr_t)block % alignment == 0, "%s: %p is not aligned to %zu (size %zu)", what,
-          block, alignment, size);
+    CHECK((uintptr_t)block % alignment == 0, "%s: %p is not aligned to %zu (size %zu)", what, block,
+          alignment, size);
 }
 
 /* Writes the ends of a block, so that a block that is not there faults. */
@@ -109,9 +109,32 @@ static size_t next_power(size_t value) {
 /* glibc's memalign rounds an odd alignment up to the next power of two. aligned_alloc did the same
  * up to glibc 2.37 and refuses with EINVAL since: both are accepted. */
 static void odd_alignment(void) {
-    static const size_t odd[] = {0,  3,   5,    6,    7,     9,      12,     15,      17,     24,
-                                 31, 33,  48,   63,   65,    100,    1000,   4095,    4097,   10000,
-                                 65535, 65537, 100000, (1 << 20) - 1, (1 << 20) + 1, (3 << 20)};
+    static const size_t odd[] = {0,
+                                 3,
+                                 5,
+                                 6,
+                                 7,
+                                 9,
+                                 12,
+                                 15,
+                                 17,
+                                 24,
+                                 31,
+                                 33,
+                                 48,
+                                 63,
+                                 65,
+                                 100,
+                                 1000,
+                                 4095,
+                                 4097,
+                                 10000,
+                                 65535,
+                                 65537,
+                                 100000,
+                                 (1 << 20) - 1,
+                                 (1 << 20) + 1,
+                                 (3 << 20)};
     for (size_t a = 0; a < sizeof odd / sizeof odd[0]; a++)
         for (size_t i = 0; i < PROBE_COUNT; i++) {
             size_t alignment = opaque(odd[a]), size = probe_sizes[i];
@@ -165,8 +188,26 @@ static void great_alignment(void) {
 }
 
 static void posix_memalign_invalid(void) {
-    static const size_t wrong[] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 15, 17, 24, 40, 100, 4095, 4097,
-                                   SIZE_MAX, SIZE_MAX - 7, (size_t)3 << 60};
+    static const size_t wrong[] = {0,
+                                   1,
+                                   2,
+                                   3,
+                                   4,
+                                   5,
+                                   6,
+                                   7,
+                                   9,
+                                   12,
+                                   15,
+                                   17,
+                                   24,
+                                   40,
+                                   100,
+                                   4095,
+                                   4097,
+                                   SIZE_MAX,
+                                   SIZE_MAX - 7,
+                                   (size_t)3 << 60};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         for (size_t j = 0; j < PROBE_COUNT; j++) {
             void *untouched = &errno;

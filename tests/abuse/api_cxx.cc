@@ -183,7 +183,9 @@ void exception_unwinds() {
     static int destroyed;
     struct counted {
         std::string text = std::string(100, 'x');
-        ~counted() { destroyed++; }
+        ~counted() {
+            destroyed++;
+        }
     };
     for (int i = 0; i < 2000; i++) {
         try {

@@ -13,10 +13,21 @@
 
 /* Every size from which no allocator of this family may return a block. */
 static const size_t impossible_sizes[] = {
-    PTRDIFF_MAX,         (size_t)PTRDIFF_MAX + 1, (size_t)PTRDIFF_MAX + 4096, SIZE_MAX / 2 + 17,
-    SIZE_MAX - (1 << 20), SIZE_MAX - 65536,       SIZE_MAX - 4097,            SIZE_MAX - 4096,
-    SIZE_MAX - 4095,     SIZE_MAX - 64,           SIZE_MAX - 16,              SIZE_MAX - 15,
-    SIZE_MAX - 8,        SIZE_MAX - 1,            SIZE_MAX,
+    PTRDIFF_MAX,
+    (size_t)PTRDIFF_MAX + 1,
+    (size_t)PTRDIFF_MAX + 4096,
+    SIZE_MAX / 2 + 17,
+    SIZE_MAX - (1 << 20),
+    SIZE_MAX - 65536,
+    SIZE_MAX - 4097,
+    SIZE_MAX - 4096,
+    SIZE_MAX - 4095,
+    SIZE_MAX - 64,
+    SIZE_MAX - 16,
+    SIZE_MAX - 15,
+    SIZE_MAX - 8,
+    SIZE_MAX - 1,
+    SIZE_MAX,
 };
 #define IMPOSSIBLE_COUNT (sizeof impossible_sizes / sizeof impossible_sizes[0])
 
@@ -113,10 +124,14 @@ static void realloc_impossible_size(void) {
 
 static void calloc_overflow(void) {
     static const size_t pairs[][2] = {
-        {SIZE_MAX, 2},          {2, SIZE_MAX},
-        {SIZE_MAX / 2 + 1, 2},  {(size_t)1 << 32, (size_t)1 << 32},
-        {SIZE_MAX, SIZE_MAX},   {((size_t)1 << 32) + 1, ((size_t)1 << 32) - 1},
-        {SIZE_MAX / 16 + 1, 16}, {(size_t)1 << 63, 2},
+        {SIZE_MAX, 2},
+        {2, SIZE_MAX},
+        {SIZE_MAX / 2 + 1, 2},
+        {(size_t)1 << 32, (size_t)1 << 32},
+        {SIZE_MAX, SIZE_MAX},
+        {((size_t)1 << 32) + 1, ((size_t)1 << 32) - 1},
+        {SIZE_MAX / 16 + 1, 16},
+        {(size_t)1 << 63, 2},
         {(size_t)1 << 33, ((size_t)1 << 31) + 1},
     };
     errno = SENTINEL;
@@ -131,8 +146,8 @@ static void reallocarray_overflow(void) {
     char *block = strdup("content that stays");
     errno = SENTINEL;
     expect_no_memory(reallocarray(block, opaque(SIZE_MAX / 4), 8), "reallocarray", 8);
-    expect_no_memory(reallocarray(block, opaque((size_t)1 << 32), (size_t)1 << 32),
-                     "reallocarray", 32);
+    expect_no_memory(reallocarray(block, opaque((size_t)1 << 32), (size_t)1 << 32), "reallocarray",
+                     32);
     CHECK(strcmp(block, "content that stays") == 0, "the old block is damaged");
     char *grown = reallocarray(block, 1000, 10);
     CHECK(grown && strcmp(grown, "content that stays") == 0, "reallocarray lost the content");
@@ -244,7 +259,8 @@ static void out_of_memory(void) {
     limit_address_space(64 << 20);
     for (int round = 0; round < 3; round++) {
         struct chained_block *lists[] = {exhaust(8 << 20), exhaust(1 << 20), exhaust(65536),
-                                         exhaust(4096), exhaust(512), exhaust(64), exhaust(16)};
+                                         exhaust(4096),    exhaust(512),     exhaust(64),
+                                         exhaust(16)};
         errno = SENTINEL;
         expect_no_memory(malloc(1 << 20), "malloc", 1 << 20);
         expect_no_memory(calloc(1024, 1024), "calloc", 1 << 20);

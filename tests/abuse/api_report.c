@@ -109,8 +109,8 @@ static void trim_returns_memory(void) {
 
 /* C23's functions: in the library, not in glibc 2.36. */
 static void free_sized_family(void) {
-    void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT,
-                                                                        "free_sized");
+    void (*free_sized)(void *, size_t) =
+        (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
     void (*free_aligned_sized)(void *, size_t, size_t) =
         (void (*)(void *, size_t, size_t))dlsym(RTLD_DEFAULT, "free_aligned_sized");
     CHECK(free_sized && free_aligned_sized, "not exported");
@@ -148,11 +148,30 @@ static void cfree_of_old_binaries(void) {
 /* The whole family comes from one library: the one that malloc comes from. */
 static void one_library(void) {
     static const char *const names[] = {
-        "malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
-        "posix_memalign", "valloc", "pvalloc", "malloc_usable_size", "malloc_trim", "mallinfo",
-        "mallinfo2", "malloc_info", "malloc_stats", "mallopt",
-        "__libc_malloc", "__libc_free", "__libc_calloc", "__libc_realloc", "__libc_memalign",
-        "__libc_valloc", "__libc_pvalloc",
+        "malloc",
+        "free",
+        "calloc",
+        "realloc",
+        "reallocarray",
+        "memalign",
+        "aligned_alloc",
+        "posix_memalign",
+        "valloc",
+        "pvalloc",
+        "malloc_usable_size",
+        "malloc_trim",
+        "mallinfo",
+        "mallinfo2",
+        "malloc_info",
+        "malloc_stats",
+        "mallopt",
+        "__libc_malloc",
+        "__libc_free",
+        "__libc_calloc",
+        "__libc_realloc",
+        "__libc_memalign",
+        "__libc_valloc",
+        "__libc_pvalloc",
     };
     Dl_info first, other;
     CHECK(dladdr(dlsym(RTLD_DEFAULT, "malloc"), &first), "malloc is nowhere");

@@ -82,11 +82,11 @@ static int sums(void) {
  * malloc(rdi) through rsi, on a frame that nothing describes. */
 static int no_unwind_info(void) {
     static const unsigned char code[] = {
-        0x48, 0x83, 0xec, 0x28,       /* sub $40, %rsp */
+        0x48, 0x83, 0xec, 0x28,                               /* sub $40, %rsp */
         0x48, 0xc7, 0x44, 0x24, 0x20, 0xff, 0xff, 0xff, 0xff, /* movq $-1, 32(%rsp) */
-        0xff, 0xd6,                   /* call *%rsi */
-        0x48, 0x83, 0xc4, 0x28,       /* add $40, %rsp */
-        0xc3,                         /* ret */
+        0xff, 0xd6,                                           /* call *%rsi */
+        0x48, 0x83, 0xc4, 0x28,                               /* add $40, %rsp */
+        0xc3,                                                 /* ret */
     };
     void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memcpy(page, code, sizeof code);
@@ -163,12 +163,14 @@ static int many_paths(void) {
     }
 #define TEN(M, p) M(p##0) M(p##1) M(p##2) M(p##3) M(p##4) M(p##5) M(p##6) M(p##7) M(p##8) M(p##9)
 #define HUNDRED(M, p)                                                                              \
-    TEN(M, p##0) TEN(M, p##1) TEN(M, p##2) TEN(M, p##3) TEN(M, p##4)                               \
-    TEN(M, p##5) TEN(M, p##6) TEN(M, p##7) TEN(M, p##8) TEN(M, p##9)
-HUNDRED(WAY, 1) HUNDRED(WAY, 2) HUNDRED(WAY, 3)
+    TEN(M, p##0)                                                                                   \
+    TEN(M, p##1) TEN(M, p##2) TEN(M, p##3) TEN(M, p##4) TEN(M, p##5) TEN(M, p##6) TEN(M, p##7)     \
+        TEN(M, p##8) TEN(M, p##9)
+HUNDRED(WAY, 1)
+HUNDRED(WAY, 2) HUNDRED(WAY, 3)
 #define WAY_ENTRY(n) way_##n,
-static void *(*const ways[300])(size_t) = {
-    HUNDRED(WAY_ENTRY, 1) HUNDRED(WAY_ENTRY, 2) HUNDRED(WAY_ENTRY, 3)};
+    static void *(*const ways[300])(size_t) = {HUNDRED(WAY_ENTRY, 1) HUNDRED(WAY_ENTRY, 2)
+                                                   HUNDRED(WAY_ENTRY, 3)};
 
 #define CALLER(n)                                                                                  \
     __attribute__((noinline)) static void *caller_##n(int way, size_t size) {                      \
@@ -303,10 +305,10 @@ static int steady(void) {
 
 /* Which library gives the unwinder and backtrace: printed, and compared with a run without us. */
 static int unwinder(void) {
-    static const char *const names[] = {"backtrace", "_Unwind_RaiseException", "_Unwind_Backtrace",
-                                        "_Unwind_Resume", "_Unwind_GetIP", "_Unwind_Find_FDE",
-                                        "__register_frame", "unw_step", "_Ux86_64_step",
-                                        "unw_init_local", "dl_iterate_phdr", "lzma_stream_decoder"};
+    static const char *const names[] = {
+        "backtrace",     "_Unwind_RaiseException", "_Unwind_Backtrace", "_Unwind_Resume",
+        "_Unwind_GetIP", "_Unwind_Find_FDE",       "__register_frame",  "unw_step",
+        "_Ux86_64_step", "unw_init_local",         "dl_iterate_phdr",   "lzma_stream_decoder"};
     sink = malloc(100);
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

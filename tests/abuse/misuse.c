@@ -48,10 +48,18 @@ static void double_free(size_t size) {
     free(neighbours[1]);
 }
 
-static void double_free_small(void) { double_free(40); }
-static void double_free_medium(void) { double_free(3000); }
-static void double_free_large(void) { double_free(300000); }
-static void double_free_huge(void) { double_free(40 << 20); }
+static void double_free_small(void) {
+    double_free(40);
+}
+static void double_free_medium(void) {
+    double_free(3000);
+}
+static void double_free_large(void) {
+    double_free(300000);
+}
+static void double_free_huge(void) {
+    double_free(40 << 20);
+}
 
 /* Others were freed in between: no list head gives it away. */
 static void double_free_later(void) {
@@ -75,11 +83,21 @@ static void interior(size_t size, size_t offset) {
     survived("a free inside a block");
 }
 
-static void interior_small(void) { interior(40, 16); }
-static void interior_odd(void) { interior(40, 3); }
-static void interior_medium(void) { interior(3000, 1024); }
-static void interior_large(void) { interior(300000, 4096); }
-static void interior_huge(void) { interior(40 << 20, 8 << 20); }
+static void interior_small(void) {
+    interior(40, 16);
+}
+static void interior_odd(void) {
+    interior(40, 3);
+}
+static void interior_medium(void) {
+    interior(3000, 1024);
+}
+static void interior_large(void) {
+    interior(300000, 4096);
+}
+static void interior_huge(void) {
+    interior(40 << 20, 8 << 20);
+}
 
 static void stack_pointer(void) {
     char array[200] = {0};

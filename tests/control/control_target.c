@@ -3,13 +3,13 @@
  * control_target - a program that keeps allocating while its control socket is under attack.
  *
  * Words on its command line, done in their order: "contexts N" makes N live chunks, each on a call
- * path of its own (about 4 N contexts with the inner nodes); "closefrom" closes every descriptor
- * from 3 on; "dup2" puts /dev/null on 3..63; "daemon" forks twice, as daemons do, and goes on in
- * the grandchild; "fds" prints the descriptors that the program can see and the number that the
- * next open gets. Then it prints "ready PID" and answers lines on stdin:
- * "ops" with the number of allocations made so far, "fds" as above, "fork" with the exit status of
- * a child that allocates and exits, "chroot DIR" once it is in there. The end of stdin ends it with
- * status 0.
+ * path of its own (about 4 N contexts with the inner nodes); "daemon" forks twice, as daemons do,
+ * and goes on in the grandchild; "fds" prints the descriptors that the program can see and the
+ * number that the next open gets. Then it prints "ready PID" and answers lines on stdin: "ops" with
+ * the number of allocations made so far, "fds" as above, "closefrom" and "dup2" the same after it
+ * has closed every descriptor from 3 on, or put /dev/null on all up to 899, "fork" with the exit
+ * status of a child that allocates and exits, "chroot DIR" once it is in there. The end of stdin
+ * ends it with status 0.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -87,9 +87,9 @@ static void print_descriptors(void) {
     fflush(stdout);
 }
 
-static void dup2_low_numbers(void) {
+static void dup2_many_numbers(void) {
     int null = open("/dev/null", O_RDWR);
-    for (int fd = 3; fd < 64; fd++)
+    for (int fd = 3; fd < 900; fd++)
         if (fd != null && dup2(null, fd) != fd)
             exit(6);
 }
@@ -127,15 +127,27 @@ static void print_fork(void) {
     printf("fork %d\n", status);
 }
 
+static void answer(const char *word) {
+    if (strcmp(word, "ops") == 0) {
+        printf("ops %lu\n", operations);
+    } else if (strcmp(word, "fork") == 0) {
+        print_fork();
+    } else if (strncmp(word, "chroot ", 7) == 0) {
+        enter_root(word + 7);
+    } else {
+        if (strcmp(word, "closefrom") == 0)
+            closefrom(3);
+        if (strcmp(word, "dup2") == 0)
+            dup2_many_numbers();
+        print_descriptors();
+    }
+}
+
 int main(int argc, char **argv) {
     char line[100];
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "contexts") == 0)
             make_contexts((unsigned)atoi(argv[++i]));
-        else if (strcmp(argv[i], "closefrom") == 0)
-            closefrom(3);
-        else if (strcmp(argv[i], "dup2") == 0)
-            dup2_low_numbers();
         else if (strcmp(argv[i], "daemon") == 0)
             daemonise();
         else if (strcmp(argv[i], "fds") == 0)
@@ -150,16 +162,7 @@ int main(int argc, char **argv) {
     printf("ready %d\n", (int)getpid());
     fflush(stdout);
     while (fgets(line, sizeof line, stdin)) {
-        if (strcmp(line, "ops\n") == 0)
-            printf("ops %lu\n", operations);
-        else if (strcmp(line, "fds\n") == 0)
-            print_descriptors();
-        else if (strcmp(line, "fork\n") == 0)
-            print_fork();
-        else if (strncmp(line, "chroot ", 7) == 0)
-            enter_root(strtok(line + 7, "\n"));
-        else
-            printf("what?\n");
+        answer(strtok(line, "\n"));
         fflush(stdout);
     }
     return 0;

@@ -376,6 +376,7 @@ def main(arguments=None):
             print(f"{path} is missing; run make first", file=sys.stderr)
             return 1
     signal.signal(signal.SIGALRM, on_alarm)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # kill what runs, remove what is ours
     verdicts = [run_one(name) for name in (arguments or TESTS)]
     counts = {kind: verdicts.count(kind) for kind in ("ok", "not ok", "skip")}
     skipped = f", {counts['skip']} skipped" if counts["skip"] else ""

@@ -179,6 +179,18 @@ def directory_is_foreign():
 
 
 @test
+def directory_is_foreign_to_root():
+    """root could write there all the same, and the owner could then take the socket away."""
+    need_root()
+    with runtime_dir() as directory:
+        mine = os.path.join(directory, "memctx")
+        os.mkdir(mine, 0o700)
+        os.chown(mine, NOBODY, NOBODY)
+        socket_appears(usual_place(), XDG_RUNTIME_DIR=directory)
+        check_equal(os.listdir(mine), [], "what came to lie in the foreign directory")
+
+
+@test
 def directory_is_open():
     for mode in (0o777, 0o770, 0o1777, 0o755, 0o701):
         def spoil(path, mode=mode):

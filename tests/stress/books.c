@@ -77,8 +77,8 @@ static __thread uint64_t handler_random;
 static void die(const char *what, const struct record *record) {
     char text[200];
     int length = snprintf(text, sizeof text, "books: %s: pointer %p size %zu path %u pid %d\n",
-                          what, record ? (void *)record->pointer : NULL,
-                          record ? record->size : 0, record ? record->path : 0, (int)getpid());
+                          what, record ? (void *)record->pointer : NULL, record ? record->size : 0,
+                          record ? record->path : 0, (int)getpid());
     if (write(2, text, (size_t)length) < 0)
         _exit(4);
     _exit(3);
@@ -161,8 +161,8 @@ static void record_alloc(struct record *record, uint64_t *random) {
     struct request request = {.kind = next_random(random) % REQUEST_KINDS,
                               .size = random_size(random),
                               .alignment = (size_t)8 << next_random(random) % 10};
-    struct record fresh = {.size = request.size, .path = random_path(random),
-                           .seed = (uint32_t)next_random(random)};
+    struct record fresh = {
+        .size = request.size, .path = random_path(random), .seed = (uint32_t)next_random(random)};
     path_perform(fresh.path, &request);
     fresh.pointer = request.result;
     if (!fresh.pointer)
@@ -190,10 +190,10 @@ static void record_free(struct record *record) {
 static void record_realloc(struct record *record, uint64_t *random) {
     struct record old = *record, fresh = old;
     size_t size = next_random(random) % 3 ? random_size(random) : old.size + old.size / 4;
-    struct request request = {
-        .kind = next_random(random) % 2 ? REQUEST_REALLOC : REQUEST_REALLOCARRAY,
-        .size = size ? size : 1, /* realloc(p, 0) is a free */
-        .old = old.pointer};
+    struct request request = {.kind =
+                                  next_random(random) % 2 ? REQUEST_REALLOC : REQUEST_REALLOCARRAY,
+                              .size = size ? size : 1, /* realloc(p, 0) is a free */
+                              .old = old.pointer};
     record->pointer = NULL;
     atomic_signal_fence(memory_order_seq_cst);
     fresh.path = random_path(random);
@@ -204,8 +204,8 @@ static void record_realloc(struct record *record, uint64_t *random) {
         die("no memory in realloc", &old);
     book_free(old.path, old.size);
     book_alloc(fresh.path, fresh.size);
-    struct record kept = {.pointer = fresh.pointer, .size = old.size, .path = old.path,
-                          .seed = old.seed};
+    struct record kept = {
+        .pointer = fresh.pointer, .size = old.size, .path = old.path, .seed = old.seed};
     payload_check(&kept, old.size < fresh.size ? old.size : fresh.size);
     payload_fill(&fresh);
     *record = fresh;
@@ -523,8 +523,10 @@ int main(int argc, char **argv) {
     }
     if (!settings.books_path || settings.slots < 1 || settings.slots > SLOTS_MAX ||
         !settings.rounds || !settings.life) {
-        fprintf(stderr, "usage: books [--seed N] [--ops N] [--rounds N] [--slots 1..%d]\n"
-                        "             [--life N] [--forks] [--signals] BOOKS-FILE\n", SLOTS_MAX);
+        fprintf(stderr,
+                "usage: books [--seed N] [--ops N] [--rounds N] [--slots 1..%d]\n"
+                "             [--life N] [--forks] [--signals] BOOKS-FILE\n",
+                SLOTS_MAX);
         return 2;
     }
     for (uint32_t i = 0; i < EXCHANGE; i++)

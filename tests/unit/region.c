@@ -106,9 +106,8 @@ Test(region, no_page_is_lost_and_no_block_given_twice) {
             slots[i].size = (size_t)rand() % (rand() % 50 == 0 ? 100000 : 1500);
             slots[i].context = rand() % 5 + 1;
             struct view *view = heap_view(heap, 100 + (uint32_t)slots[i].context);
-            slots[i].chunk = rand() % 9 == 0
-                                 ? region_alloc_aligned(heap, view, slots[i].size, 256)
-                                 : region_alloc(heap, view, slots[i].size, false);
+            slots[i].chunk = rand() % 9 == 0 ? region_alloc_aligned(heap, view, slots[i].size, 256)
+                                             : region_alloc(heap, view, slots[i].size, false);
             cr_assert(slots[i].chunk != NULL);
             memset(slots[i].chunk, i & 0xff, slots[i].size);
             live[slots[i].context] += (int64_t)slots[i].size;

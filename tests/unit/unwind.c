@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of src/path below the oracle: rules against frame pointers, walks that reuse the last one
+ * and cached traces against fresh walks, the rules' table. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "path/cache.h"
+#include "region/heap.h"
+
+#define FRAME ((uintptr_t)__builtin_frame_address(0))
+
+/* This program is built with frame pointers, so what a rule has to say here is known. */
+static NOINLINE uintptr_t return_address(void) {
+    return (uintptr_t)__builtin_return_address(0);
+}
+
+Test(cfi, rules_agree_with_frame_pointers) {
+    uintptr_t pc = return_address();
+    struct cfi_object object;
+    cr_assert(cfi_find_object(pc, &object));
+    cr_assert(object.start <= pc && pc < object.end);
+    struct cfi_rule rule = cfi_find_rule(&object, pc - 1);
+    cr_assert_eq(rule.kind, CFI_RBP);
+    cr_assert_eq(rule.cfa_offset, 16);
+    cr_assert_eq(rule.rbp, CFI_RBP_AT_CFA);
+    cr_assert_eq(rule.rbp_offset, -16);
+    /* The first instruction of a function stands before any push. */
+    rule = cfi_find_rule(&object, (uintptr_t)return_address);
+    cr_assert_eq(rule.kind, CFI_SP);
+    cr_assert_eq(rule.cfa_offset, 8);
+    cr_assert_eq(rule.rbp, CFI_RBP_SAME);
+}
+
+Test(cfi, data_and_unmapped_memory_have_no_rules) {
+    static char data[64];
+    struct cfi_object object;
+    cr_assert_not(cfi_find_object(16, &object));
+    cr_assert_not(cfi_find_object((uintptr_t)&object, &object), "the stack is no object");
+    if (cfi_find_object((uintptr_t)data, &object))
+        cr_assert_eq(cfi_find_rule(&object, (uintptr_t)object.end - 1).kind, CFI_NONE);
+}
+
+Test(rules, packed_rules_hold_what_was_found_and_generations_forget) {
+    rules_init();
+    uintptr_t pc = return_address();
+    uint64_t packed = rules_find(pc, false);
+    cr_assert_eq(rule_kind(packed), CFI_RBP);
+    cr_assert_eq(rule_cfa_offset(packed), 16);
+    cr_assert_eq(rule_rbp(packed), CFI_RBP_AT_CFA);
+    cr_assert_eq(rule_rbp_offset(packed), -16);
+    cr_assert_lt(rule_module(packed), rules_module_count());
+    const struct module *module = rules_module(rule_module(packed));
+    cr_assert(module->start <= pc && pc < module->end);
+    uint64_t count = rules_count();
+    cr_assert_eq(rules_find(pc, false), packed);
+    cr_assert_eq(rules_count(), count, "learnt once");
+    for (uintptr_t i = 1; i <= 20000; i++) /* addresses without an object fill it too */
+        cr_assert_eq(rule_kind(rules_find(i * 16, false)), CFI_NONE);
+    cr_assert_eq(rules_find(pc, false), packed, "lost when the table grew");
+    uint32_t generation = rules_generation;
+    rules_new_generation();
+    cr_assert_neq(rules_generation, generation);
+    cr_assert_lt(rules_count(), count + 20000);
+    cr_assert_eq(rule_cfa_offset(rules_find(pc, false)), 16);
+}
+
+static struct stack kept, fresh;
+static unsigned depth_now = 32;
+static void (*at_leaf)(uintptr_t frame);
+static uint64_t leaves, reused;
+
+static NOINLINE void leaf(void) {
+    at_leaf(FRAME);
+    leaves++;
+    __asm__ volatile("" ::: "memory");
+}
+static NOINLINE void plain(int levels);
+static NOINLINE void with_alloca(int levels) {
+    volatile char *room = __builtin_alloca((size_t)(rand() % 4) * 48 + 16);
+    room[0] = 1;
+    plain(levels);
+    room[0] = 2;
+}
+static NOINLINE void realigned(int levels) {
+    volatile char room[128] __attribute__((aligned(128)));
+    room[0] = 1;
+    plain(levels);
+    room[1] = room[0];
+}
+static NOINLINE void plain(int levels) {
+    static void (*const kinds[])(int) = {plain, with_alloca, realigned};
+    for (int i = rand() % 3; levels > 0 && i >= 0; i--)
+        kinds[rand() % 3](levels - 1 - rand() % levels);
+    leaf();
+    __asm__ volatile("" ::: "memory");
+}
+
+static void walk_fresh(uintptr_t frame) {
+    fresh.count = fresh.check_count = 0;
+    fresh.low = fresh.high = 0;
+    stack_walk(&fresh, frame, depth_now);
+}
+
+static void compare_walks(uintptr_t frame) {
+    stack_walk(&kept, frame, depth_now);
+    reused += kept.kept > 0;
+    walk_fresh(frame);
+    unsigned count = fresh.count < depth_now ? fresh.count : depth_now;
+    cr_assert_geq(kept.count, count);
+    cr_assert_gt(count, 0);
+    for (unsigned i = 1; i <= count; i++) {
+        const struct stack_frame *a = &kept.frames[kept.count - i];
+        const struct stack_frame *b = &fresh.frames[fresh.count - i];
+        cr_assert_eq(a->address, b->address, "frame %u of %u, leaf %lu", i, count, leaves);
+        cr_assert_eq(a->sp, b->sp, "frame %u of %u", i, count);
+        cr_assert_eq(a->module, b->module);
+    }
+}
+
+Test(stack, walks_that_reuse_the_last_one_equal_fresh_ones) {
+    static const unsigned depths[] = {1, 2, 32, 128};
+    rules_init();
+    srand(41);
+    at_leaf = compare_walks;
+    for (int i = 0; i < 4; i++) {
+        depth_now = depths[i];
+        memset(&kept, 0, sizeof kept);
+        for (int round = 0; round < 600; round++)
+            plain(rand() % 7);
+    }
+    cr_assert_gt(leaves, 2000);
+    cr_assert_gt(reused, 500, "nothing was reused, so nothing was tested");
+}
+
+static struct paths *paths;
+static struct view views[4096]; /* stand-ins: requested_cum_bytes is the path's hash */
+static unsigned view_count;
+static uint64_t hits;
+
+static uint64_t hash_fresh(uintptr_t frame) {
+    uint64_t hash = 1;
+    walk_fresh(frame);
+    for (unsigned i = 1; i <= fresh.count && i <= depth_now; i++)
+        hash = hash_mix(hash + i, fresh.frames[fresh.count - i].address);
+    return hash;
+}
+
+static void use_cache(uintptr_t frame) {
+    unsigned slot, i = 0;
+    uint64_t hash = hash_fresh(frame);
+    struct view *view = cache_find(paths, frame);
+    if (view == NULL)
+        view = cache_search(paths, frame, &slot);
+    if (view != NULL) {
+        cr_assert_eq(view->requested_cum_bytes, hash, "leaf %lu has another's trace", leaves);
+        hits++;
+        return;
+    }
+    stack_walk(&paths->stack, frame, depth_now);
+    while (i < view_count && views[i].requested_cum_bytes != hash)
+        i++;
+    if (i == sizeof views / sizeof *views)
+        return;
+    view_count += i == view_count;
+    views[i].requested_cum_bytes = hash;
+    paths->missed++;
+    cache_learn_sizes(paths);
+    cache_keep(paths, slot, &views[i], (uint16_t)(i + 1), depth_now);
+}
+
+Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
+    rules_init();
+    srand(43);
+    paths = cache_create();
+    cr_assert(paths != NULL);
+    paths->fast_generation = rules_generation;
+    at_leaf = use_cache;
+    for (int round = 0; round < 3000; round++)
+        plain(rand() % 8);
+    cr_assert_gt(hits, 2000, "%lu hits of %lu", hits, leaves);
+    cr_assert_gt(view_count, 50);
+    cache_flush(paths);
+    cr_assert_eq(paths->trace_count, 0);
+    cr_assert_eq(paths->trace_bytes, 0);
+}
