@@ -47,6 +47,12 @@ static void give_unless_mine(struct lock *lock, bool held, bool child) {
 }
 
 static void fork_prepare(void) {
+    struct heap *heap = thread_heap;
+    if (heap) { /* a handler must not wait for what this thread is about to hold */
+        heap->busy_before_fork = heap->busy;
+        store_owner(&heap->busy, 1);
+        order_stores();
+    }
     control_fork_prepare();
     for (size_t i = 0; i < FORK_LOCKS; i++)
         take_unless_mine(fork_locks[i], &fork_held[i]);
@@ -62,6 +68,10 @@ static void fork_done(bool child) {
     if (child)
         heap_fork_child(thread_heap);
     control_fork_done(child);
+    if (thread_heap) {
+        order_stores();
+        store_owner(&thread_heap->busy, thread_heap->busy_before_fork);
+    }
 }
 
 static void fork_parent(void) {

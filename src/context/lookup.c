@@ -96,8 +96,15 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
             paths->fixed = view;
         return view;
     }
-    unsigned slot;
-    struct view *view = cache_search(paths, frame, &slot);
+    unsigned slot = 0;
+    struct view *view = NULL;
+    if (UNLIKELY(load_relaxed(&options.verify))) { /* what the fast path would say is to be checked */
+        paths->fast_generation = generation;
+        view = cache_find(paths, frame);
+        paths->fast_generation = 0;
+    }
+    if (!view)
+        view = cache_search(paths, frame, &slot);
     if (!view)
         view = miss(heap, frame, slot);
     if (UNLIKELY(load_relaxed(&options.verify)) && view)

@@ -15,7 +15,9 @@ static bool fits(const struct text *text) {
 /* A directory that nobody else can write, read or have made. */
 static bool directory_is_fit(const char *path, struct text *why) {
     struct stat status;
-    if (mkdir(path, 0700) && errno != EEXIST) {
+    if (!mkdir(path, 0700)) {
+        chmod(path, 0700); /* whatever the program's umask took away */
+    } else if (errno != EEXIST) {
         text_add(why, path);
         text_add(why, " cannot be made");
         return false;

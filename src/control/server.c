@@ -182,6 +182,15 @@ static void client_read(struct client *client) {
     client_answer(client, frame->type, client->body, frame->length);
 }
 
+/* In a descriptor table shared with the program, which expects the lowest numbers. */
+static int out_of_the_way(int fd) {
+    if (fd < 0 || control.own_descriptors)
+        return fd;
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, 500);
+    close(fd);
+    return high;
+}
+
 static bool peer_may(int fd) {
     struct ucred peer;
     socklen_t length = sizeof peer;
@@ -203,7 +212,7 @@ static void accept_client(void) {
             (!place || client->since_ns < place->since_ns))
             place = client;
     }
-    int fd = accept4(control.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = out_of_the_way(accept4(control.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd < 0)
         return;
     if (!place || !peer_may(fd)) {
@@ -236,13 +245,7 @@ static bool socket_open(void) {
         complain(reason, "");
         return false;
     }
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && !control.own_descriptors) {
-        /* Out of the program's way: it expects the lowest numbers. */
-        int high = fcntl(fd, F_DUPFD_CLOEXEC, 500);
-        close(fd);
-        fd = high;
-    }
+    int fd = out_of_the_way(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0) {
         complain("no socket could be had", "");
         return false;

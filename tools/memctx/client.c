@@ -373,6 +373,12 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
     enum io_result result =
         read_exactly(client->fd, (char *)&frame, sizeof(frame),
                      client->answer_ms < HELLO_DEADLINE_MS ? client->answer_ms : HELLO_DEADLINE_MS);
+    if (result == IO_CLOSED && geteuid() != 0 && facts->effective_uid != geteuid()) {
+        return cli_fail(failure, CLI_NOT_PERMITTED,
+                        "%s (%s) belongs to %s and answers nobody else; run memctx as that user or "
+                        "as root",
+                        client->source, facts->name, process_user_name(facts->effective_uid));
+    }
     if (result != IO_DONE) {
         return fail_io(client, result, "before it said hello", failure);
     }
