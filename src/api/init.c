@@ -27,7 +27,8 @@ EXPORT const char *memctx_version(void) {
 }
 
 #ifndef MEMCTX_UNIT
-static struct lock *const fork_locks[] = {&heap_global.lock, &tree_lock, &rules_lock};
+static struct lock *const fork_locks[] = {&heap_global.lock, &region_settle_lock, &tree_lock,
+                                          &rules_lock};
 #define FORK_LOCKS (sizeof fork_locks / sizeof fork_locks[0])
 static bool fork_held[FORK_LOCKS + 1]; /* by the forking thread before; the last: meta_lock */
 

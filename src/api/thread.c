@@ -98,7 +98,8 @@ void thread_defer_free(void *chunk) {
 }
 
 void thread_settle(struct heap *heap) {
-    region_settle(heap);
+    if (UNLIKELY(segment_emergency_waits()))
+        region_settle(heap);
     if (LIKELY(!load_relaxed(&global.deferred)))
         return;
     void *chunk = exchange_acquire(&global.deferred, NULL);

@@ -98,7 +98,8 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
     }
     unsigned slot = 0;
     struct view *view = NULL;
-    if (UNLIKELY(load_relaxed(&options.verify))) { /* what the fast path would say is to be checked */
+    if (UNLIKELY(
+            load_relaxed(&options.verify))) { /* what the fast path would say is to be checked */
         paths->fast_generation = generation;
         view = cache_find(paths, frame);
         paths->fast_generation = 0;

@@ -72,7 +72,7 @@ struct heap {
     uint32_t slot_mask;
     uint32_t *slots; /* context -> view index, open addressing; owner */
     uint32_t tid;
-    uint32_t denied;       /* pages of its own that a context did not get, for the waste cap */
+    uint32_t denied; /* pages of its own that a context did not get, for the waste cap */
     uint32_t busy_before_fork;
     uint32_t thread_exits; /* rounds of key destructors seen */
     struct lock lock;

@@ -88,22 +88,37 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
 
 /* --- free ---------------------------------------------------------------------------------- */
 
+struct lock region_settle_lock = LOCK_INIT(RANK_SETTLE);
+
 void region_settle(struct heap *heap) {
-    struct page *header = segment_emergency_settle();
+    lock_take(&region_settle_lock);
+    struct page *header = segment_emergency_take();
     for (struct page *next; header; header = next) {
         next = header->next;
         struct view *view = heap_view(heap, header->context);
         if (view)
             view_account_alloc(view, header->requested_bytes);
+        segment_emergency_booked(header);
     }
+    lock_release(&region_settle_lock);
+}
+
+/* True: the chunk stands in the books. Waits for a thread that is just settling it. */
+static bool is_settled(struct heap *heap, struct page *page) {
+    if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))
+        return true;
+    region_settle(heap);
+    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))
+        return true;
+    segment_emergency_booked(page); /* who was settling it did not come along in a fork */
+    add_relaxed(&heap_global.lost_views, 1);
+    return false;
 }
 
 static void free_large(struct heap *heap, struct page *page, void *chunk) {
     if (page->blocks != chunk)
         region_report(MISUSE_INTERIOR, page, chunk);
-    if (UNLIKELY(page->flags & PAGE_EMERGENCY))
-        region_settle(heap);
-    struct view *view = heap_view(heap, page->context);
+    struct view *view = is_settled(heap, page) ? heap_view(heap, page->context) : NULL;
     if (view)
         view_account_free(view, page->requested_bytes);
     if (page->kind == PAGE_HUGE)
@@ -255,12 +270,11 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
     if (is_large(page)) {
         if (page->blocks != chunk)
             region_report(MISUSE_INTERIOR, page, chunk);
-        if (UNLIKELY(page->flags & PAGE_EMERGENCY))
-            region_settle(heap);
+        bool settled = is_settled(heap, page);
         uint64_t old_bytes = page->requested_bytes;
         struct page *resized = resize_large(page, size);
         if (resized) {
-            struct view *old = heap_view(heap, resized->context);
+            struct view *old = settled ? heap_view(heap, resized->context) : NULL;
             if (old)
                 view_account_free(old, old_bytes);
             view_account_alloc(view, size);

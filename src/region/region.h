@@ -31,6 +31,7 @@ void region_free_slow(struct heap *heap, struct page *page, void *chunk);
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
 /* Accounts what signal handlers got past the books (segment_emergency_alloc). */
 void region_settle(struct heap *heap);
+extern struct lock region_settle_lock;
 /* Bytes that may be used; 0 for NULL and for what is not ours. */
 size_t region_usable(const void *chunk);
 

@@ -172,15 +172,17 @@ struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t co
     return header;
 }
 
-struct page *segment_emergency_settle(void) {
-    if (LIKELY(!load_relaxed(&emergencies)))
-        return NULL;
-    struct page *list = exchange_acquire(&emergencies, NULL);
-    for (struct page *header = list; header; header = header->next) {
-        header->flags = 0;
-        account((int64_t)header->mapped_bytes);
-    }
-    return list;
+bool segment_emergency_waits(void) {
+    return load_relaxed(&emergencies) != NULL;
+}
+
+struct page *segment_emergency_take(void) {
+    return exchange_acquire(&emergencies, NULL);
+}
+
+void segment_emergency_booked(struct page *header) {
+    account((int64_t)header->mapped_bytes);
+    store_release(&header->flags, 0);
 }
 
 struct page *segment_huge_alloc(size_t bytes, size_t alignment) {

@@ -149,9 +149,11 @@ struct page *segment_huge_resize(struct page *header, size_t bytes);
 /* A huge chunk without taking a lock, for a signal handler that interrupted a holder of one. It
  * stands in no books until it is settled. */
 struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t context);
-/* Takes the unsettled ones into the segments' books; the caller, who may take locks, accounts the
- * headers returned (a list through `next`) to their contexts. */
-struct page *segment_emergency_settle(void);
+/* Those that stand in no books, as a list through `next`; the caller, who may take locks, accounts
+ * each to its context and then books it: after that another thread may free it. */
+bool segment_emergency_waits(void); /* there are some */
+struct page *segment_emergency_take(void);
+void segment_emergency_booked(struct page *header);
 INLINE size_t segment_huge_capacity(const struct page *header) {
     return header->mapped_bytes - (size_t)(header->blocks - (const char *)header);
 }

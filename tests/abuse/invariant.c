@@ -164,10 +164,12 @@ static int many_paths(void) {
 #define TEN(M, p) M(p##0) M(p##1) M(p##2) M(p##3) M(p##4) M(p##5) M(p##6) M(p##7) M(p##8) M(p##9)
 #define HUNDRED(M, p)                                                                              \
     TEN(M, p##0)                                                                                   \
-    TEN(M, p##1) TEN(M, p##2) TEN(M, p##3) TEN(M, p##4) TEN(M, p##5) TEN(M, p##6) TEN(M, p##7)     \
-        TEN(M, p##8) TEN(M, p##9)
+    TEN(M, p##1)                                                                                   \
+    TEN(M, p##2) TEN(M, p##3) TEN(M, p##4) TEN(M, p##5) TEN(M, p##6) TEN(M, p##7) TEN(M, p##8)     \
+        TEN(M, p##9)
 HUNDRED(WAY, 1)
-HUNDRED(WAY, 2) HUNDRED(WAY, 3)
+HUNDRED(WAY, 2)
+HUNDRED(WAY, 3)
 #define WAY_ENTRY(n) way_##n,
     static void *(*const ways[300])(size_t) = {HUNDRED(WAY_ENTRY, 1) HUNDRED(WAY_ENTRY, 2)
                                                    HUNDRED(WAY_ENTRY, 3)};
