@@ -74,7 +74,7 @@ bool os_is_mapped(uintptr_t start, uintptr_t end) {
 }
 
 int64_t os_resident_bytes(const void *start, size_t bytes) {
-    unsigned char vector[1024];
+    unsigned char vector[1024] = {0};
     int64_t resident = 0;
     uintptr_t at = (uintptr_t)start & ~(OS_PAGE_BYTES - 1);
     uintptr_t end = align_up((uintptr_t)start + bytes, OS_PAGE_BYTES);

@@ -74,7 +74,7 @@ static COLD void report(const uintptr_t *ours, const uintptr_t *theirs, unsigned
 
 static void compare(const uintptr_t *addresses, unsigned count, bool complete) {
     static bool reported; /* once is enough for people; the count says how often */
-    uintptr_t theirs[MEMCTX_DEPTH_MAX + 1];
+    uintptr_t theirs[MEMCTX_DEPTH_MAX + 1] = {0};
     unsigned found = 0, skipped = 0;
     unw_context_t context;
     unw_cursor_t cursor;
@@ -102,7 +102,7 @@ static void compare(const uintptr_t *addresses, unsigned count, bool complete) {
         return;
     add_relaxed(&oracle_counts.mismatches, 1);
     if (options.verbose && !__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED))
-        report(addresses, theirs, at < common ? at : common - 1, count);
+        report(addresses, theirs, at < count ? at : count - 1, count);
 }
 
 NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, bool complete) {

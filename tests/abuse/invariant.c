@@ -165,14 +165,14 @@ static int many_paths(void) {
 #define HUNDRED(M, p)                                                                              \
     TEN(M, p##0)                                                                                   \
     TEN(M, p##1)                                                                                   \
-    TEN(M, p##2) TEN(M, p##3) TEN(M, p##4) TEN(M, p##5) TEN(M, p##6) TEN(M, p##7) TEN(M, p##8)     \
-        TEN(M, p##9)
+    TEN(M, p##2)                                                                                   \
+    TEN(M, p##3) TEN(M, p##4) TEN(M, p##5) TEN(M, p##6) TEN(M, p##7) TEN(M, p##8) TEN(M, p##9)
 HUNDRED(WAY, 1)
 HUNDRED(WAY, 2)
 HUNDRED(WAY, 3)
 #define WAY_ENTRY(n) way_##n,
-    static void *(*const ways[300])(size_t) = {HUNDRED(WAY_ENTRY, 1) HUNDRED(WAY_ENTRY, 2)
-                                                   HUNDRED(WAY_ENTRY, 3)};
+static void *(*const ways[300])(size_t) = {HUNDRED(WAY_ENTRY, 1) HUNDRED(WAY_ENTRY, 2)
+                                               HUNDRED(WAY_ENTRY, 3)};
 
 #define CALLER(n)                                                                                  \
     __attribute__((noinline)) static void *caller_##n(int way, size_t size) {                      \

@@ -59,8 +59,8 @@ struct request {
 #define HUNDRED(M, p)                                                                              \
     TEN(M, p##0)                                                                                   \
     TEN(M, p##1)                                                                                   \
-    TEN(M, p##2) TEN(M, p##3) TEN(M, p##4) TEN(M, p##5) TEN(M, p##6) TEN(M, p##7) TEN(M, p##8)     \
-        TEN(M, p##9)
+    TEN(M, p##2)                                                                                   \
+    TEN(M, p##3) TEN(M, p##4) TEN(M, p##5) TEN(M, p##6) TEN(M, p##7) TEN(M, p##8) TEN(M, p##9)
 #define EACH_LEAF(M) HUNDRED(M, 1) TEN(M, 20) TEN(M, 21) TEN(M, 22) TEN(M, 23) TEN(M, 24) TEN(M, 25)
 #define EACH_MID(M) TEN(M, 1) TEN(M, 2) TEN(M, 3)
 #define EACH_TOP(M) TEN(M, 1)

@@ -131,9 +131,15 @@ test_process_bare_root() {
     capture ours env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager chroot "$root" /threads
     compare
     equal "exit status" "exit status 0" "$(cat "$T/ours.status")"
-    # With MEMCTX_VERBOSE=1 it does say so, which also shows that it was there.
-    capture ours env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 \
-        chroot "$root" /threads
-    equal "exit status" "exit status 0" "$(cat "$T/ours.status")"
-    equal "lines about the socket" 1 "$(grep -c '^memctx: ' "$T/ours.err")"
+    # With MEMCTX_VERBOSE=1 it does say so, which also shows that it was there; the program may be
+    # over before the control thread gets to speak.
+    local try
+    for try in 1 2 3 4 5 6 7 8; do
+        capture ours env "LD_PRELOAD=$LIBRARY" MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 \
+            chroot "$root" /threads
+        equal "exit status of try $try" "exit status 0" "$(cat "$T/ours.status")"
+        ! grep -q '^memctx: ' "$T/ours.err" || break
+    done
+    # chroot itself may say it too, between its system call and its exec.
+    equal "says that there is no socket" yes "$(grep -q '^memctx: ' "$T/ours.err" && echo yes)"
 }
