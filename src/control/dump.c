@@ -142,6 +142,20 @@ static void scan_large(struct scan *scan, const struct page *page, const char *s
         bytes > block + header_bytes ? bytes - block - header_bytes : 0;
 }
 
+/* A page may be given back and made anew while it is read: what is used is a copy that hangs
+ * together, or nothing. */
+static bool copy_header(struct page *copy, const struct page *page, const char *start) {
+    uint8_t kind = load_acquire(&page->kind);
+    __builtin_memcpy(copy, page, sizeof *copy);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (kind == PAGE_NONE || load_relaxed(&page->kind) != kind || copy->kind != kind ||
+        copy->back || !copy->slices || copy->slices > MAX_SPAN_SLICES + 1)
+        return false;
+    return kind == PAGE_SPAN || (copy->heap && copy->blocks == start + copy->record_bytes &&
+                                 copy->record_bytes + (size_t)copy->bump * copy->block_bytes <=
+                                     copy->slices * SLICE_BYTES);
+}
+
 static void scan_segment(struct segment *segment, bool huge, void *context) {
     struct scan *scan = context;
     if (huge) {
@@ -158,20 +172,19 @@ static void scan_segment(struct segment *segment, bool huge, void *context) {
                 resident_in(scan, (uintptr_t)segment, (uintptr_t)segment + SEGMENT_BYTES);
     }
     for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES;) {
-        const struct page *page = &segment->pages[i];
-        uint8_t kind = load_acquire(&page->kind);
-        uint32_t slices = load_relaxed(&page->slices);
-        const char *start = segment_span_start(page);
-        if (kind == PAGE_NONE || page->back || !slices || i + slices > SEGMENT_SLICES) {
+        const char *start = segment_span_start(&segment->pages[i]);
+        struct page page;
+        if (!copy_header(&page, &segment->pages[i], start) || i + page.slices > SEGMENT_SLICES) {
             i++;
             continue;
         }
-        if (kind == PAGE_OWN)
-            scan_own(scan, page, start);
-        else if (kind == PAGE_MIXED)
-            scan_mixed(scan, page, start);
-        else if (kind == PAGE_SPAN)
-            scan_large(scan, page, start, (int64_t)(slices * SLICE_BYTES), 0);
+        uint32_t slices = page.slices;
+        if (page.kind == PAGE_OWN)
+            scan_own(scan, &page, start);
+        else if (page.kind == PAGE_MIXED)
+            scan_mixed(scan, &page, start);
+        else if (page.kind == PAGE_SPAN)
+            scan_large(scan, &page, start, (int64_t)(slices * SLICE_BYTES), 0);
         i += slices;
     }
 }
