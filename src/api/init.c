@@ -66,8 +66,10 @@ static void fork_done(bool child) {
     segment_fork_done(child);
     for (size_t i = FORK_LOCKS; i-- > 0;)
         give_unless_mine(fork_locks[i], fork_held[i], child);
-    if (child)
+    if (child) {
         heap_fork_child(thread_heap);
+        oracle_fork_child();
+    }
     control_fork_done(child);
     if (thread_heap) {
         order_stores();

@@ -15,6 +15,7 @@
 #define TEXT(x) TEXT2(x)
 
 struct oracle_counts oracle_counts;
+static uint32_t active; /* atomic: threads inside libunwind, which has locks of its own */
 
 static struct {
     int (*save)(unw_tdep_context_t *);
@@ -107,6 +108,15 @@ static void compare(const uintptr_t *addresses, unsigned count, bool complete) {
 
 NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, bool complete) {
     int saved = errno; /* libunwind looks at memory through libc's system calls */
+    add_relaxed(&active, 1);
+    order_stores();
     compare(addresses, count, complete);
+    order_stores();
+    add_relaxed(&active, -1U);
     errno = saved;
+}
+
+void oracle_fork_child(void) {
+    if (load_relaxed(&active))
+        store_owner(&unwinder.get_register, NULL);
 }

@@ -23,4 +23,8 @@ bool oracle_is_loaded(void);
  * `complete`: the path says that it ends with the thread's outermost frame. */
 void oracle_compare(const uintptr_t *addresses, unsigned count, bool complete);
 
+/* In a forked child: when another thread was inside libunwind its locks and tables stay as they were
+ * then, for ever, and nothing is compared in this child any more. */
+void oracle_fork_child(void);
+
 #endif

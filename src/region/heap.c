@@ -112,26 +112,30 @@ static struct heap *adopt_parked(uint32_t tid) {
     return NULL;
 }
 
-/* Heaps whose thread ended without telling us (no key could be had, or its destructors ran out). */
-static void reclaim_dead(void) {
-    for (struct heap *heap = heap_global.first; heap; heap = heap->next)
-        if (load_relaxed(&heap->state) == HEAP_OWNED && heap->tid && !os_thread_exists(heap->tid)) {
-            uint32_t expected = HEAP_OWNED; /* one of several finders takes it */
-            if (__atomic_compare_exchange_n(&heap->state, &expected, HEAP_ORPHAN, false,
-                                            __ATOMIC_ACQUIRE, __ATOMIC_RELAXED) &&
-                !heap->busy)
-                heap_park(heap);
-        }
+/* A heap whose thread ended without telling us (no key could be had, or its destructors ran out),
+ * taken out of its state so that the caller alone parks it. Under heap_global.lock: otherwise the
+ * heap might be parked and adopted between the look at its thread's id and the taking. */
+static struct heap *take_dead(void) {
+    for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
+        if (load_relaxed(&heap->state) != HEAP_OWNED || !heap->tid || os_thread_exists(heap->tid))
+            continue;
+        store_owner(&heap->state, HEAP_ORPHAN);
+        if (!heap->busy) /* else it ended inside the allocator: its lists are never followed */
+            return heap;
+    }
+    return NULL;
 }
 
 struct heap *heap_acquire(uint32_t tid) {
     lock_take(&heap_global.lock);
     uint32_t seen = heap_global.threads_seen++;
     struct heap *heap = adopt_parked(tid);
-    bool look_for_dead = !heap && heap_global.heaps > 2 && !(seen & 15);
+    struct heap *dead = NULL;
+    if (!heap && heap_global.heaps > 2 && !(seen & 15))
+        dead = take_dead();
     lock_release(&heap_global.lock);
-    if (look_for_dead) {
-        reclaim_dead();
+    if (dead) {
+        heap_park(dead);
         lock_take(&heap_global.lock);
         heap = adopt_parked(tid);
         lock_release(&heap_global.lock);

@@ -60,7 +60,7 @@ static int cache_choose(size_t bytes) {
 }
 
 /* A used mapping of exactly `bytes`, or a little more: its pages need no faults. A smaller one is
- * extended, moved if need be; of a larger one the end is given back. */
+ * extended, moved if need be; of a larger one the end is given back. NULL: *mapped is as it was. */
 static char *cache_take(size_t bytes, size_t *mapped) {
     struct huge_cached entry = {0};
     lock_take(&global.lock);
@@ -74,9 +74,10 @@ static char *cache_take(size_t bytes, size_t *mapped) {
     lock_release(&global.lock);
     if (!entry.start)
         return NULL;
-    *mapped = entry.bytes;
-    if (entry.bytes >= bytes && entry.bytes - bytes <= bytes / 4)
+    if (entry.bytes >= bytes && entry.bytes - bytes <= bytes / 4) {
+        *mapped = entry.bytes;
         return entry.start;
+    }
     if (os_resize_in_place(entry.start, entry.bytes, bytes)) {
         *mapped = bytes;
         return entry.start;

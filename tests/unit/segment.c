@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/options.h"
 #include "region/blocks.h"
@@ -152,6 +153,33 @@ Test(huge, chunks_are_aligned_found_resized_and_gone) {
     }
     cr_assert_eq(segment_used_bytes(), 0);
     cr_assert_null(segment_huge_alloc((size_t)1 << 62, 16));
+}
+
+/* While a dump reads, no mapping may move: a cached one that cannot grow where it lies is given up,
+ * and what is made instead has all of its bytes. */
+static void grow_from_cache(struct segment *segment, bool huge, void *result) {
+    (void)segment;
+    if (huge || *(struct page **)result)
+        return;
+    struct page *small = segment_huge_alloc(2 << 20, 16);
+    char *behind = (char *)small + small->mapped_bytes;
+    segment_huge_free(small);
+    mmap(behind, OS_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+         0); /* failing: something stands there already, which does as well */
+    *(struct page **)result = segment_huge_alloc(6 << 20, 16);
+}
+
+Test(huge, a_cached_mapping_that_cannot_move_is_given_up) {
+    struct page *keeps_a_segment = segment_span_alloc(1);
+    struct page *header = NULL;
+    options.freelist_kib = 64 << 10;
+    options.decay_ms = 1000;
+    segment_each(grow_from_cache, &header);
+    cr_assert_not_null(header);
+    cr_assert_geq(segment_huge_capacity(header), 6 << 20);
+    memset(header->blocks, 1, 6 << 20);
+    segment_huge_free(header);
+    segment_span_free(keeps_a_segment);
 }
 
 Test(blocks, classes_hold_what_they_are_for) {
