@@ -49,40 +49,56 @@ static void *serve_emergency(const struct request *request) {
     return header->blocks;
 }
 
+/* In the allocator, and out of it again; view NULL: to be looked up. */
+static void *allocate_entered(struct heap *heap, enum thread_access access, struct view *view,
+                              const struct request *request, uintptr_t frame) {
+    void *chunk = NULL;
+    thread_settle(heap);
+    if (!view)
+        view = context_view(heap, frame);
+    if (view)
+        chunk = serve(heap, view, request);
+    bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access == THREAD_OWN &&
+                         control_is_due() && context_outside_libc(heap, frame);
+    thread_leave_slow(heap, access);
+    if (start_control)
+        control_start();
+    if (!chunk)
+        errno = ENOMEM;
+    return chunk;
+}
+
 static NOINLINE void *allocate_slow(const struct request *request, uintptr_t frame) {
     void *chunk = NULL;
+    struct heap *heap;
+    enum thread_access access;
     if (request->size <= REGION_SIZE_MAX) {
-        struct heap *heap;
-        enum thread_access access = thread_enter_slow(&heap);
-        if (access == THREAD_NONE) {
-            chunk = serve_emergency(request);
-        } else {
-            thread_settle(heap);
-            struct view *view = context_view(heap, frame);
-            if (view)
-                chunk = serve(heap, view, request);
-            bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access == THREAD_OWN &&
-                                 control_is_due() && context_outside_libc(heap, frame);
-            thread_leave_slow(heap, access);
-            if (start_control)
-                control_start();
-        }
+        access = thread_enter_slow(&heap);
+        if (access != THREAD_NONE)
+            return allocate_entered(heap, access, NULL, request, frame);
+        chunk = serve_emergency(request);
     }
     if (!chunk)
         errno = ENOMEM;
     return chunk;
 }
 
+/* The path is known, but the current page does not serve. */
+static NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size, bool zero,
+                                    uintptr_t frame) {
+    struct request request = {.size = size, .alignment = 1, .zero = zero};
+    return allocate_entered(heap, THREAD_OWN, view, &request, frame);
+}
+
 INLINE void *allocate(size_t size, bool zero, uintptr_t frame) {
     struct heap *heap;
     if (LIKELY(size <= SMALL_MAX) && LIKELY((heap = thread_enter()) != NULL)) {
-        void *chunk = NULL;
         struct view *view = context_view(heap, frame);
-        if (LIKELY(view != NULL))
-            chunk = region_alloc_fast(heap, view, size, zero);
+        void *chunk = LIKELY(view != NULL) ? region_alloc_fast(heap, view, size, zero) : NULL;
+        if (UNLIKELY(!chunk))
+            return allocate_next(heap, view, size, zero, frame);
         thread_leave(heap);
-        if (LIKELY(chunk != NULL))
-            return chunk;
+        return chunk;
     }
     return allocate_slow(&(struct request){.size = size, .alignment = 1, .zero = zero}, frame);
 }

@@ -34,81 +34,121 @@ static uint32_t child_of(uint32_t parent, const struct stack_frame *frame) {
     return tree_child(parent, &(struct tree_frame){frame->address, frame->module, frame->exact});
 }
 
-/* The context of the stack's innermost `depth` frames. The nodes of frames that the walk kept are
- * known; only the others are looked up. */
-static uint32_t context_of_stack(struct paths *paths, unsigned depth) {
+/* Where the path of the stack's innermost `depth` frames begins in the tree, and the first frame to
+ * be looked up: the nodes of frames that the walk kept are known. */
+static uint32_t path_start(const struct paths *paths, unsigned depth, bool whole, unsigned *first) {
     static const uint8_t roots[] = {[STACK_COMPLETE] = TREE_ROOT,
                                     [STACK_OPEN] = TREE_TRUNCATED,
                                     [STACK_NO_CFI] = TREE_NO_CFI,
                                     [STACK_BROKEN] = TREE_BROKEN};
-    struct stack *stack = &paths->stack;
-    unsigned valid = paths->nodes_valid < stack->kept ? paths->nodes_valid : stack->kept;
-    bool whole = stack->count <= depth && stack->end != STACK_OPEN;
-    unsigned first = whole ? valid : stack->count > depth ? stack->count - depth : 0;
-    uint32_t id = !whole  ? (uint32_t)TREE_TRUNCATED
-                  : valid ? stack->frames[valid - 1].node
-                          : roots[stack->end];
-    for (unsigned i = first; i < stack->count; i++) {
-        id = child_of(id, &stack->frames[i]);
-        if (!id) {
-            paths->nodes_valid = 0;
-            return TREE_UNKNOWN;
-        }
-        if (whole)
-            stack->frames[i].node = id;
+    const struct stack *stack = &paths->stack;
+    if (!whole) {
+        *first = stack->count > depth ? stack->count - depth : 0;
+        return TREE_TRUNCATED;
     }
-    paths->nodes_valid = whole ? stack->count : valid;
-    return id;
+    *first = paths->nodes_valid;
+    return *first ? stack->frames[*first - 1].node : roots[stack->end];
 }
 
-static struct view *miss(struct heap *heap, uintptr_t frame, unsigned slot) {
+/* The guessed view is right when its nodes are those of the frames from `first` and lead to `start`. */
+static bool path_is_of(struct stack *stack, const struct view *guess, uint32_t start,
+                       unsigned first, bool whole) {
+    uint32_t id = guess->context;
+    for (unsigned i = stack->count; i-- > first;) {
+        const struct tree_node *node = tree_node(id);
+        struct stack_frame *frame = &stack->frames[i];
+        if (node->address != frame->address || node->module != frame->module ||
+            node->exact != frame->exact)
+            return false;
+        if (whole)
+            frame->node = id;
+        id = node->parent;
+    }
+    return id == start;
+}
+
+/* The view that pays for the stack's innermost `depth` frames. Paths that are walked mostly come in
+ * the order in which they came before, and then nothing needs to be searched. */
+static struct view *view_of_stack(struct heap *heap, unsigned depth) {
+    struct paths *paths = heap->paths;
+    struct stack *stack = &paths->stack;
+    bool whole = stack->count <= depth && stack->end != STACK_OPEN;
+    uint32_t walked_view = paths->walked_view;
+    unsigned first;
+    if (paths->nodes_valid > stack->kept)
+        paths->nodes_valid = stack->kept;
+    uint32_t id = path_start(paths, depth, whole, &first);
+    struct view *view = walked_view ? heap_successor(heap, walked_view) : NULL;
+    if (!view || !path_is_of(stack, view, id, first, whole)) {
+        for (unsigned i = first; i < stack->count; i++) {
+            id = child_of(id, &stack->frames[i]);
+            if (!id)
+                return context_view_fixed(heap, TREE_UNKNOWN);
+            if (whole)
+                stack->frames[i].node = id;
+        }
+        view = context_view_fixed(heap, id);
+        if (!view || view->context != id) /* no memory for it */
+            return view;
+        if (walked_view)
+            heap_set_successor(heap, walked_view, view->index);
+    }
+    if (whole)
+        paths->nodes_valid = stack->count;
+    paths->walked_view = view->index;
+    return view;
+}
+
+/* Walks the stack. With `keep` the path goes into the cache, where `hash` leads. */
+static struct view *walk(struct heap *heap, uintptr_t frame, bool keep, uint64_t hash) {
     struct paths *paths = heap->paths;
     unsigned depth = (unsigned)load_relaxed(&options.depth);
     stack_walk(&paths->stack, frame, depth);
-    cache_learn_sizes(paths);
     store_owner(&paths->missed, paths->missed + 1);
-    uint32_t context = context_of_stack(paths, depth);
-    struct view *view = context_view_fixed(heap, context);
-    if (paths->stack.end == STACK_BROKEN)
+    struct view *view = view_of_stack(heap, depth);
+    if (UNLIKELY(paths->stack.end == STACK_BROKEN)) {
         paths->stack.count = paths->nodes_valid = 0; /* may be mended: never joined */
-    else if (view && view->context == context)
-        cache_keep(paths, slot, view, (uint16_t)view->index, depth);
+    } else if (keep) {
+        cache_learn_hints(paths);
+        if (view && view->context != TREE_UNKNOWN)
+            cache_keep(paths, hash, view, depth);
+    }
     return view;
 }
 
 NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
     struct paths *paths = heap->paths;
-    if (!paths) {
+    if (UNLIKELY(!paths)) {
         heap->paths = paths = cache_create();
         if (!paths)
             return context_view_fixed(heap, TREE_UNKNOWN);
     }
     uint32_t generation = load_acquire(&rules_generation);
-    if (paths->generation != generation) {
+    if (UNLIKELY(paths->generation != generation)) {
         cache_flush(paths);
         paths->generation = generation;
-        /* With MEMCTX_VERIFY every allocation is to come here. */
-        paths->fast_generation = load_relaxed(&options.verify) ? 0 : generation;
     }
-    if (!load_relaxed(&options.depth)) {
+    bool verifies = load_relaxed(&options.verify) > 0;
+    if (UNLIKELY(!load_relaxed(&options.depth))) {
         struct view *view = context_view_fixed(heap, TREE_NO_PATHS);
         if (view && view->context == TREE_NO_PATHS)
             paths->fixed = view;
+        paths->fast_generation = generation;
         return view;
     }
-    unsigned slot = 0;
-    struct view *view = NULL;
-    if (UNLIKELY(
-            load_relaxed(&options.verify))) { /* what the fast path would say is to be checked */
-        paths->fast_generation = generation;
-        view = cache_find(paths, frame);
-        paths->fast_generation = 0;
+    struct view *view;
+    if (cache_pass_over(paths)) {
+        view = walk(heap, frame, false, 0);
+    } else {
+        uint64_t hash;
+        view = cache_search(paths, frame, &hash);
+        cache_judge(paths, view != NULL);
+        if (!view)
+            view = walk(heap, frame, true, hash);
+        /* With MEMCTX_VERIFY every allocation is to come here. */
+        paths->fast_generation = verifies || paths->probe_left ? 0 : generation;
     }
-    if (!view)
-        view = cache_search(paths, frame, &slot);
-    if (!view)
-        view = miss(heap, frame, slot);
-    if (UNLIKELY(load_relaxed(&options.verify)) && view)
+    if (UNLIKELY(verifies) && view)
         verify(heap, view);
     return view;
 }

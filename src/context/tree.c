@@ -17,18 +17,24 @@ static struct {
     struct tree_node *blocks[TREE_BLOCKS]; /* atomic */
     uint32_t count;                        /* atomic; the fixed nodes need no memory */
     struct table *table;                   /* atomic */
+    uint64_t table_count;
 } tree = {.count = TREE_FIXED_COUNT};
 
-static const struct tree_node fixed_node = {.parent = TREE_ROOT, .module = MODULE_NONE};
+static struct tree_node fixed_nodes[TREE_FIXED_COUNT] = {
+    [0 ... TREE_FIXED_COUNT - 1] = {.parent = TREE_ROOT, .module = MODULE_NONE}};
 
 uint32_t tree_count(void) {
     return load_acquire(&tree.count);
 }
 
-const struct tree_node *tree_node(uint32_t id) {
-    if (id < TREE_FIXED_COUNT)
-        return &fixed_node;
+INLINE struct tree_node *node_at(uint32_t id) {
+    if (UNLIKELY(id < TREE_FIXED_COUNT))
+        return &fixed_nodes[id];
     return &load_acquire(&tree.blocks[id / TREE_NODES_PER_BLOCK])[id % TREE_NODES_PER_BLOCK];
+}
+
+const struct tree_node *tree_node(uint32_t id) {
+    return node_at(id);
 }
 
 const char *tree_fixed_label(uint32_t id) {
@@ -47,15 +53,38 @@ static uint64_t key_hash(uint32_t parent, const struct tree_frame *frame) {
                     (uint64_t)parent << 17 | (uint64_t)frame->module << 1 | frame->exact);
 }
 
-static bool node_is(uint32_t id, uint32_t parent, const struct tree_frame *frame) {
-    const struct tree_node *node = tree_node(id);
+INLINE bool node_is(uint32_t id, uint32_t parent, const struct tree_frame *frame) {
+    const struct tree_node *node = node_at(id);
     return node->address == frame->address && node->parent == parent &&
            node->module == frame->module && node->exact == frame->exact;
 }
 
-/* The child's id, or 0; *at is then where it would stand. */
-static uint32_t find_child(const struct table *table, uint32_t parent,
-                           const struct tree_frame *frame, uint64_t *at) {
+/* Above the id in a node's list of children. */
+INLINE uint32_t child_tag(const struct tree_frame *frame) {
+    return (uint32_t)(frame->address * 0x9e3779b97f4a7c15ULL >> 32) & ~((1U << TREE_ID_BITS) - 1);
+}
+
+/* The child's id, or 0; *free is then the first free place in the parent's list, or NULL. */
+INLINE uint32_t find_inline(struct tree_node *parent, uint32_t parent_id,
+                            const struct tree_frame *frame, uint32_t **free) {
+    uint32_t tag = child_tag(frame);
+    *free = NULL;
+    for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++) {
+        uint32_t child = load_acquire(&parent->children[i]);
+        uint32_t id = child & ((1U << TREE_ID_BITS) - 1);
+        if (!child) {
+            *free = &parent->children[i];
+            return 0;
+        }
+        if ((child ^ id) == tag && LIKELY(node_is(id, parent_id, frame)))
+            return id;
+    }
+    return 0;
+}
+
+/* The child's id in the table, or 0; *at is then where it would stand. */
+static NOINLINE uint32_t find_in_table(const struct table *table, uint32_t parent,
+                                       const struct tree_frame *frame, uint64_t *at) {
     *at = 0;
     if (!table)
         return 0;
@@ -76,7 +105,9 @@ static bool table_grow(void) {
         return false;
     table->mask = capacity - 1;
     for (uint32_t id = TREE_FIXED_COUNT; id < tree.count; id++) {
-        const struct tree_node *node = tree_node(id);
+        const struct tree_node *node = node_at(id);
+        if (!node->in_table)
+            continue;
         struct tree_frame frame = {node->address, node->module, node->exact};
         uint64_t at = key_hash(node->parent, &frame) & table->mask;
         while (table->ids[at])
@@ -89,13 +120,17 @@ static bool table_grow(void) {
 
 /* Under tree_lock. */
 static uint32_t create(uint32_t parent, const struct tree_frame *frame) {
-    uint64_t at;
+    uint64_t at = 0;
+    uint32_t *place;
     uint32_t id = tree.count;
     if (id / TREE_NODES_PER_BLOCK >= TREE_BLOCKS)
         return 0;
-    if ((!tree.table || id * 2UL > tree.table->mask) && !table_grow())
-        return 0;
-    uint32_t found = find_child(tree.table, parent, frame, &at);
+    uint32_t found = find_inline(node_at(parent), parent, frame, &place);
+    if (!found && !place) {
+        if ((!tree.table || tree.table_count * 2 > tree.table->mask) && !table_grow())
+            return 0;
+        found = find_in_table(tree.table, parent, frame, &at);
+    }
     if (found)
         return found;
     struct tree_node **block = &tree.blocks[id / TREE_NODES_PER_BLOCK];
@@ -108,15 +143,26 @@ static uint32_t create(uint32_t parent, const struct tree_frame *frame) {
     (*block)[id % TREE_NODES_PER_BLOCK] = (struct tree_node){.address = frame->address,
                                                              .parent = parent,
                                                              .module = frame->module,
-                                                             .exact = frame->exact};
-    store_release(&tree.table->ids[at], id);
+                                                             .exact = frame->exact,
+                                                             .in_table = !place};
+    if (place) {
+        store_release(place, child_tag(frame) | id);
+    } else {
+        store_release(&tree.table->ids[at], id);
+        tree.table_count++;
+    }
     store_release(&tree.count, id + 1);
     return id;
 }
 
 uint32_t tree_child(uint32_t parent, const struct tree_frame *frame) {
     uint64_t at;
-    uint32_t child = find_child(load_acquire(&tree.table), parent, frame, &at);
+    uint32_t *place;
+    uint32_t child = find_inline(node_at(parent), parent, frame, &place);
+    if (LIKELY(child))
+        return child;
+    if (!place)
+        child = find_in_table(load_acquire(&tree.table), parent, frame, &at);
     if (LIKELY(child))
         return child;
     lock_take(&tree_lock);

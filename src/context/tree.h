@@ -2,9 +2,12 @@
 /*
  * tree.h - the process-wide tree of contexts: one node for each frame of each call path.
  *
- * A node is 32 bytes and is never removed or changed, so an id (its index) means the same for the
- * life of the process and readers take no lock. New nodes are made under tree_lock. A table of ids,
- * keyed by (parent, address, module), finds children; it doubles when half full, off the hit path.
+ * A node is 32 bytes, never removed, and never changed but for the list of its children, so an id (its
+ * index) means the same for the life of the process and readers take no lock. New nodes are made
+ * under tree_lock. A node holds its first TREE_INLINE_CHILDREN children itself, each with some bits
+ * of its address, so that a path that was walked before is found again in the order in which its
+ * nodes were made, mostly one line each; further children stand in a table keyed by (parent,
+ * address, module), which doubles when half full, off the hit path.
  */
 #ifndef MEMCTX_TREE_H
 #define MEMCTX_TREE_H
@@ -13,6 +16,8 @@
 
 #define TREE_NODES_PER_BLOCK 4096U
 #define TREE_BLOCKS 1024U /* 4 M nodes */
+#define TREE_ID_BITS 22U
+#define TREE_INLINE_CHILDREN 4U
 
 /* Nodes that are there from the start; children of the root but for the root itself. Ids. */
 enum tree_fixed {
@@ -31,8 +36,11 @@ struct tree_node {
     uint32_t parent;   /* id */
     uint16_t module;   /* index, or MODULE_NONE */
     bool exact;
-    uint8_t spare;
+    bool in_table;                           /* not among its parent's `children` */
+    uint32_t children[TREE_INLINE_CHILDREN]; /* atomic: id, above it bits of its address; 0: none */
 };
+_Static_assert(sizeof(struct tree_node) == 32, "two nodes a line");
+_Static_assert(TREE_NODES_PER_BLOCK *TREE_BLOCKS == 1U << TREE_ID_BITS, "ids fit");
 
 extern struct lock tree_lock;
 

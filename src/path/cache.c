@@ -2,25 +2,43 @@
 /* Verified traces; see cache.h. */
 #include "path/cache.h"
 #include "os/meta.h"
+#include "region/heap.h"
 
-struct paths *cache_create(void) {
-    return meta_alloc(sizeof(struct paths));
+static struct slot *slot_of(struct paths *paths, uint64_t hash) {
+    return &paths->slots[hash >> paths->slot_shift];
 }
 
-static void trace_free(struct paths *paths, unsigned slot) {
-    struct trace *trace = paths->slots[slot];
+static size_t table_bytes(const struct paths *paths) {
+    return sizeof(struct slot) << (64 - paths->slot_shift);
+}
+
+struct paths *cache_create(void) {
+    struct paths *paths = meta_alloc(sizeof(struct paths));
+    if (!paths)
+        return NULL;
+    paths->slot_shift = 64 - CACHE_BITS_FIRST;
+    paths->worth = CACHE_WORTH_MAX;
+    paths->slots = meta_alloc(table_bytes(paths));
+    if (paths->slots)
+        return paths;
+    meta_free(paths, sizeof *paths);
+    return NULL;
+}
+
+static void trace_free(struct paths *paths, struct slot *slot) {
+    struct trace *trace = slot->trace;
     if (!trace)
         return;
+    slot->trace = NULL;
     paths->trace_count--;
     paths->trace_bytes -= trace->bytes;
     meta_free(trace, trace->bytes);
-    paths->slots[slot] = NULL;
 }
 
-static struct trace *trace_room(struct paths *paths, unsigned slot, uint32_t count) {
-    size_t bytes = sizeof(struct trace) + count * (sizeof(uint64_t) + sizeof(int32_t));
-    if (paths->slots[slot] && paths->slots[slot]->bytes >= bytes)
-        return paths->slots[slot];
+static struct trace *trace_room(struct paths *paths, struct slot *slot, uint32_t count) {
+    size_t bytes = sizeof(struct trace) + count * sizeof(struct trace_checks);
+    if (slot->trace && slot->trace->bytes >= bytes)
+        return slot->trace;
     trace_free(paths, slot);
     bytes = align_up(bytes, 64);
     struct trace *trace = meta_alloc(bytes);
@@ -29,8 +47,30 @@ static struct trace *trace_room(struct paths *paths, unsigned slot, uint32_t cou
     trace->bytes = (uint32_t)bytes;
     paths->trace_count++;
     paths->trace_bytes += bytes;
-    paths->slots[slot] = trace;
+    slot->trace = trace;
     return trace;
+}
+
+/* Traces go where their hash leads in the larger table; of two in one place one is dropped. */
+static void table_grow(struct paths *paths) {
+    struct paths old = {.slots = paths->slots, .slot_shift = paths->slot_shift};
+    struct slot *slots = meta_alloc(table_bytes(&old) * 2);
+    if (!slots)
+        return;
+    paths->slots = slots;
+    paths->slot_shift--;
+    paths->last = 0;
+    for (size_t i = 0; i < table_bytes(&old) / sizeof *slots; i++) {
+        struct trace *trace = old.slots[i].trace;
+        if (!trace)
+            continue;
+        struct slot *slot = slot_of(paths, trace->hash);
+        if (slot->trace)
+            trace_free(paths, &old.slots[i]);
+        else
+            slot->trace = trace;
+    }
+    meta_free(old.slots, table_bytes(&old));
 }
 
 /* Further guesses cost a compare each. Where paths are ever new they are wrong, and are then
@@ -43,55 +83,100 @@ static int guesses_allowed(struct paths *paths) {
     return paths->credit >= 0 || paths->missed % PROBE_EVERY == 0 ? CACHE_GUESSES_MAX : 1;
 }
 
-struct view *cache_search(struct paths *paths, uintptr_t frame, unsigned *slot) {
+bool cache_pass_over(struct paths *paths) {
+    if (LIKELY(!paths->probe_left))
+        return false;
+    if (--paths->probe_left)
+        return true;
+    paths->probe_left = CACHE_PROBE_EVERY;
+    return false;
+}
+
+void cache_judge(struct paths *paths, bool hit) {
+    if (!paths->probe_left) {
+        paths->worth += hit ? 2 : -1;
+        if (paths->worth > CACHE_WORTH_MAX)
+            paths->worth = CACHE_WORTH_MAX;
+        if (paths->worth > 0)
+            return;
+        paths->probe_left = CACHE_PROBE_EVERY;
+        paths->probes_won = 0;
+        return;
+    }
+    if (hit || paths->probes_won > -CACHE_PROBES_TO_WIN)
+        paths->probes_won += hit ? 1 : -1;
+    if (paths->probes_won >= CACHE_PROBES_TO_WIN) {
+        paths->probe_left = 0;
+        paths->worth = CACHE_WORTH_MAX;
+    }
+}
+
+/* The first check that fails; four times trace->count: none. */
+static uint32_t trace_compare(const struct trace *trace, uintptr_t sp) {
+    const struct trace_checks *checks = trace->checks;
+    for (uint32_t i = 0; i < trace->count; i++, checks++)
+        for (uint32_t k = 0; k < 4; k++)
+            if (TRACE_DIFFERS(k))
+                return i * 4 + k;
+    return trace->count * 4;
+}
+
+struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) {
     uintptr_t sp = frame + 16;
-    uintptr_t address = *(const uintptr_t *)(frame + 8);
-    uint64_t hash = cache_hash(paths, address, sp);
     int guesses = guesses_allowed(paths);
-    for (int guess = 0; guess < guesses; guess++) {
-        *slot = cache_slot_of(hash);
-        const struct trace *trace = paths->slots[*slot];
+    *hash = cache_hash(paths, frame);
+    for (int guess = 0;;) {
+        struct slot *slot = slot_of(paths, *hash);
+        const struct trace *trace = slot->trace;
         if (!trace)
             return NULL;
-        if (trace->sp != sp || trace->address != address) { /* an unrelated path hashes here too */
-            hash *= 0x9e3779b97f4a7c15ULL;
-            continue;
-        }
-        uint32_t k = trace_compare(trace, sp);
-        if (k == trace->count) {
+        uint32_t k = trace->sp == sp ? trace_compare(trace, sp) : 0;
+        if (k == trace->count * 4) {
             store_owner(&paths->guessed, paths->guessed + 1);
             if (guess && paths->credit < CREDIT_MAX)
                 paths->credit += CREDIT_HIT;
+            uint32_t index = (uint32_t)(slot - paths->slots);
+            paths->slots[paths->last].next = index;
+            paths->last = index;
             return trace->view;
         }
-        const int32_t *offsets = (const int32_t *)(trace->values + trace->count);
-        uint64_t word = *(const volatile uint64_t *)(sp + (uintptr_t)(intptr_t)offsets[k]);
-        hash = (hash ^ word ^ (uint64_t)k << 56) * 0xd6e8feb86659fd93ULL;
-        hash ^= hash >> 29;
-        hash *= 0x9e3779b97f4a7c15ULL;
+        if (++guess == guesses)
+            break; /* *hash stays where the path may be kept */
+        if (trace->sp == sp) {
+            intptr_t offset = trace->checks[k / 4].offset[k % 4];
+            uint64_t word = *(const volatile uint64_t *)(sp + (uintptr_t)offset);
+            *hash = (*hash ^ word ^ (uint64_t)k << 56) * 0xd6e8feb86659fd93ULL;
+            *hash ^= *hash >> 29;
+        } /* else an unrelated path hashes here too */
+        *hash *= 0x9e3779b97f4a7c15ULL;
     }
     if (paths->credit > -CREDIT_MAX)
         paths->credit--;
     return NULL;
 }
 
-void cache_learn_sizes(struct paths *paths) {
+void cache_learn_hints(struct paths *paths) {
     const struct stack *stack = &paths->stack;
-    for (unsigned i = 1; i <= 2 && i < stack->count; i++) {
+    for (unsigned i = 1; i <= 2 && i + 1 < stack->count; i++) {
         const struct stack_frame *frame = &stack->frames[stack->count - i];
-        uint64_t words = (frame[-1].sp - 8 - frame->sp) / 8;
-        uint16_t *known = &paths->frame_words[frame_size_slot(frame->address)];
-        if (words <= UINT16_MAX && *known != words)
-            *known = (uint16_t)words;
+        uint64_t first = (frame[-1].sp - frame->sp) / 8, second = (frame[-2].sp - frame->sp) / 8;
+        struct hint *known = &paths->hints[hint_slot(frame->address)];
+        if (second > CACHE_HINT_MAX || first > second)
+            continue;
+        if (known->first != first || known->second != second)
+            *known = (struct hint){(uint16_t)first, (uint16_t)second};
     }
 }
 
-void cache_keep(struct paths *paths, unsigned slot, struct view *view, uint16_t view_mark,
-                unsigned depth) {
+void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth) {
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
-    if (paths->slots[slot] && paths->missed_views[slot] != view_mark) {
-        paths->missed_views[slot] = view_mark;
+    if (paths->trace_count * 2 > 1UL << (64 - paths->slot_shift) &&
+        paths->slot_shift > 64 - CACHE_BITS_MAX)
+        table_grow(paths);
+    struct slot *slot = slot_of(paths, hash);
+    if (slot->trace && slot->missed_view != view->index) {
+        slot->missed_view = view->index;
         return;
     }
     unsigned first = stack->count > depth ? stack->frames[stack->count - depth].checks : 0;
@@ -101,29 +186,33 @@ void cache_keep(struct paths *paths, unsigned slot, struct view *view, uint16_t 
         if (offset > INT32_MAX || offset < INT32_MIN)
             return;
     }
-    unsigned count = (unsigned)align_up(checks, 4);
+    unsigned count = checks / 4 + 1; /* the first one is the innermost return address */
     struct trace *trace = trace_room(paths, slot, count);
     if (!trace)
         return;
-    int32_t *offsets = (int32_t *)(trace->values + count);
-    for (unsigned i = 0; i < count; i++) {
-        unsigned from = leaf->checks - 1U - (i < checks ? i : checks - 1);
-        offsets[i] = (int32_t)(stack->check_at[from] - leaf->sp);
-        trace->values[i] = stack->check_value[from];
+    trace->checks[0].value[0] = leaf->address;
+    trace->checks[0].offset[0] = -8;
+    for (unsigned i = 1; i < count * 4; i++) {
+        unsigned from = leaf->checks - (i <= checks ? i : checks);
+        struct trace_checks *group = &trace->checks[i / 4];
+        group->value[i % 4] = checks ? stack->check_value[from] : leaf->address;
+        group->offset[i % 4] = checks ? (int32_t)(stack->check_at[from] - leaf->sp) : -8;
     }
     trace->view = view;
-    trace->address = leaf->address;
+    trace->hash = hash;
     trace->sp = leaf->sp;
     trace->count = count;
-    paths->missed_views[slot] = 0;
+    slot->missed_view = 0;
+    uint32_t index = (uint32_t)(slot - paths->slots);
+    paths->slots[paths->last].next = index;
+    paths->last = index;
 }
 
 void cache_flush(struct paths *paths) {
-    for (unsigned i = 0; i < CACHE_SLOTS; i++) {
-        trace_free(paths, i);
-        paths->missed_views[i] = 0;
-    }
-    paths->stack.count = paths->nodes_valid = 0;
+    for (unsigned i = 0; i < table_bytes(paths) / sizeof *paths->slots; i++)
+        trace_free(paths, &paths->slots[i]);
+    paths->last = 0;
+    paths->stack.count = paths->nodes_valid = paths->walked_view = 0;
     paths->stack.low = paths->stack.high = 0;
     paths->fixed = NULL;
     paths->flushed++;

@@ -5,127 +5,149 @@
  * A *trace* is what a walk read: words of the stack at fixed offsets from the stack pointer, and the
  * view that pays for the path. A table guesses the trace; it is used only when every word is on the
  * stack again, compared innermost first, which is the order in which a walk would read them: each
- * read is as safe as the walk's. The first guess is by the stack pointer and the innermost three
- * return addresses; where the outer two stand is remembered for each inner one (frames mostly have
- * one size at one call), and read only within the known part of the stack. Where the guessed trace
- * is wrong at word k, the next guess is by (slot, k, the word that is there), and so on: paths that
- * begin alike are told apart by the words in which they differ. When the guesses end the stack is walked (stack.h), which costs only the frames that
- * changed since the last walk.
+ * read is as safe as the walk's. The first guess is the trace that followed the last one before: it
+ * is at hand at once, where a hash of the stack would have to be waited for. The second is by the stack
+ * pointer and the innermost four return addresses; where the outer ones stand is remembered for each
+ * inner one (frames mostly have one size at one call), and read only within the known part of the
+ * stack. Where that trace is wrong at word k, the next guess is by (slot, k, the word that is there),
+ * and so on: paths that begin alike are told apart by the words in which they differ. When the guesses
+ * end the stack is walked (stack.h), which costs only the frames that changed since the last walk.
  *
  * A slot's trace gives way to another path only when that one was missed there twice in a row, so
- * that a program with ever new paths does not spend its time on making traces.
+ * that a program with ever new paths does not spend its time on making traces. The table doubles
+ * when half full, up to CACHE_SLOTS_MAX.
  *
- * Owned by one heap's thread; its memory is bounded by CACHE_SLOTS traces.
+ * Owned by one heap's thread; its memory is bounded by CACHE_SLOTS_MAX traces.
  */
 #ifndef MEMCTX_CACHE_H
 #define MEMCTX_CACHE_H
 
 #include "path/stack.h"
 
-#define CACHE_SLOT_BITS 12U
-#define CACHE_SLOTS (1U << CACHE_SLOT_BITS)
+#define CACHE_BITS_FIRST 8U
+#define CACHE_BITS_MAX 13U
 #define CACHE_GUESSES_MAX 6
-#define FRAME_SIZES 1024U
+#define CACHE_HINTS 1024U
+#define CACHE_HINT_MAX 1024U /* words; larger frames are not guessed over */
+#define CACHE_WORTH_MAX 1024
+#define CACHE_PROBE_EVERY 32U
+#define CACHE_PROBES_TO_WIN 4
 
 struct view;
 
+struct trace_checks { /* together, so that they are read in order */
+    uint64_t value[4];
+    int32_t offset[4]; /* from sp */
+};
+
 struct trace {
     struct view *view;
-    uintptr_t address, sp;
-    uint32_t count, bytes; /* checks, a multiple of 4; memory of the trace */
-    /* count values, then count offsets from sp */
-    uint64_t values[];
+    uintptr_t sp;
+    uint64_t hash;         /* of the guess that led here */
+    uint32_t count, bytes; /* groups of checks; memory of the trace */
+    struct trace_checks checks[];
+};
+
+struct slot {
+    struct trace *trace;  /* NULL: none */
+    uint32_t next;        /* the slot that was used after this one */
+    uint32_t missed_view; /* what the last miss here found */
+};
+
+/* Where the next two return addresses outwards of one stand, in words from it; 0: not known.
+ * first <= second. */
+struct hint {
+    uint16_t first, second;
 };
 
 struct paths {
     uint32_t fast_generation; /* generation, or 0 to send every look-up to the slow path */
     uint32_t generation;      /* of the rules that all this was made with */
+    uint32_t slot_shift;      /* 64 - bits of the table's index */
     uint32_t verify_left;     /* cached paths until the next comparison with libunwind */
-    struct view *fixed;       /* MEMCTX_DEPTH=0: everything is charged here */
-    struct trace *slots[CACHE_SLOTS];
-    uint16_t missed_views[CACHE_SLOTS]; /* what the last miss at a slot found (index, cut off) */
+    uint32_t last;            /* slot that was used last */
+    struct slot *slots;
+    struct view *fixed; /* MEMCTX_DEPTH=0: everything is charged here */
     int32_t credit; /* what further guesses have earned; below 0 most look-ups do without them */
-    uint64_t guessed, missed, flushed; /* statistics: found, but not at first; walked; emptied */
+    int32_t worth;  /* what the table has earned; at 0 most look-ups go straight to the walk */
+    int32_t
+        probes_won; /* while they do: of those that did not, how many more were hits than misses */
+    uint32_t probe_left; /* look-ups until the next that does not; 0: the table is in use */
+    uint64_t guessed, missed, flushed; /* statistics: found by hash; walked; emptied */
     uint64_t trace_count, trace_bytes;
-    uint16_t frame_words[FRAME_SIZES]; /* by return address: words up to the next one; 0: unknown */
+    uint32_t walked_view; /* index of the view that the last walk led to; 0: none */
     uint32_t nodes_valid; /* frames of the stack, from the outermost, whose node is right */
+    struct hint hints[CACHE_HINTS]; /* by return address */
     struct stack stack;
 };
 
-INLINE unsigned frame_size_slot(uintptr_t address) {
-    return (unsigned)((address ^ address >> 10) % FRAME_SIZES);
+INLINE unsigned hint_slot(uintptr_t address) {
+    return (unsigned)((address ^ address >> 10) % CACHE_HINTS);
 }
 
-/* Mixes in the return address that probably is the next one out. Moves *sp to its frame. */
-INLINE uint64_t hash_next_frame(const struct paths *paths, uint64_t hash, uintptr_t *address,
-                                uintptr_t *sp) {
-    uintptr_t at = *sp + paths->frame_words[frame_size_slot(*address)] * 8UL;
-    if (UNLIKELY(at == *sp) || UNLIKELY(at + 8 > paths->stack.high))
-        return hash;
-    *address = *(const volatile uint64_t *)at;
-    *sp = at + 8;
-    return (hash ^ *address) * 0xd6e8feb86659fd93ULL;
+INLINE uint64_t rotate(uint64_t word, unsigned bits) {
+    return word << bits | word >> (64 - bits);
 }
 
-INLINE uint64_t cache_hash(const struct paths *paths, uintptr_t address, uintptr_t sp) {
-    uint64_t hash = (address ^ sp << 7) * 0x9e3779b97f4a7c15ULL;
-    if (LIKELY(sp >= paths->stack.low)) {
-        hash = hash_next_frame(paths, hash ^ hash >> 32, &address, &sp);
-        hash = hash_next_frame(paths, hash ^ hash >> 32, &address, &sp);
+/* By the stack pointer and what probably are the innermost return addresses. */
+INLINE uint64_t cache_hash(const struct paths *paths, uintptr_t frame) {
+    const volatile uint64_t *at = (const uint64_t *)(frame + 8);
+    uint64_t hash = *at ^ frame << 7;
+    const volatile uint64_t *next = at + paths->hints[hint_slot(*at)].first;
+    if (LIKELY(frame >= paths->stack.low) && LIKELY((uintptr_t)(next + 1) <= paths->stack.high)) {
+        struct hint hint = paths->hints[hint_slot(*next)];
+        const volatile uint64_t *outer = next + hint.second;
+        hash ^= rotate(*next, 21);
+        if (LIKELY((uintptr_t)(outer + 1) <= paths->stack.high))
+            hash ^= rotate(next[hint.first], 42) ^ rotate(*outer, 13);
     }
+    hash *= 0x9e3779b97f4a7c15ULL;
     return hash;
 }
 
-INLINE unsigned cache_slot_of(uint64_t hash) {
-    return (unsigned)(hash >> (64 - CACHE_SLOT_BITS));
-}
+#define TRACE_DIFFERS(i)                                                                           \
+    UNLIKELY(*(const volatile uint64_t *)(sp + (uintptr_t)(intptr_t)checks->offset[i]) !=          \
+             checks->value[i])
 
-/* The first check that fails; trace->count: none. Checks come in fours, the last one repeated. */
-INLINE uint32_t trace_compare(const struct trace *trace, uintptr_t sp) {
-    uint32_t count = trace->count;
-    const uint64_t *values = trace->values;
-    const int32_t *offsets = (const int32_t *)(values + count);
-#define DIFFERS(i)                                                                                 \
-    UNLIKELY(*(const volatile uint64_t *)(sp + (uintptr_t)(intptr_t)offsets[i]) != values[i])
-    for (uint32_t i = 0; i < count; i += 4, offsets += 4, values += 4) {
-        if (DIFFERS(0))
-            return i;
-        if (DIFFERS(1))
-            return i + 1;
-        if (DIFFERS(2))
-            return i + 2;
-        if (DIFFERS(3))
-            return i + 3;
-    }
-#undef DIFFERS
-    return count;
+INLINE bool trace_matches(const struct trace *trace, uintptr_t sp) {
+    const struct trace_checks *checks = trace->checks;
+    for (uint32_t left = trace->count; left; left--, checks++)
+        if (TRACE_DIFFERS(0) || TRACE_DIFFERS(1) || TRACE_DIFFERS(2) || TRACE_DIFFERS(3))
+            return false;
+    return true;
 }
 
 /* The usual case: the first guess is right. NULL: the path must be looked up. */
 INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
-    uintptr_t sp = frame + 16;
-    uintptr_t address = *(const uintptr_t *)(frame + 8);
     if (UNLIKELY(paths->fast_generation != load_relaxed(&rules_generation)))
         return NULL;
     if (UNLIKELY(paths->fixed != NULL))
         return paths->fixed;
-    const struct trace *trace = paths->slots[cache_slot_of(cache_hash(paths, address, sp))];
-    if (UNLIKELY(!trace) || UNLIKELY(trace->sp != sp) || UNLIKELY(trace->address != address) ||
-        UNLIKELY(trace_compare(trace, sp) != trace->count))
+    uint32_t next = paths->slots[paths->last].next;
+    const struct trace *trace = paths->slots[next].trace;
+    if (UNLIKELY(!trace) || UNLIKELY(trace->sp != frame + 16) ||
+        UNLIKELY(!trace_matches(trace, frame + 16)))
         return NULL;
+    paths->last = next;
     return trace->view;
 }
 
-/* All guesses. NULL: *slot is where cache_keep may put the path's trace. */
-struct view *cache_search(struct paths *paths, uintptr_t frame, unsigned *slot);
+/* Where paths are ever new the table only costs. When its misses outweigh its hits long enough,
+ * look-ups walk at once, but for one in CACHE_PROBE_EVERY, which finds out whether that is still so.
+ * True: walk at once, and keep nothing. */
+bool cache_pass_over(struct paths *paths);
+/* Whether a look-up that was not passed over hit. */
+void cache_judge(struct paths *paths, bool hit);
+
+/* All further guesses. NULL: *hash leads to where cache_keep may put the path's trace. */
+struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash);
 
 /* After a miss and a walk that gave `view`: keeps the stack's innermost `depth` frames as a trace,
- * if it is worth it. `view_mark` tells views apart, mostly. */
-void cache_keep(struct paths *paths, unsigned slot, struct view *view, uint16_t view_mark,
-                unsigned depth);
-/* After a walk: remembers the sizes of the innermost frames for the first guess. */
-void cache_learn_sizes(struct paths *paths);
-struct paths *cache_create(void);
+ * if it is worth it. */
+void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth);
+/* After a walk: remembers where the innermost return addresses stand, for the first guess. */
+void cache_learn_hints(struct paths *paths);
+struct paths *cache_create(void); /* NULL: out of memory */
 /* Empties it; the memory goes back to the library's own tables. */
 void cache_flush(struct paths *paths);
 

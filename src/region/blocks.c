@@ -27,6 +27,9 @@ const uint8_t blocks_class_table[NARROW_MAX / 16 + 1] = {
     10, 10, 11, 11, R4(12), R4(13), R4(14), R4(15), R8(16), R8(17), R8(18), R8(19)};
 
 struct page heap_no_page;
+#define NO_PAGE_4 &heap_no_page, &heap_no_page, &heap_no_page, &heap_no_page
+#define NO_PAGE_16 NO_PAGE_4, NO_PAGE_4, NO_PAGE_4, NO_PAGE_4
+struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16}};
 
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class) {
     bool narrow = size_class < NARROW_CLASSES;
@@ -79,6 +82,8 @@ void bins_init(struct bins *bins) {
 }
 
 static void partial_push(struct bins *bins, struct page *page) {
+    if (page->view)
+        page->view->bins = bins; /* it has free blocks of its own again */
     struct page **head = &bins->partial[page->size_class];
     page->prev = NULL;
     page->next = *head;
@@ -100,7 +105,7 @@ static void partial_remove(struct bins *bins, struct page *page) {
 }
 
 static struct bins *bins_of(struct heap *heap, const struct page *page) {
-    return page->kind == PAGE_OWN ? &page->view->region->bins : &heap->mixed;
+    return page->kind == PAGE_OWN ? page->view->region : &heap->mixed;
 }
 
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
@@ -158,7 +163,7 @@ void bins_release_empty(struct heap *heap, struct bins *bins) {
 void regions_release_empty(struct heap *heap) {
     for (uint32_t i = 1; i < heap->view_count; i++)
         if (heap_view_at(heap, i)->region)
-            bins_release_empty(heap, &heap_view_at(heap, i)->region->bins);
+            bins_release_empty(heap, heap_view_at(heap, i)->region);
 }
 
 void blocks_free_remote(struct page *page, void *block) {

@@ -40,13 +40,26 @@ static struct view *view_create(struct heap *heap, uint32_t context) {
         struct view *fresh = meta_alloc(VIEWS_PER_BLOCK * sizeof(struct view));
         if (!fresh)
             return NULL;
+        uint32_t *successors = meta_alloc(VIEWS_PER_BLOCK * sizeof *successors);
+        for (uint32_t i = 0; successors && i < VIEWS_PER_BLOCK; i++)
+            successors[i] = 1; /* the first view is always there */
+        heap->successors[index / VIEWS_PER_BLOCK] = successors;
         store_release(block, fresh);
     }
     struct view *view = heap_view_at(heap, index);
     view->context = context;
     view->index = index;
+    view->bins = &heap->mixed;
     store_release(&heap->view_count, index + 1);
     return view;
+}
+
+/* Sixteen contexts that were made one after the other share a line of the table. Further places are
+ * SLOT_STEP away, which is odd, so that all are reached. */
+#define SLOT_STEP 17U
+
+INLINE uint32_t first_slot(uint32_t context) {
+    return (uint32_t)hash_mix(context >> 4, 0) << 4 | (context & 15);
 }
 
 static bool slots_grow(struct heap *heap) {
@@ -58,9 +71,9 @@ static bool slots_grow(struct heap *heap) {
     for (uint32_t i = 0; i < old_count; i++) {
         if (!heap->slots[i])
             continue;
-        uint64_t at = hash_mix(heap_view_at(heap, heap->slots[i])->context, 0);
+        uint32_t at = first_slot(heap_view_at(heap, heap->slots[i])->context);
         while (slots[at & (count - 1)])
-            at++;
+            at += SLOT_STEP;
         slots[at & (count - 1)] = heap->slots[i];
     }
     meta_free(heap->slots, old_count * sizeof *slots);
@@ -78,8 +91,8 @@ struct view *heap_view(struct heap *heap, uint32_t context) {
     if (UNLIKELY(heap->view_count * 2 >= (heap->slots ? heap->slot_mask : 0)) &&
         !slots_grow(heap) && (!heap->slots || heap->view_count >= heap->slot_mask))
         return view_lost(heap);
-    uint64_t at = hash_mix(context, 0);
-    for (;; at++) {
+    uint32_t at = first_slot(context);
+    for (;; at += SLOT_STEP) {
         uint32_t index = heap->slots[at & heap->slot_mask];
         if (!index)
             break;

@@ -25,28 +25,27 @@
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
 
+struct bins;
+
 /* One thread's numbers in one context, and where its chunks go. One line. Owner-written; read by
  * dumps at any time. Signed: see above. */
 struct view {
     uint64_t allocs, frees;
     int64_t live_bytes; /* requested */
     uint64_t requested_cum_bytes;
-    int64_t peak_bytes;    /* of live_bytes */
-    struct region *region; /* pages of its own; NULL: its chunks go to mixed pages */
-    uint32_t context;      /* id; 0 marks a free slot */
-    uint32_t index;        /* in heap->views */
-    uint32_t spare[2];
+    int64_t peak_bytes; /* of live_bytes */
+    struct bins *bins; /* where its next chunks go: its region's, the heap's mixed ones, or, to have
+                          * that decided anew, heap_no_bins */
+    struct bins *region; /* pages of its own; NULL: none yet */
+    uint32_t context;    /* id; 0 marks a free slot */
+    uint32_t index;      /* in heap->views */
 };
-_Static_assert(sizeof(struct view) == CACHE_LINE, "a view is one line");
-
 /* Pages by size class. `current` is never NULL: a page without free blocks stands in. */
 struct bins {
     struct page *current[SIZE_CLASSES];
     struct page *partial[SIZE_CLASSES]; /* other pages with free blocks */
 };
-struct region {
-    struct bins bins;
-};
+_Static_assert(sizeof(struct view) == CACHE_LINE, "a view is one line");
 
 enum heap_state {
     HEAP_OWNED = 0, /* by the thread `tid` */
@@ -67,8 +66,9 @@ struct heap {
     struct page *remote_pages __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with
                                                                      * blocks freed by others */
     struct bins mixed __attribute__((aligned(CACHE_LINE)));
-    struct view *views[VIEW_BLOCKS]; /* published with release; index 0 is unused */
-    uint32_t view_count;             /* atomic: indices below it are valid */
+    struct view *views[VIEW_BLOCKS];   /* published with release; index 0 is unused */
+    uint32_t *successors[VIEW_BLOCKS]; /* by index: the view whose path was walked next; a guess */
+    uint32_t view_count;               /* atomic: indices below it are valid */
     uint32_t slot_mask;
     uint32_t *slots; /* context -> view index, open addressing; owner */
     uint32_t tid;
@@ -97,6 +97,8 @@ struct heap_global {
 };
 extern struct heap_global heap_global;
 extern struct page heap_no_page; /* stands in for a current page; has no free block */
+extern struct bins
+    heap_no_bins; /* holds nothing else: whoever allocates there comes the slow way */
 
 /* A heap for the calling thread: a parked one, else a new one. NULL: out of memory. */
 struct heap *heap_acquire(uint32_t tid);
@@ -113,6 +115,17 @@ INLINE struct view *heap_view_at(struct heap *heap, uint32_t index) {
     return &heap->views[index / VIEWS_PER_BLOCK][index % VIEWS_PER_BLOCK];
 }
 
+/* The view that was walked to after this one, as far as is known, and remembering it. */
+INLINE struct view *heap_successor(struct heap *heap, uint32_t index) {
+    const uint32_t *block = heap->successors[index / VIEWS_PER_BLOCK];
+    return block ? heap_view_at(heap, block[index % VIEWS_PER_BLOCK]) : NULL;
+}
+INLINE void heap_set_successor(struct heap *heap, uint32_t index, uint32_t next) {
+    uint32_t *block = heap->successors[index / VIEWS_PER_BLOCK];
+    if (block)
+        block[index % VIEWS_PER_BLOCK] = next;
+}
+
 /* What a reset subtracts from the view; NULL: nothing. With `make`, NULL: out of memory. */
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, bool make);
 
@@ -124,13 +137,19 @@ void heap_publish_waste(struct heap *heap);
  * heap, or NULL. */
 void heap_fork_child(struct heap *self);
 
+#define PROMOTION_STEP 10 /* a context asks for pages of its own at every KiB that its peak grows */
+
 INLINE void view_account_alloc(struct view *view, size_t requested) {
     int64_t live = view->live_bytes + (int64_t)requested;
+    int64_t peak = load_relaxed(&view->peak_bytes);
     store_owner(&view->allocs, view->allocs + 1);
     store_owner(&view->requested_cum_bytes, view->requested_cum_bytes + requested);
     store_owner(&view->live_bytes, live);
-    if (live > load_relaxed(&view->peak_bytes))
+    if (UNLIKELY(live > peak)) {
         store_owner(&view->peak_bytes, live);
+        if (UNLIKELY((peak ^ live) >> PROMOTION_STEP) && view->bins != view->region)
+            view->bins = &heap_no_bins;
+    }
 }
 
 INLINE void view_account_free(struct view *view, size_t requested) {

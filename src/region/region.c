@@ -12,10 +12,10 @@
 static void promote(struct heap *heap, struct view *view) {
     if (view->region || view->live_bytes < options.promote_bytes || !heap_may_segregate(heap))
         return;
-    struct region *region = meta_alloc(sizeof *region);
+    struct bins *region = meta_alloc(sizeof *region);
     if (!region)
         return;
-    bins_init(&region->bins);
+    bins_init(region);
     view->region = region;
 }
 
@@ -43,7 +43,8 @@ static struct page *page_for(struct heap *heap, struct view *view, unsigned size
         bins_collect_remote(heap);
     promote(heap, view);
     if (view->region)
-        page = bins_next_page(heap, &view->region->bins, view, size_class);
+        page = bins_next_page(heap, view->region, view, size_class);
+    view->bins = page ? view->region : &heap->mixed;
     return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
 }
 

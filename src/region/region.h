@@ -49,16 +49,10 @@ INLINE unsigned region_block_of(const struct page *page, const void *chunk, char
     return index;
 }
 
-/* A small chunk from the current page; NULL: that page is used up, or the context grew out of
- * mixed pages: use region_alloc. */
+/* A small chunk from the current page; NULL: that page is used up, or it is time to ask whether the
+ * context gets pages of its own: use region_alloc. */
 INLINE void *region_alloc_fast(struct heap *heap, struct view *view, size_t size, bool zero) {
-    unsigned size_class = blocks_class_of(size);
-    struct bins *bins = &heap->mixed;
-    if (view->region)
-        bins = &view->region->bins;
-    else if (UNLIKELY(view->live_bytes >= load_relaxed(&options.promote_bytes)))
-        return NULL;
-    struct page *page = bins->current[size_class];
+    struct page *page = view->bins->current[blocks_class_of(size)];
     char *block = page->free;
     unsigned index;
     bool fresh = false;

@@ -147,11 +147,11 @@ static uint64_t hash_fresh(uintptr_t frame) {
 }
 
 static void use_cache(uintptr_t frame) {
-    unsigned slot, i = 0;
-    uint64_t hash = hash_fresh(frame);
+    unsigned i = 0;
+    uint64_t hash = hash_fresh(frame), place;
     struct view *view = cache_find(paths, frame);
     if (view == NULL)
-        view = cache_search(paths, frame, &slot);
+        view = cache_search(paths, frame, &place);
     if (view != NULL) {
         cr_assert_eq(view->requested_cum_bytes, hash, "leaf %lu has another's trace", leaves);
         hits++;
@@ -164,9 +164,10 @@ static void use_cache(uintptr_t frame) {
         return;
     view_count += i == view_count;
     views[i].requested_cum_bytes = hash;
+    views[i].index = i + 1;
     paths->missed++;
-    cache_learn_sizes(paths);
-    cache_keep(paths, slot, &views[i], (uint16_t)(i + 1), depth_now);
+    cache_learn_hints(paths);
+    cache_keep(paths, place, &views[i], depth_now);
 }
 
 Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
