@@ -144,9 +144,10 @@ def daemon_gets_socket(mode):
                 with Wire(path) as client:
                     check_equal(wire.get(client.hello, "wire_hello.pid"), pid, "pid of the hello")
                 harness.check_sums(parent.dump(pid=pid))
-                others = [name for name in os.listdir(os.path.dirname(path))
-                          if name != f"{pid}.sock"]
-                check_equal(others, [], "sockets of the forks in between")
+                # The first process may have got one before it left by _exit, which runs no handler;
+                # what it left behind is swept.
+                check_equal(harness.run_cli("ps", env=parent.cli_env).returncode, 0, "memctx ps")
+                check_equal(os.listdir(os.path.dirname(path)), [f"{pid}.sock"], "sockets left")
                 parent.process.stdin.close()  # the daemon has it too: it ends
                 harness.wait_until(lambda: not os.path.exists(path), "the daemon's clean end", 20)
             finally:
