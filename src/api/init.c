@@ -30,7 +30,8 @@ EXPORT const char *memctx_version(void) {
 static struct lock *const fork_locks[] = {&heap_global.lock, &region_settle_lock, &tree_lock,
                                           &rules_lock};
 #define FORK_LOCKS (sizeof fork_locks / sizeof fork_locks[0])
-static bool fork_held[FORK_LOCKS + 1]; /* by the forking thread before; the last: meta_lock */
+static bool fork_held[FORK_LOCKS + 1] FORK_PAGE
+    __attribute__((aligned(2048))); /* by the forking thread before; the last: meta_lock */
 
 static void take_unless_mine(struct lock *lock, bool *held) {
     *held = lock_is_mine(lock);

@@ -78,7 +78,7 @@ static struct view *view_of_stack(struct heap *heap, unsigned depth) {
     if (paths->nodes_valid > stack->kept)
         paths->nodes_valid = stack->kept;
     uint32_t id = path_start(paths, depth, whole, &first);
-    struct view *view = walked_view ? heap_successor(heap, walked_view) : NULL;
+    struct view *view = walked_view && paths->probe_left ? heap_successor(heap, walked_view) : NULL;
     if (!view || !path_is_of(stack, view, id, first, whole)) {
         for (unsigned i = first; i < stack->count; i++) {
             id = child_of(id, &stack->frames[i]);
@@ -90,7 +90,7 @@ static struct view *view_of_stack(struct heap *heap, unsigned depth) {
         view = context_view_fixed(heap, id);
         if (!view || view->context != id) /* no memory for it */
             return view;
-        if (walked_view)
+        if (walked_view && paths->probe_left)
             heap_set_successor(heap, walked_view, view->index);
     }
     if (whole)
@@ -120,8 +120,10 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
     struct paths *paths = heap->paths;
     if (UNLIKELY(!paths)) {
         heap->paths = paths = cache_create();
-        if (!paths)
+        if (!paths) {
+            add_relaxed(&heap_global.lost_views, 1);
             return context_view_fixed(heap, TREE_UNKNOWN);
+        }
     }
     uint32_t generation = load_acquire(&rules_generation);
     if (UNLIKELY(paths->generation != generation)) {

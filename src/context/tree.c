@@ -5,7 +5,7 @@
 
 #define FIRST_CAPACITY 1024U
 
-struct lock tree_lock = LOCK_INIT(RANK_TREE);
+struct lock tree_lock FORK_PAGE = LOCK_INIT(RANK_TREE);
 uint64_t tree_lost;
 
 struct table {
@@ -13,12 +13,12 @@ struct table {
     uint32_t ids[]; /* 0: empty */
 };
 
+static struct tree_node *tree_blocks[TREE_BLOCKS]; /* atomic */
 static struct {
-    struct tree_node *blocks[TREE_BLOCKS]; /* atomic */
-    uint32_t count;                        /* atomic; the fixed nodes need no memory */
-    struct table *table;                   /* atomic */
+    uint32_t count;      /* atomic; the fixed nodes need no memory */
+    struct table *table; /* atomic */
     uint64_t table_count;
-} tree = {.count = TREE_FIXED_COUNT};
+} tree FORK_PAGE = {.count = TREE_FIXED_COUNT};
 
 static struct tree_node fixed_nodes[TREE_FIXED_COUNT] = {
     [0 ... TREE_FIXED_COUNT - 1] = {.parent = TREE_ROOT, .module = MODULE_NONE}};
@@ -30,7 +30,7 @@ uint32_t tree_count(void) {
 INLINE struct tree_node *node_at(uint32_t id) {
     if (UNLIKELY(id < TREE_FIXED_COUNT))
         return &fixed_nodes[id];
-    return &load_acquire(&tree.blocks[id / TREE_NODES_PER_BLOCK])[id % TREE_NODES_PER_BLOCK];
+    return &load_acquire(&tree_blocks[id / TREE_NODES_PER_BLOCK])[id % TREE_NODES_PER_BLOCK];
 }
 
 const struct tree_node *tree_node(uint32_t id) {
@@ -133,7 +133,7 @@ static uint32_t create(uint32_t parent, const struct tree_frame *frame) {
     }
     if (found)
         return found;
-    struct tree_node **block = &tree.blocks[id / TREE_NODES_PER_BLOCK];
+    struct tree_node **block = &tree_blocks[id / TREE_NODES_PER_BLOCK];
     if (!*block) {
         struct tree_node *fresh = meta_alloc(TREE_NODES_PER_BLOCK * sizeof **block);
         if (!fresh)

@@ -42,7 +42,7 @@ struct client {
     size_t written;
 };
 
-uint32_t control_waiting;
+uint32_t control_waiting FORK_PAGE;
 
 static struct {
     struct lock lock; /* guards starting */
@@ -54,8 +54,8 @@ static struct {
     int listener;
     dev_t listener_device;
     ino_t listener_inode;
-    struct client clients[WIRE_CLIENTS_MAX];
-} control = {.lock = LOCK_INIT(RANK_CONTROL), .listener = -1};
+} control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL), .listener = -1};
+static struct client clients[WIRE_CLIENTS_MAX]; /* control thread only */
 
 uint64_t control_uptime_ns(void) {
     return os_now_exact_ns() - control.start_ns;
@@ -202,7 +202,7 @@ static void accept_client(void) {
     struct client *place = NULL;
     uint64_t now = os_now_exact_ns();
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
-        struct client *client = &control.clients[i];
+        struct client *client = &clients[i];
         if (client->fd < 0) {
             place = client;
             break;
@@ -227,7 +227,7 @@ static void accept_client(void) {
 static void drop_late_clients(void) {
     uint64_t now = os_now_exact_ns();
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
-        struct client *client = &control.clients[i];
+        struct client *client = &clients[i];
         uint64_t limit = client->answer.bytes || client->got ? DEADLINE_NS : IDLE_CLIENT_NS;
         if (client->fd >= 0 && now - client->since_ns > limit)
             client_drop(client);
@@ -284,7 +284,7 @@ static void serve(void) {
         polls[0] = (struct pollfd){.fd = control.listener, .events = POLLIN};
         bool busy = false;
         for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
-            const struct client *client = &control.clients[i];
+            const struct client *client = &clients[i];
             short events = client->answer.bytes ? POLLOUT : POLLIN;
             polls[i + 1] = (struct pollfd){.fd = client->fd, .events = events};
             busy |= client->fd >= 0;
@@ -298,7 +298,7 @@ static void serve(void) {
             segment_purge(false);
         if (ready > 0) {
             for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
-                struct client *client = &control.clients[i];
+                struct client *client = &clients[i];
                 if (client->fd < 0 || client->fd != polls[i + 1].fd || !polls[i + 1].revents)
                     continue;
                 if (client->answer.bytes)
@@ -322,7 +322,7 @@ static void *thread_main(void *argument) {
         close_range(options.verbose ? 3 : 2, ~0U, 0);
     }
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
-        control.clients[i] = (struct client){.fd = -1};
+        clients[i] = (struct client){.fd = -1};
     socket_open();
     if (control.own_descriptors && options.verbose)
         close(2);

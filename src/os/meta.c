@@ -6,7 +6,7 @@
 #define LARGEST (64UL << (CLASS_COUNT - 1))
 #define MAPPINGS_MAX 4096 /* remembered for the residency figure */
 
-struct lock meta_lock = LOCK_INIT(RANK_META);
+struct lock meta_lock FORK_PAGE = LOCK_INIT(RANK_META);
 
 static struct {
     char *next, *end; /* the current chunk */
@@ -17,7 +17,7 @@ static struct {
         size_t bytes;
     } * mappings; /* guarded by meta_lock, like all of this */
     size_t mapping_count;
-} meta;
+} meta FORK_PAGE;
 
 static unsigned class_of(size_t bytes) {
     return bytes <= 64 ? 0 : 58U - (unsigned)__builtin_clzl(bytes - 1);
@@ -65,7 +65,9 @@ void *meta_alloc(size_t bytes) {
     if (block) {
         meta.free[class] = *(void **)block;
     } else {
-        if ((size_t)(meta.end - meta.next) < block_bytes) {
+        if (block_bytes >= OS_PAGE_BYTES) /* whole OS pages: nothing else is copied with them */
+            meta.next = (char *)align_up((uintptr_t)meta.next, OS_PAGE_BYTES);
+        if (meta.next > meta.end || (size_t)(meta.end - meta.next) < block_bytes) {
             /* The rest of the old chunk is lost to big blocks only: at most half a chunk. */
             char *chunk = map_remembered(META_CHUNK_BYTES);
             if (!chunk) {

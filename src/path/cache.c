@@ -19,8 +19,9 @@ struct paths *cache_create(void) {
     paths->slot_shift = 64 - CACHE_BITS_FIRST;
     paths->worth = CACHE_WORTH_MAX;
     paths->slots = meta_alloc(table_bytes(paths));
-    if (paths->slots)
+    if (paths->slots && stack_make_room(&paths->stack, STACK_FRAMES_FIRST))
         return paths;
+    meta_free(paths->slots, table_bytes(paths));
     meta_free(paths, sizeof *paths);
     return NULL;
 }
@@ -175,14 +176,14 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
         paths->slot_shift > 64 - CACHE_BITS_MAX)
         table_grow(paths);
     struct slot *slot = slot_of(paths, hash);
-    if (slot->trace && slot->missed_view != view->index) {
+    if (slot->missed_view != view->index) {
         slot->missed_view = view->index;
         return;
     }
     unsigned first = stack->count > depth ? stack->frames[stack->count - depth].checks : 0;
     unsigned checks = leaf->checks - first;
     for (unsigned i = 0; i < checks; i++) {
-        int64_t offset = (int64_t)(stack->check_at[first + i] - leaf->sp);
+        int64_t offset = (int64_t)(stack->checks[first + i].at - leaf->sp);
         if (offset > INT32_MAX || offset < INT32_MIN)
             return;
     }
@@ -195,8 +196,8 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     for (unsigned i = 1; i < count * 4; i++) {
         unsigned from = leaf->checks - (i <= checks ? i : checks);
         struct trace_checks *group = &trace->checks[i / 4];
-        group->value[i % 4] = checks ? stack->check_value[from] : leaf->address;
-        group->offset[i % 4] = checks ? (int32_t)(stack->check_at[from] - leaf->sp) : -8;
+        group->value[i % 4] = checks ? stack->checks[from].value : leaf->address;
+        group->offset[i % 4] = checks ? (int32_t)(stack->checks[from].at - leaf->sp) : -8;
     }
     trace->view = view;
     trace->hash = hash;

@@ -13,8 +13,8 @@
  * and so on: paths that begin alike are told apart by the words in which they differ. When the guesses
  * end the stack is walked (stack.h), which costs only the frames that changed since the last walk.
  *
- * A slot's trace gives way to another path only when that one was missed there twice in a row, so
- * that a program with ever new paths does not spend its time on making traces. The table doubles
+ * A trace is made of a path only when it was missed at its slot twice in a row, so that a program with
+ * ever new paths, or a child that soon ends, does not spend its time on making traces. The table doubles
  * when half full, up to CACHE_SLOTS_MAX.
  *
  * Owned by one heap's thread; its memory is bounded by CACHE_SLOTS_MAX traces.
@@ -77,8 +77,8 @@ struct paths {
     uint64_t trace_count, trace_bytes;
     uint32_t walked_view; /* index of the view that the last walk led to; 0: none */
     uint32_t nodes_valid; /* frames of the stack, from the outermost, whose node is right */
-    struct hint hints[CACHE_HINTS]; /* by return address */
     struct stack stack;
+    struct hint hints[CACHE_HINTS]; /* by return address */
 };
 
 INLINE unsigned hint_slot(uintptr_t address) {

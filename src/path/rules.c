@@ -13,12 +13,14 @@
 #define EXACT_BIT (1UL << 63)
 
 struct rule_table {
-    uint64_t mask, count;
+    uint64_t mask;
     struct rule rules[];
 };
 
-struct lock rules_lock = LOCK_INIT(RANK_RULES);
+struct lock rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
 uint32_t rules_generation = 1;
+
+static uint64_t rule_count FORK_PAGE; /* in the table; under rules_lock */
 
 static struct {
     struct rule_table *table; /* atomic; replaced when it grows, then emptied, never unmapped */
@@ -31,6 +33,12 @@ static uint64_t pack(struct cfi_rule rule, uint32_t module) {
     return (uint64_t)rule.kind | (uint64_t)rule.rbp << 3 |
            ((uint64_t)(uint32_t)(rule.rbp_offset / 8) & 0x7ff) << 5 |
            (uint64_t)(uint32_t)rule.cfa_offset << 16 | (uint64_t)module << 48;
+}
+
+/* The first place of a rule: those of one page of code stand near each other, because what is
+ * learnt together mostly lies together. */
+INLINE uint64_t first_place(uintptr_t key) {
+    return hash_mix(key >> 12, 0) << 6 | (((key >> 6) ^ key) & 63);
 }
 
 static size_t table_bytes(uint64_t capacity) {
@@ -49,12 +57,13 @@ static bool replace_table(uint64_t capacity, bool empty) {
     for (uint64_t i = 0; old && !empty && i <= old->mask; i++) {
         if (!old->rules[i].key)
             continue;
-        uint64_t at = hash_mix(old->rules[i].key, 0) & table->mask;
+        uint64_t at = first_place(old->rules[i].key) & table->mask;
         while (table->rules[at].key)
             at = (at + 1) & table->mask;
         table->rules[at] = old->rules[i];
-        table->count++;
     }
+    if (empty)
+        rule_count = 0;
     store_release(&global.table, table);
     if (old) { /* keep its head: readers need the mask */
         uintptr_t behind = align_up((uintptr_t)(old + 1), OS_PAGE_BYTES);
@@ -162,20 +171,20 @@ static uint32_t module_learn(const struct cfi_object *object) {
 
 static void table_add(uintptr_t key, uint64_t packed) {
     struct rule_table *table = global.table;
-    if (!table || table->count * 2 > table->mask) {
+    if (!table || rule_count * 2 > table->mask) {
         uint64_t capacity = table ? (table->mask + 1) * 2 : FIRST_CAPACITY;
         if (capacity > CAPACITY_MAX || !replace_table(capacity, false))
             return; /* learnt again next time: slower, never wrong */
         table = global.table;
     }
-    uint64_t at = hash_mix(key, 0) & table->mask;
+    uint64_t at = first_place(key) & table->mask;
     while (table->rules[at].key && table->rules[at].key != key)
         at = (at + 1) & table->mask;
     if (table->rules[at].key)
         return;
     store_owner(&table->rules[at].packed, packed);
     store_release(&table->rules[at].key, key);
-    table->count++;
+    rule_count++;
 }
 
 static NOINLINE uint64_t learn(uintptr_t key, uintptr_t address, bool exact) {
@@ -197,7 +206,7 @@ uint64_t rules_find(uintptr_t address, bool exact) {
     uintptr_t key = address | (exact ? EXACT_BIT : 0);
     const struct rule_table *table = load_acquire(&global.table);
     if (LIKELY(table)) {
-        for (uint64_t at = hash_mix(key, 0);; at++) {
+        for (uint64_t at = first_place(key);; at++) {
             const struct rule *rule = &table->rules[at & table->mask];
             uintptr_t found = load_acquire(&rule->key);
             if (LIKELY(found == key))
@@ -218,8 +227,7 @@ const struct module *rules_module(uint32_t index) {
 }
 
 uint64_t rules_count(void) {
-    const struct rule_table *table = load_acquire(&global.table);
-    return table ? table->count : 0;
+    return load_relaxed(&rule_count);
 }
 
 static void new_generation_locked(void) {

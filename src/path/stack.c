@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Walking the stack by rules, and joining the last walk; see stack.h. */
 #include "path/stack.h"
+#include "os/meta.h"
 
 #define GROW_MAX (64UL << 20) /* memory further away from the stack is looked at word by word */
 
@@ -42,8 +43,7 @@ INLINE uint64_t word_at(uintptr_t address) {
 
 INLINE uint64_t check(struct stack_fresh *fresh, uintptr_t at) {
     uint64_t value = word_at(at);
-    fresh->at[fresh->check_count] = at;
-    fresh->value[fresh->check_count++] = value;
+    fresh->checks[fresh->check_count++] = (struct stack_check){at, value};
     return value;
 }
 
@@ -141,9 +141,9 @@ static int compare(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
     const struct stack_frame *old = &stack->frames[join];
     int last = (unsigned)join + 1 > wanted ? (int)stack->frames[join - (int)wanted + 1].checks : 0;
     if (old->rbp_use >= 0)
-        stack->check_at[old->rbp_use] = rbp_at;
+        stack->checks[old->rbp_use].at = rbp_at;
     for (int i = (int)old->checks - 1; i >= last; i--)
-        if (UNLIKELY(word_at(stack->check_at[i]) != stack->check_value[i]))
+        if (UNLIKELY(word_at(stack->checks[i].at) != stack->checks[i].value))
             return i;
     return -1;
 }
@@ -175,10 +175,8 @@ INLINE void put(struct stack *stack, const struct stack_fresh *fresh, bool outer
     frame->rbp_use = -1;
     if (!outermost) {
         /* Backwards, because checks are compared from the last to the first. */
-        for (unsigned i = fresh->check_count; i-- > 0;) {
-            stack->check_at[stack->check_count] = fresh->at[i];
-            stack->check_value[stack->check_count++] = fresh->value[i];
-        }
+        for (unsigned i = fresh->check_count; i-- > 0;)
+            stack->checks[stack->check_count++] = fresh->checks[i];
         if (fresh->uses_rbp) /* always the first that a step reads */
             frame->rbp_use = (int16_t)(stack->check_count - 1);
         else if (fresh->keeps_rbp)
@@ -202,6 +200,34 @@ static void begin(struct walker *walker, struct stack *stack, uintptr_t frame) {
     walker->exact = false;
     load_rbp(walker, frame);
     walker->address = word_at(frame + 8);
+}
+
+bool stack_make_room(struct stack *stack, uint32_t frames) {
+    uint32_t room = stack->room ? stack->room : STACK_FRAMES_FIRST;
+    while (room < frames)
+        room *= 2;
+    if (room > STACK_FRAMES_MAX)
+        return false;
+    if (room == stack->room)
+        return true;
+    struct stack old = *stack;
+    size_t frame_bytes = room * (sizeof *old.frames + 2 * sizeof *old.checks);
+    size_t bytes = frame_bytes + 2 * MEMCTX_DEPTH_MAX * sizeof *old.fresh;
+    char *memory = meta_alloc(bytes);
+    if (!memory)
+        return false;
+    stack->room = room;
+    stack->frames = (struct stack_frame *)memory;
+    stack->checks = (struct stack_check *)(stack->frames + room);
+    stack->fresh = (struct stack_fresh *)(memory + frame_bytes);
+    if (!old.frames)
+        return true;
+    __builtin_memcpy(stack->frames, old.frames, old.room * sizeof *old.frames);
+    __builtin_memcpy(stack->checks, old.checks, 2 * old.room * sizeof *old.checks);
+    __builtin_memcpy(stack->fresh, old.fresh, 2 * MEMCTX_DEPTH_MAX * sizeof *old.fresh);
+    meta_free(old.frames,
+              bytes - (room - old.room) * (sizeof *old.frames + 2 * sizeof *old.checks));
+    return true;
 }
 
 void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
@@ -250,12 +276,20 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
         stack->check_count = 0;
     } else {
         stack->check_count = stack->frames[joined].checks;
-        if ((unsigned)joined + 1 + walker.fresh_count > STACK_FRAMES_MAX ||
-            stack->check_count + walker.fresh_count * STEP_CHECKS_MAX > STACK_CHECKS_MAX) {
-            stack->count = 0; /* full: the outer part is beyond every depth */
+    }
+    unsigned count = (unsigned)(joined + 1) + walker.fresh_count;
+    unsigned checks = stack->check_count;
+    for (unsigned i = 0; i < walker.fresh_count; i++)
+        checks += stack->fresh[i].check_count;
+    if (UNLIKELY(count > stack->room || checks > stack->room * 2) &&
+        !stack_make_room(stack, count > stack->room ? count : stack->room + 1)) {
+        /* Full: what is outside is beyond every depth, or there is no memory for it. */
+        bool again = stack->count > 0;
+        stack->count = stack->kept = 0;
+        stack->end = STACK_BROKEN;
+        if (again)
             stack_walk(stack, frame, depth);
-            return;
-        }
+        return;
     }
     stack->count = stack->kept = (uint32_t)(joined + 1);
     for (unsigned i = walker.fresh_count; i-- > 0;)

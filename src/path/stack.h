@@ -18,8 +18,8 @@
 #include "path/rules.h"
 #include <memctx/options.h>
 
+#define STACK_FRAMES_FIRST 32U /* with their checks, and some fresh ones, in one OS page */
 #define STACK_FRAMES_MAX 512U
-#define STACK_CHECKS_MAX (STACK_FRAMES_MAX * 2)
 #define STEP_CHECKS_MAX 4U
 
 enum stack_end {                     /* what the outermost walked frame is */
@@ -40,27 +40,36 @@ struct stack_frame {
     bool rbp_known;
 };
 
+/* A word of the stack that the walk read. */
+struct stack_check {
+    uintptr_t at;
+    uint64_t value;
+};
+
 /* A frame of the walk under way, innermost first, before it is put on the stack. */
 struct stack_fresh {
     struct stack_frame frame;
     unsigned check_count; /* of the step to the next frame, in the order of reading */
-    uintptr_t at[STEP_CHECKS_MAX];
-    uint64_t value[STEP_CHECKS_MAX];
     bool uses_rbp, keeps_rbp;
+    struct stack_check checks[STEP_CHECKS_MAX];
 };
 
 struct stack {
     uint32_t count, check_count;
     enum stack_end end;
-    uint32_t kept;       /* after a walk: frames [0, kept) are those of the walk before */
-    uintptr_t low, high; /* memory known to be mapped around the stack pointer */
-    struct stack_frame frames[STACK_FRAMES_MAX]; /* outermost first */
-    uintptr_t check_at[STACK_CHECKS_MAX];
-    uint64_t check_value[STACK_CHECKS_MAX];
-    struct stack_fresh fresh[2 * MEMCTX_DEPTH_MAX]; /* here, because programs' stacks may be tiny */
+    uint32_t kept;              /* after a walk: frames [0, kept) are those of the walk before */
+    uintptr_t low, high;        /* memory known to be mapped around the stack pointer */
+    uint32_t room;              /* frames there is room for, and for twice as many checks */
+    struct stack_frame *frames; /* outermost first; one piece of memory with the next two */
+    struct stack_check *checks;
+    struct stack_fresh
+        *fresh; /* 2 * MEMCTX_DEPTH_MAX; here, because programs' stacks may be tiny */
 };
 
-/* Walks from the exported function whose frame pointer is `frame`: the caller's rbp is saved at
+/* Room for `frames` frames; those that there are stay. False: out of memory, nothing changed. */
+bool stack_make_room(struct stack *stack, uint32_t frames);
+
+/* Walks, after stack_make_room, from the exported function whose frame pointer is `frame`: the caller's rbp is saved at
  * frame, the return address at frame + 8, the caller's stack pointer is frame + 16. Afterwards the
  * innermost `depth` frames, or all there are, are true; those further out may be of earlier walks.
  */

@@ -15,10 +15,8 @@
 #define PUBLISH_STEP (16L << 10) /* how far a heap's figure may drift from the sum */
 #define FIRST_SLOTS 64U
 
-struct heap_global heap_global = {
-    .lock = LOCK_INIT(RANK_HEAPS),
-    .shared = {.state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)},
-};
+struct heap_global heap_global FORK_PAGE = {.lock = LOCK_INIT(RANK_HEAPS)};
+static struct heap shared_heap = {.state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)};
 
 static void heap_init(struct heap *heap) {
     heap->lock.rank = RANK_PARKED;
@@ -234,7 +232,7 @@ void heap_park(struct heap *heap) {
 }
 
 struct heap *heap_shared_lock(void) {
-    struct heap *heap = &heap_global.shared;
+    struct heap *heap = &shared_heap;
     if (lock_is_mine(&heap->lock))
         return NULL;
     lock_take(&heap->lock);
@@ -288,7 +286,8 @@ void heap_fork_child(struct heap *self) {
             if (heap->state == HEAP_SHARED)
                 bins_init(&heap->mixed);
         }
-        heap->tid = 0;
+        if (heap->tid) /* a write costs the child a page of its own */
+            heap->tid = 0;
     }
     if (self)
         self->tid = os_thread_id();

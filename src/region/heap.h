@@ -63,21 +63,21 @@ struct heap {
     int64_t own_free;    /* the waste that is capped: free bytes of blocks in own pages that were in
                        * use once, and an OS page for each such page that is not used up */
     int64_t own_free_published; /* what of it stands in heap_global.own_free */
-    struct page *remote_pages __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with
-                                                                     * blocks freed by others */
-    struct bins mixed __attribute__((aligned(CACHE_LINE)));
-    struct view *views[VIEW_BLOCKS];   /* published with release; index 0 is unused */
-    uint32_t *successors[VIEW_BLOCKS]; /* by index: the view whose path was walked next; a guess */
-    uint32_t view_count;               /* atomic: indices below it are valid */
+    uint32_t view_count;        /* atomic: indices below it are valid */
     uint32_t slot_mask;
     uint32_t *slots; /* context -> view index, open addressing; owner */
     uint32_t tid;
     uint32_t denied; /* pages of its own that a context did not get, for the waste cap */
-    uint32_t busy_before_fork;
-    uint32_t thread_exits; /* rounds of key destructors seen */
+    struct page *remote_pages __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with
+                                                                     * blocks freed by others */
+    struct bins mixed __attribute__((aligned(CACHE_LINE)));
     struct lock lock;
+    uint32_t busy_before_fork;
+    uint32_t thread_exits;       /* rounds of key destructors seen */
     struct heap *next;           /* all heaps; never shrinks */
     struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
+    struct view *views[VIEW_BLOCKS];   /* published with release; index 0 is unused */
+    uint32_t *successors[VIEW_BLOCKS]; /* by index: the view whose path was walked next; a guess */
 };
 
 struct baseline { /* what a reset subtracts from a view */
@@ -85,10 +85,9 @@ struct baseline { /* what a reset subtracts from a view */
 };
 
 struct heap_global {
-    struct lock lock;    /* RANK_HEAPS: parking, adopting, folding */
-    struct heap *first;  /* atomic head; heaps are added only */
-    struct heap *totals; /* views of exited threads */
-    struct heap shared;
+    struct lock lock;       /* RANK_HEAPS: parking, adopting, folding */
+    struct heap *first;     /* atomic head; heaps are added only */
+    struct heap *totals;    /* views of exited threads */
     int64_t own_free;       /* atomic: sum of the published figures */
     uint64_t foreign_frees; /* atomic: frees of pointers that are not ours, ignored */
     uint32_t threads_seen;  /* atomic: heaps given to threads, ever */

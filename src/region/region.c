@@ -89,7 +89,7 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
 
 /* --- free ---------------------------------------------------------------------------------- */
 
-struct lock region_settle_lock = LOCK_INIT(RANK_SETTLE);
+struct lock region_settle_lock FORK_PAGE = LOCK_INIT(RANK_SETTLE);
 
 void region_settle(struct heap *heap) {
     lock_take(&region_settle_lock);

@@ -18,8 +18,8 @@ void (*segment_watch)(const void *chunk);
 #define DIRTY_SEARCH_MAX 8 /* segments looked at for dirty slices before clean ones are taken */
 #define PURGE_CHECK_EVERY 64
 
-struct segment_global segment_global = {.lock = LOCK_INIT(RANK_SEGMENT),
-                                        .unmap_lock = LOCK_INIT(RANK_UNMAP)};
+struct segment_global segment_global FORK_PAGE = {.lock = LOCK_INIT(RANK_SEGMENT),
+                                                  .unmap_lock = LOCK_INIT(RANK_UNMAP)};
 #define global segment_global
 
 static void list_push(struct segment *segment) {

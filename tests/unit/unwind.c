@@ -125,7 +125,8 @@ Test(stack, walks_that_reuse_the_last_one_equal_fresh_ones) {
     at_leaf = compare_walks;
     for (int i = 0; i < 4; i++) {
         depth_now = depths[i];
-        memset(&kept, 0, sizeof kept);
+        kept = (struct stack){0};
+        cr_assert(stack_make_room(&kept, 1) && stack_make_room(&fresh, 1));
         for (int round = 0; round < 600; round++)
             plain(rand() % 7);
     }
@@ -174,7 +175,7 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
     rules_init();
     srand(43);
     paths = cache_create();
-    cr_assert(paths != NULL);
+    cr_assert(paths != NULL && stack_make_room(&fresh, 1));
     paths->fast_generation = rules_generation;
     at_leaf = use_cache;
     for (int round = 0; round < 3000; round++)
