@@ -113,7 +113,7 @@ void cache_judge(struct paths *paths, bool hit) {
 }
 
 /* The first check that fails; four times trace->count: none. */
-static uint32_t trace_compare(const struct trace *trace, uintptr_t sp) {
+static uint32_t trace_compare(const struct trace *trace, const volatile uint64_t *words) {
     const struct trace_checks *checks = trace->checks;
     for (uint32_t i = 0; i < trace->count; i++, checks++)
         for (uint32_t k = 0; k < 4; k++)
@@ -123,6 +123,7 @@ static uint32_t trace_compare(const struct trace *trace, uintptr_t sp) {
 }
 
 struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) {
+    const volatile uint64_t *words = (const uint64_t *)frame;
     uintptr_t sp = frame + 16;
     int guesses = guesses_allowed(paths);
     *hash = cache_hash(paths, frame);
@@ -131,7 +132,7 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
         const struct trace *trace = slot->trace;
         if (!trace)
             return NULL;
-        uint32_t k = trace->sp == sp ? trace_compare(trace, sp) : 0;
+        uint32_t k = trace->sp == sp ? trace_compare(trace, words) : 0;
         if (k == trace->count * 4) {
             store_owner(&paths->guessed, paths->guessed + 1);
             if (guess && paths->credit < CREDIT_MAX)
@@ -144,9 +145,8 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
         if (++guess == guesses)
             break; /* *hash stays where the path may be kept */
         if (trace->sp == sp) {
-            intptr_t offset = trace->checks[k / 4].offset[k % 4];
-            uint64_t word = *(const volatile uint64_t *)(sp + (uintptr_t)offset);
-            *hash = (*hash ^ word ^ (uint64_t)k << 56) * 0xd6e8feb86659fd93ULL;
+            *hash = (*hash ^ words[trace->checks[k / 4].word[k % 4]] ^ (uint64_t)k << 56) *
+                    0xd6e8feb86659fd93ULL;
             *hash ^= *hash >> 29;
         } /* else an unrelated path hashes here too */
         *hash *= 0x9e3779b97f4a7c15ULL;
@@ -182,22 +182,22 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     }
     unsigned first = stack->count > depth ? stack->frames[stack->count - depth].checks : 0;
     unsigned checks = leaf->checks - first;
+    uintptr_t at = leaf->sp - 16; /* of the saved rbp; the innermost return address is next to it */
     for (unsigned i = 0; i < checks; i++) {
-        int64_t offset = (int64_t)(stack->checks[first + i].at - leaf->sp);
-        if (offset > INT32_MAX || offset < INT32_MIN)
-            return;
+        uintptr_t distance = stack->checks[first + i].at - at;
+        if (distance % 8 || distance / 8 > UINT32_MAX)
+            return; /* a handler's stack below the one that it interrupted, say */
     }
     unsigned count = checks / 4 + 1; /* the first one is the innermost return address */
     struct trace *trace = trace_room(paths, slot, count);
     if (!trace)
         return;
-    trace->checks[0].value[0] = leaf->address;
-    trace->checks[0].offset[0] = -8;
-    for (unsigned i = 1; i < count * 4; i++) {
-        unsigned from = leaf->checks - (i <= checks ? i : checks);
+    for (unsigned i = 0; i < count * 4; i++) {
+        const struct stack_check *check = &stack->checks[leaf->checks - (i <= checks ? i : checks)];
         struct trace_checks *group = &trace->checks[i / 4];
-        group->value[i % 4] = checks ? stack->checks[from].value : leaf->address;
-        group->offset[i % 4] = checks ? (int32_t)(stack->checks[from].at - leaf->sp) : -8;
+        bool innermost = !i || !checks;
+        group->value[i % 4] = innermost ? leaf->address : check->value;
+        group->word[i % 4] = innermost ? 1 : (uint32_t)((check->at - at) / 8);
     }
     trace->view = view;
     trace->hash = hash;

@@ -2,8 +2,8 @@
 /*
  * cache.h - call paths at allocation speed: traces of one thread, verified at every use.
  *
- * A *trace* is what a walk read: words of the stack at fixed offsets from the stack pointer, and the
- * view that pays for the path. A table guesses the trace; it is used only when every word is on the
+ * A *trace* is what a walk read: words of the stack at fixed distances outwards from our own frame
+ * pointer, and the view that pays for the path. A table guesses the trace; it is used only when every word is on the
  * stack again, compared innermost first, which is the order in which a walk would read them: each
  * read is as safe as the walk's. The first guess is the trace that followed the last one before: it
  * is at hand at once, where a hash of the stack would have to be waited for. The second is by the stack
@@ -37,7 +37,7 @@ struct view;
 
 struct trace_checks { /* together, so that they are read in order */
     uint64_t value[4];
-    int32_t offset[4]; /* from sp */
+    uint32_t word[4]; /* where: words outwards from the exported function's frame pointer */
 };
 
 struct trace {
@@ -105,11 +105,9 @@ INLINE uint64_t cache_hash(const struct paths *paths, uintptr_t frame) {
     return hash;
 }
 
-#define TRACE_DIFFERS(i)                                                                           \
-    UNLIKELY(*(const volatile uint64_t *)(sp + (uintptr_t)(intptr_t)checks->offset[i]) !=          \
-             checks->value[i])
+#define TRACE_DIFFERS(i) UNLIKELY(words[checks->word[i]] != checks->value[i])
 
-INLINE bool trace_matches(const struct trace *trace, uintptr_t sp) {
+INLINE bool trace_matches(const struct trace *trace, const volatile uint64_t *words) {
     const struct trace_checks *checks = trace->checks;
     for (uint32_t left = trace->count; left; left--, checks++)
         if (TRACE_DIFFERS(0) || TRACE_DIFFERS(1) || TRACE_DIFFERS(2) || TRACE_DIFFERS(3))
@@ -126,7 +124,7 @@ INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
     uint32_t next = paths->slots[paths->last].next;
     const struct trace *trace = paths->slots[next].trace;
     if (UNLIKELY(!trace) || UNLIKELY(trace->sp != frame + 16) ||
-        UNLIKELY(!trace_matches(trace, frame + 16)))
+        UNLIKELY(!trace_matches(trace, (const uint64_t *)frame)))
         return NULL;
     paths->last = next;
     return trace->view;

@@ -43,7 +43,7 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     while (align_up((size_t)capacity << page->meta_shift, 64) + (size_t)capacity * block_bytes >
            bytes)
         capacity--;
-    page->record_bytes = align_up((size_t)capacity << page->meta_shift, 64);
+    page->record_bytes = (uint16_t)align_up((size_t)capacity << page->meta_shift, 64);
     page->blocks = segment_span_start(page) + page->record_bytes;
     page->block_bytes = block_bytes;
     page->reciprocal = (uint32_t)((1UL << 32) / block_bytes) + 1;

@@ -31,9 +31,17 @@ INLINE unsigned blocks_class_of(size_t size) {
 
 INLINE unsigned blocks_index(const struct page *page, const void *pointer) {
     uint64_t offset = (uint64_t)((const char *)pointer - page->blocks);
-    /* Exact for offsets below 2^16 (pages are no larger). A pointer to elsewhere gives an index
-     * beyond the page or one whose block starts elsewhere, which the callers check. */
+    /* Exact for offsets below 2^16 (pages are no larger). */
     return (unsigned)(offset * page->reciprocal >> 32);
+}
+
+/* The same, and whether a block starts just there: then, and only then, the fraction is less than
+ * the reciprocal, because it is the quotient times the reciprocal's rounding error, which is below the
+ * offset, while the least remainder adds a whole reciprocal (2^19 at least). */
+INLINE unsigned blocks_index_exact(const struct page *page, const void *pointer, bool *exact) {
+    uint64_t product = (uint64_t)((const char *)pointer - page->blocks) * page->reciprocal;
+    *exact = (uint32_t)product < page->reciprocal;
+    return (unsigned)(product >> 32);
 }
 
 /* Flags are the owner's; others may look at PAGE_ALIGNED. */
@@ -99,6 +107,27 @@ INLINE void record_write_free(const struct page *page, unsigned index) {
         store_owner((uint16_t *)records + index, UINT16_MAX);
     else
         store_owner((uint64_t *)records + index, 0);
+}
+
+/* The record of a block that is to be free from now on. */
+INLINE struct record record_free(const struct page *page, unsigned index) {
+    void *records = blocks_records(page);
+    unsigned shift = page->meta_shift;
+    if (LIKELY(shift == 0)) {
+        uint8_t *at = (uint8_t *)records + index;
+        uint8_t slack = load_relaxed(at);
+        store_owner(at, UINT8_MAX);
+        return (struct record){slack, 0, slack == UINT8_MAX};
+    }
+    if (LIKELY(shift == 2)) {
+        uint32_t *at = (uint32_t *)records + index;
+        uint32_t word = load_relaxed(at);
+        store_owner(at, 0);
+        return (struct record){word & 0xff, word >> 8, !word};
+    }
+    struct record record = record_read(page, index);
+    record_write_free(page, index);
+    return record;
 }
 
 /* A new page for one size class; view NULL: mixed. NULL: out of memory. */

@@ -41,11 +41,14 @@ __attribute__((noreturn)) void region_report(enum region_misuse misuse, const st
 
 /* The block behind a chunk's pointer: its index; aborts the program for a wrong pointer. */
 INLINE unsigned region_block_of(const struct page *page, const void *chunk, char **block) {
-    unsigned index = blocks_index(page, chunk);
-    *block = page->blocks + (size_t)index * page->block_bytes;
+    bool exact;
+    unsigned index = blocks_index_exact(page, chunk, &exact);
+    *block = (char *)(uintptr_t)chunk;
     if (UNLIKELY(index >= load_relaxed(&page->bump) ||
-                 (*block != chunk && !(load_relaxed(&page->flags) & PAGE_ALIGNED))))
+                 (!exact && !(load_relaxed(&page->flags) & PAGE_ALIGNED))))
         region_report(MISUSE_INTERIOR, page, chunk);
+    if (UNLIKELY(!exact))
+        *block = page->blocks + (size_t)index * page->block_bytes;
     return index;
 }
 
@@ -85,12 +88,11 @@ INLINE void region_free(struct heap *heap, void *chunk) {
     }
     char *block;
     unsigned index = region_block_of(page, chunk, &block);
-    struct record record = record_read(page, index);
+    struct record record = record_free(page, index);
     if (UNLIKELY(record.free))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     struct view *view = page->view ? page->view : heap_view_at(heap, record.view_index);
     view_account_free(view, page->block_bytes - record.slack);
-    record_write_free(page, index);
     blocks_free_owned(heap, page, block);
 }
 

@@ -54,19 +54,20 @@ struct view;
 
 struct page {
     /* First line: what the owner's malloc and free touch. */
-    void *free;           /* owner: list of free blocks */
-    struct heap *heap;    /* owner of the blocks; NULL for PAGE_SPAN and PAGE_HUGE */
-    struct view *view;    /* PAGE_OWN: whose chunks these are */
-    char *blocks;         /* first block; for large chunks: the chunk */
-    uint32_t block_bytes; /* constant while the page is in use */
-    uint32_t reciprocal;  /* floor(2^32 / block_bytes) + 1: division by multiplication */
-    uint32_t waste_unit;  /* block_bytes in PAGE_OWN, 0 in PAGE_MIXED: see heap.own_free */
-    uint16_t used;        /* owner: live blocks, those freed by others not yet collected */
-    uint16_t bump;        /* owner: blocks handed out at least once */
-    uint16_t capacity;    /* blocks */
-    uint8_t kind;         /* enum page_kind */
-    uint8_t flags;        /* owner: enum page_flag */
-    uint8_t meta_shift;   /* bytes of block record = 1 << meta_shift; see region/blocks.h */
+    void *free;            /* owner: list of free blocks */
+    struct heap *heap;     /* owner of the blocks; NULL for PAGE_SPAN and PAGE_HUGE */
+    struct view *view;     /* PAGE_OWN: whose chunks these are */
+    char *blocks;          /* first block; for large chunks: the chunk */
+    uint32_t block_bytes;  /* constant while the page is in use */
+    uint32_t reciprocal;   /* floor(2^32 / block_bytes) + 1: division by multiplication */
+    uint32_t waste_unit;   /* block_bytes in PAGE_OWN, 0 in PAGE_MIXED: see heap.own_free */
+    uint16_t used;         /* owner: live blocks, those freed by others not yet collected */
+    uint16_t bump;         /* owner: blocks handed out at least once */
+    uint16_t capacity;     /* blocks */
+    uint16_t record_bytes; /* room for the block records before the first block */
+    uint8_t kind;          /* enum page_kind */
+    uint8_t flags;         /* owner: enum page_flag */
+    uint8_t meta_shift;    /* bytes of block record = 1 << meta_shift; see region/blocks.h */
     uint8_t size_class;
     uint8_t back;    /* slices back to the page's first slice; 0 there */
     uint8_t fresh;   /* the memory was zero when the page was made */
@@ -80,7 +81,6 @@ struct page {
     uint32_t context;         /* large chunks: context id */
     uint32_t slices;          /* of the page */
     uint64_t mapped_bytes;    /* PAGE_HUGE */
-    uint64_t record_bytes;    /* room for the block records before the first block */
 };
 
 /* The fields of a segment stand in the header of its slice 1, which no page can start at. */

@@ -207,8 +207,12 @@ Test(blocks, the_reciprocal_divides_exactly) {
         struct page page = {.blocks = not_ours,
                             .block_bytes = bytes,
                             .reciprocal = (uint32_t)((1ULL << 32) / bytes + 1)};
-        for (uintptr_t offset = 0; offset < WIDE_PAGE_SLICES * SLICE_BYTES; offset++)
-            cr_assert_eq(blocks_index(&page, (char *)((uintptr_t)not_ours + offset)),
-                         offset / bytes);
+        for (uintptr_t offset = 0; offset < WIDE_PAGE_SLICES * SLICE_BYTES; offset++) {
+            const void *pointer = (char *)((uintptr_t)not_ours + offset);
+            bool exact;
+            cr_assert_eq(blocks_index(&page, pointer), offset / bytes);
+            cr_assert_eq(blocks_index_exact(&page, pointer, &exact), offset / bytes);
+            cr_assert_eq(exact, offset % bytes == 0);
+        }
     }
 }
