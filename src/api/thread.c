@@ -2,6 +2,7 @@
 /* Threads: their first entry, re-entry, end; see thread.h. */
 #include "api/thread.h"
 #include "context/tree.h"
+#include "control/control.h"
 
 #include <pthread.h>
 
@@ -26,6 +27,8 @@ static void thread_exits(void *argument) {
         return;
     if (heap->thread_exits++ < EXIT_ROUNDS && !pthread_setspecific(global.key, heap))
         return;
+    if (heap->tid == os_process_id())
+        control_first_thread_ended();
     /* From here this thread uses the shared heap, so that it leaves nothing behind. */
     thread_state = THREAD_ENDED;
     thread_heap = NULL;
@@ -42,6 +45,8 @@ void thread_init(void) {
         pthread_key_delete(global.key); /* dead threads are then found by their ids */
     else
         global.has_key = true;
+    if (global.has_key && thread_heap)
+        pthread_setspecific(global.key, thread_heap);
 }
 
 static struct heap *first_entry(void) {
@@ -61,7 +66,7 @@ static struct heap *first_entry(void) {
     thread_heap = heap;
     order_stores();
     thread_state = THREAD_READY;
-    if (global.has_key && tid != os_process_id())
+    if (global.has_key)
         pthread_setspecific(global.key, heap);
     return heap;
 }

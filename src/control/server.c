@@ -25,6 +25,7 @@
 #define START_AFTER_NS 20000000U
 #define STACK_BYTES (256UL << 10)
 #define IDLE_POLL_MS 1000
+#define ALONE_POLL_MS 100
 #define IDLE_CLIENT_NS (60ULL * 1000000000)
 #define DEADLINE_NS ((uint64_t)WIRE_DEADLINE_MS * 1000000)
 
@@ -46,7 +47,10 @@ uint32_t control_waiting FORK_PAGE;
 
 static struct {
     struct lock lock; /* guards starting */
-    bool started, own_descriptors, forking;
+    bool own_descriptors, forking;
+    uint32_t running;    /* pid of the process that has the thread; 0: none. Under the lock */
+    uint32_t stopping;   /* atomic: the thread is to end */
+    bool first_ended;    /* the program's first thread; ours may become the last */
     uint32_t socket_pid; /* who made the socket */
     uint64_t start_ns;   /* of this process, or of its life since fork */
     pthread_t thread;
@@ -267,6 +271,13 @@ static bool socket_open(void) {
     return true;
 }
 
+static void socket_remove(void) {
+    if (load_acquire(&control.socket_pid) != os_process_id())
+        return;
+    unlink(control.place.final.sun_path);
+    store_release(&control.socket_pid, 0);
+}
+
 /* With a shared descriptor table the program may have closed ours and reused the number. */
 static bool listener_is_ours(void) {
     struct stat status;
@@ -275,9 +286,24 @@ static bool listener_is_ours(void) {
             status.st_ino == control.listener_inode);
 }
 
+/* Of the program no thread is left but its first, which has ended: ours is the last, and glibc ends
+ * the process when it returns. */
+static bool is_alone(void) {
+    struct stat tasks;
+    char line[128];
+    if (stat("/proc/self/task", &tasks) || tasks.st_nlink > 2 + 2)
+        return false;
+    int64_t length = os_read_file("/proc/self/stat", line, sizeof line);
+    for (int64_t i = length - 1; i > 0;
+         i--) /* "pid (name) state ..."; the name may hold anything */
+        if (line[i] == ')')
+            return line[i + 1] == ' ' && line[i + 2] == 'Z';
+    return false;
+}
+
 static void serve(void) {
     struct pollfd polls[WIRE_CLIENTS_MAX + 1];
-    for (;;) {
+    while (!load_acquire(&control.stopping) && !is_alone()) {
         bool listening = control.listener >= 0 && listener_is_ours();
         if (!listening)
             control.listener = -1;
@@ -293,7 +319,11 @@ static void serve(void) {
         int64_t decay = load_relaxed(&options.decay_ms) / 2;
         int wait = usage.freelist_bytes && decay < IDLE_POLL_MS ? (int)(decay < 50 ? 50 : decay)
                                                                 : IDLE_POLL_MS;
-        int ready = poll(polls, WIRE_CLIENTS_MAX + 1, busy && wait > 200 ? 200 : wait);
+        if (busy && wait > 200)
+            wait = 200;
+        if (control.first_ended && wait > ALONE_POLL_MS)
+            wait = ALONE_POLL_MS;
+        int ready = poll(polls, WIRE_CLIENTS_MAX + 1, wait);
         if (usage.freelist_bytes)
             segment_purge(false);
         if (ready > 0) {
@@ -316,7 +346,8 @@ static void serve(void) {
 static void *thread_main(void *argument) {
     prctl(PR_SET_NAME, "memctx");
     control_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
-    control.own_descriptors = !unshare(CLONE_FILES);
+    /* When ours becomes the last thread it runs the exit handlers, with the program's descriptors. */
+    control.own_descriptors = !control.first_ended && !unshare(CLONE_FILES);
     if (control.own_descriptors) { /* standard error only for what socket_open may have to say */
         close_range(0, 1, 0);
         close_range(options.verbose ? 3 : 2, ~0U, 0);
@@ -327,6 +358,13 @@ static void *thread_main(void *argument) {
     if (control.own_descriptors && options.verbose)
         close(2);
     serve();
+    for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
+        client_drop(&clients[i]);
+    socket_remove();
+    if (control.listener >= 0)
+        close(control.listener);
+    control.listener = -1;
+    control_stack_top = NULL;
     return argument;
 }
 
@@ -339,7 +377,6 @@ static void start(void) {
     if (error)
         return;
     sigfillset(&all);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setsigmask_np(&attributes, &all);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     error = pthread_create(&control.thread, &attributes, thread_main, NULL);
@@ -350,6 +387,51 @@ static void start(void) {
     pthread_attr_destroy(&attributes);
     if (error)
         complain("no thread could be started", "");
+    else
+        control.running = os_process_id();
+}
+
+/* Connects to the socket, which is all that the thread waits for. Where that cannot be, it looks up
+ * by itself within a second. */
+static void wake(void) {
+    if (load_acquire(&control.socket_pid) != os_process_id())
+        return;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return;
+    (void)connect(fd, (const struct sockaddr *)&control.place.final, sizeof control.place.final);
+    close(fd);
+}
+
+bool control_pause(void) {
+    int saved = errno, cancel_state;
+    if (lock_any_is_mine()) /* a signal handler in the middle of this */
+        return false;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* joining may be cancelled */
+    lock_take(&control.lock);
+    bool runs = control.running == os_process_id(); /* not our parent's, in a vfork child */
+    if (runs) {
+        store_release(&control.stopping, 1);
+        wake();
+        pthread_join(control.thread, NULL);
+        control.running = 0;
+        store_release(&control.stopping, 0);
+    }
+    lock_release(&control.lock);
+    pthread_setcancelstate(cancel_state, NULL);
+    errno = saved;
+    return runs;
+}
+
+void control_resume(void) {
+    store_release(&control_waiting, 1);
+}
+
+void control_first_thread_ended(void) {
+    bool paused = control_pause();
+    control.first_ended = true;
+    if (paused)
+        control_resume();
 }
 
 COLD bool control_is_due(void) {
@@ -361,11 +443,11 @@ COLD void control_start(void) {
     int saved = errno;
     if (!lock_try(&control.lock))
         return;
-    bool mine = load_relaxed(&control_waiting);
-    store_owner(&control_waiting, 0);
-    lock_release(&control.lock);
-    if (mine)
+    if (load_relaxed(&control_waiting)) {
+        store_owner(&control_waiting, 0);
         start();
+    }
+    lock_release(&control.lock);
     errno = saved;
 }
 
@@ -390,8 +472,7 @@ static void print_statistics(void) {
 void control_exit(void) {
     if (options.verbose > 1)
         print_statistics();
-    if (load_acquire(&control.socket_pid) == os_process_id())
-        unlink(control.place.final.sun_path);
+    socket_remove();
 }
 
 void control_fork_prepare(void) {
@@ -404,6 +485,8 @@ void control_fork_done(bool child) {
         return;
     /* The thread and its descriptors stayed behind. */
     lock_reset(&control.lock);
+    control.running = control.stopping = 0;
+    control.first_ended = false;
     control.listener = -1;
     store_owner(&control.socket_pid, 0);
     control.start_ns = os_now_exact_ns();

@@ -202,7 +202,12 @@ static void begin(struct walker *walker, struct stack *stack, uintptr_t frame) {
     walker->address = word_at(frame + 8);
 }
 
+static size_t frame_bytes(uint32_t room) { /* of the frames and their checks */
+    return room * (sizeof(struct stack_frame) + 2 * sizeof(struct stack_check));
+}
+
 bool stack_make_room(struct stack *stack, uint32_t frames) {
+    static const size_t fresh_bytes = sizeof(struct stack_fresh) * 2 * MEMCTX_DEPTH_MAX;
     uint32_t room = stack->room ? stack->room : STACK_FRAMES_FIRST;
     while (room < frames)
         room *= 2;
@@ -211,22 +216,19 @@ bool stack_make_room(struct stack *stack, uint32_t frames) {
     if (room == stack->room)
         return true;
     struct stack old = *stack;
-    size_t frame_bytes = room * (sizeof *old.frames + 2 * sizeof *old.checks);
-    size_t bytes = frame_bytes + 2 * MEMCTX_DEPTH_MAX * sizeof *old.fresh;
-    char *memory = meta_alloc(bytes);
+    char *memory = meta_alloc(frame_bytes(room) + fresh_bytes);
     if (!memory)
         return false;
     stack->room = room;
     stack->frames = (struct stack_frame *)memory;
     stack->checks = (struct stack_check *)(stack->frames + room);
-    stack->fresh = (struct stack_fresh *)(memory + frame_bytes);
+    stack->fresh = (struct stack_fresh *)(memory + frame_bytes(room));
     if (!old.frames)
         return true;
     __builtin_memcpy(stack->frames, old.frames, old.room * sizeof *old.frames);
-    __builtin_memcpy(stack->checks, old.checks, 2 * old.room * sizeof *old.checks);
-    __builtin_memcpy(stack->fresh, old.fresh, 2 * MEMCTX_DEPTH_MAX * sizeof *old.fresh);
-    meta_free(old.frames,
-              bytes - (room - old.room) * (sizeof *old.frames + 2 * sizeof *old.checks));
+    __builtin_memcpy(stack->checks, old.checks, 2UL * old.room * sizeof *old.checks);
+    __builtin_memcpy(stack->fresh, old.fresh, fresh_bytes);
+    meta_free(old.frames, frame_bytes(old.room) + fresh_bytes);
     return true;
 }
 

@@ -218,17 +218,28 @@ def privileges_dropped():
 @test
 def privileges_dropped_with_capabilities_kept():
     """setpriv keeps its capabilities, in its one thread, over setresuid, and calls setresgid after
-    that. In a thread beside it the second call fails, and then glibc aborts the program."""
+    that. In a thread beside it the second call would fail, and then glibc aborts the program."""
     if os.geteuid() != 0:
         raise Skip("needs root to give up")
     with runtime_dir() as directory:
         done = harness.run_program(
             ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "id", "-u"],
             harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="eager"))
-        if done.returncode == -6:
-            raise Skip("known: glibc aborts a program whose second thread cannot follow a change of "
-                       "user; the manual says to use MEMCTX_CONTROL=auto")
         check_equal((done.returncode, done.stdout), (0, "65534\n"), f"setpriv ({done.stderr})")
+
+
+@test
+def last_thread_ends_the_process():
+    """The control thread does not keep a process alive whose own threads have all ended."""
+    program = harness.build_program("tests/control/last_thread.c")
+    with runtime_dir() as directory:
+        started = time.monotonic()
+        done = harness.run_program([program], harness.preloaded_env(
+            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="eager"), timeout_s=20)
+        took = time.monotonic() - started
+        check_equal((done.returncode, done.stdout, done.stderr), (0, "end\n", ""), "how it ended")
+        check_equal(os.listdir(os.path.join(directory, "memctx")), [], "sockets left")
+        check(took < 10, f"the end took {took:.1f} s")
 
 
 @test
