@@ -26,12 +26,6 @@ void control_start(void);
  * control thread must not keep the process alive, and the exit handlers run in it. It starts anew, now
  * with the program's descriptors. */
 void control_first_thread_ended(void);
-/* Ends the thread and waits for that, before the program changes its user or group; false: there is
- * none, and nothing to resume. errno and the caller's cancellation state stay. */
-bool control_pause(void);
-/* It may start again, as whoever the program now is. Leaves errno as it is. */
-void control_resume(void);
-
 void control_init(bool at_once);
 /* Removes the socket, if this process made it; with MEMCTX_VERBOSE=2 prints the statistics. */
 void control_exit(void);

@@ -403,7 +403,8 @@ static void wake(void) {
     close(fd);
 }
 
-bool control_pause(void) {
+/* Ends the thread and waits for that; false: there is none. errno and the cancellation state stay. */
+static bool end_thread(void) {
     int saved = errno, cancel_state;
     if (lock_any_is_mine()) /* a signal handler in the middle of this */
         return false;
@@ -423,15 +424,11 @@ bool control_pause(void) {
     return runs;
 }
 
-void control_resume(void) {
-    store_release(&control_waiting, 1);
-}
-
 void control_first_thread_ended(void) {
-    bool paused = control_pause();
+    bool ran = end_thread();
     control.first_ended = true;
-    if (paused)
-        control_resume();
+    if (ran)
+        store_release(&control_waiting, 1);
 }
 
 COLD bool control_is_due(void) {

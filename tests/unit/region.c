@@ -266,3 +266,29 @@ Test(misuse, foreign_pointers_are_counted_and_left_alone) {
     cr_assert_eq(heap_global.foreign_frees, 1);
     cr_assert_eq(region_usable(foreign + 16), 0);
 }
+
+/* Freeing the last chunk of a parked heap's page may unmap the segment that holds the page's header. */
+Test(region, a_parked_heap_loses_segments_chunk_by_chunk) {
+    enum { CHUNKS = 4000, BYTES = 4096 };
+    static void *chunks[CHUNKS];
+    options.freelist_kib = 0;
+    options.decay_ms = 0;
+    struct heap *heap = heap_new(), *parked = heap_acquire(1);
+    struct view *view = heap_view(parked, 7);
+    for (int i = 0; i < CHUNKS; i++) {
+        chunks[i] = region_alloc(parked, view, BYTES, false);
+        cr_assert(chunks[i] != NULL);
+    }
+    int64_t mapped = segment_usage().mapped_bytes;
+    heap_park(parked);
+    /* Whole pages of every segment first, then the rest backwards: so the segment that gets empty is
+     * the last one in the list of those with free slices, which is the one that goes. */
+    for (int i = 0; i < CHUNKS; i++)
+        if (i % 1000 >= 500 && i % 1000 < 540)
+            region_free(heap, chunks[i]);
+    for (int i = CHUNKS; i-- > 0;)
+        if (i % 1000 < 500 || i % 1000 >= 540)
+            region_free(heap, chunks[i]);
+    cr_assert_leq(segment_usage().mapped_bytes, mapped - (int64_t)(2 * SEGMENT_BYTES));
+    cr_assert_eq(heap_view(heap, 7)->frees, CHUNKS);
+}
