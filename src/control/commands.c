@@ -189,9 +189,9 @@ static uint32_t fill_self(const char *body, struct text *text) {
 
 static void trim_heaps(void) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        if (load_relaxed(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))
+        if (load_acquire(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))
             continue;
-        if (load_relaxed(&heap->state) == HEAP_PARKED) {
+        if (load_acquire(&heap->state) == HEAP_PARKED) {
             bins_collect_remote(heap);
             bins_release_empty(heap, &heap->mixed);
             regions_release_empty(heap);

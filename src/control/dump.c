@@ -142,12 +142,16 @@ static void scan_large(struct scan *scan, const struct page *page, const char *s
         bytes > block + header_bytes ? bytes - block - header_bytes : 0;
 }
 
+typedef uint64_t word __attribute__((may_alias));
+
 /* A page may be given back and made anew while it is read: what is used is a copy that hangs
  * together, or nothing. */
 static bool copy_header(struct page *copy, const struct page *page, const char *start) {
     uint8_t kind = load_acquire(&page->kind);
-    __builtin_memcpy(copy, page, sizeof *copy);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    for (size_t i = 0; i < sizeof *copy; i += sizeof(word)) {
+        word part = load_acquire((const word *)((const char *)page + i));
+        __builtin_memcpy((char *)copy + i, &part, sizeof part);
+    }
     if (kind == PAGE_NONE || load_relaxed(&page->kind) != kind || copy->kind != kind ||
         copy->back || !copy->slices || copy->slices > MAX_SPAN_SLICES + 1)
         return false;

@@ -112,6 +112,32 @@ void cache_judge(struct paths *paths, bool hit) {
     }
 }
 
+static unsigned hint_slot(uintptr_t address) {
+    return (unsigned)((address ^ address >> 10) % CACHE_HINTS);
+}
+
+static uint64_t rotate(uint64_t word, unsigned bits) {
+    return word << bits | word >> (64 - bits);
+}
+
+/* By the stack pointer and what probably are the innermost return addresses: mapped, but perhaps
+ * words that mean something else, which AddressSanitizer would take amiss. */
+static __attribute__((no_sanitize("address"))) uint64_t stack_hash(const struct paths *paths,
+                                                                   uintptr_t frame) {
+    const volatile uint64_t *at = (const uint64_t *)(frame + 8);
+    uint64_t hash = *at ^ frame << 7;
+    const volatile uint64_t *next = at + paths->hints[hint_slot(*at)].first;
+    if (LIKELY(frame >= paths->stack.low) && LIKELY((uintptr_t)(next + 1) <= paths->stack.high)) {
+        struct hint hint = paths->hints[hint_slot(*next)];
+        const volatile uint64_t *outer = next + hint.second;
+        hash ^= rotate(*next, 21);
+        if (LIKELY((uintptr_t)(outer + 1) <= paths->stack.high))
+            hash ^= rotate(next[hint.first], 42) ^ rotate(*outer, 13);
+    }
+    hash *= 0x9e3779b97f4a7c15ULL;
+    return hash;
+}
+
 /* The first check that fails; four times trace->count: none. */
 static uint32_t trace_compare(const struct trace *trace, const volatile uint64_t *words) {
     const struct trace_checks *checks = trace->checks;
@@ -126,7 +152,7 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
     const volatile uint64_t *words = (const uint64_t *)frame;
     uintptr_t sp = frame + 16;
     int guesses = guesses_allowed(paths);
-    *hash = cache_hash(paths, frame);
+    *hash = stack_hash(paths, frame);
     for (int guess = 0;;) {
         struct slot *slot = slot_of(paths, *hash);
         const struct trace *trace = slot->trace;

@@ -81,30 +81,6 @@ struct paths {
     struct hint hints[CACHE_HINTS]; /* by return address */
 };
 
-INLINE unsigned hint_slot(uintptr_t address) {
-    return (unsigned)((address ^ address >> 10) % CACHE_HINTS);
-}
-
-INLINE uint64_t rotate(uint64_t word, unsigned bits) {
-    return word << bits | word >> (64 - bits);
-}
-
-/* By the stack pointer and what probably are the innermost return addresses. */
-INLINE uint64_t cache_hash(const struct paths *paths, uintptr_t frame) {
-    const volatile uint64_t *at = (const uint64_t *)(frame + 8);
-    uint64_t hash = *at ^ frame << 7;
-    const volatile uint64_t *next = at + paths->hints[hint_slot(*at)].first;
-    if (LIKELY(frame >= paths->stack.low) && LIKELY((uintptr_t)(next + 1) <= paths->stack.high)) {
-        struct hint hint = paths->hints[hint_slot(*next)];
-        const volatile uint64_t *outer = next + hint.second;
-        hash ^= rotate(*next, 21);
-        if (LIKELY((uintptr_t)(outer + 1) <= paths->stack.high))
-            hash ^= rotate(next[hint.first], 42) ^ rotate(*outer, 13);
-    }
-    hash *= 0x9e3779b97f4a7c15ULL;
-    return hash;
-}
-
 #define TRACE_DIFFERS(i) UNLIKELY(words[checks->word[i]] != checks->value[i])
 
 INLINE bool trace_matches(const struct trace *trace, const volatile uint64_t *words) {

@@ -107,9 +107,9 @@ struct view *heap_view(struct heap *heap, uint32_t context) {
 
 static struct heap *adopt_parked(uint32_t tid) {
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
-        if (load_relaxed(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))
+        if (load_acquire(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))
             continue;
-        bool mine = load_relaxed(&heap->state) == HEAP_PARKED;
+        bool mine = load_acquire(&heap->state) == HEAP_PARKED;
         if (mine) {
             heap->tid = tid;
             heap->thread_exits = 0;

@@ -140,8 +140,8 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
     if (view)
         view_account_free(view, page->block_bytes - record.slack);
     record_write_free(page, index);
-    if (load_relaxed(&owner->state) == HEAP_PARKED && lock_try(&owner->lock)) {
-        bool parked = load_relaxed(&owner->state) == HEAP_PARKED;
+    if (load_acquire(&owner->state) == HEAP_PARKED && lock_try(&owner->lock)) {
+        bool parked = load_acquire(&owner->state) == HEAP_PARKED;
         if (parked) {
             bins_collect_remote(owner);
             /* Any other page is given back when it gets empty, perhaps with its segment, and is not

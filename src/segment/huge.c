@@ -28,7 +28,7 @@ struct page *segment_huge_of(const void *pointer) {
  * keeps the lock, and then the mapping waits for its end. */
 static void unmap_or_defer(struct page *header) {
     if (lock_try(&global.unmap_lock)) {
-        size_t mapped = header->mapped_bytes;
+        size_t mapped = load_relaxed(&header->mapped_bytes);
         lock_release(&global.unmap_lock);
         os_unmap(header, mapped);
         return;
@@ -214,11 +214,12 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
             return NULL;
     }
     struct page *header = (struct page *)start;
-    __builtin_memset(header, 0, sizeof *header);
-    header->kind = PAGE_HUGE;
+    if (!fresh)
+        __builtin_memset(header, 0, sizeof *header);
+    store_owner(&header->mapped_bytes, mapped);
     header->blocks = start + offset;
-    header->mapped_bytes = mapped;
     header->fresh = fresh;
+    store_release(&header->kind, PAGE_HUGE);
     account((int64_t)mapped);
     segment_map_set(segment_huge_map, start, true);
     return header;

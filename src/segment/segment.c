@@ -270,7 +270,8 @@ size_t segment_purge(bool all) {
     uint64_t claimed[4];
     for (;;) {
         lock_take(&global.lock);
-        global.next_purge_ns = now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4;
+        store_owner(&global.next_purge_ns,
+                    now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4);
         struct segment *segment = claim_dirty(now, all, claimed);
         lock_release(&global.lock);
         if (!segment)

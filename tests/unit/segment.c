@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests of src/segment and of how src/region cuts pages: spans, huge chunks, the freelist. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -157,16 +158,23 @@ Test(huge, chunks_are_aligned_found_resized_and_gone) {
 
 /* While a dump reads, no mapping may move: a cached one that cannot grow where it lies is given up,
  * and what is made instead has all of its bytes. */
-static void grow_from_cache(struct segment *segment, bool huge, void *result) {
-    (void)segment;
-    if (huge || *(struct page **)result)
-        return;
+static void *grow_from_cache(void *unused) {
     struct page *small = segment_huge_alloc(2 << 20, 16);
     char *behind = (char *)small + small->mapped_bytes;
     segment_huge_free(small);
     mmap(behind, OS_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
          0); /* failing: something stands there already, which does as well */
-    *(struct page **)result = segment_huge_alloc(6 << 20, 16);
+    (void)unused;
+    return segment_huge_alloc(6 << 20, 16);
+}
+
+static void visit(struct segment *segment, bool huge, void *result) {
+    pthread_t thread;
+    (void)segment;
+    if (huge || *(void **)result)
+        return;
+    cr_assert_eq(pthread_create(&thread, NULL, grow_from_cache, NULL), 0);
+    cr_assert_eq(pthread_join(thread, result), 0);
 }
 
 Test(huge, a_cached_mapping_that_cannot_move_is_given_up) {
@@ -174,8 +182,8 @@ Test(huge, a_cached_mapping_that_cannot_move_is_given_up) {
     struct page *header = NULL;
     options.freelist_kib = 64 << 10;
     options.decay_ms = 1000;
-    segment_each(grow_from_cache, &header);
-    cr_assert_not_null(header);
+    segment_each(visit, &header);
+    cr_assert(header != NULL);
     cr_assert_geq(segment_huge_capacity(header), 6 << 20);
     memset(header->blocks, 1, 6 << 20);
     segment_huge_free(header);
