@@ -40,9 +40,9 @@ base_flags := -std=gnu17 -D_GNU_SOURCE $(optimise) -g $(warnings) -Iinclude \
 # No builtins for the family: the compiler may neither drop nor merge calls to what we implement.
 family := malloc calloc realloc reallocarray free memalign aligned_alloc posix_memalign valloc \
     pvalloc malloc_usable_size
-# No sibling calls: an exported function's frame must stand while its call path is looked up.
+# Frame pointers: the words below an exported function must stand while its call path is looked up, also
+# where it ends in a sibling call (src/api/allocate.h).
 lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC \
-    -fno-optimize-sibling-calls \
     -ftls-model=initial-exec -fno-plt $(family:%=-fno-builtin-%)
 lib_link := -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs -Wl,-soname,libmemctx.so \
     -Wl,--version-script=src/api/exports.map

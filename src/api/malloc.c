@@ -2,12 +2,10 @@
 /*
  * The malloc family, as glibc and POSIX define it.
  *
- * Each entry takes its frame pointer first: the return address, the caller's rbp and its stack
- * pointer are then at fixed places, which is all that finding the call path needs. The common
- * malloc is: one TLS load and test, one compare a frame of the cached path, then the block.
+ * The common cases stand in api/allocate.h; here is what is left to do when they do not serve.
  * Sources: malloc(3), posix_memalign(3), POSIX.1-2024, C23 7.24.3.
  */
-#include "api/thread.h"
+#include "api/allocate.h"
 #include "context/tree.h"
 #include "control/control.h"
 
@@ -17,8 +15,6 @@
 #include <string.h>
 
 #include "api/names.h"
-
-#define FRAME ((uintptr_t)__builtin_frame_address(0))
 
 struct request {
     size_t size, alignment; /* alignment 1: what every chunk has */
@@ -50,8 +46,8 @@ static void *serve_emergency(const struct request *request) {
 }
 
 /* In the allocator, and out of it again; view NULL: to be looked up. */
-static void *allocate_entered(struct heap *heap, enum thread_access access, struct view *view,
-                              const struct request *request, uintptr_t frame) {
+static void *serve_entered(struct heap *heap, enum thread_access access, struct view *view,
+                           const struct request *request, uintptr_t frame) {
     void *chunk = NULL;
     thread_settle(heap);
     if (!view)
@@ -68,14 +64,14 @@ static void *allocate_entered(struct heap *heap, enum thread_access access, stru
     return chunk;
 }
 
-static NOINLINE void *allocate_slow(const struct request *request, uintptr_t frame) {
+static void *serve_slow(const struct request *request, uintptr_t frame) {
     void *chunk = NULL;
     struct heap *heap;
     enum thread_access access;
     if (request->size <= REGION_SIZE_MAX) {
         access = thread_enter_slow(&heap);
         if (access != THREAD_NONE)
-            return allocate_entered(heap, access, NULL, request, frame);
+            return serve_entered(heap, access, NULL, request, frame);
         chunk = serve_emergency(request);
     }
     if (!chunk)
@@ -83,32 +79,37 @@ static NOINLINE void *allocate_slow(const struct request *request, uintptr_t fra
     return chunk;
 }
 
-/* The path is known, but the current page does not serve. */
-static NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size, bool zero,
-                                    uintptr_t frame) {
-    struct request request = {.size = size, .alignment = 1, .zero = zero};
-    return allocate_entered(heap, THREAD_OWN, view, &request, frame);
+INLINE void *result(void *chunk, size_t size, enum allocate_how how, uintptr_t frame) {
+    return UNLIKELY(!chunk) && how == ALLOCATE_NEW ? new_retry(size, 1, frame) : chunk;
 }
 
-INLINE void *allocate(size_t size, bool zero, uintptr_t frame) {
+NOINLINE void *allocate_slow(size_t size, enum allocate_how how, uintptr_t frame) {
+    struct request request = {.size = size, .alignment = 1, .zero = how == ALLOCATE_ZEROED};
+    return result(serve_slow(&request, frame), size, how, frame);
+}
+
+NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size,
+                             enum allocate_how how, uintptr_t frame) {
+    struct request request = {.size = size, .alignment = 1, .zero = how == ALLOCATE_ZEROED};
+    return result(serve_entered(heap, THREAD_OWN, view, &request, frame), size, how, frame);
+}
+
+NOINLINE void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how how,
+                               uintptr_t frame) {
+    struct view *view = context_view_slow(heap, frame);
+    if (UNLIKELY(!view))
+        return allocate_next(heap, NULL, size, how, frame);
+    return allocate_with(heap, view, size, how, frame);
+}
+
+void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame) {
+    return serve_slow(&(struct request){.size = size, .alignment = alignment}, frame);
+}
+
+NOINLINE void free_slow(void *chunk) {
     struct heap *heap;
-    if (LIKELY(size <= SMALL_MAX) && LIKELY((heap = thread_enter()) != NULL)) {
-        struct view *view = context_view(heap, frame);
-        void *chunk = LIKELY(view != NULL) ? region_alloc_fast(heap, view, size, zero) : NULL;
-        if (UNLIKELY(!chunk))
-            return allocate_next(heap, view, size, zero, frame);
-        thread_leave(heap);
-        return chunk;
-    }
-    return allocate_slow(&(struct request){.size = size, .alignment = 1, .zero = zero}, frame);
-}
-
-static void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame) {
-    return allocate_slow(&(struct request){.size = size, .alignment = alignment}, frame);
-}
-
-static NOINLINE void free_slow(void *chunk) {
-    struct heap *heap;
+    if (!chunk)
+        return;
     int saved = errno; /* POSIX.1-2024: free keeps errno; pthread_setspecific may not */
     enum thread_access access = thread_enter_slow(&heap);
     if (access == THREAD_NONE) {
@@ -124,36 +125,39 @@ static NOINLINE void free_slow(void *chunk) {
     errno = saved;
 }
 
+NOINLINE void free_other(struct heap *heap, struct page *page, void *chunk) {
+    region_free_slow(heap, page, chunk);
+    thread_leave(heap);
+}
+
+NOINLINE void free_rare(struct heap *heap, struct page *page, void *block) {
+    blocks_freed_rarely(heap, page, block);
+    thread_leave(heap);
+}
+
 EXPORT void *malloc(size_t size) {
-    return allocate(size, false, FRAME);
+    return allocate(size, ALLOCATE_PLAIN, FRAME);
 }
 
 EXPORT void free(void *chunk) {
-    struct heap *heap = thread_enter();
-    if (UNLIKELY(!heap)) {
-        if (chunk)
-            free_slow(chunk);
-        return;
-    }
-    region_free(heap, chunk);
-    thread_leave(heap);
+    free_inline(chunk);
 }
 
 EXPORT void *calloc(size_t count, size_t size) {
     size_t bytes;
     if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
         bytes = SIZE_MAX; /* refused with ENOMEM */
-    return allocate(bytes, true, FRAME);
+    return allocate(bytes, ALLOCATE_ZEROED, FRAME);
 }
 
 static void *resize(void *old, size_t size, uintptr_t frame) {
     if (!old)
-        return allocate(size, false, frame);
+        return allocate_slow(size, ALLOCATE_PLAIN, frame);
     if (!size) { /* glibc frees; errno stays */
         free(old);
         return NULL;
     }
-    return allocate_slow(&(struct request){.size = size, .alignment = 1, .old = old}, frame);
+    return serve_slow(&(struct request){.size = size, .alignment = 1, .old = old}, frame);
 }
 
 EXPORT void *realloc(void *old, size_t size) {
@@ -227,12 +231,6 @@ EXPORT void free_aligned_sized(void *chunk, size_t alignment, size_t size) {
 
 EXPORT void cfree(void *chunk) {
     free(chunk);
-}
-
-/* For new.c. */
-void *new_allocate(size_t size, size_t alignment, uintptr_t frame) {
-    return alignment <= 16 ? allocate(size, false, frame)
-                           : allocate_aligned(size, alignment, frame);
 }
 
 #ifndef MEMCTX_UNIT

@@ -6,8 +6,7 @@
  * is one, else throw std::bad_alloc through the program's own C++ library. Each is an entry like
  * malloc: the site is the caller of operator new.
  */
-#ifndef MEMCTX_UNIT
-#include "api/thread.h"
+#include "api/allocate.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
@@ -39,9 +38,23 @@ static COLD void throw_bad_alloc(void) {
     os_panic(&(struct text){.bytes = line, .length = sizeof line - 1});
 }
 
+void *new_retry(size_t size, size_t alignment, uintptr_t frame) {
+    for (;;) {
+        if (!call_new_handler())
+            throw_bad_alloc();
+        void *chunk = alignment <= 16 ? allocate_slow(size, ALLOCATE_PLAIN, frame)
+                                      : allocate_aligned(size, alignment, frame);
+        if (chunk)
+            return chunk;
+    }
+}
+
+#ifndef MEMCTX_UNIT
 /* libstdc++ refuses alignments that are no power of two. */
-static void *allocate(size_t size, size_t alignment, uintptr_t frame) {
-    return is_power_of_two(alignment) ? new_allocate(size, alignment, frame) : NULL;
+static void *allocate_for(size_t size, size_t alignment, uintptr_t frame) {
+    if (alignment <= 16)
+        return allocate_slow(size, ALLOCATE_PLAIN, frame);
+    return is_power_of_two(alignment) ? allocate_aligned(size, alignment, frame) : NULL;
 }
 
 /* Out of memory in a nothrow operator: a new-handler may throw, and C cannot catch. The program's C++
@@ -56,42 +69,47 @@ static COLD void *fail_quietly(const char *name, size_t size, size_t alignment,
                : ((void *(*)(size_t, size_t, const void *))next)(size, alignment, nothrow);
 }
 
-#define FRAME ((uintptr_t)__builtin_frame_address(0))
-/* Inlined into each operator, so that its frame is the one that counts. */
-#define OPERATOR_NEW(name, parameters, alignment)                                                  \
-    EXPORT void *name parameters;                                                                  \
-    EXPORT void *name parameters {                                                                 \
-        void *chunk;                                                                               \
-        while (UNLIKELY(!(chunk = allocate(size, alignment, FRAME))))                              \
-            if (!call_new_handler())                                                               \
-                throw_bad_alloc();                                                                 \
-        return chunk;                                                                              \
+/* The inlined part is in each operator, so that its frame is the one that counts. */
+#define OPERATOR_NEW(name)                                                                         \
+    EXPORT void *name(size_t size);                                                                \
+    EXPORT void *name(size_t size) {                                                               \
+        return allocate(size, ALLOCATE_NEW, FRAME);                                                \
     }
-#define OPERATOR_NEW_NOTHROW(name, parameters, alignment)                                          \
-    EXPORT void *name parameters;                                                                  \
-    EXPORT void *name parameters {                                                                 \
-        void *chunk = allocate(size, alignment, FRAME);                                            \
+#define OPERATOR_NEW_ALIGNED(name)                                                                 \
+    EXPORT void *name(size_t size, size_t alignment);                                              \
+    EXPORT void *name(size_t size, size_t alignment) {                                             \
+        void *chunk = allocate_for(size, alignment, FRAME);                                        \
+        return LIKELY(chunk != NULL) ? chunk : new_retry(size, alignment, FRAME);                  \
+    }
+#define OPERATOR_NEW_NOTHROW(name)                                                                 \
+    EXPORT void *name(size_t size, const void *nothrow);                                           \
+    EXPORT void *name(size_t size, const void *nothrow) {                                          \
+        void *chunk = allocate(size, ALLOCATE_PLAIN, FRAME);                                       \
+        return LIKELY(chunk != NULL) ? chunk : fail_quietly(#name, size, 1, nothrow);              \
+    }
+#define OPERATOR_NEW_ALIGNED_NOTHROW(name)                                                         \
+    EXPORT void *name(size_t size, size_t alignment, const void *nothrow);                         \
+    EXPORT void *name(size_t size, size_t alignment, const void *nothrow) {                        \
+        void *chunk = allocate_for(size, alignment, FRAME);                                        \
         return LIKELY(chunk != NULL) ? chunk : fail_quietly(#name, size, alignment, nothrow);      \
     }
+
+OPERATOR_NEW(_Znwm)
+OPERATOR_NEW(_Znam)
+OPERATOR_NEW_ALIGNED(_ZnwmSt11align_val_t)
+OPERATOR_NEW_ALIGNED(_ZnamSt11align_val_t)
+OPERATOR_NEW_NOTHROW(_ZnwmRKSt9nothrow_t)
+OPERATOR_NEW_NOTHROW(_ZnamRKSt9nothrow_t)
+OPERATOR_NEW_ALIGNED_NOTHROW(_ZnwmSt11align_val_tRKSt9nothrow_t)
+OPERATOR_NEW_ALIGNED_NOTHROW(_ZnamSt11align_val_tRKSt9nothrow_t)
+
 #define NOTHROW const void *nothrow __attribute__((unused))
-
-OPERATOR_NEW(_Znwm, (size_t size), 1)
-OPERATOR_NEW(_Znam, (size_t size), 1)
-OPERATOR_NEW(_ZnwmSt11align_val_t, (size_t size, size_t alignment), alignment)
-OPERATOR_NEW(_ZnamSt11align_val_t, (size_t size, size_t alignment), alignment)
-OPERATOR_NEW_NOTHROW(_ZnwmRKSt9nothrow_t, (size_t size, NOTHROW), 1)
-OPERATOR_NEW_NOTHROW(_ZnamRKSt9nothrow_t, (size_t size, NOTHROW), 1)
-OPERATOR_NEW_NOTHROW(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, NOTHROW),
-                     alignment)
-OPERATOR_NEW_NOTHROW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, NOTHROW),
-                     alignment)
-
 #define UNUSED_SIZE size_t size __attribute__((unused))
 #define UNUSED_ALIGNMENT size_t alignment __attribute__((unused))
 #define OPERATOR_DELETE(name, ...)                                                                 \
     EXPORT void name(void *chunk, ##__VA_ARGS__);                                                  \
     EXPORT void name(void *chunk, ##__VA_ARGS__) {                                                 \
-        free(chunk);                                                                               \
+        free_inline(chunk);                                                                        \
     }
 
 OPERATOR_DELETE(_ZdlPv)

@@ -40,9 +40,6 @@ enum thread_access {
 enum thread_access thread_enter_slow(struct heap **heap);
 void thread_leave_slow(struct heap *heap, enum thread_access access);
 
-/* malloc for operator new, which is the frame that counts. */
-void *new_allocate(size_t size, size_t alignment, uintptr_t frame);
-
 /* Frees that had to wait for a lock of this thread. */
 void thread_defer_free(void *chunk);
 /* Does what had to wait: these frees, and the accounting of emergency chunks. */

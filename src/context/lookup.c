@@ -135,7 +135,8 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
         struct view *view = context_view_fixed(heap, TREE_NO_PATHS);
         if (view && view->context == TREE_NO_PATHS)
             paths->fixed = view;
-        paths->fast_generation = generation;
+        paths->fixed_generation = paths->fixed ? generation : 0;
+        paths->fast_generation = 0;
         return view;
     }
     struct view *view;

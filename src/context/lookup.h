@@ -16,9 +16,14 @@
  * the frame pointer of the exported function. */
 struct view *context_view_slow(struct heap *heap, uintptr_t frame);
 
-INLINE struct view *context_view(struct heap *heap, uintptr_t frame) {
+/* NULL: the first guess is wrong. */
+INLINE struct view *context_find(struct heap *heap, uintptr_t frame) {
     struct paths *paths = heap->paths;
-    struct view *view = LIKELY(paths != NULL) ? cache_find(paths, frame) : NULL;
+    return LIKELY(paths != NULL) ? cache_find(paths, frame) : NULL;
+}
+
+INLINE struct view *context_view(struct heap *heap, uintptr_t frame) {
+    struct view *view = context_find(heap, frame);
     return LIKELY(view != NULL) ? view : context_view_slow(heap, frame);
 }
 

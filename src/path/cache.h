@@ -3,29 +3,35 @@
  * cache.h - call paths at allocation speed: traces of one thread, verified at every use.
  *
  * A *trace* is what a walk read: words of the stack at fixed distances outwards from our own frame
- * pointer, and the view that pays for the path. A table guesses the trace; it is used only when every word is on the
- * stack again, compared innermost first, which is the order in which a walk would read them: each
- * read is as safe as the walk's. The first guess is the trace that followed the last one before: it
- * is at hand at once, where a hash of the stack would have to be waited for. The second is by the stack
- * pointer and the innermost four return addresses; where the outer ones stand is remembered for each
- * inner one (frames mostly have one size at one call), and read only within the known part of the
- * stack. Where that trace is wrong at word k, the next guess is by (slot, k, the word that is there),
- * and so on: paths that begin alike are told apart by the words in which they differ. When the guesses
- * end the stack is walked (stack.h), which costs only the frames that changed since the last walk.
+ * pointer, and the view that pays for the path. A table guesses the trace; it is used only when every
+ * word is on the stack again, compared innermost first, which is the order in which a walk would read
+ * them: each read is as safe as the walk's. The first guess is the trace that followed the last one
+ * before at this return address and stack pointer, or, where that is mostly wrong, the one that was
+ * last used there: all of these are at hand at once, where a hash of the stack would have to be waited
+ * for. The second is by the stack pointer and the innermost four return addresses; where the outer ones stand is
+ * remembered for each inner one (frames mostly have one size at one call), and read only within the
+ * known part of the stack. Where that trace is wrong at word k, the next guess is by (place, k, the
+ * word that is there), and so on: paths that begin alike are told apart by the words in which they
+ * differ. When the guesses end the stack is walked (stack.h), which costs only the frames that
+ * changed since the last walk.
  *
- * A trace is made of a path only when it was missed at its slot twice in a row, so that a program with
- * ever new paths, or a child that soon ends, does not spend its time on making traces. The table doubles
- * when half full, up to CACHE_SLOTS_MAX.
+ * A trace is made of a path only when it was missed at its place twice in a row, so that a program
+ * with ever new paths, or a child that soon ends, does not spend its time on making traces. The table
+ * doubles when half full, up to 2^CACHE_BITS_MAX traces. A trace is two lines, its first eight checks
+ * among them; what a look-up writes stands apart from the traces, so that a forked child that only
+ * looks up does not copy them.
  *
- * Owned by one heap's thread; its memory is bounded by CACHE_SLOTS_MAX traces.
+ * Owned by one heap's thread; its memory is bounded by 2^CACHE_BITS_MAX traces.
  */
 #ifndef MEMCTX_CACHE_H
 #define MEMCTX_CACHE_H
 
 #include "path/stack.h"
 
-#define CACHE_BITS_FIRST 8U
+#define CACHE_BITS_FIRST 7U
 #define CACHE_BITS_MAX 13U
+#define CACHE_GUESS_BITS 5U /* notes a place, but at most */
+#define CACHE_GUESS_BITS_MAX 15U
 #define CACHE_GUESSES_MAX 6
 #define CACHE_HINTS 1024U
 #define CACHE_HINT_MAX 1024U /* words; larger frames are not guessed over */
@@ -40,19 +46,17 @@ struct trace_checks { /* together, so that they are read in order */
     uint32_t word[4]; /* where: words outwards from the exported function's frame pointer */
 };
 
+#define TRACE_INLINE_GROUPS 2U
+
 struct trace {
     struct view *view;
-    uintptr_t sp;
-    uint64_t hash;         /* of the guess that led here */
-    uint32_t count, bytes; /* groups of checks; memory of the trace */
-    struct trace_checks checks[];
+    uintptr_t sp;              /* 0: no trace */
+    struct trace_checks *more; /* groups of checks beyond the first ones; NULL: no room for any */
+    uint32_t hash;             /* upper half of the guess that led here */
+    uint16_t count, more_room; /* groups of checks; of them fit in `more` */
+    struct trace_checks checks[TRACE_INLINE_GROUPS];
 };
-
-struct slot {
-    struct trace *trace;  /* NULL: none */
-    uint32_t next;        /* the slot that was used after this one */
-    uint32_t missed_view; /* what the last miss here found */
-};
+_Static_assert(sizeof(struct trace) == 2 * CACHE_LINE, "a trace is two lines");
 
 /* Where the next two return addresses outwards of one stand, in words from it; 0: not known.
  * first <= second. */
@@ -62,17 +66,26 @@ struct hint {
 
 struct paths {
     uint32_t fast_generation; /* generation, or 0 to send every look-up to the slow path */
-    uint32_t generation;      /* of the rules that all this was made with */
-    uint32_t slot_shift;      /* 64 - bits of the table's index */
-    uint32_t verify_left;     /* cached paths until the next comparison with libunwind */
-    uint32_t last;            /* slot that was used last */
-    struct slot *slots;
-    struct view *fixed; /* MEMCTX_DEPTH=0: everything is charged here */
-    int32_t credit; /* what further guesses have earned; below 0 most look-ups do without them */
-    int32_t worth;  /* what the table has earned; at 0 most look-ups go straight to the walk */
+    uint32_t last;            /* place of the trace that was used last */
+    uint32_t guess_shift;     /* 64 - bits of the index in guesses */
+    uint32_t last_mask;       /* 0: the last trace does not count for the first guess */
+    uint16_t *guesses;        /* places of traces; see first_guess */
+    struct trace *traces;
+    uint32_t fixed_generation; /* MEMCTX_DEPTH=0: generation, and everything is charged to */
+    uint32_t generation;       /* of the rules that all this was made with */
+    struct view *fixed;
+    uint32_t *missed_views; /* by place: what the last miss there found */
+    uint32_t table_shift;   /* 64 - bits of the place of a trace */
+    uint32_t verify_left;   /* cached paths until the next comparison with libunwind */
+    int32_t worth; /* what the table has earned; at 0 most look-ups go straight to the walk */
     int32_t
         probes_won; /* while they do: of those that did not, how many more were hits than misses */
     uint32_t probe_left; /* look-ups until the next that does not; 0: the table is in use */
+    uint32_t searched;   /* `last` after the last search, and the allocations of its view: both */
+    uint64_t
+        searched_allocs; /* still the same at the next one mean that no guess was right since */
+    bool guess_right;    /* one was, before the last search */
+    int32_t astray, astray_max;        /* how wrong first guesses are; when to guess otherwise */
     uint64_t guessed, missed, flushed; /* statistics: found by hash; walked; emptied */
     uint64_t trace_count, trace_bytes;
     uint32_t walked_view; /* index of the view that the last walk led to; 0: none */
@@ -81,36 +94,62 @@ struct paths {
     struct hint hints[CACHE_HINTS]; /* by return address */
 };
 
-#define TRACE_DIFFERS(i) UNLIKELY(words[checks->word[i]] != checks->value[i])
+/* A word of the stack, whatever it is to the program. */
+typedef uint64_t stack_word __attribute__((may_alias));
 
-INLINE bool trace_matches(const struct trace *trace, const volatile uint64_t *words) {
-    const struct trace_checks *checks = trace->checks;
-    for (uint32_t left = trace->count; left; left--, checks++)
-        if (TRACE_DIFFERS(0) || TRACE_DIFFERS(1) || TRACE_DIFFERS(2) || TRACE_DIFFERS(3))
+INLINE bool trace_group_matches(const struct trace_checks *checks, const stack_word *words) {
+    return LIKELY(words[checks->word[0]] == checks->value[0]) &&
+           LIKELY(words[checks->word[1]] == checks->value[1]) &&
+           LIKELY(words[checks->word[2]] == checks->value[2]) &&
+           LIKELY(words[checks->word[3]] == checks->value[3]);
+}
+
+INLINE bool trace_matches(const struct trace *trace, const stack_word *words) {
+    uint32_t left = trace->count;
+    const struct trace_checks *checks = trace->more;
+    if (!trace_group_matches(&trace->checks[0], words))
+        return false;
+    if (left == 1)
+        return true;
+    if (!trace_group_matches(&trace->checks[1], words))
+        return false;
+    for (; left > TRACE_INLINE_GROUPS; left--, checks++)
+        if (!trace_group_matches(checks, words))
             return false;
     return true;
 }
 
+/* Where the place of the trace is noted that comes after the last one at this return address and stack
+ * pointer. Measured against the last one alone, which is right for 85 % of gcc's allocations, 89 % of
+ * python's, 93 % of node's: 91 %, 97 %, 97 %. */
+INLINE uint16_t *first_guess(const struct paths *paths, uintptr_t frame) {
+    uint64_t return_address = ((const stack_word *)frame)[1];
+    uint64_t key = (return_address ^ (uint64_t)frame << 20) * 0xd6e8feb86659fd93ULL;
+    /* What comes of the last trace is there last, so it is mixed in last. */
+    return &paths->guesses[key >> paths->guess_shift ^ (paths->last << 2 & paths->last_mask)];
+}
+
 /* The usual case: the first guess is right. NULL: the path must be looked up. */
 INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
-    if (UNLIKELY(paths->fast_generation != load_relaxed(&rules_generation)))
-        return NULL;
-    if (UNLIKELY(paths->fixed != NULL))
-        return paths->fixed;
-    uint32_t next = paths->slots[paths->last].next;
-    const struct trace *trace = paths->slots[next].trace;
-    if (UNLIKELY(!trace) || UNLIKELY(trace->sp != frame + 16) ||
-        UNLIKELY(!trace_matches(trace, (const uint64_t *)frame)))
+    uint32_t generation = load_relaxed(&rules_generation);
+    if (UNLIKELY(paths->fast_generation != generation))
+        return paths->fixed_generation == generation ? paths->fixed : NULL;
+    uint32_t next = *first_guess(paths, frame);
+    const struct trace *trace = &paths->traces[next];
+    if (UNLIKELY(trace->sp != frame + 16) || !trace_matches(trace, (const stack_word *)frame))
         return NULL;
     paths->last = next;
-    return trace->view;
+    struct view *view = trace->view;
+    if (!view)
+        __builtin_unreachable();
+    return view;
 }
 
 /* Where paths are ever new the table only costs. When its misses outweigh its hits long enough,
  * look-ups walk at once, but for one in CACHE_PROBE_EVERY, which finds out whether that is still so.
  * True: walk at once, and keep nothing. */
 bool cache_pass_over(struct paths *paths);
-/* Whether a look-up that was not passed over hit. */
+/* Whether a search that was not passed over hit. */
 void cache_judge(struct paths *paths, bool hit);
 
 /* All further guesses. NULL: *hash leads to where cache_keep may put the path's trace. */

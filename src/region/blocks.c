@@ -131,7 +131,7 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
     return page;
 }
 
-void bins_freed_into(struct heap *heap, struct page *page) {
+static void bins_freed_into(struct heap *heap, struct page *page) {
     struct bins *bins = bins_of(heap, page);
     if (page->flags & PAGE_FULL) {
         flag_clear(page, PAGE_FULL);
@@ -143,6 +143,12 @@ void bins_freed_into(struct heap *heap, struct page *page) {
         partial_remove(bins, page);
         blocks_page_destroy(heap, page);
     }
+}
+
+void blocks_freed_rarely(struct heap *heap, struct page *page, void *block) {
+    if (load_relaxed(&page->watched))
+        segment_watch(block);
+    bins_freed_into(heap, page);
 }
 
 void bins_release_page(struct heap *heap, struct page *page) {

@@ -134,10 +134,9 @@ INLINE struct record record_free(const struct page *page, unsigned index) {
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class);
 void blocks_page_destroy(struct heap *heap, struct page *page);
 
-/* What bins hold: the current page runs out, a full page gets a free block, a page gets empty. */
+/* The current page ran out: another one with free blocks, or NULL. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class);
-void bins_freed_into(struct heap *heap, struct page *page);
 /* Collects what other threads freed into this heap's pages. */
 void bins_collect_remote(struct heap *heap);
 void bins_init(struct bins *bins);
@@ -148,8 +147,13 @@ void bins_release_empty(struct heap *heap, struct bins *bins);
 void regions_release_empty(struct heap *heap);
 /* Another thread's free: hands the block to the page's owner. */
 void blocks_free_remote(struct page *page, void *block);
-/* The owner's free, after the record was written and the view accounted. */
-INLINE void blocks_free_owned(struct heap *heap, struct page *page, void *block) {
+/* What a free may have to do besides: tell who watches the page; a full page is one with a free block
+ * again, an empty one is given back. */
+void blocks_freed_rarely(struct heap *heap, struct page *page, void *block);
+
+/* The owner's free, after the record was written and the view accounted. True: the call above has to
+ * follow. A current page that gets empty stays: the next allocation is near. */
+INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block) {
     *(void **)block = page->free;
     order_stores(); /* a fork between the two leaves a block too many in `used`: safe */
     page->free = block;
@@ -157,11 +161,9 @@ INLINE void blocks_free_owned(struct heap *heap, struct page *page, void *block)
     uint16_t used = (uint16_t)(page->used - 1);
     store_owner(&page->used, used);
     store_owner(&heap->own_free, heap->own_free + page->waste_unit);
-    if (UNLIKELY(page->watched))
-        segment_watch(block);
-    /* A current page that gets empty stays: the next allocation is near. */
-    if (UNLIKELY(page->flags & (PAGE_FULL | PAGE_LISTED)) && (page->flags & PAGE_FULL || !used))
-        bins_freed_into(heap, page);
+    uint16_t state = load_relaxed(&page->state);
+    return UNLIKELY(state & (PAGE_FULL | PAGE_LISTED | PAGE_WATCHED)) &&
+           (state & (PAGE_FULL | PAGE_WATCHED) || !used);
 }
 
 #endif

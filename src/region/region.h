@@ -53,12 +53,11 @@ INLINE unsigned region_block_of(const struct page *page, const void *chunk, char
 }
 
 /* A small chunk from the current page; NULL: that page is used up, or it is time to ask whether the
- * context gets pages of its own: use region_alloc. */
-INLINE void *region_alloc_fast(struct heap *heap, struct view *view, size_t size, bool zero) {
+ * context gets pages of its own: use region_alloc. *fresh becomes true when the memory is zero. */
+INLINE void *region_alloc_fast(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     struct page *page = view->bins->current[blocks_class_of(size)];
     char *block = page->free;
     unsigned index;
-    bool fresh = false;
     if (LIKELY(block != NULL)) {
         page->free = *(void **)block;
         index = blocks_index(page, block);
@@ -67,7 +66,7 @@ INLINE void *region_alloc_fast(struct heap *heap, struct view *view, size_t size
         index = page->bump;
         block = page->blocks + (size_t)index * page->block_bytes;
         store_owner(&page->bump, (uint16_t)(index + 1));
-        fresh = page->fresh;
+        *fresh = page->fresh;
     } else {
         return NULL;
     }
@@ -75,17 +74,11 @@ INLINE void *region_alloc_fast(struct heap *heap, struct view *view, size_t size
     store_owner(&page->used, (uint16_t)(page->used + 1));
     record_write(page, index, view->index, page->block_bytes - (uint32_t)size);
     view_account_alloc(view, size);
-    if (zero && !fresh)
-        __builtin_memset(block, 0, size);
     return block;
 }
 
-INLINE void region_free(struct heap *heap, void *chunk) {
-    struct page *page = segment_page_of(chunk);
-    if (UNLIKELY(!page || page->heap != heap)) {
-        region_free_slow(heap, page, chunk);
-        return;
-    }
+/* Frees a chunk of this heap's page. True: blocks_freed_rarely has to follow. */
+INLINE bool region_free_fast(struct heap *heap, struct page *page, void *chunk, void **freed) {
     char *block;
     unsigned index = region_block_of(page, chunk, &block);
     struct record record = record_free(page, index);
@@ -93,7 +86,17 @@ INLINE void region_free(struct heap *heap, void *chunk) {
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     struct view *view = page->view ? page->view : heap_view_at(heap, record.view_index);
     view_account_free(view, page->block_bytes - record.slack);
-    blocks_free_owned(heap, page, block);
+    *freed = block;
+    return blocks_free_owned(heap, page, block);
+}
+
+INLINE void region_free(struct heap *heap, void *chunk) {
+    struct page *page = segment_page_of(chunk);
+    void *block;
+    if (UNLIKELY(!page || page->heap != heap))
+        region_free_slow(heap, page, chunk);
+    else if (UNLIKELY(region_free_fast(heap, page, chunk, &block)))
+        blocks_freed_rarely(heap, page, block);
 }
 
 #endif

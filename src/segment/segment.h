@@ -49,6 +49,8 @@ enum page_flag {
     PAGE_EMERGENCY = 4, /* a huge chunk that stands in no books yet */
 };
 
+#define PAGE_WATCHED 0x100 /* in page.state */
+
 struct heap;
 struct view;
 
@@ -65,13 +67,18 @@ struct page {
     uint16_t bump;         /* owner: blocks handed out at least once */
     uint16_t capacity;     /* blocks */
     uint16_t record_bytes; /* room for the block records before the first block */
-    uint8_t kind;          /* enum page_kind */
-    uint8_t flags;         /* owner: enum page_flag */
-    uint8_t meta_shift;    /* bytes of block record = 1 << meta_shift; see region/blocks.h */
+    union {
+        struct {
+            uint8_t flags;   /* owner: enum page_flag */
+            uint8_t watched; /* atomic: holds a chunk whose free segment_watch wants to hear of */
+        };
+        uint16_t state; /* both at once: PAGE_WATCHED */
+    };
+    uint8_t kind;       /* enum page_kind */
+    uint8_t meta_shift; /* bytes of block record = 1 << meta_shift; see region/blocks.h */
     uint8_t size_class;
-    uint8_t back;    /* slices back to the page's first slice; 0 there */
-    uint8_t fresh;   /* the memory was zero when the page was made */
-    uint8_t watched; /* atomic: holds a chunk whose free segment_watch wants to hear of */
+    uint8_t back;  /* slices back to the page's first slice; 0 there */
+    uint8_t fresh; /* the memory was zero when the page was made */
     /* Second line: other threads, and rare work. */
     uint64_t remote __attribute__((aligned(CACHE_LINE))); /* atomic: list of blocks freed by others
                                                            * (48 bits), their number (16) */

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * allocate.h - the common malloc and free, inlined into each exported function.
+ *
+ * Each entry takes its frame pointer first: the return address, the caller's rbp and its stack pointer
+ * are then at fixed places, which is all that finding the call path needs. The common malloc is: one
+ * TLS load and test, one compare a frame of the cached path, then the block.
+ *
+ * What does not serve here ends in a sibling call, so that the common case saves no register. The
+ * exported function's frame is then given up, but its words stay what they are: whoever is called
+ * so first pushes the same rbp to the same place (-fno-omit-frame-pointer), below the same return
+ * address.
+ */
+#ifndef MEMCTX_ALLOCATE_H
+#define MEMCTX_ALLOCATE_H
+
+#include "api/thread.h"
+
+#include <string.h>
+
+#define FRAME ((uintptr_t)__builtin_frame_address(0))
+
+enum allocate_how {
+    ALLOCATE_PLAIN,
+    ALLOCATE_ZEROED,
+    ALLOCATE_NEW, /* never NULL: fails as operator new does */
+};
+
+/* Not entered yet; or the large and the rare. NULL: out of memory, errno is set. */
+void *allocate_slow(size_t size, enum allocate_how how, uintptr_t frame);
+/* Entered, but the path's first guess was wrong. */
+void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how how, uintptr_t frame);
+/* Entered, but the current page does not serve; view NULL: none could be had. */
+void *allocate_next(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
+                    uintptr_t frame);
+void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame);
+/* Out of memory in operator new. */
+void *new_retry(size_t size, size_t alignment, uintptr_t frame);
+
+void free_slow(void *chunk);                                        /* not entered */
+void free_other(struct heap *heap, struct page *page, void *chunk); /* entered, these two */
+void free_rare(struct heap *heap, struct page *page, void *block);
+
+/* Entered, and the path is known. */
+INLINE void *allocate_with(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
+                           uintptr_t frame) {
+    bool fresh = false;
+    void *chunk = region_alloc_fast(heap, view, size, &fresh);
+    if (UNLIKELY(!chunk))
+        return allocate_next(heap, view, size, how, frame);
+    thread_leave(heap);
+    return how == ALLOCATE_ZEROED && !fresh ? memset(chunk, 0, size) : chunk;
+}
+
+INLINE void *allocate(size_t size, enum allocate_how how, uintptr_t frame) {
+    struct heap *heap;
+    if (UNLIKELY(size > SMALL_MAX) || UNLIKELY(!(heap = thread_enter())))
+        return allocate_slow(size, how, frame);
+    struct view *view = context_find(heap, frame);
+    if (UNLIKELY(!view))
+        return allocate_lookup(heap, size, how, frame);
+    return allocate_with(heap, view, size, how, frame);
+}
+
+INLINE void free_inline(void *chunk) {
+    struct heap *heap = thread_enter();
+    struct page *page;
+    void *block;
+    if (UNLIKELY(!heap)) {
+        free_slow(chunk);
+        return;
+    }
+    page = segment_page_of(chunk);
+    if (UNLIKELY(!page) || UNLIKELY(page->heap != heap)) {
+        free_other(heap, page, chunk);
+        return;
+    }
+    if (UNLIKELY(region_free_fast(heap, page, chunk, &block))) {
+        free_rare(heap, page, block);
+        return;
+    }
+    thread_leave(heap);
+}
+
+#endif
