@@ -69,6 +69,8 @@ static void fork_done(bool child) {
         give_unless_mine(fork_locks[i], fork_held[i], child);
     if (child) {
         heap_fork_child(thread_heap);
+        context_fork_child(thread_heap);
+        rules_fork_child();
         oracle_fork_child();
     }
     control_fork_done(child);

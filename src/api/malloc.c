@@ -39,10 +39,10 @@ static void *serve_emergency(const struct request *request) {
     if (!header)
         return NULL;
     if (request->old) {
-        memcpy(header->blocks, request->old, keep < request->size ? keep : request->size);
+        memcpy(header->chunk, request->old, keep < request->size ? keep : request->size);
         thread_defer_free(request->old);
     }
-    return header->blocks;
+    return header->chunk;
 }
 
 /* In the allocator, and out of it again; view NULL: to be looked up. */

@@ -38,25 +38,25 @@ static COLD void throw_bad_alloc(void) {
     os_panic(&(struct text){.bytes = line, .length = sizeof line - 1});
 }
 
+/* libstdc++ refuses alignments that are no power of two. */
+static void *allocate_for(size_t size, size_t alignment, uintptr_t frame) {
+    if (!is_power_of_two(alignment))
+        return NULL;
+    return alignment <= 16 ? allocate_slow(size, ALLOCATE_PLAIN, frame)
+                           : allocate_aligned(size, alignment, frame);
+}
+
 void *new_retry(size_t size, size_t alignment, uintptr_t frame) {
     for (;;) {
         if (!call_new_handler())
             throw_bad_alloc();
-        void *chunk = alignment <= 16 ? allocate_slow(size, ALLOCATE_PLAIN, frame)
-                                      : allocate_aligned(size, alignment, frame);
+        void *chunk = allocate_for(size, alignment, frame);
         if (chunk)
             return chunk;
     }
 }
 
 #ifndef MEMCTX_UNIT
-/* libstdc++ refuses alignments that are no power of two. */
-static void *allocate_for(size_t size, size_t alignment, uintptr_t frame) {
-    if (alignment <= 16)
-        return allocate_slow(size, ALLOCATE_PLAIN, frame);
-    return is_power_of_two(alignment) ? allocate_aligned(size, alignment, frame) : NULL;
-}
-
 /* Out of memory in a nothrow operator: a new-handler may throw, and C cannot catch. The program's C++
  * library can: its operator of the same name calls our throwing one. */
 static COLD void *fail_quietly(const char *name, size_t size, size_t alignment,

@@ -13,7 +13,7 @@ struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context) {
 
 /* Every Nth path, as the tree names it, is compared with a fresh walk by libunwind. */
 static void verify(struct heap *heap, const struct view *view) {
-    struct paths *paths = heap->paths;
+    struct paths *paths = paths_of(heap);
     if (paths->verify_left > 1) {
         paths->verify_left--;
         return;
@@ -70,7 +70,7 @@ static bool path_is_of(struct stack *stack, const struct view *guess, uint32_t s
 /* The view that pays for the stack's innermost `depth` frames. Paths that are walked mostly come in
  * the order in which they came before, and then nothing needs to be searched. */
 static struct view *view_of_stack(struct heap *heap, unsigned depth) {
-    struct paths *paths = heap->paths;
+    struct paths *paths = paths_of(heap);
     struct stack *stack = &paths->stack;
     bool whole = stack->count <= depth && stack->end != STACK_OPEN;
     uint32_t walked_view = paths->walked_view;
@@ -78,7 +78,7 @@ static struct view *view_of_stack(struct heap *heap, unsigned depth) {
     if (paths->nodes_valid > stack->kept)
         paths->nodes_valid = stack->kept;
     uint32_t id = path_start(paths, depth, whole, &first);
-    struct view *view = walked_view && paths->probe_left ? heap_successor(heap, walked_view) : NULL;
+    struct view *view = walked_view ? heap_successor(heap, walked_view) : NULL;
     if (!view || !path_is_of(stack, view, id, first, whole)) {
         for (unsigned i = first; i < stack->count; i++) {
             id = child_of(id, &stack->frames[i]);
@@ -90,7 +90,7 @@ static struct view *view_of_stack(struct heap *heap, unsigned depth) {
         view = context_view_fixed(heap, id);
         if (!view || view->context != id) /* no memory for it */
             return view;
-        if (walked_view && paths->probe_left)
+        if (walked_view && !paths->quiet)
             heap_set_successor(heap, walked_view, view->index);
     }
     if (whole)
@@ -101,13 +101,15 @@ static struct view *view_of_stack(struct heap *heap, unsigned depth) {
 
 /* Walks the stack. With `keep` the path goes into the cache, where `hash` leads. */
 static struct view *walk(struct heap *heap, uintptr_t frame, bool keep, uint64_t hash) {
-    struct paths *paths = heap->paths;
+    struct paths *paths = paths_of(heap);
     unsigned depth = (unsigned)load_relaxed(&options.depth);
     stack_walk(&paths->stack, frame, depth);
     store_owner(&paths->missed, paths->missed + 1);
     struct view *view = view_of_stack(heap, depth);
     if (UNLIKELY(paths->stack.end == STACK_BROKEN)) {
         paths->stack.count = paths->nodes_valid = 0; /* may be mended: never joined */
+    } else if (paths->quiet) {
+        paths->quiet--;
     } else if (keep) {
         cache_learn_hints(paths);
         if (view && view->context != TREE_UNKNOWN)
@@ -117,13 +119,10 @@ static struct view *walk(struct heap *heap, uintptr_t frame, bool keep, uint64_t
 }
 
 NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
-    struct paths *paths = heap->paths;
-    if (UNLIKELY(!paths)) {
-        heap->paths = paths = cache_create();
-        if (!paths) {
-            add_relaxed(&heap_global.lost_views, 1);
-            return context_view_fixed(heap, TREE_UNKNOWN);
-        }
+    struct paths *paths = paths_of(heap);
+    if (UNLIKELY(!paths->traces) && !cache_make(paths)) {
+        add_relaxed(&heap_global.lost_views, 1);
+        return context_view_fixed(heap, TREE_UNKNOWN);
     }
     uint32_t generation = load_acquire(&rules_generation);
     if (UNLIKELY(paths->generation != generation)) {
@@ -156,17 +155,20 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
     return view;
 }
 
+void context_fork_child(struct heap *heap) {
+    if (heap)
+        paths_of(heap)->quiet = CACHE_QUIET;
+}
+
 void context_forget(struct heap *heap) {
-    if (!heap->paths)
-        return;
-    cache_flush(heap->paths);
+    cache_flush(paths_of(heap));
 }
 
 #define OUTERMOST_LIBC_FRAMES 3 /* clone, start_thread; __libc_start_main and its helper */
 
 bool context_outside_libc(struct heap *heap, uintptr_t frame) {
-    struct paths *paths = heap->paths;
-    if (!paths)
+    struct paths *paths = paths_of(heap);
+    if (!paths->traces)
         return false;
     struct stack *stack = &paths->stack;
     stack_walk(stack, frame, MEMCTX_DEPTH_MAX);
@@ -185,9 +187,7 @@ bool context_outside_libc(struct heap *heap, uintptr_t frame) {
 struct lookup_counts context_counts(void) {
     struct lookup_counts sum = {0};
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        const struct paths *paths = load_relaxed(&heap->paths);
-        if (!paths)
-            continue;
+        const struct paths *paths = paths_of(heap);
         sum.guessed += load_relaxed(&paths->guessed);
         sum.missed += load_relaxed(&paths->missed);
         sum.flushed += load_relaxed(&paths->flushed);

@@ -10,7 +10,6 @@
 
 #include "base/options.h"
 #include "path/cache.h"
-#include "region/heap.h"
 
 /* Never NULL once it returned a view for this heap; NULL: no memory for a first view. `frame` is
  * the frame pointer of the exported function. */
@@ -18,8 +17,7 @@ struct view *context_view_slow(struct heap *heap, uintptr_t frame);
 
 /* NULL: the first guess is wrong. */
 INLINE struct view *context_find(struct heap *heap, uintptr_t frame) {
-    struct paths *paths = heap->paths;
-    return LIKELY(paths != NULL) ? cache_find(paths, frame) : NULL;
+    return cache_find(paths_of(heap), frame);
 }
 
 INLINE struct view *context_view(struct heap *heap, uintptr_t frame) {
@@ -29,6 +27,8 @@ INLINE struct view *context_view(struct heap *heap, uintptr_t frame) {
 
 /* For an allocation that must not walk: a signal handler inside the allocator. */
 struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context);
+/* In a forked child: the cache is only read for a while. */
+void context_fork_child(struct heap *heap);
 /* The thread is gone: its cache is given back. */
 void context_forget(struct heap *heap);
 /* True when no frame of the current stack but the outermost few is in libc or the loader, so

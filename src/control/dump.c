@@ -51,12 +51,9 @@ static void scan_own(struct scan *scan, const struct page *page, const char *sta
     uint64_t pending = load_relaxed(&page->remote) >> 48;
     uint64_t used = load_relaxed(&page->used);
     uint64_t live = used > pending ? used - pending : 0;
-    uint64_t bump = load_relaxed(&page->bump);
     int64_t block_bytes = page->block_bytes;
-    int64_t touched =
-        (int64_t)align_up(page->record_bytes + bump * page->block_bytes, OS_PAGE_BYTES);
+    int64_t touched = (int64_t)blocks_touched(page, start);
     struct wire_totals *totals = totals_of(scan, view->context);
-    touched = touched < bytes ? touched : bytes;
     totals->reserved_bytes += bytes;
     totals->block_bytes += (int64_t)live * block_bytes;
     totals->pages++;
@@ -77,9 +74,9 @@ static void scan_own(struct scan *scan, const struct page *page, const char *sta
 static void scan_mixed(struct scan *scan, const struct page *page, const char *start) {
     struct heap *heap = page->heap;
     int64_t bytes = (int64_t)(page->slices * SLICE_BYTES);
-    unsigned bump = load_relaxed(&page->bump);
-    int64_t touched =
-        (int64_t)align_up(page->record_bytes + (uint64_t)bump * page->block_bytes, OS_PAGE_BYTES);
+    int64_t touched = (int64_t)blocks_touched(page, start);
+    size_t granule_bytes = (size_t)page->granule_mask + 1;
+    unsigned granules = (unsigned)(((size_t)touched + granule_bytes - 1) / granule_bytes);
     if (!heap)
         return;
     uint32_t live = 0, only = WIRE_NONE;
@@ -88,8 +85,10 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
         int64_t free_bytes = touched - (int64_t)live * page->block_bytes;
         int64_t share = round && live ? free_bytes / live : 0;
         int64_t rest = round && live ? free_bytes % live : 0;
-        for (unsigned i = 0; i < bump && i < page->capacity; i++) {
-            struct record record = record_read(page, i);
+        for (unsigned i = 0; i < granules * page->granule_capacity; i++) {
+            const char *granule = start + i / page->granule_capacity * granule_bytes;
+            unsigned index = i % page->granule_capacity;
+            struct record record = record_read(page, blocks_record(page, granule, index));
             if (record.free || record.view_index >= load_acquire(&heap->view_count))
                 continue;
             uint32_t context = heap_view_at(heap, record.view_index)->context;
@@ -100,7 +99,8 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
                 continue;
             }
             struct wire_totals *totals = totals_of(scan, context);
-            uintptr_t block = (uintptr_t)page->blocks + (uintptr_t)i * page->block_bytes;
+            uintptr_t block =
+                (uintptr_t)granule + page->first + (uintptr_t)index * page->block_bytes;
             totals->block_bytes += page->block_bytes;
             totals->reserved_bytes += page->block_bytes;
             if (scan->resident_known && resident_in(scan, block, block + 1))
@@ -116,7 +116,6 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
         totals_of(scan, only)->sole_pinned_bytes += touched;
     scan->ledger->mixed_reserved += bytes;
     scan->ledger->untouched_bytes += bytes > touched ? bytes - touched : 0;
-    (void)start;
 }
 
 static void scan_large(struct scan *scan, const struct page *page, const char *start, int64_t bytes,
@@ -155,9 +154,8 @@ static bool copy_header(struct page *copy, const struct page *page, const char *
     if (kind == PAGE_NONE || load_relaxed(&page->kind) != kind || copy->kind != kind ||
         copy->back || !copy->slices || copy->slices > MAX_SPAN_SLICES + 1)
         return false;
-    return kind == PAGE_SPAN || (copy->heap && copy->blocks == start + copy->record_bytes &&
-                                 copy->record_bytes + (size_t)copy->bump * copy->block_bytes <=
-                                     copy->slices * SLICE_BYTES);
+    return kind == PAGE_SPAN || (copy->heap && copy->granule_capacity && copy->next_block > start &&
+                                 copy->next_block <= start + copy->slices * SLICE_BYTES);
 }
 
 static void scan_segment(struct segment *segment, bool huge, void *context) {
@@ -166,7 +164,7 @@ static void scan_segment(struct segment *segment, bool huge, void *context) {
         const struct page *page = &segment->huge;
         if (load_acquire(&page->kind) == PAGE_HUGE)
             scan_large(scan, page, (const char *)segment, (int64_t)page->mapped_bytes,
-                       (int64_t)(page->blocks - (const char *)segment));
+                       (int64_t)(page->chunk - (const char *)segment));
         return;
     }
     if (scan->flags & WIRE_DUMP_RESIDENT) {

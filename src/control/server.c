@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #define START_AFTER_NS 20000000U
+#define CHILD_LOOKS 8 /* slow allocations of a forked child before it looks at the clock */
 #define STACK_BYTES (256UL << 10)
 #define IDLE_POLL_MS 1000
 #define ALONE_POLL_MS 100
@@ -53,6 +54,8 @@ static struct {
     bool first_ended;    /* the program's first thread; ours may become the last */
     uint32_t socket_pid; /* who made the socket */
     uint64_t start_ns;   /* of this process, or of its life since fork */
+    uint64_t fork_ns;    /* when this process began to fork */
+    uint32_t looks_left; /* of a forked child: so often it does not look at the clock */
     pthread_t thread;
     struct place place;
     int listener;
@@ -432,8 +435,14 @@ void control_first_thread_ended(void) {
 }
 
 COLD bool control_is_due(void) {
-    return !control.forking && (load_relaxed(&heap_global.threads_seen) > 1 ||
-                                os_now_ns() - control.start_ns >= START_AFTER_NS);
+    if (control.forking)
+        return false;
+    if (control.looks_left) { /* most end soon, and would have to get the clock's pages mapped */
+        control.looks_left--;
+        return false;
+    }
+    return load_relaxed(&heap_global.threads_seen) > 1 ||
+           os_now_ns() - control.start_ns >= START_AFTER_NS;
 }
 
 COLD void control_start(void) {
@@ -474,6 +483,7 @@ void control_exit(void) {
 
 void control_fork_prepare(void) {
     control.forking = true;
+    control.fork_ns = os_now_exact_ns();
 }
 
 void control_fork_done(bool child) {
@@ -486,7 +496,8 @@ void control_fork_done(bool child) {
     control.first_ended = false;
     control.listener = -1;
     store_owner(&control.socket_pid, 0);
-    control.start_ns = os_now_exact_ns();
+    control.start_ns = control.fork_ns;
+    control.looks_left = CHILD_LOOKS;
     for (int i = 0; i < WIRE_MARKS_MAX; i++)
         if (marks[i].sums.rows) /* a write costs the child a page of its own */
             marks[i].sums.rows = NULL;

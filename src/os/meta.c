@@ -4,6 +4,7 @@
 
 #define CLASS_COUNT 12 /* 64 bytes << class; the last one is 128 KiB */
 #define LARGEST (64UL << (CLASS_COUNT - 1))
+#define DISCARD_MIN (16UL << 10)
 #define MAPPINGS_MAX 4096 /* remembered for the residency figure */
 
 struct lock meta_lock FORK_PAGE = LOCK_INIT(RANK_META);
@@ -98,7 +99,10 @@ void meta_free(void *block, size_t bytes) {
         return;
     }
     unsigned class = class_of(bytes);
-    __builtin_memset(block, 0, 64UL << class);
+    if (64UL << class >= DISCARD_MIN)
+        os_discard(block, 64UL << class); /* whole OS pages, perhaps hardly used */
+    else
+        __builtin_memset(block, 0, 64UL << class);
     lock_take(&meta_lock);
     meta.used_bytes -= (int64_t)(64UL << class);
     *(void **)block = meta.free[class];

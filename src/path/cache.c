@@ -2,67 +2,82 @@
 /* Verified traces; see cache.h. */
 #include "path/cache.h"
 #include "os/meta.h"
-#include "region/heap.h"
 
 #define ASTRAY_FIRST 256
 #define ASTRAY_LAST (1 << 20)
 #define KEEP_ANYWAY_EVERY 8
 
-static uint32_t place_of(const struct paths *paths, uint64_t hash) {
-    return (uint32_t)(hash >> paths->table_shift);
+static struct trace_place *place_of(const struct paths *paths, uint64_t hash) {
+    return &paths->places[hash >> paths->place_shift];
 }
 
-static size_t places(const struct paths *paths) {
-    return 1UL << (64 - paths->table_shift);
+static uint16_t tag_of(uint64_t hash) {
+    return (uint16_t)(hash >> 32);
 }
 
-static uint32_t guess_bits(const struct paths *paths) {
-    uint32_t bits = 64 - paths->table_shift + CACHE_GUESS_BITS;
-    return bits < CACHE_GUESS_BITS_MAX ? bits : CACHE_GUESS_BITS_MAX;
+static uint32_t guess_bits(uint32_t room) {
+    uint32_t bits = 37U - (uint32_t)__builtin_clz(room); /* 32 a trace, but within bounds */
+    return bits < CACHE_GUESS_BITS_MIN   ? CACHE_GUESS_BITS_MIN
+           : bits > CACHE_GUESS_BITS_MAX ? CACHE_GUESS_BITS_MAX
+                                         : bits;
 }
 
-static size_t guess_bytes(const struct paths *paths) {
-    return sizeof *paths->guesses << guess_bits(paths);
+static size_t guess_bytes(uint32_t room) {
+    return sizeof(uint16_t) << guess_bits(room);
 }
 
-static void table_free(const struct paths *paths) {
-    meta_free(paths->guesses, guess_bytes(paths));
-    meta_free(paths->missed_views, places(paths) * sizeof *paths->missed_views);
-    meta_free(paths->traces, places(paths) * sizeof *paths->traces);
+static size_t place_bytes(uint32_t room) {
+    return 2UL * room * sizeof(struct trace_place);
 }
 
-static bool table_create(struct paths *paths, uint32_t shift) {
-    struct paths fresh = {.table_shift = shift};
-    fresh.guesses = meta_alloc(guess_bytes(&fresh));
-    fresh.missed_views = meta_alloc(places(&fresh) * sizeof *fresh.missed_views);
-    fresh.traces = meta_alloc(places(&fresh) * sizeof *fresh.traces);
-    if (!fresh.guesses || !fresh.missed_views || !fresh.traces) {
-        table_free(&fresh);
+static size_t trace_bytes(uint32_t room) {
+    return (size_t)room * sizeof(struct trace);
+}
+
+/* Room for twice as many traces, or the first. Their numbers stay, and no two come to one place that
+ * were in two before. */
+static bool table_grow(struct paths *paths) {
+    uint32_t old = paths->trace_room, room = old ? old * 2 : CACHE_TRACES_FIRST;
+    struct trace *traces = meta_alloc(trace_bytes(room));
+    struct trace_place *places = meta_alloc(place_bytes(room));
+    uint16_t *guesses = meta_alloc(guess_bytes(room));
+    if (!traces || !places || !guesses) {
+        meta_free(traces, trace_bytes(room));
+        meta_free(places, place_bytes(room));
+        meta_free(guesses, guess_bytes(room));
         return false;
     }
-    paths->guesses = fresh.guesses;
-    paths->missed_views = fresh.missed_views;
-    paths->traces = fresh.traces;
-    paths->table_shift = shift;
-    paths->guess_shift = 64 - guess_bits(&fresh);
-    paths->last = 0;
+    if (old)
+        __builtin_memcpy(traces, paths->traces, trace_bytes(old));
+    uint32_t shift = (uint32_t)__builtin_clz(room) + 32; /* one bit more than room has */
+    for (uint32_t i = 0; i < 2 * old; i++) {
+        uint32_t number = paths->places[i].trace;
+        if (number)
+            places[(uint64_t)traces[number].hash << 32 >> shift] = paths->places[i];
+    }
+    meta_free(paths->traces, trace_bytes(old));
+    meta_free(paths->places, place_bytes(old));
+    meta_free(paths->guesses, old ? guess_bytes(old) : 0);
+    paths->traces = traces;
+    paths->places = places;
+    paths->guesses = guesses;
+    paths->place_shift = shift;
+    paths->guess_shift = 64 - guess_bits(room);
+    paths->trace_room = room;
     return true;
 }
 
-struct paths *cache_create(void) {
-    struct paths *paths = meta_alloc(sizeof(struct paths));
-    if (!paths)
-        return NULL;
+bool cache_make(struct paths *paths) {
+    if (!paths->hints)
+        paths->hints = meta_alloc(CACHE_HINTS * sizeof *paths->hints);
+    if (!paths->hints ||
+        (!paths->stack.room && !stack_make_room(&paths->stack, STACK_FRAMES_FIRST)))
+        return false;
     paths->worth = CACHE_WORTH_MAX;
     paths->last_mask = UINT32_MAX;
     paths->astray_max = ASTRAY_FIRST;
-    if (table_create(paths, 64 - CACHE_BITS_FIRST)) {
-        if (stack_make_room(&paths->stack, STACK_FRAMES_FIRST))
-            return paths;
-        table_free(paths);
-    }
-    meta_free(paths, sizeof *paths);
-    return NULL;
+    paths->trace_next = 1;
+    return paths->traces || table_grow(paths);
 }
 
 static size_t more_bytes(const struct trace *trace) {
@@ -95,25 +110,17 @@ static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t c
     return true;
 }
 
-/* Traces go where their hash leads in the larger table; of two in one place one is dropped. */
-static void table_grow(struct paths *paths) {
-    struct paths old = {.guesses = paths->guesses,
-                        .missed_views = paths->missed_views,
-                        .traces = paths->traces,
-                        .table_shift = paths->table_shift};
-    if (!table_create(paths, old.table_shift - 1))
-        return;
-    for (size_t i = 0; i < places(&old); i++) {
-        struct trace *trace = &old.traces[i];
-        if (!trace->sp)
-            continue;
-        struct trace *place = &paths->traces[place_of(paths, (uint64_t)trace->hash << 32)];
-        if (place->sp)
-            trace_free(paths, trace);
-        else
-            *place = *trace;
-    }
-    table_free(&old);
+/* The number of a trace that may be made anew. */
+static uint32_t trace_take(struct paths *paths) {
+    if (paths->trace_next < paths->trace_room)
+        return paths->trace_next++;
+    do
+        paths->oldest = paths->oldest % (paths->trace_room - 1) + 1;
+    while (paths->oldest == paths->last);
+    struct trace_place *place = place_of(paths, (uint64_t)paths->traces[paths->oldest].hash << 32);
+    if (place->trace == paths->oldest)
+        place->trace = 0;
+    return paths->oldest;
 }
 
 bool cache_pass_over(struct paths *paths) {
@@ -137,7 +144,7 @@ void cache_judge(struct paths *paths, bool hit) {
         return;
     }
     if (hit || paths->probes_won > -CACHE_PROBES_TO_WIN)
-        paths->probes_won += hit ? 1 : -1;
+        paths->probes_won += hit ? 1 : -2;
     if (paths->probes_won >= CACHE_PROBES_TO_WIN) {
         paths->probe_left = 0;
         paths->worth = CACHE_WORTH_MAX;
@@ -217,20 +224,25 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
     judge_first_guess(paths);
     *hash = stack_hash(paths, frame);
     for (int guess = 0;;) {
-        uint32_t place = place_of(paths, *hash);
-        const struct trace *trace = &paths->traces[place];
-        if (!trace->sp)
+        const struct trace_place *place = place_of(paths, *hash);
+        uint16_t number = place->trace;
+        const struct trace *trace = &paths->traces[number];
+        if (!number)
             return searched(paths, NULL);
-        uint32_t k = trace->sp == sp ? trace_compare(trace, words) : 0;
-        if (k == trace->count * 4U) {
+        bool related = place->tag == tag_of(*hash) && trace->sp == sp;
+        uint32_t k = related ? trace_compare(trace, words) : 0;
+        if (related && k == trace->count * 4U) {
             store_owner(&paths->guessed, paths->guessed + 1);
-            *first_guess(paths, frame) = (uint16_t)place;
-            paths->last = place;
+            if (LIKELY(!paths->quiet))
+                *first_guess(paths, frame) = number;
+            else
+                paths->quiet--;
+            paths->last = number;
             return searched(paths, trace->view);
         }
         if (++guess == CACHE_GUESSES_MAX)
             return searched(paths, NULL); /* *hash stays where the path may be kept */
-        if (trace->sp == sp) {
+        if (related) {
             *hash = (*hash ^ words[trace_group(trace, k / 4)->word[k % 4]] ^ (uint64_t)k << 56) *
                     0xd6e8feb86659fd93ULL;
             *hash ^= *hash >> 29;
@@ -255,19 +267,17 @@ void cache_learn_hints(struct paths *paths) {
 void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth) {
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
-    struct trace *trace = &paths->traces[place_of(paths, hash)];
-    /* Earlier where traces are in each other's way. */
-    if (paths->trace_count * (trace->sp ? 8 : 2) > places(paths) &&
-        paths->table_shift > 64 - CACHE_BITS_MAX) {
-        table_grow(paths);
-        trace = &paths->traces[place_of(paths, hash)];
-    }
-    uint32_t place = place_of(paths, hash);
+    struct trace_place *place = place_of(paths, hash);
     /* Two paths may miss here in turns. */
-    if (paths->missed_views[place] != view->index && paths->missed % KEEP_ANYWAY_EVERY) {
-        paths->missed_views[place] = view->index;
+    if (place->missed_view != view->index && paths->missed % KEEP_ANYWAY_EVERY) {
+        place->missed_view = view->index;
         return;
     }
+    /* Earlier where traces are in each other's way. */
+    if ((paths->trace_next == paths->trace_room ||
+         (place->trace && paths->trace_next * 2 > paths->trace_room)) &&
+        paths->trace_room < CACHE_TRACES_MAX && table_grow(paths))
+        place = place_of(paths, hash);
     unsigned first = stack->count > depth ? stack->frames[stack->count - depth].checks : 0;
     unsigned checks = leaf->checks - first;
     uintptr_t at = leaf->sp - 16; /* of the saved rbp; the innermost return address is next to it */
@@ -277,8 +287,10 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
             return; /* a handler's stack below the one that it interrupted, say */
     }
     unsigned count = checks / 4 + 1; /* the first one is the innermost return address */
+    uint32_t number = place->trace ? place->trace : trace_take(paths);
+    struct trace *trace = &paths->traces[number];
     if (!trace_make_room(paths, trace, count))
-        return;
+        return; /* a number less */
     for (unsigned i = 0; i < count * 4; i++) {
         const struct stack_check *check = &stack->checks[leaf->checks - (i <= checks ? i : checks)];
         struct trace_checks *group = i / 4 < TRACE_INLINE_GROUPS
@@ -292,15 +304,20 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     trace->hash = (uint32_t)(hash >> 32);
     trace->sp = leaf->sp;
     trace->count = (uint16_t)count;
-    paths->missed_views[place] = 0;
-    *first_guess(paths, at) = (uint16_t)place;
-    paths->last = place;
+    place->missed_view = 0;
+    place->trace = (uint16_t)number;
+    place->tag = tag_of(hash);
+    *first_guess(paths, at) = (uint16_t)number;
+    paths->last = number;
 }
 
 void cache_flush(struct paths *paths) {
-    for (struct trace *trace = paths->traces; paths->trace_count; trace++)
-        trace_free(paths, trace);
-    paths->last = 0;
+    for (uint32_t i = 1; i < paths->trace_next; i++)
+        trace_free(paths, &paths->traces[i]);
+    if (paths->places)
+        __builtin_memset(paths->places, 0, place_bytes(paths->trace_room));
+    paths->last = paths->searched = paths->oldest = 0;
+    paths->trace_next = 1;
     paths->stack.count = paths->nodes_valid = paths->walked_view = 0;
     paths->stack.low = paths->stack.high = 0;
     paths->fixed_generation = 0;

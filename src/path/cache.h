@@ -15,22 +15,23 @@
  * differ. When the guesses end the stack is walked (stack.h), which costs only the frames that
  * changed since the last walk.
  *
- * A trace is made of a path only when it was missed at its place twice in a row, so that a program
- * with ever new paths, or a child that soon ends, does not spend its time on making traces. The table
- * doubles when half full, up to 2^CACHE_BITS_MAX traces. A trace is two lines, its first eight checks
- * among them; what a look-up writes stands apart from the traces, so that a forked child that only
- * looks up does not copy them.
+ * A trace is made of a path only when it was missed at its place twice in a row, or now and then, so
+ * that a program with ever new paths does not spend its time on making traces, and a forked child makes
+ * none at first. A trace is two lines, its first eight checks among them; traces stand one behind the
+ * other, what finds them apart, so that little memory is touched. Room for them doubles when used up,
+ * up to CACHE_TRACES_MAX; then the oldest is given up.
  *
- * Owned by one heap's thread; its memory is bounded by 2^CACHE_BITS_MAX traces.
+ * Owned by one heap's thread; its memory is bounded by CACHE_TRACES_MAX traces.
  */
 #ifndef MEMCTX_CACHE_H
 #define MEMCTX_CACHE_H
 
 #include "path/stack.h"
+#include "region/heap.h"
 
-#define CACHE_BITS_FIRST 7U
-#define CACHE_BITS_MAX 13U
-#define CACHE_GUESS_BITS 5U /* notes a place, but at most */
+#define CACHE_TRACES_FIRST 32U /* an OS page */
+#define CACHE_TRACES_MAX 8192U
+#define CACHE_GUESS_BITS_MIN 11U /* an OS page */
 #define CACHE_GUESS_BITS_MAX 15U
 #define CACHE_GUESSES_MAX 6
 #define CACHE_HINTS 1024U
@@ -38,8 +39,8 @@
 #define CACHE_WORTH_MAX 1024
 #define CACHE_PROBE_EVERY 32U
 #define CACHE_PROBES_TO_WIN 4
-
-struct view;
+#define CACHE_QUIET                                                                                \
+    64 /* misses of a forked child: most end before, and each page they write is copied */
 
 struct trace_checks { /* together, so that they are read in order */
     uint64_t value[4];
@@ -52,11 +53,11 @@ struct trace {
     struct view *view;
     uintptr_t sp;              /* 0: no trace */
     struct trace_checks *more; /* groups of checks beyond the first ones; NULL: no room for any */
-    uint32_t hash;             /* upper half of the guess that led here */
+    uint32_t hash;             /* upper half of the hash that leads here */
     uint16_t count, more_room; /* groups of checks; of them fit in `more` */
     struct trace_checks checks[TRACE_INLINE_GROUPS];
 };
-_Static_assert(sizeof(struct trace) == 2 * CACHE_LINE, "a trace is two lines");
+_Static_assert(sizeof(struct trace) == 2UL * CACHE_LINE, "a trace is two lines");
 
 /* Where the next two return addresses outwards of one stand, in words from it; 0: not known.
  * first <= second. */
@@ -64,35 +65,51 @@ struct hint {
     uint16_t first, second;
 };
 
-struct paths {
-    uint32_t fast_generation; /* generation, or 0 to send every look-up to the slow path */
-    uint32_t last;            /* place of the trace that was used last */
-    uint32_t guess_shift;     /* 64 - bits of the index in guesses */
-    uint32_t last_mask;       /* 0: the last trace does not count for the first guess */
-    uint16_t *guesses;        /* places of traces; see first_guess */
-    struct trace *traces;
+struct trace_place {      /* where a hash leads */
+    uint16_t trace;       /* its number; 0: none */
+    uint16_t tag;         /* of the hash: most unrelated paths are told from it by this */
+    uint32_t missed_view; /* what the last miss here found */
+};
+
+/* Stands in the heap's paths_room, because both are written at every allocation: a forked child copies
+ * one page less. All zero: not made yet. */
+struct __attribute__((may_alias)) paths {
+    uint32_t fast_generation;  /* generation, or 0 to send every look-up to the slow path */
+    uint32_t last;             /* trace that was used last */
+    uint32_t guess_shift;      /* 64 - bits of the index in guesses */
+    uint32_t last_mask;        /* 0: the last trace does not count for the first guess */
+    uint16_t *guesses;         /* numbers of traces; see first_guess */
+    struct trace *traces;      /* number 0 is no trace */
     uint32_t fixed_generation; /* MEMCTX_DEPTH=0: generation, and everything is charged to */
     uint32_t generation;       /* of the rules that all this was made with */
     struct view *fixed;
-    uint32_t *missed_views; /* by place: what the last miss there found */
-    uint32_t table_shift;   /* 64 - bits of the place of a trace */
-    uint32_t verify_left;   /* cached paths until the next comparison with libunwind */
-    int32_t worth; /* what the table has earned; at 0 most look-ups go straight to the walk */
-    int32_t
-        probes_won; /* while they do: of those that did not, how many more were hits than misses */
+    struct trace_place *places;
+    struct hint *hints;   /* by return address */
+    uint32_t place_shift; /* 64 - bits of the index in places */
+    uint32_t trace_room;  /* traces there is room for; half as many as places */
+    uint32_t trace_next;  /* the first that was never used */
+    uint32_t oldest;      /* the next to be given up */
+    uint32_t verify_left; /* cached paths until the next comparison with libunwind */
+    int32_t worth;       /* what the table has earned; at 0 most look-ups go straight to the walk */
+    int32_t probes_won;  /* while they do: of those that did not, how many more hit than missed */
     uint32_t probe_left; /* look-ups until the next that does not; 0: the table is in use */
-    uint32_t searched;   /* `last` after the last search, and the allocations of its view: both */
-    uint64_t
-        searched_allocs; /* still the same at the next one mean that no guess was right since */
-    bool guess_right;    /* one was, before the last search */
-    int32_t astray, astray_max;        /* how wrong first guesses are; when to guess otherwise */
+    uint32_t quiet;      /* misses and searches of which nothing is kept yet */
+    uint32_t
+        searched; /* `last` after the last search, and the allocations of its view: both still */
+    uint64_t searched_allocs;   /* the same at the next one mean that no guess was right since */
+    bool guess_right;           /* one was, before the last search */
+    int32_t astray, astray_max; /* how wrong first guesses are; when to guess otherwise */
+    uint32_t walked_view;       /* index of the view that the last walk led to; 0: none */
+    uint32_t nodes_valid;       /* frames of the stack, from the outermost, whose node is right */
     uint64_t guessed, missed, flushed; /* statistics: found by hash; walked; emptied */
     uint64_t trace_count, trace_bytes;
-    uint32_t walked_view; /* index of the view that the last walk led to; 0: none */
-    uint32_t nodes_valid; /* frames of the stack, from the outermost, whose node is right */
     struct stack stack;
-    struct hint hints[CACHE_HINTS]; /* by return address */
 };
+_Static_assert(sizeof(struct paths) <= HEAP_PATHS_BYTES, "fits the room that the heap has");
+
+INLINE struct paths *paths_of(struct heap *heap) {
+    return (struct paths *)heap->paths_room;
+}
 
 /* A word of the stack, whatever it is to the program. */
 typedef uint64_t stack_word __attribute__((may_alias));
@@ -119,7 +136,7 @@ INLINE bool trace_matches(const struct trace *trace, const stack_word *words) {
     return true;
 }
 
-/* Where the place of the trace is noted that comes after the last one at this return address and stack
+/* Where the trace is noted that comes after the last one at this return address and stack
  * pointer. Measured against the last one alone, which is right for 85 % of gcc's allocations, 89 % of
  * python's, 93 % of node's: 91 %, 97 %, 97 %. */
 INLINE uint16_t *first_guess(const struct paths *paths, uintptr_t frame) {
@@ -160,7 +177,7 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash);
 void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth);
 /* After a walk: remembers where the innermost return addresses stand, for the first guess. */
 void cache_learn_hints(struct paths *paths);
-struct paths *cache_create(void); /* NULL: out of memory */
+bool cache_make(struct paths *paths); /* false: out of memory */
 /* Empties it; the memory goes back to the library's own tables. */
 void cache_flush(struct paths *paths);
 

@@ -8,7 +8,7 @@
 #include <link.h>
 #include <sys/auxv.h>
 
-#define FIRST_CAPACITY 2048U
+#define FIRST_CAPACITY 1024U
 #define CAPACITY_MAX (1U << 22)
 #define EXACT_BIT (1UL << 63)
 
@@ -21,6 +21,7 @@ struct lock rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
 uint32_t rules_generation = 1;
 
 static uint64_t rule_count FORK_PAGE; /* in the table; under rules_lock */
+static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under rules_lock */
 
 static struct {
     struct rule_table *table; /* atomic; replaced when it grows, then emptied, never unmapped */
@@ -196,7 +197,9 @@ static NOINLINE uint64_t learn(uintptr_t key, uintptr_t address, bool exact) {
     struct cfi_rule rule = cfi_find_rule(&object, pc);
     lock_take(&rules_lock);
     uint64_t packed = pack(rule, module_learn(&object));
-    if (generation == load_relaxed(&rules_generation))
+    if (quiet_left)
+        quiet_left--;
+    else if (generation == load_relaxed(&rules_generation))
         table_add(key, packed);
     lock_release(&rules_lock);
     return packed;
@@ -240,6 +243,10 @@ void rules_new_generation(void) {
     lock_take(&rules_lock);
     new_generation_locked();
     lock_release(&rules_lock);
+}
+
+void rules_fork_child(void) {
+    quiet_left = RULES_QUIET;
 }
 
 /* A chunk in a watched page was freed: was it a link map? */

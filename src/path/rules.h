@@ -16,6 +16,9 @@
 
 #define MODULES_MAX 4096U
 #define MODULE_NONE 0xffffU
+/* The first rules that a forked child learns are of code that ends it, mostly, and to keep them costs
+ * two copied pages, more than to find out twice. */
+#define RULES_QUIET 8
 
 struct module {
     uintptr_t start, end, bias;
@@ -58,6 +61,7 @@ const struct module *rules_module(uint32_t index);
 /* Forgets every rule and every cached path (depth changed, library closed). */
 void rules_new_generation(void);
 void rules_init(void);
+void rules_fork_child(void);
 uint64_t rules_count(void);
 
 #endif

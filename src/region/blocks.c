@@ -3,7 +3,8 @@
  * Pages of equal blocks, and the bins that hold them by size class.
  *
  * For: chunks up to 8 KiB. A page has a list of freed blocks, taken first, and a mark up to which
- * blocks were ever handed out, so that untouched memory stays untouched. A bin has one current
+ * blocks were ever handed out, so that untouched memory stays untouched; its granules are opened one
+ * after the other. A bin has one current
  * page and a list of others with free blocks; full pages are in no list and come back with their
  * first free. Blocks freed by other threads wait in an atomic list of their page; the first one
  * puts the page on the heap's list, and only from there the owner collects, so a page cannot be
@@ -13,6 +14,7 @@
 #include "base/options.h"
 
 #define SWEEP_EVERY 64
+#define BLOCK_ALIGNMENT_MAX 64U
 #define POINTER_BITS 48
 #define POINTER_MASK ((1UL << POINTER_BITS) - 1)
 
@@ -31,6 +33,36 @@ struct page heap_no_page;
 #define NO_PAGE_16 NO_PAGE_4, NO_PAGE_4, NO_PAGE_4, NO_PAGE_4
 struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16}};
 
+static char *page_end(const struct page *page) {
+    return segment_span_start(page) + page->slices * SLICE_BYTES;
+}
+
+bool blocks_open_granule(struct page *page) {
+    char *granule = segment_span_start(page);
+    if (page->next_block) {
+        /* The last one's end: a block never ends beyond it, and at least one begins in it. */
+        granule = blocks_granule(page, page->next_block - page->block_bytes);
+        granule += (size_t)page->granule_mask + 1;
+    }
+    if (granule >= page_end(page))
+        return false;
+    bool own = page->meta_shift < 2;
+    if (own || !page->fresh) /* marks of free blocks */
+        __builtin_memset(granule, own ? UINT8_MAX : 0,
+                         (size_t)page->granule_capacity << page->meta_shift);
+    store_release(&page->next_block, granule + page->first);
+    page->fresh_left = page->granule_capacity;
+    return true;
+}
+
+/* Blocks that were handed out at least once. */
+static size_t blocks_handed_out(const struct page *page) {
+    size_t granule_bytes = (size_t)page->granule_mask + 1;
+    const char *granule = blocks_granule(page, page->next_block - page->first);
+    size_t before = (size_t)(granule - segment_span_start(page)) / granule_bytes;
+    return (before + 1) * page->granule_capacity - page->fresh_left;
+}
+
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class) {
     bool narrow = size_class < NARROW_CLASSES;
     struct page *page = segment_span_alloc(narrow ? 1 : WIDE_PAGE_SLICES);
@@ -38,20 +70,27 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
         return NULL;
     uint32_t block_bytes = blocks_bytes_table[size_class];
     size_t bytes = page->slices * SLICE_BYTES;
-    page->meta_shift = (uint8_t)((view ? 0 : 2) + (narrow ? 0 : 1));
-    uint32_t capacity = (uint32_t)(bytes / (block_bytes + (1U << page->meta_shift)));
-    while (align_up((size_t)capacity << page->meta_shift, 64) + (size_t)capacity * block_bytes >
-           bytes)
+    size_t granule = block_bytes <= GRANULE_BLOCK_MAX ? OS_PAGE_BYTES : bytes;
+    unsigned shift = (view ? 0 : 2) + (narrow ? 0 : 1);
+    size_t alignment = block_bytes & -block_bytes;
+    if (alignment > BLOCK_ALIGNMENT_MAX)
+        alignment = BLOCK_ALIGNMENT_MAX;
+    uint32_t capacity = (uint32_t)(granule / (block_bytes + (1U << shift)));
+    while (align_up((size_t)capacity << shift, alignment) + (size_t)capacity * block_bytes >
+           granule)
         capacity--;
-    page->record_bytes = (uint16_t)align_up((size_t)capacity << page->meta_shift, 64);
-    page->blocks = segment_span_start(page) + page->record_bytes;
+    page->meta_shift = (uint8_t)shift;
+    page->granule_mask = (uint16_t)(granule - 1);
+    page->granule_capacity = (uint8_t)capacity;
+    page->first = (uint16_t)align_up((size_t)capacity << shift, alignment);
     page->block_bytes = block_bytes;
     page->reciprocal = (uint32_t)((1UL << 32) / block_bytes) + 1;
     page->waste_unit = view ? block_bytes : 0;
-    page->capacity = (uint16_t)capacity;
+    page->capacity = (uint16_t)(capacity * (bytes / granule));
     page->size_class = (uint8_t)size_class;
     page->view = view;
     page->heap = heap;
+    blocks_open_granule(page);
     if (view) {
         flag_set(page, PAGE_TAIL);
         store_owner(&heap->own_free, heap->own_free + (int64_t)OS_PAGE_BYTES);
@@ -70,7 +109,8 @@ static void tail_done(struct heap *heap, struct page *page) {
 
 void blocks_page_destroy(struct heap *heap, struct page *page) {
     tail_done(heap, page);
-    store_owner(&heap->own_free, heap->own_free - (int64_t)page->bump * page->waste_unit);
+    store_owner(&heap->own_free,
+                heap->own_free - (int64_t)blocks_handed_out(page) * page->waste_unit);
     segment_span_free(page);
 }
 
@@ -111,7 +151,7 @@ static struct bins *bins_of(struct heap *heap, const struct page *page) {
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class) {
     struct page *page = bins->current[size_class];
-    if (page->free || page->bump < page->capacity)
+    if (blocks_has_free(page))
         return page;
     if (page != &heap_no_page) {
         flag_set(page, PAGE_FULL);

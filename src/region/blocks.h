@@ -2,13 +2,17 @@
 /*
  * blocks.h - a page cut into blocks: its layout, and the record that each block has.
  *
- * A page starts with the records, then the blocks, from a multiple of 64 bytes. A record says how
- * much of the block was not requested (slack), and in mixed pages whose it is:
+ * Pages of blocks up to GRANULE_BLOCK_MAX are cut into granules of one OS page, others are one granule. A
+ * granule starts with the records of its blocks, so that a small block and its record share an OS page:
+ * one place less in the TLB, and one page less that a forked child copies. Blocks of 64 bytes or a
+ * multiple start at multiples of 64, others at their own power of two. A record says how much of the
+ * block was not requested (slack), and in mixed pages whose it is:
  *   shift 0, own page, blocks up to 1 KiB: 8 bits of slack
  *   shift 1, own page, larger blocks: 16 bits of slack
  *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack (8)
  *   shift 3, mixed page, larger blocks: view index (32), slack (32)
- * The value RECORD_FREE (own) or 0 (mixed) marks a free block, so that a second free is found.
+ * All bits set (own) or none (mixed) mark a free block, also one that was never handed out, so that a
+ * second or a wild free is found.
  */
 #ifndef MEMCTX_BLOCKS_H
 #define MEMCTX_BLOCKS_H
@@ -16,6 +20,7 @@
 #include "region/heap.h"
 
 #define SLACK_NARROW_MAX 254U
+#define GRANULE_BLOCK_MAX 128U /* beyond it an OS page of its own would lose too much */
 
 extern const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
 extern const uint16_t blocks_bytes_table[SIZE_CLASSES];
@@ -29,19 +34,28 @@ INLINE unsigned blocks_class_of(size_t size) {
     return NARROW_CLASSES - 4 + 4 * (shift - 7) + (unsigned)((size - 1) >> shift) - 4;
 }
 
-INLINE unsigned blocks_index(const struct page *page, const void *pointer) {
-    uint64_t offset = (uint64_t)((const char *)pointer - page->blocks);
-    /* Exact for offsets below 2^16 (pages are no larger). */
-    return (unsigned)(offset * page->reciprocal >> 32);
+/* Where the granule starts that a pointer into the page is in. */
+INLINE char *blocks_granule(const struct page *page, const void *pointer) {
+    if (LIKELY(!(page->meta_shift & 1)))
+        return (char *)((uintptr_t)pointer & ~(uintptr_t)page->granule_mask);
+    return segment_span_start(page);
 }
 
-/* The same, and whether a block starts just there: then, and only then, the fraction is less than
- * the reciprocal, because it is the quotient times the reciprocal's rounding error, which is below the
- * offset, while the least remainder adds a whole reciprocal (2^19 at least). */
-INLINE unsigned blocks_index_exact(const struct page *page, const void *pointer, bool *exact) {
-    uint64_t product = (uint64_t)((const char *)pointer - page->blocks) * page->reciprocal;
+/* The block that a pointer into a granule is in: its number there; granule_capacity or more: none. *exact
+ * when the block starts just there: then, and only then, the fraction is less than the reciprocal,
+ * because it is the quotient times the reciprocal's rounding error, which is below the offset,
+ * while the least remainder adds a whole reciprocal (2^19 at least). Offsets are below 2^16, or wrap
+ * around to very large ones. */
+INLINE unsigned blocks_index(const struct page *page, const char *granule, const void *pointer,
+                             bool *exact) {
+    uint32_t offset = (uint32_t)((const char *)pointer - granule) - page->first;
+    uint64_t product = (uint64_t)offset * page->reciprocal;
     *exact = (uint32_t)product < page->reciprocal;
     return (unsigned)(product >> 32);
+}
+
+INLINE void *blocks_record(const struct page *page, const char *granule, unsigned index) {
+    return (char *)(uintptr_t)granule + ((size_t)index << page->meta_shift);
 }
 
 /* Flags are the owner's; others may look at PAGE_ALIGNED. */
@@ -60,79 +74,86 @@ struct record {
     bool free;
 };
 
-INLINE void *blocks_records(const struct page *page) {
-    return page->blocks - page->record_bytes;
-}
-
-INLINE void record_write(const struct page *page, unsigned index, uint32_t view, uint32_t slack) {
-    void *records = blocks_records(page);
+INLINE void record_write(const struct page *page, void *record, uint32_t view, uint32_t slack) {
     unsigned shift = page->meta_shift;
     if (LIKELY(shift == 0))
-        store_owner((uint8_t *)records + index, (uint8_t)slack);
+        store_owner((uint8_t *)record, (uint8_t)slack);
     else if (LIKELY(shift == 2))
-        store_owner((uint32_t *)records + index, view << 8 | slack);
+        store_owner((uint32_t *)record, view << 8 | slack);
     else if (shift == 1)
-        store_owner((uint16_t *)records + index, (uint16_t)slack);
+        store_owner((uint16_t *)record, (uint16_t)slack);
     else
-        store_owner((uint64_t *)records + index, (uint64_t)view << 32 | slack);
+        store_owner((uint64_t *)record, (uint64_t)view << 32 | slack);
 }
 
-INLINE struct record record_read(const struct page *page, unsigned index) {
-    const void *records = blocks_records(page);
+INLINE struct record record_read(const struct page *page, const void *record) {
     unsigned shift = page->meta_shift;
     if (LIKELY(shift == 0)) {
-        uint8_t slack = load_relaxed((const uint8_t *)records + index);
+        uint8_t slack = load_relaxed((const uint8_t *)record);
         return (struct record){slack, 0, slack == UINT8_MAX};
     }
     if (LIKELY(shift == 2)) {
-        uint32_t word = load_relaxed((const uint32_t *)records + index);
+        uint32_t word = load_relaxed((const uint32_t *)record);
         return (struct record){word & 0xff, word >> 8, !word};
     }
     if (shift == 1) {
-        uint16_t slack = load_relaxed((const uint16_t *)records + index);
+        uint16_t slack = load_relaxed((const uint16_t *)record);
         return (struct record){slack, 0, slack == UINT16_MAX};
     }
-    uint64_t word = load_relaxed((const uint64_t *)records + index);
+    uint64_t word = load_relaxed((const uint64_t *)record);
     return (struct record){(uint32_t)word, (uint32_t)(word >> 32), !word};
 }
 
-INLINE void record_write_free(const struct page *page, unsigned index) {
-    void *records = blocks_records(page);
+INLINE void record_write_free(const struct page *page, void *record) {
     unsigned shift = page->meta_shift;
     if (LIKELY(shift == 0))
-        store_owner((uint8_t *)records + index, UINT8_MAX);
+        store_owner((uint8_t *)record, UINT8_MAX);
     else if (LIKELY(shift == 2))
-        store_owner((uint32_t *)records + index, 0);
+        store_owner((uint32_t *)record, 0);
     else if (shift == 1)
-        store_owner((uint16_t *)records + index, UINT16_MAX);
+        store_owner((uint16_t *)record, UINT16_MAX);
     else
-        store_owner((uint64_t *)records + index, 0);
+        store_owner((uint64_t *)record, 0);
+}
+
+/* The record of a block that starts at `block`. */
+INLINE void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack) {
+    const char *granule = blocks_granule(page, block);
+    bool exact;
+    unsigned index = blocks_index(page, granule, block, &exact);
+    record_write(page, blocks_record(page, granule, index), view, slack);
 }
 
 /* The record of a block that is to be free from now on. */
-INLINE struct record record_free(const struct page *page, unsigned index) {
-    void *records = blocks_records(page);
+INLINE struct record record_free(const struct page *page, void *at) {
     unsigned shift = page->meta_shift;
     if (LIKELY(shift == 0)) {
-        uint8_t *at = (uint8_t *)records + index;
-        uint8_t slack = load_relaxed(at);
-        store_owner(at, UINT8_MAX);
+        uint8_t slack = load_relaxed((uint8_t *)at);
+        store_owner((uint8_t *)at, UINT8_MAX);
         return (struct record){slack, 0, slack == UINT8_MAX};
     }
     if (LIKELY(shift == 2)) {
-        uint32_t *at = (uint32_t *)records + index;
-        uint32_t word = load_relaxed(at);
-        store_owner(at, 0);
+        uint32_t word = load_relaxed((uint32_t *)at);
+        store_owner((uint32_t *)at, 0);
         return (struct record){word & 0xff, word >> 8, !word};
     }
-    struct record record = record_read(page, index);
-    record_write_free(page, index);
+    struct record record = record_read(page, at);
+    record_write_free(page, at);
     return record;
 }
 
 /* A new page for one size class; view NULL: mixed. NULL: out of memory. */
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class);
 void blocks_page_destroy(struct heap *heap, struct page *page);
+/* Makes the page's next granule ready for its first block. False: there is none. */
+bool blocks_open_granule(struct page *page);
+INLINE bool blocks_has_free(struct page *page) {
+    return page->free || page->fresh_left || (page->next_block && blocks_open_granule(page));
+}
+/* Bytes of the page, from its start, that blocks were handed out of, in whole OS pages. */
+INLINE size_t blocks_touched(const struct page *page, const char *start) {
+    return align_up((size_t)(page->next_block - start), OS_PAGE_BYTES);
+}
 
 /* The current page ran out: another one with free blocks, or NULL. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,

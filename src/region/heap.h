@@ -24,6 +24,7 @@
 #define WIDE_PAGE_SLICES 4U
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
+#define HEAP_PATHS_BYTES 320U
 
 struct bins;
 
@@ -57,10 +58,9 @@ enum heap_state {
 };
 
 struct heap {
-    uint32_t busy;       /* owner: inside the allocator; a signal handler or a fork sees it */
-    uint32_t state;      /* atomic: enum heap_state */
-    struct paths *paths; /* the thread's path cache, of the layer above */
-    int64_t own_free;    /* the waste that is capped: free bytes of blocks in own pages that were in
+    uint32_t busy;    /* owner: inside the allocator; a signal handler or a fork sees it */
+    uint32_t state;   /* atomic: enum heap_state */
+    int64_t own_free; /* the waste that is capped: free bytes of blocks in own pages that were in
                        * use once, and an OS page for each such page that is not used up */
     int64_t own_free_published; /* what of it stands in heap_global.own_free */
     uint32_t view_count;        /* atomic: indices below it are valid */
@@ -70,6 +70,8 @@ struct heap {
     uint32_t denied; /* pages of its own that a context did not get, for the waste cap */
     struct page *remote_pages __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with
                                                                      * blocks freed by others */
+    /* The thread's path cache, of the layer above. */
+    char paths_room[HEAP_PATHS_BYTES] __attribute__((aligned(CACHE_LINE)));
     struct bins mixed __attribute__((aligned(CACHE_LINE)));
     struct lock lock;
     uint32_t busy_before_fork;

@@ -20,7 +20,7 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
         page = segment_span_alloc((uint32_t)((bytes + SLICE_BYTES - 1) >> SLICE_SHIFT));
         if (!page)
             return NULL;
-        page->blocks = (char *)align_up((uintptr_t)segment_span_start(page), alignment);
+        page->chunk = (char *)align_up((uintptr_t)segment_span_start(page), alignment);
         store_release(&page->kind, PAGE_SPAN);
     } else {
         page = segment_huge_alloc(size, alignment);
@@ -31,6 +31,6 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
     page->context = view->context;
     view_account_alloc(view, size);
     if (zero && !page->fresh)
-        __builtin_memset(page->blocks, 0, size);
-    return page->blocks;
+        __builtin_memset(page->chunk, 0, size);
+    return page->chunk;
 }

@@ -19,24 +19,6 @@ static void promote(struct heap *heap, struct view *view) {
     view->region = region;
 }
 
-/* A block of a page that is known to have one. */
-static char *take_block(struct heap *heap, struct page *page, unsigned *index, bool *fresh) {
-    char *block = page->free;
-    *fresh = !block && page->fresh;
-    if (block) {
-        page->free = *(void **)block;
-        *index = blocks_index(page, block);
-        store_owner(&heap->own_free, heap->own_free - page->waste_unit);
-    } else {
-        *index = page->bump;
-        block = page->blocks + (size_t)*index * page->block_bytes;
-        store_owner(&page->bump, (uint16_t)(page->bump + 1));
-    }
-    order_stores();
-    store_owner(&page->used, (uint16_t)(page->used + 1));
-    return block;
-}
-
 static struct page *page_for(struct heap *heap, struct view *view, unsigned size_class) {
     struct page *page = NULL;
     if (load_relaxed(&heap->remote_pages))
@@ -54,11 +36,8 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
     struct page *page = page_for(heap, view, blocks_class_of(size));
     if (!page)
         return NULL;
-    unsigned index;
-    bool fresh;
-    char *block = take_block(heap, page, &index, &fresh);
-    record_write(page, index, view->index, page->block_bytes - (uint32_t)size);
-    view_account_alloc(view, size);
+    bool fresh = false;
+    char *block = region_take(heap, page, view, size, &fresh);
     if (zero && !fresh)
         __builtin_memset(block, 0, size);
     return block;
@@ -76,11 +55,8 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     struct page *page = page_for(heap, view, size_class);
     if (!page)
         return NULL;
-    unsigned index;
-    bool fresh;
-    char *block = take_block(heap, page, &index, &fresh);
-    record_write(page, index, view->index, page->block_bytes - (uint32_t)size);
-    view_account_alloc(view, size);
+    bool fresh = false;
+    char *block = region_take(heap, page, view, size, &fresh);
     char *chunk = (char *)align_up((uintptr_t)block, alignment);
     if (chunk != block)
         flag_set(page, PAGE_ALIGNED);
@@ -117,7 +93,7 @@ static bool is_settled(struct heap *heap, struct page *page) {
 }
 
 static void free_large(struct heap *heap, struct page *page, void *chunk) {
-    if (page->blocks != chunk)
+    if (page->chunk != chunk)
         region_report(MISUSE_INTERIOR, page, chunk);
     struct view *view = is_settled(heap, page) ? heap_view(heap, page->context) : NULL;
     if (view)
@@ -130,8 +106,8 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
 
 static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
     char *block;
-    unsigned index = region_block_of(page, chunk, &block);
-    struct record record = record_read(page, index);
+    void *at = region_block_of(page, chunk, &block);
+    struct record record = record_read(page, at);
     if (record.free)
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     struct heap *owner = page->heap;
@@ -139,7 +115,7 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
     struct view *view = heap_view(heap, paid->context);
     if (view)
         view_account_free(view, page->block_bytes - record.slack);
-    record_write_free(page, index);
+    record_write_free(page, at);
     if (load_acquire(&owner->state) == HEAP_PARKED && lock_try(&owner->lock)) {
         bool parked = load_acquire(&owner->state) == HEAP_PARKED;
         if (parked) {
@@ -232,8 +208,8 @@ size_t region_usable(const void *chunk) {
 static bool resize_in_block(struct heap *heap, struct view *view, struct page *page, void *chunk,
                             size_t size) {
     char *block;
-    unsigned index = region_block_of(page, chunk, &block);
-    struct record record = record_read(page, index);
+    void *at = region_block_of(page, chunk, &block);
+    struct record record = record_read(page, at);
     if (record.free)
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     size_t room = (size_t)(block + page->block_bytes - (char *)chunk);
@@ -244,7 +220,7 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
     struct view *old = page->view ? page->view : heap_view_at(heap, record.view_index);
     view_account_free(old, page->block_bytes - record.slack);
     view_account_alloc(view, size);
-    record_write(page, index, view->index, page->block_bytes - (uint32_t)size);
+    record_write(page, at, view->index, page->block_bytes - (uint32_t)size);
     return true;
 }
 
@@ -252,7 +228,7 @@ static struct page *resize_large(struct page *page, size_t size) {
     if (page->kind == PAGE_HUGE)
         return size > (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)
                                                                 : NULL;
-    size_t offset = (size_t)(page->blocks - segment_span_start(page));
+    size_t offset = (size_t)(page->chunk - segment_span_start(page));
     size_t slices = (size + offset + SLICE_BYTES - 1) >> SLICE_SHIFT;
     if (size <= SMALL_MAX || slices > MAX_SPAN_SLICES)
         return NULL;
@@ -273,7 +249,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
     if (page->kind == PAGE_NONE)
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     if (is_large(page)) {
-        if (page->blocks != chunk)
+        if (page->chunk != chunk)
             region_report(MISUSE_INTERIOR, page, chunk);
         bool settled = is_settled(heap, page);
         uint64_t old_bytes = page->requested_bytes;
@@ -285,7 +261,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
             view_account_alloc(view, size);
             resized->requested_bytes = size;
             resized->context = view->context;
-            return resized->blocks;
+            return resized->chunk;
         }
     } else if (resize_in_block(heap, view, page, chunk, size)) {
         return chunk;

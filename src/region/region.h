@@ -39,49 +39,53 @@ enum region_misuse { MISUSE_DOUBLE_FREE, MISUSE_INTERIOR };
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
 
-/* The block behind a chunk's pointer: its index; aborts the program for a wrong pointer. */
-INLINE unsigned region_block_of(const struct page *page, const void *chunk, char **block) {
+/* The block behind a chunk's pointer, and its record; aborts the program for a wrong pointer. */
+INLINE void *region_block_of(const struct page *page, const void *chunk, char **block) {
+    char *granule = blocks_granule(page, chunk);
     bool exact;
-    unsigned index = blocks_index_exact(page, chunk, &exact);
+    unsigned index = blocks_index(page, granule, chunk, &exact);
     *block = (char *)(uintptr_t)chunk;
-    if (UNLIKELY(index >= load_relaxed(&page->bump) ||
+    if (UNLIKELY(index >= page->granule_capacity ||
                  (!exact && !(load_relaxed(&page->flags) & PAGE_ALIGNED))))
         region_report(MISUSE_INTERIOR, page, chunk);
     if (UNLIKELY(!exact))
-        *block = page->blocks + (size_t)index * page->block_bytes;
-    return index;
+        *block = granule + page->first + (size_t)index * page->block_bytes;
+    return blocks_record(page, granule, index);
 }
 
-/* A small chunk from the current page; NULL: that page is used up, or it is time to ask whether the
- * context gets pages of its own: use region_alloc. *fresh becomes true when the memory is zero. */
-INLINE void *region_alloc_fast(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    struct page *page = view->bins->current[blocks_class_of(size)];
+/* A block of the page for a chunk of `size`; NULL: neither a freed one nor one in the open granule is
+ * left. *fresh becomes true when the memory is zero. */
+INLINE char *region_take(struct heap *heap, struct page *page, struct view *view, size_t size,
+                         bool *fresh) {
     char *block = page->free;
-    unsigned index;
     if (LIKELY(block != NULL)) {
         page->free = *(void **)block;
-        index = blocks_index(page, block);
         store_owner(&heap->own_free, heap->own_free - page->waste_unit);
-    } else if (LIKELY(page->bump < page->capacity)) {
-        index = page->bump;
-        block = page->blocks + (size_t)index * page->block_bytes;
-        store_owner(&page->bump, (uint16_t)(index + 1));
+    } else if (LIKELY(page->fresh_left)) {
+        block = page->next_block;
+        store_owner(&page->next_block, block + page->block_bytes);
+        page->fresh_left--;
         *fresh = page->fresh;
     } else {
         return NULL;
     }
     order_stores(); /* a fork between the two loses one block: safe */
     store_owner(&page->used, (uint16_t)(page->used + 1));
-    record_write(page, index, view->index, page->block_bytes - (uint32_t)size);
+    record_set(page, block, view->index, page->block_bytes - (uint32_t)size);
     view_account_alloc(view, size);
     return block;
+}
+
+/* A small chunk from the current page. NULL: the page does not serve, or it is time to ask whether the
+ * context gets pages of its own: use region_alloc. */
+INLINE void *region_alloc_fast(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    return region_take(heap, view->bins->current[blocks_class_of(size)], view, size, fresh);
 }
 
 /* Frees a chunk of this heap's page. True: blocks_freed_rarely has to follow. */
 INLINE bool region_free_fast(struct heap *heap, struct page *page, void *chunk, void **freed) {
     char *block;
-    unsigned index = region_block_of(page, chunk, &block);
-    struct record record = record_free(page, index);
+    struct record record = record_free(page, region_block_of(page, chunk, &block));
     if (UNLIKELY(record.free))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     struct view *view = page->view ? page->view : heap_view_at(heap, record.view_index);

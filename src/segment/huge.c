@@ -21,7 +21,7 @@ struct page *segment_huge_of(const void *pointer) {
     if (!segment_map_test(segment_huge_map, number))
         return NULL;
     struct page *header = &((struct segment *)(number << SEGMENT_SHIFT))->huge;
-    return header->blocks == pointer ? header : NULL;
+    return header->chunk == pointer ? header : NULL;
 }
 
 /* The header's bit is cleared already, so a dump that starts now does not see it; one that runs
@@ -161,7 +161,7 @@ struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t co
         return NULL;
     header->kind = PAGE_HUGE;
     header->flags = PAGE_EMERGENCY;
-    header->blocks = (char *)header + offset;
+    header->chunk = (char *)header + offset;
     header->mapped_bytes = mapped;
     header->requested_bytes = bytes;
     header->context = context;
@@ -217,7 +217,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     if (!fresh)
         __builtin_memset(header, 0, sizeof *header);
     store_owner(&header->mapped_bytes, mapped);
-    header->blocks = start + offset;
+    header->chunk = start + offset;
     header->fresh = fresh;
     store_release(&header->kind, PAGE_HUGE);
     account((int64_t)mapped);
@@ -236,7 +236,7 @@ void segment_huge_unmap_deferred(void) {
 
 void segment_huge_free(struct page *header) {
     size_t mapped = header->mapped_bytes;
-    bool plain = header->blocks == (char *)header + HUGE_HEADER_BYTES;
+    bool plain = header->chunk == (char *)header + HUGE_HEADER_BYTES;
     store_owner(&header->kind, PAGE_NONE);
     segment_map_set(segment_huge_map, header, false);
     account(-(int64_t)mapped);
@@ -246,7 +246,7 @@ void segment_huge_free(struct page *header) {
 }
 
 struct page *segment_huge_resize(struct page *header, size_t bytes) {
-    size_t offset = (size_t)(header->blocks - (char *)header);
+    size_t offset = (size_t)(header->chunk - (char *)header);
     size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset;
     size_t old = header->mapped_bytes;
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
@@ -276,7 +276,7 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
         return NULL;
     }
     struct page *new_header = (struct page *)target;
-    new_header->blocks = target + offset;
+    new_header->chunk = target + offset;
     new_header->mapped_bytes = mapped;
     account((int64_t)mapped - (int64_t)old);
     segment_map_set(segment_huge_map, target, true);

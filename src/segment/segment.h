@@ -56,17 +56,21 @@ struct view;
 
 struct page {
     /* First line: what the owner's malloc and free touch. */
-    void *free;            /* owner: list of free blocks */
-    struct heap *heap;     /* owner of the blocks; NULL for PAGE_SPAN and PAGE_HUGE */
-    struct view *view;     /* PAGE_OWN: whose chunks these are */
-    char *blocks;          /* first block; for large chunks: the chunk */
+    void *free;        /* owner: list of free blocks */
+    struct heap *heap; /* owner of the blocks; NULL for PAGE_SPAN and PAGE_HUGE */
+    struct view *view; /* PAGE_OWN: whose chunks these are */
+    union {
+        char *next_block; /* atomic for a dump: those before it were handed out at least once */
+        char *chunk;      /* PAGE_SPAN and PAGE_HUGE */
+    };
     uint32_t block_bytes;  /* constant while the page is in use */
     uint32_t reciprocal;   /* floor(2^32 / block_bytes) + 1: division by multiplication */
     uint32_t waste_unit;   /* block_bytes in PAGE_OWN, 0 in PAGE_MIXED: see heap.own_free */
     uint16_t used;         /* owner: live blocks, those freed by others not yet collected */
-    uint16_t bump;         /* owner: blocks handed out at least once */
+    uint16_t fresh_left;   /* owner: blocks from next_block on to the end of its granule */
     uint16_t capacity;     /* blocks */
-    uint16_t record_bytes; /* room for the block records before the first block */
+    uint16_t first;        /* bytes before the first block of a granule: their records */
+    uint16_t granule_mask; /* bytes of a granule - 1; narrow pages */
     union {
         struct {
             uint8_t flags;   /* owner: enum page_flag */
@@ -77,8 +81,9 @@ struct page {
     uint8_t kind;       /* enum page_kind */
     uint8_t meta_shift; /* bytes of block record = 1 << meta_shift; see region/blocks.h */
     uint8_t size_class;
-    uint8_t back;  /* slices back to the page's first slice; 0 there */
-    uint8_t fresh; /* the memory was zero when the page was made */
+    uint8_t granule_capacity; /* blocks */
+    uint8_t back;             /* slices back to the page's first slice; 0 there */
+    uint8_t fresh;            /* the memory was zero when the page was made */
     /* Second line: other threads, and rare work. */
     uint64_t remote __attribute__((aligned(CACHE_LINE))); /* atomic: list of blocks freed by others
                                                            * (48 bits), their number (16) */
@@ -148,7 +153,7 @@ INLINE char *segment_span_start(const struct page *page) {
     return (char *)(base + (((uintptr_t)page - base) / sizeof *page << SLICE_SHIFT));
 }
 
-/* A huge chunk: header->blocks is the chunk, aligned. NULL: out of memory. */
+/* A huge chunk: header->chunk is the chunk, aligned. NULL: out of memory. */
 struct page *segment_huge_alloc(size_t bytes, size_t alignment);
 void segment_huge_free(struct page *header);
 /* Resizes, perhaps by moving (contents kept); the header may move. NULL: the old one is intact. */
@@ -162,7 +167,7 @@ bool segment_emergency_waits(void); /* there are some */
 struct page *segment_emergency_take(void);
 void segment_emergency_booked(struct page *header);
 INLINE size_t segment_huge_capacity(const struct page *header) {
-    return header->mapped_bytes - (size_t)(header->blocks - (const char *)header);
+    return header->mapped_bytes - (size_t)(header->chunk - (const char *)header);
 }
 
 /* Gives empty memory back: what is older than the decay time and what is over the bounds; with

@@ -20,20 +20,21 @@ Test(region, records_of_all_four_shapes_round_trip) {
     static const uint32_t slack_max[] = {SLACK_NARROW_MAX, UINT16_MAX - 1, SLACK_NARROW_MAX,
                                          SMALL_MAX};
     for (uint8_t shift = 0; shift < 4; shift++) {
-        struct page page = {.blocks = room + 64, .record_bytes = 64, .meta_shift = shift};
+        struct page page = {.meta_shift = shift};
+        void *at = room + (1UL << shift);
         for (uint32_t slack = 0; slack <= slack_max[shift]; slack++) {
             uint32_t view = shift < 2 ? 0 : 1 + slack * 7 % (VIEWS_PER_BLOCK * VIEW_BLOCKS - 1);
             memset(room, 0x33, sizeof room);
-            record_write(&page, 1, view, slack);
-            struct record record = record_read(&page, 1);
+            record_write(&page, at, view, slack);
+            struct record record = record_read(&page, at);
             cr_assert_eq(record.slack, slack);
             cr_assert_eq(record.view_index, view);
             cr_assert_not(record.free, "shape %u, slack %u", shift, slack);
             size_t width = 1UL << shift;
             cr_assert_eq(room[width - 1], 0x33, "the record before was touched");
             cr_assert_eq(room[2 * width], 0x33, "the record behind was touched");
-            record_write_free(&page, 1);
-            cr_assert(record_read(&page, 1).free);
+            record_write_free(&page, at);
+            cr_assert(record_read(&page, at).free);
         }
     }
 }
@@ -45,16 +46,35 @@ Test(region, blocks_of_a_page_lie_apart_from_records_and_each_other) {
         struct page *page = blocks_page_create(heap, view, i / 2);
         cr_assert(page != NULL);
         char *start = segment_span_start(page), *end = start + page->slices * SLICE_BYTES;
-        cr_assert_geq((char *)blocks_records(page), start);
-        cr_assert_leq((char *)blocks_records(page) + ((size_t)page->capacity << page->meta_shift),
-                      page->blocks);
-        cr_assert_leq(page->blocks + (size_t)page->capacity * page->block_bytes, end);
-        for (unsigned k = 0; k < page->capacity; k++) {
-            char *block = page->blocks + (size_t)k * page->block_bytes;
-            cr_assert_eq((uintptr_t)block % 16, 0);
-            cr_assert_eq(blocks_index(page, block), k);
-            cr_assert_eq(segment_page_of(block), page);
-        }
+        size_t granule_bytes = (size_t)page->granule_mask + 1;
+        unsigned seen = 0;
+        char *last = start;
+        do {
+            char *granule = blocks_granule(page, page->next_block);
+            cr_assert_eq((size_t)(granule - start) % granule_bytes, 0);
+            cr_assert_geq(page->first, page->granule_capacity << page->meta_shift);
+            for (unsigned k = 0; k < page->granule_capacity; k++, seen++) {
+                char *block = page->next_block;
+                bool exact;
+                cr_assert_geq(block, last);
+                cr_assert_leq(block + page->block_bytes, granule + granule_bytes);
+                last = block + page->block_bytes;
+                cr_assert_eq((uintptr_t)block % 16, 0);
+                if (page->block_bytes % 64 == 0)
+                    cr_assert_eq((uintptr_t)block % 64, 0);
+                cr_assert_eq(blocks_index(page, granule, block, &exact), k);
+                cr_assert(exact);
+                cr_assert_eq(segment_page_of(block), page);
+                cr_assert(record_read(page, blocks_record(page, granule, k)).free);
+                page->next_block += page->block_bytes;
+                page->fresh_left--;
+            }
+            cr_assert_eq(page->fresh_left, 0);
+        } while (blocks_open_granule(page));
+        cr_assert_leq(last, end);
+        cr_assert_eq(seen, page->capacity);
+        cr_assert_geq(seen * page->block_bytes * 100, 79 * page->slices * SLICE_BYTES);
+        heap->own_free += (int64_t)seen * page->waste_unit; /* as if all had been freed */
         blocks_page_destroy(heap, page);
     }
     cr_assert_eq(heap->own_free, 0);
@@ -256,6 +276,30 @@ Test(misuse, a_pointer_into_a_block_aborts, .signal = SIGABRT) {
     struct heap *heap = heap_new();
     char *chunk = region_alloc(heap, heap_view(heap, 9), 100, false);
     region_free(heap, chunk + 16);
+}
+
+/* A chunk of a context's own page, whose records say nothing but the slack. */
+static char *own_chunk(size_t size) {
+    struct heap *heap = heap_new();
+    options.promote_bytes = 0;
+    char *chunk = region_alloc(heap, heap_view(heap, 9), size, false);
+    cr_assert_eq(segment_page_of(chunk)->kind, PAGE_OWN);
+    return chunk;
+}
+
+Test(misuse, a_block_that_was_never_handed_out_aborts, .signal = SIGABRT) {
+    char *chunk = own_chunk(64);
+    struct page *page = segment_page_of(chunk);
+    cr_assert_gt(page->fresh_left, 1);
+    region_free(page->heap, chunk + 64);
+}
+
+Test(misuse, the_rest_behind_the_last_block_is_none, .signal = SIGABRT) {
+    char *chunk = own_chunk(112);
+    struct page *page = segment_page_of(chunk);
+    size_t behind = page->first + (size_t)page->granule_capacity * 112;
+    cr_assert_lt(behind, page->granule_mask);
+    region_free(page->heap, blocks_granule(page, chunk) + behind);
 }
 
 Test(misuse, foreign_pointers_are_counted_and_left_alone) {

@@ -131,7 +131,7 @@ Test(huge, chunks_are_aligned_found_resized_and_gone) {
         size_t bytes = (5 << 20) + 123;
         struct page *header = segment_huge_alloc(bytes, alignment);
         cr_assert(header != NULL);
-        char *chunk = header->blocks;
+        char *chunk = header->chunk;
         cr_assert_eq((uintptr_t)chunk % alignment, 0);
         cr_assert_geq(segment_huge_capacity(header), bytes);
         cr_assert_eq(segment_huge_of(chunk), header);
@@ -141,14 +141,14 @@ Test(huge, chunks_are_aligned_found_resized_and_gone) {
         /* What is aligned to more than an OS page may stay where it is: its caller copies then. */
         cr_assert(larger != NULL || alignment > OS_PAGE_BYTES);
         header = larger != NULL ? larger : header;
-        chunk = header->blocks;
+        chunk = header->chunk;
         cr_assert_geq(segment_huge_capacity(header), larger != NULL ? (size_t)40 << 20 : bytes);
         cr_assert_eq(chunk[0], 0x5a);
         cr_assert_eq(chunk[bytes - 1], 0x5a);
         cr_assert_eq(segment_huge_of(chunk), header);
         header = segment_huge_resize(header, 2 << 20);
-        cr_assert_eq(header->blocks[(2 << 20) - 1], 0x5a);
-        chunk = header->blocks;
+        cr_assert_eq(header->chunk[(2 << 20) - 1], 0x5a);
+        chunk = header->chunk;
         segment_huge_free(header);
         cr_assert_null(segment_huge_of(chunk));
     }
@@ -185,7 +185,7 @@ Test(huge, a_cached_mapping_that_cannot_move_is_given_up) {
     segment_each(visit, &header);
     cr_assert(header != NULL);
     cr_assert_geq(segment_huge_capacity(header), 6 << 20);
-    memset(header->blocks, 1, 6 << 20);
+    memset(header->chunk, 1, 6 << 20);
     segment_huge_free(header);
     segment_span_free(keeps_a_segment);
 }
@@ -212,15 +212,15 @@ Test(blocks, classes_hold_what_they_are_for) {
 Test(blocks, the_reciprocal_divides_exactly) {
     for (unsigned size_class = 0; size_class < SIZE_CLASSES; size_class++) {
         uint32_t bytes = blocks_bytes_table[size_class];
-        struct page page = {.blocks = not_ours,
-                            .block_bytes = bytes,
-                            .reciprocal = (uint32_t)((1ULL << 32) / bytes + 1)};
-        for (uintptr_t offset = 0; offset < WIDE_PAGE_SLICES * SLICE_BYTES; offset++) {
-            const void *pointer = (char *)((uintptr_t)not_ours + offset);
-            bool exact;
-            cr_assert_eq(blocks_index(&page, pointer), offset / bytes);
-            cr_assert_eq(blocks_index_exact(&page, pointer, &exact), offset / bytes);
+        struct page page = {
+            .first = 64, .block_bytes = bytes, .reciprocal = (uint32_t)((1ULL << 32) / bytes + 1)};
+        bool exact;
+        for (uintptr_t offset = 0; offset < WIDE_PAGE_SLICES * SLICE_BYTES - 64; offset++) {
+            const void *pointer = (char *)((uintptr_t)not_ours + 64 + offset);
+            cr_assert_eq(blocks_index(&page, not_ours, pointer, &exact), offset / bytes);
             cr_assert_eq(exact, offset % bytes == 0);
         }
+        for (uintptr_t offset = 0; offset < 64; offset++) /* the records */
+            cr_assert_gt(blocks_index(&page, not_ours, not_ours + offset, &exact), UINT8_MAX);
     }
 }

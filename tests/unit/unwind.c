@@ -134,7 +134,7 @@ Test(stack, walks_that_reuse_the_last_one_equal_fresh_ones) {
     cr_assert_gt(reused, 500, "nothing was reused, so nothing was tested");
 }
 
-static struct paths *paths;
+static struct paths room, *paths = &room;
 static struct view views[4096]; /* stand-ins: requested_cum_bytes is the path's hash */
 static unsigned view_count;
 static uint64_t hits;
@@ -174,8 +174,7 @@ static void use_cache(uintptr_t frame) {
 Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
     rules_init();
     srand(43);
-    paths = cache_create();
-    cr_assert(paths != NULL && stack_make_room(&fresh, 1));
+    cr_assert(cache_make(paths) && stack_make_room(&fresh, 1));
     paths->fast_generation = rules_generation;
     at_leaf = use_cache;
     for (int round = 0; round < 3000; round++)
@@ -185,4 +184,61 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
     cache_flush(paths);
     cr_assert_eq(paths->trace_count, 0);
     cr_assert_eq(paths->trace_bytes, 0);
+}
+
+/* Frames of one size at one place, told apart by the fifth return address only, which is in no hash. */
+static NOINLINE void inner(void) {
+    leaf();
+    __asm__ volatile("" ::: "memory");
+}
+static NOINLINE void middle(void) {
+    inner();
+    __asm__ volatile("" ::: "memory");
+}
+static NOINLINE void further(void) {
+    middle();
+    __asm__ volatile("" ::: "memory");
+}
+static NOINLINE void outer(void) {
+    further();
+    __asm__ volatile("" ::: "memory");
+}
+static NOINLINE void alternate(int turn) {
+    if (turn % 2) {
+        outer();
+        __asm__ volatile("nop");
+    } else {
+        outer();
+    }
+    __asm__ volatile("" ::: "memory");
+}
+
+Test(cache, two_paths_that_miss_in_turns_are_both_kept) {
+    rules_init();
+    cr_assert(cache_make(paths) && stack_make_room(&fresh, 1));
+    paths->fast_generation = rules_generation;
+    at_leaf = use_cache;
+    for (int turn = 0; turn < 200; turn++)
+        alternate(turn);
+    cr_assert_eq(view_count, 2);
+    cr_assert_gt(hits, 150, "%lu hits of 200", hits);
+    cr_assert_lt(paths->missed, 50);
+}
+
+Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
+    rules_init();
+    srand(44);
+    cr_assert(cache_make(paths) && stack_make_room(&fresh, 1));
+    paths->fast_generation = rules_generation;
+    at_leaf = use_cache;
+    while (!paths->oldest && leaves < 2000000)
+        plain(rand() % 8);
+    cr_assert_eq(paths->trace_room, CACHE_TRACES_MAX);
+    cr_assert_leq(paths->trace_count, CACHE_TRACES_MAX);
+    uint32_t first = paths->oldest;
+    uint64_t before = hits;
+    for (int turn = 0; turn < 200; turn++)
+        alternate(turn);
+    cr_assert_gt(hits, before + 150, "%lu hits of 200", hits - before);
+    cr_assert_neq(paths->oldest, first);
 }
