@@ -63,15 +63,11 @@ static size_t blocks_handed_out(const struct page *page) {
     return (before + 1) * page->granule_capacity - page->fresh_left;
 }
 
-struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class) {
-    bool narrow = size_class < NARROW_CLASSES;
-    struct page *page = segment_span_alloc(narrow ? 1 : WIDE_PAGE_SLICES);
-    if (!page)
-        return NULL;
+/* What depends on the size class alone, and on whose blocks these are. */
+static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_class) {
     uint32_t block_bytes = blocks_bytes_table[size_class];
-    size_t bytes = page->slices * SLICE_BYTES;
     size_t granule = block_bytes <= GRANULE_BLOCK_MAX ? OS_PAGE_BYTES : bytes;
-    unsigned shift = (view ? 0 : 2) + (narrow ? 0 : 1);
+    unsigned shift = (own ? 0 : 2) + (size_class < NARROW_CLASSES ? 0 : 1);
     size_t alignment = block_bytes & -block_bytes;
     if (alignment > BLOCK_ALIGNMENT_MAX)
         alignment = BLOCK_ALIGNMENT_MAX;
@@ -85,9 +81,16 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     page->first = (uint16_t)align_up((size_t)capacity << shift, alignment);
     page->block_bytes = block_bytes;
     page->reciprocal = (uint32_t)((1UL << 32) / block_bytes) + 1;
-    page->waste_unit = view ? block_bytes : 0;
+    page->waste_unit = own ? block_bytes : 0;
     page->capacity = (uint16_t)(capacity * (bytes / granule));
     page->size_class = (uint8_t)size_class;
+}
+
+struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class) {
+    struct page *page = segment_span_alloc(size_class < NARROW_CLASSES ? 1 : WIDE_PAGE_SLICES);
+    if (!page)
+        return NULL;
+    set_layout(page, page->slices * SLICE_BYTES, view != NULL, size_class);
     page->view = view;
     page->heap = heap;
     blocks_open_granule(page);
@@ -121,6 +124,50 @@ void bins_init(struct bins *bins) {
     }
 }
 
+/* So many bytes of a size class may wait to be used again, but so many blocks at most. */
+#define RECENT_BYTES 2048U
+#define RECENT_MAX 32U
+
+static uint16_t recent_room(unsigned size_class) {
+    unsigned room = RECENT_BYTES / blocks_bytes_table[size_class];
+    return (uint16_t)(room < RECENT_MAX ? room : RECENT_MAX);
+}
+
+void bins_init_mixed(struct heap *heap) {
+    bins_init(&heap->mixed);
+    for (unsigned i = 0; i < NARROW_CLASSES; i++) {
+        struct page *recent = &heap->recent[i];
+        set_layout(recent, SLICE_BYTES, false, i);
+        recent->free = NULL;
+        recent->used = recent_room(i);
+        recent->next = &heap_no_page;
+        heap->mixed.current[i] = recent;
+    }
+}
+
+/* Gives the blocks that wait to their pages. */
+static void flush_recent(struct heap *heap) {
+    for (unsigned i = 0; i < NARROW_CLASSES; i++) {
+        struct page *recent = &heap->recent[i];
+        void *block = recent->free;
+        recent->free = NULL;
+        recent->used = recent_room(i);
+        while (block) {
+            void *next = *(void **)block;
+            struct page *page = segment_page_of(block);
+            if (blocks_free_owned(heap, page, block))
+                blocks_freed_rarely(heap, page, block);
+            block = next;
+        }
+    }
+}
+
+/* Where the current page of a size class is noted. */
+static struct page **current_of(struct heap *heap, struct bins *bins, unsigned size_class) {
+    return bins == &heap->mixed && size_class < NARROW_CLASSES ? &heap->recent[size_class].next
+                                                               : &bins->current[size_class];
+}
+
 static void partial_push(struct bins *bins, struct page *page) {
     if (page->view)
         page->view->bins = bins; /* it has free blocks of its own again */
@@ -150,7 +197,8 @@ static struct bins *bins_of(struct heap *heap, const struct page *page) {
 
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class) {
-    struct page *page = bins->current[size_class];
+    struct page **current = current_of(heap, bins, size_class);
+    struct page *page = *current;
     if (blocks_has_free(page))
         return page;
     if (page != &heap_no_page) {
@@ -167,7 +215,7 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
         else if (!(++heap->denied % SWEEP_EVERY))
             regions_release_empty(heap); /* current pages that are empty, the one waste we hold */
     }
-    bins->current[size_class] = page ? page : &heap_no_page;
+    *current = page ? page : &heap_no_page;
     return page;
 }
 
@@ -192,16 +240,18 @@ void blocks_freed_rarely(struct heap *heap, struct page *page, void *block) {
 }
 
 void bins_release_page(struct heap *heap, struct page *page) {
-    bins_of(heap, page)->current[page->size_class] = &heap_no_page;
+    *current_of(heap, bins_of(heap, page), page->size_class) = &heap_no_page;
     blocks_page_destroy(heap, page);
 }
 
 void bins_release_empty(struct heap *heap, struct bins *bins) {
+    if (bins == &heap->mixed)
+        flush_recent(heap);
     for (unsigned i = 0; i < SIZE_CLASSES; i++) {
-        struct page *page = bins->current[i];
+        struct page **current = current_of(heap, bins, i), *page = *current;
         if (page == &heap_no_page || page->used)
             continue;
-        bins->current[i] = &heap_no_page;
+        *current = &heap_no_page;
         blocks_page_destroy(heap, page);
     }
 }

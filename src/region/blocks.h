@@ -161,6 +161,7 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
 /* Collects what other threads freed into this heap's pages. */
 void bins_collect_remote(struct heap *heap);
 void bins_init(struct bins *bins);
+void bins_init_mixed(struct heap *heap);
 /* Gives back one empty current page. */
 void bins_release_page(struct heap *heap, struct page *page);
 /* Gives back the empty current pages: of some bins, of all regions. */
@@ -172,19 +173,31 @@ void blocks_free_remote(struct page *page, void *block);
  * again, an empty one is given back. */
 void blocks_freed_rarely(struct heap *heap, struct page *page, void *block);
 
-/* The owner's free, after the record was written and the view accounted. True: the call above has to
- * follow. A current page that gets empty stays: the next allocation is near. */
-INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block) {
+INLINE void blocks_link(struct page *page, void *block) {
     *(void **)block = page->free;
     order_stores(); /* a fork between the two leaves a block too many in `used`: safe */
     page->free = block;
     order_stores();
-    uint16_t used = (uint16_t)(page->used - 1);
-    store_owner(&page->used, used);
+    store_owner(&page->used, (uint16_t)(page->used - 1));
+}
+
+/* The owner's free, after the record was written and the view accounted. True: blocks_freed_rarely has to
+ * follow. A current page that gets empty stays: the next allocation is near. */
+INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block) {
+    blocks_link(page, block);
     store_owner(&heap->own_free, heap->own_free + page->waste_unit);
     uint16_t state = load_relaxed(&page->state);
     return UNLIKELY(state & (PAGE_FULL | PAGE_LISTED | PAGE_WATCHED)) &&
-           (state & (PAGE_FULL | PAGE_WATCHED) || !used);
+           (state & (PAGE_FULL | PAGE_WATCHED) || !page->used);
+}
+
+/* The same for a narrow block of a mixed page, which mostly is the next to be used again. */
+INLINE bool blocks_free_mixed(struct heap *heap, struct page *page, void *block) {
+    struct page *recent = &heap->recent[page->size_class];
+    if (UNLIKELY(!recent->used) || UNLIKELY(load_relaxed(&page->watched)))
+        return blocks_free_owned(heap, page, block);
+    blocks_link(recent, block);
+    return false;
 }
 
 #endif

@@ -20,7 +20,7 @@ static struct heap shared_heap = {.state = HEAP_SHARED, .lock = LOCK_INIT(RANK_P
 
 static void heap_init(struct heap *heap) {
     heap->lock.rank = RANK_PARKED;
-    bins_init(&heap->mixed);
+    bins_init_mixed(heap);
 }
 
 static void heap_publish(struct heap *heap) { /* under heap_global.lock */
@@ -284,7 +284,7 @@ void heap_fork_child(struct heap *self) {
         if (held_by_other) {
             lock_reset(&heap->lock);
             if (heap->state == HEAP_SHARED)
-                bins_init(&heap->mixed);
+                bins_init_mixed(heap);
         }
         if (heap->tid) /* a write costs the child a page of its own */
             heap->tid = 0;

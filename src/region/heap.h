@@ -41,7 +41,8 @@ struct view {
     uint32_t context;    /* id; 0 marks a free slot */
     uint32_t index;      /* in heap->views */
 };
-/* Pages by size class. `current` is never NULL: a page without free blocks stands in. */
+/* Pages by size class. `current` is never NULL: a page without free blocks stands in. Of mixed pages up to
+ * 1 KiB it is one of heap->recent. */
 struct bins {
     struct page *current[SIZE_CLASSES];
     struct page *partial[SIZE_CLASSES]; /* other pages with free blocks */
@@ -73,6 +74,10 @@ struct heap {
     /* The thread's path cache, of the layer above. */
     char paths_room[HEAP_PATHS_BYTES] __attribute__((aligned(CACHE_LINE)));
     struct bins mixed __attribute__((aligned(CACHE_LINE)));
+    /* The blocks of mixed pages that were freed last, and are in the cache: by size class a stand-in for
+     * a page, which is the current one of `mixed`. `free` is their list, `used` the room that is left
+     * in it, `next` the current page behind it. To their pages they are in use. */
+    struct page recent[NARROW_CLASSES];
     struct lock lock;
     uint32_t busy_before_fork;
     uint32_t thread_exits;       /* rounds of key destructors seen */

@@ -53,11 +53,17 @@ INLINE void *region_block_of(const struct page *page, const void *chunk, char **
     return blocks_record(page, granule, index);
 }
 
-/* A block of the page for a chunk of `size`; NULL: neither a freed one nor one in the open granule is
+/* A block of the current page for a chunk of `size`; NULL: neither a freed one nor one in the open granule is
  * left. *fresh becomes true when the memory is zero. */
 INLINE char *region_take(struct heap *heap, struct page *page, struct view *view, size_t size,
                          bool *fresh) {
     char *block = page->free;
+    if (UNLIKELY(!block) && !page->fresh_left) { /* the recent ones: their page is next */
+        page = page->next;
+        if (!page)
+            return NULL;
+        block = page->free;
+    }
     if (LIKELY(block != NULL)) {
         page->free = *(void **)block;
         store_owner(&heap->own_free, heap->own_free - page->waste_unit);
@@ -85,13 +91,19 @@ INLINE void *region_alloc_fast(struct heap *heap, struct view *view, size_t size
 /* Frees a chunk of this heap's page. True: blocks_freed_rarely has to follow. */
 INLINE bool region_free_fast(struct heap *heap, struct page *page, void *chunk, void **freed) {
     char *block;
-    struct record record = record_free(page, region_block_of(page, chunk, &block));
+    void *at = region_block_of(page, chunk, &block);
+    *freed = block;
+    struct record record = record_free(page, at);
     if (UNLIKELY(record.free))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
-    struct view *view = page->view ? page->view : heap_view_at(heap, record.view_index);
-    view_account_free(view, page->block_bytes - record.slack);
-    *freed = block;
-    return blocks_free_owned(heap, page, block);
+    uint32_t requested = page->block_bytes - record.slack;
+    if (page->view) {
+        view_account_free(page->view, requested);
+        return blocks_free_owned(heap, page, block);
+    }
+    view_account_free(heap_view_at(heap, record.view_index), requested);
+    return LIKELY(page->meta_shift == 2) ? blocks_free_mixed(heap, page, block)
+                                         : blocks_free_owned(heap, page, block);
 }
 
 INLINE void region_free(struct heap *heap, void *chunk) {

@@ -88,9 +88,11 @@ Test(region, a_page_is_current_then_full_then_partial_then_gone) {
     struct view *view = heap_view(heap, 9);
     unsigned class = blocks_class_of(BYTES);
     options.promote_bytes = 1 << 30; /* mixed pages only */
+    heap->recent[class].used = 0;    /* and what is freed goes to them at once */
     chunks[0] = region_alloc(heap, view, BYTES, false);
     struct page *page = segment_page_of(chunks[0]);
-    cr_assert_eq(heap->mixed.current[class], page);
+    cr_assert_eq(heap->mixed.current[class], &heap->recent[class]);
+    cr_assert_eq(heap->recent[class].next, page);
     unsigned count = page->capacity;
     cr_assert_leq(count, 60);
     for (unsigned i = 1; i <= count; i++)
@@ -107,6 +109,37 @@ Test(region, a_page_is_current_then_full_then_partial_then_gone) {
     cr_assert_eq(segment_used_bytes(), (int64_t)SLICE_BYTES, "and go back");
     region_free(heap, chunks[count]);
     bins_release_empty(heap, &heap->mixed);
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
+Test(region, mixed_blocks_that_were_freed_last_are_used_first) {
+    enum { BYTES = 64, COUNT = 300 };
+    static void *chunks[COUNT];
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    struct page *recent = &heap->recent[blocks_class_of(BYTES)];
+    unsigned room = recent->used;
+    options.promote_bytes = 1 << 30; /* mixed pages only */
+    for (int i = 0; i < COUNT; i++)
+        chunks[i] = region_alloc(heap, view, BYTES, false);
+    const struct page *first = segment_page_of(chunks[0]),
+                      *last = segment_page_of(chunks[COUNT - 1]);
+    unsigned used = first->used;
+    bool fresh;
+    cr_assert_neq(first, last);
+    region_free(heap, chunks[COUNT - 1]);
+    region_free(heap, chunks[0]);
+    cr_assert_eq(first->used, used, "it waits, and is not its page's yet");
+    cr_assert(first->flags & PAGE_FULL);
+    cr_assert_eq(region_alloc_fast(heap, view, BYTES, &fresh), chunks[0]);
+    cr_assert_eq(region_alloc_fast(heap, view, BYTES, &fresh), chunks[COUNT - 1]);
+    cr_assert_eq(recent->used, room);
+    for (int i = 0; i < COUNT; i++)
+        region_free(heap, chunks[i]);
+    cr_assert_eq(recent->used, 0, "as many as there is room for");
+    cr_assert_eq(first->used, room, "the others went to their page");
+    bins_release_empty(heap, &heap->mixed);
+    cr_assert_eq(recent->used, room);
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
