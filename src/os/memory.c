@@ -56,7 +56,9 @@ bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes) {
 }
 
 void os_discard(void *start, size_t bytes) {
-    OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0);
+    /* Refused for locked memory (mlockall), and perhaps by a filter of system calls. */
+    if (OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0)))
+        __builtin_memset(start, 0, bytes);
 }
 
 bool os_is_mapped(uintptr_t start, uintptr_t end) {

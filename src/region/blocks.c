@@ -51,7 +51,7 @@ bool blocks_open_granule(struct page *page) {
         __builtin_memset(granule, own ? UINT8_MAX : 0,
                          (size_t)page->granule_capacity << page->meta_shift);
     store_release(&page->next_block, granule + page->first);
-    page->fresh_left = page->granule_capacity;
+    store_owner(&page->fresh_left, page->granule_capacity);
     return true;
 }
 

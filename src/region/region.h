@@ -70,7 +70,7 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     } else if (LIKELY(page->fresh_left)) {
         block = page->next_block;
         store_owner(&page->next_block, block + page->block_bytes);
-        page->fresh_left--;
+        store_owner(&page->fresh_left, (uint16_t)(page->fresh_left - 1));
         *fresh = page->fresh;
     } else {
         return NULL;

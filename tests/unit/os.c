@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +27,15 @@ Test(memory, aligned_mappings_are_aligned_and_zero) {
         os_unmap(start, 3 * OS_PAGE_BYTES);
         cr_assert_not(os_is_mapped((uintptr_t)start, (uintptr_t)start + 3 * OS_PAGE_BYTES));
     }
+}
+
+Test(memory, locked_memory_that_is_discarded_reads_as_zero_too) {
+    unsigned char *start = os_map(2 * OS_PAGE_BYTES);
+    memset(start, 1, 2 * OS_PAGE_BYTES);
+    cr_assert_eq(mlock(start, 2 * OS_PAGE_BYTES), 0);
+    os_discard(start, 2 * OS_PAGE_BYTES);
+    for (size_t i = 0; i < 2 * OS_PAGE_BYTES; i++)
+        cr_assert_eq(start[i], 0, "byte %zu", i);
 }
 
 Test(memory, a_refusal_is_null) {

@@ -186,7 +186,7 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
     cr_assert_eq(paths->trace_bytes, 0);
 }
 
-/* Frames of one size at one place, told apart by the fifth return address only, which is in no hash. */
+/* Frames of one size at one place, told apart by the fifth return address and beyond, which are in no hash. */
 static NOINLINE void inner(void) {
     leaf();
     __asm__ volatile("" ::: "memory");
@@ -203,13 +203,19 @@ static NOINLINE void outer(void) {
     further();
     __asm__ volatile("" ::: "memory");
 }
+static NOINLINE void even(void) {
+    outer();
+    __asm__ volatile("nop" ::: "memory");
+}
+static NOINLINE void odd(void) {
+    outer();
+    __asm__ volatile("nop; nop" ::: "memory"); /* not the same function for the compiler */
+}
 static NOINLINE void alternate(int turn) {
-    if (turn % 2) {
-        outer();
-        __asm__ volatile("nop");
-    } else {
-        outer();
-    }
+    if (turn % 2)
+        odd();
+    else
+        even();
     __asm__ volatile("" ::: "memory");
 }
 
