@@ -152,7 +152,7 @@ EXPORT void *calloc(size_t count, size_t size) {
 
 static void *resize(void *old, size_t size, uintptr_t frame) {
     if (!old)
-        return allocate_slow(size, ALLOCATE_PLAIN, frame);
+        return allocate(size, ALLOCATE_PLAIN, frame);
     if (!size) { /* glibc frees; errno stays */
         free(old);
         return NULL;

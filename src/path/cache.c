@@ -177,12 +177,12 @@ static __attribute__((no_sanitize("address"))) uint64_t stack_hash(const struct 
     return hash;
 }
 
-static const struct trace_checks *trace_group(const struct trace *trace, uint32_t i) {
+static struct trace_checks *trace_group(struct trace *trace, uint32_t i) {
     return i < TRACE_INLINE_GROUPS ? &trace->checks[i] : &trace->more[i - TRACE_INLINE_GROUPS];
 }
 
 /* The first check that fails; four times trace->count: none. */
-static uint32_t trace_compare(const struct trace *trace, const stack_word *words) {
+static uint32_t trace_compare(struct trace *trace, const stack_word *words) {
     for (uint32_t i = 0; i < trace->count; i++) {
         const struct trace_checks *checks = trace_group(trace, i);
         for (uint32_t k = 0; k < 4; k++)
@@ -226,7 +226,7 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
     for (int guess = 0;;) {
         const struct trace_place *place = place_of(paths, *hash);
         uint16_t number = place->trace;
-        const struct trace *trace = &paths->traces[number];
+        struct trace *trace = &paths->traces[number];
         if (!number)
             return searched(paths, NULL);
         bool related = place->tag == tag_of(*hash) && trace->sp == sp;
@@ -293,9 +293,7 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
         return; /* a number less */
     for (unsigned i = 0; i < count * 4; i++) {
         const struct stack_check *check = &stack->checks[leaf->checks - (i <= checks ? i : checks)];
-        struct trace_checks *group = i / 4 < TRACE_INLINE_GROUPS
-                                         ? &trace->checks[i / 4]
-                                         : &trace->more[i / 4 - TRACE_INLINE_GROUPS];
+        struct trace_checks *group = trace_group(trace, i / 4);
         bool innermost = !i || !checks;
         group->value[i % 4] = innermost ? leaf->address : check->value;
         group->word[i % 4] = innermost ? 1 : (uint32_t)((check->at - at) / 8);

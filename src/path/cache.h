@@ -39,8 +39,8 @@
 #define CACHE_WORTH_MAX 1024
 #define CACHE_PROBE_EVERY 32U
 #define CACHE_PROBES_TO_WIN 4
-#define CACHE_QUIET                                                                                \
-    64 /* misses of a forked child: most end before, and each page they write is copied */
+/* Misses of a forked child of which nothing is kept: most end before, and each page written is copied. */
+#define CACHE_QUIET 64
 
 struct trace_checks { /* together, so that they are read in order */
     uint64_t value[4];
@@ -94,9 +94,10 @@ struct __attribute__((may_alias)) paths {
     int32_t probes_won;  /* while they do: of those that did not, how many more hit than missed */
     uint32_t probe_left; /* look-ups until the next that does not; 0: the table is in use */
     uint32_t quiet;      /* misses and searches of which nothing is kept yet */
-    uint32_t
-        searched; /* `last` after the last search, and the allocations of its view: both still */
-    uint64_t searched_allocs;   /* the same at the next one mean that no guess was right since */
+    /* `last` after the last search, and how often its view had allocated then: both the same at the
+     * next search mean that no first guess was right in between. */
+    uint32_t searched;
+    uint64_t searched_allocs;
     bool guess_right;           /* one was, before the last search */
     int32_t astray, astray_max; /* how wrong first guesses are; when to guess otherwise */
     uint32_t walked_view;       /* index of the view that the last walk led to; 0: none */

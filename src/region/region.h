@@ -53,8 +53,8 @@ INLINE void *region_block_of(const struct page *page, const void *chunk, char **
     return blocks_record(page, granule, index);
 }
 
-/* A block of the current page for a chunk of `size`; NULL: neither a freed one nor one in the open granule is
- * left. *fresh becomes true when the memory is zero. */
+/* A block of the current page for a chunk of `size`; NULL: neither a freed one nor one in the open
+ * granule is left. *fresh becomes true when the memory is zero. */
 INLINE char *region_take(struct heap *heap, struct page *page, struct view *view, size_t size,
                          bool *fresh) {
     char *block = page->free;

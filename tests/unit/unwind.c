@@ -187,30 +187,17 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
 }
 
 /* Frames of one size at one place, told apart by the fifth return address and beyond, which are in no hash. */
-static NOINLINE void inner(void) {
-    leaf();
-    __asm__ volatile("" ::: "memory");
-}
-static NOINLINE void middle(void) {
-    inner();
-    __asm__ volatile("" ::: "memory");
-}
-static NOINLINE void further(void) {
-    middle();
-    __asm__ volatile("" ::: "memory");
-}
-static NOINLINE void outer(void) {
-    further();
-    __asm__ volatile("" ::: "memory");
-}
-static NOINLINE void even(void) {
-    outer();
-    __asm__ volatile("nop" ::: "memory");
-}
-static NOINLINE void odd(void) {
-    outer();
-    __asm__ volatile("nop; nop" ::: "memory"); /* not the same function for the compiler */
-}
+#define CALLS(name, callee, instructions)                                                          \
+    static NOINLINE void name(void) {                                                              \
+        callee();                                                                                  \
+        __asm__ volatile(instructions ::: "memory");                                               \
+    }
+CALLS(inner, leaf, "")
+CALLS(middle, inner, "")
+CALLS(further, middle, "")
+CALLS(outer, further, "")
+CALLS(even, outer, "nop")
+CALLS(odd, outer, "nop; nop") /* not the same function for the compiler */
 static NOINLINE void alternate(int turn) {
     if (turn % 2)
         odd();
