@@ -126,6 +126,8 @@ $(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(unit_flags) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
+$(out)/unit/tests/unit/shapes.o: lib_flags += -fomit-frame-pointer
+
 $(library): $(lib_objects) src/api/exports.map
 	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) -o $@
 

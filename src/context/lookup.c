@@ -31,7 +31,9 @@ static void verify(struct heap *heap, const struct view *view) {
 }
 
 static uint32_t child_of(uint32_t parent, const struct stack_frame *frame) {
-    return tree_child(parent, &(struct tree_frame){frame->address, frame->module, frame->exact});
+    return tree_child(
+        parent,
+        (struct tree_frame){frame->address, (uint16_t)rule_module(frame->rule), frame->exact});
 }
 
 /* Where the path of the stack's innermost `depth` frames begins in the tree, and the first frame to
@@ -50,53 +52,25 @@ static uint32_t path_start(const struct paths *paths, unsigned depth, bool whole
     return *first ? stack->frames[*first - 1].node : roots[stack->end];
 }
 
-/* The guessed view is right when its nodes are those of the frames from `first` and lead to `start`. */
-static bool path_is_of(struct stack *stack, const struct view *guess, uint32_t start,
-                       unsigned first, bool whole) {
-    uint32_t id = guess->context;
-    for (unsigned i = stack->count; i-- > first;) {
-        const struct tree_node *node = tree_node(id);
-        struct stack_frame *frame = &stack->frames[i];
-        if (node->address != frame->address || node->module != frame->module ||
-            node->exact != frame->exact)
-            return false;
-        if (whole)
-            frame->node = id;
-        id = node->parent;
-    }
-    return id == start;
-}
-
-/* The view that pays for the stack's innermost `depth` frames. Paths that are walked mostly come in
- * the order in which they came before, and then nothing needs to be searched. */
+/* The view that pays for the stack's innermost `depth` frames. */
 static struct view *view_of_stack(struct heap *heap, unsigned depth) {
     struct paths *paths = paths_of(heap);
     struct stack *stack = &paths->stack;
     bool whole = stack->count <= depth && stack->end != STACK_OPEN;
-    uint32_t walked_view = paths->walked_view;
     unsigned first;
     if (paths->nodes_valid > stack->kept)
         paths->nodes_valid = stack->kept;
     uint32_t id = path_start(paths, depth, whole, &first);
-    struct view *view = walked_view ? heap_successor(heap, walked_view) : NULL;
-    if (!view || !path_is_of(stack, view, id, first, whole)) {
-        for (unsigned i = first; i < stack->count; i++) {
-            id = child_of(id, &stack->frames[i]);
-            if (!id)
-                return context_view_fixed(heap, TREE_UNKNOWN);
-            if (whole)
-                stack->frames[i].node = id;
-        }
-        view = context_view_fixed(heap, id);
-        if (!view || view->context != id) /* no memory for it */
-            return view;
-        if (walked_view && !paths->quiet)
-            heap_set_successor(heap, walked_view, view->index);
+    for (unsigned i = first; i < stack->count; i++) {
+        id = child_of(id, &stack->frames[i]);
+        if (UNLIKELY(!id))
+            return context_view_fixed(heap, TREE_UNKNOWN);
+        if (whole)
+            stack->frames[i].node = id;
     }
     if (whole)
         paths->nodes_valid = stack->count;
-    paths->walked_view = view->index;
-    return view;
+    return heap_view(heap, id);
 }
 
 /* Walks the stack. With `keep` the path goes into the cache, where `hash` leads. */
@@ -107,7 +81,7 @@ static struct view *walk(struct heap *heap, uintptr_t frame, bool keep, uint64_t
     store_owner(&paths->missed, paths->missed + 1);
     struct view *view = view_of_stack(heap, depth);
     if (UNLIKELY(paths->stack.end == STACK_BROKEN)) {
-        paths->stack.count = paths->nodes_valid = 0; /* may be mended: never joined */
+        paths->nodes_valid = 0;
     } else if (paths->quiet) {
         paths->quiet--;
     } else if (keep) {
@@ -148,7 +122,7 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
         if (!view)
             view = walk(heap, frame, true, hash);
         /* With MEMCTX_VERIFY every allocation is to come here. */
-        paths->fast_generation = verifies || paths->probe_left ? 0 : generation;
+        paths->fast_generation = verifies || paths->pass_left ? 0 : generation;
     }
     if (UNLIKELY(verifies) && view)
         verify(heap, view);
@@ -177,7 +151,7 @@ bool context_outside_libc(struct heap *heap, uintptr_t frame) {
     if (stack->end == STACK_BROKEN || stack->end == STACK_OPEN || !stack->count)
         return false;
     for (unsigned i = 0; i < stack->count; i++) {
-        const struct module *module = rules_module(stack->frames[i].module);
+        const struct module *module = rules_module(rule_module(stack->frames[i].rule));
         if (module && module->loader && (i >= OUTERMOST_LIBC_FRAMES || i + 1 == stack->count))
             return false;
     }

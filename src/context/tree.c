@@ -13,28 +13,18 @@ struct table {
     uint32_t ids[]; /* 0: empty */
 };
 
-static struct tree_node *tree_blocks[TREE_BLOCKS]; /* atomic */
+struct tree_node *tree_blocks[TREE_BLOCKS];
 static struct {
     uint32_t count;      /* atomic; the fixed nodes need no memory */
     struct table *table; /* atomic */
     uint64_t table_count;
 } tree FORK_PAGE = {.count = TREE_FIXED_COUNT};
 
-static struct tree_node fixed_nodes[TREE_FIXED_COUNT] = {
+struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] = {
     [0 ... TREE_FIXED_COUNT - 1] = {.parent = TREE_ROOT, .module = MODULE_NONE}};
 
 uint32_t tree_count(void) {
     return load_acquire(&tree.count);
-}
-
-INLINE struct tree_node *node_at(uint32_t id) {
-    if (UNLIKELY(id < TREE_FIXED_COUNT))
-        return &fixed_nodes[id];
-    return &load_acquire(&tree_blocks[id / TREE_NODES_PER_BLOCK])[id % TREE_NODES_PER_BLOCK];
-}
-
-const struct tree_node *tree_node(uint32_t id) {
-    return node_at(id);
 }
 
 const char *tree_fixed_label(uint32_t id) {
@@ -48,26 +38,15 @@ const char *tree_fixed_label(uint32_t id) {
     return id < TREE_FIXED_COUNT ? labels[id] : NULL;
 }
 
-static uint64_t key_hash(uint32_t parent, const struct tree_frame *frame) {
-    return hash_mix(frame->address,
-                    (uint64_t)parent << 17 | (uint64_t)frame->module << 1 | frame->exact);
-}
-
-INLINE bool node_is(uint32_t id, uint32_t parent, const struct tree_frame *frame) {
-    const struct tree_node *node = node_at(id);
-    return node->address == frame->address && node->parent == parent &&
-           node->module == frame->module && node->exact == frame->exact;
-}
-
-/* Above the id in a node's list of children. */
-INLINE uint32_t child_tag(const struct tree_frame *frame) {
-    return (uint32_t)(frame->address * 0x9e3779b97f4a7c15ULL >> 32) & ~((1U << TREE_ID_BITS) - 1);
+static uint64_t key_hash(uint32_t parent, struct tree_frame frame) {
+    return hash_mix(frame.address,
+                    (uint64_t)parent << 17 | (uint64_t)frame.module << 1 | frame.exact);
 }
 
 /* The child's id, or 0; *free is then the first free place in the parent's list, or NULL. */
-INLINE uint32_t find_inline(struct tree_node *parent, uint32_t parent_id,
-                            const struct tree_frame *frame, uint32_t **free) {
-    uint32_t tag = child_tag(frame);
+INLINE uint32_t find_inline(struct tree_node *parent, uint32_t parent_id, struct tree_frame frame,
+                            uint32_t **free) {
+    uint32_t tag = tree_child_tag(frame);
     *free = NULL;
     for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++) {
         uint32_t child = load_acquire(&parent->children[i]);
@@ -76,7 +55,7 @@ INLINE uint32_t find_inline(struct tree_node *parent, uint32_t parent_id,
             *free = &parent->children[i];
             return 0;
         }
-        if ((child ^ id) == tag && LIKELY(node_is(id, parent_id, frame)))
+        if ((child ^ id) == tag && LIKELY(tree_node_is(id, parent_id, frame)))
             return id;
     }
     return 0;
@@ -84,13 +63,13 @@ INLINE uint32_t find_inline(struct tree_node *parent, uint32_t parent_id,
 
 /* The child's id in the table, or 0; *at is then where it would stand. */
 static NOINLINE uint32_t find_in_table(const struct table *table, uint32_t parent,
-                                       const struct tree_frame *frame, uint64_t *at) {
+                                       struct tree_frame frame, uint64_t *at) {
     *at = 0;
     if (!table)
         return 0;
     for (*at = key_hash(parent, frame) & table->mask;; *at = (*at + 1) & table->mask) {
         uint32_t id = load_acquire(&table->ids[*at]);
-        if (!id || node_is(id, parent, frame))
+        if (!id || tree_node_is(id, parent, frame))
             return id;
     }
 }
@@ -105,11 +84,11 @@ static bool table_grow(void) {
         return false;
     table->mask = capacity - 1;
     for (uint32_t id = TREE_FIXED_COUNT; id < tree.count; id++) {
-        const struct tree_node *node = node_at(id);
+        const struct tree_node *node = tree_node(id);
         if (!node->in_table)
             continue;
         struct tree_frame frame = {node->address, node->module, node->exact};
-        uint64_t at = key_hash(node->parent, &frame) & table->mask;
+        uint64_t at = key_hash(node->parent, frame) & table->mask;
         while (table->ids[at])
             at = (at + 1) & table->mask;
         table->ids[at] = id;
@@ -119,13 +98,13 @@ static bool table_grow(void) {
 }
 
 /* Under tree_lock. */
-static uint32_t create(uint32_t parent, const struct tree_frame *frame) {
+static uint32_t create(uint32_t parent, struct tree_frame frame) {
     uint64_t at = 0;
     uint32_t *place;
     uint32_t id = tree.count;
     if (id / TREE_NODES_PER_BLOCK >= TREE_BLOCKS)
         return 0;
-    uint32_t found = find_inline(node_at(parent), parent, frame, &place);
+    uint32_t found = find_inline(tree_node(parent), parent, frame, &place);
     if (!found && !place) {
         if ((!tree.table || tree.table_count * 2 > tree.table->mask) && !table_grow())
             return 0;
@@ -140,13 +119,13 @@ static uint32_t create(uint32_t parent, const struct tree_frame *frame) {
             return 0;
         store_release(block, fresh);
     }
-    (*block)[id % TREE_NODES_PER_BLOCK] = (struct tree_node){.address = frame->address,
+    (*block)[id % TREE_NODES_PER_BLOCK] = (struct tree_node){.address = frame.address,
                                                              .parent = parent,
-                                                             .module = frame->module,
-                                                             .exact = frame->exact,
+                                                             .module = frame.module,
+                                                             .exact = frame.exact,
                                                              .in_table = !place};
     if (place) {
-        store_release(place, child_tag(frame) | id);
+        store_release(place, tree_child_tag(frame) | id);
     } else {
         store_release(&tree.table->ids[at], id);
         tree.table_count++;
@@ -155,13 +134,11 @@ static uint32_t create(uint32_t parent, const struct tree_frame *frame) {
     return id;
 }
 
-uint32_t tree_child(uint32_t parent, const struct tree_frame *frame) {
+NOINLINE uint32_t tree_child_further(uint32_t parent, struct tree_frame frame) {
     uint64_t at;
     uint32_t *place;
-    uint32_t child = find_inline(node_at(parent), parent, frame, &place);
-    if (LIKELY(child))
-        return child;
-    if (!place)
+    uint32_t child = find_inline(tree_node(parent), parent, frame, &place);
+    if (!child && !place)
         child = find_in_table(load_acquire(&tree.table), parent, frame, &at);
     if (LIKELY(child))
         return child;

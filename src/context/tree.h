@@ -49,11 +49,41 @@ struct tree_frame {
     uint16_t module;
     bool exact;
 };
+
+extern struct tree_node *tree_blocks[TREE_BLOCKS]; /* atomic */
+extern struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT];
+
+INLINE struct tree_node *tree_node(uint32_t id) {
+    if (UNLIKELY(id < TREE_FIXED_COUNT))
+        return &tree_fixed_nodes[id];
+    return &load_acquire(&tree_blocks[id / TREE_NODES_PER_BLOCK])[id % TREE_NODES_PER_BLOCK];
+}
+
+INLINE bool tree_node_is(uint32_t id, uint32_t parent, struct tree_frame frame) {
+    const struct tree_node *node = tree_node(id);
+    return node->address == frame.address && node->parent == parent &&
+           node->module == frame.module && node->exact == frame.exact;
+}
+
+/* Above the id in a node's list of children. */
+INLINE uint32_t tree_child_tag(struct tree_frame frame) {
+    return (uint32_t)(frame.address * 0x9e3779b97f4a7c15ULL >> 32) & ~((1U << TREE_ID_BITS) - 1);
+}
+
 /* The child of a node for one more frame, made when missing. 0 when the tree is full or memory is
  * short (counted in tree_lost). */
-uint32_t tree_child(uint32_t parent, const struct tree_frame *frame);
-uint32_t tree_count(void); /* ids below it are valid */
-const struct tree_node *tree_node(uint32_t id);
+uint32_t tree_child_further(uint32_t parent, struct tree_frame frame);
+INLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame) {
+    const struct tree_node *node = tree_node(parent);
+    uint32_t tag = tree_child_tag(frame);
+    for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++) {
+        uint32_t id = load_acquire(&node->children[i]) ^ tag;
+        if (id < 1U << TREE_ID_BITS && LIKELY(id) && LIKELY(tree_node_is(id, parent, frame)))
+            return id;
+    }
+    return tree_child_further(parent, frame);
+}
+uint32_t tree_count(void);                 /* ids below it are valid */
 const char *tree_fixed_label(uint32_t id); /* NULL for a frame */
 extern uint64_t tree_lost;                 /* atomic */
 

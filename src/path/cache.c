@@ -74,6 +74,7 @@ bool cache_make(struct paths *paths) {
         (!paths->stack.room && !stack_make_room(&paths->stack, STACK_FRAMES_FIRST)))
         return false;
     paths->worth = CACHE_WORTH_MAX;
+    paths->pass_length = CACHE_PASS_FIRST;
     paths->last_mask = UINT32_MAX;
     paths->astray_max = ASTRAY_FIRST;
     paths->trace_next = 1;
@@ -124,30 +125,26 @@ static uint32_t trace_take(struct paths *paths) {
 }
 
 bool cache_pass_over(struct paths *paths) {
-    if (LIKELY(!paths->probe_left))
+    if (LIKELY(!paths->pass_left))
         return false;
-    if (--paths->probe_left)
+    if (--paths->pass_left)
         return true;
-    paths->probe_left = CACHE_PROBE_EVERY;
+    paths->worth = CACHE_WORTH_TRIAL;
     return false;
 }
 
 void cache_judge(struct paths *paths, bool hit) {
-    if (!paths->probe_left) {
-        paths->worth += hit || paths->guess_right ? 2 : -3;
-        if (paths->worth > CACHE_WORTH_MAX)
-            paths->worth = CACHE_WORTH_MAX;
-        if (paths->worth > 0)
-            return;
-        paths->probe_left = CACHE_PROBE_EVERY;
-        paths->probes_won = 0;
-        return;
-    }
-    if (hit || paths->probes_won > -CACHE_PROBES_TO_WIN)
-        paths->probes_won += hit ? 1 : -2;
-    if (paths->probes_won >= CACHE_PROBES_TO_WIN) {
-        paths->probe_left = 0;
+    /* A search that misses costs half a walk besides the walk; a right guess saves half of one. */
+    uint32_t found = paths->found < CACHE_WORTH_MAX ? paths->found : CACHE_WORTH_MAX;
+    paths->found = 0;
+    paths->worth += (int32_t)found + (hit ? 1 : -2);
+    if (paths->worth >= CACHE_WORTH_MAX) {
         paths->worth = CACHE_WORTH_MAX;
+        paths->pass_length = CACHE_PASS_FIRST;
+    } else if (paths->worth <= 0) {
+        paths->pass_left = paths->pass_length;
+        if (paths->pass_length < CACHE_PASS_MAX)
+            paths->pass_length *= 2;
     }
 }
 
@@ -196,11 +193,8 @@ static uint32_t trace_compare(struct trace *trace, const stack_word *words) {
  * ones are made without the last trace; and with it again when they are wrong once in nine. Longer each
  * time, because there are programs where neither is right. */
 static void judge_first_guess(struct paths *paths) {
-    const struct view *view = paths->traces[paths->last].view;
-    paths->guess_right =
-        paths->last != paths->searched || (view && view->allocs != paths->searched_allocs);
     int32_t wrong = paths->last_mask ? 1 : 8, right = paths->last_mask ? 4 : 1;
-    paths->astray += paths->guess_right ? -right : wrong;
+    paths->astray += paths->found ? -right : wrong;
     if (paths->astray < 0)
         paths->astray = 0;
     if (paths->astray >= paths->astray_max) {
@@ -209,13 +203,6 @@ static void judge_first_guess(struct paths *paths) {
         if (paths->astray_max < ASTRAY_LAST)
             paths->astray_max *= 4;
     }
-}
-
-static struct view *searched(struct paths *paths, struct view *view) {
-    const struct view *last = view ? view : paths->traces[paths->last].view;
-    paths->searched = paths->last;
-    paths->searched_allocs = last ? last->allocs + (view != NULL) : 0;
-    return view;
 }
 
 struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) {
@@ -228,7 +215,7 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
         uint16_t number = place->trace;
         struct trace *trace = &paths->traces[number];
         if (!number)
-            return searched(paths, NULL);
+            return NULL;
         bool related = place->tag == tag_of(*hash) && trace->sp == sp;
         uint32_t k = related ? trace_compare(trace, words) : 0;
         if (related && k == trace->count * 4U) {
@@ -238,10 +225,10 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
             else
                 paths->quiet--;
             paths->last = number;
-            return searched(paths, trace->view);
+            return trace->view;
         }
         if (++guess == CACHE_GUESSES_MAX)
-            return searched(paths, NULL); /* *hash stays where the path may be kept */
+            return NULL; /* *hash stays where the path may be kept */
         if (related) {
             *hash = (*hash ^ words[trace_group(trace, k / 4)->word[k % 4]] ^ (uint64_t)k << 56) *
                     0xd6e8feb86659fd93ULL;
@@ -314,9 +301,9 @@ void cache_flush(struct paths *paths) {
         trace_free(paths, &paths->traces[i]);
     if (paths->places)
         __builtin_memset(paths->places, 0, place_bytes(paths->trace_room));
-    paths->last = paths->searched = paths->oldest = 0;
+    paths->last = paths->oldest = 0;
     paths->trace_next = 1;
-    paths->stack.count = paths->nodes_valid = paths->walked_view = 0;
+    paths->stack.count = paths->nodes_valid = 0;
     paths->stack.low = paths->stack.high = 0;
     paths->fixed_generation = 0;
     paths->flushed++;

@@ -13,7 +13,7 @@
  * known part of the stack. Where that trace is wrong at word k, the next guess is by (place, k, the
  * word that is there), and so on: paths that begin alike are told apart by the words in which they
  * differ. When the guesses end the stack is walked (stack.h), which costs only the frames that
- * changed since the last walk.
+ * changed since the last walk; where that is the cheaper way, the table is passed over.
  *
  * A trace is made of a path only when it was missed at its place twice in a row, or now and then, so
  * that a program with ever new paths does not spend its time on making traces, and a forked child makes
@@ -36,9 +36,10 @@
 #define CACHE_GUESSES_MAX 6
 #define CACHE_HINTS 1024U
 #define CACHE_HINT_MAX 1024U /* words; larger frames are not guessed over */
-#define CACHE_WORTH_MAX 1024
-#define CACHE_PROBE_EVERY 32U
-#define CACHE_PROBES_TO_WIN 4
+#define CACHE_WORTH_MAX 16384
+#define CACHE_WORTH_TRIAL 1024
+#define CACHE_PASS_FIRST (1U << 15) /* look-ups passed over until the next trial */
+#define CACHE_PASS_MAX (1U << 20)
 /* Misses of a forked child of which nothing is kept: most end before, and each page written is copied. */
 #define CACHE_QUIET 64
 
@@ -78,6 +79,7 @@ struct __attribute__((may_alias)) paths {
     uint32_t last;             /* trace that was used last */
     uint32_t guess_shift;      /* 64 - bits of the index in guesses */
     uint32_t last_mask;        /* 0: the last trace does not count for the first guess */
+    uint32_t found;            /* first guesses that were right since the last search */
     uint16_t *guesses;         /* numbers of traces; see first_guess */
     struct trace *traces;      /* number 0 is no trace */
     uint32_t fixed_generation; /* MEMCTX_DEPTH=0: generation, and everything is charged to */
@@ -90,17 +92,11 @@ struct __attribute__((may_alias)) paths {
     uint32_t trace_next;  /* the first that was never used */
     uint32_t oldest;      /* the next to be given up */
     uint32_t verify_left; /* cached paths until the next comparison with libunwind */
-    int32_t worth;       /* what the table has earned; at 0 most look-ups go straight to the walk */
-    int32_t probes_won;  /* while they do: of those that did not, how many more hit than missed */
-    uint32_t probe_left; /* look-ups until the next that does not; 0: the table is in use */
-    uint32_t quiet;      /* misses and searches of which nothing is kept yet */
-    /* `last` after the last search, and how often its view had allocated then: both the same at the
-     * next search mean that no first guess was right in between. */
-    uint32_t searched;
-    uint64_t searched_allocs;
-    bool guess_right;           /* one was, before the last search */
+    int32_t worth; /* what the table has saved of late, in half walks; at 0 it is passed over */
+    uint32_t pass_left;         /* look-ups until the next trial; 0: the table is in use */
+    uint32_t pass_length;       /* of the next such time */
+    uint32_t quiet;             /* misses and searches of which nothing is kept yet */
     int32_t astray, astray_max; /* how wrong first guesses are; when to guess otherwise */
-    uint32_t walked_view;       /* index of the view that the last walk led to; 0: none */
     uint32_t nodes_valid;       /* frames of the stack, from the outermost, whose node is right */
     uint64_t guessed, missed, flushed; /* statistics: found by hash; walked; emptied */
     uint64_t trace_count, trace_bytes;
@@ -157,14 +153,15 @@ INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
     if (UNLIKELY(trace->sp != frame + 16) || !trace_matches(trace, (const stack_word *)frame))
         return NULL;
     paths->last = next;
+    paths->found++;
     struct view *view = trace->view;
     if (!view)
         __builtin_unreachable();
     return view;
 }
 
-/* Where paths are ever new the table only costs. When its misses outweigh its hits long enough,
- * look-ups walk at once, but for one in CACHE_PROBE_EVERY, which finds out whether that is still so.
+/* Where paths are ever new the table only costs. When its misses outweigh its hits long enough, look-ups
+ * walk at once, for longer and longer, with trials in between.
  * True: walk at once, and keep nothing. */
 bool cache_pass_over(struct paths *paths);
 /* Whether a search that was not passed over hit. */

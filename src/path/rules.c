@@ -10,12 +10,6 @@
 
 #define FIRST_CAPACITY 1024U
 #define CAPACITY_MAX (1U << 22)
-#define EXACT_BIT (1UL << 63)
-
-struct rule_table {
-    uint64_t mask;
-    struct rule rules[];
-};
 
 struct lock rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
 uint32_t rules_generation = 1;
@@ -23,10 +17,11 @@ uint32_t rules_generation = 1;
 static uint64_t rule_count FORK_PAGE; /* in the table; under rules_lock */
 static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under rules_lock */
 
+struct rule_table *rules_table; /* replaced when it grows, then emptied, never unmapped */
+
 static struct {
-    struct rule_table *table; /* atomic; replaced when it grows, then emptied, never unmapped */
-    struct module *modules;   /* guarded by rules_lock to write */
-    uint32_t module_count;    /* atomic */
+    struct module *modules; /* guarded by rules_lock to write */
+    uint32_t module_count;  /* atomic */
     char exe[256];
 } global;
 
@@ -36,12 +31,6 @@ static uint64_t pack(struct cfi_rule rule, uint32_t module) {
            (uint64_t)(uint32_t)rule.cfa_offset << 16 | (uint64_t)module << 48;
 }
 
-/* The first place of a rule: those of one page of code stand near each other, because what is
- * learnt together mostly lies together. */
-INLINE uint64_t first_place(uintptr_t key) {
-    return hash_mix(key >> 12, 0) << 6 | (((key >> 6) ^ key) & 63);
-}
-
 static size_t table_bytes(uint64_t capacity) {
     return sizeof(struct rule_table) + capacity * sizeof(struct rule);
 }
@@ -49,7 +38,7 @@ static size_t table_bytes(uint64_t capacity) {
 /* A bigger table with the old one's rules (none when `empty`). The old table stays mapped, because
  * a reader may be in it, but is given back to the kernel: it then reads as empty. */
 static bool replace_table(uint64_t capacity, bool empty) {
-    struct rule_table *old = global.table;
+    struct rule_table *old = rules_table;
     size_t bytes = align_up(table_bytes(capacity), OS_PAGE_BYTES);
     struct rule_table *table = meta_alloc(bytes < (256UL << 10) ? 256UL << 10 : bytes);
     if (!table)
@@ -58,14 +47,14 @@ static bool replace_table(uint64_t capacity, bool empty) {
     for (uint64_t i = 0; old && !empty && i <= old->mask; i++) {
         if (!old->rules[i].key)
             continue;
-        uint64_t at = first_place(old->rules[i].key) & table->mask;
+        uint64_t at = rule_place(old->rules[i].key) & table->mask;
         while (table->rules[at].key)
             at = (at + 1) & table->mask;
         table->rules[at] = old->rules[i];
     }
     if (empty)
         rule_count = 0;
-    store_release(&global.table, table);
+    store_release(&rules_table, table);
     if (old) { /* keep its head: readers need the mask */
         uintptr_t behind = align_up((uintptr_t)(old + 1), OS_PAGE_BYTES);
         uintptr_t end = (uintptr_t)old + table_bytes(old->mask + 1);
@@ -171,14 +160,14 @@ static uint32_t module_learn(const struct cfi_object *object) {
 }
 
 static void table_add(uintptr_t key, uint64_t packed) {
-    struct rule_table *table = global.table;
+    struct rule_table *table = rules_table;
     if (!table || rule_count * 2 > table->mask) {
         uint64_t capacity = table ? (table->mask + 1) * 2 : FIRST_CAPACITY;
         if (capacity > CAPACITY_MAX || !replace_table(capacity, false))
             return; /* learnt again next time: slower, never wrong */
-        table = global.table;
+        table = rules_table;
     }
-    uint64_t at = first_place(key) & table->mask;
+    uint64_t at = rule_place(key) & table->mask;
     while (table->rules[at].key && table->rules[at].key != key)
         at = (at + 1) & table->mask;
     if (table->rules[at].key)
@@ -188,10 +177,11 @@ static void table_add(uintptr_t key, uint64_t packed) {
     rule_count++;
 }
 
-static NOINLINE uint64_t learn(uintptr_t key, uintptr_t address, bool exact) {
+static uint64_t learn(uintptr_t key) {
     uint32_t generation = load_acquire(&rules_generation);
     struct cfi_object object;
-    uintptr_t pc = exact ? address : address - 1;
+    /* A call that does not return may be the last instruction of its function. */
+    uintptr_t pc = key & RULE_EXACT_BIT ? key & ~RULE_EXACT_BIT : key - 1;
     if (!cfi_find_object(pc, &object))
         return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE); /* JIT code may change */
     struct cfi_rule rule = cfi_find_rule(&object, pc);
@@ -205,20 +195,19 @@ static NOINLINE uint64_t learn(uintptr_t key, uintptr_t address, bool exact) {
     return packed;
 }
 
-uint64_t rules_find(uintptr_t address, bool exact) {
-    uintptr_t key = address | (exact ? EXACT_BIT : 0);
-    const struct rule_table *table = load_acquire(&global.table);
+NOINLINE uint64_t rules_find_further(uintptr_t key) {
+    const struct rule_table *table = load_acquire(&rules_table);
     if (LIKELY(table)) {
-        for (uint64_t at = first_place(key);; at++) {
+        for (uint64_t at = rule_place(key);; at++) {
             const struct rule *rule = &table->rules[at & table->mask];
             uintptr_t found = load_acquire(&rule->key);
-            if (LIKELY(found == key))
+            if (found == key)
                 return load_relaxed(&rule->packed);
             if (!found)
                 break;
         }
     }
-    return learn(key, address, exact);
+    return learn(key);
 }
 
 uint32_t rules_module_count(void) {
@@ -235,7 +224,7 @@ uint64_t rules_count(void) {
 
 static void new_generation_locked(void) {
     __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);
-    if (global.table)
+    if (rules_table)
         replace_table(FIRST_CAPACITY, true);
 }
 

@@ -38,8 +38,37 @@ struct rule {
 extern struct lock rules_lock;
 extern uint32_t rules_generation; /* atomic; every cache of paths dies with it */
 
+struct rule_table {
+    uint64_t mask;
+    struct rule rules[];
+};
+extern struct rule_table *rules_table; /* atomic */
+
+#define RULE_EXACT_BIT (1UL << 63) /* in keys */
+
+/* The first place of a rule: those of one page of code stand near each other, because what is
+ * learnt together mostly lies together. */
+INLINE uint64_t rule_place(uintptr_t key) {
+    return hash_mix(key >> 12, 0) << 6 | (((key >> 6) ^ key) & 63);
+}
+
+uint64_t rules_find_further(uintptr_t key);
+
 /* The packed rule for a return address; `exact`: the address was interrupted by a signal. */
-uint64_t rules_find(uintptr_t address, bool exact);
+INLINE uint64_t rules_find(uintptr_t address, bool exact) {
+    uintptr_t key = address | (exact ? RULE_EXACT_BIT : 0);
+    const struct rule_table *table = load_acquire(&rules_table);
+    if (LIKELY(table)) {
+        const struct rule *rule = &table->rules[rule_place(key) & table->mask];
+        if (LIKELY(load_acquire(&rule->key) == key))
+            return load_relaxed(&rule->packed);
+    }
+    return rules_find_further(key);
+}
+/* All but the module is the same. */
+INLINE bool rule_steps_alike(uint64_t a, uint64_t b) {
+    return !((a ^ b) << 16);
+}
 INLINE enum cfi_kind rule_kind(uint64_t packed) {
     return (enum cfi_kind)(packed & 7);
 }

@@ -5,17 +5,16 @@
 
 #define GROW_MAX (64UL << 20) /* memory further away from the stack is looked at word by word */
 
-struct registers {
-    uintptr_t sp, rbp, rbp_at; /* rbp_at: where rbp was read from */
-    bool rbp_known;
-};
+/* For rbp_use of fresh frames. */
+#define USES_RBP 0
+#define NO_USE (-1)
+#define PLAIN_MAX 4 /* new frames */
 
 struct walker {
     struct stack *stack;
-    struct registers regs;
-    uintptr_t address;
+    uintptr_t address, sp, rbp_at; /* where this frame's rbp is to be read; 0: not known */
     bool exact;
-    unsigned fresh_count;
+    unsigned count, check_count; /* of stack->fresh */
 };
 
 /* Whether a word may be read. The unwind information of file-backed code led here, so it nearly
@@ -41,146 +40,253 @@ INLINE uint64_t word_at(uintptr_t address) {
     return *(const volatile uint64_t *)address;
 }
 
-INLINE uint64_t check(struct stack_fresh *fresh, uintptr_t at) {
+INLINE uint64_t check(struct walker *walker, uintptr_t at) {
     uint64_t value = word_at(at);
-    fresh->checks[fresh->check_count++] = (struct stack_check){at, value};
+    walker->stack->fresh_checks[walker->check_count++] = (struct stack_check){at, value};
     return value;
 }
 
-INLINE bool load_rbp(struct walker *walker, uintptr_t at) {
-    if (!readable(walker->stack, at))
+static bool check_rbp(struct walker *walker, struct stack_frame *fresh, uintptr_t *rbp) {
+    if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))
         return false;
-    walker->regs.rbp = word_at(at);
-    walker->regs.rbp_at = at;
-    walker->regs.rbp_known = true;
+    fresh->rbp_use = USES_RBP; /* always the first that a step reads */
+    *rbp = check(walker, walker->rbp_at);
     return true;
 }
 
-static bool use_rbp(struct walker *walker, struct stack_fresh *fresh) {
-    if (!walker->regs.rbp_known)
+INLINE bool step_to(struct walker *walker, uintptr_t cfa) {
+    if (UNLIKELY(cfa <= walker->sp) || UNLIKELY(!readable(walker->stack, cfa - 8)))
         return false;
-    fresh->uses_rbp = true;
-    check(fresh, walker->regs.rbp_at);
+    walker->address = check(walker, cfa - 8);
+    walker->sp = cfa;
     return true;
 }
 
-static bool step_signal(struct walker *walker, struct stack_fresh *fresh) {
-    uintptr_t saved = walker->regs.sp;
+static bool step_signal(struct walker *walker, struct stack_frame *fresh) {
+    uintptr_t saved = walker->sp;
     struct stack *stack = walker->stack;
     if (!readable(stack, saved + CFI_SIGNAL_SP) || !readable(stack, saved + CFI_SIGNAL_PC))
         return false;
-    walker->regs.sp = check(fresh, saved + CFI_SIGNAL_SP); /* may be another stack */
-    walker->address = check(fresh, saved + CFI_SIGNAL_PC);
-    return load_rbp(walker, saved + CFI_SIGNAL_RBP);
+    walker->sp = check(walker, saved + CFI_SIGNAL_SP); /* may be another stack */
+    walker->address = check(walker, saved + CFI_SIGNAL_PC);
+    fresh->caller_rbp = saved + CFI_SIGNAL_RBP;
+    return true;
 }
 
-/* From the frame in the walker's registers to its caller. */
-static bool step(struct walker *walker, uint64_t packed, struct stack_fresh *fresh) {
-    struct registers *regs = &walker->regs;
-    uintptr_t old_sp = regs->sp, old_rbp = regs->rbp, cfa;
-    uintptr_t offset = (uintptr_t)(intptr_t)rule_cfa_offset(packed);
-    switch (rule_kind(packed)) {
-    case CFI_SP: cfa = regs->sp + offset; break;
-    case CFI_RBP:
-        if (!use_rbp(walker, fresh))
-            return false;
-        cfa = regs->rbp + offset;
-        break;
-    case CFI_RBP_DEREF:
-        if (!use_rbp(walker, fresh) || !readable(walker->stack, regs->rbp + offset))
-            return false;
-        cfa = check(fresh, regs->rbp + offset);
-        break;
-    case CFI_SIGNAL: return step_signal(walker, fresh);
-    default: return false;
-    }
-    if (cfa <= old_sp || !readable(walker->stack, cfa - 8))
+static NOINLINE bool step_rarely(struct walker *walker, uint64_t packed,
+                                 struct stack_frame *fresh) {
+    enum cfi_kind kind = rule_kind(packed);
+    enum cfi_rbp saved = rule_rbp(packed);
+    uintptr_t cfa = walker->sp + (uintptr_t)(intptr_t)rule_cfa_offset(packed), rbp = 0;
+    if (kind == CFI_SIGNAL)
+        return step_signal(walker, fresh);
+    if ((kind != CFI_SP || saved == CFI_RBP_AT_RBP) && !check_rbp(walker, fresh, &rbp))
         return false;
-    walker->address = check(fresh, cfa - 8);
-    regs->sp = cfa;
-    offset = (uintptr_t)(intptr_t)rule_rbp_offset(packed);
-    switch (rule_rbp(packed)) {
-    case CFI_RBP_SAME: fresh->keeps_rbp = true; return true;
-    case CFI_RBP_LOST: regs->rbp_known = false; return true;
-    case CFI_RBP_AT_CFA: return load_rbp(walker, cfa + offset);
-    default: return load_rbp(walker, old_rbp + offset);
+    if (kind != CFI_SP)
+        cfa = rbp + (uintptr_t)(intptr_t)rule_cfa_offset(packed);
+    if (kind == CFI_RBP_DEREF) {
+        if (!readable(walker->stack, cfa))
+            return false;
+        cfa = check(walker, cfa);
     }
+    if (!step_to(walker, cfa))
+        return false;
+    uintptr_t offset = (uintptr_t)(intptr_t)rule_rbp_offset(packed);
+    switch (saved) {
+    case CFI_RBP_SAME: break;
+    case CFI_RBP_LOST: fresh->caller_rbp = RBP_LOST; break;
+    case CFI_RBP_AT_CFA: fresh->caller_rbp = cfa + offset; break;
+    case CFI_RBP_AT_RBP: fresh->caller_rbp = rbp + offset; break;
+    }
+    return true;
 }
 
-INLINE struct stack_fresh *add_fresh(struct walker *walker) {
-    struct stack_fresh *fresh = &walker->stack->fresh[walker->fresh_count++];
-    fresh->frame.address = walker->address;
-    fresh->frame.sp = walker->regs.sp;
-    fresh->frame.rbp = walker->regs.rbp;
-    fresh->frame.module = MODULE_NONE;
-    fresh->frame.exact = walker->exact;
-    fresh->frame.rbp_known = walker->regs.rbp_known;
-    fresh->check_count = 0;
-    fresh->uses_rbp = fresh->keeps_rbp = false;
+INLINE void follow_rbp(struct walker *walker, uintptr_t caller_rbp) {
+    if (caller_rbp != RBP_KEPT)
+        walker->rbp_at = caller_rbp == RBP_LOST ? 0 : caller_rbp;
+}
+
+/* From the frame that the walker stands in to its caller. */
+INLINE bool step(struct walker *walker, uint64_t packed, struct stack_frame *fresh) {
+    if (LIKELY(rule_kind(packed) == CFI_SP) && LIKELY(rule_rbp(packed) <= CFI_RBP_AT_CFA)) {
+        uintptr_t cfa = walker->sp + (uintptr_t)(intptr_t)rule_cfa_offset(packed);
+        if (!step_to(walker, cfa))
+            return false;
+        if (rule_rbp(packed) == CFI_RBP_AT_CFA)
+            fresh->caller_rbp = cfa + (uintptr_t)(intptr_t)rule_rbp_offset(packed);
+    } else if (!step_rarely(walker, packed, fresh)) {
+        return false;
+    }
+    follow_rbp(walker, fresh->caller_rbp);
+    fresh->checks = (uint16_t)walker->check_count;
+    return true;
+}
+
+INLINE struct stack_frame *add_fresh(struct walker *walker, uint64_t rule) {
+    struct stack_frame *fresh = &walker->stack->fresh[walker->count++];
+    *fresh = (struct stack_frame){.address = walker->address,
+                                  .sp = walker->sp,
+                                  .caller_rbp = RBP_KEPT,
+                                  .rule = rule,
+                                  .rbp_use = NO_USE,
+                                  .checks = (uint16_t)walker->check_count,
+                                  .exact = walker->exact};
     return fresh;
 }
 
-/* The old frame that the walker has reached, at or below index `from`; -1: none. */
-INLINE int find_join(const struct walker *walker, int from) {
-    const struct stack *stack = walker->stack;
-    const struct registers *regs = &walker->regs;
-    while (from >= 0 && stack->frames[from].sp < regs->sp)
-        from--;
-    if (from < 0)
-        return -1;
-    const struct stack_frame *old = &stack->frames[from];
-    bool same = old->sp == regs->sp && old->address == walker->address &&
-                old->exact == walker->exact &&
-                (old->rbp_use < 0 || (regs->rbp_known && regs->rbp == old->rbp));
-    return same ? from : -1;
+/* Whether the walker has reached this old frame, in the same state but for the address and what rbp
+ * holds: both are still to be compared. */
+INLINE bool reaches(const struct walker *walker, const struct stack_frame *old) {
+    return old->sp == walker->sp && old->exact == walker->exact &&
+           (old->rbp_use < 0 || (walker->rbp_at && readable(walker->stack, walker->rbp_at)));
 }
 
-/* Compares what proves the frames from old frame `join` outwards, `wanted` frames of it; -1: all
- * equal; else the check that differs. */
-static int compare(struct stack *stack, int join, unsigned wanted, uintptr_t rbp_at) {
+/* Another address in an old frame, whose step is the same. */
+INLINE void change(struct stack *stack, int frame, uintptr_t address, uint64_t rule) {
+    stack->frames[frame].address = address;
+    stack->frames[frame].rule = rule;
+    if (stack->kept > (uint32_t)frame)
+        stack->kept = (uint32_t)frame;
+}
+
+/* The frame's address is now another, if the step from there is the same. */
+INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
+    const struct stack_frame *old = &stack->frames[frame];
+    if (LIKELY(old->address == address))
+        return true;
+    uint64_t rule = rules_find(address, old->exact);
+    if (!rule_steps_alike(rule, old->rule))
+        return false;
+    change(stack, frame, address, rule);
+    return true;
+}
+
+/* From old frame `join`, which was reached with its rbp at `rbp_at`, outwards: makes true what proves
+ * these frames, `wanted` of them; -1: done; else the check whose difference asks for a walk. */
+INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp_at) {
     const struct stack_frame *old = &stack->frames[join];
-    int last = (unsigned)join + 1 > wanted ? (int)stack->frames[join - (int)wanted + 1].checks : 0;
+    struct stack_check *check = &stack->checks[old->checks];
+    const struct stack_check *last = stack->checks;
+    if (UNLIKELY((unsigned)join + 1 > wanted))
+        last += stack->frames[join - (int)wanted + 1].checks;
     if (old->rbp_use >= 0)
         stack->checks[old->rbp_use].at = rbp_at;
-    for (int i = (int)old->checks - 1; i >= last; i--)
-        if (UNLIKELY(word_at(stack->checks[i].at) != stack->checks[i].value))
-            return i;
+    while (check-- > last) {
+        uint64_t word = word_at(check->at);
+        if (LIKELY(word == check->value))
+            continue;
+        int k = (int)(check - stack->checks);
+        int i = k < join ? k : join - 1; /* the frame that the step with this check leads to */
+        while (stack->frames[i].checks > k)
+            i--;
+        if (k != stack->frames[i].checks || !word || !adjust(stack, i, word))
+            return k;
+        check->value = word;
+    }
     return -1;
 }
 
-/* The old frames from `join` outwards to the one whose step has check `differs` are true: they
+/* The usual walk: a few new frames of code that finds its caller by the stack pointer, then an old
+ * one. False: it is not so; what was done until then is right. */
+static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
+    struct {
+        uintptr_t address, sp, caller_rbp;
+        uint64_t rule;
+    } fresh[PLAIN_MAX];
+    unsigned count = 0;
+    uintptr_t address = word_at(frame + 8), sp = frame + 16, rbp_at = frame;
+    int old = (int)stack->count - 1;
+    if (UNLIKELY(old < 0) || UNLIKELY(frame < stack->low) || UNLIKELY(stack->end == STACK_BROKEN))
+        return false;
+    const struct stack_frame *at = &stack->frames[old];
+    for (;;) {
+        while (at->sp < sp) {
+            if (UNLIKELY(at == stack->frames))
+                return false;
+            at--;
+        }
+        if (at->sp == sp)
+            break;
+        uint64_t rule = rules_find(address, false);
+        uintptr_t cfa = sp + (uintptr_t)(intptr_t)rule_cfa_offset(rule), rbp = RBP_KEPT;
+        if (UNLIKELY(rule_kind(rule) != CFI_SP) || UNLIKELY(rule_rbp(rule) > CFI_RBP_AT_CFA) ||
+            UNLIKELY(cfa <= sp) || UNLIKELY(cfa > stack->high) || UNLIKELY(cfa & 7) ||
+            UNLIKELY(count == PLAIN_MAX))
+            return false;
+        if (rule_rbp(rule) == CFI_RBP_AT_CFA)
+            rbp_at = rbp = cfa + (uintptr_t)(intptr_t)rule_rbp_offset(rule);
+        fresh[count].address = address;
+        fresh[count].sp = sp;
+        fresh[count].caller_rbp = rbp;
+        fresh[count++].rule = rule;
+        address = word_at(cfa - 8);
+        sp = cfa;
+    }
+    old = (int)(at - stack->frames);
+    unsigned wanted = depth > count ? depth - count : 1;
+    if (UNLIKELY(at->exact) || UNLIKELY((unsigned)old + 1 < wanted && stack->end == STACK_OPEN) ||
+        UNLIKELY((unsigned)old + 1 + count > stack->room) ||
+        UNLIKELY(at->checks + count > stack->room * 2) ||
+        (at->rbp_use >= 0 && UNLIKELY(!readable(stack, rbp_at))) ||
+        UNLIKELY(!adjust(stack, old, address)) ||
+        UNLIKELY(join_at(stack, old, wanted, rbp_at) >= 0))
+        return false;
+    struct stack_check *check = &stack->checks[at->checks];
+    struct stack_frame *top = &stack->frames[old];
+    while (count-- > 0) {
+        const struct stack_frame *outer = top++;
+        *check++ = (struct stack_check){outer->sp - 8, outer->address};
+        top->address = fresh[count].address;
+        top->sp = fresh[count].sp;
+        top->caller_rbp = fresh[count].caller_rbp;
+        top->rule = fresh[count].rule;
+        top->rbp_use = top->caller_rbp == RBP_KEPT ? outer->rbp_use : -1;
+        top->checks = (uint16_t)(outer->checks + 1);
+        top->exact = false;
+    }
+    stack->count = (uint32_t)(top - stack->frames) + 1;
+    stack->check_count = top->checks;
+    if (stack->kept > (uint32_t)old + 1)
+        stack->kept = (uint32_t)old + 1;
+    return true;
+}
+
+/* The old frames from `join` outwards to the one whose step has check `different` are true: they
  * become fresh, and the walker stands in the last of them. Returns its index. */
-static int take_over(struct walker *walker, int join, int differs) {
-    const struct stack *stack = walker->stack;
-    int i = join;
-    for (;; i--) {
+static int take_over(struct walker *walker, int join, int different) {
+    struct stack *stack = walker->stack;
+    for (int i = join;; i--) {
         const struct stack_frame *old = &stack->frames[i];
         int first = i ? stack->frames[i - 1].checks : 0;
-        walker->regs.sp = old->sp;
+        walker->sp = old->sp;
         walker->address = old->address;
         walker->exact = old->exact;
-        if (differs >= first)
-            return i; /* rbp: in the registers from the step before, or as joined */
-        struct stack_fresh *fresh = add_fresh(walker);
-        fresh->frame.module = old->module;
-        uint64_t packed = rules_find(walker->address, walker->exact);
-        step(walker, packed, fresh); /* same words, same way; fills the registers */
-        walker->exact = rule_kind(packed) == CFI_SIGNAL;
+        if (different >= first)
+            return i;
+        struct stack_frame *fresh = add_fresh(walker, old->rule);
+        fresh->caller_rbp = old->caller_rbp;
+        fresh->rbp_use = old->rbp_use >= first ? USES_RBP : NO_USE;
+        for (int k = old->checks; k-- > first;)
+            stack->fresh_checks[walker->check_count++] = stack->checks[k];
+        fresh->checks = (uint16_t)walker->check_count;
+        follow_rbp(walker, old->caller_rbp);
     }
 }
 
-INLINE void put(struct stack *stack, const struct stack_fresh *fresh, bool outermost) {
+/* Makes the walk's `index`th frame the innermost of the stack. */
+INLINE void put(struct stack *stack, unsigned index, bool outermost) {
+    const struct stack_frame *fresh = &stack->fresh[index];
     struct stack_frame *frame = &stack->frames[stack->count];
-    *frame = fresh->frame;
+    *frame = *fresh;
     frame->rbp_use = -1;
     if (!outermost) {
         /* Backwards, because checks are compared from the last to the first. */
-        for (unsigned i = fresh->check_count; i-- > 0;)
-            stack->checks[stack->check_count++] = fresh->checks[i];
-        if (fresh->uses_rbp) /* always the first that a step reads */
+        for (unsigned i = fresh->checks, first = index ? fresh[-1].checks : 0; i-- > first;)
+            stack->checks[stack->check_count++] = stack->fresh_checks[i];
+        if (fresh->rbp_use == USES_RBP)
             frame->rbp_use = (int16_t)(stack->check_count - 1);
-        else if (fresh->keeps_rbp)
-            frame->rbp_use = stack->frames[stack->count - 1].rbp_use;
+        else if (fresh->caller_rbp == RBP_KEPT)
+            frame->rbp_use = frame[-1].rbp_use;
     }
     frame->checks = (uint16_t)stack->check_count;
     stack->count++;
@@ -194,12 +300,8 @@ static void begin(struct walker *walker, struct stack *stack, uintptr_t frame) {
     } else if (frame < stack->low) {
         stack->low = page;
     }
-    walker->stack = stack;
-    walker->fresh_count = 0;
-    walker->regs = (struct registers){.sp = frame + 16};
-    walker->exact = false;
-    load_rbp(walker, frame);
-    walker->address = word_at(frame + 8);
+    *walker = (struct walker){
+        .stack = stack, .address = word_at(frame + 8), .sp = frame + 16, .rbp_at = frame};
 }
 
 static size_t frame_bytes(uint32_t room) { /* of the frames and their checks */
@@ -207,7 +309,9 @@ static size_t frame_bytes(uint32_t room) { /* of the frames and their checks */
 }
 
 bool stack_make_room(struct stack *stack, uint32_t frames) {
-    static const size_t fresh_bytes = sizeof(struct stack_fresh) * 2 * MEMCTX_DEPTH_MAX;
+    static const size_t fresh_bytes =
+        STACK_FRESH_MAX *
+        (sizeof(struct stack_frame) + STEP_CHECKS_MAX * sizeof(struct stack_check));
     uint32_t room = stack->room ? stack->room : STACK_FRAMES_FIRST;
     while (room < frames)
         room *= 2;
@@ -222,7 +326,8 @@ bool stack_make_room(struct stack *stack, uint32_t frames) {
     stack->room = room;
     stack->frames = (struct stack_frame *)memory;
     stack->checks = (struct stack_check *)(stack->frames + room);
-    stack->fresh = (struct stack_fresh *)(memory + frame_bytes(room));
+    stack->fresh = (struct stack_frame *)(memory + frame_bytes(room));
+    stack->fresh_checks = (struct stack_check *)(stack->fresh + STACK_FRESH_MAX);
     if (!old.frames)
         return true;
     __builtin_memcpy(stack->frames, old.frames, old.room * sizeof *old.frames);
@@ -234,56 +339,59 @@ bool stack_make_room(struct stack *stack, uint32_t frames) {
 
 void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
     struct walker walker;
+    stack->kept = stack->count;
+    if (LIKELY(walk_plainly(stack, frame, depth)))
+        return;
+    if (UNLIKELY(stack->end == STACK_BROKEN))
+        stack->count = 0; /* may be mended by now */
     int old = (int)stack->count - 1, joined = -1;
     enum stack_end end = stack->end;
     begin(&walker, stack, frame);
     for (;;) {
-        int join = find_join(&walker, old);
-        if (join >= 0) {
-            unsigned have = walker.fresh_count;
-            unsigned wanted = depth > have ? depth - have : 1;
-            bool enough = (unsigned)join + 1 >= wanted || stack->end != STACK_OPEN;
-            int differs = enough ? compare(stack, join, wanted, walker.regs.rbp_at) : -1;
-            if (enough && differs < 0) {
-                joined = join;
-                break;
+        while (old >= 0 && stack->frames[old].sp < walker.sp)
+            old--;
+        if (old >= 0 && reaches(&walker, &stack->frames[old])) {
+            unsigned wanted = depth > walker.count ? depth - walker.count : 1;
+            if (UNLIKELY((unsigned)old + 1 < wanted && stack->end == STACK_OPEN)) {
+                old = -1; /* too little is known beyond the old frames to fill the depth */
+            } else if (adjust(stack, old, walker.address)) {
+                int different = join_at(stack, old, wanted, walker.rbp_at);
+                if (LIKELY(different < 0)) {
+                    joined = old;
+                    break;
+                }
+                old = take_over(&walker, old, different) - 1;
             }
-            /* Too little is known beyond the old frames to fill the depth: walk anew. */
-            old = enough ? take_over(&walker, join, differs) - 1 : -1;
         }
-        if (walker.fresh_count >= 2 * depth || walker.fresh_count >= 2 * MEMCTX_DEPTH_MAX - 1) {
+        if (UNLIKELY(walker.count >= 2 * depth) || UNLIKELY(walker.count >= STACK_FRESH_MAX - 1)) {
             end = STACK_OPEN;
             break;
         }
-        struct stack_fresh *fresh = add_fresh(&walker);
-        uint64_t packed = rules_find(walker.address, walker.exact);
-        fresh->frame.module = (uint16_t)rule_module(packed);
-        enum cfi_kind kind = rule_kind(packed);
-        if (kind == CFI_END || kind == CFI_NONE) {
+        uint64_t rule = rules_find(walker.address, walker.exact);
+        struct stack_frame *fresh = add_fresh(&walker, rule);
+        enum cfi_kind kind = rule_kind(rule);
+        if (UNLIKELY(kind == CFI_END || kind == CFI_NONE)) {
             end = kind == CFI_END ? STACK_COMPLETE : STACK_NO_CFI;
             break;
         }
-        if (!step(&walker, packed, fresh)) {
+        if (UNLIKELY(!step(&walker, rule, fresh))) {
             end = STACK_BROKEN;
             break;
         }
-        if (!walker.address) { /* the kernel and makecontext end some stacks so */
+        if (UNLIKELY(!walker.address)) { /* the kernel and makecontext end some stacks so */
             end = STACK_COMPLETE;
             break;
         }
         walker.exact = kind == CFI_SIGNAL;
     }
-    if (joined < 0) {
+    uint32_t checks = 0;
+    if (joined < 0)
         stack->end = end;
-        stack->check_count = 0;
-    } else {
-        stack->check_count = stack->frames[joined].checks;
-    }
-    unsigned count = (unsigned)(joined + 1) + walker.fresh_count;
-    unsigned checks = stack->check_count;
-    for (unsigned i = 0; i < walker.fresh_count; i++)
-        checks += stack->fresh[i].check_count;
-    if (UNLIKELY(count > stack->room || checks > stack->room * 2) &&
+    else
+        checks = stack->frames[joined].checks;
+    stack->check_count = checks;
+    uint32_t count = (uint32_t)(joined + 1) + walker.count;
+    if (UNLIKELY(count > stack->room || checks + walker.check_count > stack->room * 2) &&
         !stack_make_room(stack, count > stack->room ? count : stack->room + 1)) {
         /* Full: what is outside is beyond every depth, or there is no memory for it. */
         bool again = stack->count > 0;
@@ -293,7 +401,9 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
             stack_walk(stack, frame, depth);
         return;
     }
-    stack->count = stack->kept = (uint32_t)(joined + 1);
-    for (unsigned i = walker.fresh_count; i-- > 0;)
-        put(stack, &stack->fresh[i], joined < 0 && i + 1 == walker.fresh_count);
+    stack->count = (uint32_t)(joined + 1);
+    if (stack->kept > stack->count)
+        stack->kept = stack->count;
+    for (unsigned i = walker.count; i-- > 0;)
+        put(stack, i, joined < 0 && i + 1 == walker.count);
 }

@@ -7,8 +7,10 @@
  * From there it only compares the words that the last walk read to find its way: return addresses,
  * saved rbps that were used, pointers to realigned or interrupted stacks. Equal words mean, by
  * induction over the rules, that a fresh walk would take the same way. Where a word differs,
- * walking by rules goes on from that frame. Each word is read only after those it depends on were
- * compared, so a read is as safe as in a fresh walk.
+ * walking by rules goes on from that frame; but where it is only a frame's address that differs, as after
+ * another call in the same function, and the rules of both are alike, the frame is changed in place and
+ * the comparison goes on. Each word is read only after those it depends on were compared, so a read is as
+ * safe as in a fresh walk.
  *
  * Owned by one heap's thread.
  */
@@ -20,7 +22,10 @@
 
 #define STACK_FRAMES_FIRST 32U /* with their checks, and some fresh ones, in one OS page */
 #define STACK_FRAMES_MAX 512U
+#define STACK_FRESH_MAX (2UL * MEMCTX_DEPTH_MAX)
 #define STEP_CHECKS_MAX 4U
+#define RBP_KEPT 0U /* for caller_rbp: the caller's rbp is still in rbp */
+#define RBP_LOST 1U /* or nowhere */
 
 enum stack_end {                     /* what the outermost walked frame is */
                  STACK_COMPLETE = 0, /* the outermost frame of the thread */
@@ -31,13 +36,13 @@ enum stack_end {                     /* what the outermost walked frame is */
 
 struct stack_frame {
     uintptr_t address; /* return address, or the interrupted instruction */
-    uintptr_t sp, rbp; /* registers in this frame */
-    uint32_t node;     /* for the layer above: tree node of the path up to here */
-    int16_t rbp_use;   /* check that tells rbp as this frame has it; -1: no further frame uses it */
-    uint16_t checks;   /* checks [0, checks) prove everything from this frame outwards */
-    uint16_t module;
-    bool exact; /* address was interrupted by a signal */
-    bool rbp_known;
+    uintptr_t sp;
+    uintptr_t caller_rbp; /* where this frame saved its caller's rbp, or one of the above */
+    uint64_t rule;        /* packed */
+    uint32_t node;        /* for the layer above: tree node of the path up to here */
+    int16_t rbp_use; /* check that tells rbp as this frame has it; -1: no further frame uses it */
+    uint16_t checks; /* checks [0, checks) prove everything from this frame outwards */
+    bool exact;      /* address was interrupted by a signal */
 };
 
 /* A word of the stack that the walk read. */
@@ -46,24 +51,18 @@ struct stack_check {
     uint64_t value;
 };
 
-/* A frame of the walk under way, innermost first, before it is put on the stack. */
-struct stack_fresh {
-    struct stack_frame frame;
-    unsigned check_count; /* of the step to the next frame, in the order of reading */
-    bool uses_rbp, keeps_rbp;
-    struct stack_check checks[STEP_CHECKS_MAX];
-};
-
 struct stack {
     uint32_t count, check_count;
     enum stack_end end;
-    uint32_t kept;              /* after a walk: frames [0, kept) are those of the walk before */
-    uintptr_t low, high;        /* memory known to be mapped around the stack pointer */
-    uint32_t room;              /* frames there is room for, and for twice as many checks */
-    struct stack_frame *frames; /* outermost first; one piece of memory with the next two */
+    uint32_t kept;       /* after a walk: frames [0, kept) are as the walk before left them */
+    uintptr_t low, high; /* memory known to be mapped around the stack pointer */
+    uint32_t room;       /* frames there is room for, and for twice as many checks */
+    struct stack_frame *frames; /* outermost first; one piece of memory with the next three */
     struct stack_check *checks;
-    struct stack_fresh
-        *fresh; /* 2 * MEMCTX_DEPTH_MAX; here, because programs' stacks may be tiny */
+    /* Of the walk under way, innermost first, in the order of reading, STACK_FRESH_MAX frames and
+     * STEP_CHECKS_MAX checks for each; here, because programs' stacks may be tiny. */
+    struct stack_frame *fresh;
+    struct stack_check *fresh_checks;
 };
 
 /* Room for `frames` frames; those that there are stay. False: out of memory, nothing changed. */

@@ -14,6 +14,7 @@
 #define WASTE_SHARE 16           /* a sixteenth is 6 % */
 #define PUBLISH_STEP (16L << 10) /* how far a heap's figure may drift from the sum */
 #define FIRST_SLOTS 64U
+#define SLOT_STEP 17U /* odd, so that all places are reached */
 
 struct heap_global heap_global FORK_PAGE = {.lock = LOCK_INIT(RANK_HEAPS)};
 static struct heap shared_heap = {.state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)};
@@ -38,10 +39,6 @@ static struct view *view_create(struct heap *heap, uint32_t context) {
         struct view *fresh = meta_alloc(VIEWS_PER_BLOCK * sizeof(struct view));
         if (!fresh)
             return NULL;
-        uint32_t *successors = meta_alloc(VIEWS_PER_BLOCK * sizeof *successors);
-        for (uint32_t i = 0; successors && i < VIEWS_PER_BLOCK; i++)
-            successors[i] = 1; /* the first view is always there */
-        heap->successors[index / VIEWS_PER_BLOCK] = successors;
         store_release(block, fresh);
     }
     struct view *view = heap_view_at(heap, index);
@@ -50,14 +47,6 @@ static struct view *view_create(struct heap *heap, uint32_t context) {
     view->bins = &heap->mixed;
     store_release(&heap->view_count, index + 1);
     return view;
-}
-
-/* Sixteen contexts that were made one after the other share a line of the table. Further places are
- * SLOT_STEP away, which is odd, so that all are reached. */
-#define SLOT_STEP 17U
-
-INLINE uint32_t first_slot(uint32_t context) {
-    return (uint32_t)hash_mix(context >> 4, 0) << 4 | (context & 15);
 }
 
 static bool slots_grow(struct heap *heap) {
@@ -69,7 +58,7 @@ static bool slots_grow(struct heap *heap) {
     for (uint32_t i = 0; i < old_count; i++) {
         if (!heap->slots[i])
             continue;
-        uint32_t at = first_slot(heap_view_at(heap, heap->slots[i])->context);
+        uint32_t at = heap_view_at(heap, heap->slots[i])->context;
         while (slots[at & (count - 1)])
             at += SLOT_STEP;
         slots[at & (count - 1)] = heap->slots[i];
@@ -85,11 +74,11 @@ static struct view *view_lost(struct heap *heap) {
     return heap->view_count > 1 ? heap_view_at(heap, 1) : NULL;
 }
 
-struct view *heap_view(struct heap *heap, uint32_t context) {
+struct view *heap_view_further(struct heap *heap, uint32_t context) {
     if (UNLIKELY(heap->view_count * 2 >= (heap->slots ? heap->slot_mask : 0)) &&
         !slots_grow(heap) && (!heap->slots || heap->view_count >= heap->slot_mask))
         return view_lost(heap);
-    uint32_t at = first_slot(context);
+    uint32_t at = context;
     for (;; at += SLOT_STEP) {
         uint32_t index = heap->slots[at & heap->slot_mask];
         if (!index)

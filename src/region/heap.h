@@ -66,7 +66,8 @@ struct heap {
     int64_t own_free_published; /* what of it stands in heap_global.own_free */
     uint32_t view_count;        /* atomic: indices below it are valid */
     uint32_t slot_mask;
-    uint32_t *slots; /* context -> view index, open addressing; owner */
+    uint32_t *slots; /* context -> view index; owner. Not hashed: contexts that are walked to one
+                      * after the other were mostly made so, and stand side by side */
     uint32_t tid;
     uint32_t denied; /* pages of its own that a context did not get, for the waste cap */
     struct page *remote_pages __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with
@@ -83,8 +84,7 @@ struct heap {
     uint32_t thread_exits;       /* rounds of key destructors seen */
     struct heap *next;           /* all heaps; never shrinks */
     struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
-    struct view *views[VIEW_BLOCKS];   /* published with release; index 0 is unused */
-    uint32_t *successors[VIEW_BLOCKS]; /* by index: the view whose path was walked next; a guess */
+    struct view *views[VIEW_BLOCKS]; /* published with release; index 0 is unused */
 };
 
 struct baseline { /* what a reset subtracts from a view */
@@ -114,22 +114,21 @@ void heap_park(struct heap *heap);
 struct heap *heap_shared_lock(void);
 void heap_shared_unlock(struct heap *heap);
 
-/* This heap's view of a context, made when missing. Never NULL once the heap has one view: what
- * cannot be had is charged to the first view, which is [unknown], and counted. */
-struct view *heap_view(struct heap *heap, uint32_t context);
 INLINE struct view *heap_view_at(struct heap *heap, uint32_t index) {
     return &heap->views[index / VIEWS_PER_BLOCK][index % VIEWS_PER_BLOCK];
 }
 
-/* The view that was walked to after this one, as far as is known, and remembering it. */
-INLINE struct view *heap_successor(struct heap *heap, uint32_t index) {
-    const uint32_t *block = heap->successors[index / VIEWS_PER_BLOCK];
-    return block ? heap_view_at(heap, block[index % VIEWS_PER_BLOCK]) : NULL;
-}
-INLINE void heap_set_successor(struct heap *heap, uint32_t index, uint32_t next) {
-    uint32_t *block = heap->successors[index / VIEWS_PER_BLOCK];
-    if (block)
-        block[index % VIEWS_PER_BLOCK] = next;
+/* This heap's view of a context, made when missing. Never NULL once the heap has one view: what
+ * cannot be had is charged to the first view, which is [unknown], and counted. */
+struct view *heap_view_further(struct heap *heap, uint32_t context);
+INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
+    if (LIKELY(heap->slots)) {
+        uint32_t index = heap->slots[context & heap->slot_mask];
+        struct view *view = heap_view_at(heap, index);
+        if (LIKELY(index) && LIKELY(view->context == context))
+            return view;
+    }
+    return heap_view_further(heap, context);
 }
 
 /* What a reset subtracts from the view; NULL: nothing. With `make`, NULL: out of memory. */

@@ -16,12 +16,12 @@ Test(tree, the_same_frame_is_the_same_child) {
     struct tree_frame a = {.address = 0x1000, .module = MODULE_NONE};
     struct tree_frame b = {.address = 0x1000, .module = MODULE_NONE, .exact = true};
     struct tree_frame c = {.address = 0x1001, .module = MODULE_NONE};
-    uint32_t first = tree_child(TREE_ROOT, &a);
+    uint32_t first = tree_child(TREE_ROOT, a);
     cr_assert_neq(first, 0);
-    cr_assert_eq(tree_child(TREE_ROOT, &a), first);
-    cr_assert_neq(tree_child(TREE_ROOT, &c), first);
-    cr_assert_neq(tree_child(TREE_ROOT, &b), first, "an interrupted instruction is another frame");
-    cr_assert_neq(tree_child(first, &a), first, "recursion goes deeper");
+    cr_assert_eq(tree_child(TREE_ROOT, a), first);
+    cr_assert_neq(tree_child(TREE_ROOT, c), first);
+    cr_assert_neq(tree_child(TREE_ROOT, b), first, "an interrupted instruction is another frame");
+    cr_assert_neq(tree_child(first, a), first, "recursion goes deeper");
     cr_assert_eq(tree_node(first)->parent, TREE_ROOT);
     cr_assert_eq(tree_node(first)->address, 0x1000);
 }
@@ -31,12 +31,12 @@ Test(tree, ids_stay_while_the_table_grows) {
     static uint32_t ids[NODES];
     for (uint32_t i = 0; i < NODES; i++) {
         struct tree_frame frame = {.address = 0x10000 + i * 4, .module = MODULE_NONE};
-        ids[i] = tree_child(i < 100 ? TREE_ROOT : ids[i % 100], &frame);
+        ids[i] = tree_child(i < 100 ? TREE_ROOT : ids[i % 100], frame);
         cr_assert_neq(ids[i], 0);
     }
     for (uint32_t i = 0; i < NODES; i++) {
         struct tree_frame frame = {.address = 0x10000 + i * 4, .module = MODULE_NONE};
-        cr_assert_eq(tree_child(i < 100 ? TREE_ROOT : ids[i % 100], &frame), ids[i]);
+        cr_assert_eq(tree_child(i < 100 ? TREE_ROOT : ids[i % 100], frame), ids[i]);
         cr_assert_lt(tree_node(ids[i])->parent, ids[i], "a parent has the lower id");
     }
     cr_assert_eq(tree_count(), NODES + TREE_FIXED_COUNT);
@@ -49,7 +49,7 @@ Test(tree, fixed_nodes_have_labels) {
         cr_assert_eq(label[0], '[');
     }
     struct tree_frame frame = {.address = 0x1000, .module = MODULE_NONE};
-    cr_assert_null(tree_fixed_label(tree_child(TREE_ROOT, &frame)));
+    cr_assert_null(tree_fixed_label(tree_child(TREE_ROOT, frame)));
 }
 
 static void *volatile kept;

@@ -13,7 +13,7 @@ static char words[256];
 
 static uint32_t node(uint32_t parent, uintptr_t address) {
     struct tree_frame frame = {.address = address, .module = MODULE_NONE};
-    return tree_child(parent, &frame);
+    return tree_child(parent, frame);
 }
 
 static struct sum sum_of(uint32_t context) {

@@ -7,6 +7,7 @@
 
 #include "path/cache.h"
 #include "region/heap.h"
+#include "shapes.h"
 
 #define FRAME ((uintptr_t)__builtin_frame_address(0))
 
@@ -67,34 +68,7 @@ Test(rules, packed_rules_hold_what_was_found_and_generations_forget) {
 
 static struct stack kept, fresh;
 static unsigned depth_now = 32;
-static void (*at_leaf)(uintptr_t frame);
-static uint64_t leaves, reused;
-
-static NOINLINE void leaf(void) {
-    at_leaf(FRAME);
-    leaves++;
-    __asm__ volatile("" ::: "memory");
-}
-static NOINLINE void plain(int levels);
-static NOINLINE void with_alloca(int levels) {
-    volatile char *room = __builtin_alloca((size_t)(rand() % 4) * 48 + 16);
-    room[0] = 1;
-    plain(levels);
-    room[0] = 2;
-}
-static NOINLINE void realigned(int levels) {
-    volatile char room[128] __attribute__((aligned(128)));
-    room[0] = 1;
-    plain(levels);
-    room[1] = room[0];
-}
-static NOINLINE void plain(int levels) {
-    static void (*const kinds[])(int) = {plain, with_alloca, realigned};
-    for (int i = rand() % 3; levels > 0 && i >= 0; i--)
-        kinds[rand() % 3](levels - 1 - rand() % levels);
-    leaf();
-    __asm__ volatile("" ::: "memory");
-}
+static uint64_t reused;
 
 static void walk_fresh(uintptr_t frame) {
     fresh.count = fresh.check_count = 0;
@@ -114,7 +88,7 @@ static void compare_walks(uintptr_t frame) {
         const struct stack_frame *b = &fresh.frames[fresh.count - i];
         cr_assert_eq(a->address, b->address, "frame %u of %u, leaf %lu", i, count, leaves);
         cr_assert_eq(a->sp, b->sp, "frame %u of %u", i, count);
-        cr_assert_eq(a->module, b->module);
+        cr_assert_eq(a->rule, b->rule);
     }
 }
 
@@ -128,14 +102,14 @@ Test(stack, walks_that_reuse_the_last_one_equal_fresh_ones) {
         kept = (struct stack){0};
         cr_assert(stack_make_room(&kept, 1) && stack_make_room(&fresh, 1));
         for (int round = 0; round < 600; round++)
-            plain(rand() % 7);
+            shapes_run(rand() % 7);
     }
     cr_assert_gt(leaves, 2000);
     cr_assert_gt(reused, 500, "nothing was reused, so nothing was tested");
 }
 
 static struct paths room, *paths = &room;
-static struct view views[4096]; /* stand-ins: requested_cum_bytes is the path's hash */
+static struct view views[1 << 16]; /* stand-ins: requested_cum_bytes is the path's hash */
 static unsigned view_count;
 static uint64_t hits;
 
@@ -178,7 +152,7 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
     paths->fast_generation = rules_generation;
     at_leaf = use_cache;
     for (int round = 0; round < 3000; round++)
-        plain(rand() % 8);
+        shapes_run(rand() % 8);
     cr_assert_gt(hits, 2000, "%lu hits of %lu", hits, leaves);
     cr_assert_gt(view_count, 50);
     cache_flush(paths);
@@ -192,7 +166,7 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
         callee();                                                                                  \
         __asm__ volatile(instructions ::: "memory");                                               \
     }
-CALLS(inner, leaf, "")
+CALLS(inner, shapes_leaf, "")
 CALLS(middle, inner, "")
 CALLS(further, middle, "")
 CALLS(outer, further, "")
@@ -225,7 +199,7 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     paths->fast_generation = rules_generation;
     at_leaf = use_cache;
     while (!paths->oldest && leaves < 2000000)
-        plain(rand() % 8);
+        shapes_run(rand() % 8);
     cr_assert_eq(paths->trace_room, CACHE_TRACES_MAX);
     cr_assert_leq(paths->trace_count, CACHE_TRACES_MAX);
     uint32_t first = paths->oldest;

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* Functions of all shapes; see shapes.h. Built without frame pointers, as most programs are. */
+#include "shapes.h"
+
+#include <stdlib.h>
+
+void (*at_leaf)(uintptr_t frame);
+uint64_t leaves;
+
+NOINLINE void shapes_leaf(void) {
+    at_leaf((uintptr_t)__builtin_frame_address(0));
+    leaves++;
+    __asm__ volatile("" ::: "memory");
+}
+
+static NOINLINE void realigned(int levels) {
+    volatile char room[128] __attribute__((aligned(128)));
+    room[0] = 1;
+    shapes_run(levels);
+    room[1] = room[0];
+}
+
+/* These keep rbp as it is. One of two levels may stand where the other stood, with another size. */
+static NOINLINE void narrow(int levels) {
+    volatile char room[24];
+    room[0] = 1;
+    shapes_leaf();
+    if (levels > 0)
+        narrow(levels - 1);
+    if (levels % 2)
+        shapes_run(levels);
+    room[1] = room[0];
+}
+
+/* Finds its caller by rbp, which the function that it calls keeps: with narrow's levels, one more
+ * or less, and this room, less or more, only rbp tells one stack from another. */
+static NOINLINE void with_alloca(int levels) {
+    volatile char *room = __builtin_alloca((size_t)(rand() % 4) * 48 + 16);
+    room[0] = 1;
+    narrow(0);
+    shapes_run(levels);
+    room[0] = 2;
+}
+
+static NOINLINE void wide(int levels) {
+    volatile char room[72];
+    room[0] = 1;
+    shapes_leaf();
+    shapes_run(levels);
+    room[1] = room[0];
+}
+
+static NOINLINE void overwrites_rbp(int levels) {
+    __asm__ volatile("xor %%ebp, %%ebp" ::: "rbp");
+    shapes_leaf();
+    shapes_run(levels);
+    __asm__ volatile("" ::: "memory");
+}
+
+NOINLINE void shapes_run(int levels) {
+    static void (*const shapes[])(int) = {shapes_run, with_alloca, realigned,
+                                          narrow,     wide,        overwrites_rbp};
+    for (int i = rand() % 3; levels > 0 && i >= 0; i--)
+        shapes[rand() % 6](levels - 1 - rand() % levels);
+    shapes_leaf();
+    __asm__ volatile("" ::: "memory");
+}
