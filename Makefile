@@ -45,8 +45,9 @@ family := malloc calloc realloc reallocarray free memalign aligned_alloc posix_m
 lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC \
     -ftls-model=initial-exec -fno-plt $(family:%=-fno-builtin-%)
 # noseparate-code: text and constants are one mapping, which is one less for every fork and exec.
-lib_link := -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs -Wl,-soname,libmemctx.so \
-    -Wl,-z,noseparate-code -Wl,--version-script=src/api/exports.map
+# nostartfiles: what C++ objects would need, and costs every process a page when it ends.
+lib_link := -shared -nostartfiles -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
+    -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code -Wl,--version-script=src/api/exports.map
 cli_libs := -ldw -lelf -liberty -ljansson
 
 # Commands are shown short; V=1 shows them whole.
@@ -58,7 +59,12 @@ endif
 
 # --- what is made of what -----------------------------------------------------------------------
 
-lib_sources := $(sort $(wildcard src/*/*.c))
+# What a forked child does not run comes last, because code is mapped in it in pieces of 64 KiB.
+lib_late := $(wildcard src/control/*.c) src/api/new.c src/api/stats.c src/base/options.c src/base/text.c \
+    src/path/oracle.c src/segment/huge.c
+lib_first := src/region/heap.c
+lib_sources := $(lib_first) $(filter-out $(lib_first) $(lib_late),$(sort $(wildcard src/*/*.c))) \
+    $(sort $(lib_late))
 cli_sources := $(sort $(wildcard tools/memctx/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
 unit_libs := -lcriterion
@@ -127,6 +133,8 @@ $(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
 	$(call say,CC      ,$@)$(CC) $(unit_flags) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(out)/unit/tests/unit/shapes.o: lib_flags += -fomit-frame-pointer
+# Their tables would be in a part of the library that a forked child has not mapped.
+$(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: lib_flags += -fno-jump-tables
 
 $(library): $(lib_objects) src/api/exports.map
 	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) -o $@

@@ -30,8 +30,8 @@ EXPORT const char *memctx_version(void) {
 static struct lock *const fork_locks[] = {&heap_global.lock, &region_settle_lock, &tree_lock,
                                           &rules_lock};
 #define FORK_LOCKS (sizeof fork_locks / sizeof fork_locks[0])
-static bool fork_held[FORK_LOCKS + 1] FORK_PAGE
-    __attribute__((aligned(2048))); /* by the forking thread before; the last: meta_lock */
+/* By the forking thread before; the last: meta_lock. */
+static bool fork_held[FORK_LOCKS + 1] FORK_PAGE;
 
 static void take_unless_mine(struct lock *lock, bool *held) {
     *held = lock_is_mine(lock);
@@ -115,6 +115,10 @@ static void leave_environment(void) {
         unsetenv("LD_PRELOAD");
     unsetenv("MEMCTX_NO_CHILDREN");
 }
+
+/* Names this library to pthread_atfork; else from the compiler's start files, which are left out. */
+__attribute__((visibility("hidden"))) extern void *const __dso_handle;
+void *const __dso_handle = (void *)&__dso_handle;
 
 __attribute__((constructor)) static void start(void) {
     char lines[1024];

@@ -14,11 +14,14 @@
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* Such functions stand together at the start of the code, wherever they are written. */
 #define COLD __attribute__((cold, noinline))
 #define NOINLINE __attribute__((noinline))
 #define INLINE static inline __attribute__((always_inline))
 #define EXPORT __attribute__((visibility("default")))
 #define CACHE_LINE 64
+/* Constants that every malloc reads: with what the loader writes, which a forked child has mapped. */
+#define CHILD_CONST __attribute__((section(".data.rel.ro.memctx")))
 #define OS_PAGE_BYTES 4096UL
 
 #define load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)

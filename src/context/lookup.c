@@ -130,6 +130,7 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
 }
 
 void context_fork_child(struct heap *heap) {
+    tree_fork_child();
     if (heap)
         paths_of(heap)->quiet = CACHE_QUIET;
 }

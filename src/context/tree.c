@@ -4,6 +4,7 @@
 #include "os/meta.h"
 
 #define FIRST_CAPACITY 1024U
+#define NEWEST_NODES 32U /* of a forked child */
 
 struct lock tree_lock FORK_PAGE = LOCK_INIT(RANK_TREE);
 uint64_t tree_lost;
@@ -16,9 +17,11 @@ struct table {
 struct tree_node *tree_blocks[TREE_BLOCKS];
 static struct {
     uint32_t count;      /* atomic; the fixed nodes need no memory */
+    uint32_t linked;     /* those below it are in their parents' lists, or in the table */
+    uint32_t newest_max; /* so many may be in neither */
     struct table *table; /* atomic */
     uint64_t table_count;
-} tree FORK_PAGE = {.count = TREE_FIXED_COUNT};
+} tree FORK_PAGE = {.count = TREE_FIXED_COUNT, .linked = TREE_FIXED_COUNT};
 
 struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] = {
     [0 ... TREE_FIXED_COUNT - 1] = {.parent = TREE_ROOT, .module = MODULE_NONE}};
@@ -97,21 +100,53 @@ static bool table_grow(void) {
     return true;
 }
 
+/* Makes the node found by others than by looking through the newest. False: no memory. Under tree_lock. */
+static bool link_node(uint32_t id) {
+    const struct tree_node *node = tree_node(id);
+    struct tree_frame frame = {node->address, node->module, node->exact};
+    uint64_t at;
+    uint32_t *place;
+    find_inline(tree_node(node->parent), node->parent, frame, &place);
+    if (place) {
+        store_release(place, tree_child_tag(frame) | id);
+        return true;
+    }
+    if ((!tree.table || tree.table_count * 2 > tree.table->mask) && !table_grow())
+        return false;
+    find_in_table(tree.table, node->parent, frame, &at);
+    tree_node(id)->in_table = true;
+    store_release(&tree.table->ids[at], id);
+    tree.table_count++;
+    return true;
+}
+
+static void link_newest(void) {
+    tree.newest_max = 0;
+    while (tree.linked < tree.count && link_node(tree.linked))
+        tree.linked++;
+}
+
+/* In a forked child the first new nodes stand in no list until one of them is looked for again, or they
+ * are many: mostly they are few, and the pages of their parents need not be copied for them. Under
+ * tree_lock. */
+static uint32_t find_newest(uint32_t parent, struct tree_frame frame) {
+    for (uint32_t id = tree.linked; id < tree.count; id++)
+        if (tree_node_is(id, parent, frame)) {
+            link_newest();
+            return id;
+        }
+    return 0;
+}
+
+void tree_fork_child(void) {
+    tree.newest_max = NEWEST_NODES;
+}
+
 /* Under tree_lock. */
 static uint32_t create(uint32_t parent, struct tree_frame frame) {
-    uint64_t at = 0;
-    uint32_t *place;
     uint32_t id = tree.count;
     if (id / TREE_NODES_PER_BLOCK >= TREE_BLOCKS)
         return 0;
-    uint32_t found = find_inline(tree_node(parent), parent, frame, &place);
-    if (!found && !place) {
-        if ((!tree.table || tree.table_count * 2 > tree.table->mask) && !table_grow())
-            return 0;
-        found = find_in_table(tree.table, parent, frame, &at);
-    }
-    if (found)
-        return found;
     struct tree_node **block = &tree_blocks[id / TREE_NODES_PER_BLOCK];
     if (!*block) {
         struct tree_node *fresh = meta_alloc(TREE_NODES_PER_BLOCK * sizeof **block);
@@ -119,31 +154,31 @@ static uint32_t create(uint32_t parent, struct tree_frame frame) {
             return 0;
         store_release(block, fresh);
     }
-    (*block)[id % TREE_NODES_PER_BLOCK] = (struct tree_node){.address = frame.address,
-                                                             .parent = parent,
-                                                             .module = frame.module,
-                                                             .exact = frame.exact,
-                                                             .in_table = !place};
-    if (place) {
-        store_release(place, tree_child_tag(frame) | id);
-    } else {
-        store_release(&tree.table->ids[at], id);
-        tree.table_count++;
-    }
+    (*block)[id % TREE_NODES_PER_BLOCK] = (struct tree_node){
+        .address = frame.address, .parent = parent, .module = frame.module, .exact = frame.exact};
     store_release(&tree.count, id + 1);
+    if (id + 1 - tree.linked > tree.newest_max)
+        link_newest();
     return id;
 }
 
-NOINLINE uint32_t tree_child_further(uint32_t parent, struct tree_frame frame) {
+static uint32_t find_linked(uint32_t parent, struct tree_frame frame) {
     uint64_t at;
     uint32_t *place;
     uint32_t child = find_inline(tree_node(parent), parent, frame, &place);
-    if (!child && !place)
-        child = find_in_table(load_acquire(&tree.table), parent, frame, &at);
+    return child || place ? child : find_in_table(load_acquire(&tree.table), parent, frame, &at);
+}
+
+NOINLINE uint32_t tree_child_further(uint32_t parent, struct tree_frame frame) {
+    uint32_t child = find_linked(parent, frame);
     if (LIKELY(child))
         return child;
     lock_take(&tree_lock);
-    child = create(parent, frame);
+    child = find_linked(parent, frame); /* another thread may have made it */
+    if (!child)
+        child = find_newest(parent, frame);
+    if (!child)
+        child = create(parent, frame);
     lock_release(&tree_lock);
     if (!child)
         add_relaxed(&tree_lost, 1);

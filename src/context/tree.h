@@ -83,6 +83,7 @@ INLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame) {
     }
     return tree_child_further(parent, frame);
 }
+void tree_fork_child(void);
 uint32_t tree_count(void);                 /* ids below it are valid */
 const char *tree_fixed_label(uint32_t id); /* NULL for a frame */
 extern uint64_t tree_lost;                 /* atomic */

@@ -2,10 +2,12 @@
 /* Memory for the library's own tables; see meta.h. */
 #include "os/meta.h"
 
-#define CLASS_COUNT 12 /* 64 bytes << class; the last one is 128 KiB */
+#define CLASS_COUNT 13 /* 64 bytes << class; the last one is 256 KiB */
 #define LARGEST (64UL << (CLASS_COUNT - 1))
 #define DISCARD_MIN (16UL << 10)
 #define MAPPINGS_MAX 4096 /* remembered for the residency figure */
+/* The first chunk is part of the library: every mapping more costs a fork some 4 us. */
+#define FIRST_BYTES (1UL << 20)
 
 struct lock meta_lock FORK_PAGE = LOCK_INIT(RANK_META);
 
@@ -13,35 +15,51 @@ static struct {
     char *next, *end; /* the current chunk */
     void *free[CLASS_COUNT];
     int64_t mapped_bytes, used_bytes;
-    struct {
-        char *start;
-        size_t bytes;
-    } * mappings; /* guarded by meta_lock, like all of this */
     size_t mapping_count;
-} meta FORK_PAGE;
+} meta FORK_PAGE; /* guarded by meta_lock, like the next two */
+static struct {
+    char *start;
+    size_t bytes;
+} mappings[MAPPINGS_MAX];
+static char first_chunk[FIRST_BYTES + OS_PAGE_BYTES];
 
 static unsigned class_of(size_t bytes) {
     return bytes <= 64 ? 0 : 58U - (unsigned)__builtin_clzl(bytes - 1);
 }
 
-static char *map_remembered(size_t bytes) {
-    if (!meta.mappings)
-        meta.mappings = os_map(MAPPINGS_MAX * sizeof *meta.mappings);
-    char *start = os_map(bytes);
-    if (!start)
-        return NULL;
+static void remember(char *start, size_t bytes) {
     meta.mapped_bytes += (int64_t)bytes;
-    if (meta.mappings && meta.mapping_count < MAPPINGS_MAX) {
-        meta.mappings[meta.mapping_count].start = start;
-        meta.mappings[meta.mapping_count++].bytes = bytes;
+    if (meta.mapping_count < MAPPINGS_MAX) {
+        mappings[meta.mapping_count].start = start;
+        mappings[meta.mapping_count++].bytes = bytes;
     }
+}
+
+static char *map_remembered(size_t bytes) {
+    char *start = os_map(bytes);
+    if (start)
+        remember(start, bytes);
     return start;
+}
+
+static bool next_chunk(void) {
+    bool first = !meta.end;
+    size_t bytes = first ? FIRST_BYTES : META_CHUNK_BYTES;
+    char *chunk =
+        first ? (char *)align_up((uintptr_t)first_chunk, OS_PAGE_BYTES) : map_remembered(bytes);
+    if (!chunk)
+        return false;
+    if (first)
+        remember(chunk, bytes);
+    meta.next = chunk;
+    meta.end = chunk + bytes;
+    return true;
 }
 
 static void unmap_remembered(char *start, size_t bytes) {
     for (size_t i = 0; i < meta.mapping_count; i++) {
-        if (meta.mappings[i].start == start) {
-            meta.mappings[i] = meta.mappings[--meta.mapping_count];
+        if (mappings[i].start == start) {
+            mappings[i] = mappings[--meta.mapping_count];
             break;
         }
     }
@@ -70,13 +88,10 @@ void *meta_alloc(size_t bytes) {
             meta.next = (char *)align_up((uintptr_t)meta.next, OS_PAGE_BYTES);
         if (meta.next > meta.end || (size_t)(meta.end - meta.next) < block_bytes) {
             /* The rest of the old chunk is lost to big blocks only: at most half a chunk. */
-            char *chunk = map_remembered(META_CHUNK_BYTES);
-            if (!chunk) {
+            if (!next_chunk()) {
                 lock_release(&meta_lock);
                 return NULL;
             }
-            meta.next = chunk;
-            meta.end = chunk + META_CHUNK_BYTES;
         }
         block = meta.next;
         meta.next += block_bytes;
@@ -114,7 +129,7 @@ struct meta_usage meta_usage(bool with_resident) {
     lock_take(&meta_lock);
     struct meta_usage usage = {meta.mapped_bytes, meta.used_bytes, with_resident ? 0 : -1};
     for (size_t i = 0; with_resident && i < meta.mapping_count; i++)
-        usage.resident_bytes += os_resident_bytes(meta.mappings[i].start, meta.mappings[i].bytes);
+        usage.resident_bytes += os_resident_bytes(mappings[i].start, mappings[i].bytes);
     lock_release(&meta_lock);
     return usage;
 }

@@ -16,10 +16,10 @@ static uint16_t tag_of(uint64_t hash) {
 }
 
 static uint32_t guess_bits(uint32_t room) {
+    if (room <= CACHE_TRACES_FEW)
+        return CACHE_GUESS_BITS_MIN;
     uint32_t bits = 37U - (uint32_t)__builtin_clz(room); /* 32 a trace, but within bounds */
-    return bits < CACHE_GUESS_BITS_MIN   ? CACHE_GUESS_BITS_MIN
-           : bits > CACHE_GUESS_BITS_MAX ? CACHE_GUESS_BITS_MAX
-                                         : bits;
+    return bits < CACHE_GUESS_BITS_MAX ? bits : CACHE_GUESS_BITS_MAX;
 }
 
 static size_t guess_bytes(uint32_t room) {
@@ -40,11 +40,12 @@ static bool table_grow(struct paths *paths) {
     uint32_t old = paths->trace_room, room = old ? old * 2 : CACHE_TRACES_FIRST;
     struct trace *traces = meta_alloc(trace_bytes(room));
     struct trace_place *places = meta_alloc(place_bytes(room));
-    uint16_t *guesses = meta_alloc(guess_bytes(room));
+    bool same = old && guess_bits(old) == guess_bits(room);
+    uint16_t *guesses = same ? paths->guesses : meta_alloc(guess_bytes(room));
     if (!traces || !places || !guesses) {
         meta_free(traces, trace_bytes(room));
         meta_free(places, place_bytes(room));
-        meta_free(guesses, guess_bytes(room));
+        meta_free(same ? NULL : guesses, guess_bytes(room));
         return false;
     }
     if (old)
@@ -57,7 +58,7 @@ static bool table_grow(struct paths *paths) {
     }
     meta_free(paths->traces, trace_bytes(old));
     meta_free(paths->places, place_bytes(old));
-    meta_free(paths->guesses, old ? guess_bytes(old) : 0);
+    meta_free(same ? NULL : paths->guesses, old ? guess_bytes(old) : 0);
     paths->traces = traces;
     paths->places = places;
     paths->guesses = guesses;

@@ -29,7 +29,8 @@
 #include "path/stack.h"
 #include "region/heap.h"
 
-#define CACHE_TRACES_FIRST 32U /* an OS page */
+#define CACHE_TRACES_FIRST 128U /* what is not used is not touched */
+#define CACHE_TRACES_FEW 256U   /* share an OS page of guesses */
 #define CACHE_TRACES_MAX 8192U
 #define CACHE_GUESS_BITS_MIN 11U /* an OS page */
 #define CACHE_GUESS_BITS_MAX 15U

@@ -116,7 +116,7 @@ NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, bool co
     errno = saved;
 }
 
-void oracle_fork_child(void) {
+COLD void oracle_fork_child(void) {
     if (load_relaxed(&active))
         store_owner(&unwinder.get_register, NULL);
 }

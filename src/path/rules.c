@@ -20,8 +20,8 @@ static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under rules_lo
 struct rule_table *rules_table; /* replaced when it grows, then emptied, never unmapped */
 
 static struct {
-    struct module *modules; /* guarded by rules_lock to write */
-    uint32_t module_count;  /* atomic */
+    struct module modules[MODULES_MAX]; /* guarded by rules_lock to write */
+    uint32_t module_count;              /* atomic */
     char exe[256];
 } global;
 
@@ -40,7 +40,7 @@ static size_t table_bytes(uint64_t capacity) {
 static bool replace_table(uint64_t capacity, bool empty) {
     struct rule_table *old = rules_table;
     size_t bytes = align_up(table_bytes(capacity), OS_PAGE_BYTES);
-    struct rule_table *table = meta_alloc(bytes < (256UL << 10) ? 256UL << 10 : bytes);
+    struct rule_table *table = meta_alloc(bytes);
     if (!table)
         return false;
     table->mask = capacity - 1;
@@ -133,9 +133,7 @@ static uint32_t module_learn(const struct cfi_object *object) {
     for (uint32_t i = count; i-- > 0;)
         if (global.modules[i].link_map == object->link_map && !global.modules[i].closed)
             return i;
-    if (!global.modules)
-        global.modules = meta_alloc(MODULES_MAX * sizeof *global.modules);
-    if (!global.modules || count == MODULES_MAX)
+    if (count == MODULES_MAX)
         return MODULE_NONE;
     const struct link_map *map = object->link_map;
     const char *name = map->l_name && *map->l_name ? map->l_name : global.exe;

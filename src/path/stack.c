@@ -8,13 +8,13 @@
 /* For rbp_use of fresh frames. */
 #define USES_RBP 0
 #define NO_USE (-1)
-#define PLAIN_MAX 4 /* new frames */
+#define PLAIN_MAX 12 /* new frames */
 
 struct walker {
     struct stack *stack;
     uintptr_t address, sp, rbp_at; /* where this frame's rbp is to be read; 0: not known */
     bool exact;
-    unsigned count, check_count; /* of stack->fresh */
+    unsigned count, check_count; /* of stack->fresh, and of all their checks */
 };
 
 /* Whether a word may be read. The unwind information of file-backed code led here, so it nearly
@@ -40,41 +40,42 @@ INLINE uint64_t word_at(uintptr_t address) {
     return *(const volatile uint64_t *)address;
 }
 
-INLINE uint64_t check(struct walker *walker, uintptr_t at) {
+INLINE uint64_t check(struct walker *walker, struct stack_fresh *fresh, uintptr_t at) {
     uint64_t value = word_at(at);
-    walker->stack->fresh_checks[walker->check_count++] = (struct stack_check){at, value};
+    fresh->checks[fresh->frame.checks++] = (struct stack_check){at, value};
+    walker->check_count++;
     return value;
 }
 
-static bool check_rbp(struct walker *walker, struct stack_frame *fresh, uintptr_t *rbp) {
+static bool check_rbp(struct walker *walker, struct stack_fresh *fresh, uintptr_t *rbp) {
     if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))
         return false;
-    fresh->rbp_use = USES_RBP; /* always the first that a step reads */
-    *rbp = check(walker, walker->rbp_at);
+    fresh->frame.rbp_use = USES_RBP; /* always the first that a step reads */
+    *rbp = check(walker, fresh, walker->rbp_at);
     return true;
 }
 
-INLINE bool step_to(struct walker *walker, uintptr_t cfa) {
+INLINE bool step_to(struct walker *walker, struct stack_fresh *fresh, uintptr_t cfa) {
     if (UNLIKELY(cfa <= walker->sp) || UNLIKELY(!readable(walker->stack, cfa - 8)))
         return false;
-    walker->address = check(walker, cfa - 8);
+    walker->address = check(walker, fresh, cfa - 8);
     walker->sp = cfa;
     return true;
 }
 
-static bool step_signal(struct walker *walker, struct stack_frame *fresh) {
+static bool step_signal(struct walker *walker, struct stack_fresh *fresh) {
     uintptr_t saved = walker->sp;
     struct stack *stack = walker->stack;
     if (!readable(stack, saved + CFI_SIGNAL_SP) || !readable(stack, saved + CFI_SIGNAL_PC))
         return false;
-    walker->sp = check(walker, saved + CFI_SIGNAL_SP); /* may be another stack */
-    walker->address = check(walker, saved + CFI_SIGNAL_PC);
-    fresh->caller_rbp = saved + CFI_SIGNAL_RBP;
+    walker->sp = check(walker, fresh, saved + CFI_SIGNAL_SP); /* may be another stack */
+    walker->address = check(walker, fresh, saved + CFI_SIGNAL_PC);
+    fresh->frame.caller_rbp = saved + CFI_SIGNAL_RBP;
     return true;
 }
 
 static NOINLINE bool step_rarely(struct walker *walker, uint64_t packed,
-                                 struct stack_frame *fresh) {
+                                 struct stack_fresh *fresh) {
     enum cfi_kind kind = rule_kind(packed);
     enum cfi_rbp saved = rule_rbp(packed);
     uintptr_t cfa = walker->sp + (uintptr_t)(intptr_t)rule_cfa_offset(packed), rbp = 0;
@@ -87,16 +88,16 @@ static NOINLINE bool step_rarely(struct walker *walker, uint64_t packed,
     if (kind == CFI_RBP_DEREF) {
         if (!readable(walker->stack, cfa))
             return false;
-        cfa = check(walker, cfa);
+        cfa = check(walker, fresh, cfa);
     }
-    if (!step_to(walker, cfa))
+    if (!step_to(walker, fresh, cfa))
         return false;
     uintptr_t offset = (uintptr_t)(intptr_t)rule_rbp_offset(packed);
     switch (saved) {
     case CFI_RBP_SAME: break;
-    case CFI_RBP_LOST: fresh->caller_rbp = RBP_LOST; break;
-    case CFI_RBP_AT_CFA: fresh->caller_rbp = cfa + offset; break;
-    case CFI_RBP_AT_RBP: fresh->caller_rbp = rbp + offset; break;
+    case CFI_RBP_LOST: fresh->frame.caller_rbp = RBP_LOST; break;
+    case CFI_RBP_AT_CFA: fresh->frame.caller_rbp = cfa + offset; break;
+    case CFI_RBP_AT_RBP: fresh->frame.caller_rbp = rbp + offset; break;
     }
     return true;
 }
@@ -107,30 +108,28 @@ INLINE void follow_rbp(struct walker *walker, uintptr_t caller_rbp) {
 }
 
 /* From the frame that the walker stands in to its caller. */
-INLINE bool step(struct walker *walker, uint64_t packed, struct stack_frame *fresh) {
+INLINE bool step(struct walker *walker, uint64_t packed, struct stack_fresh *fresh) {
     if (LIKELY(rule_kind(packed) == CFI_SP) && LIKELY(rule_rbp(packed) <= CFI_RBP_AT_CFA)) {
         uintptr_t cfa = walker->sp + (uintptr_t)(intptr_t)rule_cfa_offset(packed);
-        if (!step_to(walker, cfa))
+        if (!step_to(walker, fresh, cfa))
             return false;
         if (rule_rbp(packed) == CFI_RBP_AT_CFA)
-            fresh->caller_rbp = cfa + (uintptr_t)(intptr_t)rule_rbp_offset(packed);
+            fresh->frame.caller_rbp = cfa + (uintptr_t)(intptr_t)rule_rbp_offset(packed);
     } else if (!step_rarely(walker, packed, fresh)) {
         return false;
     }
-    follow_rbp(walker, fresh->caller_rbp);
-    fresh->checks = (uint16_t)walker->check_count;
+    follow_rbp(walker, fresh->frame.caller_rbp);
     return true;
 }
 
-INLINE struct stack_frame *add_fresh(struct walker *walker, uint64_t rule) {
-    struct stack_frame *fresh = &walker->stack->fresh[walker->count++];
-    *fresh = (struct stack_frame){.address = walker->address,
-                                  .sp = walker->sp,
-                                  .caller_rbp = RBP_KEPT,
-                                  .rule = rule,
-                                  .rbp_use = NO_USE,
-                                  .checks = (uint16_t)walker->check_count,
-                                  .exact = walker->exact};
+INLINE struct stack_fresh *add_fresh(struct walker *walker, uint64_t rule) {
+    struct stack_fresh *fresh = &walker->stack->fresh[walker->count++];
+    fresh->frame = (struct stack_frame){.address = walker->address,
+                                        .sp = walker->sp,
+                                        .caller_rbp = RBP_KEPT,
+                                        .rule = rule,
+                                        .rbp_use = NO_USE,
+                                        .exact = walker->exact};
     return fresh;
 }
 
@@ -184,6 +183,14 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
         check->value = word;
     }
     return -1;
+}
+
+/* Both once more, not inlined: the code that a forked child runs is to be small. */
+static NOINLINE bool adjust_further(struct stack *stack, int frame, uintptr_t address) {
+    return adjust(stack, frame, address);
+}
+static NOINLINE int join_further(struct stack *stack, int join, unsigned wanted, uintptr_t rbp_at) {
+    return join_at(stack, join, wanted, rbp_at);
 }
 
 /* The usual walk: a few new frames of code that finds its caller by the stack pointer, then an old
@@ -263,29 +270,28 @@ static int take_over(struct walker *walker, int join, int different) {
         walker->exact = old->exact;
         if (different >= first)
             return i;
-        struct stack_frame *fresh = add_fresh(walker, old->rule);
-        fresh->caller_rbp = old->caller_rbp;
-        fresh->rbp_use = old->rbp_use >= first ? USES_RBP : NO_USE;
+        struct stack_fresh *fresh = add_fresh(walker, old->rule);
+        fresh->frame.caller_rbp = old->caller_rbp;
+        fresh->frame.rbp_use = old->rbp_use >= first ? USES_RBP : NO_USE;
         for (int k = old->checks; k-- > first;)
-            stack->fresh_checks[walker->check_count++] = stack->checks[k];
-        fresh->checks = (uint16_t)walker->check_count;
+            fresh->checks[fresh->frame.checks++] = stack->checks[k];
+        walker->check_count += fresh->frame.checks;
         follow_rbp(walker, old->caller_rbp);
     }
 }
 
-/* Makes the walk's `index`th frame the innermost of the stack. */
-INLINE void put(struct stack *stack, unsigned index, bool outermost) {
-    const struct stack_frame *fresh = &stack->fresh[index];
+/* Makes a frame of the walk the innermost of the stack. */
+INLINE void put(struct stack *stack, const struct stack_fresh *fresh, bool outermost) {
     struct stack_frame *frame = &stack->frames[stack->count];
-    *frame = *fresh;
+    *frame = fresh->frame;
     frame->rbp_use = -1;
     if (!outermost) {
         /* Backwards, because checks are compared from the last to the first. */
-        for (unsigned i = fresh->checks, first = index ? fresh[-1].checks : 0; i-- > first;)
-            stack->checks[stack->check_count++] = stack->fresh_checks[i];
-        if (fresh->rbp_use == USES_RBP)
+        for (unsigned i = fresh->frame.checks; i-- > 0;)
+            stack->checks[stack->check_count++] = fresh->checks[i];
+        if (fresh->frame.rbp_use == USES_RBP)
             frame->rbp_use = (int16_t)(stack->check_count - 1);
-        else if (fresh->caller_rbp == RBP_KEPT)
+        else if (fresh->frame.caller_rbp == RBP_KEPT)
             frame->rbp_use = frame[-1].rbp_use;
     }
     frame->checks = (uint16_t)stack->check_count;
@@ -309,9 +315,7 @@ static size_t frame_bytes(uint32_t room) { /* of the frames and their checks */
 }
 
 bool stack_make_room(struct stack *stack, uint32_t frames) {
-    static const size_t fresh_bytes =
-        STACK_FRESH_MAX *
-        (sizeof(struct stack_frame) + STEP_CHECKS_MAX * sizeof(struct stack_check));
+    static const size_t fresh_bytes = STACK_FRESH_MAX * sizeof(struct stack_fresh);
     uint32_t room = stack->room ? stack->room : STACK_FRAMES_FIRST;
     while (room < frames)
         room *= 2;
@@ -326,8 +330,7 @@ bool stack_make_room(struct stack *stack, uint32_t frames) {
     stack->room = room;
     stack->frames = (struct stack_frame *)memory;
     stack->checks = (struct stack_check *)(stack->frames + room);
-    stack->fresh = (struct stack_frame *)(memory + frame_bytes(room));
-    stack->fresh_checks = (struct stack_check *)(stack->fresh + STACK_FRESH_MAX);
+    stack->fresh = (struct stack_fresh *)(memory + frame_bytes(room));
     if (!old.frames)
         return true;
     __builtin_memcpy(stack->frames, old.frames, old.room * sizeof *old.frames);
@@ -354,8 +357,8 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
             unsigned wanted = depth > walker.count ? depth - walker.count : 1;
             if (UNLIKELY((unsigned)old + 1 < wanted && stack->end == STACK_OPEN)) {
                 old = -1; /* too little is known beyond the old frames to fill the depth */
-            } else if (adjust(stack, old, walker.address)) {
-                int different = join_at(stack, old, wanted, walker.rbp_at);
+            } else if (adjust_further(stack, old, walker.address)) {
+                int different = join_further(stack, old, wanted, walker.rbp_at);
                 if (LIKELY(different < 0)) {
                     joined = old;
                     break;
@@ -368,7 +371,7 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
             break;
         }
         uint64_t rule = rules_find(walker.address, walker.exact);
-        struct stack_frame *fresh = add_fresh(&walker, rule);
+        struct stack_fresh *fresh = add_fresh(&walker, rule);
         enum cfi_kind kind = rule_kind(rule);
         if (UNLIKELY(kind == CFI_END || kind == CFI_NONE)) {
             end = kind == CFI_END ? STACK_COMPLETE : STACK_NO_CFI;
@@ -405,5 +408,5 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
     if (stack->kept > stack->count)
         stack->kept = stack->count;
     for (unsigned i = walker.count; i-- > 0;)
-        put(stack, i, joined < 0 && i + 1 == walker.count);
+        put(stack, &stack->fresh[i], joined < 0 && i + 1 == walker.count);
 }

@@ -51,18 +51,22 @@ struct stack_check {
     uint64_t value;
 };
 
+/* A frame of the walk under way. */
+struct stack_fresh {
+    struct stack_frame frame;                   /* checks: how many its step made */
+    struct stack_check checks[STEP_CHECKS_MAX]; /* in the order of reading */
+};
+
 struct stack {
     uint32_t count, check_count;
     enum stack_end end;
     uint32_t kept;       /* after a walk: frames [0, kept) are as the walk before left them */
     uintptr_t low, high; /* memory known to be mapped around the stack pointer */
     uint32_t room;       /* frames there is room for, and for twice as many checks */
-    struct stack_frame *frames; /* outermost first; one piece of memory with the next three */
+    struct stack_frame *frames; /* outermost first; one piece of memory with the next two */
     struct stack_check *checks;
-    /* Of the walk under way, innermost first, in the order of reading, STACK_FRESH_MAX frames and
-     * STEP_CHECKS_MAX checks for each; here, because programs' stacks may be tiny. */
-    struct stack_frame *fresh;
-    struct stack_check *fresh_checks;
+    /* Innermost first, STACK_FRESH_MAX; here, because programs' stacks may be tiny. */
+    struct stack_fresh *fresh;
 };
 
 /* Room for `frames` frames; those that there are stay. False: out of memory, nothing changed. */

@@ -18,20 +18,20 @@
 #define POINTER_BITS 48
 #define POINTER_MASK ((1UL << POINTER_BITS) - 1)
 
-const uint16_t blocks_bytes_table[SIZE_CLASSES] = {
+CHILD_CONST const uint16_t blocks_bytes_table[SIZE_CLASSES] = {
     16,  32,  48,  64,   80,   96,   112,  128,  160,  192,  224,  256,  320,  384,  448,  512,
     640, 768, 896, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192};
 
 #define R4(c) c, c, c, c
 #define R8(c) R4(c), R4(c)
-const uint8_t blocks_class_table[NARROW_MAX / 16 + 1] = {
+CHILD_CONST const uint8_t blocks_class_table[NARROW_MAX / 16 + 1] = {
     0,  0,  1,  2,  3,      4,      5,      6,      7,      8,      8,      9,     9,
     10, 10, 11, 11, R4(12), R4(13), R4(14), R4(15), R8(16), R8(17), R8(18), R8(19)};
 
 struct page heap_no_page;
 #define NO_PAGE_4 &heap_no_page, &heap_no_page, &heap_no_page, &heap_no_page
 #define NO_PAGE_16 NO_PAGE_4, NO_PAGE_4, NO_PAGE_4, NO_PAGE_4
-struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16}};
+const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16}};
 
 static char *page_end(const struct page *page) {
     return segment_span_start(page) + page->slices * SLICE_BYTES;
@@ -136,11 +136,11 @@ static uint16_t recent_room(unsigned size_class) {
 void bins_init_mixed(struct heap *heap) {
     bins_init(&heap->mixed);
     for (unsigned i = 0; i < NARROW_CLASSES; i++) {
-        struct page *recent = &heap->recent[i];
+        struct page *recent = heap_recent(heap, i);
         set_layout(recent, SLICE_BYTES, false, i);
         recent->free = NULL;
         recent->used = recent_room(i);
-        recent->next = &heap_no_page;
+        recent->behind = &heap_no_page;
         heap->mixed.current[i] = recent;
     }
 }
@@ -148,7 +148,7 @@ void bins_init_mixed(struct heap *heap) {
 /* Gives the blocks that wait to their pages. */
 static void flush_recent(struct heap *heap) {
     for (unsigned i = 0; i < NARROW_CLASSES; i++) {
-        struct page *recent = &heap->recent[i];
+        struct page *recent = heap_recent(heap, i);
         void *block = recent->free;
         recent->free = NULL;
         recent->used = recent_room(i);
@@ -164,8 +164,9 @@ static void flush_recent(struct heap *heap) {
 
 /* Where the current page of a size class is noted. */
 static struct page **current_of(struct heap *heap, struct bins *bins, unsigned size_class) {
-    return bins == &heap->mixed && size_class < NARROW_CLASSES ? &heap->recent[size_class].next
-                                                               : &bins->current[size_class];
+    return bins == &heap->mixed && size_class < NARROW_CLASSES
+               ? &heap_recent(heap, size_class)->behind
+               : &bins->current[size_class];
 }
 
 static void partial_push(struct bins *bins, struct page *page) {

@@ -193,7 +193,7 @@ INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block)
 
 /* The same for a narrow block of a mixed page, which mostly is the next to be used again. */
 INLINE bool blocks_free_mixed(struct heap *heap, struct page *page, void *block) {
-    struct page *recent = &heap->recent[page->size_class];
+    struct page *recent = heap_recent(heap, page->size_class);
     if (UNLIKELY(!recent->used) || UNLIKELY(load_relaxed(&page->watched)))
         return blocks_free_owned(heap, page, block);
     blocks_link(recent, block);

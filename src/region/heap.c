@@ -14,9 +14,14 @@
 #define WASTE_SHARE 16           /* a sixteenth is 6 % */
 #define PUBLISH_STEP (16L << 10) /* how far a heap's figure may drift from the sum */
 #define FIRST_SLOTS 64U
-#define SLOT_STEP 17U /* odd, so that all places are reached */
+#define SLOT_STEP 17U   /* odd, so that all places are reached */
+#define NEWEST_VIEWS 8U /* of a forked child */
 
-struct heap_global heap_global FORK_PAGE = {.lock = LOCK_INIT(RANK_HEAPS)};
+struct heap_global heap_global FORK_PAGE
+    __attribute__((aligned(OS_PAGE_BYTES))) = {.lock = LOCK_INIT(RANK_HEAPS)};
+/* The first thread's. This file is the first to be linked, so that it stands behind FORK_PAGE, its hot
+ * part in the same OS page. */
+static struct heap first_heap;
 static struct heap shared_heap = {.state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)};
 
 static void heap_init(struct heap *heap) {
@@ -74,12 +79,36 @@ static struct view *view_lost(struct heap *heap) {
     return heap->view_count > 1 ? heap_view_at(heap, 1) : NULL;
 }
 
+static void slot_set(struct heap *heap, const struct view *view) {
+    uint32_t at = view->context;
+    while (heap->slots[at & heap->slot_mask])
+        at += SLOT_STEP;
+    heap->slots[at & heap->slot_mask] = view->index;
+}
+
+static void slot_newest(struct heap *heap) {
+    heap->newest_max = 0;
+    for (; heap->views_in_slots < heap->view_count; heap->views_in_slots++)
+        if (heap->views_in_slots)
+            slot_set(heap, heap_view_at(heap, heap->views_in_slots));
+}
+
+/* In a forked child the first new views stand in no slot until one of them is looked for again, or they
+ * are many: see context/tree.c. */
+static struct view *find_newest(struct heap *heap, uint32_t context) {
+    for (uint32_t i = heap->views_in_slots; i < heap->view_count; i++)
+        if (i && heap_view_at(heap, i)->context == context) {
+            slot_newest(heap);
+            return heap_view_at(heap, i);
+        }
+    return NULL;
+}
+
 struct view *heap_view_further(struct heap *heap, uint32_t context) {
     if (UNLIKELY(heap->view_count * 2 >= (heap->slots ? heap->slot_mask : 0)) &&
         !slots_grow(heap) && (!heap->slots || heap->view_count >= heap->slot_mask))
         return view_lost(heap);
-    uint32_t at = context;
-    for (;; at += SLOT_STEP) {
+    for (uint32_t at = context;; at += SLOT_STEP) {
         uint32_t index = heap->slots[at & heap->slot_mask];
         if (!index)
             break;
@@ -87,10 +116,14 @@ struct view *heap_view_further(struct heap *heap, uint32_t context) {
         if (view->context == context)
             return view;
     }
-    struct view *view = view_create(heap, context);
+    struct view *view = find_newest(heap, context);
+    if (view)
+        return view;
+    view = view_create(heap, context);
     if (!view)
         return view_lost(heap);
-    heap->slots[at & heap->slot_mask] = view->index;
+    if (heap->view_count - heap->views_in_slots > heap->newest_max)
+        slot_newest(heap);
     return view;
 }
 
@@ -144,7 +177,9 @@ struct heap *heap_acquire(uint32_t tid) {
         bins_collect_remote(heap);
         return heap;
     }
-    heap = meta_alloc(sizeof *heap);
+    heap = __atomic_exchange_n(&heap_global.first_used, true, __ATOMIC_RELAXED)
+               ? meta_alloc(sizeof *heap)
+               : &first_heap;
     if (!heap)
         return NULL;
     heap_init(heap);
@@ -278,6 +313,8 @@ void heap_fork_child(struct heap *self) {
         if (heap->tid) /* a write costs the child a page of its own */
             heap->tid = 0;
     }
-    if (self)
+    if (self) {
         self->tid = os_thread_id();
+        self->newest_max = NEWEST_VIEWS;
+    }
 }

@@ -65,6 +65,8 @@ struct heap {
                        * use once, and an OS page for each such page that is not used up */
     int64_t own_free_published; /* what of it stands in heap_global.own_free */
     uint32_t view_count;        /* atomic: indices below it are valid */
+    uint32_t views_in_slots;    /* those below it stand in `slots` */
+    uint32_t newest_max;        /* so many may stand in none */
     uint32_t slot_mask;
     uint32_t *slots; /* context -> view index; owner. Not hashed: contexts that are walked to one
                       * after the other were mostly made so, and stand side by side */
@@ -77,8 +79,9 @@ struct heap {
     struct bins mixed __attribute__((aligned(CACHE_LINE)));
     /* The blocks of mixed pages that were freed last, and are in the cache: by size class a stand-in for
      * a page, which is the current one of `mixed`. `free` is their list, `used` the room that is left
-     * in it, `next` the current page behind it. To their pages they are in use. */
-    struct page recent[NARROW_CLASSES];
+     * in it, `behind` the current page behind it. To their pages they are in use. Only the first line
+     * of each page is there, so that all of this, and of FORK_PAGE, fits one OS page. */
+    char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
     struct lock lock;
     uint32_t busy_before_fork;
     uint32_t thread_exits;       /* rounds of key destructors seen */
@@ -99,11 +102,16 @@ struct heap_global {
     uint64_t foreign_frees; /* atomic: frees of pointers that are not ours, ignored */
     uint32_t threads_seen;  /* atomic: heaps given to threads, ever */
     uint32_t heaps;
+    bool first_used;     /* atomic: the heap that needs no memory */
     uint64_t lost_views; /* atomic: operations that could not be accounted; 0 means exact */
 };
 extern struct heap_global heap_global;
+INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
+    return (struct page *)heap->recent_room[size_class];
+}
+
 extern struct page heap_no_page; /* stands in for a current page; has no free block */
-extern struct bins
+extern const struct bins
     heap_no_bins; /* holds nothing else: whoever allocates there comes the slow way */
 
 /* A heap for the calling thread: a parked one, else a new one. NULL: out of memory. */
@@ -153,7 +161,7 @@ INLINE void view_account_alloc(struct view *view, size_t requested) {
     if (UNLIKELY(live > peak)) {
         store_owner(&view->peak_bytes, live);
         if (UNLIKELY((peak ^ live) >> PROMOTION_STEP) && view->bins != view->region)
-            view->bins = &heap_no_bins;
+            view->bins = (struct bins *)&heap_no_bins; /* never written */
     }
 }
 

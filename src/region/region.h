@@ -59,7 +59,7 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
                          bool *fresh) {
     char *block = page->free;
     if (UNLIKELY(!block) && !page->fresh_left) { /* the recent ones: their page is next */
-        page = page->next;
+        page = page->waste_unit ? NULL : page->behind;
         if (!page)
             return NULL;
         block = page->free;

@@ -10,15 +10,13 @@
 #include "base/options.h"
 #include "segment/internal.h"
 
-uint64_t segment_huge_map[SEGMENT_MAP_WORDS];
-
 #define global segment_global
 #define HUGE_HEADER_BYTES OS_PAGE_BYTES
 #define HUGE_CACHED_MAX_BYTES (64UL << 20)
 
 struct page *segment_huge_of(const void *pointer) {
     uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
-    if (!segment_map_test(segment_huge_map, number))
+    if (!segment_map_test(SEGMENT_HUGE, number))
         return NULL;
     struct page *header = &((struct segment *)(number << SEGMENT_SHIFT))->huge;
     return header->chunk == pointer ? header : NULL;
@@ -165,7 +163,7 @@ struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t co
     header->mapped_bytes = mapped;
     header->requested_bytes = bytes;
     header->context = context;
-    segment_map_set(segment_huge_map, header, true);
+    segment_map_set(SEGMENT_HUGE, header, true);
     struct page *first = load_relaxed(&emergencies);
     do
         header->next = first;
@@ -221,7 +219,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     header->fresh = fresh;
     store_release(&header->kind, PAGE_HUGE);
     account((int64_t)mapped);
-    segment_map_set(segment_huge_map, start, true);
+    segment_map_set(SEGMENT_HUGE, start, true);
     return header;
 }
 
@@ -238,7 +236,7 @@ void segment_huge_free(struct page *header) {
     size_t mapped = header->mapped_bytes;
     bool plain = header->chunk == (char *)header + HUGE_HEADER_BYTES;
     store_owner(&header->kind, PAGE_NONE);
-    segment_map_set(segment_huge_map, header, false);
+    segment_map_set(SEGMENT_HUGE, header, false);
     account(-(int64_t)mapped);
     if (!plain || !cache_put((char *)header, mapped))
         unmap_or_defer(header);
@@ -263,7 +261,7 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
     char *target = os_map_aligned(mapped, SEGMENT_BYTES);
     if (!target)
         return NULL;
-    segment_map_set(segment_huge_map, header, false);
+    segment_map_set(SEGMENT_HUGE, header, false);
     /* Moving takes the old range away, like an unmap. While a dump reads, the caller copies. */
     bool moved = false;
     if (lock_try(&global.unmap_lock)) {
@@ -271,7 +269,7 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
         lock_release(&global.unmap_lock);
     }
     if (!moved) {
-        segment_map_set(segment_huge_map, header, true);
+        segment_map_set(SEGMENT_HUGE, header, true);
         os_unmap(target, mapped);
         return NULL;
     }
@@ -279,6 +277,6 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
     new_header->chunk = target + offset;
     new_header->mapped_bytes = mapped;
     account((int64_t)mapped - (int64_t)old);
-    segment_map_set(segment_huge_map, target, true);
+    segment_map_set(SEGMENT_HUGE, target, true);
     return new_header;
 }

@@ -29,7 +29,7 @@ struct segment_global {
 };
 extern struct segment_global segment_global;
 
-void segment_map_set(uint64_t *map, const void *segment, bool set);
+void segment_map_set(enum segment_map map, const void *segment, bool set);
 size_t segment_huge_purge(bool all);
 void segment_huge_unmap_deferred(void);
 

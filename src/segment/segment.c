@@ -12,7 +12,7 @@
 #include "base/options.h"
 #include "segment/internal.h"
 
-uint64_t segment_map[SEGMENT_MAP_WORDS];
+uint64_t segment_maps[SEGMENT_MAP_WORDS][SEGMENT_MAPS];
 void (*segment_watch)(const void *chunk);
 
 #define DIRTY_SEARCH_MAX 8 /* segments looked at for dirty slices before clean ones are taken */
@@ -43,21 +43,17 @@ static void list_remove(struct segment *segment) {
 
 /* One bit for each 64 words of the two maps, so that a dump does not read 8 MiB of zeros; set with
  * the first segment there and never cleared. Atomic. */
-static uint64_t map_summary[2][SEGMENT_MAP_WORDS / 64 / 64];
+static uint64_t map_summary[SEGMENT_MAPS][SEGMENT_MAP_WORDS / 64 / 64];
 
-static uint64_t *summary_of(const uint64_t *map) {
-    return map_summary[map == segment_huge_map];
-}
-
-void segment_map_set(uint64_t *map, const void *segment, bool set) {
+void segment_map_set(enum segment_map map, const void *segment, bool set) {
     uintptr_t number = (uintptr_t)segment >> SEGMENT_SHIFT;
     uint64_t bit = 1UL << (number & 63);
     if (set) {
-        __atomic_fetch_or(&map[number >> 6], bit, __ATOMIC_RELEASE);
-        __atomic_fetch_or(&summary_of(map)[number >> 18], 1UL << (number >> 12 & 63),
+        __atomic_fetch_or(&segment_maps[number >> 6][map], bit, __ATOMIC_RELEASE);
+        __atomic_fetch_or(&map_summary[map][number >> 18], 1UL << (number >> 12 & 63),
                           __ATOMIC_RELEASE);
     } else {
-        __atomic_fetch_and(&map[number >> 6], ~bit, __ATOMIC_RELEASE);
+        __atomic_fetch_and(&segment_maps[number >> 6][map], ~bit, __ATOMIC_RELEASE);
     }
 }
 
@@ -71,7 +67,7 @@ static struct segment *segment_create(void) {
     list_push(segment);
     global.segments++;
     global.empty_segments++;
-    segment_map_set(segment_map, segment, true);
+    segment_map_set(SEGMENT_SLICED, segment, true);
     return segment;
 }
 
@@ -258,7 +254,7 @@ static void release_empty(void) {
         list_remove(found);
         global.segments--;
         global.empty_segments--;
-        segment_map_set(segment_map, found, false);
+        segment_map_set(SEGMENT_SLICED, found, false);
         lock_release(&global.lock);
         os_unmap(found, SEGMENT_BYTES);
     }
@@ -316,15 +312,15 @@ struct segment_usage segment_usage(void) {
     return usage;
 }
 
-static void each_in(uint64_t *map, bool huge, void (*visit)(struct segment *, bool, void *),
+static void each_in(enum segment_map map, void (*visit)(struct segment *, bool, void *),
                     void *context) {
     for (size_t group = 0; group < SEGMENT_MAP_WORDS / 64; group++) {
-        if (!(load_acquire(&summary_of(map)[group / 64]) >> group % 64 & 1))
+        if (!(load_acquire(&map_summary[map][group / 64]) >> group % 64 & 1))
             continue;
         for (size_t word = group * 64; word < group * 64 + 64; word++) {
-            for (uint64_t bits = load_acquire(&map[word]); bits; bits &= bits - 1) {
+            for (uint64_t bits = load_acquire(&segment_maps[word][map]); bits; bits &= bits - 1) {
                 uintptr_t number = word * 64 + (unsigned)__builtin_ctzl(bits);
-                visit((struct segment *)(number << SEGMENT_SHIFT), huge, context);
+                visit((struct segment *)(number << SEGMENT_SHIFT), map == SEGMENT_HUGE, context);
             }
         }
     }
@@ -332,8 +328,8 @@ static void each_in(uint64_t *map, bool huge, void (*visit)(struct segment *, bo
 
 void segment_each(void (*visit)(struct segment *, bool, void *), void *context) {
     lock_take(&global.unmap_lock);
-    each_in(segment_map, false, visit, context);
-    each_in(segment_huge_map, true, visit, context);
+    each_in(SEGMENT_SLICED, visit, context);
+    each_in(SEGMENT_HUGE, visit, context);
     lock_release(&global.unmap_lock);
     segment_huge_unmap_deferred();
     release_empty();

@@ -55,10 +55,13 @@ struct heap;
 struct view;
 
 struct page {
-    /* First line: what the owner's malloc and free touch. */
+    /* First line: what the owner's malloc and free touch; a stand-in has no more. */
     void *free;        /* owner: list of free blocks */
     struct heap *heap; /* owner of the blocks; NULL for PAGE_SPAN and PAGE_HUGE */
-    struct view *view; /* PAGE_OWN: whose chunks these are */
+    union {
+        struct view *view;   /* PAGE_OWN: whose chunks these are */
+        struct page *behind; /* of a stand-in for a page: see heap.recent_room */
+    };
     union {
         char *next_block; /* atomic for a dump: those before it were handed out at least once */
         char *chunk;      /* PAGE_SPAN and PAGE_HUGE */
@@ -120,19 +123,21 @@ _Static_assert(sizeof(struct segment_state) <= 128, "fits the header of slice 1"
 _Static_assert(sizeof(struct segment) == HEADER_SLICES * SLICE_BYTES, "headers fill their slices");
 
 #define SEGMENT_MAP_WORDS (1UL << (ADDRESS_BITS - SEGMENT_SHIFT - 6))
-/* atomic bits, one per 4 MiB of address space; set before the first chunk is handed out */
-extern uint64_t segment_map[SEGMENT_MAP_WORDS];
-extern uint64_t segment_huge_map[SEGMENT_MAP_WORDS];
+/* Atomic bits, one per 4 MiB of address space; set before the first chunk is handed out. Side by side,
+ * because each OS page of them that is used costs one of the kernel's tables too. */
+enum segment_map { SEGMENT_SLICED, SEGMENT_HUGE, SEGMENT_MAPS };
+extern uint64_t segment_maps[SEGMENT_MAP_WORDS][SEGMENT_MAPS];
 
-INLINE bool segment_map_test(const uint64_t *map, uintptr_t number) {
-    return number < SEGMENT_MAP_WORDS * 64 && load_relaxed(&map[number >> 6]) >> (number & 63) & 1;
+INLINE bool segment_map_test(enum segment_map map, uintptr_t number) {
+    return number < SEGMENT_MAP_WORDS * 64 &&
+           load_relaxed(&segment_maps[number >> 6][map]) >> (number & 63) & 1;
 }
 
 /* The page that a chunk of a sliced segment is in; NULL: not one of those. One bit test, then the
  * header's line. */
 INLINE struct page *segment_page_of(const void *pointer) {
     uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
-    if (UNLIKELY(!segment_map_test(segment_map, number)))
+    if (UNLIKELY(!segment_map_test(SEGMENT_SLICED, number)))
         return NULL;
     struct segment *segment = (struct segment *)(number << SEGMENT_SHIFT);
     struct page *page = &segment->pages[((uintptr_t)pointer >> SLICE_SHIFT) & (SEGMENT_SLICES - 1)];

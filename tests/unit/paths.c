@@ -42,6 +42,26 @@ Test(tree, ids_stay_while_the_table_grows) {
     cr_assert_eq(tree_count(), NODES + TREE_FIXED_COUNT);
 }
 
+/* At first it links none of its new nodes; each is the same when it is looked for again, whether that
+ * happens at once, after some more, or after many. */
+Test(tree, a_forked_child_finds_its_new_nodes) {
+    static uint32_t ids[1000];
+    for (uint32_t made = 1; made < 1000; made *= 3) {
+        tree_fork_child();
+        for (uint32_t i = 0; i < made; i++) {
+            struct tree_frame frame = {.address = made << 20 | i, .module = MODULE_NONE};
+            ids[i] = tree_child(i % 4 ? ids[i - 1] : TREE_ROOT, frame);
+            cr_assert_neq(ids[i], 0);
+        }
+        uint32_t count = tree_count();
+        for (uint32_t i = made; i-- > 0;) {
+            struct tree_frame frame = {.address = made << 20 | i, .module = MODULE_NONE};
+            cr_assert_eq(tree_child(i % 4 ? ids[i - 1] : TREE_ROOT, frame), ids[i], "%u", made);
+        }
+        cr_assert_eq(tree_count(), count);
+    }
+}
+
 Test(tree, fixed_nodes_have_labels) {
     for (uint32_t id = 1; id < TREE_FIXED_COUNT; id++) {
         const char *label = tree_fixed_label(id);

@@ -87,12 +87,12 @@ Test(region, a_page_is_current_then_full_then_partial_then_gone) {
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9);
     unsigned class = blocks_class_of(BYTES);
-    options.promote_bytes = 1 << 30; /* mixed pages only */
-    heap->recent[class].used = 0;    /* and what is freed goes to them at once */
+    options.promote_bytes = 1 << 30;    /* mixed pages only */
+    heap_recent(heap, class)->used = 0; /* and what is freed goes to them at once */
     chunks[0] = region_alloc(heap, view, BYTES, false);
     struct page *page = segment_page_of(chunks[0]);
-    cr_assert_eq(heap->mixed.current[class], &heap->recent[class]);
-    cr_assert_eq(heap->recent[class].next, page);
+    cr_assert_eq(heap->mixed.current[class], heap_recent(heap, class));
+    cr_assert_eq(heap_recent(heap, class)->behind, page);
     unsigned count = page->capacity;
     cr_assert_leq(count, 60);
     for (unsigned i = 1; i <= count; i++)
@@ -117,7 +117,7 @@ Test(region, mixed_blocks_that_were_freed_last_are_used_first) {
     static void *chunks[COUNT];
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9);
-    struct page *recent = &heap->recent[blocks_class_of(BYTES)];
+    struct page *recent = heap_recent(heap, blocks_class_of(BYTES));
     unsigned room = recent->used;
     options.promote_bytes = 1 << 30; /* mixed pages only */
     for (int i = 0; i < COUNT; i++)
@@ -213,6 +213,20 @@ Test(region, invariant_5_waste_is_capped) {
         cr_assert_leq(heap->own_free, cap + 2 * (int64_t)SLICE_BYTES + (16 << 10), "context %u", c);
     }
     cr_assert(denied, "the cap was never reached");
+}
+
+Test(region, a_forked_child_finds_its_new_views) {
+    static struct view *views[100];
+    for (uint32_t made = 1; made < 100; made *= 2) {
+        struct heap *heap = heap_new();
+        heap_fork_child(heap);
+        for (uint32_t i = 0; i < made; i++)
+            views[i] = heap_view(heap, 50 + i * 64);
+        uint32_t count = heap->view_count;
+        for (uint32_t i = made; i-- > 0;)
+            cr_assert_eq(heap_view(heap, 50 + i * 64), views[i], "%u of %u", i, made);
+        cr_assert_eq(heap->view_count, count);
+    }
 }
 
 static struct heap *owner;
