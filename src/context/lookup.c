@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The slow half of finding who pays: search, walk, tree, oracle; see lookup.h. */
 #include "context/lookup.h"
+#include "context/follow.h"
 #include "context/tree.h"
 #include "path/oracle.h"
 
@@ -30,10 +31,10 @@ static void verify(struct heap *heap, const struct view *view) {
     oracle_compare(addresses, count, id == TREE_ROOT);
 }
 
-static uint32_t child_of(uint32_t parent, const struct stack_frame *frame) {
-    return tree_child(
-        parent,
-        (struct tree_frame){frame->address, (uint16_t)rule_module(frame->rule), frame->exact});
+static uint32_t child_of(uint32_t parent, struct stack_frame *frame) {
+    return tree_child(parent,
+                      (struct tree_frame){frame->address, (uint16_t)rule_module(stack_rule(frame)),
+                                          frame->exact});
 }
 
 /* Where the path of the stack's innermost `depth` frames begins in the tree, and the first frame to
@@ -61,6 +62,7 @@ static struct view *view_of_stack(struct heap *heap, unsigned depth) {
     if (paths->nodes_valid > stack->kept)
         paths->nodes_valid = stack->kept;
     uint32_t id = path_start(paths, depth, whole, &first);
+    paths->looked_up = stack->count - first;
     for (unsigned i = first; i < stack->count; i++) {
         id = child_of(id, &stack->frames[i]);
         if (UNLIKELY(!id))
@@ -68,9 +70,17 @@ static struct view *view_of_stack(struct heap *heap, unsigned depth) {
         if (whole)
             stack->frames[i].node = id;
     }
-    if (whole)
-        paths->nodes_valid = stack->count;
-    return heap_view(heap, id);
+    struct view *view = heap_view(heap, id);
+    if (!whole)
+        return view;
+    paths->nodes_valid = stack->count;
+    if (UNLIKELY(view->context != id)) /* no memory for it */
+        paths->walked_view = 0;
+    else if (paths->passing && !paths->quiet)
+        follow_note(heap, view, first);
+    else
+        paths->walked_view = view->index;
+    return view;
 }
 
 /* Walks the stack. With `keep` the path goes into the cache, where `hash` leads. */
@@ -92,15 +102,70 @@ static struct view *walk(struct heap *heap, uintptr_t frame, bool keep, uint64_t
     return view;
 }
 
+/* Two ways lead to a path: by the table of traces, and past it by steps and walks. Which is cheaper is known
+ * by what each costs, in ns, and how often it was needed in the last window of look-ups. Where the table
+ * mostly serves nothing else is tried; elsewhere the other way now and then, less and less often. */
+#define WINDOW 16384U
+#define COST_SEARCH 20U
+#define COST_FOLLOW 26U
+#define COST_MISSES_FEW 6U /* searches and walks, a look-up */
+#define PATIENCE_MAX 256U
+
+/* A first guess that is right: many traces are not in the processor's caches. */
+static uint32_t cost_found(const struct paths *paths) {
+    uint64_t traces = paths->trace_count < 4096 ? paths->trace_count : 4096;
+    return 8 + (uint32_t)traces * 22 / 4096;
+}
+
+/* The last one; mostly by how many frames had to be looked up. */
+static uint32_t cost_walk(const struct paths *paths) {
+    return 30 + 15 * paths->looked_up;
+}
+
+static NOINLINE void window_ends(struct paths *paths) {
+    uint32_t found = paths->passing ? 0 : paths->found_in_window * cost_found(paths);
+    uint32_t cost = (found + paths->spent) / paths->seen;
+    uint32_t other = paths->cost[!paths->passing];
+    bool content = !paths->passing && paths->spent < COST_MISSES_FEW * paths->seen;
+    bool worse = !content && other && cost > other;
+    bool curious = ++paths->windows > paths->patience && !content;
+    paths->cost[paths->passing] = cost;
+    paths->seen = paths->spent = paths->found_in_window = 0;
+    if (!worse && !curious)
+        return;
+    if (!worse && paths->patience < PATIENCE_MAX)
+        paths->patience = paths->patience * 2 + 1;
+    paths->windows = 0;
+    paths->passing = !paths->passing;
+}
+
+/* So many look-ups were made since the last time, of which `found` are first guesses that were right, and
+ * one was not, and cost so much. */
+INLINE void judge(struct paths *paths, uint32_t found, uint32_t spent) {
+    paths->seen += found + 1;
+    paths->found_in_window += found;
+    paths->spent += spent;
+    if (UNLIKELY(paths->seen >= WINDOW))
+        window_ends(paths);
+}
+
 NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
     struct paths *paths = paths_of(heap);
+    uint32_t generation = load_acquire(&rules_generation);
+    if (paths->pass_generation == generation) {
+        struct view *next = follow(heap, frame);
+        if (LIKELY(next != NULL)) {
+            judge(paths, 0, COST_FOLLOW);
+            return next;
+        }
+    }
     if (UNLIKELY(!paths->traces) && !cache_make(paths)) {
         add_relaxed(&heap_global.lost_views, 1);
         return context_view_fixed(heap, TREE_UNKNOWN);
     }
-    uint32_t generation = load_acquire(&rules_generation);
     if (UNLIKELY(paths->generation != generation)) {
         cache_flush(paths);
+        follow_flush(paths);
         paths->generation = generation;
     }
     bool verifies = load_relaxed(&options.verify) > 0;
@@ -109,21 +174,29 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
         if (view && view->context == TREE_NO_PATHS)
             paths->fixed = view;
         paths->fixed_generation = paths->fixed ? generation : 0;
-        paths->fast_generation = 0;
+        paths->fast_generation = paths->pass_generation = 0;
         return view;
     }
     struct view *view;
-    if (cache_pass_over(paths)) {
-        view = walk(heap, frame, false, 0);
+    if (paths->passing) {
+        view = verifies ? follow(heap, frame) : NULL; /* tried already */
+        if (!view)
+            view = walk(heap, frame, false, 0);
+        judge(paths, 0, cost_walk(paths));
     } else {
         uint64_t hash;
+        uint32_t found = paths->found, walked = 0;
         view = cache_search(paths, frame, &hash);
-        cache_judge(paths, view != NULL);
-        if (!view)
+        if (!view) {
             view = walk(heap, frame, true, hash);
-        /* With MEMCTX_VERIFY every allocation is to come here. */
-        paths->fast_generation = verifies || paths->pass_left ? 0 : generation;
+            walked = cost_walk(paths);
+        }
+        paths->found = 0;
+        judge(paths, found, COST_SEARCH + walked);
     }
+    /* With MEMCTX_VERIFY every allocation is to come here. */
+    paths->fast_generation = verifies || paths->passing ? 0 : generation;
+    paths->pass_generation = !verifies && paths->passing ? generation : 0;
     if (UNLIKELY(verifies) && view)
         verify(heap, view);
     return view;
@@ -137,6 +210,7 @@ void context_fork_child(struct heap *heap) {
 
 void context_forget(struct heap *heap) {
     cache_flush(paths_of(heap));
+    follow_flush(paths_of(heap));
 }
 
 #define OUTERMOST_LIBC_FRAMES 3 /* clone, start_thread; __libc_start_main and its helper */
@@ -152,7 +226,7 @@ bool context_outside_libc(struct heap *heap, uintptr_t frame) {
     if (stack->end == STACK_BROKEN || stack->end == STACK_OPEN || !stack->count)
         return false;
     for (unsigned i = 0; i < stack->count; i++) {
-        const struct module *module = rules_module(rule_module(stack->frames[i].rule));
+        const struct module *module = rules_module(rule_module(stack_rule(&stack->frames[i])));
         if (module && module->loader && (i >= OUTERMOST_LIBC_FRAMES || i + 1 == stack->count))
             return false;
     }
@@ -164,6 +238,7 @@ struct lookup_counts context_counts(void) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         const struct paths *paths = paths_of(heap);
         sum.guessed += load_relaxed(&paths->guessed);
+        sum.followed += load_relaxed(&paths->followed);
         sum.missed += load_relaxed(&paths->missed);
         sum.flushed += load_relaxed(&paths->flushed);
         sum.traces += load_relaxed(&paths->trace_count);

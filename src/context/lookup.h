@@ -36,7 +36,7 @@ void context_forget(struct heap *heap);
 bool context_outside_libc(struct heap *heap, uintptr_t frame);
 
 struct lookup_counts { /* summed over heaps */
-    uint64_t guessed, missed, flushed, traces, trace_bytes;
+    uint64_t guessed, followed, missed, flushed, traces, trace_bytes;
 };
 struct lookup_counts context_counts(void);
 

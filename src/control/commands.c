@@ -161,6 +161,8 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(live_bytes, live, "requested bytes alive");
     ADD(paths_guessed, counts.guessed,
         "paths found in the cache, but not as the one that mostly follows");
+    ADD(paths_followed, counts.followed,
+        "paths found as the one that followed the last walk before");
     ADD(paths_missed, counts.missed, "paths that were walked: not in the cache");
     ADD(path_caches_flushed, counts.flushed,
         "path caches emptied (full, depth or library changed)");

@@ -74,8 +74,7 @@ bool cache_make(struct paths *paths) {
     if (!paths->hints ||
         (!paths->stack.room && !stack_make_room(&paths->stack, STACK_FRAMES_FIRST)))
         return false;
-    paths->worth = CACHE_WORTH_MAX;
-    paths->pass_length = CACHE_PASS_FIRST;
+    paths->patience = CACHE_PATIENCE_FIRST;
     paths->last_mask = UINT32_MAX;
     paths->astray_max = ASTRAY_FIRST;
     paths->trace_next = 1;
@@ -123,30 +122,6 @@ static uint32_t trace_take(struct paths *paths) {
     if (place->trace == paths->oldest)
         place->trace = 0;
     return paths->oldest;
-}
-
-bool cache_pass_over(struct paths *paths) {
-    if (LIKELY(!paths->pass_left))
-        return false;
-    if (--paths->pass_left)
-        return true;
-    paths->worth = CACHE_WORTH_TRIAL;
-    return false;
-}
-
-void cache_judge(struct paths *paths, bool hit) {
-    /* A search that misses costs half a walk besides the walk; a right guess saves half of one. */
-    uint32_t found = paths->found < CACHE_WORTH_MAX ? paths->found : CACHE_WORTH_MAX;
-    paths->found = 0;
-    paths->worth += (int32_t)found + (hit ? 1 : -2);
-    if (paths->worth >= CACHE_WORTH_MAX) {
-        paths->worth = CACHE_WORTH_MAX;
-        paths->pass_length = CACHE_PASS_FIRST;
-    } else if (paths->worth <= 0) {
-        paths->pass_left = paths->pass_length;
-        if (paths->pass_length < CACHE_PASS_MAX)
-            paths->pass_length *= 2;
-    }
 }
 
 static unsigned hint_slot(uintptr_t address) {

@@ -36,11 +36,8 @@
 #define CACHE_GUESS_BITS_MAX 15U
 #define CACHE_GUESSES_MAX 6
 #define CACHE_HINTS 1024U
-#define CACHE_HINT_MAX 1024U /* words; larger frames are not guessed over */
-#define CACHE_WORTH_MAX 16384
-#define CACHE_WORTH_TRIAL 1024
-#define CACHE_PASS_FIRST (1U << 15) /* look-ups passed over until the next trial */
-#define CACHE_PASS_MAX (1U << 20)
+#define CACHE_PATIENCE_FIRST 15U /* windows in which to learn */
+#define CACHE_HINT_MAX 1024U     /* words; larger frames are not guessed over */
 /* Misses of a forked child of which nothing is kept: most end before, and each page written is copied. */
 #define CACHE_QUIET 64
 
@@ -93,13 +90,21 @@ struct __attribute__((may_alias)) paths {
     uint32_t trace_next;  /* the first that was never used */
     uint32_t oldest;      /* the next to be given up */
     uint32_t verify_left; /* cached paths until the next comparison with libunwind */
-    int32_t worth; /* what the table has saved of late, in half walks; at 0 it is passed over */
-    uint32_t pass_left;         /* look-ups until the next trial; 0: the table is in use */
-    uint32_t pass_length;       /* of the next such time */
-    uint32_t quiet;             /* misses and searches of which nothing is kept yet */
-    int32_t astray, astray_max; /* how wrong first guesses are; when to guess otherwise */
-    uint32_t nodes_valid;       /* frames of the stack, from the outermost, whose node is right */
-    uint64_t guessed, missed, flushed; /* statistics: found by hash; walked; emptied */
+    /* Which way is cheaper, by the table or past it: see context/lookup.c. */
+    bool passing;                   /* the table is passed over */
+    uint32_t pass_generation;       /* generation, while it is and steps are tried at once */
+    uint32_t seen, found_in_window; /* look-ups in this window; right first guesses among them */
+    uint32_t spent;                 /* what the others cost, about ns */
+    uint32_t cost[2];               /* a look-up of the last windows of both ways; 0: not known */
+    uint32_t windows, patience;     /* in a row of this way; until the other is tried */
+    uint32_t looked_up;             /* frames of the last walk that had to be */
+    uint32_t quiet;                 /* misses and searches of which nothing is kept yet */
+    int32_t astray, astray_max;     /* how wrong first guesses are; when to guess otherwise */
+    uint32_t nodes_valid;     /* frames of the stack, from the outermost, whose node is right */
+    struct path_step **steps; /* see context/follow.h */
+    uint32_t walked_view;     /* index of the view whose nodes those of `stack` are; 0: none */
+    uint64_t guessed, followed, missed, flushed; /* statistics: found by hash; by a step; walked;
+                                                  * emptied */
     uint64_t trace_count, trace_bytes;
     struct stack stack;
 };
@@ -160,13 +165,6 @@ INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
         __builtin_unreachable();
     return view;
 }
-
-/* Where paths are ever new the table only costs. When its misses outweigh its hits long enough, look-ups
- * walk at once, for longer and longer, with trials in between.
- * True: walk at once, and keep nothing. */
-bool cache_pass_over(struct paths *paths);
-/* Whether a search that was not passed over hit. */
-void cache_judge(struct paths *paths, bool hit);
 
 /* All further guesses. NULL: *hash leads to where cache_keep may put the path's trace. */
 struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash);

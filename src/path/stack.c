@@ -150,11 +150,11 @@ INLINE void change(struct stack *stack, int frame, uintptr_t address, uint64_t r
 
 /* The frame's address is now another, if the step from there is the same. */
 INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
-    const struct stack_frame *old = &stack->frames[frame];
+    struct stack_frame *old = &stack->frames[frame];
     if (LIKELY(old->address == address))
         return true;
     uint64_t rule = rules_find(address, old->exact);
-    if (!rule_steps_alike(rule, old->rule))
+    if (!rule_steps_alike(rule, stack_rule(old)))
         return false;
     change(stack, frame, address, rule);
     return true;
@@ -263,14 +263,14 @@ static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
 static int take_over(struct walker *walker, int join, int different) {
     struct stack *stack = walker->stack;
     for (int i = join;; i--) {
-        const struct stack_frame *old = &stack->frames[i];
+        struct stack_frame *old = &stack->frames[i];
         int first = i ? stack->frames[i - 1].checks : 0;
         walker->sp = old->sp;
         walker->address = old->address;
         walker->exact = old->exact;
         if (different >= first)
             return i;
-        struct stack_fresh *fresh = add_fresh(walker, old->rule);
+        struct stack_fresh *fresh = add_fresh(walker, stack_rule(old));
         fresh->frame.caller_rbp = old->caller_rbp;
         fresh->frame.rbp_use = old->rbp_use >= first ? USES_RBP : NO_USE;
         for (int k = old->checks; k-- > first;)

@@ -24,7 +24,7 @@
 #define WIDE_PAGE_SLICES 4U
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
-#define HEAP_PATHS_BYTES 320U
+#define HEAP_PATHS_BYTES 384U
 
 struct bins;
 
