@@ -27,6 +27,21 @@ INLINE struct path_step *step_from(const struct paths *paths, uint32_t view) {
     return LIKELY(block != NULL) ? &block[view % STEPS_PER_BLOCK] : NULL;
 }
 
+INLINE bool holds(const struct stack_check *check) {
+    return LIKELY(*(const stack_word *)check->at == check->value);
+}
+
+/* Whether all these words are on the stack, the last, innermost one first. */
+INLINE bool proven(const struct stack_check *first, const struct stack_check *end) {
+    for (; end - first >= 4; end -= 4)
+        if (!holds(end - 1) || !holds(end - 2) || !holds(end - 3) || !holds(end - 4))
+            return false;
+    while (end-- > first)
+        if (!holds(end))
+            return false;
+    return true;
+}
+
 struct view *follow(struct heap *heap, uintptr_t frame) {
     struct paths *paths = paths_of(heap);
     struct stack *stack = &paths->stack;
@@ -47,9 +62,8 @@ struct view *follow(struct heap *heap, uintptr_t frame) {
         UNLIKELY(top->rbp_use >= 0) || UNLIKELY(top->exact))
         return NULL;
     struct stack_check *check = &stack->checks[top->checks];
-    for (const struct stack_check *proof = check; proof-- > stack->checks;)
-        if (UNLIKELY(*(const stack_word *)proof->at != proof->value))
-            return NULL;
+    if (UNLIKELY(!proven(stack->checks, check)))
+        return NULL;
     for (unsigned i = 0; i < step->count; i++) {
         const struct stack_frame *outer = top++;
         intptr_t rbp = step->frames[i].rbp;

@@ -106,6 +106,7 @@ static struct view *walk(struct heap *heap, uintptr_t frame, bool keep, uint64_t
  * by what each costs, in ns, and how often it was needed in the last window of look-ups. Where the table
  * mostly serves nothing else is tried; elsewhere the other way now and then, less and less often. */
 #define WINDOW 16384U
+#define WINDOW_TABLE_TRIAL 4096U /* what it holds it knows; steps are yet to be learnt */
 #define COST_SEARCH 20U
 #define COST_FOLLOW 26U
 #define COST_MISSES_FEW 6U /* searches and walks, a look-up */
@@ -131,12 +132,14 @@ static NOINLINE void window_ends(struct paths *paths) {
     bool curious = ++paths->windows > paths->patience && !content;
     paths->cost[paths->passing] = cost;
     paths->seen = paths->spent = paths->found_in_window = 0;
+    paths->window = WINDOW;
     if (!worse && !curious)
         return;
     if (!worse && paths->patience < PATIENCE_MAX)
         paths->patience = paths->patience * 2 + 1;
     paths->windows = 0;
     paths->passing = !paths->passing;
+    paths->window = paths->passing ? WINDOW : WINDOW_TABLE_TRIAL;
 }
 
 /* So many look-ups were made since the last time, of which `found` are first guesses that were right, and
@@ -145,7 +148,7 @@ INLINE void judge(struct paths *paths, uint32_t found, uint32_t spent) {
     paths->seen += found + 1;
     paths->found_in_window += found;
     paths->spent += spent;
-    if (UNLIKELY(paths->seen >= WINDOW))
+    if (UNLIKELY(paths->seen >= paths->window))
         window_ends(paths);
 }
 

@@ -36,8 +36,8 @@
 #define CACHE_GUESS_BITS_MAX 15U
 #define CACHE_GUESSES_MAX 6
 #define CACHE_HINTS 1024U
-#define CACHE_PATIENCE_FIRST 15U /* windows in which to learn */
-#define CACHE_HINT_MAX 1024U     /* words; larger frames are not guessed over */
+#define CACHE_PATIENCE_FIRST 9U /* windows in which to learn */
+#define CACHE_HINT_MAX 1024U    /* words; larger frames are not guessed over */
 /* Misses of a forked child of which nothing is kept: most end before, and each page written is copied. */
 #define CACHE_QUIET 64
 
@@ -93,6 +93,7 @@ struct __attribute__((may_alias)) paths {
     /* Which way is cheaper, by the table or past it: see context/lookup.c. */
     bool passing;                   /* the table is passed over */
     uint32_t pass_generation;       /* generation, while it is and steps are tried at once */
+    uint32_t window;                /* so many look-ups */
     uint32_t seen, found_in_window; /* look-ups in this window; right first guesses among them */
     uint32_t spent;                 /* what the others cost, about ns */
     uint32_t cost[2];               /* a look-up of the last windows of both ways; 0: not known */
