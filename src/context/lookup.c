@@ -139,6 +139,7 @@ static NOINLINE void window_ends(struct paths *paths) {
         paths->patience = paths->patience * 2 + 1;
     paths->windows = 0;
     paths->passing = !paths->passing;
+    paths->pass_generation = 0; /* or steps would go on for as long as they succeed */
     paths->window = paths->passing ? WINDOW : WINDOW_TABLE_TRIAL;
 }
 
@@ -152,16 +153,9 @@ INLINE void judge(struct paths *paths, uint32_t found, uint32_t spent) {
         window_ends(paths);
 }
 
-NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
+/* No step led to the path. */
+static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generation) {
     struct paths *paths = paths_of(heap);
-    uint32_t generation = load_acquire(&rules_generation);
-    if (paths->pass_generation == generation) {
-        struct view *next = follow(heap, frame);
-        if (LIKELY(next != NULL)) {
-            judge(paths, 0, COST_FOLLOW);
-            return next;
-        }
-    }
     if (UNLIKELY(!paths->traces) && !cache_make(paths)) {
         add_relaxed(&heap_global.lost_views, 1);
         return context_view_fixed(heap, TREE_UNKNOWN);
@@ -171,20 +165,17 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
         follow_flush(paths);
         paths->generation = generation;
     }
-    bool verifies = load_relaxed(&options.verify) > 0;
+    struct view *view;
     if (UNLIKELY(!load_relaxed(&options.depth))) {
-        struct view *view = context_view_fixed(heap, TREE_NO_PATHS);
+        view = context_view_fixed(heap, TREE_NO_PATHS);
         if (view && view->context == TREE_NO_PATHS)
             paths->fixed = view;
         paths->fixed_generation = paths->fixed ? generation : 0;
         paths->fast_generation = paths->pass_generation = 0;
         return view;
     }
-    struct view *view;
     if (paths->passing) {
-        view = verifies ? follow(heap, frame) : NULL; /* tried already */
-        if (!view)
-            view = walk(heap, frame, false, 0);
+        view = walk(heap, frame, false, 0);
         judge(paths, 0, cost_walk(paths));
     } else {
         uint64_t hash;
@@ -197,10 +188,22 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
         paths->found = 0;
         judge(paths, found, COST_SEARCH + walked);
     }
-    /* With MEMCTX_VERIFY every allocation is to come here. */
-    paths->fast_generation = verifies || paths->passing ? 0 : generation;
-    paths->pass_generation = !verifies && paths->passing ? generation : 0;
-    if (UNLIKELY(verifies) && view)
+    /* With MEMCTX_VERIFY every allocation is to be looked up. */
+    bool fast = !paths->passing && load_relaxed(&options.verify) <= 0;
+    paths->fast_generation = fast ? generation : 0;
+    paths->pass_generation = paths->passing ? generation : 0;
+    return view;
+}
+
+NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
+    struct paths *paths = paths_of(heap);
+    uint32_t generation = load_acquire(&rules_generation);
+    struct view *view = paths->pass_generation == generation ? follow(heap, frame) : NULL;
+    if (view)
+        judge(paths, 0, COST_FOLLOW);
+    else
+        view = look_up(heap, frame, generation);
+    if (UNLIKELY(load_relaxed(&options.verify) > 0) && view)
         verify(heap, view);
     return view;
 }

@@ -19,9 +19,8 @@ void os_unmap(void *start, size_t bytes);
 bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
 /* Moves a mapping's pages onto `target`, which must be mapped and is replaced. */
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
-void os_discard(
-    void *start,
-    size_t bytes); /* contents become zero; memory goes to the kernel, unless it is locked */
+/* Contents become zero; memory goes to the kernel, unless it is locked. */
+void os_discard(void *start, size_t bytes);
 bool os_is_mapped(uintptr_t start, uintptr_t end);
 /* Resident bytes of a mapped range; -1 when the kernel does not say. */
 int64_t os_resident_bytes(const void *start, size_t bytes);

@@ -40,12 +40,13 @@ static bool table_grow(struct paths *paths) {
     uint32_t old = paths->trace_room, room = old ? old * 2 : CACHE_TRACES_FIRST;
     struct trace *traces = meta_alloc(trace_bytes(room));
     struct trace_place *places = meta_alloc(place_bytes(room));
-    bool same = old && guess_bits(old) == guess_bits(room);
-    uint16_t *guesses = same ? paths->guesses : meta_alloc(guess_bytes(room));
+    bool more = !old || guess_bytes(room) > guess_bytes(old);
+    uint16_t *guesses = more ? meta_alloc(guess_bytes(room)) : paths->guesses;
     if (!traces || !places || !guesses) {
         meta_free(traces, trace_bytes(room));
         meta_free(places, place_bytes(room));
-        meta_free(same ? NULL : guesses, guess_bytes(room));
+        if (more)
+            meta_free(guesses, guess_bytes(room));
         return false;
     }
     if (old)
@@ -58,7 +59,8 @@ static bool table_grow(struct paths *paths) {
     }
     meta_free(paths->traces, trace_bytes(old));
     meta_free(paths->places, place_bytes(old));
-    meta_free(same ? NULL : paths->guesses, old ? guess_bytes(old) : 0);
+    if (more && old)
+        meta_free(paths->guesses, guess_bytes(old));
     paths->traces = traces;
     paths->places = places;
     paths->guesses = guesses;

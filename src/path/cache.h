@@ -92,7 +92,7 @@ struct __attribute__((may_alias)) paths {
     uint32_t verify_left; /* cached paths until the next comparison with libunwind */
     /* Which way is cheaper, by the table or past it: see context/lookup.c. */
     bool passing;                   /* the table is passed over */
-    uint32_t pass_generation;       /* generation, while it is and steps are tried at once */
+    uint32_t pass_generation;       /* generation, while it is and steps are tried first */
     uint32_t window;                /* so many look-ups */
     uint32_t seen, found_in_window; /* look-ups in this window; right first guesses among them */
     uint32_t spent;                 /* what the others cost, about ns */

@@ -140,14 +140,6 @@ INLINE bool reaches(const struct walker *walker, const struct stack_frame *old) 
            (old->rbp_use < 0 || (walker->rbp_at && readable(walker->stack, walker->rbp_at)));
 }
 
-/* Another address in an old frame, whose step is the same. */
-INLINE void change(struct stack *stack, int frame, uintptr_t address, uint64_t rule) {
-    stack->frames[frame].address = address;
-    stack->frames[frame].rule = rule;
-    if (stack->kept > (uint32_t)frame)
-        stack->kept = (uint32_t)frame;
-}
-
 /* The frame's address is now another, if the step from there is the same. */
 INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
     struct stack_frame *old = &stack->frames[frame];
@@ -156,7 +148,10 @@ INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
     uint64_t rule = rules_find(address, old->exact);
     if (!rule_steps_alike(rule, stack_rule(old)))
         return false;
-    change(stack, frame, address, rule);
+    old->address = address;
+    old->rule = rule;
+    if (stack->kept > (uint32_t)frame)
+        stack->kept = (uint32_t)frame;
     return true;
 }
 

@@ -54,36 +54,31 @@ static struct view *view_create(struct heap *heap, uint32_t context) {
     return view;
 }
 
+static void slot_set(struct heap *heap, const struct view *view) {
+    uint32_t at = view->context;
+    while (heap->slots[at & heap->slot_mask])
+        at += SLOT_STEP;
+    heap->slots[at & heap->slot_mask] = view->index;
+}
+
 static bool slots_grow(struct heap *heap) {
-    uint32_t old_count = heap->slots ? heap->slot_mask + 1 : 0;
-    uint32_t count = old_count ? old_count * 2 : FIRST_SLOTS;
+    uint32_t *old = heap->slots;
+    uint32_t old_count = old ? heap->slot_mask + 1 : 0;
+    uint32_t count = old ? old_count * 2 : FIRST_SLOTS;
     uint32_t *slots = meta_alloc(count * sizeof *slots);
     if (!slots)
         return false;
-    for (uint32_t i = 0; i < old_count; i++) {
-        if (!heap->slots[i])
-            continue;
-        uint32_t at = heap_view_at(heap, heap->slots[i])->context;
-        while (slots[at & (count - 1)])
-            at += SLOT_STEP;
-        slots[at & (count - 1)] = heap->slots[i];
-    }
-    meta_free(heap->slots, old_count * sizeof *slots);
     heap->slots = slots;
     heap->slot_mask = count - 1;
+    for (uint32_t i = 1; i < heap->views_in_slots; i++)
+        slot_set(heap, heap_view_at(heap, i));
+    meta_free(old, old_count * sizeof *slots);
     return true;
 }
 
 static struct view *view_lost(struct heap *heap) {
     add_relaxed(&heap_global.lost_views, 1);
     return heap->view_count > 1 ? heap_view_at(heap, 1) : NULL;
-}
-
-static void slot_set(struct heap *heap, const struct view *view) {
-    uint32_t at = view->context;
-    while (heap->slots[at & heap->slot_mask])
-        at += SLOT_STEP;
-    heap->slots[at & heap->slot_mask] = view->index;
 }
 
 static void slot_newest(struct heap *heap) {

@@ -172,3 +172,17 @@ Test(paths, a_path_that_followed_before_is_only_found_when_it_follows_again) {
     cr_assert_gt(context_counts().followed, 5000, "%lu paths followed of %lu",
                  context_counts().followed, oracle_counts.checked);
 }
+
+/* One path, over and over: each step is right, and still the table is tried in time, and stays. */
+Test(paths, the_table_is_tried_while_every_step_is_right) {
+    rules_init();
+    rules_new_generation();
+    shapes_run(0);
+    paths_of(thread_heap)->passing = true;
+    paths_of(thread_heap)->patience = 0;
+    for (int i = 0; i < 100000; i++)
+        shapes_run(0);
+    cr_assert_gt(context_counts().followed, 10000);
+    cr_assert_lt(context_counts().followed, 50000);
+    cr_assert_not(paths_of(thread_heap)->passing);
+}
