@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The slow half of finding who pays: search, walk, tree, oracle; see lookup.h. */
 #include "context/lookup.h"
-#include "context/follow.h"
 #include "context/tree.h"
 #include "path/oracle.h"
 
@@ -53,8 +52,8 @@ static uint32_t path_start(const struct paths *paths, unsigned depth, bool whole
     return *first ? stack->frames[*first - 1].node : roots[stack->end];
 }
 
-/* The view that pays for the stack's innermost `depth` frames. */
-static struct view *view_of_stack(struct heap *heap, unsigned depth) {
+/* The view that pays for the stack's innermost `depth` frames; there were `before`. */
+static struct view *view_of_stack(struct heap *heap, unsigned depth, unsigned before) {
     struct paths *paths = paths_of(heap);
     struct stack *stack = &paths->stack;
     bool whole = stack->count <= depth && stack->end != STACK_OPEN;
@@ -66,20 +65,18 @@ static struct view *view_of_stack(struct heap *heap, unsigned depth) {
     for (unsigned i = first; i < stack->count; i++) {
         id = child_of(id, &stack->frames[i]);
         if (UNLIKELY(!id))
-            return context_view_fixed(heap, TREE_UNKNOWN);
+            break;
         if (whole)
             stack->frames[i].node = id;
     }
-    struct view *view = heap_view(heap, id);
-    if (!whole)
-        return view;
-    paths->nodes_valid = stack->count;
-    if (UNLIKELY(view->context != id)) /* no memory for it */
-        paths->walked_view = 0;
-    else if (paths->passing && !paths->quiet)
-        follow_note(heap, view, first);
-    else
-        paths->walked_view = view->index;
+    struct view *view = id ? heap_view(heap, id) : context_view_fixed(heap, TREE_UNKNOWN);
+    if (!whole || UNLIKELY(!id) || UNLIKELY(view->context != id)) { /* no memory for it */
+        follow_nothing(paths);
+    } else {
+        follow_note(heap, view, before, first, paths->passing && !paths->quiet);
+    }
+    if (whole && id)
+        paths->nodes_valid = stack->count;
     return view;
 }
 
@@ -87,11 +84,14 @@ static struct view *view_of_stack(struct heap *heap, unsigned depth) {
 static struct view *walk(struct heap *heap, uintptr_t frame, bool keep, uint64_t hash) {
     struct paths *paths = paths_of(heap);
     unsigned depth = (unsigned)load_relaxed(&options.depth);
+    follow_settle(paths);
+    unsigned before = paths->stack.count;
     stack_walk(&paths->stack, frame, depth);
     store_owner(&paths->missed, paths->missed + 1);
-    struct view *view = view_of_stack(heap, depth);
+    struct view *view = view_of_stack(heap, depth, before);
     if (UNLIKELY(paths->stack.end == STACK_BROKEN)) {
         paths->nodes_valid = 0;
+        follow_nothing(paths);
     } else if (paths->quiet) {
         paths->quiet--;
     } else if (keep) {
@@ -103,50 +103,88 @@ static struct view *walk(struct heap *heap, uintptr_t frame, bool keep, uint64_t
 }
 
 /* Two ways lead to a path: by the table of traces, and past it by steps and walks. Which is cheaper is known
- * by what each costs, in ns, and how often it was needed in the last window of look-ups. Where the table
- * mostly serves nothing else is tried; elsewhere the other way now and then, less and less often. */
+ * by what each costs, in ns, and how often it was needed in the last window of look-ups. The other way is
+ * tried when what it could have saved at best has added up, less and less often. What the table holds it
+ * knows; steps are yet to be learnt, so that in their first windows only those count that were known. */
 #define WINDOW 16384U
-#define WINDOW_TABLE_TRIAL 4096U /* what it holds it knows; steps are yet to be learnt */
+#define WINDOW_TABLE_TRIAL 4096U
+#define WINDOW_STEPS_TRIAL 2048U
+#define STEPS_TRIALS_MAX 8U
+#define STEPS_KNOWN_ENOUGH 512U
+#define COST_FOUND 7U /* by the first guess, at best */
 #define COST_SEARCH 20U
-#define COST_FOLLOW 26U
-#define COST_MISSES_FEW 6U /* searches and walks, a look-up */
-#define PATIENCE_MAX 256U
+#define COST_FOLLOW 14U
+#define HOPE_MAX 50U
+#define PATIENCE_MAX (64U * CACHE_PATIENCE)
 
 /* A first guess that is right: many traces are not in the processor's caches. */
 static uint32_t cost_found(const struct paths *paths) {
     uint64_t traces = paths->trace_count < 4096 ? paths->trace_count : 4096;
-    return 8 + (uint32_t)traces * 22 / 4096;
+    uint64_t few = traces < 512 ? traces : 512;
+    return COST_FOUND + (uint32_t)(few * 8 / 512 + traces * 7 / 4096);
 }
 
 /* The last one; mostly by how many frames had to be looked up. */
 static uint32_t cost_walk(const struct paths *paths) {
-    return 30 + 15 * paths->looked_up;
+    return 60 + 25 * paths->looked_up;
+}
+
+static void window_begin(struct paths *paths, uint32_t window) {
+    paths->seen = paths->spent = paths->found_in_window = 0;
+    paths->unknown = paths->spent_unknown = 0;
+    paths->window = window;
+}
+
+static void other_way(struct paths *paths) {
+    paths->hoped = 0;
+    paths->passing = !paths->passing;
+    paths->trials = paths->passing ? STEPS_TRIALS_MAX : 0;
+    paths->pass_generation = 0; /* or steps would go on for as long as they succeed */
+    window_begin(paths, paths->passing ? WINDOW_STEPS_TRIAL : WINDOW_TABLE_TRIAL);
+}
+
+/* Of steps, at first. */
+static void trial_ends(struct paths *paths) {
+    uint32_t known = paths->seen - paths->unknown, cost = COST_FOLLOW;
+    if (known > STEPS_KNOWN_ENOUGH) {
+        cost = (paths->spent - paths->spent_unknown) / known;
+        paths->trials = 1;
+    }
+    if (!--paths->trials && cost > paths->cost[false]) {
+        paths->cost[true] = cost;
+        follow_flush(paths);
+        other_way(paths);
+        paths->window = WINDOW;
+    } else {
+        window_begin(paths, paths->trials ? WINDOW_STEPS_TRIAL : WINDOW);
+    }
 }
 
 static NOINLINE void window_ends(struct paths *paths) {
-    uint32_t found = paths->passing ? 0 : paths->found_in_window * cost_found(paths);
-    uint32_t cost = (found + paths->spent) / paths->seen;
-    uint32_t other = paths->cost[!paths->passing];
-    bool content = !paths->passing && paths->spent < COST_MISSES_FEW * paths->seen;
-    bool worse = !content && other && cost > other;
-    bool curious = ++paths->windows > paths->patience && !content;
-    paths->cost[paths->passing] = cost;
-    paths->seen = paths->spent = paths->found_in_window = 0;
-    paths->window = WINDOW;
-    if (!worse && !curious)
+    if (paths->trials) {
+        trial_ends(paths);
         return;
-    if (!worse && paths->patience < PATIENCE_MAX)
-        paths->patience = paths->patience * 2 + 1;
-    paths->windows = 0;
-    paths->passing = !paths->passing;
-    paths->pass_generation = 0; /* or steps would go on for as long as they succeed */
-    paths->window = paths->passing ? WINDOW : WINDOW_TABLE_TRIAL;
+    }
+    uint32_t found = paths->passing ? 0 : paths->found_in_window * cost_found(paths);
+    uint32_t cost = (found + paths->spent) / paths->seen, other = paths->cost[!paths->passing];
+    uint32_t least = paths->passing ? COST_FOUND : COST_FOLLOW;
+    uint32_t hope = cost > least ? cost - least : 0;
+    paths->cost[paths->passing] = cost;
+    paths->hoped += hope < HOPE_MAX ? hope : HOPE_MAX;
+    window_begin(paths, WINDOW);
+    if (other && cost > other) {
+        other_way(paths);
+    } else if (paths->hoped > paths->patience[paths->passing]) {
+        if (paths->patience[paths->passing] < PATIENCE_MAX)
+            paths->patience[paths->passing] *= 2;
+        other_way(paths);
+    }
 }
 
-/* So many look-ups were made since the last time, of which `found` are first guesses that were right, and
- * one was not, and cost so much. */
-INLINE void judge(struct paths *paths, uint32_t found, uint32_t spent) {
-    paths->seen += found + 1;
+/* So many look-ups were made since the last time, of which `found` are first guesses that were right; the
+ * others cost so much. */
+INLINE void judge(struct paths *paths, uint32_t seen, uint32_t found, uint32_t spent) {
+    paths->seen += seen;
     paths->found_in_window += found;
     paths->spent += spent;
     if (UNLIKELY(paths->seen >= paths->window))
@@ -175,8 +213,12 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generat
         return view;
     }
     if (paths->passing) {
+        bool known = paths->next && paths->next->view;
         view = walk(heap, frame, false, 0);
-        judge(paths, 0, cost_walk(paths));
+        uint32_t walked = cost_walk(paths);
+        paths->unknown += !known;
+        paths->spent_unknown += known ? 0 : walked;
+        judge(paths, 1, 0, walked);
     } else {
         uint64_t hash;
         uint32_t found = paths->found, walked = 0;
@@ -186,26 +228,31 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generat
             walked = cost_walk(paths);
         }
         paths->found = 0;
-        judge(paths, found, COST_SEARCH + walked);
+        judge(paths, found + 1, found, COST_SEARCH + walked);
     }
     /* With MEMCTX_VERIFY every allocation is to be looked up. */
-    bool fast = !paths->passing && load_relaxed(&options.verify) <= 0;
-    paths->fast_generation = fast ? generation : 0;
-    paths->pass_generation = paths->passing ? generation : 0;
+    uint32_t fast = load_relaxed(&options.verify) <= 0 ? generation : 0;
+    paths->fast_generation = paths->passing ? 0 : fast;
+    paths->pass_generation = paths->passing ? fast : 0;
     return view;
 }
 
 NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
     struct paths *paths = paths_of(heap);
     uint32_t generation = load_acquire(&rules_generation);
-    struct view *view = paths->pass_generation == generation ? follow(heap, frame) : NULL;
-    if (view)
-        judge(paths, 0, COST_FOLLOW);
-    else
+    struct view *view = NULL;
+    if (UNLIKELY(load_relaxed(&options.verify) > 0) && paths->passing &&
+        paths->generation == generation)
+        view = context_follow(paths, frame);
+    if (!view)
         view = look_up(heap, frame, generation);
     if (UNLIKELY(load_relaxed(&options.verify) > 0) && view)
         verify(heap, view);
     return view;
+}
+
+COLD void context_judge_steps(struct paths *paths) {
+    judge(paths, STEPS_JUDGED, 0, STEPS_JUDGED * COST_FOLLOW);
 }
 
 void context_fork_child(struct heap *heap) {
@@ -226,6 +273,8 @@ bool context_outside_libc(struct heap *heap, uintptr_t frame) {
     if (!paths->traces)
         return false;
     struct stack *stack = &paths->stack;
+    follow_settle(paths);
+    follow_nothing(paths);
     stack_walk(stack, frame, MEMCTX_DEPTH_MAX);
     if (paths->nodes_valid > stack->kept)
         paths->nodes_valid = stack->kept;

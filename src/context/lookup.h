@@ -9,7 +9,7 @@
 #define MEMCTX_LOOKUP_H
 
 #include "base/options.h"
-#include "path/cache.h"
+#include "context/follow.h"
 
 /* Never NULL once it returned a view for this heap; NULL: no memory for a first view. `frame` is
  * the frame pointer of the exported function. */
@@ -18,6 +18,26 @@ struct view *context_view_slow(struct heap *heap, uintptr_t frame);
 /* NULL: the first guess is wrong. */
 INLINE struct view *context_find(struct heap *heap, uintptr_t frame) {
     return cache_find(paths_of(heap), frame);
+}
+
+void context_judge_steps(struct paths *paths);
+INLINE struct view *context_follow(struct paths *paths, uintptr_t frame) {
+    struct view *view = follow(paths, frame);
+    if (!view)
+        return NULL;
+    store_owner(&paths->followed, paths->followed + 1);
+    if (UNLIKELY(!(paths->followed % STEPS_JUDGED)))
+        context_judge_steps(paths);
+    return view;
+}
+
+/* The first guess is wrong, or there is none. */
+INLINE struct view *context_view_further(struct heap *heap, uintptr_t frame) {
+    struct paths *paths = paths_of(heap);
+    struct view *view = NULL;
+    if (paths->pass_generation == load_relaxed(&rules_generation))
+        view = context_follow(paths, frame);
+    return view ? view : context_view_slow(heap, frame);
 }
 
 INLINE struct view *context_view(struct heap *heap, uintptr_t frame) {

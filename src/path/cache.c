@@ -76,7 +76,8 @@ bool cache_make(struct paths *paths) {
     if (!paths->hints ||
         (!paths->stack.room && !stack_make_room(&paths->stack, STACK_FRAMES_FIRST)))
         return false;
-    paths->patience = CACHE_PATIENCE_FIRST;
+    paths->patience[false] = CACHE_PATIENCE;
+    paths->patience[true] = CACHE_PATIENCE_PAST;
     paths->last_mask = UINT32_MAX;
     paths->astray_max = ASTRAY_FIRST;
     paths->trace_next = 1;

@@ -36,7 +36,8 @@
 #define CACHE_GUESS_BITS_MAX 15U
 #define CACHE_GUESSES_MAX 6
 #define CACHE_HINTS 1024U
-#define CACHE_PATIENCE_FIRST 9U /* windows in which to learn */
+#define CACHE_PATIENCE 200U     /* with the table at first */
+#define CACHE_PATIENCE_PAST 25U /* ns a look-up; see context/lookup.c */
 #define CACHE_HINT_MAX 1024U    /* words; larger frames are not guessed over */
 /* Misses of a forked child of which nothing is kept: most end before, and each page written is copied. */
 #define CACHE_QUIET 64
@@ -91,19 +92,24 @@ struct __attribute__((may_alias)) paths {
     uint32_t oldest;      /* the next to be given up */
     uint32_t verify_left; /* cached paths until the next comparison with libunwind */
     /* Which way is cheaper, by the table or past it: see context/lookup.c. */
-    bool passing;                   /* the table is passed over */
-    uint32_t pass_generation;       /* generation, while it is and steps are tried first */
-    uint32_t window;                /* so many look-ups */
-    uint32_t seen, found_in_window; /* look-ups in this window; right first guesses among them */
-    uint32_t spent;                 /* what the others cost, about ns */
-    uint32_t cost[2];               /* a look-up of the last windows of both ways; 0: not known */
-    uint32_t windows, patience;     /* in a row of this way; until the other is tried */
-    uint32_t looked_up;             /* frames of the last walk that had to be */
-    uint32_t quiet;                 /* misses and searches of which nothing is kept yet */
-    int32_t astray, astray_max;     /* how wrong first guesses are; when to guess otherwise */
-    uint32_t nodes_valid;     /* frames of the stack, from the outermost, whose node is right */
-    struct path_step **steps; /* see context/follow.h */
-    uint32_t walked_view;     /* index of the view whose nodes those of `stack` are; 0: none */
+    bool passing;                    /* the table is passed over */
+    uint32_t pass_generation;        /* generation, while it is and steps are tried first */
+    uint32_t window;                 /* so many look-ups */
+    uint32_t seen, found_in_window;  /* look-ups in this window; right first guesses among them */
+    uint32_t spent;                  /* what the others cost, about ns */
+    uint32_t cost[2];                /* a look-up of the last windows of both ways; 0: not known */
+    uint32_t unknown, spent_unknown; /* where no step was known */
+    uint32_t trials;                 /* of steps: short windows to come */
+    uint32_t hoped, patience[2];     /* ns a look-up, added up; when the other way is tried */
+    uint32_t looked_up;              /* frames of the last walk that had to be */
+    uint32_t quiet;                  /* misses and searches of which nothing is kept yet */
+    int32_t astray, astray_max;      /* how wrong first guesses are; when to guess otherwise */
+    uint32_t nodes_valid; /* frames of the stack, from the outermost, whose node is right */
+    uint32_t there;       /* frames of the stack that no step left pending */
+    struct view *walked;  /* whose nodes those of `stack` are; NULL: none */
+    /* See context/follow.h: the last step, if frames are pending; the one from the stack's path. */
+    const struct path_step *step, *next;
+    struct path_step **steps;
     uint64_t guessed, followed, missed, flushed; /* statistics: found by hash; by a step; walked;
                                                   * emptied */
     uint64_t trace_count, trace_bytes;

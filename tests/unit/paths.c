@@ -173,13 +173,31 @@ Test(paths, a_path_that_followed_before_is_only_found_when_it_follows_again) {
                  context_counts().followed, oracle_counts.checked);
 }
 
+/* Where steps are known but lead elsewhere, a short trial is enough, and what they took is given back. */
+Test(paths, steps_that_lead_elsewhere_are_soon_given_up) {
+    rules_init();
+    rules_new_generation();
+    shapes_run(3);
+    struct paths *paths = paths_of(thread_heap);
+    paths->passing = true;
+    paths->trials = 8;
+    paths->window = 2048;
+    paths->cost[false] = 20;
+    srand(3);
+    for (int i = 0; i < 12000 && paths->passing; i++)
+        shapes_run(3);
+    cr_assert_not(paths->passing);
+    cr_assert_null(paths->steps);
+    cr_assert_gt(paths->cost[true], 20);
+}
+
 /* One path, over and over: each step is right, and still the table is tried in time, and stays. */
 Test(paths, the_table_is_tried_while_every_step_is_right) {
     rules_init();
     rules_new_generation();
     shapes_run(0);
     paths_of(thread_heap)->passing = true;
-    paths_of(thread_heap)->patience = 0;
+    paths_of(thread_heap)->patience[true] = 0;
     for (int i = 0; i < 100000; i++)
         shapes_run(0);
     cr_assert_gt(context_counts().followed, 10000);
