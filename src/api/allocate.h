@@ -30,6 +30,9 @@ enum allocate_how {
 void *allocate_slow(size_t size, enum allocate_how how, uintptr_t frame);
 /* Entered, but the path's first guess was wrong. */
 void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how how, uintptr_t frame);
+/* Entered, and the path is known, of up to SMALL_MAX bytes. */
+void *allocate_wide(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
+                    uintptr_t frame);
 /* Entered, but the current page does not serve; view NULL: none could be had. */
 void *allocate_next(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                     uintptr_t frame);
@@ -41,15 +44,23 @@ void free_slow(void *chunk);                                        /* not enter
 void free_other(struct heap *heap, struct page *page, void *chunk); /* entered, these two */
 void free_rare(struct heap *heap, struct page *page, void *block);
 
-/* Entered, and the path is known. */
-INLINE void *allocate_with(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
-                           uintptr_t frame) {
-    bool fresh = false;
-    void *chunk = region_alloc_fast(heap, view, size, &fresh);
+/* Entered, the path is known, and so is what the current page gave; NULL: nothing. */
+INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
+                           uintptr_t frame, void *chunk, bool fresh) {
     if (UNLIKELY(!chunk))
         return allocate_next(heap, view, size, how, frame);
     thread_leave(heap);
     return how == ALLOCATE_ZEROED && !fresh ? memset(chunk, 0, size) : chunk;
+}
+
+/* Entered, and the path is known. */
+INLINE void *allocate_with(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
+                           uintptr_t frame) {
+    if (UNLIKELY(size > NARROW_MAX))
+        return allocate_wide(heap, view, size, how, frame);
+    bool fresh = false;
+    void *chunk = region_alloc_narrow(heap, view, size, &fresh);
+    return allocate_done(heap, view, size, how, frame, chunk, fresh);
 }
 
 INLINE void *allocate(size_t size, enum allocate_how how, uintptr_t frame) {
@@ -70,8 +81,8 @@ INLINE void free_inline(void *chunk) {
         free_slow(chunk);
         return;
     }
-    page = segment_page_of(chunk);
-    if (UNLIKELY(!page) || UNLIKELY(page->heap != heap)) {
+    page = segment_slice_of(chunk);
+    if (UNLIKELY(!page) || (UNLIKELY(page->heap != heap) && (page -= page->back)->heap != heap)) {
         free_other(heap, page, chunk);
         return;
     }

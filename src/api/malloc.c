@@ -94,9 +94,16 @@ NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size,
     return result(serve_entered(heap, THREAD_OWN, view, &request, frame), size, how, frame);
 }
 
+NOINLINE void *allocate_wide(struct heap *heap, struct view *view, size_t size,
+                             enum allocate_how how, uintptr_t frame) {
+    bool fresh = false;
+    void *chunk = region_alloc_wide(heap, view, size, &fresh);
+    return allocate_done(heap, view, size, how, frame, chunk, fresh);
+}
+
 NOINLINE void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how how,
                                uintptr_t frame) {
-    struct view *view = context_view_slow(heap, frame);
+    struct view *view = context_view_further(heap, frame);
     if (UNLIKELY(!view))
         return allocate_next(heap, NULL, size, how, frame);
     return allocate_with(heap, view, size, how, frame);

@@ -37,6 +37,46 @@ static char *page_end(const struct page *page) {
     return segment_span_start(page) + page->slices * SLICE_BYTES;
 }
 
+void record_write(const struct page *page, void *record, uint32_t view, uint32_t slack) {
+    switch (page->meta_shift) {
+    case 0: store_owner((uint8_t *)record, (uint8_t)slack); break;
+    case 1: store_owner((uint16_t *)record, (uint16_t)slack); break;
+    case 2: store_owner((uint32_t *)record, view << 8 | slack); break;
+    default: store_owner((uint64_t *)record, (uint64_t)view << 32 | slack);
+    }
+}
+
+void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack) {
+    const char *granule = blocks_granule(page, block);
+    bool exact;
+    unsigned index = blocks_index(page, granule, block, &exact);
+    record_write(page, blocks_record(page, granule, index), view, slack);
+}
+
+struct record record_read(const struct page *page, const void *record) {
+    uint64_t word;
+    switch (page->meta_shift) {
+    case 0: word = load_relaxed((const uint8_t *)record); break;
+    case 1: word = load_relaxed((const uint16_t *)record); break;
+    case 2:
+        word = load_relaxed((const uint32_t *)record);
+        return (struct record){word & 0xff, (uint32_t)(word >> 8), !word};
+    default:
+        word = load_relaxed((const uint64_t *)record);
+        return (struct record){(uint32_t)word, (uint32_t)(word >> 32), !word};
+    }
+    return (struct record){(uint32_t)word, 0, word == (page->meta_shift ? UINT16_MAX : UINT8_MAX)};
+}
+
+void record_write_free(const struct page *page, void *record) {
+    switch (page->meta_shift) {
+    case 0: store_owner((uint8_t *)record, UINT8_MAX); break;
+    case 1: store_owner((uint16_t *)record, UINT16_MAX); break;
+    case 2: store_owner((uint32_t *)record, 0); break;
+    default: store_owner((uint64_t *)record, 0);
+    }
+}
+
 bool blocks_open_granule(struct page *page) {
     char *granule = segment_span_start(page);
     if (page->next_block) {

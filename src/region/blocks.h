@@ -25,20 +25,25 @@
 extern const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
 extern const uint16_t blocks_bytes_table[SIZE_CLASSES];
 
-/* Size class of a request up to SMALL_MAX. */
+/* Size class of a request up to NARROW_MAX, and up to SMALL_MAX. */
+INLINE unsigned blocks_class_narrow(size_t size) {
+    return blocks_class_table[(size + 15) >> 4];
+}
 INLINE unsigned blocks_class_of(size_t size) {
     if (LIKELY(size <= NARROW_MAX))
-        return blocks_class_table[(size + 15) >> 4];
+        return blocks_class_narrow(size);
     unsigned shift =
         61U - (unsigned)__builtin_clzl(size - 1); /* spacing is a quarter of the power */
     return NARROW_CLASSES - 4 + 4 * (shift - 7) + (unsigned)((size - 1) >> shift) - 4;
 }
 
 /* Where the granule starts that a pointer into the page is in. */
+INLINE char *blocks_granule_narrow(const struct page *page, const void *pointer) {
+    return (char *)((uintptr_t)pointer & ~(uintptr_t)page->granule_mask);
+}
 INLINE char *blocks_granule(const struct page *page, const void *pointer) {
-    if (LIKELY(!(page->meta_shift & 1)))
-        return (char *)((uintptr_t)pointer & ~(uintptr_t)page->granule_mask);
-    return segment_span_start(page);
+    return LIKELY(!(page->meta_shift & 1)) ? blocks_granule_narrow(page, pointer)
+                                           : segment_span_start(page);
 }
 
 /* The block that a pointer into a granule is in: its number there; granule_capacity or more: none. *exact
@@ -74,72 +79,22 @@ struct record {
     bool free;
 };
 
-INLINE void record_write(const struct page *page, void *record, uint32_t view, uint32_t slack) {
-    unsigned shift = page->meta_shift;
-    if (LIKELY(shift == 0))
-        store_owner((uint8_t *)record, (uint8_t)slack);
-    else if (LIKELY(shift == 2))
-        store_owner((uint32_t *)record, view << 8 | slack);
-    else if (shift == 1)
-        store_owner((uint16_t *)record, (uint16_t)slack);
-    else
-        store_owner((uint64_t *)record, (uint64_t)view << 32 | slack);
-}
+void record_write(const struct page *page, void *record, uint32_t view, uint32_t slack);
 
-INLINE struct record record_read(const struct page *page, const void *record) {
-    unsigned shift = page->meta_shift;
-    if (LIKELY(shift == 0)) {
-        uint8_t slack = load_relaxed((const uint8_t *)record);
-        return (struct record){slack, 0, slack == UINT8_MAX};
-    }
-    if (LIKELY(shift == 2)) {
-        uint32_t word = load_relaxed((const uint32_t *)record);
-        return (struct record){word & 0xff, word >> 8, !word};
-    }
-    if (shift == 1) {
-        uint16_t slack = load_relaxed((const uint16_t *)record);
-        return (struct record){slack, 0, slack == UINT16_MAX};
-    }
-    uint64_t word = load_relaxed((const uint64_t *)record);
-    return (struct record){(uint32_t)word, (uint32_t)(word >> 32), !word};
-}
-
-INLINE void record_write_free(const struct page *page, void *record) {
-    unsigned shift = page->meta_shift;
-    if (LIKELY(shift == 0))
-        store_owner((uint8_t *)record, UINT8_MAX);
-    else if (LIKELY(shift == 2))
-        store_owner((uint32_t *)record, 0);
-    else if (shift == 1)
-        store_owner((uint16_t *)record, UINT16_MAX);
-    else
-        store_owner((uint64_t *)record, 0);
-}
+struct record record_read(const struct page *page, const void *record);
+void record_write_free(const struct page *page, void *record);
 
 /* The record of a block that starts at `block`. */
-INLINE void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack) {
-    const char *granule = blocks_granule(page, block);
+void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack);
+INLINE void record_set_narrow(const struct page *page, const void *block, uint32_t view,
+                              uint32_t slack) {
+    char *granule = blocks_granule_narrow(page, block);
     bool exact;
     unsigned index = blocks_index(page, granule, block, &exact);
-    record_write(page, blocks_record(page, granule, index), view, slack);
-}
-
-/* The record of a block that is to be free from now on. */
-INLINE struct record record_free(const struct page *page, void *at) {
-    unsigned shift = page->meta_shift;
-    if (LIKELY(shift == 0)) {
-        uint8_t slack = load_relaxed((uint8_t *)at);
-        store_owner((uint8_t *)at, UINT8_MAX);
-        return (struct record){slack, 0, slack == UINT8_MAX};
-    }
-    if (LIKELY(shift == 2)) {
-        uint32_t word = load_relaxed((uint32_t *)at);
-        store_owner((uint32_t *)at, 0);
-        return (struct record){word & 0xff, word >> 8, !word};
-    }
-    struct record record = record_read(page, at);
-    record_write_free(page, at);
-    return record;
+    if (page->meta_shift == 0)
+        store_owner((uint8_t *)granule + index, (uint8_t)slack);
+    else
+        store_owner((uint32_t *)(void *)granule + index, view << 8 | slack);
 }
 
 /* A new page for one size class; view NULL: mixed. NULL: out of memory. */

@@ -30,6 +30,10 @@ static struct page *page_for(struct heap *heap, struct view *view, unsigned size
     return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
 }
 
+void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    return region_take(heap, view->bins->current[blocks_class_of(size)], view, size, false, fresh);
+}
+
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
     if (size > SMALL_MAX)
         return region_alloc_large(heap, view, size, 1, zero);
@@ -37,7 +41,7 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
     if (!page)
         return NULL;
     bool fresh = false;
-    char *block = region_take(heap, page, view, size, &fresh);
+    char *block = region_take(heap, page, view, size, false, &fresh);
     if (zero && !fresh)
         __builtin_memset(block, 0, size);
     return block;
@@ -56,7 +60,7 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     if (!page)
         return NULL;
     bool fresh = false;
-    char *block = region_take(heap, page, view, size, &fresh);
+    char *block = region_take(heap, page, view, size, false, &fresh);
     char *chunk = (char *)align_up((uintptr_t)block, alignment);
     if (chunk != block)
         flag_set(page, PAGE_ALIGNED);
@@ -102,6 +106,19 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
         segment_huge_free(page);
     else
         segment_span_free(page);
+}
+
+NOINLINE bool region_free_wide(struct heap *heap, struct page *page, void *chunk, void **freed) {
+    char *block;
+    void *at = region_block_of(page, chunk, &block);
+    struct record record = record_read(page, at);
+    if (record.free)
+        region_report(MISUSE_DOUBLE_FREE, page, chunk);
+    struct view *view = page->view ? page->view : heap_view_at(heap, record.view_index);
+    view_account_free(view, page->block_bytes - record.slack);
+    record_write_free(page, at);
+    *freed = block;
+    return blocks_free_owned(heap, page, block);
 }
 
 static void free_of_other(struct heap *heap, struct page *page, void *chunk) {

@@ -39,9 +39,9 @@ enum region_misuse { MISUSE_DOUBLE_FREE, MISUSE_INTERIOR };
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
 
-/* The block behind a chunk's pointer, and its record; aborts the program for a wrong pointer. */
-INLINE void *region_block_of(const struct page *page, const void *chunk, char **block) {
-    char *granule = blocks_granule(page, chunk);
+/* The number of the block behind a chunk's pointer; aborts the program for a wrong pointer. */
+INLINE unsigned region_block_index(const struct page *page, const char *granule, const void *chunk,
+                                   char **block) {
     bool exact;
     unsigned index = blocks_index(page, granule, chunk, &exact);
     *block = (char *)(uintptr_t)chunk;
@@ -49,14 +49,20 @@ INLINE void *region_block_of(const struct page *page, const void *chunk, char **
                  (!exact && !(load_relaxed(&page->flags) & PAGE_ALIGNED))))
         region_report(MISUSE_INTERIOR, page, chunk);
     if (UNLIKELY(!exact))
-        *block = granule + page->first + (size_t)index * page->block_bytes;
-    return blocks_record(page, granule, index);
+        *block = (char *)(uintptr_t)granule + page->first + (size_t)index * page->block_bytes;
+    return index;
 }
 
-/* A block of the current page for a chunk of `size`; NULL: neither a freed one nor one in the open
- * granule is left. *fresh becomes true when the memory is zero. */
+/* Its record. */
+INLINE void *region_block_of(const struct page *page, const void *chunk, char **block) {
+    const char *granule = blocks_granule(page, chunk);
+    return blocks_record(page, granule, region_block_index(page, granule, chunk, block));
+}
+
+/* A block of the current page, which is `narrow` or may be wide, for a chunk of `size`; NULL: neither a
+ * freed one nor one in the open granule is left. *fresh becomes true when the memory is zero. */
 INLINE char *region_take(struct heap *heap, struct page *page, struct view *view, size_t size,
-                         bool *fresh) {
+                         bool narrow, bool *fresh) {
     char *block = page->free;
     if (UNLIKELY(!block) && !page->fresh_left) { /* the recent ones: their page is next */
         page = page->waste_unit ? NULL : page->behind;
@@ -77,33 +83,50 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     }
     order_stores(); /* a fork between the two loses one block: safe */
     store_owner(&page->used, (uint16_t)(page->used + 1));
-    record_set(page, block, view->index, page->block_bytes - (uint32_t)size);
+    uint32_t slack = page->block_bytes - (uint32_t)size;
+    if (narrow)
+        record_set_narrow(page, block, view->index, slack);
+    else
+        record_set(page, block, view->index, slack);
     view_account_alloc(view, size);
     return block;
 }
 
-/* A small chunk from the current page. NULL: the page does not serve, or it is time to ask whether the
- * context gets pages of its own: use region_alloc. */
-INLINE void *region_alloc_fast(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    return region_take(heap, view->bins->current[blocks_class_of(size)], view, size, fresh);
+/* A chunk of up to NARROW_MAX bytes from the current page. NULL: the page does not serve, or it is time to ask
+ * whether the context gets pages of its own: use region_alloc. */
+INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    return region_take(heap, view->bins->current[blocks_class_narrow(size)], view, size, true,
+                       fresh);
 }
+
+/* The same for up to SMALL_MAX bytes. */
+void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
+
+/* region_free_fast of a chunk in a wide page. */
+bool region_free_wide(struct heap *heap, struct page *page, void *chunk, void **freed);
 
 /* Frees a chunk of this heap's page. True: blocks_freed_rarely has to follow. */
 INLINE bool region_free_fast(struct heap *heap, struct page *page, void *chunk, void **freed) {
+    if (UNLIKELY(page->meta_shift & 1))
+        return region_free_wide(heap, page, chunk, freed);
     char *block;
-    void *at = region_block_of(page, chunk, &block);
+    char *granule = blocks_granule_narrow(page, chunk);
+    unsigned index = region_block_index(page, granule, chunk, &block);
     *freed = block;
-    struct record record = record_free(page, at);
-    if (UNLIKELY(record.free))
-        region_report(MISUSE_DOUBLE_FREE, page, chunk);
-    uint32_t requested = page->block_bytes - record.slack;
-    if (page->view) {
-        view_account_free(page->view, requested);
+    if (page->meta_shift == 0) {
+        uint8_t *record = (uint8_t *)granule + index, slack = load_relaxed(record);
+        store_owner(record, UINT8_MAX);
+        if (UNLIKELY(slack == UINT8_MAX))
+            region_report(MISUSE_DOUBLE_FREE, page, chunk);
+        view_account_free(page->view, page->block_bytes - slack);
         return blocks_free_owned(heap, page, block);
     }
-    view_account_free(heap_view_at(heap, record.view_index), requested);
-    return LIKELY(page->meta_shift == 2) ? blocks_free_mixed(heap, page, block)
-                                         : blocks_free_owned(heap, page, block);
+    uint32_t *at = (uint32_t *)(void *)granule + index, record = load_relaxed(at);
+    store_owner(at, 0);
+    if (UNLIKELY(!record))
+        region_report(MISUSE_DOUBLE_FREE, page, chunk);
+    view_account_free(heap_view_at(heap, record >> 8), page->block_bytes - (record & 0xff));
+    return blocks_free_mixed(heap, page, block);
 }
 
 INLINE void region_free(struct heap *heap, void *chunk) {

@@ -132,8 +132,10 @@ static void return_slices(struct segment *segment, unsigned start, unsigned coun
 }
 
 static void set_back(struct page *page, uint32_t from, uint32_t slices) {
-    for (uint32_t i = from; i < slices; i++)
+    for (uint32_t i = from; i < slices; i++) {
         page[i].back = (uint8_t)i;
+        page[i].heap = NULL; /* segment_slice_of */
+    }
     page->slices = slices;
 }
 

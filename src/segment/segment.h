@@ -133,15 +133,20 @@ INLINE bool segment_map_test(enum segment_map map, uintptr_t number) {
            load_relaxed(&segment_maps[number >> 6][map]) >> (number & 63) & 1;
 }
 
-/* The page that a chunk of a sliced segment is in; NULL: not one of those. One bit test, then the
- * header's line. */
-INLINE struct page *segment_page_of(const void *pointer) {
+/* The header of the slice that a chunk of a sliced segment is in; NULL: not one of those. One bit test, then
+ * the header's line. `back` slices before it is the page's header; `heap` is NULL in all but that. */
+INLINE struct page *segment_slice_of(const void *pointer) {
     uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
     if (UNLIKELY(!segment_map_test(SEGMENT_SLICED, number)))
         return NULL;
     struct segment *segment = (struct segment *)(number << SEGMENT_SHIFT);
-    struct page *page = &segment->pages[((uintptr_t)pointer >> SLICE_SHIFT) & (SEGMENT_SLICES - 1)];
-    return page - page->back;
+    return &segment->pages[((uintptr_t)pointer >> SLICE_SHIFT) & (SEGMENT_SLICES - 1)];
+}
+
+/* The page that it is in. */
+INLINE struct page *segment_page_of(const void *pointer) {
+    struct page *page = segment_slice_of(pointer);
+    return LIKELY(page != NULL) ? page - page->back : NULL;
 }
 
 /* The header of a huge chunk; NULL: not one. */

@@ -131,8 +131,8 @@ Test(region, mixed_blocks_that_were_freed_last_are_used_first) {
     region_free(heap, chunks[0]);
     cr_assert_eq(first->used, used, "it waits, and is not its page's yet");
     cr_assert(first->flags & PAGE_FULL);
-    cr_assert_eq(region_alloc_fast(heap, view, BYTES, &fresh), chunks[0]);
-    cr_assert_eq(region_alloc_fast(heap, view, BYTES, &fresh), chunks[COUNT - 1]);
+    cr_assert_eq(region_alloc_narrow(heap, view, BYTES, &fresh), chunks[0]);
+    cr_assert_eq(region_alloc_narrow(heap, view, BYTES, &fresh), chunks[COUNT - 1]);
     cr_assert_eq(recent->used, room);
     for (int i = 0; i < COUNT; i++)
         region_free(heap, chunks[i]);
