@@ -19,8 +19,30 @@ static struct path_step *step_from(struct paths *paths, const struct view *view,
     return *block ? &(*block)[view->index % STEPS_PER_BLOCK] : NULL;
 }
 
-/* Each pending frame has one check, which tells where the next frame outwards is, and its address; their
- * nodes are those of the path. */
+/* The frame's rbp is saved below the return address in it, and points below the caller's. */
+NOINLINE bool follow_linked(struct stack *stack, const struct path_step *step,
+                            const stack_word *words) {
+    struct stack_check *check = &stack->checks[step->checks];
+    unsigned count = step->frames - step->first;
+    uint32_t outer = step->joint;
+    if (check[-2].at != check[-1].at - 8)
+        return false;
+    for (unsigned i = 0; i < count; outer = step->word[i++])
+        if (words[step->word[i] - 1] != (uintptr_t)&words[outer - 1])
+            return false;
+    if (!stack_holds_all(stack->checks, check))
+        return false;
+    outer = step->joint;
+    for (unsigned i = 0; i < count; outer = step->word[i++]) {
+        uintptr_t at = (uintptr_t)&words[step->word[i]];
+        *check++ = (struct stack_check){at - 8, (uintptr_t)&words[outer - 1]};
+        *check++ = (struct stack_check){at, step->address[i]}; /* the last one does not count */
+    }
+    return true;
+}
+
+/* Each pending frame has a check that tells where the next frame outwards is, and its address, and, if it is
+ * linked, one for its own rbp. Their nodes are those of the path. */
 void follow_settle(struct paths *paths) {
     const struct path_step *step = paths->step;
     struct stack *stack = &paths->stack;
@@ -30,18 +52,18 @@ void follow_settle(struct paths *paths) {
     uint32_t id = step->view->context;
     for (unsigned i = step->frames; i-- > there; id = tree_node(id)->parent)
         stack->frames[i].node = id;
-    const struct stack_check *check = &stack->checks[stack->frames[there - 1].checks];
     uintptr_t leaf = stack->checks[step->checks - 1].at - step->joint * 8UL + 16;
-    for (unsigned i = there; i < step->frames; i++, check++) {
+    for (unsigned i = there; i < step->frames; i++) {
         struct stack_frame *frame = &stack->frames[i];
         frame->address = tree_node(frame->node)->address;
-        frame->sp = i + 1U < step->frames ? check[1].at + 8 : leaf;
         frame->rule = rules_find(frame->address, false);
+        bool linked = rule_kind(frame->rule) != CFI_SP;
+        frame->checks = (uint16_t)(frame[-1].checks + 1 + linked);
+        frame->rbp_use = linked ? (int16_t)(frame->checks - 1) : -1;
+        frame->sp = i + 1U < step->frames ? stack->checks[frame->checks].at + 8 : leaf;
         frame->caller_rbp = rule_rbp(frame->rule) == CFI_RBP_AT_CFA
                                 ? frame[-1].sp + (uintptr_t)(intptr_t)rule_rbp_offset(frame->rule)
                                 : RBP_KEPT;
-        frame->rbp_use = -1;
-        frame->checks = (uint16_t)(frame[-1].checks + 1);
         frame->exact = false;
     }
     stack->count = paths->nodes_valid = step->frames;
@@ -51,19 +73,29 @@ void follow_settle(struct paths *paths) {
     paths->there = UINT32_MAX;
 }
 
+static bool is_plain(uint64_t rule) {
+    return rule_kind(rule) == CFI_SP && rule_rbp(rule) <= CFI_RBP_AT_CFA &&
+           !(rule_rbp(rule) == CFI_RBP_AT_CFA && !rule_rbp_offset(rule));
+}
+
+static bool is_linked(uint64_t rule) {
+    return rule_kind(rule) == CFI_RBP && rule_cfa_offset(rule) == 16 &&
+           rule_rbp(rule) == CFI_RBP_AT_CFA && rule_rbp_offset(rule) == -16;
+}
+
 /* Whether a step can lead to the frames from `first` on. */
-static bool is_plain(struct stack *stack, unsigned first) {
-    const struct stack_frame *joint = &stack->frames[first - 1];
+static bool may_lead(struct stack *stack, unsigned first, bool *linked) {
+    struct stack_frame *joint = &stack->frames[first - 1];
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
-    if (stack->count - first > STEP_FRAMES_MAX || joint->rbp_use >= 0 || joint->exact ||
+    *linked = joint->rbp_use >= 0;
+    if (stack->count - first > STEP_FRAMES_MAX || joint->exact ||
         (joint->sp - leaf->sp) / 8 >= UINT16_MAX || (joint->sp - leaf->sp) % 8 ||
-        joint->checks + STEP_FRAMES_MAX > stack->room * 2)
+        joint->checks + 2 * STEP_FRAMES_MAX > stack->room * 2 ||
+        (*linked && !is_linked(stack_rule(joint))))
         return false;
     for (unsigned i = first; i < stack->count; i++) {
         uint64_t rule = stack_rule(&stack->frames[i]);
-        if (stack->frames[i].exact || rule_kind(rule) != CFI_SP ||
-            rule_rbp(rule) > CFI_RBP_AT_CFA ||
-            (rule_rbp(rule) == CFI_RBP_AT_CFA && !rule_rbp_offset(rule)))
+        if (stack->frames[i].exact || !(*linked ? is_linked(rule) : is_plain(rule)))
             return false;
     }
     return true;
@@ -78,7 +110,8 @@ void follow_note(struct heap *heap, struct view *view, unsigned before, unsigned
     if (first == stack->count)
         first--; /* the same path again */
     /* The check of the last frame that stays is the next one's, which has to have been there too. */
-    if (!note || !last || !first || first >= before || !is_plain(stack, first))
+    bool linked;
+    if (!note || !last || !first || first >= before || !may_lead(stack, first, &linked))
         return;
     struct path_step *step = step_from(paths, last, true);
     if (!step)
@@ -91,6 +124,7 @@ void follow_note(struct heap *heap, struct view *view, unsigned before, unsigned
     step->frames = (uint16_t)stack->count;
     step->checks = (uint16_t)(frame->checks + 1);
     step->joint = (uint16_t)((frame->sp - 8 - base) / 8);
+    step->linked = linked;
     for (unsigned i = 0; i < STEP_FRAMES_MAX; i++) {
         if (first + i < stack->count)
             frame++;

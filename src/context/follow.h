@@ -11,8 +11,10 @@
  * these are. All that a step changes of the last walk are the checks of the new frames; the frames
  * themselves are *pending* until a walk needs them.
  *
- * Only for paths whose new frames find their caller by the stack pointer, and that are not cut off. Owned
- * by one heap's thread; one line a view, made when walks are followed by walks.
+ * Only for paths that are not cut off, and whose new frames either all find their caller by the stack pointer,
+ * or all are linked by frame pointers, as compilers do it: rbp is saved below the return address, and points at
+ * where the caller's is saved. Owned by one heap's thread; one line a view, made when walks are followed
+ * by walks.
  */
 #ifndef MEMCTX_FOLLOW_H
 #define MEMCTX_FOLLOW_H
@@ -28,9 +30,11 @@ struct path_step {
     const struct path_step *next; /* from there; NULL: none */
     uint16_t first, frames;       /* of the stack that stay; in all */
     uint16_t checks, joint;       /* that stay; where the last of them is */
-    uint16_t
-        word[STEP_FRAMES_MAX]; /* where the new frames' return addresses are, outermost first; */
-    uintptr_t address[STEP_FRAMES_MAX]; /* the innermost one again where they are fewer */
+    bool linked;                  /* by frame pointers */
+    /* Where the new frames' return addresses are, and these: outermost first, and the innermost one again
+     * where they are fewer. */
+    uint16_t word[STEP_FRAMES_MAX];
+    uintptr_t address[STEP_FRAMES_MAX];
 } __attribute__((aligned(CACHE_LINE)));
 _Static_assert(sizeof(struct path_step) == CACHE_LINE, "as the header says");
 
@@ -50,6 +54,9 @@ INLINE bool stack_holds_all(const struct stack_check *first, const struct stack_
     return true;
 }
 
+/* The rest of a step whose frames are linked. */
+bool follow_linked(struct stack *stack, const struct path_step *step, const stack_word *words);
+
 /* The view of the stack's path, if it is the one that followed the last walked one before; NULL: walk. */
 INLINE struct view *follow(struct paths *paths, uintptr_t frame) {
     const struct path_step *step = paths->next;
@@ -64,10 +71,15 @@ INLINE struct view *follow(struct paths *paths, uintptr_t frame) {
     for (unsigned i = STEP_FRAMES_MAX; i-- > 0;)
         if (words[step->word[i]] != step->address[i])
             return NULL;
-    if (!stack_holds_all(stack->checks, check))
-        return NULL;
-    for (unsigned i = 0; i + 1 < STEP_FRAMES_MAX; i++)
-        check[i] = (struct stack_check){(uintptr_t)&words[step->word[i]], step->address[i]};
+    if (step->linked) {
+        if (!follow_linked(&paths->stack, step, words))
+            return NULL;
+    } else {
+        if (!stack_holds_all(stack->checks, check))
+            return NULL;
+        for (unsigned i = 0; i + 1 < STEP_FRAMES_MAX; i++)
+            check[i] = (struct stack_check){(uintptr_t)&words[step->word[i]], step->address[i]};
+    }
     if (paths->there > step->first)
         paths->there = step->first;
     paths->step = step;

@@ -156,7 +156,7 @@ Test(paths, signal_frames_are_walked_through) {
 }
 
 /* Past the table, where the same sequences of paths come again: what follows what is guessed then. */
-Test(paths, a_path_that_followed_before_is_only_found_when_it_follows_again) {
+static void follow_at_random(void (*run)(int levels)) {
     start_oracle();
     for (unsigned round = 0; round < 4000; round++) {
         if (round == 2000) { /* now some are cut off, and lead to no step */
@@ -166,11 +166,19 @@ Test(paths, a_path_that_followed_before_is_only_found_when_it_follows_again) {
         if (thread_heap)
             paths_of(thread_heap)->passing = true;
         srand(round % 3 ? round % 11 : round);
-        shapes_run(5);
+        run(5);
     }
     expect_no_mismatch(10000);
     cr_assert_gt(context_counts().followed, 5000, "%lu paths followed of %lu",
                  context_counts().followed, oracle_counts.checked);
+}
+
+Test(paths, a_path_that_followed_before_is_only_found_when_it_follows_again) {
+    follow_at_random(shapes_run);
+}
+
+Test(paths, so_it_is_with_frame_pointers) {
+    follow_at_random(linked_shapes_run);
 }
 
 /* Where steps are known but lead elsewhere, a short trial is enough, and what they took is given back. */

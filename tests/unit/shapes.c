@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions of all shapes; see shapes.h. Built without frame pointers, as most programs are. */
+/* Functions of all shapes; see shapes.h. Built without frame pointers, as most programs are; and, by
+ * linked_shapes.c, with them. */
 #include "shapes.h"
 
 #include <stdlib.h>
 
 #include "api/names.h"
 
+#ifndef LINKED_SHAPES
 void (*at_leaf)(uintptr_t frame);
 uint64_t leaves;
+#endif
 
 static NOINLINE void leaf_with_frame(void) {
     at_leaf((uintptr_t)__builtin_frame_address(0));
@@ -62,16 +65,24 @@ static NOINLINE void wide(int levels) {
     room[1] = room[0];
 }
 
+#ifdef LINKED_SHAPES
+#undef shapes_run
+#define THIS_RUN linked_shapes_run
+#define last_shape shapes_run /* and from there on those without frame pointers */
+#else
+#define THIS_RUN shapes_run
 static NOINLINE void overwrites_rbp(int levels) {
     __asm__ volatile("xor %%ebp, %%ebp" ::: "rbp");
     shapes_leaf();
     shapes_run(levels);
     __asm__ volatile("" ::: "memory");
 }
+#define last_shape overwrites_rbp
+#endif
 
-NOINLINE void shapes_run(int levels) {
-    static void (*const shapes[])(int) = {shapes_run, with_alloca, realigned,
-                                          narrow,     wide,        overwrites_rbp};
+NOINLINE void THIS_RUN(int levels) {
+    static void (*const shapes[])(int) = {THIS_RUN, with_alloca, realigned,
+                                          narrow,   wide,        last_shape};
     for (int i = rand() % 3; levels > 0 && i >= 0; i--)
         shapes[rand() % 6](levels - 1 - rand() % levels);
     shapes_leaf();

@@ -11,5 +11,8 @@ extern void (*at_leaf)(uintptr_t frame);
 extern uint64_t leaves; /* calls of it */
 void shapes_leaf(void);
 void shapes_run(int levels);
+/* The same with frame pointers. */
+void linked_shapes_leaf(void);
+void linked_shapes_run(int levels);
 
 #endif

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* The functions of shapes.c once more, built with frame pointers. */
+#include "shapes.h"
+
+#define LINKED_SHAPES
+#define shapes_run linked_shapes_run
+#define shapes_leaf linked_shapes_leaf
+#include "shapes.c"
