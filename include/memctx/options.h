@@ -25,7 +25,7 @@
       "milliseconds after which empty memory goes back to the kernel")                             \
     X(freelist_kib, FREELIST_KIB, INT, 8192, 0, 1073741824, 1,                                     \
       "KiB of empty memory kept for reuse at the most, or 5 % of live bytes where that is more")   \
-    X(promote_bytes, PROMOTE_BYTES, INT, 2048, 0, 1073741824, 1,                                   \
+    X(promote_bytes, PROMOTE_BYTES, INT, 16384, 0, 1073741824, 1,                                  \
       "live bytes at which a context gets pages of its own")                                       \
     X(waste_kib, WASTE_KIB, INT, 2048, 0, 1073741824, 1,                                           \
       "KiB of free memory in contexts' own pages past which new contexts share mixed pages, or "   \

@@ -236,7 +236,7 @@ def waste_cap():
     than sharing all. What of them was never touched costs nothing and is not counted."""
     with runtime_dir() as directory:
         rss = {}
-        for promote in (1000000000, 2048, 0):
+        for promote in (1000000000, 16384, 2048, 0):
             with Standing("waste", directory, MEMCTX_PROMOTE_BYTES=promote) as target:
                 rss[promote] = harness.rss_kib(target.pid)
                 dump = target.dump()
@@ -244,7 +244,7 @@ def waste_cap():
                             3000 * 48, "chunks")
                 cap_kib = max(2 << 20, dump["totals"]["requested_bytes"] * 6 // 100) >> 10
                 target.end_well()
-        for promote in (2048, 0):
+        for promote in (16384, 2048, 0):
             more = rss[promote] - rss[1000000000]
             # 2 MiB beside it for the regions' own tables.
             check(more < cap_kib + (2 << 10),
