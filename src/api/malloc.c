@@ -164,7 +164,15 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
         free(old);
         return NULL;
     }
-    return serve_slow(&(struct request){.size = size, .alignment = 1, .old = old}, frame);
+    struct request request = {.size = size, .alignment = 1, .old = old};
+    struct heap *heap;
+    if (UNLIKELY(size > SMALL_MAX) || UNLIKELY(!(heap = thread_enter())))
+        return serve_slow(&request, frame);
+    struct view *view = context_view(heap, frame);
+    if (UNLIKELY(!view) || !region_resize(heap, view, old, size))
+        return serve_entered(heap, THREAD_OWN, view, &request, frame);
+    thread_leave(heap);
+    return old;
 }
 
 EXPORT void *realloc(void *old, size_t size) {

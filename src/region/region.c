@@ -241,6 +241,25 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
     return true;
 }
 
+bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size) {
+    struct page *page = segment_page_of(chunk);
+    return page && page->heap == heap && resize_in_block(heap, view, page, chunk, size);
+}
+
+/* What has grown mostly grows again: it gets a quarter more than it had, if its record can tell so much
+ * slack. */
+static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had) {
+    size_t room = had + had / 4;
+    bool fresh;
+    if (size <= had || size >= room || room > SMALL_MAX)
+        return region_alloc(heap, view, size, false);
+    unsigned size_class = blocks_class_of(room);
+    if (size_class < NARROW_CLASSES && blocks_bytes_table[size_class] - size > SLACK_NARROW_MAX)
+        return region_alloc(heap, view, size, false);
+    struct page *page = page_for(heap, view, size_class);
+    return page ? region_take(heap, page, view, size, false, &fresh) : NULL;
+}
+
 static struct page *resize_large(struct page *page, size_t size) {
     if (page->kind == PAGE_HUGE)
         return size > (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)
@@ -284,7 +303,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
         return chunk;
     }
     size_t keep = region_usable(chunk); /* a program may have written all of that */
-    void *moved = region_alloc(heap, view, size, false);
+    void *moved = alloc_grown(heap, view, size, keep);
     if (!moved)
         return NULL;
     __builtin_memcpy(moved, chunk, keep < size ? keep : size);

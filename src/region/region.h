@@ -27,6 +27,9 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment);
 /* Chunks that are not blocks of this heap's pages: NULL, large, foreign, of another thread. */
 void region_free_slow(struct heap *heap, struct page *page, void *chunk);
+/* The new size in the same block, where that is no waste; the chunk then belongs to `view`. False: nothing
+ * changed; use region_realloc. */
+bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size);
 /* Keeps the contents; the chunk then belongs to `view`. NULL: out of memory, the old one intact. */
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
 /* Accounts what signal handlers got past the books (segment_emergency_alloc). */

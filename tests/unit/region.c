@@ -143,6 +143,42 @@ Test(region, mixed_blocks_that_were_freed_last_are_used_first) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
+/* By less than a quarter at a time: it seldom moves, keeps its bytes, and the books are exact. */
+static void grow_by_bytes(struct heap *heap, struct view *view) {
+    unsigned moves = 0;
+    unsigned char *chunk = region_alloc(heap, view, 15, false);
+    chunk[14] = 15;
+    for (size_t size = 16; size <= SMALL_MAX; size++) {
+        unsigned char *last = chunk;
+        if (!region_resize(heap, view, chunk, size))
+            chunk = region_realloc(heap, view, chunk, size);
+        moves += chunk != last;
+        cr_assert_eq(view->live_bytes, (int64_t)size);
+        cr_assert_geq(region_usable(chunk), size);
+        cr_assert_eq(chunk[size - 2], (unsigned char)(size - 1), "at %zu", size);
+        chunk[size - 1] = (unsigned char)size;
+    }
+    cr_assert_lt(moves, SIZE_CLASSES * 7 / 8, "%u moves", moves);
+    cr_assert_not(region_resize(heap, view, chunk, SMALL_MAX / 4), "too much slack");
+    cr_assert_not(region_resize(heap, view, chunk, SMALL_MAX + 1));
+    region_free(heap, chunk);
+    cr_assert_eq(view->live_bytes, 0);
+}
+
+Test(region, what_grows_gets_room_to_grow) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9), *other = heap_view(heap, 10);
+    options.promote_bytes = 1 << 30; /* mixed pages only */
+    void *chunk = region_alloc(heap, other, 16, false);
+    cr_assert(region_resize(heap, view, chunk, 15), "it fits, and now the other one pays");
+    cr_assert_eq(other->live_bytes, 0);
+    cr_assert_eq(view->live_bytes, 15);
+    region_free(heap, chunk);
+    grow_by_bytes(heap, view);
+    options.promote_bytes = 0; /* pages of its own */
+    grow_by_bytes(heap, heap_view(heap, 11));
+}
+
 Test(region, no_page_is_lost_and_no_block_given_twice) {
     enum { SLOTS = 3000 };
     static struct {
