@@ -90,6 +90,12 @@ NOINLINE void *allocate_slow(size_t size, enum allocate_how how, uintptr_t frame
 
 NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size,
                              enum allocate_how how, uintptr_t frame) {
+    bool fresh = false;
+    void *chunk = NULL;
+    if (LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)))
+        chunk = region_alloc_next(heap, view, size, &fresh);
+    if (chunk)
+        return allocate_done(heap, view, size, how, frame, chunk, fresh);
     struct request request = {.size = size, .alignment = 1, .zero = how == ALLOCATE_ZEROED};
     return result(serve_entered(heap, THREAD_OWN, view, &request, frame), size, how, frame);
 }

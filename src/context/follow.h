@@ -97,6 +97,7 @@ INLINE void follow_nothing(struct paths *paths) {
     paths->walked = NULL;
     paths->next = NULL;
 }
+/* Forgets all steps; what is pending is lost, and with it the stack. */
 void follow_flush(struct paths *paths);
 
 #endif

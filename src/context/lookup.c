@@ -70,10 +70,11 @@ static struct view *view_of_stack(struct heap *heap, unsigned depth, unsigned be
             stack->frames[i].node = id;
     }
     struct view *view = id ? heap_view(heap, id) : context_view_fixed(heap, TREE_UNKNOWN);
-    if (!whole || UNLIKELY(!id) || UNLIKELY(view->context != id)) { /* no memory for it */
-        follow_nothing(paths);
+    if (!whole || UNLIKELY(!id) || UNLIKELY(!view) || UNLIKELY(view->context != id)) {
+        follow_nothing(paths); /* cut off, or no memory for it */
     } else {
-        follow_note(heap, view, before, first, paths->passing && !paths->quiet);
+        bool note = paths->passing && !paths->quiet && stack->end != STACK_BROKEN;
+        follow_note(heap, view, before, first, note);
     }
     if (whole && id)
         paths->nodes_valid = stack->count;
@@ -151,7 +152,8 @@ static void trial_ends(struct paths *paths) {
         paths->trials = 1;
     }
     if (!--paths->trials && cost > paths->cost[false]) {
-        paths->cost[true] = cost;
+        paths->cost[true] = 0; /* not known: the next trial has to be hoped for */
+        follow_settle(paths);  /* steps that were taken have changed the checks already */
         follow_flush(paths);
         other_way(paths);
         paths->window = WINDOW;

@@ -236,26 +236,38 @@ static struct bins *bins_of(struct heap *heap, const struct page *page) {
     return page->kind == PAGE_OWN ? page->view->region : &heap->mixed;
 }
 
+static void current_is_full(struct heap *heap, struct page *page) {
+    if (page == &heap_no_page)
+        return;
+    flag_set(page, PAGE_FULL);
+    tail_done(heap, page);
+}
+
+bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
+    struct page **current = current_of(heap, bins, size_class);
+    struct page *next = bins->partial[size_class];
+    if (blocks_has_free(*current))
+        return true;
+    if (!next)
+        return false;
+    current_is_full(heap, *current);
+    partial_remove(bins, next);
+    *current = next;
+    return true;
+}
+
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class) {
     struct page **current = current_of(heap, bins, size_class);
-    struct page *page = *current;
-    if (blocks_has_free(page))
-        return page;
-    if (page != &heap_no_page) {
-        flag_set(page, PAGE_FULL);
-        tail_done(heap, page);
-    }
-    page = bins->partial[size_class];
-    if (page) {
-        partial_remove(bins, page);
-    } else {
-        /* The cap on segregation: past it this context's new chunks share mixed pages. */
-        if (!view || heap_may_segregate(heap))
-            page = blocks_page_create(heap, view, size_class);
-        else if (!(++heap->denied % SWEEP_EVERY))
-            regions_release_empty(heap); /* current pages that are empty, the one waste we hold */
-    }
+    struct page *page = NULL;
+    if (bins_switch(heap, bins, size_class))
+        return *current;
+    current_is_full(heap, *current);
+    /* The cap on segregation: past it this context's new chunks share mixed pages. */
+    if (!view || heap_may_segregate(heap))
+        page = blocks_page_create(heap, view, size_class);
+    else if (!(++heap->denied % SWEEP_EVERY))
+        regions_release_empty(heap); /* current pages that are empty, the one waste we hold */
     *current = page ? page : &heap_no_page;
     return page;
 }

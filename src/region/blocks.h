@@ -110,7 +110,9 @@ INLINE size_t blocks_touched(const struct page *page, const char *start) {
     return align_up((size_t)(page->next_block - start), OS_PAGE_BYTES);
 }
 
-/* The current page ran out: another one with free blocks, or NULL. */
+/* The current page ran out. False: no other one has free blocks. */
+bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class);
+/* Another one with free blocks, or a new one, or NULL. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class);
 /* Collects what other threads freed into this heap's pages. */

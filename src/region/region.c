@@ -34,6 +34,13 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
     return region_take(heap, view->bins->current[blocks_class_of(size)], view, size, false, fresh);
 }
 
+void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    if (size > SMALL_MAX || view->bins == &heap_no_bins || load_relaxed(&heap->remote_pages) ||
+        !bins_switch(heap, view->bins, blocks_class_of(size)))
+        return NULL;
+    return region_alloc_wide(heap, view, size, fresh);
+}
+
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
     if (size > SMALL_MAX)
         return region_alloc_large(heap, view, size, 1, zero);

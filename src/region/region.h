@@ -104,6 +104,8 @@ INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t si
 
 /* The same for up to SMALL_MAX bytes. */
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
+/* After one of these gave NULL: from another page that has free blocks. */
+void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh);
 
 /* region_free_fast of a chunk in a wide page. */
 bool region_free_wide(struct heap *heap, struct page *page, void *chunk, void **freed);

@@ -155,9 +155,25 @@ Test(paths, signal_frames_are_walked_through) {
     expect_no_mismatch(1000);
 }
 
+/* Now and then the steps are given up, though the last one is pending. */
+static void give_steps_up(void) {
+    static uint64_t calls;
+    if (++calls % 1009)
+        return;
+    struct paths *paths = paths_of(thread_heap);
+    paths->passing = true;
+    paths->trials = 1;
+    paths->window = 1;
+    paths->cost[false] = 1;
+    context_judge_steps(paths);
+    cr_assert_not(paths->passing);
+    paths->passing = true;
+}
+
 /* Past the table, where the same sequences of paths come again: what follows what is guessed then. */
 static void follow_at_random(void (*run)(int levels)) {
     start_oracle();
+    after_leaf = give_steps_up;
     for (unsigned round = 0; round < 4000; round++) {
         if (round == 2000) { /* now some are cut off, and lead to no step */
             options.depth = 14;
@@ -196,7 +212,6 @@ Test(paths, steps_that_lead_elsewhere_are_soon_given_up) {
         shapes_run(3);
     cr_assert_not(paths->passing);
     cr_assert_null(paths->steps);
-    cr_assert_gt(paths->cost[true], 20);
 }
 
 /* One path, over and over: each step is right, and still the table is tried in time, and stays. */

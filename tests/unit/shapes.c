@@ -9,6 +9,7 @@
 
 #ifndef LINKED_SHAPES
 void (*at_leaf)(uintptr_t frame);
+void (*after_leaf)(void);
 uint64_t leaves;
 #endif
 
@@ -24,6 +25,8 @@ NOINLINE void shapes_leaf(void) {
     } else {
         free(kept);
         kept = malloc(32);
+        if (after_leaf)
+            after_leaf();
     }
     leaves++;
 }
