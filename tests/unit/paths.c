@@ -182,7 +182,7 @@ static void follow_at_random(void (*run)(int levels)) {
         if (thread_heap)
             paths_of(thread_heap)->passing = true;
         srand(round % 3 ? round % 11 : round);
-        run(5);
+        shapes_apart(run, 5);
     }
     expect_no_mismatch(10000);
     cr_assert_gt(context_counts().followed, 5000, "%lu paths followed of %lu",
@@ -209,7 +209,7 @@ Test(paths, steps_that_lead_elsewhere_are_soon_given_up) {
     paths->cost[false] = 20;
     srand(3);
     for (int i = 0; i < 12000 && paths->passing; i++)
-        shapes_run(3);
+        shapes_apart(shapes_run, 3);
     cr_assert_not(paths->passing);
     cr_assert_null(paths->steps);
 }
@@ -222,7 +222,7 @@ Test(paths, the_table_is_tried_while_every_step_is_right) {
     paths_of(thread_heap)->passing = true;
     paths_of(thread_heap)->patience[true] = 0;
     for (int i = 0; i < 100000; i++)
-        shapes_run(0);
+        shapes_apart(shapes_run, 0);
     cr_assert_gt(context_counts().followed, 10000);
     cr_assert_lt(context_counts().followed, 50000);
     cr_assert_not(paths_of(thread_heap)->passing);

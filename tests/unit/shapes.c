@@ -81,6 +81,12 @@ static NOINLINE void overwrites_rbp(int levels) {
     __asm__ volatile("" ::: "memory");
 }
 #define last_shape overwrites_rbp
+
+NOINLINE void shapes_apart(void (*run)(int levels), int levels) {
+    __asm__ volatile("xor %%ebp, %%ebp" ::: "rbp");
+    run(levels);
+    __asm__ volatile("" ::: "memory");
+}
 #endif
 
 NOINLINE void THIS_RUN(int levels) {

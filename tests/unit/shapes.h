@@ -12,6 +12,8 @@ extern void (*after_leaf)(void); /* after that malloc; may be NULL */
 extern uint64_t leaves;          /* calls of it */
 void shapes_leaf(void);
 void shapes_run(int levels);
+/* No frame further out depends on what rbp is there. */
+void shapes_apart(void (*run)(int levels), int levels);
 /* The same with frame pointers. */
 void linked_shapes_leaf(void);
 void linked_shapes_run(int levels);
