@@ -91,10 +91,10 @@ static bool may_lead(struct stack *stack, unsigned first, bool *linked) {
     if (stack->count - first > STEP_FRAMES_MAX || joint->exact ||
         (joint->sp - leaf->sp) / 8 >= UINT16_MAX || (joint->sp - leaf->sp) % 8 ||
         joint->checks + 2 * STEP_FRAMES_MAX > stack->room * 2 ||
-        (*linked && !is_linked(stack_rule(joint))))
+        (*linked && !is_linked(joint->rule)))
         return false;
     for (unsigned i = first; i < stack->count; i++) {
-        uint64_t rule = stack_rule(&stack->frames[i]);
+        uint64_t rule = stack->frames[i].rule;
         if (stack->frames[i].exact || !(*linked ? is_linked(rule) : is_plain(rule)))
             return false;
     }

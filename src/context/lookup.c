@@ -31,9 +31,9 @@ static void verify(struct heap *heap, const struct view *view) {
 }
 
 static uint32_t child_of(uint32_t parent, struct stack_frame *frame) {
-    return tree_child(parent,
-                      (struct tree_frame){frame->address, (uint16_t)rule_module(stack_rule(frame)),
-                                          frame->exact});
+    return tree_child(
+        parent,
+        (struct tree_frame){frame->address, (uint16_t)rule_module(frame->rule), frame->exact});
 }
 
 /* Where the path of the stack's innermost `depth` frames begins in the tree, and the first frame to
@@ -283,7 +283,7 @@ bool context_outside_libc(struct heap *heap, uintptr_t frame) {
     if (stack->end == STACK_BROKEN || stack->end == STACK_OPEN || !stack->count)
         return false;
     for (unsigned i = 0; i < stack->count; i++) {
-        const struct module *module = rules_module(rule_module(stack_rule(&stack->frames[i])));
+        const struct module *module = rules_module(rule_module(stack->frames[i].rule));
         if (module && module->loader && (i >= OUTERMOST_LIBC_FRAMES || i + 1 == stack->count))
             return false;
     }

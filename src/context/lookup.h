@@ -42,7 +42,7 @@ INLINE struct view *context_view_further(struct heap *heap, uintptr_t frame) {
 
 INLINE struct view *context_view(struct heap *heap, uintptr_t frame) {
     struct view *view = context_find(heap, frame);
-    return LIKELY(view != NULL) ? view : context_view_slow(heap, frame);
+    return LIKELY(view != NULL) ? view : context_view_further(heap, frame);
 }
 
 /* For an allocation that must not walk: a signal handler inside the allocator. */

@@ -36,9 +36,11 @@
 #define CACHE_GUESS_BITS_MAX 15U
 #define CACHE_GUESSES_MAX 6
 #define CACHE_HINTS 1024U
-#define CACHE_PATIENCE 200U     /* with the table at first */
-#define CACHE_PATIENCE_PAST 25U /* ns a look-up; see context/lookup.c */
-#define CACHE_HINT_MAX 1024U    /* words; larger frames are not guessed over */
+/* How much time a look-up, in ns added up over windows, the other way might have saved before it is tried
+ * for the first time: while the table is used, and while it is passed over. See context/lookup.c. */
+#define CACHE_PATIENCE 200U
+#define CACHE_PATIENCE_PAST 25U
+#define CACHE_HINT_MAX 1024U /* words; larger frames are not guessed over */
 /* Misses of a forked child of which nothing is kept: most end before, and each page written is copied. */
 #define CACHE_QUIET 64
 

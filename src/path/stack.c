@@ -146,7 +146,7 @@ INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
     if (LIKELY(old->address == address))
         return true;
     uint64_t rule = rules_find(address, old->exact);
-    if (!rule_steps_alike(rule, stack_rule(old)))
+    if (!rule_steps_alike(rule, old->rule))
         return false;
     old->address = address;
     old->rule = rule;
@@ -265,7 +265,7 @@ static int take_over(struct walker *walker, int join, int different) {
         walker->exact = old->exact;
         if (different >= first)
             return i;
-        struct stack_fresh *fresh = add_fresh(walker, stack_rule(old));
+        struct stack_fresh *fresh = add_fresh(walker, old->rule);
         fresh->frame.caller_rbp = old->caller_rbp;
         fresh->frame.rbp_use = old->rbp_use >= first ? USES_RBP : NO_USE;
         for (int k = old->checks; k-- > first;)

@@ -38,19 +38,12 @@ struct stack_frame {
     uintptr_t address; /* return address, or the interrupted instruction */
     uintptr_t sp;
     uintptr_t caller_rbp; /* where this frame saved its caller's rbp, or one of the above */
-    uint64_t rule;        /* packed, or to be looked up when it is asked for: stack_rule */
+    uint64_t rule;        /* packed */
     uint32_t node;        /* for the layer above: tree node of the path up to here */
     int16_t rbp_use; /* check that tells rbp as this frame has it; -1: no further frame uses it */
     uint16_t checks; /* checks [0, checks) prove everything from this frame outwards */
     bool exact;      /* address was interrupted by a signal */
 };
-
-#define STACK_RULE_LATER 0U
-INLINE uint64_t stack_rule(struct stack_frame *frame) {
-    if (UNLIKELY(frame->rule == STACK_RULE_LATER))
-        frame->rule = rules_find(frame->address, frame->exact);
-    return frame->rule;
-}
 
 /* A word of the stack that the walk read. */
 struct stack_check {

@@ -197,6 +197,25 @@ Test(paths, so_it_is_with_frame_pointers) {
     follow_at_random(linked_shapes_run);
 }
 
+static void *grown;
+static NOINLINE void resize_one(size_t size) {
+    grown = realloc(grown, size);
+    __asm__ volatile("" ::: "memory");
+}
+
+/* Steps serve whatever asks for a path, not malloc alone. */
+Test(paths, realloc_takes_steps_too) {
+    rules_init();
+    rules_new_generation();
+    shapes_run(0);
+    paths_of(thread_heap)->passing = true;
+    uint64_t before = context_counts().followed;
+    for (int i = 0; i < 1000; i++)
+        resize_one(100 + (size_t)i % 2);
+    cr_assert_gt(context_counts().followed, before + 900);
+    free(grown);
+}
+
 /* Where steps are known but lead elsewhere, a short trial is enough, and what they took is given back. */
 Test(paths, steps_that_lead_elsewhere_are_soon_given_up) {
     rules_init();
