@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// store.rs - an allocation in a module of a Rust program.
+// store.rs - an allocation in a module of a Rust program; Debian 12's compiler has no black_box.
 use std::io::Write;
 
 mod shelf {
     #[inline(never)]
     pub fn fill(bytes: usize) -> Vec<u8> {
-        std::hint::black_box(Vec::with_capacity(bytes))
+        let mut shelf = Vec::with_capacity(bytes);
+        shelf.push(1);
+        shelf
     }
 }
 
@@ -15,6 +17,6 @@ fn main() {
     std::io::stdout().flush().unwrap();
     loop {
         std::thread::sleep(std::time::Duration::from_secs(1));
-        std::hint::black_box(&kept);
+        unsafe { std::ptr::read_volatile(&kept[0]) };
     }
 }
