@@ -77,7 +77,7 @@ func main() {
 	var total atomic.Uint64
 	for worker := 0; worker < workers; worker++ {
 		wait.Add(1)
-		go func() {
+		go func(worker int) {
 			defer wait.Done()
 			if worker%2 == 0 {
 				runtime.LockOSThread() // and never unlocked: the thread dies with its goroutine
@@ -96,7 +96,7 @@ func main() {
 					runtime.GC()
 				}
 			}
-		}()
+		}(worker)
 	}
 	done := make(chan uint64)
 	go func() {
