@@ -17,7 +17,7 @@ static struct {
     pthread_key_t key;
     bool has_key;
     void *deferred; /* atomic list of chunks through their first word */
-} global;
+} global FORK_PAGE;
 
 /* The key's destructor: the thread is about to end. */
 static void thread_exits(void *argument) {

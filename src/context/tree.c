@@ -130,7 +130,8 @@ static void link_newest(void) {
  * are many: mostly they are few, and the pages of their parents need not be copied for them. Under
  * tree_lock. */
 static uint32_t find_newest(uint32_t parent, struct tree_frame frame) {
-    for (uint32_t id = tree.linked; id < tree.count; id++)
+    uint32_t id = parent < tree.linked ? tree.linked : parent + 1; /* made after its parent */
+    for (; id < tree.count; id++)
         if (tree_node_is(id, parent, frame)) {
             link_newest();
             return id;

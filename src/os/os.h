@@ -64,8 +64,8 @@ struct lock {
     uint32_t rank; /* enum lock_rank */
     void *holder;  /* os_self() of the holder; written by it alone */
 };
-/* Of what every fork writes, in parent and child: it stands in one OS page, because each page that is
- * written costs both of them a fault and one of them a copy. */
+/* Of what every start writes, and every fork, in parent and child: it stands in one OS page, because each
+ * page that is written costs a fault, after a fork two and a copy. */
 #define FORK_PAGE __attribute__((section("memctx_fork")))
 #define LOCK_INIT(r)                                                                               \
     { .rank = (r) }

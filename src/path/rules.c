@@ -12,12 +12,12 @@
 #define CAPACITY_MAX (1U << 22)
 
 struct lock rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
-uint32_t rules_generation = 1;
+uint32_t rules_generation FORK_PAGE = 1;
 
 static uint64_t rule_count FORK_PAGE; /* in the table; under rules_lock */
 static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under rules_lock */
 
-struct rule_table *rules_table; /* replaced when it grows, then emptied, never unmapped */
+struct rule_table *rules_table FORK_PAGE; /* replaced when it grows, then emptied, never unmapped */
 
 static struct {
     struct module modules[MODULES_MAX]; /* guarded by rules_lock to write */

@@ -28,7 +28,12 @@ CHILD_CONST const uint8_t blocks_class_table[NARROW_MAX / 16 + 1] = {
     0,  0,  1,  2,  3,      4,      5,      6,      7,      8,      8,      9,     9,
     10, 10, 11, 11, R4(12), R4(13), R4(14), R4(15), R8(16), R8(17), R8(18), R8(19)};
 
-struct page heap_no_page;
+/* The largest of a doubling; but the slack has to fit its record, and the smallest are many. */
+static const uint8_t largest_of[SIZE_CLASSES] = {0,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11,
+                                                 11, 13, 13, 15, 15, 16, 17, 18, 19, 23, 23,
+                                                 23, 23, 27, 27, 27, 27, 31, 31, 31, 31};
+
+struct page heap_no_page FORK_PAGE;
 #define NO_PAGE_4 &heap_no_page, &heap_no_page, &heap_no_page, &heap_no_page
 #define NO_PAGE_16 NO_PAGE_4, NO_PAGE_4, NO_PAGE_4, NO_PAGE_4
 const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16}};
@@ -173,8 +178,25 @@ static uint16_t recent_room(unsigned size_class) {
     return (uint16_t)(room < RECENT_MAX ? room : RECENT_MAX);
 }
 
+static void classes_init(struct heap *heap) {
+    for (unsigned i = 0; i < SIZE_CLASSES; i++)
+        heap->served_by[i] = largest_of[i];
+    for (unsigned i = 0; i <= NARROW_MAX / 16; i++)
+        heap->size_served_by[i] = largest_of[blocks_class_table[i]];
+}
+
+void bins_split_class(struct heap *heap, unsigned size_class) {
+    if (heap->served_by[size_class] == size_class)
+        return;
+    heap->served_by[size_class] = (uint8_t)size_class;
+    for (unsigned i = 0; i <= NARROW_MAX / 16; i++)
+        if (blocks_class_table[i] == size_class)
+            heap->size_served_by[i] = (uint8_t)size_class;
+}
+
 void bins_init_mixed(struct heap *heap) {
     bins_init(&heap->mixed);
+    classes_init(heap);
     for (unsigned i = 0; i < NARROW_CLASSES; i++) {
         struct page *recent = heap_recent(heap, i);
         set_layout(recent, SLICE_BYTES, false, i);
@@ -254,6 +276,16 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
     partial_remove(bins, next);
     *current = next;
     return true;
+}
+
+unsigned bins_share_class(struct heap *heap, unsigned size_class) {
+    unsigned largest = heap->served_by[size_class];
+    if (largest != size_class && *current_of(heap, &heap->mixed, largest) != &heap_no_page &&
+        !bins_switch(heap, &heap->mixed, largest)) {
+        bins_split_class(heap, size_class);
+        return size_class;
+    }
+    return largest;
 }
 
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,

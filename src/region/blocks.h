@@ -25,16 +25,21 @@
 extern const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
 extern const uint16_t blocks_bytes_table[SIZE_CLASSES];
 
-/* Size class of a request up to NARROW_MAX, and up to SMALL_MAX. */
-INLINE unsigned blocks_class_narrow(size_t size) {
-    return blocks_class_table[(size + 15) >> 4];
-}
+/* Size class of a request up to SMALL_MAX. */
 INLINE unsigned blocks_class_of(size_t size) {
     if (LIKELY(size <= NARROW_MAX))
-        return blocks_class_narrow(size);
+        return blocks_class_table[(size + 15) >> 4];
     unsigned shift =
         61U - (unsigned)__builtin_clzl(size - 1); /* spacing is a quarter of the power */
     return NARROW_CLASSES - 4 + 4 * (shift - 7) + (unsigned)((size - 1) >> shift) - 4;
+}
+
+/* The class that serves a request up to NARROW_MAX, and up to SMALL_MAX, in this heap. */
+INLINE unsigned bins_class_narrow(const struct heap *heap, size_t size) {
+    return heap->size_served_by[(size + 15) >> 4];
+}
+INLINE unsigned bins_class_of(const struct heap *heap, size_t size) {
+    return heap->served_by[blocks_class_of(size)];
 }
 
 /* Where the granule starts that a pointer into the page is in. */
@@ -119,6 +124,10 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
 void bins_collect_remote(struct heap *heap);
 void bins_init(struct bins *bins);
 void bins_init_mixed(struct heap *heap);
+/* The class that is to serve this one: itself from now on, if the page that it shares is full. */
+unsigned bins_share_class(struct heap *heap, unsigned size_class);
+/* From now on it is itself. */
+void bins_split_class(struct heap *heap, unsigned size_class);
 /* Gives back one empty current page. */
 void bins_release_page(struct heap *heap, struct page *page);
 /* Gives back the empty current pages: of some bins, of all regions. */

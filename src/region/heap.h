@@ -82,6 +82,9 @@ struct heap {
      * in it, `behind` the current page behind it. To their pages they are in use. Only the first line
      * of each page is there, so that all of this, and of FORK_PAGE, fits one OS page. */
     char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
+    /* Which class serves a size (up to NARROW_MAX, in steps of 16), and a size class: the largest of its
+     * doubling as long as they all fit into one page of that, then itself. */
+    uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
     struct lock lock;
     uint32_t busy_before_fork;
     uint32_t thread_exits;       /* rounds of key destructors seen */

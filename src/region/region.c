@@ -19,11 +19,17 @@ static void promote(struct heap *heap, struct view *view) {
     view->region = region;
 }
 
-static struct page *page_for(struct heap *heap, struct view *view, unsigned size_class) {
+/* With `exactly` of this very class, else of the one that serves it. */
+static struct page *page_for(struct heap *heap, struct view *view, unsigned size_class,
+                             bool exactly) {
     struct page *page = NULL;
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
     promote(heap, view);
+    if (view->region) /* no pages of its own for what is rare */
+        bins_split_class(heap, size_class);
+    else if (!exactly)
+        size_class = bins_share_class(heap, size_class);
     if (view->region)
         page = bins_next_page(heap, view->region, view, size_class);
     view->bins = page ? view->region : &heap->mixed;
@@ -31,12 +37,13 @@ static struct page *page_for(struct heap *heap, struct view *view, unsigned size
 }
 
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    return region_take(heap, view->bins->current[blocks_class_of(size)], view, size, false, fresh);
+    return region_take(heap, view->bins->current[bins_class_of(heap, size)], view, size, false,
+                       fresh);
 }
 
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     if (size > SMALL_MAX || view->bins == &heap_no_bins || load_relaxed(&heap->remote_pages) ||
-        !bins_switch(heap, view->bins, blocks_class_of(size)))
+        !bins_switch(heap, view->bins, bins_class_of(heap, size)))
         return NULL;
     return region_alloc_wide(heap, view, size, fresh);
 }
@@ -44,7 +51,7 @@ void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool 
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
     if (size > SMALL_MAX)
         return region_alloc_large(heap, view, size, 1, zero);
-    struct page *page = page_for(heap, view, blocks_class_of(size));
+    struct page *page = page_for(heap, view, blocks_class_of(size), false);
     if (!page)
         return NULL;
     bool fresh = false;
@@ -63,7 +70,7 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     /* The record of a narrow block holds 8 bits of slack, and the last values mean something. */
     if (size_class < NARROW_CLASSES && blocks_bytes_table[size_class] - size > SLACK_NARROW_MAX)
         size_class = NARROW_CLASSES;
-    struct page *page = page_for(heap, view, size_class);
+    struct page *page = page_for(heap, view, size_class, true);
     if (!page)
         return NULL;
     bool fresh = false;
@@ -263,7 +270,7 @@ static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size
     unsigned size_class = blocks_class_of(room);
     if (size_class < NARROW_CLASSES && blocks_bytes_table[size_class] - size > SLACK_NARROW_MAX)
         return region_alloc(heap, view, size, false);
-    struct page *page = page_for(heap, view, size_class);
+    struct page *page = page_for(heap, view, size_class, true);
     return page ? region_take(heap, page, view, size, false, &fresh) : NULL;
 }
 

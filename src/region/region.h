@@ -98,7 +98,7 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
 /* A chunk of up to NARROW_MAX bytes from the current page. NULL: the page does not serve, or it is time to ask
  * whether the context gets pages of its own: use region_alloc. */
 INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    return region_take(heap, view->bins->current[blocks_class_narrow(size)], view, size, true,
+    return region_take(heap, view->bins->current[bins_class_narrow(heap, size)], view, size, true,
                        fresh);
 }
 

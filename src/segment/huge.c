@@ -154,7 +154,7 @@ struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t co
     size_t mapped = align_up(bytes ? bytes : 1, OS_PAGE_BYTES) + offset;
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1) || alignment > SEGMENT_BYTES)
         return NULL;
-    struct page *header = os_map_aligned(mapped, SEGMENT_BYTES);
+    struct page *header = segment_map_memory(mapped);
     if (!header)
         return NULL;
     header->kind = PAGE_HUGE;
@@ -205,8 +205,12 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
             if (start > padding)
                 os_unmap(padding, (size_t)(start - padding));
             os_unmap(start + mapped, (size_t)(padding + padded - start) - mapped);
+            if (!segment_map_reserve(start)) {
+                os_unmap(start, mapped);
+                return NULL;
+            }
         } else {
-            start = os_map_aligned(mapped, SEGMENT_BYTES);
+            start = segment_map_memory(mapped);
         }
         if (!start)
             return NULL;
@@ -258,7 +262,7 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
     }
     if (offset != HUGE_HEADER_BYTES)
         return NULL; /* the caller copies, with its alignment */
-    char *target = os_map_aligned(mapped, SEGMENT_BYTES);
+    char *target = segment_map_memory(mapped);
     if (!target)
         return NULL;
     segment_map_set(SEGMENT_HUGE, header, false);

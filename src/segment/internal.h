@@ -29,6 +29,10 @@ struct segment_global {
 };
 extern struct segment_global segment_global;
 
+/* Room in the map, before a bit is set: false: no memory for the leaf. No lock. */
+bool segment_map_reserve(const void *segment);
+/* From the kernel, aligned to a segment and with room in the map. */
+void *segment_map_memory(size_t bytes);
 void segment_map_set(enum segment_map map, const void *segment, bool set);
 size_t segment_huge_purge(bool all);
 void segment_huge_unmap_deferred(void);

@@ -12,8 +12,7 @@
 #include "base/options.h"
 #include "segment/internal.h"
 
-uint64_t segment_maps[SEGMENT_MAP_WORDS][SEGMENT_MAPS];
-void (*segment_watch)(const void *chunk);
+void (*segment_watch)(const void *chunk) FORK_PAGE;
 
 #define DIRTY_SEARCH_MAX 8 /* segments looked at for dirty slices before clean ones are taken */
 #define PURGE_CHECK_EVERY 64
@@ -41,25 +40,54 @@ static void list_remove(struct segment *segment) {
         state->next->state.prev = state->prev;
 }
 
-/* One bit for each 64 words of the two maps, so that a dump does not read 8 MiB of zeros; set with
- * the first segment there and never cleared. Atomic. */
-static uint64_t map_summary[SEGMENT_MAPS][SEGMENT_MAP_WORDS / 64 / 64];
+struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS];
+
+bool segment_map_reserve(const void *segment) {
+    static struct segment_leaf first_leaf;
+    static bool first_used; /* atomic */
+    uintptr_t place = (uintptr_t)segment >> (SEGMENT_SHIFT + SEGMENT_LEAF_SHIFT);
+    struct segment_leaf *none = NULL, *leaf = &first_leaf;
+    if (place >> SEGMENT_ROOT_BITS)
+        return false;
+    struct segment_leaf **root = &segment_root[place];
+    if (load_acquire(root))
+        return true;
+    bool first = !__atomic_exchange_n(&first_used, true, __ATOMIC_RELAXED);
+    if (!first)
+        leaf = os_map(sizeof *leaf);
+    if (!leaf)
+        return false;
+    if (!cas_release(root, &none, leaf)) { /* another thread was faster */
+        if (first)
+            store_release(&first_used, false);
+        else
+            os_unmap(leaf, sizeof *leaf);
+    }
+    return true;
+}
+
+void *segment_map_memory(size_t bytes) {
+    void *start = os_map_aligned(bytes, SEGMENT_BYTES);
+    if (start && !segment_map_reserve(start)) {
+        os_unmap(start, bytes);
+        return NULL;
+    }
+    return start;
+}
 
 void segment_map_set(enum segment_map map, const void *segment, bool set) {
     uintptr_t number = (uintptr_t)segment >> SEGMENT_SHIFT;
-    uint64_t bit = 1UL << (number & 63);
-    if (set) {
-        __atomic_fetch_or(&segment_maps[number >> 6][map], bit, __ATOMIC_RELEASE);
-        __atomic_fetch_or(&map_summary[map][number >> 18], 1UL << (number >> 12 & 63),
-                          __ATOMIC_RELEASE);
-    } else {
-        __atomic_fetch_and(&segment_maps[number >> 6][map], ~bit, __ATOMIC_RELEASE);
-    }
+    struct segment_leaf *leaf = load_acquire(&segment_root[number >> SEGMENT_LEAF_SHIFT]);
+    uint8_t *flags = &leaf->flags[number & ((1U << SEGMENT_LEAF_SHIFT) - 1)];
+    if (set)
+        __atomic_fetch_or(flags, (uint8_t)map, __ATOMIC_RELEASE);
+    else
+        __atomic_fetch_and(flags, (uint8_t)~map, __ATOMIC_RELEASE);
 }
 
 static struct segment *segment_create(void) {
-    struct segment *segment = os_map_aligned(SEGMENT_BYTES, SEGMENT_BYTES);
-    if (!segment || (uintptr_t)segment >> ADDRESS_BITS)
+    struct segment *segment = segment_map_memory(SEGMENT_BYTES);
+    if (!segment)
         return NULL;
     struct segment_state *state = &segment->state;
     bits_fill(state->free, HEADER_SLICES, SEGMENT_SLICES - HEADER_SLICES, true);
@@ -316,14 +344,12 @@ struct segment_usage segment_usage(void) {
 
 static void each_in(enum segment_map map, void (*visit)(struct segment *, bool, void *),
                     void *context) {
-    for (size_t group = 0; group < SEGMENT_MAP_WORDS / 64; group++) {
-        if (!(load_acquire(&map_summary[map][group / 64]) >> group % 64 & 1))
-            continue;
-        for (size_t word = group * 64; word < group * 64 + 64; word++) {
-            for (uint64_t bits = load_acquire(&segment_maps[word][map]); bits; bits &= bits - 1) {
-                uintptr_t number = word * 64 + (unsigned)__builtin_ctzl(bits);
+    for (uintptr_t place = 0; place < 1U << SEGMENT_ROOT_BITS; place++) {
+        const struct segment_leaf *leaf = load_acquire(&segment_root[place]);
+        for (uintptr_t i = 0; leaf && i < 1U << SEGMENT_LEAF_SHIFT; i++) {
+            uintptr_t number = place << SEGMENT_LEAF_SHIFT | i;
+            if (load_acquire(&leaf->flags[i]) & map)
                 visit((struct segment *)(number << SEGMENT_SHIFT), map == SEGMENT_HUGE, context);
-            }
         }
     }
 }

@@ -122,15 +122,23 @@ _Static_assert(sizeof(struct page) == 128, "page headers are two cache lines");
 _Static_assert(sizeof(struct segment_state) <= 128, "fits the header of slice 1");
 _Static_assert(sizeof(struct segment) == HEADER_SLICES * SLICE_BYTES, "headers fill their slices");
 
-#define SEGMENT_MAP_WORDS (1UL << (ADDRESS_BITS - SEGMENT_SHIFT - 6))
-/* Atomic bits, one per 4 MiB of address space; set before the first chunk is handed out. Side by side,
- * because each OS page of them that is used costs one of the kernel's tables too. */
-enum segment_map { SEGMENT_SLICED, SEGMENT_HUGE, SEGMENT_MAPS };
-extern uint64_t segment_maps[SEGMENT_MAP_WORDS][SEGMENT_MAPS];
+/* Which 4 MiB of the address space are ours: a leaf with an atomic byte of flags for each of 128 GiB, set
+ * before the first chunk is handed out, and a root of leaves, which are made when needed and stay. */
+enum segment_map { SEGMENT_SLICED = 1, SEGMENT_HUGE = 2 };
+#define SEGMENT_LEAF_SHIFT 15
+#define SEGMENT_ROOT_BITS (ADDRESS_BITS - SEGMENT_SHIFT - SEGMENT_LEAF_SHIFT)
+struct segment_leaf {
+    uint8_t flags[1U << SEGMENT_LEAF_SHIFT];
+};
+extern struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS]; /* atomic */
 
 INLINE bool segment_map_test(enum segment_map map, uintptr_t number) {
-    return number < SEGMENT_MAP_WORDS * 64 &&
-           load_relaxed(&segment_maps[number >> 6][map]) >> (number & 63) & 1;
+    uintptr_t place = number >> SEGMENT_LEAF_SHIFT;
+    if (UNLIKELY(place >> SEGMENT_ROOT_BITS))
+        return false;
+    const struct segment_leaf *leaf = load_relaxed(&segment_root[place]);
+    return LIKELY(leaf != NULL) &&
+           load_relaxed(&leaf->flags[number & ((1U << SEGMENT_LEAF_SHIFT) - 1)]) & map;
 }
 
 /* The header of the slice that a chunk of a sliced segment is in; NULL: not one of those. One bit test, then

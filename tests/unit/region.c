@@ -112,6 +112,66 @@ Test(region, a_page_is_current_then_full_then_partial_then_gone) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
+Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
+    static void *first[SIZE_CLASSES], *chunks[1024];
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    int64_t live = 0;
+    options.promote_bytes = 1 << 30;              /* mixed pages only */
+    for (unsigned i = 0; i < SIZE_CLASSES; i++) { /* one each, the smallest size of each class */
+        size_t size = i ? blocks_bytes_table[i - 1] + 1 : 0;
+        first[i] = region_alloc(heap, view, size, false);
+        live += (int64_t)size;
+        const struct page *page = segment_page_of(first[i]);
+        cr_assert_leq(page->block_bytes - size, size <= 1024 ? SLACK_NARROW_MAX : SMALL_MAX);
+        cr_assert_eq(page->size_class, bins_class_of(heap, size));
+        if (size && size <= NARROW_MAX)
+            cr_assert_eq(page->size_class, bins_class_narrow(heap, size));
+    }
+    static const unsigned doubling[] = {4, 5, 6, 7}; /* 80 to 128 bytes */
+    struct page *shared = segment_page_of(first[7]);
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(segment_page_of(first[doubling[i]]), shared);
+    unsigned count = 0;
+    do
+        chunks[count++] = region_alloc(heap, view, 100, false);
+    while (segment_page_of(chunks[count - 1]) == shared);
+    cr_assert_eq(count + 3, shared->capacity, "the page was not full");
+    live += 100 * count;
+    cr_assert_eq(segment_page_of(chunks[count - 1])->block_bytes, 112, "then of its own");
+    cr_assert_eq(bins_class_narrow(heap, 100), 6);
+    cr_assert_eq(bins_class_of(heap, 90), 7, "the others stay as long as nobody asks");
+    region_free(heap, chunks[0]);
+    bool fresh;
+    void *other = region_alloc_narrow(heap, view, 90, &fresh);
+    cr_assert_eq(segment_page_of(other), shared, "while there is a free block in it");
+    cr_assert_eq(view->live_bytes, live - 100 + 90);
+    void *more = region_alloc(heap, view, 90, false);
+    cr_assert_eq(segment_page_of(more)->block_bytes, 96);
+    for (unsigned i = 1; i < count; i++)
+        region_free(heap, chunks[i]);
+    for (unsigned i = 0; i < SIZE_CLASSES; i++)
+        region_free(heap, first[i]);
+    region_free(heap, other);
+    region_free(heap, more);
+    cr_assert_eq(view->live_bytes, 0);
+    bins_release_empty(heap, &heap->mixed);
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
+Test(region, what_gets_pages_of_its_own_gets_its_own_size) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    options.promote_bytes = 2048;
+    void *chunk = NULL;
+    for (int i = 0; i < 40 && !view->region; i++)
+        chunk = region_alloc(heap, view, 1300, false);
+    cr_assert_not_null(view->region);
+    const struct page *page = segment_page_of(chunk);
+    cr_assert_eq(page->view, view);
+    cr_assert_eq(page->block_bytes, 1536);
+}
+
 Test(region, mixed_blocks_that_were_freed_last_are_used_first) {
     enum { BYTES = 64, COUNT = 300 };
     static void *chunks[COUNT];

@@ -8,7 +8,7 @@
 
 #include "base/options.h"
 #include "region/blocks.h"
-#include "segment/segment.h"
+#include "segment/internal.h"
 
 static char not_ours[64];
 
@@ -27,6 +27,51 @@ Test(segment, foreign_pointers_are_recognised_without_reading_them) {
         cr_assert_null(segment_huge_of(foreign[i]));
     }
     cr_assert_null(segment_page_of(NULL));
+}
+
+static uintptr_t seen[16];
+static unsigned seen_count;
+static void note(struct segment *segment, bool huge, void *context) {
+    if (huge == *(const bool *)context && seen_count < 16)
+        seen[seen_count++] = (uintptr_t)segment >> SEGMENT_SHIFT;
+}
+
+/* Only bits: nothing is mapped there. */
+Test(segment, the_map_covers_the_address_space_and_keeps_neighbours_apart) {
+    static const uintptr_t numbers[] = {1,       62,    63,        64,        0x7fff,   0x8000,
+                                        0x10000, 98765, 0x1234567, 0x1ffff00, 0x1ffffff};
+    enum { COUNT = sizeof numbers / sizeof *numbers };
+    static const enum segment_map maps[] = {SEGMENT_SLICED, SEGMENT_HUGE};
+    for (int m = 0; m < 2; m++) {
+        enum segment_map map = maps[m], other = maps[!m];
+        bool huge = map == SEGMENT_HUGE;
+        for (int i = 0; i < COUNT; i++) {
+            void *segment = (void *)(numbers[i] << SEGMENT_SHIFT);
+            cr_assert_not(segment_map_test(map, numbers[i]));
+            cr_assert(segment_map_reserve(segment));
+            segment_map_set(map, segment, true);
+        }
+        for (int i = 0; i < COUNT; i++) {
+            cr_assert(segment_map_test(map, numbers[i]));
+            cr_assert_not(segment_map_test(other, numbers[i]));
+            bool before = i && numbers[i - 1] == numbers[i] - 1;
+            bool behind = i + 1 < COUNT && numbers[i + 1] == numbers[i] + 1;
+            cr_assert_eq(segment_map_test(map, numbers[i] - 1), before);
+            cr_assert_eq(segment_map_test(map, numbers[i] + 1), behind);
+        }
+        seen_count = 0;
+        segment_each(note, &huge);
+        cr_assert_eq(seen_count, COUNT);
+        for (int i = 0; i < COUNT; i++)
+            cr_assert(i == 0 || seen[i] > seen[i - 1], "in address order");
+        for (int i = 0; i < COUNT; i++)
+            segment_map_set(map, (void *)(numbers[i] << SEGMENT_SHIFT), false);
+        for (int i = 0; i < COUNT; i++)
+            cr_assert_not(segment_map_test(map, numbers[i]));
+    }
+    cr_assert_not(segment_map_reserve((void *)(1UL << ADDRESS_BITS)), "beyond it");
+    cr_assert_not(segment_map_test(SEGMENT_SLICED, 1UL << (ADDRESS_BITS - SEGMENT_SHIFT)));
+    cr_assert_not(segment_map_test(SEGMENT_HUGE, UINTPTR_MAX));
 }
 
 Test(segment, every_address_of_a_span_leads_to_its_page) {
