@@ -25,6 +25,7 @@
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
 #define HEAP_PATHS_BYTES 384U
+#define HEAP_HOT_BYTES 2432U
 
 struct bins;
 
@@ -92,6 +93,8 @@ struct heap {
     struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
     struct view *views[VIEW_BLOCKS]; /* published with release; index 0 is unused */
 };
+
+_Static_assert(offsetof(struct heap, lock) <= HEAP_HOT_BYTES, "fits the page of FORK_PAGE");
 
 struct baseline { /* what a reset subtracts from a view */
     uint64_t allocs, frees, requested_cum_bytes;

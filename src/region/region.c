@@ -267,10 +267,10 @@ static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size
     bool fresh;
     if (size <= had || size >= room || room > SMALL_MAX)
         return region_alloc(heap, view, size, false);
-    unsigned size_class = blocks_class_of(room);
-    if (size_class < NARROW_CLASSES && blocks_bytes_table[size_class] - size > SLACK_NARROW_MAX)
+    unsigned serving = bins_class_of(heap, room);
+    if (serving < NARROW_CLASSES && blocks_bytes_table[serving] - size > SLACK_NARROW_MAX)
         return region_alloc(heap, view, size, false);
-    struct page *page = page_for(heap, view, size_class, true);
+    struct page *page = page_for(heap, view, blocks_class_of(room), false);
     return page ? region_take(heap, page, view, size, false, &fresh) : NULL;
 }
 

@@ -80,7 +80,7 @@ static char *cache_take(size_t bytes, size_t *mapped) {
         *mapped = bytes;
         return entry.start;
     }
-    char *target = os_map_aligned(bytes, SEGMENT_BYTES);
+    char *target = segment_map_memory(bytes);
     bool moved = false;
     if (target && lock_try(&global.unmap_lock)) { /* a dump may still read the old place */
         moved = os_move(entry.start, entry.bytes, target, bytes);

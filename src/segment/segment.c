@@ -57,7 +57,11 @@ bool segment_map_reserve(const void *segment) {
         leaf = os_map(sizeof *leaf);
     if (!leaf)
         return false;
-    if (!cas_release(root, &none, leaf)) { /* another thread was faster */
+    bool mine;
+    do
+        mine = cas_release(root, &none, leaf);
+    while (!mine && !none);
+    if (!mine) { /* another thread was faster */
         if (first)
             store_release(&first_used, false);
         else

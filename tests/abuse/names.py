@@ -89,6 +89,23 @@ def names_hardened():
 
 
 @test
+def names_small_footprint():
+    """What every start and every fork pays for: see docs/design.md, One fork."""
+    ends = re.findall(r"^\s+LOAD\s+\S+\s+(0x[0-9a-f]+)\s+\S+\s+\S+\s+(0x[0-9a-f]+)",
+                      tool("readelf", "-lW", harness.LIB), flags=re.M)
+    check_equal(len(ends), 2, "loaded segments")
+    size = max(int(start, 16) + int(length, 16) for start, length in ends)
+    check(size < 2 << 20, f"{size} bytes: the kernel sets it apart from other libraries")
+    symbols = {line.split()[-1]: int(line.split()[0], 16)
+               for line in tool("nm", "--defined-only", harness.LIB).splitlines()}
+    with open(os.path.join(ROOT, "src/region/heap.h"), encoding="ascii") as file:
+        hot = int(re.search(r"#define HEAP_HOT_BYTES (\d+)U", file.read()).group(1))
+    last = symbols["first_heap"] + hot - 1
+    check_equal(last // 4096, symbols["heap_global"] // 4096, "page of the first heap's hot part")
+    return f"{size} bytes, {4095 - last % 4096} left in the page"
+
+
+@test
 def names_unwinder_unchanged():
     """backtrace and the _Unwind_* family are those that the program has without us."""
     program = harness.build_program("tests/abuse/invariant.c")
