@@ -166,7 +166,7 @@ Test(region, what_gets_pages_of_its_own_gets_its_own_size) {
     void *chunk = NULL;
     for (int i = 0; i < 40 && !view->region; i++)
         chunk = region_alloc(heap, view, 1300, false);
-    cr_assert_not_null(view->region);
+    cr_assert(view->region != NULL);
     const struct page *page = segment_page_of(chunk);
     cr_assert_eq(page->view, view);
     cr_assert_eq(page->block_bytes, 1536);
