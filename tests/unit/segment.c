@@ -235,25 +235,35 @@ Test(huge, a_cached_mapping_that_cannot_move_is_given_up) {
     segment_span_free(keeps_a_segment);
 }
 
+static uintptr_t leaf_of(const void *address) {
+    return (uintptr_t)address >> (SEGMENT_SHIFT + SEGMENT_LEAF_SHIFT);
+}
+
 /* All places nearby are taken, so the next mapping is where the map has no leaf. */
 Test(huge, a_cached_mapping_may_move_to_where_no_chunk_was_yet) {
+    static const size_t pieces[] = {64UL << 30, 1UL << 30, 40UL << 20};
     options.freelist_kib = 64 << 10;
     options.decay_ms = 1000;
     struct page *header = segment_huge_alloc(2 << 20, 16);
     cr_assert(header != NULL);
-    uintptr_t leaf = (uintptr_t)header >> (SEGMENT_SHIFT + SEGMENT_LEAF_SHIFT);
+    uintptr_t leaf = leaf_of(header);
     char *end = (char *)header + header->mapped_bytes;
     memset(header->chunk, 7, 2 << 20);
     segment_huge_free(header);
     mmap(end, OS_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
          0); /* failing: something stands there already, which does as well */
-    for (int i = 0; i < 8; i++)
-        cr_assert_neq(
-            mmap(NULL, 64UL << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
-            MAP_FAILED);
+    for (int i = 0; i < 3; i++) {
+        void *taken;
+        do {
+            taken = mmap(NULL, pieces[i], PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                         -1, 0);
+            cr_assert_neq(taken, MAP_FAILED);
+        } while (leaf_of(taken) >= leaf);
+        munmap(taken, pieces[i]);
+    }
     header = segment_huge_alloc(40 << 20, 16);
     cr_assert(header != NULL);
-    cr_assert_neq((uintptr_t)header >> (SEGMENT_SHIFT + SEGMENT_LEAF_SHIFT), leaf);
+    cr_assert_neq(leaf_of(header), leaf);
     cr_assert_not(header->fresh, "it was not the cached one");
     cr_assert_eq(segment_huge_of(header->chunk), header);
     memset(header->chunk, 8, 40 << 20);
