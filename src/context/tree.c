@@ -171,11 +171,13 @@ static uint32_t find_linked(uint32_t parent, struct tree_frame frame) {
 }
 
 NOINLINE uint32_t tree_child_further(uint32_t parent, struct tree_frame frame) {
-    uint32_t child = find_linked(parent, frame);
+    /* The newest node, as the parent of a new path's next frame mostly is, has no children. */
+    uint32_t child = parent + 1 == tree_count() ? 0 : find_linked(parent, frame);
     if (LIKELY(child))
         return child;
     lock_take(&tree_lock);
-    child = find_linked(parent, frame); /* another thread may have made it */
+    if (parent + 1 != tree.count)
+        child = find_linked(parent, frame); /* another thread may have made it */
     if (!child)
         child = find_newest(parent, frame);
     if (!child)
