@@ -5,7 +5,8 @@
  *
  * The process whose short name is $HOLD_NAME stops when main returns or exit() is called, before
  * any exit handler: it writes its pid to $HOLD_DIR/pid and waits until $HOLD_DIR/go, a FIFO, is
- * opened for writing. Only the first such process of a run is held. Nothing here allocates.
+ * opened for writing. Only the first such process of a run is held, and no child that was forked and
+ * has executed nothing: it may be too short-lived to have a socket. Nothing here allocates.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,10 +22,12 @@ typedef int start_function(main_function *, int, char **, void (*)(void), void (
                            void (*)(void), void *);
 
 static main_function *real_main;
+static pid_t started; /* the process that main was called in */
 
 static void process_hold(void) {
     const char *name = getenv("HOLD_NAME"), *directory = getenv("HOLD_DIR");
-    if (!name || !directory || strcmp(name, program_invocation_short_name) != 0) {
+    if (getpid() != started || !name || !directory ||
+        strcmp(name, program_invocation_short_name) != 0) {
         return;
     }
     char path[4096], temporary[4096], text[32];
@@ -60,6 +63,7 @@ int __libc_start_main(main_function *program_main, int argc, char **argv, void (
     start_function *next;
     *(void **)&next = dlsym(RTLD_NEXT, "__libc_start_main");
     real_main = program_main;
+    started = getpid();
     return next(hold_main, argc, argv, init, fini, rtld_fini, stack_end);
 }
 
