@@ -25,7 +25,7 @@
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
 #define HEAP_PATHS_BYTES 384U
-#define HEAP_HOT_BYTES 2432U
+#define HEAP_HOT_BYTES 2432U /* of a heap, from its start; see tests/abuse/names.py */
 
 struct bins;
 

@@ -19,21 +19,26 @@ static void promote(struct heap *heap, struct view *view) {
     view->region = region;
 }
 
-/* With `exactly` of this very class, else of the one that serves it. */
-static struct page *page_for(struct heap *heap, struct view *view, unsigned size_class,
-                             bool exactly) {
+/* Of this size class, or of the one that serves it. */
+static struct page *page_for(struct heap *heap, struct view *view, unsigned size_class) {
     struct page *page = NULL;
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
     promote(heap, view);
-    if (view->region) /* no pages of its own for what is rare */
+    if (view->region) { /* shared pages are the thread's */
         bins_split_class(heap, size_class);
-    else if (!exactly)
-        size_class = bins_share_class(heap, size_class);
-    if (view->region)
         page = bins_next_page(heap, view->region, view, size_class);
+    } else {
+        size_class = bins_share_class(heap, size_class);
+    }
     view->bins = page ? view->region : &heap->mixed;
     return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
+}
+
+/* Whether the record of a block can tell that so little of it was requested. */
+static bool slack_fits(uint32_t block_bytes, size_t size) {
+    uint32_t max = block_bytes <= NARROW_MAX ? SLACK_NARROW_MAX : UINT16_MAX - 1;
+    return block_bytes - size <= max;
 }
 
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh) {
@@ -51,7 +56,7 @@ void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool 
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
     if (size > SMALL_MAX)
         return region_alloc_large(heap, view, size, 1, zero);
-    struct page *page = page_for(heap, view, blocks_class_of(size), false);
+    struct page *page = page_for(heap, view, blocks_class_of(size));
     if (!page)
         return NULL;
     bool fresh = false;
@@ -67,10 +72,12 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     unsigned size_class = blocks_class_of(size);
     if (alignment > 64 || blocks_bytes_table[size_class] % alignment)
         size_class = blocks_class_of((size ? size : 1) + alignment - 16);
-    /* The record of a narrow block holds 8 bits of slack, and the last values mean something. */
-    if (size_class < NARROW_CLASSES && blocks_bytes_table[size_class] - size > SLACK_NARROW_MAX)
+    /* A class that serves others is as well aligned as any of them. */
+    if (!slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
+        bins_split_class(heap, size_class);
+    if (!slack_fits(blocks_bytes_table[size_class], size))
         size_class = NARROW_CLASSES;
-    struct page *page = page_for(heap, view, size_class, true);
+    struct page *page = page_for(heap, view, size_class);
     if (!page)
         return NULL;
     bool fresh = false;
@@ -244,9 +251,8 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
     if (record.free)
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     size_t room = (size_t)(block + page->block_bytes - (char *)chunk);
-    uint32_t slack_max = page->block_bytes <= NARROW_MAX ? SLACK_NARROW_MAX : UINT16_MAX - 1;
     if (page->heap != heap || (page->view && page->view != view) || size > room ||
-        size * 2 < page->block_bytes || page->block_bytes - size > slack_max)
+        size * 2 < page->block_bytes || !slack_fits(page->block_bytes, size))
         return false;
     struct view *old = page->view ? page->view : heap_view_at(heap, record.view_index);
     view_account_free(old, page->block_bytes - record.slack);
@@ -267,10 +273,9 @@ static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size
     bool fresh;
     if (size <= had || size >= room || room > SMALL_MAX)
         return region_alloc(heap, view, size, false);
-    unsigned serving = bins_class_of(heap, room);
-    if (serving < NARROW_CLASSES && blocks_bytes_table[serving] - size > SLACK_NARROW_MAX)
+    if (!slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
         return region_alloc(heap, view, size, false);
-    struct page *page = page_for(heap, view, blocks_class_of(room), false);
+    struct page *page = page_for(heap, view, blocks_class_of(room));
     return page ? region_take(heap, page, view, size, false, &fresh) : NULL;
 }
 

@@ -346,22 +346,18 @@ struct segment_usage segment_usage(void) {
     return usage;
 }
 
-static void each_in(enum segment_map map, void (*visit)(struct segment *, bool, void *),
-                    void *context) {
+void segment_each(void (*visit)(struct segment *, bool, void *), void *context) {
+    lock_take(&global.unmap_lock);
     for (uintptr_t place = 0; place < 1U << SEGMENT_ROOT_BITS; place++) {
         const struct segment_leaf *leaf = load_acquire(&segment_root[place]);
         for (uintptr_t i = 0; leaf && i < 1U << SEGMENT_LEAF_SHIFT; i++) {
-            uintptr_t number = place << SEGMENT_LEAF_SHIFT | i;
-            if (load_acquire(&leaf->flags[i]) & map)
-                visit((struct segment *)(number << SEGMENT_SHIFT), map == SEGMENT_HUGE, context);
+            struct segment *segment =
+                (struct segment *)((place << SEGMENT_LEAF_SHIFT | i) << SEGMENT_SHIFT);
+            uint8_t flags = load_acquire(&leaf->flags[i]);
+            if (flags)
+                visit(segment, flags & SEGMENT_HUGE, context);
         }
     }
-}
-
-void segment_each(void (*visit)(struct segment *, bool, void *), void *context) {
-    lock_take(&global.unmap_lock);
-    each_in(SEGMENT_SLICED, visit, context);
-    each_in(SEGMENT_HUGE, visit, context);
     lock_release(&global.unmap_lock);
     segment_huge_unmap_deferred();
     release_empty();

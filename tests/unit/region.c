@@ -159,6 +159,20 @@ Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
+/* Where the shared block's record could not tell the slack, the class is split, and no larger one is taken. */
+Test(region, aligned_chunks_share_as_far_as_the_slack_can_be_told) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    const struct page *page = segment_page_of(region_alloc_aligned(heap, view, 70, 64));
+    cr_assert_eq(page->block_bytes, 128);
+    cr_assert_eq(segment_page_of(region_alloc(heap, view, 70, false)), page);
+    char *chunk = region_alloc_aligned(heap, view, 80, 256);
+    cr_assert_eq((uintptr_t)chunk % 256, 0);
+    cr_assert_eq(segment_page_of(chunk)->block_bytes, 320, "384 less 80 is more than 254");
+    region_free(heap, chunk);
+    cr_assert_eq(view->live_bytes, 140);
+}
+
 Test(region, what_gets_pages_of_its_own_gets_its_own_size) {
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9);
