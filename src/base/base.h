@@ -22,6 +22,8 @@
 #define CACHE_LINE 64
 /* Constants that every malloc reads: with what the loader writes, which a forked child has mapped. */
 #define CHILD_CONST __attribute__((section(".data.rel.ro.memctx")))
+/* Small things that every start touches: in one OS page, not among tables that are large and mostly untouched. */
+#define START_PAGE __attribute__((section(".data.memctx")))
 #define OS_PAGE_BYTES 4096UL
 
 #define load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)

@@ -2,7 +2,7 @@
 /* The options table, its parser and its description; declared in include/memctx/options.h. */
 #include "base/options.h"
 
-struct options options = {
+struct options options START_PAGE __attribute__((aligned(CACHE_LINE))) = {
 #define DEFAULT(field, NAME, kind, value, ...) .field = value,
     MEMCTX_OPTIONS(DEFAULT)
 #undef DEFAULT

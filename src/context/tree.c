@@ -7,7 +7,7 @@
 #define NEWEST_NODES 32U /* of a forked child */
 
 struct lock tree_lock FORK_PAGE = LOCK_INIT(RANK_TREE);
-uint64_t tree_lost;
+uint64_t tree_lost START_PAGE;
 
 struct table {
     uint64_t mask;
@@ -23,7 +23,7 @@ static struct {
     uint64_t table_count;
 } tree FORK_PAGE = {.count = TREE_FIXED_COUNT, .linked = TREE_FIXED_COUNT};
 
-struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] = {
+struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
     [0 ... TREE_FIXED_COUNT - 1] = {.parent = TREE_ROOT, .module = MODULE_NONE}};
 
 uint32_t tree_count(void) {

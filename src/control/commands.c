@@ -14,7 +14,7 @@
 #define MAPPINGS_MAX 64 /* 12 are in use at the most: 8 answers, and the tables of one dump */
 #define STACK_LOOK_BYTES (128UL << 10)
 
-char *control_stack_top;
+char *control_stack_top START_PAGE;
 
 static struct {
     char *start;

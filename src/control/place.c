@@ -48,7 +48,7 @@ static void set_name(struct sockaddr_un *address, const char *directory, const c
     address->sun_path[text.length] = 0;
 }
 
-static char runtime_directory[sizeof((struct sockaddr_un *)0)->sun_path];
+static START_PAGE char runtime_directory[sizeof((struct sockaddr_un *)0)->sun_path];
 
 void place_init(void) {
     const char *runtime = getenv("XDG_RUNTIME_DIR");

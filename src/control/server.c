@@ -39,8 +39,8 @@ struct client {
     uint64_t since_ns; /* of the last progress */
     size_t got;
     struct wire_frame frame; /* read first, then body */
-    char body[WIRE_REQUEST_MAX + 1];
-    struct answer answer; /* being written when bytes is set */
+    char *body;              /* WIRE_REQUEST_MAX + 1 */
+    struct answer answer;    /* being written when bytes is set */
     size_t written;
 };
 
@@ -57,15 +57,16 @@ static struct {
     uint64_t fork_ns;    /* when this process began to fork */
     uint32_t looks_left; /* of a forked child: so often it does not look at the clock */
     pthread_t thread;
-    struct place place;
     int listener;
     dev_t listener_device;
     ino_t listener_inode;
 } control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL), .listener = -1};
-static struct client clients[WIRE_CLIENTS_MAX]; /* control thread only */
+static struct place place START_PAGE;
+static struct client clients[WIRE_CLIENTS_MAX] START_PAGE; /* control thread only */
+static char bodies[WIRE_CLIENTS_MAX][WIRE_REQUEST_MAX + 1];
 /* Its stack: as a mapping of its own, with a guard, it would cost every fork some 6 us. Only our own code
  * runs on it, which needs a tenth of it. */
-static char stack_room[STACK_BYTES] __attribute__((aligned(CACHE_LINE)));
+static char stack_room[STACK_BYTES + OS_PAGE_BYTES];
 
 uint64_t control_uptime_ns(void) {
     return os_now_exact_ns() - control.start_ns;
@@ -209,29 +210,29 @@ static bool peer_may(int fd) {
 }
 
 static void accept_client(void) {
-    struct client *place = NULL;
+    struct client *room = NULL;
     uint64_t now = os_now_exact_ns();
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
         struct client *client = &clients[i];
         if (client->fd < 0) {
-            place = client;
+            room = client;
             break;
         }
         /* With every place taken, the one that has said nothing for longest makes room. */
         if (!client->answer.bytes && !client->got && now - client->since_ns > DEADLINE_NS &&
-            (!place || client->since_ns < place->since_ns))
-            place = client;
+            (!room || client->since_ns < room->since_ns))
+            room = client;
     }
     int fd = out_of_the_way(accept4(control.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd < 0)
         return;
-    if (!place || !peer_may(fd)) {
+    if (!room || !peer_may(fd)) {
         close(fd);
         return;
     }
-    client_drop(place);
-    place->fd = fd;
-    client_greet(place);
+    client_drop(room);
+    room->fd = fd;
+    client_greet(room);
 }
 
 static void drop_late_clients(void) {
@@ -250,7 +251,7 @@ static bool socket_open(void) {
     char reason[256] = "no directory for the socket";
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
     struct stat status;
-    if (!place_find(&control.place, os_process_id(), &why)) {
+    if (!place_find(&place, os_process_id(), &why)) {
         reason[why.length ? why.length : text_length(reason)] = 0;
         complain(reason, "");
         return false;
@@ -260,13 +261,11 @@ static bool socket_open(void) {
         complain("no socket could be had", "");
         return false;
     }
-    unlink(control.place.temporary.sun_path);
-    if (bind(fd, (const struct sockaddr *)&control.place.temporary,
-             sizeof control.place.temporary) ||
-        chmod(control.place.temporary.sun_path, 0600) || listen(fd, 16) ||
-        rename(control.place.temporary.sun_path, control.place.final.sun_path) ||
-        fstat(fd, &status)) {
-        complain("the socket could not be placed at ", control.place.final.sun_path);
+    unlink(place.temporary.sun_path);
+    if (bind(fd, (const struct sockaddr *)&place.temporary, sizeof place.temporary) ||
+        chmod(place.temporary.sun_path, 0600) || listen(fd, 16) ||
+        rename(place.temporary.sun_path, place.final.sun_path) || fstat(fd, &status)) {
+        complain("the socket could not be placed at ", place.final.sun_path);
         close(fd);
         return false;
     }
@@ -280,7 +279,7 @@ static bool socket_open(void) {
 static COLD void socket_remove(void) {
     if (load_acquire(&control.socket_pid) != os_process_id())
         return;
-    unlink(control.place.final.sun_path);
+    unlink(place.final.sun_path);
     store_release(&control.socket_pid, 0);
 }
 
@@ -359,7 +358,7 @@ static void *thread_main(void *argument) {
         close_range(options.verbose ? 3 : 2, ~0U, 0);
     }
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
-        clients[i] = (struct client){.fd = -1};
+        clients[i] = (struct client){.fd = -1, .body = bodies[i]};
     socket_open();
     if (control.own_descriptors && options.verbose)
         close(2);
@@ -387,7 +386,8 @@ static void start(void) {
     if (control.first_ended) /* the program's exit handlers may run on it */
         pthread_attr_setstacksize(&attributes, STACK_BYTES);
     else
-        pthread_attr_setstack(&attributes, stack_room, STACK_BYTES);
+        pthread_attr_setstack(&attributes, (void *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES),
+                              STACK_BYTES);
     error = pthread_create(&control.thread, &attributes, thread_main, NULL);
     if (error == EINVAL) { /* the program's TLS is larger than the stack */
         pthread_attr_destroy(&attributes);
@@ -411,7 +411,7 @@ static void wake(void) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return;
-    (void)connect(fd, (const struct sockaddr *)&control.place.final, sizeof control.place.final);
+    (void)connect(fd, (const struct sockaddr *)&place.final, sizeof place.final);
     close(fd);
 }
 

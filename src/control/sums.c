@@ -5,7 +5,7 @@
 #include "control/control.h"
 #include "region/heap.h"
 
-struct mark marks[WIRE_MARKS_MAX];
+struct mark marks[WIRE_MARKS_MAX] START_PAGE;
 
 static void add_view(struct sum *sum, struct heap *heap, const struct view *view) {
     int64_t allocs = (int64_t)load_relaxed(&view->allocs);

@@ -11,8 +11,12 @@
 
 struct lock meta_lock FORK_PAGE = LOCK_INIT(RANK_META);
 
+struct room {
+    char *next, *end;
+};
 static struct {
-    char *next, *end; /* the current chunk */
+    struct room chunk; /* the current one */
+    struct room page;  /* of it: for blocks that are smaller, so that these stand together */
     void *free[CLASS_COUNT];
     int64_t mapped_bytes, used_bytes;
     size_t mapping_count;
@@ -35,6 +39,10 @@ static void remember(char *start, size_t bytes) {
     }
 }
 
+static char *first_start(void) {
+    return (char *)align_up((uintptr_t)first_chunk, OS_PAGE_BYTES);
+}
+
 static char *map_remembered(size_t bytes) {
     char *start = os_map(bytes);
     if (start)
@@ -43,17 +51,44 @@ static char *map_remembered(size_t bytes) {
 }
 
 static bool next_chunk(void) {
-    bool first = !meta.end;
+    bool first = !meta.chunk.end;
     size_t bytes = first ? FIRST_BYTES : META_CHUNK_BYTES;
-    char *chunk =
-        first ? (char *)align_up((uintptr_t)first_chunk, OS_PAGE_BYTES) : map_remembered(bytes);
+    char *chunk = first ? first_start() : map_remembered(bytes);
     if (!chunk)
         return false;
-    if (first)
-        remember(chunk, bytes);
-    meta.next = chunk;
-    meta.end = chunk + bytes;
+    if (first) /* not remembered: that would be a page more that every start writes */
+        meta.mapped_bytes += (int64_t)bytes;
+    meta.chunk = (struct room){chunk, chunk + bytes};
     return true;
+}
+
+/* Of whole OS pages, or of one page less than whole. NULL: there is no such room left. */
+static void *cut(struct room *room, size_t bytes) {
+    char *block = room->next;
+    if ((size_t)(room->end - block) < bytes)
+        return NULL;
+    room->next += bytes;
+    return block;
+}
+
+/* The rest of an old chunk is lost: at most a chunk's half; of an old page, at most half a page. */
+static void *cut_anew(size_t bytes) {
+    bool small = bytes < OS_PAGE_BYTES;
+    if (small) {
+        char *block = cut(&meta.page, bytes);
+        if (block)
+            return block;
+    }
+    size_t whole = small ? OS_PAGE_BYTES : bytes;
+    char *start = cut(&meta.chunk, whole);
+    if (!start && next_chunk())
+        start = cut(&meta.chunk, whole);
+    if (!start || !small)
+        return start;
+    struct room page = {start + bytes, start + OS_PAGE_BYTES};
+    if (page.end - page.next > meta.page.end - meta.page.next)
+        meta.page = page;
+    return start;
 }
 
 static void unmap_remembered(char *start, size_t bytes) {
@@ -84,17 +119,11 @@ void *meta_alloc(size_t bytes) {
     if (block) {
         meta.free[class] = *(void **)block;
     } else {
-        if (block_bytes >= OS_PAGE_BYTES) /* whole OS pages: nothing else is copied with them */
-            meta.next = (char *)align_up((uintptr_t)meta.next, OS_PAGE_BYTES);
-        if (meta.next > meta.end || (size_t)(meta.end - meta.next) < block_bytes) {
-            /* The rest of the old chunk is lost to big blocks only: at most half a chunk. */
-            if (!next_chunk()) {
-                lock_release(&meta_lock);
-                return NULL;
-            }
+        block = cut_anew(block_bytes);
+        if (!block) {
+            lock_release(&meta_lock);
+            return NULL;
         }
-        block = meta.next;
-        meta.next += block_bytes;
     }
     meta.used_bytes += (int64_t)block_bytes;
     lock_release(&meta_lock);
@@ -128,6 +157,8 @@ void meta_free(void *block, size_t bytes) {
 struct meta_usage meta_usage(bool with_resident) {
     lock_take(&meta_lock);
     struct meta_usage usage = {meta.mapped_bytes, meta.used_bytes, with_resident ? 0 : -1};
+    if (with_resident && meta.chunk.end)
+        usage.resident_bytes += os_resident_bytes(first_start(), FIRST_BYTES);
     for (size_t i = 0; with_resident && i < meta.mapping_count; i++)
         usage.resident_bytes += os_resident_bytes(mappings[i].start, mappings[i].bytes);
     lock_release(&meta_lock);

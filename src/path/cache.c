@@ -15,15 +15,19 @@ static uint16_t tag_of(uint64_t hash) {
     return (uint16_t)(hash >> 32);
 }
 
+/* 8 a trace at first, so that they share an OS page with the places; then 32. */
 static uint32_t guess_bits(uint32_t room) {
-    if (room <= CACHE_TRACES_FEW)
-        return CACHE_GUESS_BITS_MIN;
-    uint32_t bits = 37U - (uint32_t)__builtin_clz(room); /* 32 a trace, but within bounds */
+    uint32_t bits = 31U - (uint32_t)__builtin_clz(room) + (room == CACHE_TRACES_FIRST ? 3 : 5);
     return bits < CACHE_GUESS_BITS_MAX ? bits : CACHE_GUESS_BITS_MAX;
 }
 
 static size_t guess_bytes(uint32_t room) {
     return sizeof(uint16_t) << guess_bits(room);
+}
+
+/* Two a trace, within bounds. */
+static uint32_t hint_count(uint32_t room) {
+    return 2 * room < CACHE_HINTS_MAX ? 2 * room : CACHE_HINTS_MAX;
 }
 
 static size_t place_bytes(uint32_t room) {
@@ -34,19 +38,24 @@ static size_t trace_bytes(uint32_t room) {
     return (size_t)room * sizeof(struct trace);
 }
 
-/* Room for twice as many traces, or the first. Their numbers stay, and no two come to one place that
- * were in two before. */
+/* Room for twice as many traces, or the first. Their numbers stay, no two come to one place that were in
+ * two before, and hints are found where their addresses lead now. */
 static bool table_grow(struct paths *paths) {
     uint32_t old = paths->trace_room, room = old ? old * 2 : CACHE_TRACES_FIRST;
+    uint32_t old_hints = old ? hint_count(old) : 0, hints = hint_count(room);
     struct trace *traces = meta_alloc(trace_bytes(room));
     struct trace_place *places = meta_alloc(place_bytes(room));
-    bool more = !old || guess_bytes(room) > guess_bytes(old);
-    uint16_t *guesses = more ? meta_alloc(guess_bytes(room)) : paths->guesses;
-    if (!traces || !places || !guesses) {
+    bool more_guesses = !old || guess_bytes(room) > guess_bytes(old),
+         more_hints = hints > old_hints;
+    uint16_t *guesses = more_guesses ? meta_alloc(guess_bytes(room)) : paths->guesses;
+    struct hint *hint = more_hints ? meta_alloc(hints * sizeof *hint) : paths->hints;
+    if (!traces || !places || !guesses || !hint) {
         meta_free(traces, trace_bytes(room));
         meta_free(places, place_bytes(room));
-        if (more)
+        if (more_guesses)
             meta_free(guesses, guess_bytes(room));
+        if (more_hints)
+            meta_free(hint, hints * sizeof *hint);
         return false;
     }
     if (old)
@@ -57,13 +66,19 @@ static bool table_grow(struct paths *paths) {
         if (number)
             places[(uint64_t)traces[number].hash << 32 >> shift] = paths->places[i];
     }
+    for (uint32_t i = 0; more_hints && old && i < hints; i++)
+        hint[i] = paths->hints[i & (old_hints - 1)];
     meta_free(paths->traces, trace_bytes(old));
     meta_free(paths->places, place_bytes(old));
-    if (more && old)
+    if (more_guesses && old)
         meta_free(paths->guesses, guess_bytes(old));
+    if (more_hints)
+        meta_free(paths->hints, old_hints * sizeof *hint);
     paths->traces = traces;
     paths->places = places;
     paths->guesses = guesses;
+    paths->hints = hint;
+    paths->hint_mask = hints - 1;
     paths->place_shift = shift;
     paths->guess_shift = 64 - guess_bits(room);
     paths->trace_room = room;
@@ -71,10 +86,7 @@ static bool table_grow(struct paths *paths) {
 }
 
 bool cache_make(struct paths *paths) {
-    if (!paths->hints)
-        paths->hints = meta_alloc(CACHE_HINTS * sizeof *paths->hints);
-    if (!paths->hints ||
-        (!paths->stack.room && !stack_make_room(&paths->stack, STACK_FRAMES_FIRST)))
+    if (!paths->stack.room && !stack_make_room(&paths->stack, STACK_FRAMES_FIRST))
         return false;
     paths->patience[false] = CACHE_PATIENCE;
     paths->patience[true] = CACHE_PATIENCE_PAST;
@@ -127,8 +139,8 @@ static uint32_t trace_take(struct paths *paths) {
     return paths->oldest;
 }
 
-static unsigned hint_slot(uintptr_t address) {
-    return (unsigned)((address ^ address >> 10) % CACHE_HINTS);
+static struct hint *hint_of(const struct paths *paths, uintptr_t address) {
+    return &paths->hints[(address ^ address >> 10) & paths->hint_mask];
 }
 
 static uint64_t rotate(uint64_t word, unsigned bits) {
@@ -141,9 +153,9 @@ static __attribute__((no_sanitize("address"))) uint64_t stack_hash(const struct 
                                                                    uintptr_t frame) {
     const volatile uint64_t *at = (const uint64_t *)(frame + 8);
     uint64_t hash = *at ^ frame << 7;
-    const volatile uint64_t *next = at + paths->hints[hint_slot(*at)].first;
+    const volatile uint64_t *next = at + hint_of(paths, *at)->first;
     if (LIKELY(frame >= paths->stack.low) && LIKELY((uintptr_t)(next + 1) <= paths->stack.high)) {
-        struct hint hint = paths->hints[hint_slot(*next)];
+        struct hint hint = *hint_of(paths, *next);
         const volatile uint64_t *outer = next + hint.second;
         hash ^= rotate(*next, 21);
         if (LIKELY((uintptr_t)(outer + 1) <= paths->stack.high))
@@ -222,7 +234,7 @@ void cache_learn_hints(struct paths *paths) {
     for (unsigned i = 1; i <= 2 && i + 1 < stack->count; i++) {
         const struct stack_frame *frame = &stack->frames[stack->count - i];
         uint64_t first = (frame[-1].sp - frame->sp) / 8, second = (frame[-2].sp - frame->sp) / 8;
-        struct hint *known = &paths->hints[hint_slot(frame->address)];
+        struct hint *known = hint_of(paths, frame->address);
         if (second > CACHE_HINT_MAX || first > second)
             continue;
         if (known->first != first || known->second != second)

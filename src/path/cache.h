@@ -30,12 +30,10 @@
 #include "region/heap.h"
 
 #define CACHE_TRACES_FIRST 128U /* what is not used is not touched */
-#define CACHE_TRACES_FEW 256U   /* share an OS page of guesses */
 #define CACHE_TRACES_MAX 8192U
-#define CACHE_GUESS_BITS_MIN 11U /* an OS page */
 #define CACHE_GUESS_BITS_MAX 15U
 #define CACHE_GUESSES_MAX 6
-#define CACHE_HINTS 1024U
+#define CACHE_HINTS_MAX 1024U
 /* How much time a look-up, in ns added up over windows, the other way might have saved before it is tried
  * for the first time: while the table is used, and while it is passed over. See context/lookup.c. */
 #define CACHE_PATIENCE 200U
@@ -88,6 +86,7 @@ struct __attribute__((may_alias)) paths {
     struct view *fixed;
     struct trace_place *places;
     struct hint *hints;   /* by return address */
+    uint32_t hint_mask;   /* of the index in hints */
     uint32_t place_shift; /* 64 - bits of the index in places */
     uint32_t trace_room;  /* traces there is room for; half as many as places */
     uint32_t trace_next;  /* the first that was never used */

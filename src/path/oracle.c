@@ -15,7 +15,8 @@
 #define TEXT(x) TEXT2(x)
 
 struct oracle_counts oracle_counts;
-static uint32_t active; /* atomic: threads inside libunwind, which has locks of its own */
+static uint32_t active
+    START_PAGE; /* atomic: threads inside libunwind, which has locks of its own */
 
 static struct {
     int (*save)(unw_tdep_context_t *);
@@ -24,7 +25,7 @@ static struct {
     __typeof__(&unw_flush_cache) flush;
     unw_addr_space_t *space;
     __typeof__(&unw_get_reg) get_register;
-} unwinder;
+} unwinder START_PAGE;
 
 bool oracle_load(void) {
     void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

@@ -8,8 +8,9 @@
 #include <link.h>
 #include <sys/auxv.h>
 
-#define FIRST_CAPACITY 1024U
-#define CAPACITY_MAX (1U << 22)
+#define FIRST_BITS 7U /* of places; rules fill half of them */
+#define BITS_MAX 22U
+#define MODULES_AT_HAND 8
 
 struct lock rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
 uint32_t rules_generation FORK_PAGE = 1;
@@ -17,13 +18,14 @@ uint32_t rules_generation FORK_PAGE = 1;
 static uint64_t rule_count FORK_PAGE; /* in the table; under rules_lock */
 static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under rules_lock */
 
-struct rule_table *rules_table FORK_PAGE; /* replaced when it grows, then emptied, never unmapped */
+uintptr_t rules_table FORK_PAGE; /* replaced when it grows, then emptied, never unmapped */
 
 static struct {
-    struct module modules[MODULES_MAX]; /* guarded by rules_lock to write */
-    uint32_t module_count;              /* atomic */
+    uint32_t module_count; /* atomic */
     char exe[256];
-} global;
+    struct cfi_object at_hand[MODULES_AT_HAND]; /* as the loader told of the first modules */
+} global START_PAGE;
+static struct module modules[MODULES_MAX]; /* guarded by rules_lock to write */
 
 static uint64_t pack(struct cfi_rule rule, uint32_t module) {
     return (uint64_t)rule.kind | (uint64_t)rule.rbp << 3 |
@@ -31,39 +33,40 @@ static uint64_t pack(struct cfi_rule rule, uint32_t module) {
            (uint64_t)(uint32_t)rule.cfa_offset << 16 | (uint64_t)module << 48;
 }
 
-static size_t table_bytes(uint64_t capacity) {
-    return sizeof(struct rule_table) + capacity * sizeof(struct rule);
+static uint64_t capacity_of(uintptr_t table) {
+    return table ? 1UL << (table & RULE_TABLE_BITS) : 0;
+}
+
+/* Where a rule is, or belongs. */
+static struct rule *find_place(uintptr_t table, uintptr_t key) {
+    uint64_t at = rule_place(key);
+    while (rule_at(table, at)->key && rule_at(table, at)->key != key)
+        at++;
+    return rule_at(table, at);
 }
 
 /* A bigger table with the old one's rules (none when `empty`). The old table stays mapped, because
- * a reader may be in it, but is given back to the kernel: it then reads as empty. */
-static bool replace_table(uint64_t capacity, bool empty) {
-    struct rule_table *old = rules_table;
-    size_t bytes = align_up(table_bytes(capacity), OS_PAGE_BYTES);
-    struct rule_table *table = meta_alloc(bytes);
-    if (!table)
+ * a reader may be in it, but is emptied, and what is whole OS pages of it given back to the kernel. */
+static bool replace_table(unsigned bits, bool empty) {
+    uintptr_t old = rules_table, table;
+    uint64_t old_bytes = capacity_of(old) * sizeof(struct rule);
+    void *room = meta_alloc(sizeof(struct rule) << bits);
+    if (!room)
         return false;
-    table->mask = capacity - 1;
-    for (uint64_t i = 0; old && !empty && i <= old->mask; i++) {
-        if (!old->rules[i].key)
-            continue;
-        uint64_t at = rule_place(old->rules[i].key) & table->mask;
-        while (table->rules[at].key)
-            at = (at + 1) & table->mask;
-        table->rules[at] = old->rules[i];
+    table = (uintptr_t)room | bits;
+    for (uint64_t i = 0; !empty && i < capacity_of(old); i++) {
+        const struct rule *rule = rule_at(old, i);
+        if (rule->key)
+            *find_place(table, rule->key) = *rule;
     }
     if (empty)
         rule_count = 0;
     store_release(&rules_table, table);
-    if (old) { /* keep its head: readers need the mask */
-        uintptr_t behind = align_up((uintptr_t)(old + 1), OS_PAGE_BYTES);
-        uintptr_t end = (uintptr_t)old + table_bytes(old->mask + 1);
-        for (uintptr_t at = (uintptr_t)old->rules; at < behind && at < end;
-             at += sizeof(struct rule))
-            store_owner(&((struct rule *)at)->key, 0);
-        if (end > behind)
-            os_discard((void *)behind, (end - behind) & ~(OS_PAGE_BYTES - 1));
-    }
+    if (old_bytes >= OS_PAGE_BYTES)
+        os_discard(rule_at(old, 0), old_bytes);
+    else
+        for (uint64_t i = 0; i < capacity_of(old); i++)
+            store_owner(&rule_at(old, i)->key, 0);
     return true;
 }
 
@@ -131,7 +134,7 @@ static void read_headers(struct module *module) {
 static uint32_t module_learn(const struct cfi_object *object) {
     uint32_t count = global.module_count;
     for (uint32_t i = count; i-- > 0;)
-        if (global.modules[i].link_map == object->link_map && !global.modules[i].closed)
+        if (modules[i].link_map == object->link_map && !modules[i].closed)
             return i;
     if (count == MODULES_MAX)
         return MODULE_NONE;
@@ -142,7 +145,7 @@ static uint32_t module_learn(const struct cfi_object *object) {
     if (!copy)
         return MODULE_NONE;
     __builtin_memcpy(copy, name, length);
-    struct module *module = &global.modules[count];
+    struct module *module = &modules[count];
     *module = (struct module){.start = object->start,
                               .end = object->end,
                               .bias = map->l_addr,
@@ -150,6 +153,8 @@ static uint32_t module_learn(const struct cfi_object *object) {
                               .link_map = map,
                               .loader = text_has(copy, "/ld-linux") || text_has(copy, "/libc.so")};
     read_headers(module);
+    if (count < MODULES_AT_HAND)
+        global.at_hand[count] = *object;
     struct page *page = segment_page_of(map);
     if (page) /* made by dlopen, through us: its free announces the dlclose */
         store_owner(&page->watched, 1);
@@ -158,21 +163,31 @@ static uint32_t module_learn(const struct cfi_object *object) {
 }
 
 static void table_add(uintptr_t key, uint64_t packed) {
-    struct rule_table *table = rules_table;
-    if (!table || rule_count * 2 > table->mask) {
-        uint64_t capacity = table ? (table->mask + 1) * 2 : FIRST_CAPACITY;
-        if (capacity > CAPACITY_MAX || !replace_table(capacity, false))
+    if (rule_count * 2 >= capacity_of(rules_table)) {
+        unsigned bits = rules_table ? (rules_table & RULE_TABLE_BITS) + 1 : FIRST_BITS;
+        if (bits > BITS_MAX || !replace_table(bits, false))
             return; /* learnt again next time: slower, never wrong */
-        table = rules_table;
     }
-    uint64_t at = rule_place(key) & table->mask;
-    while (table->rules[at].key && table->rules[at].key != key)
-        at = (at + 1) & table->mask;
-    if (table->rules[at].key)
+    struct rule *rule = find_place(rules_table, key);
+    if (rule->key)
         return;
-    store_owner(&table->rules[at].packed, packed);
-    store_release(&table->rules[at].key, key);
+    store_owner(&rule->packed, packed);
+    store_release(&rule->key, key);
     rule_count++;
+}
+
+/* The first modules are the program and what it was linked with, where most code is: asking the loader
+ * about them again would have two more parts of its code mapped in a forked child. */
+static bool find_object(uintptr_t pc, struct cfi_object *object) {
+    uint32_t count = rules_module_count();
+    for (uint32_t i = 0; i < count && i < MODULES_AT_HAND; i++) {
+        const struct cfi_object *code = &global.at_hand[i];
+        if (pc >= code->start && pc < code->end && !load_relaxed(&modules[i].closed)) {
+            *object = *code;
+            return true;
+        }
+    }
+    return cfi_find_object(pc, object);
 }
 
 static uint64_t learn(uintptr_t key) {
@@ -180,7 +195,7 @@ static uint64_t learn(uintptr_t key) {
     struct cfi_object object;
     /* A call that does not return may be the last instruction of its function. */
     uintptr_t pc = key & RULE_EXACT_BIT ? key & ~RULE_EXACT_BIT : key - 1;
-    if (!cfi_find_object(pc, &object))
+    if (!find_object(pc, &object))
         return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE); /* JIT code may change */
     struct cfi_rule rule = cfi_find_rule(&object, pc);
     lock_take(&rules_lock);
@@ -194,10 +209,10 @@ static uint64_t learn(uintptr_t key) {
 }
 
 NOINLINE uint64_t rules_find_further(uintptr_t key) {
-    const struct rule_table *table = load_acquire(&rules_table);
+    uintptr_t table = load_acquire(&rules_table);
     if (LIKELY(table)) {
         for (uint64_t at = rule_place(key);; at++) {
-            const struct rule *rule = &table->rules[at & table->mask];
+            const struct rule *rule = rule_at(table, at);
             uintptr_t found = load_acquire(&rule->key);
             if (found == key)
                 return load_relaxed(&rule->packed);
@@ -213,7 +228,7 @@ uint32_t rules_module_count(void) {
 }
 
 const struct module *rules_module(uint32_t index) {
-    return index < rules_module_count() ? &global.modules[index] : NULL;
+    return index < rules_module_count() ? &modules[index] : NULL;
 }
 
 uint64_t rules_count(void) {
@@ -223,7 +238,7 @@ uint64_t rules_count(void) {
 static void new_generation_locked(void) {
     __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);
     if (rules_table)
-        replace_table(FIRST_CAPACITY, true);
+        replace_table(FIRST_BITS, true);
 }
 
 void rules_new_generation(void) {
@@ -239,7 +254,7 @@ void rules_fork_child(void) {
 /* A chunk in a watched page was freed: was it a link map? */
 static void watched_free(const void *chunk) {
     for (uint32_t i = 0; i < rules_module_count(); i++) {
-        struct module *module = &global.modules[i];
+        struct module *module = &modules[i];
         if (module->link_map != chunk || load_relaxed(&module->closed))
             continue;
         lock_take(&rules_lock);

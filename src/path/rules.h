@@ -38,11 +38,14 @@ struct rule {
 extern struct lock rules_lock;
 extern uint32_t rules_generation; /* atomic; every cache of paths dies with it */
 
-struct rule_table {
-    uint64_t mask;
-    struct rule rules[];
-};
-extern struct rule_table *rules_table; /* atomic */
+/* The table of rules, and in its lowest bits how many address bits choose a place in it: so both are read
+ * at once, and it is as large as its block. 0: none. */
+#define RULE_TABLE_BITS 63UL
+extern uintptr_t rules_table; /* atomic */
+INLINE struct rule *rule_at(uintptr_t table, uint64_t place) {
+    struct rule *rules = (struct rule *)(table & ~RULE_TABLE_BITS);
+    return &rules[place & ((1UL << (table & RULE_TABLE_BITS)) - 1)];
+}
 
 #define RULE_EXACT_BIT (1UL << 63) /* in keys */
 
@@ -57,9 +60,9 @@ uint64_t rules_find_further(uintptr_t key);
 /* The packed rule for a return address; `exact`: the address was interrupted by a signal. */
 INLINE uint64_t rules_find(uintptr_t address, bool exact) {
     uintptr_t key = address | (exact ? RULE_EXACT_BIT : 0);
-    const struct rule_table *table = load_acquire(&rules_table);
+    uintptr_t table = load_acquire(&rules_table);
     if (LIKELY(table)) {
-        const struct rule *rule = &table->rules[rule_place(key) & table->mask];
+        const struct rule *rule = rule_at(table, rule_place(key));
         if (LIKELY(load_acquire(&rule->key) == key))
             return load_relaxed(&rule->packed);
     }

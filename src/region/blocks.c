@@ -28,8 +28,8 @@ CHILD_CONST const uint8_t blocks_class_table[NARROW_MAX / 16 + 1] = {
     0,  0,  1,  2,  3,      4,      5,      6,      7,      8,      8,      9,     9,
     10, 10, 11, 11, R4(12), R4(13), R4(14), R4(15), R8(16), R8(17), R8(18), R8(19)};
 
-/* The largest of a doubling; but the slack has to fit its record, and the smallest are many. */
-static const uint8_t largest_of[SIZE_CLASSES] = {0,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11,
+/* The largest of a doubling; but the slack has to fit its record. */
+static const uint8_t largest_of[SIZE_CLASSES] = {1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11,
                                                  11, 13, 13, 15, 15, 16, 17, 18, 19, 23, 23,
                                                  23, 23, 27, 27, 27, 27, 31, 31, 31, 31};
 

@@ -22,7 +22,8 @@ struct heap_global heap_global FORK_PAGE
 /* The first thread's. This file is the first to be linked, so that it stands behind FORK_PAGE, its hot
  * part in the same OS page. */
 static struct heap first_heap;
-static struct heap shared_heap = {.state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)};
+static struct heap shared_heap __attribute__((section("memctx_shared"))) = {
+    .state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)};
 
 static void heap_init(struct heap *heap) {
     heap->lock.rank = RANK_PARKED;

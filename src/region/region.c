@@ -252,7 +252,8 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     size_t room = (size_t)(block + page->block_bytes - (char *)chunk);
     if (page->heap != heap || (page->view && page->view != view) || size > room ||
-        size * 2 < page->block_bytes || !slack_fits(page->block_bytes, size))
+        !slack_fits(page->block_bytes, size) ||
+        (size * 2 < page->block_bytes && bins_class_of(heap, size) != page->size_class))
         return false;
     struct view *old = page->view ? page->view : heap_view_at(heap, record.view_index);
     view_account_free(old, page->block_bytes - record.slack);

@@ -147,7 +147,7 @@ static void account(int64_t bytes) {
     lock_release(&global.lock);
 }
 
-static struct page *emergencies; /* atomic list of headers */
+static struct page *emergencies START_PAGE; /* atomic list of headers */
 
 struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t context) {
     size_t offset = alignment <= OS_PAGE_BYTES ? HUGE_HEADER_BYTES : SEGMENT_BYTES;

@@ -44,7 +44,7 @@ struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS];
 
 bool segment_map_reserve(const void *segment) {
     static struct segment_leaf first_leaf;
-    static bool first_used; /* atomic */
+    static bool first_used START_PAGE; /* atomic */
     uintptr_t place = (uintptr_t)segment >> (SEGMENT_SHIFT + SEGMENT_LEAF_SHIFT);
     struct segment_leaf *none = NULL, *leaf = &first_leaf;
     if (place >> SEGMENT_ROOT_BITS)

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* plugin - a library that dlopen_loop loads and unloads; built twice with stack frames of
- * different size, so that what was learnt about one's code is wrong for the other's. */
+ * different size, so that what was learnt about one's code is wrong for the other's, and with a table before
+ * the unwind information or behind it, so that this stands elsewhere though the code does not. */
 #include <stdlib.h>
 #include <string.h>
 
 void *plugin_work(size_t bytes);
+#if PLUGIN_FRAME_BYTES < 500
+const
+#endif
+    char plugin_table[65536] = {1};
 
 __attribute__((noinline)) static void *make(size_t bytes) {
     volatile char frame[PLUGIN_FRAME_BYTES];
