@@ -98,8 +98,14 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
 /* A chunk of up to NARROW_MAX bytes from the current page. NULL: the page does not serve, or it is time to ask
  * whether the context gets pages of its own: use region_alloc. */
 INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    return region_take(heap, view->bins->current[bins_class_narrow(heap, size)], view, size, true,
-                       fresh);
+    unsigned size_class = bins_class_narrow(heap, size);
+    struct page *page;
+    if (LIKELY(view->bins ==
+               &heap->mixed)) /* a branch, so that the block need not wait for the view */
+        page = heap_recent(heap, size_class);
+    else
+        page = view->bins->current[size_class];
+    return region_take(heap, page, view, size, true, fresh);
 }
 
 /* The same for up to SMALL_MAX bytes. */
