@@ -73,9 +73,11 @@ ALLOC = [
 SPECIAL = [
     Workload("true", "special", "`/bin/true`", ("/bin/true",), repeat=200, quick=True),
     Workload("subshells", "special", "bash script: 1 000 subshells (fork)",
-             ("bash", "{inputs}/forks.sh"), quick=True),
+             ("bash", "{inputs}/forks.sh"), repeat=3, quick=True),
+    Workload("dash", "special", "dash script: 1 000 subshells (fork)",
+             ("dash", "{inputs}/forks.sh"), repeat=3),
     Workload("commands", "special", "bash script: 1 000 commands (fork and exec)",
-             ("bash", "{inputs}/commands.sh"), children=True),
+             ("bash", "{inputs}/commands.sh"), repeat=3, children=True),
     Workload("fragment", "special", "20 paths, 1 M chunks of 16-512 bytes, one path's 13 MB stay",
              ("{programs}/fragment",), measure="rss_over_live", quick=True),
     Workload("dump", "special", "dump of 10 000 contexts", ("{programs}/contexts",),

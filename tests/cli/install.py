@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: MIT
+"""make install and uninstall: what is there afterwards, that it works from there, and what is left."""
+import os
+import re
+
+from clitest import scratch
+from harness import ROOT, check, check_equal, clean_env, run_program, test
+
+MODES = {"lib/libmemctx.so": 0o755, "bin/memctx": 0o755, "include/memctx.h": 0o644,
+         "share/man/man1/memctx.1": 0o644, "lib/pkgconfig/memctx.pc": 0o644,
+         "share/bash-completion/completions/memctx": 0o644}
+
+
+def make(target, place):
+    env = {name: value for name, value in clean_env().items()
+           if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    done = run_program(["make", "-s", "-C", ROOT, target, "PREFIX=/opt/memctx",
+                        f"DESTDIR={place}"], env, timeout_s=300)
+    check_equal(done.returncode, 0, f"make {target} ({done.stderr[-600:]})")
+
+
+def files_below(directory):
+    return {os.path.relpath(os.path.join(path, name), directory)
+            for path, _, names in os.walk(directory) for name in names}
+
+
+def run(*argv):
+    done = run_program(list(argv), clean_env())
+    check_equal(done.returncode, 0, f"{argv[0]} ({done.stderr[-600:]})")
+    return done.stdout
+
+
+@test
+def install_and_uninstall():
+    headers = {f"include/memctx/{name}" for name in os.listdir(f"{ROOT}/include/memctx")}
+    with scratch() as place:
+        prefix = f"{place}/opt/memctx"
+        others = {"lib/libother.so", "include/memctx_other.h", "bin/other"}
+        for name in others:
+            os.makedirs(os.path.dirname(f"{prefix}/{name}"), exist_ok=True)
+            with open(f"{prefix}/{name}", "w", encoding="ascii"):
+                pass
+        make("install", place)
+        check_equal(files_below(place), {os.path.relpath(f"{prefix}/{name}", place)
+                                         for name in {*MODES, *headers, *others}}, "files")
+        for name in {*MODES, *headers}:
+            mode = os.stat(f"{prefix}/{name}").st_mode & 0o7777
+            check_equal(oct(mode), oct(MODES.get(name, 0o644)), f"mode of {name}")
+        version = run(f"{prefix}/bin/memctx", "--version").split()[1]
+        maps = run(f"{prefix}/bin/memctx", "run", "--", "/bin/cat", "/proc/self/maps")
+        check(f"{prefix}/lib/libmemctx.so\n" in maps, f"another library was preloaded:\n{maps}")
+        with open(f"{prefix}/lib/pkgconfig/memctx.pc", encoding="ascii") as file:
+            text = file.read()
+        check("prefix=/opt/memctx\n" in text and f"Version: {version}\n" in text, text)
+        with open(f"{prefix}/share/man/man1/memctx.1", encoding="utf-8") as file:
+            check(re.search(r"^\.(TH|Dt) ", file.read(), re.M), "the manual page has no title line")
+        run("bash", "-n", f"{prefix}/share/bash-completion/completions/memctx")
+        for compiler, language in (("cc", "c"), ("c++", "c++")):
+            for header in ("memctx.h", *(name.removeprefix("include/") for name in headers)):
+                if language == "c" or header == "memctx.h":  # the others are the project's own
+                    run(compiler, "-fsyntax-only", "-x", language, f"-I{prefix}/include",
+                        "-include", header, "/dev/null")
+        make("uninstall", place)
+        check_equal(files_below(prefix), others, "files left")
+        check(not os.path.exists(f"{prefix}/include/memctx"), "the headers' directory is left")
+        make("uninstall", place)  # nothing to do is no error
