@@ -346,7 +346,7 @@ static bool run(struct reader r, const struct common *common, uintptr_t location
 }
 
 static struct cfi_rule rule_of(const struct state *state) {
-    struct cfi_rule rule = {.rbp = state->rbp};
+    struct cfi_rule rule = {.kind = CFI_NONE, .rbp = state->rbp};
     int64_t cfa = state->cfa_offset, rbp = state->rbp_offset;
     if (state->ra_undefined)
         return (struct cfi_rule){.kind = CFI_END};

@@ -14,7 +14,7 @@
 /* The canonical frame address (CFA) is the caller's stack pointer; the return address is at
  * CFA - 8. */
 enum cfi_kind {
-    CFI_NONE = 0,  /* no or unusable information: the path ends here, with a label */
+    CFI_NONE = 1,  /* no or unusable information: the path ends here, with a label */
     CFI_END,       /* the outermost frame */
     CFI_SP,        /* CFA = sp + cfa_offset */
     CFI_RBP,       /* CFA = rbp + cfa_offset */

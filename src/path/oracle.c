@@ -15,8 +15,8 @@
 #define TEXT(x) TEXT2(x)
 
 struct oracle_counts oracle_counts;
-static uint32_t active
-    START_PAGE; /* atomic: threads inside libunwind, which has locks of its own */
+/* Atomic: threads inside libunwind, which has locks of its own. */
+static uint32_t active START_PAGE;
 
 static struct {
     int (*save)(unw_tdep_context_t *);

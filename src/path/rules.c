@@ -214,9 +214,10 @@ NOINLINE uint64_t rules_find_further(uintptr_t key) {
         for (uint64_t at = rule_place(key);; at++) {
             const struct rule *rule = rule_at(table, at);
             uintptr_t found = load_acquire(&rule->key);
-            if (found == key)
-                return load_relaxed(&rule->packed);
-            if (!found)
+            uint64_t packed = load_relaxed(&rule->packed);
+            if (found == key && packed)
+                return packed;
+            if (!found || found == key)
                 break;
         }
     }

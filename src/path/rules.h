@@ -32,7 +32,7 @@ struct module {
 
 struct rule {
     uintptr_t key;
-    uint64_t packed;
+    uint64_t packed; /* never 0: an old table may be emptied while it is read */
 };
 
 extern struct lock rules_lock;
@@ -63,8 +63,11 @@ INLINE uint64_t rules_find(uintptr_t address, bool exact) {
     uintptr_t table = load_acquire(&rules_table);
     if (LIKELY(table)) {
         const struct rule *rule = rule_at(table, rule_place(key));
-        if (LIKELY(load_acquire(&rule->key) == key))
-            return load_relaxed(&rule->packed);
+        if (LIKELY(load_acquire(&rule->key) == key)) {
+            uint64_t packed = load_relaxed(&rule->packed);
+            if (LIKELY(packed))
+                return packed;
+        }
     }
     return rules_find_further(key);
 }

@@ -100,8 +100,8 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
 INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     unsigned size_class = bins_class_narrow(heap, size);
     struct page *page;
-    if (LIKELY(view->bins ==
-               &heap->mixed)) /* a branch, so that the block need not wait for the view */
+    /* A branch, which is predicted, so that the block need not wait for the view's line. */
+    if (LIKELY(view->bins == &heap->mixed))
         page = heap_recent(heap, size_class);
     else
         page = view->bins->current[size_class];

@@ -59,6 +59,12 @@ Test(rules, packed_rules_hold_what_was_found_and_generations_forget) {
     for (uintptr_t i = 1; i <= 20000; i++) /* addresses without an object fill it too */
         cr_assert_eq(rule_kind(rules_find(i * 16, false)), CFI_NONE);
     cr_assert_eq(rules_find(pc, false), packed, "lost when the table grew");
+    struct rule *rule = rule_at(rules_table, 0);
+    while (rule->key != pc)
+        rule++;
+    rule->packed = 0; /* as a reader sees an old table that is emptied just now */
+    cr_assert_eq(rules_find(pc, false), packed);
+    rule->packed = packed;
     uint32_t generation = rules_generation;
     rules_new_generation();
     cr_assert_neq(rules_generation, generation);
