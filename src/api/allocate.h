@@ -76,7 +76,6 @@ INLINE void *allocate(size_t size, enum allocate_how how, uintptr_t frame) {
 INLINE void free_inline(void *chunk) {
     struct heap *heap = thread_enter();
     struct page *page;
-    void *block;
     if (UNLIKELY(!heap)) {
         free_slow(chunk);
         return;
@@ -86,7 +85,8 @@ INLINE void free_inline(void *chunk) {
         free_other(heap, page, chunk);
         return;
     }
-    if (UNLIKELY(region_free_fast(heap, page, chunk, &block))) {
+    void *block = region_free_fast(heap, page, chunk);
+    if (UNLIKELY(block)) {
         free_rare(heap, page, block);
         return;
     }

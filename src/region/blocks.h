@@ -91,15 +91,22 @@ void record_write_free(const struct page *page, void *record);
 
 /* The record of a block that starts at `block`. */
 void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack);
+INLINE void record_set_mixed(const struct page *page, const void *block, uint32_t view,
+                             uint32_t slack) { /* narrow */
+    char *granule = blocks_granule_narrow(page, block);
+    bool exact;
+    unsigned index = blocks_index(page, granule, block, &exact);
+    store_owner((uint32_t *)(void *)granule + index, view << 8 | slack);
+}
 INLINE void record_set_narrow(const struct page *page, const void *block, uint32_t view,
                               uint32_t slack) {
     char *granule = blocks_granule_narrow(page, block);
     bool exact;
-    unsigned index = blocks_index(page, granule, block, &exact);
     if (page->meta_shift == 0)
-        store_owner((uint8_t *)granule + index, (uint8_t)slack);
+        store_owner((uint8_t *)granule + blocks_index(page, granule, block, &exact),
+                    (uint8_t)slack);
     else
-        store_owner((uint32_t *)(void *)granule + index, view << 8 | slack);
+        record_set_mixed(page, block, view, slack);
 }
 
 /* A new page for one size class; view NULL: mixed. NULL: out of memory. */

@@ -129,7 +129,7 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
         segment_span_free(page);
 }
 
-NOINLINE bool region_free_wide(struct heap *heap, struct page *page, void *chunk, void **freed) {
+NOINLINE void *region_free_wide(struct heap *heap, struct page *page, void *chunk) {
     char *block;
     void *at = region_block_of(page, chunk, &block);
     struct record record = record_read(page, at);
@@ -138,8 +138,7 @@ NOINLINE bool region_free_wide(struct heap *heap, struct page *page, void *chunk
     struct view *view = page->view ? page->view : heap_view_at(heap, record.view_index);
     view_account_free(view, page->block_bytes - record.slack);
     record_write_free(page, at);
-    *freed = block;
-    return blocks_free_owned(heap, page, block);
+    return blocks_free_owned(heap, page, block) ? block : NULL;
 }
 
 static void free_of_other(struct heap *heap, struct page *page, void *chunk) {

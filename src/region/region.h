@@ -99,13 +99,19 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
  * whether the context gets pages of its own: use region_alloc. */
 INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     unsigned size_class = bins_class_narrow(heap, size);
-    struct page *page;
     /* A branch, which is predicted, so that the block need not wait for the view's line. */
-    if (LIKELY(view->bins == &heap->mixed))
-        page = heap_recent(heap, size_class);
-    else
-        page = view->bins->current[size_class];
-    return region_take(heap, page, view, size, true, fresh);
+    if (UNLIKELY(view->bins != &heap->mixed))
+        return region_take(heap, view->bins->current[size_class], view, size, true, fresh);
+    struct page *recent = heap_recent(heap, size_class);
+    char *block = recent->free;
+    if (UNLIKELY(!block))
+        return region_take(heap, recent, view, size, true, fresh);
+    recent->free = *(void **)block;
+    order_stores();
+    store_owner(&recent->used, (uint16_t)(recent->used + 1));
+    record_set_mixed(recent, block, view->index, recent->block_bytes - (uint32_t)size);
+    view_account_alloc(view, size);
+    return block;
 }
 
 /* The same for up to SMALL_MAX bytes. */
@@ -114,38 +120,39 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh);
 
 /* region_free_fast of a chunk in a wide page. */
-bool region_free_wide(struct heap *heap, struct page *page, void *chunk, void **freed);
+void *region_free_wide(struct heap *heap, struct page *page, void *chunk);
 
-/* Frees a chunk of this heap's page. True: blocks_freed_rarely has to follow. */
-INLINE bool region_free_fast(struct heap *heap, struct page *page, void *chunk, void **freed) {
+/* Frees a chunk of this heap's page. Not NULL: blocks_freed_rarely has to follow, with this block. */
+INLINE void *region_free_fast(struct heap *heap, struct page *page, void *chunk) {
     if (UNLIKELY(page->meta_shift & 1))
-        return region_free_wide(heap, page, chunk, freed);
+        return region_free_wide(heap, page, chunk);
     char *block;
     char *granule = blocks_granule_narrow(page, chunk);
     unsigned index = region_block_index(page, granule, chunk, &block);
-    *freed = block;
     if (page->meta_shift == 0) {
         uint8_t *record = (uint8_t *)granule + index, slack = load_relaxed(record);
         store_owner(record, UINT8_MAX);
         if (UNLIKELY(slack == UINT8_MAX))
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
         view_account_free(page->view, page->block_bytes - slack);
-        return blocks_free_owned(heap, page, block);
+        return blocks_free_owned(heap, page, block) ? block : NULL;
     }
     uint32_t *at = (uint32_t *)(void *)granule + index, record = load_relaxed(at);
     store_owner(at, 0);
     if (UNLIKELY(!record))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     view_account_free(heap_view_at(heap, record >> 8), page->block_bytes - (record & 0xff));
-    return blocks_free_mixed(heap, page, block);
+    return blocks_free_mixed(heap, page, block) ? block : NULL;
 }
 
 INLINE void region_free(struct heap *heap, void *chunk) {
     struct page *page = segment_page_of(chunk);
-    void *block;
-    if (UNLIKELY(!page || page->heap != heap))
+    if (UNLIKELY(!page || page->heap != heap)) {
         region_free_slow(heap, page, chunk);
-    else if (UNLIKELY(region_free_fast(heap, page, chunk, &block)))
+        return;
+    }
+    void *block = region_free_fast(heap, page, chunk);
+    if (UNLIKELY(block))
         blocks_freed_rarely(heap, page, block);
 }
 
