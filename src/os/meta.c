@@ -62,7 +62,7 @@ static bool next_chunk(void) {
     return true;
 }
 
-/* Of whole OS pages, or of one page less than whole. NULL: there is no such room left. */
+/* NULL: there is not so much room left. */
 static void *cut(struct room *room, size_t bytes) {
     char *block = room->next;
     if ((size_t)(room->end - block) < bytes)
@@ -71,7 +71,7 @@ static void *cut(struct room *room, size_t bytes) {
     return block;
 }
 
-/* The rest of an old chunk is lost: at most a chunk's half; of an old page, at most half a page. */
+/* What is left of an old chunk or page and too small is lost. */
 static void *cut_anew(size_t bytes) {
     bool small = bytes < OS_PAGE_BYTES;
     if (small) {

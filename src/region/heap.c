@@ -22,6 +22,7 @@ struct heap_global heap_global FORK_PAGE
 /* The first thread's. This file is the first to be linked, so that it stands behind FORK_PAGE, its hot
  * part in the same OS page. */
 static struct heap first_heap;
+/* Hardly ever used, so it stands behind what START_PAGE collects, and not in that page. */
 static struct heap shared_heap __attribute__((section("memctx_shared"))) = {
     .state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)};
 

@@ -102,7 +102,11 @@ def names_small_footprint():
         hot = int(re.search(r"#define HEAP_HOT_BYTES (\d+)U", file.read()).group(1))
     last = symbols["first_heap"] + hot - 1
     check_equal(last // 4096, symbols["heap_global"] // 4096, "page of the first heap's hot part")
-    return f"{size} bytes, {4095 - last % 4096} left in the page"
+    start, length = (int(number, 16) for number in re.search(
+        r" \.data +PROGBITS +(\S+) \S+ (\S+)", tool("readelf", "-SW", harness.LIB)).groups())
+    check(start % 4096 + length <= 4096, f"START_PAGE is {length} bytes from {start:#x}: two pages")
+    check(start <= symbols["options"] < start + length, "options do not stand in START_PAGE")
+    return f"{size} bytes, {4095 - last % 4096} and {4096 - length} left in the pages"
 
 
 @test
