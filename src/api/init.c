@@ -13,6 +13,7 @@
 #include "os/meta.h"
 #include "path/oracle.h"
 
+#include <errno.h>
 #include <memctx.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -116,6 +117,16 @@ static void leave_environment(void) {
     unsetenv("MEMCTX_NO_CHILDREN");
 }
 
+/* Programs that change namespaces, or the user with capabilities kept, both of which a second thread
+ * forbids, and then become another program, which has its control thread as if it had been first. */
+static bool is_launcher(const char *name) {
+    static const char launchers[][8] = {"bwrap", "capsh", "nsenter", "setpriv", "unshare"};
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
+        if (text_equal(name, launchers[i]))
+            return true;
+    return false;
+}
+
 /* Names this library to pthread_atfork; else from the compiler's start files, which are left out. */
 __attribute__((visibility("hidden"))) extern void *const __dso_handle;
 void *const __dso_handle = (void *)&__dso_handle;
@@ -138,6 +149,8 @@ __attribute__((constructor)) static void start(void) {
         os_print(&(struct text){.bytes = (char *)line, .length = sizeof line - 1});
     }
     bool at_once = run && text_to_number(run, &run_pid) && run_pid == os_process_id();
+    if (is_launcher(program_invocation_short_name))
+        options.control = CONTROL_OFF;
     leave_environment();
     control_init(at_once);
 }

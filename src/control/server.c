@@ -23,6 +23,9 @@
 #include <unistd.h>
 
 #define START_AFTER_NS 20000000U
+/* A process that forks again and again starts the thread in a pause between its forks, or after this
+ * long: in a program with two threads glibc's fork costs ten page faults more. */
+#define FORKING_NS 1000000000U
 #define CHILD_LOOKS 8 /* slow allocations of a forked child before it looks at the clock */
 #define STACK_BYTES (256UL << 10)
 #define IDLE_POLL_MS 1000
@@ -54,7 +57,7 @@ static struct {
     bool first_ended;    /* the program's first thread; ours may become the last */
     uint32_t socket_pid; /* who made the socket */
     uint64_t start_ns;   /* of this process, or of its life since fork */
-    uint64_t fork_ns;    /* when this process began to fork */
+    uint64_t fork_ns;    /* when this process last began to fork; 0: never */
     uint32_t looks_left; /* of a forked child: so often it does not look at the clock */
     pthread_t thread;
     int listener;
@@ -450,8 +453,11 @@ COLD bool control_is_due(void) {
         control.looks_left--;
         return false;
     }
-    return load_relaxed(&heap_global.threads_seen) > 1 ||
-           os_now_ns() - control.start_ns >= START_AFTER_NS;
+    if (load_relaxed(&heap_global.threads_seen) > 1)
+        return true;
+    uint64_t now = os_now_ns(); /* coarse: it may lie before what the exact clock said */
+    return now >= control.start_ns + START_AFTER_NS &&
+           (now >= control.fork_ns + START_AFTER_NS || now >= control.start_ns + FORKING_NS);
 }
 
 COLD void control_start(void) {

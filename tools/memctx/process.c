@@ -245,7 +245,7 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
     } else if (facts->age_s < 1.0) {
         snprintf(reason, bytes,
                  "it is too young (%.2f s): the control thread starts after 20 ms of life, with an "
-                 "allocation; try again",
+                 "allocation, or later if it forks all the time; try again",
                  facts->age_s);
     } else {
         snprintf(reason, bytes,
