@@ -12,8 +12,11 @@
  */
 #include "region/blocks.h"
 #include "base/options.h"
+#include "os/meta.h"
 
 #define SWEEP_EVERY 64
+#define DONORS_MAX 64U   /* views looked at for a page to share */
+#define DONATIONS_MAX 8U /* and pages of each */
 #define BLOCK_ALIGNMENT_MAX 64U
 #define POINTER_BITS 48
 #define POINTER_MASK ((1UL << POINTER_BITS) - 1)
@@ -42,8 +45,21 @@ static char *page_end(const struct page *page) {
     return segment_span_start(page) + page->slices * SLICE_BYTES;
 }
 
+/* Where it stands whose the block of this record is. NULL: the page changes while it is read. */
+static uint32_t *owner_of(const struct page *page, const void *record) {
+    struct owners *owners = page->owners;
+    size_t offset = (size_t)((const char *)record - owners->start);
+    bool many = page->granule_mask < OS_PAGE_BYTES; /* granules; else one */
+    size_t number = (offset & page->granule_mask) >> (page->meta_shift & META_WIDE);
+    if (many)
+        number += offset / OS_PAGE_BYTES * page->granule_capacity;
+    return number < page->capacity ? &owners->views[number] : NULL;
+}
+
 void record_write(const struct page *page, void *record, uint32_t view, uint32_t slack) {
-    switch (page->meta_shift) {
+    if (UNLIKELY(page->meta_shift & META_OWNERS))
+        store_owner(owner_of(page, record), view);
+    switch (page->meta_shift & ~META_OWNERS) {
     case 0: store_owner((uint8_t *)record, (uint8_t)slack); break;
     case 1: store_owner((uint16_t *)record, (uint16_t)slack); break;
     case 2: store_owner((uint32_t *)record, view << 8 | slack); break;
@@ -58,28 +74,48 @@ void record_set(const struct page *page, const void *block, uint32_t view, uint3
     record_write(page, blocks_record(page, granule, index), view, slack);
 }
 
-struct record record_read(const struct page *page, const void *record) {
-    uint64_t word;
-    switch (page->meta_shift) {
-    case 0: word = load_relaxed((const uint8_t *)record); break;
-    case 1: word = load_relaxed((const uint16_t *)record); break;
-    case 2:
-        word = load_relaxed((const uint32_t *)record);
-        return (struct record){word & 0xff, (uint32_t)(word >> 8), !word};
-    default:
-        word = load_relaxed((const uint64_t *)record);
+/* What the record of a page of that shift says; with `release`, and marks the block as free. */
+INLINE struct record record_visit(const struct page *page, uint8_t shift, void *record,
+                                  bool release) {
+    uint32_t view = 0;
+    if (UNLIKELY(shift & META_OWNERS)) {
+        const uint32_t *owner = owner_of(page, record);
+        view = owner ? load_relaxed(owner) : 0;
+    }
+    switch (shift & ~META_OWNERS) {
+    case 0: {
+        uint8_t slack = load_relaxed((uint8_t *)record);
+        if (release)
+            store_owner((uint8_t *)record, UINT8_MAX);
+        return (struct record){slack, view, slack == UINT8_MAX};
+    }
+    case 1: {
+        uint16_t slack = load_relaxed((uint16_t *)record);
+        if (release)
+            store_owner((uint16_t *)record, UINT16_MAX);
+        return (struct record){slack, view, slack == UINT16_MAX};
+    }
+    case 2: {
+        uint32_t word = load_relaxed((uint32_t *)record);
+        if (release)
+            store_owner((uint32_t *)record, 0);
+        return (struct record){word & 0xff, word >> 8, !word};
+    }
+    default: {
+        uint64_t word = load_relaxed((uint64_t *)record);
+        if (release)
+            store_owner((uint64_t *)record, 0);
         return (struct record){(uint32_t)word, (uint32_t)(word >> 32), !word};
     }
-    return (struct record){(uint32_t)word, 0, word == (page->meta_shift ? UINT16_MAX : UINT8_MAX)};
+    }
 }
 
-void record_write_free(const struct page *page, void *record) {
-    switch (page->meta_shift) {
-    case 0: store_owner((uint8_t *)record, UINT8_MAX); break;
-    case 1: store_owner((uint16_t *)record, UINT16_MAX); break;
-    case 2: store_owner((uint32_t *)record, 0); break;
-    default: store_owner((uint64_t *)record, 0);
-    }
+struct record record_read(const struct page *page, const void *record) {
+    return record_visit(page, load_acquire(&page->meta_shift), (void *)(uintptr_t)record, false);
+}
+
+struct record record_release(const struct page *page, void *record) {
+    return record_visit(page, load_acquire(&page->meta_shift), record, true);
 }
 
 bool blocks_open_granule(struct page *page) {
@@ -91,10 +127,10 @@ bool blocks_open_granule(struct page *page) {
     }
     if (granule >= page_end(page))
         return false;
-    bool own = page->meta_shift < 2;
+    unsigned shift = page->meta_shift & ~META_OWNERS;
+    bool own = shift < 2;
     if (own || !page->fresh) /* marks of free blocks */
-        __builtin_memset(granule, own ? UINT8_MAX : 0,
-                         (size_t)page->granule_capacity << page->meta_shift);
+        __builtin_memset(granule, own ? UINT8_MAX : 0, (size_t)page->granule_capacity << shift);
     store_release(&page->next_block, granule + page->first);
     store_owner(&page->fresh_left, page->granule_capacity);
     return true;
@@ -155,10 +191,16 @@ static void tail_done(struct heap *heap, struct page *page) {
     store_owner(&heap->own_free, heap->own_free - (int64_t)OS_PAGE_BYTES);
 }
 
+static size_t owners_bytes(const struct page *page) {
+    return sizeof *page->owners + page->capacity * sizeof page->owners->views[0];
+}
+
 void blocks_page_destroy(struct heap *heap, struct page *page) {
     tail_done(heap, page);
     store_owner(&heap->own_free,
                 heap->own_free - (int64_t)blocks_handed_out(page) * page->waste_unit);
+    if (page->meta_shift & META_OWNERS)
+        meta_free(page->owners, owners_bytes(page));
     segment_span_free(page);
 }
 
@@ -231,25 +273,33 @@ static struct page **current_of(struct heap *heap, struct bins *bins, unsigned s
                : &bins->current[size_class];
 }
 
+/* The list's first page has its last one as `prev`. */
 static void partial_push(struct bins *bins, struct page *page) {
     if (page->view)
         page->view->bins = bins; /* it has free blocks of its own again */
     struct page **head = &bins->partial[page->size_class];
-    page->prev = NULL;
-    page->next = *head;
-    if (*head)
+    page->next = NULL;
+    if (*head) {
+        page->prev = (*head)->prev;
+        page->prev->next = page;
         (*head)->prev = page;
-    *head = page;
+    } else {
+        page->prev = page;
+        *head = page;
+    }
     flag_set(page, PAGE_LISTED);
 }
 
 static void partial_remove(struct bins *bins, struct page *page) {
-    if (page->prev)
+    struct page **head = &bins->partial[page->size_class];
+    if (page == *head) {
+        *head = page->next;
+        if (page->next)
+            page->next->prev = page->prev;
+    } else {
         page->prev->next = page->next;
-    else
-        bins->partial[page->size_class] = page->next;
-    if (page->next)
-        page->next->prev = page->prev;
+        (page->next ? page->next : *head)->prev = page->prev;
+    }
     page->next = page->prev = NULL;
     flag_clear(page, PAGE_LISTED);
 }
@@ -288,6 +338,40 @@ unsigned bins_share_class(struct heap *heap, unsigned size_class) {
     return largest;
 }
 
+/* A page of a context's own, in its list, becomes a mixed page. False: out of memory. */
+static bool own_becomes_mixed(struct page *page) {
+    struct view *view = page->view;
+    struct owners *owners = meta_alloc(owners_bytes(page));
+    if (!owners)
+        return false;
+    owners->start = segment_span_start(page);
+    for (unsigned i = 0; i < page->capacity; i++)
+        owners->views[i] = view->index;
+    partial_remove(view->region, page);
+    page->owners = owners;
+    /* Others who free meanwhile read the page either way to the same end: see paid_by. */
+    store_release(&page->meta_shift, (uint8_t)(page->meta_shift | META_OWNERS));
+    store_release(&page->view, NULL);
+    store_release(&page->kind, PAGE_MIXED);
+    return true;
+}
+
+/* Past the cap the free blocks of contexts that have pages of their own serve all: a page of which at least a
+ * quarter is free, or NULL. */
+static struct page *share_own_page(struct heap *heap, unsigned size_class) {
+    for (unsigned looks = 0; looks < DONORS_MAX && looks < heap->view_count; looks++) {
+        if (heap->donor >= heap->view_count)
+            heap->donor = 1;
+        const struct bins *region = heap_view_at(heap, heap->donor)->region;
+        struct page *page = region ? region->partial[size_class] : NULL;
+        for (unsigned i = 0; i < DONATIONS_MAX && page; i++, page = page->next)
+            if (page->used <= page->capacity / 4 * 3)
+                return own_becomes_mixed(page) ? page : NULL;
+        heap->donor++;
+    }
+    return NULL;
+}
+
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class) {
     struct page **current = current_of(heap, bins, size_class);
@@ -296,9 +380,12 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
         return *current;
     current_is_full(heap, *current);
     /* The cap on segregation: past it this context's new chunks share mixed pages. */
-    if (!view || heap_may_segregate(heap))
+    bool segregate = heap_may_segregate(heap);
+    if (!view && !segregate)
+        page = share_own_page(heap, size_class);
+    if (view ? segregate : !page)
         page = blocks_page_create(heap, view, size_class);
-    else if (!(++heap->denied % SWEEP_EVERY))
+    else if (view && !(++heap->denied % SWEEP_EVERY))
         regions_release_empty(heap); /* current pages that are empty, the one waste we hold */
     *current = page ? page : &heap_no_page;
     return page;

@@ -11,7 +11,8 @@
  *   shift 1, own page, larger blocks: 16 bits of slack
  *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack (8)
  *   shift 3, mixed page, larger blocks: view index (32), slack (32)
- * All bits set (own) or none (mixed) mark a free block, also one that was never handed out, so that a
+ * An own page that became a mixed one keeps its records, shift 0 or 1 and META_OWNERS; whose its blocks are
+ * stands in a table beside. All bits set (own) or none (mixed) mark a free block, also one that was never handed out, so that a
  * second or a wild free is found.
  */
 #ifndef MEMCTX_BLOCKS_H
@@ -21,6 +22,13 @@
 
 #define SLACK_NARROW_MAX 254U
 #define GRANULE_BLOCK_MAX 128U /* beyond it an OS page of its own would lose too much */
+
+#define META_OWNERS 4U
+#define META_WIDE 1U
+struct owners {
+    const char *start; /* of the page */
+    uint32_t views[];  /* by block: atomic */
+};
 
 extern const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
 extern const uint16_t blocks_bytes_table[SIZE_CLASSES];
@@ -47,8 +55,8 @@ INLINE char *blocks_granule_narrow(const struct page *page, const void *pointer)
     return (char *)((uintptr_t)pointer & ~(uintptr_t)page->granule_mask);
 }
 INLINE char *blocks_granule(const struct page *page, const void *pointer) {
-    return LIKELY(!(page->meta_shift & 1)) ? blocks_granule_narrow(page, pointer)
-                                           : segment_span_start(page);
+    return LIKELY(!(page->meta_shift & META_WIDE)) ? blocks_granule_narrow(page, pointer)
+                                                   : segment_span_start(page);
 }
 
 /* The block that a pointer into a granule is in: its number there; granule_capacity or more: none. *exact
@@ -65,7 +73,15 @@ INLINE unsigned blocks_index(const struct page *page, const char *granule, const
 }
 
 INLINE void *blocks_record(const struct page *page, const char *granule, unsigned index) {
-    return (char *)(uintptr_t)granule + ((size_t)index << page->meta_shift);
+    return (char *)(uintptr_t)granule + ((size_t)index << (page->meta_shift & ~META_OWNERS));
+}
+
+/* Where it stands whose block that is. */
+INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsigned index) {
+    if (page->granule_mask < OS_PAGE_BYTES) /* many granules, else one */
+        index += (unsigned)((size_t)(granule - page->owners->start) / OS_PAGE_BYTES) *
+                 page->granule_capacity;
+    return &page->owners->views[index];
 }
 
 /* Flags are the owner's; others may look at PAGE_ALIGNED. */
@@ -80,14 +96,15 @@ INLINE void flag_clear(struct page *page, enum page_flag flag) {
 /* How records of a page read: the slack, whose, and whether the block is free. */
 struct record {
     uint32_t slack;
-    uint32_t view_index; /* mixed pages */
+    uint32_t view_index; /* mixed pages; else 0 */
     bool free;
 };
 
 void record_write(const struct page *page, void *record, uint32_t view, uint32_t slack);
 
 struct record record_read(const struct page *page, const void *record);
-void record_write_free(const struct page *page, void *record);
+/* The same, and the block is free from now on. */
+struct record record_release(const struct page *page, void *record);
 
 /* The record of a block that starts at `block`. */
 void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack);
@@ -102,11 +119,14 @@ INLINE void record_set_narrow(const struct page *page, const void *block, uint32
                               uint32_t slack) {
     char *granule = blocks_granule_narrow(page, block);
     bool exact;
-    if (page->meta_shift == 0)
-        store_owner((uint8_t *)granule + blocks_index(page, granule, block, &exact),
-                    (uint8_t)slack);
-    else
+    if (page->meta_shift == 2) {
         record_set_mixed(page, block, view, slack);
+        return;
+    }
+    unsigned index = blocks_index(page, granule, block, &exact);
+    if (UNLIKELY(page->meta_shift & META_OWNERS))
+        store_owner(blocks_owner(page, granule, index), view);
+    store_owner((uint8_t *)granule + index, (uint8_t)slack);
 }
 
 /* A new page for one size class; view NULL: mixed. NULL: out of memory. */

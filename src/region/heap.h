@@ -24,6 +24,7 @@
 #define WIDE_PAGE_SLICES 4U
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
+#define VIEW_TWINS 32U
 #define HEAP_PATHS_BYTES 384U
 #define HEAP_HOT_BYTES 2432U /* of a heap, from its start; see tests/abuse/names.py */
 
@@ -60,8 +61,8 @@ enum heap_state {
 };
 
 struct heap {
-    uint32_t busy;    /* owner: inside the allocator; a signal handler or a fork sees it */
-    uint32_t state;   /* atomic: enum heap_state */
+    uint32_t busy; /* owner: inside the allocator; a signal handler or a fork sees it */
+    uint32_t tid;
     int64_t own_free; /* the waste that is capped: free bytes of blocks in own pages that were in
                        * use once, and an OS page for each such page that is not used up */
     int64_t own_free_published; /* what of it stands in heap_global.own_free */
@@ -71,10 +72,12 @@ struct heap {
     uint32_t slot_mask;
     uint32_t *slots; /* context -> view index; owner. Not hashed: contexts that are walked to one
                       * after the other were mostly made so, and stand side by side */
-    uint32_t tid;
     uint32_t denied; /* pages of its own that a context did not get, for the waste cap */
+    uint32_t donor;  /* index of the view whose own pages are shared next, past the cap */
+    /* What other threads look at when they free, away from what the owner writes all the time. */
     struct page *remote_pages __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with
                                                                      * blocks freed by others */
+    uint32_t state;                                                 /* atomic: enum heap_state */
     /* The thread's path cache, of the layer above. */
     char paths_room[HEAP_PATHS_BYTES] __attribute__((aligned(CACHE_LINE)));
     struct bins mixed __attribute__((aligned(CACHE_LINE)));
@@ -88,8 +91,14 @@ struct heap {
     uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
     struct lock lock;
     uint32_t busy_before_fork;
-    uint32_t thread_exits;       /* rounds of key destructors seen */
-    struct heap *next;           /* all heaps; never shrinks */
+    uint32_t thread_exits; /* rounds of key destructors seen */
+    struct heap *next;     /* all heaps; never shrinks */
+    /* Views of other heaps, which stay those of the same context, and ours of that context: so a free of
+     * another thread's chunk does not look at that view, which its owner writes all the time. */
+    struct {
+        const struct view *of_other;
+        struct view *ours;
+    } twins[VIEW_TWINS];
     struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
     struct view *views[VIEW_BLOCKS]; /* published with release; index 0 is unused */
 };
@@ -143,6 +152,19 @@ INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
             return view;
     }
     return heap_view_further(heap, context);
+}
+
+/* This heap's view of the context of another heap's view. */
+INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_other) {
+    unsigned place = ((uintptr_t)of_other / sizeof *of_other) % VIEW_TWINS;
+    if (UNLIKELY(heap->twins[place].of_other != of_other)) {
+        struct view *ours = heap_view(heap, of_other->context);
+        if (!ours || ours->context != of_other->context)
+            return ours;
+        heap->twins[place].of_other = of_other;
+        heap->twins[place].ours = ours;
+    }
+    return heap->twins[place].ours;
 }
 
 /* What a reset subtracts from the view; NULL: nothing. With `make`, NULL: out of memory. */

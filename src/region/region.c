@@ -129,30 +129,47 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
         segment_span_free(page);
 }
 
-NOINLINE void *region_free_wide(struct heap *heap, struct page *page, void *chunk) {
-    char *block;
-    void *at = region_block_of(page, chunk, &block);
-    struct record record = record_read(page, at);
-    if (record.free)
-        region_report(MISUSE_DOUBLE_FREE, page, chunk);
-    struct view *view = page->view ? page->view : heap_view_at(heap, record.view_index);
-    view_account_free(view, page->block_bytes - record.slack);
-    record_write_free(page, at);
+/* Who paid for the block of that record. The owner may just be making its page a mixed one, which takes the
+ * view away last. */
+static struct view *paid_by(struct heap *owner, const struct page *page, const void *at,
+                            const struct record *record) {
+    struct view *view = load_acquire(&page->view);
+    if (view)
+        return view;
+    return heap_view_at(owner,
+                        record->view_index ? record->view_index : record_read(page, at).view_index);
+}
+
+NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *chunk) {
+    char *block, *granule = blocks_granule(page, chunk);
+    unsigned index = region_block_index(page, granule, chunk, &block);
+    void *at = blocks_record(page, granule, index);
+    if (page->meta_shift == META_OWNERS) {
+        uint8_t slack = load_relaxed((uint8_t *)at);
+        store_owner((uint8_t *)at, UINT8_MAX);
+        if (UNLIKELY(slack == UINT8_MAX))
+            region_report(MISUSE_DOUBLE_FREE, page, chunk);
+        view_account_free(heap_view_at(heap, *blocks_owner(page, granule, index)),
+                          page->block_bytes - slack);
+    } else {
+        struct record record = record_release(page, at);
+        if (record.free)
+            region_report(MISUSE_DOUBLE_FREE, page, chunk);
+        view_account_free(paid_by(heap, page, at, &record), page->block_bytes - record.slack);
+    }
     return blocks_free_owned(heap, page, block) ? block : NULL;
 }
 
 static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
     char *block;
     void *at = region_block_of(page, chunk, &block);
-    struct record record = record_read(page, at);
+    struct record record = record_release(page, at);
     if (record.free)
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     struct heap *owner = page->heap;
-    const struct view *paid = page->view ? page->view : heap_view_at(owner, record.view_index);
-    struct view *view = heap_view(heap, paid->context);
+    struct view *view = heap_view_twin(heap, paid_by(owner, page, at, &record));
     if (view)
         view_account_free(view, page->block_bytes - record.slack);
-    record_write_free(page, at);
     if (load_acquire(&owner->state) == HEAP_PARKED && lock_try(&owner->lock)) {
         bool parked = load_acquire(&owner->state) == HEAP_PARKED;
         if (parked) {
@@ -254,7 +271,7 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
         !slack_fits(page->block_bytes, size) ||
         (size * 2 < page->block_bytes && bins_class_of(heap, size) != page->size_class))
         return false;
-    struct view *old = page->view ? page->view : heap_view_at(heap, record.view_index);
+    struct view *old = paid_by(heap, page, at, &record);
     view_account_free(old, page->block_bytes - record.slack);
     view_account_alloc(view, size);
     record_write(page, at, view->index, page->block_bytes - (uint32_t)size);

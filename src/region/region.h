@@ -119,13 +119,13 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
 /* After one of these gave NULL: from another page that has free blocks. */
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh);
 
-/* region_free_fast of a chunk in a wide page. */
-void *region_free_wide(struct heap *heap, struct page *page, void *chunk);
+/* region_free_fast of a chunk in a wide page, or in one that was a context's own. */
+void *region_free_further(struct heap *heap, struct page *page, void *chunk);
 
 /* Frees a chunk of this heap's page. Not NULL: blocks_freed_rarely has to follow, with this block. */
 INLINE void *region_free_fast(struct heap *heap, struct page *page, void *chunk) {
-    if (UNLIKELY(page->meta_shift & 1))
-        return region_free_wide(heap, page, chunk);
+    if (UNLIKELY(page->meta_shift & (META_WIDE | META_OWNERS)))
+        return region_free_further(heap, page, chunk);
     char *block;
     char *granule = blocks_granule_narrow(page, chunk);
     unsigned index = region_block_index(page, granule, chunk, &block);

@@ -82,7 +82,7 @@ struct page {
         uint16_t state; /* both at once: PAGE_WATCHED */
     };
     uint8_t kind;       /* enum page_kind */
-    uint8_t meta_shift; /* bytes of block record = 1 << meta_shift; see region/blocks.h */
+    uint8_t meta_shift; /* of the block records; see region/blocks.h */
     uint8_t size_class;
     uint8_t granule_capacity; /* blocks */
     uint8_t back;             /* slices back to the page's first slice; 0 there */
@@ -95,7 +95,10 @@ struct page {
     uint64_t requested_bytes; /* large chunks */
     uint32_t context;         /* large chunks: context id */
     uint32_t slices;          /* of the page */
-    uint64_t mapped_bytes;    /* PAGE_HUGE */
+    union {
+        uint64_t mapped_bytes; /* PAGE_HUGE */
+        struct owners *owners; /* PAGE_MIXED that was PAGE_OWN: see region/blocks.h */
+    };
 };
 
 /* The fields of a segment stand in the header of its slice 1, which no page can start at. */

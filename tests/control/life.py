@@ -245,7 +245,7 @@ def launchers_have_no_thread():
     harness.public_copy(harness.LIB)  # found beside it
     for argv in (["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"],
                  ["unshare", "--user", "--map-root-user"],
-                 ["nsenter", "--mount=/proc/self/ns/mnt"],
+                 ["nsenter", "--mount=/proc/self/ns/mnt", "--root=/"],
                  ["env", "setpriv", "--no-new-privs"]):
         if harness.run_program([*argv, "true"], harness.clean_env()).returncode != 0:
             continue  # a container may forbid it without us

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "os/meta.h"
 #include "region/region.h"
 
 static struct heap *heap_new(void) {
@@ -15,28 +16,39 @@ static struct heap *heap_new(void) {
     return heap;
 }
 
-Test(region, records_of_all_four_shapes_round_trip) {
+Test(region, records_of_all_shapes_round_trip) {
     static char room[128] __attribute__((aligned(64)));
     static const uint32_t slack_max[] = {SLACK_NARROW_MAX, UINT16_MAX - 1, SLACK_NARROW_MAX,
                                          SMALL_MAX};
-    for (uint8_t shift = 0; shift < 4; shift++) {
-        struct page page = {.meta_shift = shift};
+    struct owners *owners = calloc(1, sizeof *owners + 8 * sizeof owners->views[0]);
+    cr_assert(owners != NULL);
+    owners->start = room;
+    for (uint8_t shape = 0; shape < 6; shape++) {
+        uint8_t shift = shape & 3;
+        struct page page = {.meta_shift = shape, .granule_mask = 127};
+        if (shape & META_OWNERS) {
+            page.owners = owners;
+            page.capacity = page.granule_capacity = 8;
+        }
         void *at = room + (1UL << shift);
         for (uint32_t slack = 0; slack <= slack_max[shift]; slack++) {
-            uint32_t view = shift < 2 ? 0 : 1 + slack * 7 % (VIEWS_PER_BLOCK * VIEW_BLOCKS - 1);
+            uint32_t view = shape < 2 ? 0 : 1 + slack * 7 % (VIEWS_PER_BLOCK * VIEW_BLOCKS - 1);
             memset(room, 0x33, sizeof room);
             record_write(&page, at, view, slack);
             struct record record = record_read(&page, at);
             cr_assert_eq(record.slack, slack);
             cr_assert_eq(record.view_index, view);
-            cr_assert_not(record.free, "shape %u, slack %u", shift, slack);
+            cr_assert_not(record.free, "shape %u, slack %u", shape, slack);
             size_t width = 1UL << shift;
             cr_assert_eq(room[width - 1], 0x33, "the record before was touched");
             cr_assert_eq(room[2 * width], 0x33, "the record behind was touched");
-            record_write_free(&page, at);
+            cr_assert_eq(record_release(&page, at).slack, slack);
             cr_assert(record_read(&page, at).free);
         }
+        if (shape & META_OWNERS) /* but the one of the block in question */
+            cr_assert(!owners->views[0] && owners->views[1] && !owners->views[2]);
     }
+    free(owners);
 }
 
 Test(region, blocks_of_a_page_lie_apart_from_records_and_each_other) {
@@ -110,6 +122,41 @@ Test(region, a_page_is_current_then_full_then_partial_then_gone) {
     region_free(heap, chunks[count]);
     bins_release_empty(heap, &heap->mixed);
     cr_assert_eq(segment_used_bytes(), 0);
+}
+
+/* It has had the most time to collect free blocks, so that the next look for a page is far off. */
+Test(region, of_pages_with_free_blocks_the_one_listed_first_is_next) {
+    enum { BYTES = 2000, PAGES = 5 }; /* shares its pages with no other size */
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    static void *chunks[PAGES * 64];
+    struct page *pages[PAGES];
+    unsigned class = bins_class_of(heap, BYTES), count = 0, n = 0;
+    options.promote_bytes = 1 << 30; /* mixed pages only */
+    while (n < PAGES) {
+        chunks[count] = region_alloc(heap, view, BYTES, false);
+        if (!n || segment_page_of(chunks[count]) != pages[n - 1])
+            pages[n++] = segment_page_of(chunks[count]);
+        count++;
+    }
+    static const unsigned order[] = {2, 0, 3, 1};
+    for (unsigned i = 0; i < 4; i++)
+        for (unsigned k = 0, freed = 0; freed < 2; k++)
+            if (chunks[k] && segment_page_of(chunks[k]) == pages[order[i]]) {
+                region_free(heap, chunks[k]);
+                chunks[k] = NULL;
+                freed++;
+            }
+    const struct page *last = pages[PAGES - 1];
+    for (unsigned i = 0; i < 4;) { /* first the rest of the current page */
+        const struct page *page = segment_page_of(region_alloc(heap, view, BYTES, false));
+        if (page == last)
+            continue;
+        cr_assert_eq(page, pages[order[i]], "%u", i);
+        last = page;
+        i++;
+    }
+    cr_assert_null(heap->mixed.partial[class]);
 }
 
 Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
@@ -325,6 +372,105 @@ Test(region, invariant_5_waste_is_capped) {
     cr_assert(denied, "the cap was never reached");
 }
 
+/* An old context leaves a few chunks in each of its pages. What comes after it must find the room between
+ * them, once the waste is past its cap: both in pages of small and of large blocks. */
+enum { OLD = 60000, YOUNG = 55000 };
+static char *old_chunks[OLD], *young_chunks[YOUNG];
+
+static size_t mixed_up_size(int i) {
+    return i % 16 ? 180 + (size_t)(i % 5) : 2800 + (size_t)(i % 7);
+}
+
+static void age(struct heap *heap, uint32_t old, uint32_t young) {
+    cr_assert(heap_view(heap, old + 100) != NULL); /* the old one is not number 1 */
+    struct view *first = heap_view(heap, old), *second = heap_view(heap, young);
+    for (int i = 0; i < OLD; i++) {
+        old_chunks[i] = region_alloc(heap, first, mixed_up_size(i), false);
+        memset(old_chunks[i], i, mixed_up_size(i));
+    }
+    for (int i = 0; i < OLD; i++)
+        if (i % 33) {
+            region_free(heap, old_chunks[i]);
+            old_chunks[i] = NULL;
+        }
+    for (int i = 0; i < YOUNG; i++) {
+        young_chunks[i] = region_alloc(heap, second, mixed_up_size(i), i % 2);
+        for (size_t k = 0; i % 2 && k < mixed_up_size(i); k++)
+            cr_assert_eq(young_chunks[i][k], 0);
+        memset(young_chunks[i], i + 1, mixed_up_size(i));
+    }
+}
+
+static void check_and_free(struct heap *heap, int first, int step) {
+    for (int i = first; i < OLD; i += step) {
+        char *chunks[] = {old_chunks[i], i < YOUNG ? young_chunks[i] : NULL};
+        for (int k = 0; k < 2; k++) {
+            if (!chunks[k])
+                continue;
+            size_t size = mixed_up_size(i);
+            cr_assert_eq(chunks[k][0], (char)(i + k));
+            cr_assert_eq(chunks[k][size - 1], (char)(i + k));
+            cr_assert_geq(region_usable(chunks[k]), size);
+            region_free(heap, chunks[k]);
+        }
+    }
+}
+
+Test(region, past_the_cap_old_pages_serve_all) {
+    struct heap *heap = heap_new();
+    int64_t tables_before = 0;
+    for (int round = 0; round < 3; round++) {
+        age(heap, 9, 10);
+        int shared = 0;
+        int64_t requested = heap_view(heap, 9)->live_bytes + heap_view(heap, 10)->live_bytes;
+        for (int i = 0; i < YOUNG; i++)
+            shared += (segment_page_of(young_chunks[i])->meta_shift & META_OWNERS) != 0;
+        cr_assert_gt(shared, YOUNG / 2, "%d", shared);
+        cr_assert_leq(segment_used_bytes(), requested * 5 / 4, "%ld for %ld", segment_used_bytes(),
+                      requested);
+        check_and_free(heap, 0, 1);
+        for (uint32_t context = 9; context <= 10; context++) {
+            const struct view *view = heap_view(heap, context);
+            cr_assert_eq(view->allocs, view->frees);
+            cr_assert_eq(view->live_bytes, 0);
+        }
+        bins_release_empty(heap, &heap->mixed);
+        regions_release_empty(heap);
+        cr_assert_eq(segment_used_bytes(), 0);
+        cr_assert_eq(heap->own_free, 0);
+        int64_t tables = meta_usage(false).used_bytes;
+        if (round) /* the first one made the regions */
+            cr_assert_eq(tables, tables_before);
+        tables_before = tables;
+    }
+}
+
+static void *check_and_free_half(void *unused) {
+    struct heap *heap = heap_new();
+    check_and_free(heap, 1, 2);
+    return unused ? NULL : heap;
+}
+
+Test(region, others_free_from_shared_pages) {
+    struct heap *heap = heap_new(), *other;
+    pthread_t thread;
+    age(heap, 9, 10);
+    cr_assert_eq(pthread_create(&thread, NULL, check_and_free_half, NULL), 0);
+    check_and_free(heap, 0, 2);
+    pthread_join(thread, (void **)&other);
+    for (uint32_t context = 9; context <= 10; context++) {
+        const struct view *mine = heap_view(heap, context), *theirs = heap_view(other, context);
+        cr_assert_gt(theirs->frees, 0);
+        cr_assert_eq(mine->allocs, mine->frees + theirs->frees);
+        cr_assert_eq(mine->live_bytes + theirs->live_bytes, 0);
+    }
+    bins_collect_remote(heap);
+    bins_release_empty(heap, &heap->mixed);
+    regions_release_empty(heap);
+    cr_assert_eq(segment_used_bytes(), 0);
+    cr_assert_eq(heap->own_free, 0);
+}
+
 Test(region, a_forked_child_finds_its_new_views) {
     static struct view *views[100];
     for (uint32_t made = 1; made < 100; made *= 2) {
@@ -420,6 +566,16 @@ Test(misuse, a_second_free_aborts, .signal = SIGABRT) {
     cr_assert(region_alloc(heap, heap_view(heap, 9), 100, false) != NULL);
     region_free(heap, chunk);
     region_free(heap, chunk);
+}
+
+Test(misuse, a_second_free_in_a_shared_page_aborts, .signal = SIGABRT) {
+    struct heap *heap = heap_new();
+    age(heap, 9, 10);
+    for (int i = 0; i < YOUNG; i++)
+        if (segment_page_of(young_chunks[i])->meta_shift & META_OWNERS) {
+            region_free(heap, young_chunks[i]);
+            region_free(heap, young_chunks[i]);
+        }
 }
 
 Test(misuse, a_second_free_of_a_large_chunk_aborts, .signal = SIGABRT) {
