@@ -30,6 +30,9 @@ enum allocate_how {
 void *allocate_slow(size_t size, enum allocate_how how, uintptr_t frame);
 /* Entered, but the path's first guess was wrong. */
 void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how how, uintptr_t frame);
+/* Entered, and the path is known; of up to NARROW_MAX bytes, but none of the blocks freed last. */
+void *allocate_narrow(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
+                      uintptr_t frame);
 /* Entered, and the path is known, of up to SMALL_MAX bytes. */
 void *allocate_wide(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                     uintptr_t frame);
@@ -41,7 +44,8 @@ void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame);
 void *new_retry(size_t size, size_t alignment, uintptr_t frame);
 
 void free_slow(void *chunk);                                        /* not entered */
-void free_other(struct heap *heap, struct page *page, void *chunk); /* entered, these two */
+void free_other(struct heap *heap, struct page *page, void *chunk); /* entered, these three */
+void free_further(struct heap *heap, struct page *page, void *chunk);
 void free_rare(struct heap *heap, struct page *page, void *block);
 
 /* Entered, the path is known, and so is what the current page gave; NULL: nothing. */
@@ -58,9 +62,10 @@ INLINE void *allocate_with(struct heap *heap, struct view *view, size_t size, en
                            uintptr_t frame) {
     if (UNLIKELY(size > NARROW_MAX))
         return allocate_wide(heap, view, size, how, frame);
-    bool fresh = false;
-    void *chunk = region_alloc_narrow(heap, view, size, &fresh);
-    return allocate_done(heap, view, size, how, frame, chunk, fresh);
+    void *chunk = region_alloc_recent(heap, view, size);
+    if (UNLIKELY(!chunk))
+        return allocate_narrow(heap, view, size, how, frame);
+    return allocate_done(heap, view, size, how, frame, chunk, false);
 }
 
 INLINE void *allocate(size_t size, enum allocate_how how, uintptr_t frame) {
@@ -85,7 +90,11 @@ INLINE void free_inline(void *chunk) {
         free_other(heap, page, chunk);
         return;
     }
-    void *block = region_free_fast(heap, page, chunk);
+    if (region_is_further(page)) {
+        free_further(heap, page, chunk);
+        return;
+    }
+    void *block = region_free_narrow(heap, page, chunk);
     if (UNLIKELY(block)) {
         free_rare(heap, page, block);
         return;

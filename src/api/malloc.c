@@ -100,6 +100,13 @@ NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size,
     return result(serve_entered(heap, THREAD_OWN, view, &request, frame), size, how, frame);
 }
 
+NOINLINE void *allocate_narrow(struct heap *heap, struct view *view, size_t size,
+                               enum allocate_how how, uintptr_t frame) {
+    bool fresh = false;
+    void *chunk = region_alloc_narrow(heap, view, size, &fresh);
+    return allocate_done(heap, view, size, how, frame, chunk, fresh);
+}
+
 NOINLINE void *allocate_wide(struct heap *heap, struct view *view, size_t size,
                              enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
@@ -140,6 +147,13 @@ NOINLINE void free_slow(void *chunk) {
 
 NOINLINE void free_other(struct heap *heap, struct page *page, void *chunk) {
     region_free_slow(heap, page, chunk);
+    thread_leave(heap);
+}
+
+NOINLINE void free_further(struct heap *heap, struct page *page, void *chunk) {
+    void *block = region_free_further(heap, page, chunk);
+    if (UNLIKELY(block))
+        blocks_freed_rarely(heap, page, block);
     thread_leave(heap);
 }
 

@@ -95,17 +95,16 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     return block;
 }
 
-/* A chunk of up to NARROW_MAX bytes from the current page. NULL: the page does not serve, or it is time to ask
- * whether the context gets pages of its own: use region_alloc. */
-INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    unsigned size_class = bins_class_narrow(heap, size);
+/* A chunk of up to NARROW_MAX bytes from the blocks of mixed pages that were freed last. NULL: there is none, or
+ * the context has pages of its own: use region_alloc_narrow. */
+INLINE void *region_alloc_recent(struct heap *heap, struct view *view, size_t size) {
     /* A branch, which is predicted, so that the block need not wait for the view's line. */
     if (UNLIKELY(view->bins != &heap->mixed))
-        return region_take(heap, view->bins->current[size_class], view, size, true, fresh);
-    struct page *recent = heap_recent(heap, size_class);
+        return NULL;
+    struct page *recent = heap_recent(heap, bins_class_narrow(heap, size));
     char *block = recent->free;
     if (UNLIKELY(!block))
-        return region_take(heap, recent, view, size, true, fresh);
+        return NULL;
     recent->free = *(void **)block;
     order_stores();
     store_owner(&recent->used, (uint16_t)(recent->used + 1));
@@ -114,18 +113,25 @@ INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t si
     return block;
 }
 
+/* A chunk of up to NARROW_MAX bytes from the current page. NULL: the page does not serve, or it is time to ask
+ * whether the context gets pages of its own: use region_alloc. */
+INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    return region_take(heap, view->bins->current[bins_class_narrow(heap, size)], view, size, true,
+                       fresh);
+}
+
 /* The same for up to SMALL_MAX bytes. */
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
 /* After one of these gave NULL: from another page that has free blocks. */
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh);
 
-/* region_free_fast of a chunk in a wide page, or in one that was a context's own. */
-void *region_free_further(struct heap *heap, struct page *page, void *chunk);
-
 /* Frees a chunk of this heap's page. Not NULL: blocks_freed_rarely has to follow, with this block. */
-INLINE void *region_free_fast(struct heap *heap, struct page *page, void *chunk) {
-    if (UNLIKELY(page->meta_shift & (META_WIDE | META_OWNERS)))
-        return region_free_further(heap, page, chunk);
+void *region_free_further(struct heap *heap, struct page *page, void *chunk);
+/* Which of the two: this one is for wide pages, and for those that were a context's own. */
+INLINE bool region_is_further(const struct page *page) {
+    return UNLIKELY(page->meta_shift & (META_WIDE | META_OWNERS));
+}
+INLINE void *region_free_narrow(struct heap *heap, struct page *page, void *chunk) {
     char *block;
     char *granule = blocks_granule_narrow(page, chunk);
     unsigned index = region_block_index(page, granule, chunk, &block);
@@ -151,7 +157,8 @@ INLINE void region_free(struct heap *heap, void *chunk) {
         region_free_slow(heap, page, chunk);
         return;
     }
-    void *block = region_free_fast(heap, page, chunk);
+    void *block = region_is_further(page) ? region_free_further(heap, page, chunk)
+                                          : region_free_narrow(heap, page, chunk);
     if (UNLIKELY(block))
         blocks_freed_rarely(heap, page, block);
 }
