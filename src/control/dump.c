@@ -89,7 +89,8 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
             const char *granule = start + i / page->granule_capacity * granule_bytes;
             unsigned index = i % page->granule_capacity;
             struct record record = record_read(page, blocks_record(page, granule, index));
-            if (record.free || record.view_index >= load_acquire(&heap->view_count))
+            if (record.free || !record.view_index ||
+                record.view_index >= load_acquire(&heap->view_count))
                 continue;
             uint32_t context = heap_view_at(heap, record.view_index)->context;
             if (!round) {

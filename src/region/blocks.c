@@ -45,15 +45,21 @@ static char *page_end(const struct page *page) {
     return segment_span_start(page) + page->slices * SLICE_BYTES;
 }
 
-/* Where it stands whose the block of this record is. NULL: the page changes while it is read. */
+/* Where it stands whose the block of this record is. NULL: the page is another one by now, and its table
+ * gone, which only a dump may see, from a copy of the header. The library's tables stay mapped, so that
+ * their words may be looked at all the same. */
 static uint32_t *owner_of(const struct page *page, const void *record) {
     struct owners *owners = page->owners;
+    if (!owners)
+        return NULL;
     size_t offset = (size_t)((const char *)record - owners->start);
     bool many = page->granule_mask < OS_PAGE_BYTES; /* granules; else one */
     size_t number = (offset & page->granule_mask) >> (page->meta_shift & META_WIDE);
     if (many)
         number += offset / OS_PAGE_BYTES * page->granule_capacity;
-    return number < page->capacity ? &owners->views[number] : NULL;
+    return offset < WIDE_PAGE_SLICES * SLICE_BYTES && number < owners->count
+               ? &owners->views[number]
+               : NULL;
 }
 
 void record_write(const struct page *page, void *record, uint32_t view, uint32_t slack) {
@@ -345,6 +351,7 @@ static bool own_becomes_mixed(struct page *page) {
     if (!owners)
         return false;
     owners->start = segment_span_start(page);
+    owners->count = page->capacity;
     for (unsigned i = 0; i < page->capacity; i++)
         owners->views[i] = view->index;
     partial_remove(view->region, page);

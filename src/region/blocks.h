@@ -27,6 +27,7 @@
 #define META_WIDE 1U
 struct owners {
     const char *start; /* of the page */
+    size_t count;      /* blocks */
     uint32_t views[];  /* by block: atomic */
 };
 

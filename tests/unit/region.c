@@ -20,15 +20,16 @@ Test(region, records_of_all_shapes_round_trip) {
     static char room[128] __attribute__((aligned(64)));
     static const uint32_t slack_max[] = {SLACK_NARROW_MAX, UINT16_MAX - 1, SLACK_NARROW_MAX,
                                          SMALL_MAX};
-    struct owners *owners = calloc(1, sizeof *owners + 8 * sizeof owners->views[0]);
+    struct owners *owners = calloc(1, sizeof *owners + 9 * sizeof owners->views[0]);
     cr_assert(owners != NULL);
     owners->start = room;
+    owners->count = 8;
     for (uint8_t shape = 0; shape < 6; shape++) {
         uint8_t shift = shape & 3;
         struct page page = {.meta_shift = shape, .granule_mask = 127};
         if (shape & META_OWNERS) {
             page.owners = owners;
-            page.capacity = page.granule_capacity = 8;
+            page.granule_capacity = 8;
         }
         void *at = room + (1UL << shift);
         for (uint32_t slack = 0; slack <= slack_max[shift]; slack++) {
@@ -48,6 +49,18 @@ Test(region, records_of_all_shapes_round_trip) {
         if (shape & META_OWNERS) /* but the one of the block in question */
             cr_assert(!owners->views[0] && owners->views[1] && !owners->views[2]);
     }
+    /* A dump may read the header of a page that is just given back or used anew. */
+    struct page page = {.meta_shift = META_OWNERS, .granule_mask = 127, .granule_capacity = 8};
+    memset(room, 0x33, sizeof room);
+    cr_assert_eq(record_read(&page, room + 1).view_index, 0, "no table");
+    page.owners = owners;
+    cr_assert_neq(record_read(&page, room + 1).view_index, 0);
+    owners->views[8] = owners->views[4] = 5;
+    cr_assert_eq(record_read(&page, room + 8).view_index, 0, "a shorter table");
+    page.granule_mask = SLICE_BYTES - 1;
+    cr_assert_eq(record_read(&page, room + 4).view_index, 5);
+    owners->start = (char *)((uintptr_t)room - (1UL << 20));
+    cr_assert_eq(record_read(&page, room + 4).view_index, 0, "one of another page");
     free(owners);
 }
 
