@@ -7,7 +7,7 @@
  * never calls malloc and stops no other thread. It starts at once in the program that `memctx run`
  * started or with MEMCTX_CONTROL=eager; elsewhere with the first slow allocation after 20 ms of life
  * and 20 ms after the last fork, at most 1 s of life, or with a second thread, from a place outside libc
- * and the loader. A forked child starts its own in the same way. What cannot be had is said only with
+ * and the loader. A forked child starts its own in the same way; launchers (api/init.c) have none. What cannot be had is said only with
  * MEMCTX_VERBOSE.
  */
 #ifndef MEMCTX_CONTROL_H

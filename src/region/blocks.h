@@ -11,9 +11,9 @@
  *   shift 1, own page, larger blocks: 16 bits of slack
  *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack (8)
  *   shift 3, mixed page, larger blocks: view index (32), slack (32)
- * An own page that became a mixed one keeps its records, shift 0 or 1 and META_OWNERS; whose its blocks are
- * stands in a table beside. All bits set (own) or none (mixed) mark a free block, also one that was never handed out, so that a
- * second or a wild free is found.
+ * An own page that became a mixed one keeps its records, shift 0 or 1 and META_OWNERS; whose its blocks
+ * are stands in a table beside. All bits set (shift 0 and 1) or none mark a free block, also one that was
+ * never handed out, so that a second or a wild free is found.
  */
 #ifndef MEMCTX_BLOCKS_H
 #define MEMCTX_BLOCKS_H
@@ -25,7 +25,7 @@
 
 #define META_OWNERS 4U
 #define META_WIDE 1U
-struct owners {
+struct owners {        /* written by the heap's thread; gone with the page */
     const char *start; /* of the page */
     size_t count;      /* blocks */
     uint32_t views[];  /* by block: atomic */

@@ -63,8 +63,10 @@ enum heap_state {
 struct heap {
     uint32_t busy; /* owner: inside the allocator; a signal handler or a fork sees it */
     uint32_t tid;
-    int64_t own_free; /* the waste that is capped: free bytes of blocks in own pages that were in
-                       * use once, and an OS page for each such page that is not used up */
+    int64_t
+        own_free; /* the waste that is capped: free bytes of blocks that were in use once, in pages
+                       * that are or were a context's own, and an OS page for each such page that is
+                       * not used up */
     int64_t own_free_published; /* what of it stands in heap_global.own_free */
     uint32_t view_count;        /* atomic: indices below it are valid */
     uint32_t views_in_slots;    /* those below it stand in `slots` */

@@ -66,10 +66,11 @@ struct page {
         char *next_block; /* atomic for a dump: those before it were handed out at least once */
         char *chunk;      /* PAGE_SPAN and PAGE_HUGE */
     };
-    uint32_t block_bytes;  /* constant while the page is in use */
-    uint32_t reciprocal;   /* floor(2^32 / block_bytes) + 1: division by multiplication */
-    uint32_t waste_unit;   /* block_bytes in PAGE_OWN, 0 in PAGE_MIXED: see heap.own_free */
-    uint16_t used;         /* owner: live blocks, those freed by others not yet collected */
+    uint32_t block_bytes; /* constant while the page is in use */
+    uint32_t reciprocal;  /* floor(2^32 / block_bytes) + 1: division by multiplication */
+    uint32_t
+        waste_unit; /* block_bytes in a page that is or was PAGE_OWN, else 0: see heap.own_free */
+    uint16_t used;  /* owner: live blocks, those freed by others not yet collected */
     uint16_t fresh_left;   /* owner: blocks from next_block on to the end of its granule */
     uint16_t capacity;     /* blocks */
     uint16_t first;        /* bytes before the first block of a granule: their records */
