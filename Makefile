@@ -132,7 +132,7 @@ $(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(unit_flags) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(out)/unit/tests/unit/shapes.o: lib_flags += -fomit-frame-pointer
+$(out)/unit/tests/unit/shapes.o $(out)/lib/src/api/free.o: lib_flags += -fomit-frame-pointer
 # Their tables would be in a part of the library that a forked child has not mapped.
 $(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: lib_flags += -fno-jump-tables
 

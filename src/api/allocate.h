@@ -26,11 +26,13 @@ enum allocate_how {
     ALLOCATE_NEW, /* never NULL: fails as operator new does */
 };
 
+/* Beyond NARROW_MAX; not entered yet. */
+void *allocate_bigger(size_t size, enum allocate_how how, uintptr_t frame);
 /* Not entered yet; or the large and the rare. NULL: out of memory, errno is set. */
 void *allocate_slow(size_t size, enum allocate_how how, uintptr_t frame);
 /* Entered, but the path's first guess was wrong. */
 void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how how, uintptr_t frame);
-/* Entered, and the path is known; of up to NARROW_MAX bytes, but none of the blocks freed last. */
+/* Entered, and the path is known; of up to NARROW_MAX bytes, but no block freed before is at hand. */
 void *allocate_narrow(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                       uintptr_t frame);
 /* Entered, and the path is known, of up to SMALL_MAX bytes. */
@@ -43,8 +45,8 @@ void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame);
 /* Out of memory in operator new. */
 void *new_retry(size_t size, size_t alignment, uintptr_t frame);
 
-void free_slow(void *chunk);                                        /* not entered */
-void free_other(struct heap *heap, struct page *page, void *chunk); /* entered, these three */
+void free_slow(void *chunk);                     /* not entered */
+void free_other(struct heap *heap, void *chunk); /* entered, these three */
 void free_further(struct heap *heap, struct page *page, void *chunk);
 void free_rare(struct heap *heap, struct page *page, void *block);
 
@@ -57,12 +59,15 @@ INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, en
     return how == ALLOCATE_ZEROED && !fresh ? memset(chunk, 0, size) : chunk;
 }
 
-/* Entered, and the path is known. */
+/* Entered, and the path is known; of up to NARROW_MAX bytes. */
 INLINE void *allocate_with(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                            uintptr_t frame) {
-    if (UNLIKELY(size > NARROW_MAX))
-        return allocate_wide(heap, view, size, how, frame);
-    void *chunk = region_alloc_recent(heap, view, size);
+    void *chunk;
+    /* A branch, which is predicted, so that a block of the heap's need not wait for the view's line. */
+    if (view->bins == &heap->mixed)
+        chunk = region_alloc_recent(heap, view, size);
+    else
+        chunk = region_alloc_own(heap, view, size);
     if (UNLIKELY(!chunk))
         return allocate_narrow(heap, view, size, how, frame);
     return allocate_done(heap, view, size, how, frame, chunk, false);
@@ -70,7 +75,9 @@ INLINE void *allocate_with(struct heap *heap, struct view *view, size_t size, en
 
 INLINE void *allocate(size_t size, enum allocate_how how, uintptr_t frame) {
     struct heap *heap;
-    if (UNLIKELY(size > SMALL_MAX) || UNLIKELY(!(heap = thread_enter())))
+    if (UNLIKELY(size > NARROW_MAX))
+        return allocate_bigger(size, how, frame);
+    if (UNLIKELY(!(heap = thread_enter())))
         return allocate_slow(size, how, frame);
     struct view *view = context_find(heap, frame);
     if (UNLIKELY(!view))
@@ -85,18 +92,22 @@ INLINE void free_inline(void *chunk) {
         free_slow(chunk);
         return;
     }
-    page = segment_slice_of(chunk);
-    if (UNLIKELY(!page) || (UNLIKELY(page->heap != heap) && (page -= page->back)->heap != heap)) {
-        free_other(heap, page, chunk);
+    if (UNLIKELY(!segment_is_near(chunk))) {
+        free_other(heap, chunk);
         return;
     }
-    if (region_is_further(page)) {
+    page = segment_slice_of(chunk);
+    if (UNLIKELY(page->heap != heap) && (page -= page->back)->heap != heap) {
+        free_other(heap, chunk);
+        return;
+    }
+    bool rare = false;
+    if (UNLIKELY(region_is_further(page)) || !region_free_narrow(heap, page, chunk, &rare)) {
         free_further(heap, page, chunk);
         return;
     }
-    void *block = region_free_narrow(heap, page, chunk);
-    if (UNLIKELY(block)) {
-        free_rare(heap, page, block);
+    if (UNLIKELY(rare)) {
+        free_rare(heap, page, chunk);
         return;
     }
     thread_leave(heap);

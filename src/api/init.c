@@ -50,7 +50,7 @@ static void give_unless_mine(struct lock *lock, bool held, bool child) {
 }
 
 static void fork_prepare(void) {
-    struct heap *heap = thread_heap;
+    struct heap *heap = thread_heap_if_any();
     if (heap) { /* a handler must not wait for what this thread is about to hold */
         heap->busy_before_fork = heap->busy;
         store_owner(&heap->busy, 1);
@@ -64,20 +64,21 @@ static void fork_prepare(void) {
 }
 
 static void fork_done(bool child) {
+    struct heap *heap = thread_heap_if_any();
     give_unless_mine(&meta_lock, fork_held[FORK_LOCKS], child);
     segment_fork_done(child);
     for (size_t i = FORK_LOCKS; i-- > 0;)
         give_unless_mine(fork_locks[i], fork_held[i], child);
     if (child) {
-        heap_fork_child(thread_heap);
-        context_fork_child(thread_heap);
+        heap_fork_child(heap);
+        context_fork_child(heap);
         rules_fork_child();
         oracle_fork_child();
     }
     control_fork_done(child);
-    if (thread_heap) {
+    if (heap) {
         order_stores();
-        store_owner(&thread_heap->busy, thread_heap->busy_before_fork);
+        store_owner(&heap->busy, heap->busy_before_fork);
     }
 }
 

@@ -119,55 +119,27 @@ NOINLINE void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how
     struct view *view = context_view_further(heap, frame);
     if (UNLIKELY(!view))
         return allocate_next(heap, NULL, size, how, frame);
+    if (UNLIKELY(size > NARROW_MAX))
+        return allocate_wide(heap, view, size, how, frame);
     return allocate_with(heap, view, size, how, frame);
+}
+
+NOINLINE void *allocate_bigger(size_t size, enum allocate_how how, uintptr_t frame) {
+    struct heap *heap;
+    if (size > SMALL_MAX || UNLIKELY(!(heap = thread_enter())))
+        return allocate_slow(size, how, frame);
+    struct view *view = context_find(heap, frame);
+    if (UNLIKELY(!view))
+        return allocate_lookup(heap, size, how, frame);
+    return allocate_wide(heap, view, size, how, frame);
 }
 
 void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame) {
     return serve_slow(&(struct request){.size = size, .alignment = alignment}, frame);
 }
 
-NOINLINE void free_slow(void *chunk) {
-    struct heap *heap;
-    if (!chunk)
-        return;
-    int saved = errno; /* POSIX.1-2024: free keeps errno; pthread_setspecific may not */
-    enum thread_access access = thread_enter_slow(&heap);
-    if (access == THREAD_NONE) {
-        if (segment_page_of(chunk) || segment_huge_of(chunk))
-            thread_defer_free(chunk);
-        else
-            add_relaxed(&heap_global.foreign_frees, 1);
-    } else {
-        thread_settle(heap);
-        region_free(heap, chunk);
-        thread_leave_slow(heap, access);
-    }
-    errno = saved;
-}
-
-NOINLINE void free_other(struct heap *heap, struct page *page, void *chunk) {
-    region_free_slow(heap, page, chunk);
-    thread_leave(heap);
-}
-
-NOINLINE void free_further(struct heap *heap, struct page *page, void *chunk) {
-    void *block = region_free_further(heap, page, chunk);
-    if (UNLIKELY(block))
-        blocks_freed_rarely(heap, page, block);
-    thread_leave(heap);
-}
-
-NOINLINE void free_rare(struct heap *heap, struct page *page, void *block) {
-    blocks_freed_rarely(heap, page, block);
-    thread_leave(heap);
-}
-
 EXPORT void *malloc(size_t size) {
     return allocate(size, ALLOCATE_PLAIN, FRAME);
-}
-
-EXPORT void free(void *chunk) {
-    free_inline(chunk);
 }
 
 EXPORT void *calloc(size_t count, size_t size) {
@@ -253,30 +225,9 @@ EXPORT size_t malloc_usable_size(void *chunk) {
     return chunk ? region_usable(chunk) : 0;
 }
 
-EXPORT void free_sized(void *chunk, size_t size) {
-    (void)size;
-    free(chunk);
-}
-
-EXPORT void free_aligned_sized(void *chunk, size_t alignment, size_t size) {
-    (void)alignment;
-    (void)size;
-    free(chunk);
-}
-
-EXPORT void cfree(void *chunk) {
-    free(chunk);
-}
-
 #ifndef MEMCTX_UNIT
 /* glibc's second names, for code that was built against them. */
-#if __has_attribute(copy)
-#define ALIAS(name) __attribute__((alias(#name), visibility("default"), copy(name)))
-#else
-#define ALIAS(name) __attribute__((alias(#name), visibility("default")))
-#endif
 EXPORT void *__libc_malloc(size_t size) ALIAS(malloc);
-EXPORT void __libc_free(void *chunk) ALIAS(free);
 EXPORT void *__libc_calloc(size_t count, size_t size) ALIAS(calloc);
 EXPORT void *__libc_realloc(void *old, size_t size) ALIAS(realloc);
 EXPORT void *__libc_memalign(size_t alignment, size_t size) ALIAS(memalign);

@@ -6,6 +6,13 @@
 #ifndef MEMCTX_NAMES_H
 #define MEMCTX_NAMES_H
 
+/* glibc's second names of some functions. */
+#if __has_attribute(copy)
+#define ALIAS(name) __attribute__((alias(#name), visibility("default"), copy(name)))
+#else
+#define ALIAS(name) __attribute__((alias(#name), visibility("default")))
+#endif
+
 #ifdef MEMCTX_UNIT
 #define malloc memctx_test_malloc
 #define free memctx_test_free

@@ -9,7 +9,9 @@
 #define KEYS_WITHOUT_ALLOCATION 32 /* glibc keeps so many inside its thread descriptor */
 #define EXIT_ROUNDS 2              /* key destructors run up to 4 rounds; the others' come first */
 
-THREAD_LOCAL struct heap *thread_heap;
+#define NO_HEAP ((struct heap *)(uintptr_t)&thread_no_heap)
+const uint32_t thread_no_heap = 1;
+THREAD_LOCAL struct heap *thread_heap = (struct heap *)&thread_no_heap;
 
 static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_ENDED } thread_state;
 
@@ -21,7 +23,7 @@ static struct {
 
 /* The key's destructor: the thread is about to end. */
 static void thread_exits(void *argument) {
-    struct heap *heap = thread_heap;
+    struct heap *heap = thread_heap_if_any();
     (void)argument;
     if (!heap)
         return;
@@ -31,7 +33,7 @@ static void thread_exits(void *argument) {
         control_first_thread_ended();
     /* From here this thread uses the shared heap, so that it leaves nothing behind. */
     thread_state = THREAD_ENDED;
-    thread_heap = NULL;
+    thread_heap = NO_HEAP;
     order_stores();
     store_owner(&heap->busy, 1);
     context_forget(heap);
@@ -45,7 +47,7 @@ void thread_init(void) {
         pthread_key_delete(global.key); /* dead threads are then found by their ids */
     else
         global.has_key = true;
-    if (global.has_key && thread_heap)
+    if (global.has_key && thread_heap_if_any())
         pthread_setspecific(global.key, thread_heap);
 }
 
@@ -72,7 +74,7 @@ static struct heap *first_entry(void) {
 }
 
 enum thread_access thread_enter_slow(struct heap **heap) {
-    *heap = thread_heap;
+    *heap = thread_heap_if_any();
     if (*heap && !(*heap)->busy) {
         store_owner(&(*heap)->busy, 1);
         order_stores();

@@ -15,12 +15,18 @@
 
 #define THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 
-extern THREAD_LOCAL struct heap *thread_heap;
+INTERNAL THREAD_LOCAL struct heap *thread_heap;
+
+/* The start of a heap that is always busy: of threads that have none, so that one test is enough. */
+INTERNAL const uint32_t thread_no_heap;
+INLINE struct heap *thread_heap_if_any(void) {
+    return (const void *)thread_heap != &thread_no_heap ? thread_heap : NULL;
+}
 
 /* The heap when it can be used at once, marked busy; else NULL: ask thread_enter_slow. */
 INLINE struct heap *thread_enter(void) {
     struct heap *heap = thread_heap;
-    if (UNLIKELY(!heap || heap->busy))
+    if (UNLIKELY(heap->busy))
         return NULL;
     store_owner(&heap->busy, 1);
     order_stores();

@@ -18,7 +18,7 @@ struct options {
     MEMCTX_OPTIONS(FIELD)
 #undef FIELD
 };
-extern struct options options;
+INTERNAL struct options options;
 
 /* Reads MEMCTX_* of `environment`. One line per refused value is appended to `warnings`. */
 void options_read(char *const *environment, struct text *warnings);

@@ -42,7 +42,7 @@ struct tree_node {
 _Static_assert(sizeof(struct tree_node) == 32, "two nodes a line");
 _Static_assert(TREE_NODES_PER_BLOCK *TREE_BLOCKS == 1U << TREE_ID_BITS, "ids fit");
 
-extern struct lock tree_lock;
+INTERNAL struct lock tree_lock;
 
 struct tree_frame {
     uintptr_t address;
@@ -50,8 +50,8 @@ struct tree_frame {
     bool exact;
 };
 
-extern struct tree_node *tree_blocks[TREE_BLOCKS]; /* atomic */
-extern struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT];
+INTERNAL struct tree_node *tree_blocks[TREE_BLOCKS]; /* atomic */
+INTERNAL struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT];
 
 INLINE struct tree_node *tree_node(uint32_t id) {
     if (UNLIKELY(id < TREE_FIXED_COUNT))
@@ -86,6 +86,6 @@ INLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame) {
 void tree_fork_child(void);
 uint32_t tree_count(void);                 /* ids below it are valid */
 const char *tree_fixed_label(uint32_t id); /* NULL for a frame */
-extern uint64_t tree_lost;                 /* atomic */
+INTERNAL uint64_t tree_lost;               /* atomic */
 
 #endif

@@ -16,7 +16,7 @@
 #include "os/os.h"
 #include <memctx/wire.h>
 
-extern uint32_t control_waiting; /* atomic: the thread is to start when its time has come */
+INTERNAL uint32_t control_waiting; /* atomic: the thread is to start when its time has come */
 
 /* Its time has come; where the caller stands is for the caller to judge (context_outside_libc). */
 bool control_is_due(void);
@@ -76,10 +76,10 @@ struct mark {
     uint64_t uptime_ns;
     struct sums sums; /* rows NULL: a free slot */
 };
-extern struct mark marks[WIRE_MARKS_MAX]; /* control thread only */
+INTERNAL struct mark marks[WIRE_MARKS_MAX]; /* control thread only */
 uint64_t control_uptime_ns(void);
 /* Memory of the control thread: stack and tables; resident bytes, or what is mapped. */
 int64_t control_bytes(bool resident);
-extern char *control_stack_top; /* set by the thread */
+INTERNAL char *control_stack_top; /* set by the thread */
 
 #endif

@@ -155,8 +155,9 @@ static bool copy_header(struct page *copy, const struct page *page, const char *
     if (kind == PAGE_NONE || load_relaxed(&page->kind) != kind || copy->kind != kind ||
         copy->back || !copy->slices || copy->slices > MAX_SPAN_SLICES + 1)
         return false;
-    return kind == PAGE_SPAN || (copy->heap && copy->granule_capacity && copy->next_block > start &&
-                                 copy->next_block <= start + copy->slices * SLICE_BYTES);
+    return kind == PAGE_SPAN ||
+           (copy->heap && copy->granule_capacity && copy->next_block >= start &&
+            copy->next_block <= start + copy->slices * SLICE_BYTES);
 }
 
 static void scan_segment(struct segment *segment, bool huge, void *context) {

@@ -21,6 +21,6 @@ struct meta_usage {
 void *meta_alloc(size_t bytes);
 void meta_free(void *block, size_t bytes); /* `bytes` as asked for */
 struct meta_usage meta_usage(bool with_resident);
-extern struct lock meta_lock;
+INTERNAL struct lock meta_lock;
 
 #endif

@@ -15,7 +15,7 @@ struct oracle_counts { /* atomic */
     uint64_t checked, mismatches;
     uint64_t shorter; /* libunwind gave up before we did: compared as far as it went */
 };
-extern struct oracle_counts oracle_counts;
+INTERNAL struct oracle_counts oracle_counts;
 
 bool oracle_load(void); /* false: libunwind could not be opened */
 bool oracle_is_loaded(void);

@@ -2,7 +2,7 @@
 /* The process-wide table of unwind rules, and the modules; see rules.h. */
 #include "path/rules.h"
 #include "os/meta.h"
-#include "segment/segment.h"
+#include "region/blocks.h"
 
 #include <elf.h>
 #include <link.h>
@@ -157,7 +157,7 @@ static uint32_t module_learn(const struct cfi_object *object) {
         global.at_hand[count] = *object;
     struct page *page = segment_page_of(map);
     if (page) /* made by dlopen, through us: its free announces the dlclose */
-        store_owner(&page->watched, 1);
+        blocks_watch(page);
     store_release(&global.module_count, count + 1);
     return count;
 }

@@ -35,13 +35,13 @@ struct rule {
     uint64_t packed; /* never 0: an old table may be emptied while it is read */
 };
 
-extern struct lock rules_lock;
-extern uint32_t rules_generation; /* atomic; every cache of paths dies with it */
+INTERNAL struct lock rules_lock;
+INTERNAL uint32_t rules_generation; /* atomic; every cache of paths dies with it */
 
 /* The table of rules, and in its lowest bits how many address bits choose a place in it: so both are read
  * at once, and it is as large as its block. 0: none. */
 #define RULE_TABLE_BITS 63UL
-extern uintptr_t rules_table; /* atomic */
+INTERNAL uintptr_t rules_table; /* atomic */
 INLINE struct rule *rule_at(uintptr_t table, uint64_t place) {
     struct rule *rules = (struct rule *)(table & ~RULE_TABLE_BITS);
     return &rules[place & ((1UL << (table & RULE_TABLE_BITS)) - 1)];

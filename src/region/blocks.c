@@ -18,6 +18,7 @@
 #define DONORS_MAX 64U   /* views looked at for a page to share */
 #define DONATIONS_MAX 8U /* and pages of each */
 #define BLOCK_ALIGNMENT_MAX 64U
+#define GRANULE_CAPACITY_MAX 255U
 #define POINTER_BITS 48
 #define POINTER_MASK ((1UL << POINTER_BITS) - 1)
 
@@ -54,7 +55,8 @@ static uint32_t *owner_of(const struct page *page, const void *record) {
         return NULL;
     size_t offset = (size_t)((const char *)record - owners->start);
     bool many = page->granule_mask < OS_PAGE_BYTES; /* granules; else one */
-    size_t number = (offset & page->granule_mask) >> (page->meta_shift & META_WIDE);
+    size_t number = ((many ? offset & page->granule_mask : offset) - page->records) >>
+                    (page->meta_shift & META_WIDE);
     if (many)
         number += offset / OS_PAGE_BYTES * page->granule_capacity;
     return offset < WIDE_PAGE_SLICES * SLICE_BYTES && number < owners->count
@@ -65,7 +67,7 @@ static uint32_t *owner_of(const struct page *page, const void *record) {
 void record_write(const struct page *page, void *record, uint32_t view, uint32_t slack) {
     if (UNLIKELY(page->meta_shift & META_OWNERS))
         store_owner(owner_of(page, record), view);
-    switch (page->meta_shift & ~META_OWNERS) {
+    switch (page->meta_shift & META_SHIFT) {
     case 0: store_owner((uint8_t *)record, (uint8_t)slack); break;
     case 1: store_owner((uint16_t *)record, (uint16_t)slack); break;
     case 2: store_owner((uint32_t *)record, view << 8 | slack); break;
@@ -88,7 +90,7 @@ INLINE struct record record_visit(const struct page *page, uint8_t shift, void *
         const uint32_t *owner = owner_of(page, record);
         view = owner ? load_relaxed(owner) : 0;
     }
-    switch (shift & ~META_OWNERS) {
+    switch (shift & META_SHIFT) {
     case 0: {
         uint8_t slack = load_relaxed((uint8_t *)record);
         if (release)
@@ -124,30 +126,60 @@ struct record record_release(const struct page *page, void *record) {
     return record_visit(page, load_acquire(&page->meta_shift), record, true);
 }
 
+/* The blocks of a granule whose place its records take. */
+struct reserved {
+    unsigned first, count;
+};
+
+static struct reserved reserved_in(const struct page *page) {
+    if (page->first)
+        return (struct reserved){0, 0};
+    return (struct reserved){page->records / page->block_bytes,
+                             (uint32_t)(blocks_record_bytes(page) + page->block_bytes - 1) /
+                                 page->block_bytes};
+}
+
+/* The number that the block behind those handed out has in its granule, which it may be at the end of. */
+static unsigned next_index(const struct page *page, char **granule) {
+    *granule = blocks_granule(page, page->next_block - (page->fresh_left ? 0 : page->block_bytes));
+    return (unsigned)(page->next_block - *granule - page->first) / page->block_bytes;
+}
+
+/* Of a granule first the blocks before the reserved ones are handed out, then those behind them. */
 bool blocks_open_granule(struct page *page) {
+    struct reserved reserved = reserved_in(page);
+    unsigned behind = reserved.first + reserved.count, end = page->granule_capacity, index = 0;
     char *granule = segment_span_start(page);
+    bool is_new = true;
     if (page->next_block) {
-        /* The last one's end: a block never ends beyond it, and at least one begins in it. */
-        granule = blocks_granule(page, page->next_block - page->block_bytes);
-        granule += (size_t)page->granule_mask + 1;
+        index = next_index(page, &granule);
+        is_new = index >= behind || behind == end;
+        granule += is_new ? (size_t)page->granule_mask + 1 : 0;
     }
     if (granule >= page_end(page))
         return false;
-    unsigned shift = page->meta_shift & ~META_OWNERS;
-    bool own = shift < 2;
-    if (own || !page->fresh) /* marks of free blocks */
-        __builtin_memset(granule, own ? UINT8_MAX : 0, (size_t)page->granule_capacity << shift);
-    store_release(&page->next_block, granule + page->first);
-    store_owner(&page->fresh_left, page->granule_capacity);
+    bool own = (page->meta_shift & META_SHIFT) < 2;
+    if (is_new && (own || !page->fresh)) /* marks of free blocks */
+        __builtin_memset(granule + page->records, own ? UINT8_MAX : 0, blocks_record_bytes(page));
+    index = is_new ? 0 : index;
+    if (index == reserved.first)
+        index = behind;
+    else
+        end = reserved.first;
+    store_release(&page->next_block, granule + page->first + (size_t)index * page->block_bytes);
+    store_owner(&page->fresh_left, (uint16_t)(end - index));
     return true;
 }
 
 /* Blocks that were handed out at least once. */
 static size_t blocks_handed_out(const struct page *page) {
-    size_t granule_bytes = (size_t)page->granule_mask + 1;
-    const char *granule = blocks_granule(page, page->next_block - page->first);
-    size_t before = (size_t)(granule - segment_span_start(page)) / granule_bytes;
-    return (before + 1) * page->granule_capacity - page->fresh_left;
+    struct reserved reserved = reserved_in(page);
+    char *granule;
+    unsigned index = next_index(page, &granule);
+    size_t before = (size_t)(granule - segment_span_start(page)) / ((size_t)page->granule_mask + 1);
+    if (index > reserved.first)
+        index -= reserved.count;
+    return before * (page->granule_capacity - reserved.count) + index;
 }
 
 /* What depends on the size class alone, and on whose blocks these are. */
@@ -158,19 +190,33 @@ static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_
     size_t alignment = block_bytes & -block_bytes;
     if (alignment > BLOCK_ALIGNMENT_MAX)
         alignment = BLOCK_ALIGNMENT_MAX;
-    uint32_t capacity = (uint32_t)(granule / (block_bytes + (1U << shift)));
-    while (align_up((size_t)capacity << shift, alignment) + (size_t)capacity * block_bytes >
-           granule)
-        capacity--;
     page->meta_shift = (uint8_t)shift;
     page->granule_mask = (uint16_t)(granule - 1);
-    page->granule_capacity = (uint8_t)capacity;
-    page->first = (uint16_t)align_up((size_t)capacity << shift, alignment);
+    page->color_mask = 0;
     page->block_bytes = block_bytes;
+    if (size_class < NARROW_CLASSES) {
+        size_t capacity = granule / block_bytes;
+        page->first = 0;
+        page->granule_capacity =
+            (uint8_t)(capacity < GRANULE_CAPACITY_MAX ? capacity : GRANULE_CAPACITY_MAX);
+        /* Wherever they stand, the records are in the first OS page. */
+        size_t reserved = (blocks_record_bytes(page) + block_bytes - 1) / block_bytes;
+        unsigned colors = (unsigned)(OS_PAGE_BYTES / block_bytes - reserved + 1);
+        page->color_mask = (uint8_t)((1U << (31 - __builtin_clz(colors))) - 1);
+    } else {
+        size_t capacity = granule / (block_bytes + (1U << shift));
+        while (align_up(capacity << shift, alignment) + capacity * block_bytes > granule)
+            capacity--;
+        page->first = (uint16_t)align_up(capacity << shift, alignment);
+        page->granule_capacity = (uint8_t)capacity;
+    }
     page->reciprocal = (uint32_t)((1UL << 32) / block_bytes) + 1;
-    page->waste_unit = own ? block_bytes : 0;
-    page->capacity = (uint16_t)(capacity * (bytes / granule));
+    page->waste_unit = (uint16_t)(own ? block_bytes : 0);
     page->size_class = (uint8_t)size_class;
+}
+
+static size_t granules_in(const struct page *page) {
+    return page->slices * SLICE_BYTES / ((size_t)page->granule_mask + 1);
 }
 
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class) {
@@ -178,13 +224,15 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     if (!page)
         return NULL;
     set_layout(page, page->slices * SLICE_BYTES, view != NULL, size_class);
+    page->records = (uint16_t)blocks_records_of(page, segment_span_start(page));
+    page->capacity =
+        (uint32_t)granules_in(page) * (page->granule_capacity - reserved_in(page).count);
     page->view = view;
     page->heap = heap;
     blocks_open_granule(page);
-    if (view) {
-        flag_set(page, PAGE_TAIL);
+    flags_set(page, view ? PAGE_TAIL : 0);
+    if (view)
         store_owner(&heap->own_free, heap->own_free + (int64_t)OS_PAGE_BYTES);
-    }
     store_release(&page->kind, view ? PAGE_OWN : PAGE_MIXED);
     return page;
 }
@@ -198,7 +246,8 @@ static void tail_done(struct heap *heap, struct page *page) {
 }
 
 static size_t owners_bytes(const struct page *page) {
-    return sizeof *page->owners + page->capacity * sizeof page->owners->views[0];
+    return sizeof *page->owners +
+           granules_in(page) * page->granule_capacity * sizeof page->owners->views[0];
 }
 
 void blocks_page_destroy(struct heap *heap, struct page *page) {
@@ -351,13 +400,13 @@ static bool own_becomes_mixed(struct page *page) {
     if (!owners)
         return false;
     owners->start = segment_span_start(page);
-    owners->count = page->capacity;
-    for (unsigned i = 0; i < page->capacity; i++)
+    owners->count = granules_in(page) * page->granule_capacity;
+    for (unsigned i = 0; i < owners->count; i++)
         owners->views[i] = view->index;
     partial_remove(view->region, page);
     page->owners = owners;
     /* Others who free meanwhile read the page either way to the same end: see paid_by. */
-    store_release(&page->meta_shift, (uint8_t)(page->meta_shift | META_OWNERS));
+    blocks_mark(page, META_OWNERS);
     store_release(&page->view, NULL);
     store_release(&page->kind, PAGE_MIXED);
     return true;
@@ -413,7 +462,7 @@ static void bins_freed_into(struct heap *heap, struct page *page) {
 }
 
 void blocks_freed_rarely(struct heap *heap, struct page *page, void *block) {
-    if (load_relaxed(&page->watched))
+    if (blocks_are_watched(page))
         segment_watch(block);
     bins_freed_into(heap, page);
 }
@@ -442,7 +491,7 @@ void regions_release_empty(struct heap *heap) {
 }
 
 void blocks_free_remote(struct page *page, void *block) {
-    if (UNLIKELY(load_relaxed(&page->watched)))
+    if (UNLIKELY(blocks_are_watched(page)))
         segment_watch(block);
     uint64_t head = load_relaxed(&page->remote);
     uint64_t new_head;

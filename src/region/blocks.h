@@ -2,10 +2,11 @@
 /*
  * blocks.h - a page cut into blocks: its layout, and the record that each block has.
  *
- * Pages of blocks up to GRANULE_BLOCK_MAX are cut into granules of one OS page, others are one granule. A
- * granule starts with the records of its blocks, so that a small block and its record share an OS page:
- * one place less in the TLB, and one page less that a forked child copies. Blocks of 64 bytes or a
- * multiple start at multiples of 64, others at their own power of two. A record says how much of the
+ * Pages of blocks up to GRANULE_BLOCK_MAX are cut into granules of one OS page, others are one granule. The
+ * records of a granule's blocks stand in its first OS page, so that a small block and its record share one:
+ * one place less in the TLB, and one page less that a forked child copies. They take the place of some of the
+ * blocks (blocks_records_of says which), or, where that would lose too much, stand before the first.
+ * Blocks of 64 bytes or a multiple start at multiples of 64, others at their own power of two. A record says how much of the
  * block was not requested (slack), and in mixed pages whose it is:
  *   shift 0, own page, blocks up to 1 KiB: 8 bits of slack
  *   shift 1, own page, larger blocks: 16 bits of slack
@@ -23,16 +24,20 @@
 #define SLACK_NARROW_MAX 254U
 #define GRANULE_BLOCK_MAX 128U /* beyond it an OS page of its own would lose too much */
 
-#define META_OWNERS 4U
+/* In page.meta_shift: bits that are the shift, and more. Atomic where others set or read them. */
+#define META_SHIFT 3U
 #define META_WIDE 1U
-struct owners {        /* written by the heap's thread; gone with the page */
-    const char *start; /* of the page */
-    size_t count;      /* blocks */
-    uint32_t views[];  /* by block: atomic */
+#define META_OWNERS 4U   /* whose the blocks are stands in page.owners */
+#define META_WATCHED 8U  /* holds a chunk whose free segment_watch wants to hear of */
+#define META_ALIGNED 16U /* some chunks start inside their block */
+struct owners {          /* written by the heap's thread; gone with the page */
+    const char *start;   /* of the page */
+    size_t count;        /* blocks */
+    uint32_t views[];    /* by block: atomic */
 };
 
-extern const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
-extern const uint16_t blocks_bytes_table[SIZE_CLASSES];
+INTERNAL const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
+INTERNAL const uint16_t blocks_bytes_table[SIZE_CLASSES];
 
 /* Size class of a request up to SMALL_MAX. */
 INLINE unsigned blocks_class_of(size_t size) {
@@ -60,7 +65,7 @@ INLINE char *blocks_granule(const struct page *page, const void *pointer) {
                                                    : segment_span_start(page);
 }
 
-/* The block that a pointer into a granule is in: its number there; granule_capacity or more: none. *exact
+/* The block that a pointer into a granule is in: its number there; more than there are: none. *exact
  * when the block starts just there: then, and only then, the fraction is less than the reciprocal,
  * because it is the quotient times the reciprocal's rounding error, which is below the offset,
  * while the least remainder adds a whole reciprocal (2^19 at least). Offsets are below 2^16, or wrap
@@ -73,8 +78,31 @@ INLINE unsigned blocks_index(const struct page *page, const char *granule, const
     return (unsigned)(product >> 32);
 }
 
+/* The same in a narrow page, where the number is at most that of the rest behind the last block, which has a record
+ * as well, that of a free block. */
+INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule,
+                                    const void *pointer, bool *exact) {
+    uint64_t product = (uint64_t)((const char *)pointer - granule) * page->reciprocal;
+    *exact = (uint32_t)product < page->reciprocal;
+    return (unsigned)(product >> 32);
+}
+
+/* Where the records of the granule stand that this block is in, which by its size class has that layout: a different
+ * number of blocks from its start in each slice, because what stands at the same place of every OS page
+ * shares a few sets of each cache. */
+INLINE size_t blocks_records_of(const struct page *layout, const void *block) {
+    return ((uintptr_t)block >> SLICE_SHIFT & layout->color_mask) * layout->block_bytes;
+}
+
+INLINE size_t blocks_record_bytes(const struct page *page) { /* of a granule */
+    size_t count =
+        page->first ? page->granule_capacity : page->granule_mask / page->block_bytes + 1;
+    return count << (page->meta_shift & META_SHIFT);
+}
+
 INLINE void *blocks_record(const struct page *page, const char *granule, unsigned index) {
-    return (char *)(uintptr_t)granule + ((size_t)index << (page->meta_shift & ~META_OWNERS));
+    return (char *)(uintptr_t)granule + page->records +
+           ((size_t)index << (page->meta_shift & META_SHIFT));
 }
 
 /* Where it stands whose block that is. */
@@ -85,13 +113,21 @@ INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsi
     return &page->owners->views[index];
 }
 
-/* Flags are the owner's; others may look at PAGE_ALIGNED. */
+/* Flags are the owner's. */
+INLINE void flags_set(struct page *page, unsigned flags) {
+    store_owner(&page->flags, (uint8_t)flags);
+    /* The first free of a full page, the last one of one in the list. */
+    page->rare_at = (uint16_t)(flags & PAGE_FULL     ? page->used - 1
+                               : flags & PAGE_LISTED ? 0
+                                                     : UINT16_MAX);
+}
+
 INLINE void flag_set(struct page *page, enum page_flag flag) {
-    store_owner(&page->flags, (uint8_t)(page->flags | flag));
+    flags_set(page, page->flags | flag);
 }
 
 INLINE void flag_clear(struct page *page, enum page_flag flag) {
-    store_owner(&page->flags, (uint8_t)(page->flags & ~flag));
+    flags_set(page, page->flags & ~flag);
 }
 
 /* How records of a page read: the slack, whose, and whether the block is free. */
@@ -109,25 +145,26 @@ struct record record_release(const struct page *page, void *record);
 
 /* The record of a block that starts at `block`. */
 void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack);
-INLINE void record_set_mixed(const struct page *page, const void *block, uint32_t view,
+INLINE void record_set_mixed(const struct page *layout, const void *block, uint32_t view,
                              uint32_t slack) { /* narrow */
-    char *granule = blocks_granule_narrow(page, block);
+    char *granule = blocks_granule_narrow(layout, block);
     bool exact;
-    unsigned index = blocks_index(page, granule, block, &exact);
+    unsigned index = blocks_index_narrow(layout, granule, block, &exact);
+    granule += blocks_records_of(layout, block);
     store_owner((uint32_t *)(void *)granule + index, view << 8 | slack);
 }
 INLINE void record_set_narrow(const struct page *page, const void *block, uint32_t view,
                               uint32_t slack) {
     char *granule = blocks_granule_narrow(page, block);
     bool exact;
-    if (page->meta_shift == 2) {
+    if ((page->meta_shift & META_SHIFT) == 2) {
         record_set_mixed(page, block, view, slack);
         return;
     }
-    unsigned index = blocks_index(page, granule, block, &exact);
+    unsigned index = blocks_index_narrow(page, granule, block, &exact);
     if (UNLIKELY(page->meta_shift & META_OWNERS))
         store_owner(blocks_owner(page, granule, index), view);
-    store_owner((uint8_t *)granule + index, (uint8_t)slack);
+    store_owner((uint8_t *)granule + page->records + index, (uint8_t)slack);
 }
 
 /* A new page for one size class; view NULL: mixed. NULL: out of memory. */
@@ -140,7 +177,8 @@ INLINE bool blocks_has_free(struct page *page) {
 }
 /* Bytes of the page, from its start, that blocks were handed out of, in whole OS pages. */
 INLINE size_t blocks_touched(const struct page *page, const char *start) {
-    return align_up((size_t)(page->next_block - start), OS_PAGE_BYTES);
+    size_t open = page->granule_mask < OS_PAGE_BYTES || page->next_block == start;
+    return align_up((size_t)(page->next_block - start) + (open && page->fresh_left), OS_PAGE_BYTES);
 }
 
 /* The current page ran out. False: no other one has free blocks. */
@@ -161,6 +199,16 @@ void bins_release_page(struct heap *heap, struct page *page);
 /* Gives back the empty current pages: of some bins, of all regions. */
 void bins_release_empty(struct heap *heap, struct bins *bins);
 void regions_release_empty(struct heap *heap);
+INLINE void blocks_mark(struct page *page, unsigned meta) {
+    __atomic_fetch_or(&page->meta_shift, (uint8_t)meta, __ATOMIC_RELEASE);
+}
+/* From now on segment_watch hears of the page's frees. Any thread, which holds a chunk in it. */
+INLINE void blocks_watch(struct page *page) {
+    blocks_mark(page, META_WATCHED);
+}
+INLINE bool blocks_are_watched(const struct page *page) {
+    return load_relaxed(&page->meta_shift) & META_WATCHED;
+}
 /* Another thread's free: hands the block to the page's owner. */
 void blocks_free_remote(struct page *page, void *block);
 /* What a free may have to do besides: tell who watches the page; a full page is one with a free block
@@ -172,23 +220,21 @@ INLINE void blocks_link(struct page *page, void *block) {
     order_stores(); /* a fork between the two leaves a block too many in `used`: safe */
     page->free = block;
     order_stores();
-    store_owner(&page->used, (uint16_t)(page->used - 1));
+    add_owner(&page->used, -1);
 }
 
 /* The owner's free, after the record was written and the view accounted. True: blocks_freed_rarely has to
  * follow. A current page that gets empty stays: the next allocation is near. */
 INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block) {
     blocks_link(page, block);
-    store_owner(&heap->own_free, heap->own_free + page->waste_unit);
-    uint16_t state = load_relaxed(&page->state);
-    return UNLIKELY(state & (PAGE_FULL | PAGE_LISTED | PAGE_WATCHED)) &&
-           (state & (PAGE_FULL | PAGE_WATCHED) || !page->used);
+    add_owner(&heap->own_free, page->waste_unit);
+    return UNLIKELY(page->used == page->rare_at);
 }
 
 /* The same for a narrow block of a mixed page, which mostly is the next to be used again. */
 INLINE bool blocks_free_mixed(struct heap *heap, struct page *page, void *block) {
     struct page *recent = heap_recent(heap, page->size_class);
-    if (UNLIKELY(!recent->used) || UNLIKELY(load_relaxed(&page->watched)))
+    if (UNLIKELY(!recent->used))
         return blocks_free_owned(heap, page, block);
     blocks_link(recent, block);
     return false;

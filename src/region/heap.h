@@ -122,13 +122,13 @@ struct heap_global {
     bool first_used;     /* atomic: the heap that needs no memory */
     uint64_t lost_views; /* atomic: operations that could not be accounted; 0 means exact */
 };
-extern struct heap_global heap_global;
+INTERNAL struct heap_global heap_global;
 INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
     return (struct page *)heap->recent_room[size_class];
 }
 
-extern struct page heap_no_page; /* stands in for a current page; has no free block */
-extern const struct bins
+INTERNAL struct page heap_no_page; /* stands in for a current page; has no free block */
+INTERNAL const struct bins
     heap_no_bins; /* holds nothing else: whoever allocates there comes the slow way */
 
 /* A heap for the calling thread: a parked one, else a new one. NULL: out of memory. */
@@ -185,8 +185,8 @@ void heap_fork_child(struct heap *self);
 INLINE void view_account_alloc(struct view *view, size_t requested) {
     int64_t live = view->live_bytes + (int64_t)requested;
     int64_t peak = load_relaxed(&view->peak_bytes);
-    store_owner(&view->allocs, view->allocs + 1);
-    store_owner(&view->requested_cum_bytes, view->requested_cum_bytes + requested);
+    add_owner(&view->allocs, 1);
+    add_owner(&view->requested_cum_bytes, requested);
     store_owner(&view->live_bytes, live);
     if (UNLIKELY(live > peak)) {
         store_owner(&view->peak_bytes, live);
@@ -196,8 +196,8 @@ INLINE void view_account_alloc(struct view *view, size_t requested) {
 }
 
 INLINE void view_account_free(struct view *view, size_t requested) {
-    store_owner(&view->frees, view->frees + 1);
-    store_owner(&view->live_bytes, view->live_bytes - (int64_t)requested);
+    add_owner(&view->frees, 1);
+    add_owner(&view->live_bytes, -(int64_t)requested);
 }
 
 #endif

@@ -50,7 +50,10 @@ void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool 
     if (size > SMALL_MAX || view->bins == &heap_no_bins || load_relaxed(&heap->remote_pages) ||
         !bins_switch(heap, view->bins, bins_class_of(heap, size)))
         return NULL;
-    return region_alloc_wide(heap, view, size, fresh);
+    void *chunk = NULL;
+    if (size <= NARROW_MAX && view->bins != &heap->mixed)
+        chunk = region_alloc_own(heap, view, size);
+    return chunk ? chunk : region_alloc_wide(heap, view, size, fresh);
 }
 
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
@@ -84,7 +87,7 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     char *block = region_take(heap, page, view, size, false, &fresh);
     char *chunk = (char *)align_up((uintptr_t)block, alignment);
     if (chunk != block)
-        flag_set(page, PAGE_ALIGNED);
+        blocks_mark(page, META_ALIGNED);
     return chunk;
 }
 
@@ -144,7 +147,8 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
     char *block, *granule = blocks_granule(page, chunk);
     unsigned index = region_block_index(page, granule, chunk, &block);
     void *at = blocks_record(page, granule, index);
-    if (page->meta_shift == META_OWNERS) {
+    bool rare;
+    if ((page->meta_shift & (META_SHIFT | META_OWNERS)) == META_OWNERS) {
         uint8_t slack = load_relaxed((uint8_t *)at);
         store_owner((uint8_t *)at, UINT8_MAX);
         if (UNLIKELY(slack == UINT8_MAX))
@@ -157,7 +161,9 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
         view_account_free(paid_by(heap, page, at, &record), page->block_bytes - record.slack);
     }
-    return blocks_free_owned(heap, page, block) ? block : NULL;
+    rare = page->meta_shift == 2 ? blocks_free_mixed(heap, page, block)
+                                 : blocks_free_owned(heap, page, block) || blocks_are_watched(page);
+    return rare ? block : NULL;
 }
 
 static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
@@ -177,7 +183,7 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
             /* Any other page is given back when it gets empty, perhaps with its segment, and is not
              * to be looked at any more. */
             bool is_current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
-            if (blocks_free_owned(owner, page, block))
+            if (blocks_free_owned(owner, page, block) || blocks_are_watched(page))
                 blocks_freed_rarely(owner, page, block);
             if (is_current && !page->used) /* nobody allocates here */
                 bins_release_page(owner, page);

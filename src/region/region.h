@@ -34,7 +34,7 @@ bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t siz
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
 /* Accounts what signal handlers got past the books (segment_emergency_alloc). */
 void region_settle(struct heap *heap);
-extern struct lock region_settle_lock;
+INTERNAL struct lock region_settle_lock;
 /* Bytes that may be used; 0 for NULL and for what is not ours. */
 size_t region_usable(const void *chunk);
 
@@ -49,7 +49,7 @@ INLINE unsigned region_block_index(const struct page *page, const char *granule,
     unsigned index = blocks_index(page, granule, chunk, &exact);
     *block = (char *)(uintptr_t)chunk;
     if (UNLIKELY(index >= page->granule_capacity ||
-                 (!exact && !(load_relaxed(&page->flags) & PAGE_ALIGNED))))
+                 (!exact && !(load_relaxed(&page->meta_shift) & META_ALIGNED))))
         region_report(MISUSE_INTERIOR, page, chunk);
     if (UNLIKELY(!exact))
         *block = (char *)(uintptr_t)granule + page->first + (size_t)index * page->block_bytes;
@@ -75,7 +75,7 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     }
     if (LIKELY(block != NULL)) {
         page->free = *(void **)block;
-        store_owner(&heap->own_free, heap->own_free - page->waste_unit);
+        add_owner(&heap->own_free, -(int64_t)page->waste_unit);
     } else if (LIKELY(page->fresh_left)) {
         block = page->next_block;
         store_owner(&page->next_block, block + page->block_bytes);
@@ -85,7 +85,7 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
         return NULL;
     }
     order_stores(); /* a fork between the two loses one block: safe */
-    store_owner(&page->used, (uint16_t)(page->used + 1));
+    add_owner(&page->used, 1);
     uint32_t slack = page->block_bytes - (uint32_t)size;
     if (narrow)
         record_set_narrow(page, block, view->index, slack);
@@ -95,20 +95,37 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     return block;
 }
 
-/* A chunk of up to NARROW_MAX bytes from the blocks of mixed pages that were freed last. NULL: there is none, or
- * the context has pages of its own: use region_alloc_narrow. */
+/* A chunk of up to NARROW_MAX bytes for a context without pages of its own, from the blocks of mixed pages that were
+ * freed last. NULL: there is none; use region_alloc_narrow. */
 INLINE void *region_alloc_recent(struct heap *heap, struct view *view, size_t size) {
-    /* A branch, which is predicted, so that the block need not wait for the view's line. */
-    if (UNLIKELY(view->bins != &heap->mixed))
-        return NULL;
     struct page *recent = heap_recent(heap, bins_class_narrow(heap, size));
     char *block = recent->free;
     if (UNLIKELY(!block))
         return NULL;
     recent->free = *(void **)block;
     order_stores();
-    store_owner(&recent->used, (uint16_t)(recent->used + 1));
+    add_owner(&recent->used, 1);
     record_set_mixed(recent, block, view->index, recent->block_bytes - (uint32_t)size);
+    view_account_alloc(view, size);
+    return block;
+}
+
+/* The same for a context with pages of its own, from the current one. NULL: it has no block that was in use before,
+ * or this is to be decided anew; use region_alloc_narrow. */
+INLINE void *region_alloc_own(struct heap *heap, struct view *view, size_t size) {
+    struct page *page = view->bins->current[bins_class_narrow(heap, size)];
+    char *block = page->free;
+    if (UNLIKELY(!block))
+        return NULL;
+    uint32_t bytes = page->block_bytes;
+    page->free = *(void **)block;
+    order_stores();
+    add_owner(&page->used, 1);
+    add_owner(&heap->own_free, -(int64_t)bytes);
+    char *granule = blocks_granule_narrow(page, block);
+    bool exact;
+    unsigned index = blocks_index_narrow(page, granule, block, &exact);
+    store_owner((uint8_t *)granule + page->records + index, (uint8_t)(bytes - size));
     view_account_alloc(view, size);
     return block;
 }
@@ -127,28 +144,34 @@ void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool 
 
 /* Frees a chunk of this heap's page. Not NULL: blocks_freed_rarely has to follow, with this block. */
 void *region_free_further(struct heap *heap, struct page *page, void *chunk);
-/* Which of the two: this one is for wide pages, and for those that were a context's own. */
+/* Which of the two: this one is for wide pages and for those with more bits than the shift. */
 INLINE bool region_is_further(const struct page *page) {
-    return UNLIKELY(page->meta_shift & (META_WIDE | META_OWNERS));
+    return page->meta_shift & ~2U; /* 0 and 2: narrow, own or mixed */
 }
-INLINE void *region_free_narrow(struct heap *heap, struct page *page, void *chunk) {
-    char *block;
+/* False: nothing is done, because this is no chunk, or a free one; region_free_further says so. */
+INLINE bool region_free_narrow(struct heap *heap, struct page *page, void *chunk, bool *rare) {
+    bool exact;
     char *granule = blocks_granule_narrow(page, chunk);
-    unsigned index = region_block_index(page, granule, chunk, &block);
+    unsigned index = blocks_index_narrow(page, granule, chunk, &exact);
+    if (UNLIKELY(!exact))
+        return false;
+    granule += page->records;
     if (page->meta_shift == 0) {
-        uint8_t *record = (uint8_t *)granule + index, slack = load_relaxed(record);
-        store_owner(record, UINT8_MAX);
+        uint8_t *at = (uint8_t *)granule + index, slack = load_relaxed(at);
         if (UNLIKELY(slack == UINT8_MAX))
-            region_report(MISUSE_DOUBLE_FREE, page, chunk);
+            return false;
+        store_owner(at, UINT8_MAX);
         view_account_free(page->view, page->block_bytes - slack);
-        return blocks_free_owned(heap, page, block) ? block : NULL;
+        *rare = blocks_free_owned(heap, page, chunk);
+        return true;
     }
     uint32_t *at = (uint32_t *)(void *)granule + index, record = load_relaxed(at);
-    store_owner(at, 0);
     if (UNLIKELY(!record))
-        region_report(MISUSE_DOUBLE_FREE, page, chunk);
+        return false;
+    store_owner(at, 0);
     view_account_free(heap_view_at(heap, record >> 8), page->block_bytes - (record & 0xff));
-    return blocks_free_mixed(heap, page, block) ? block : NULL;
+    *rare = blocks_free_mixed(heap, page, chunk);
+    return true;
 }
 
 INLINE void region_free(struct heap *heap, void *chunk) {
@@ -157,8 +180,7 @@ INLINE void region_free(struct heap *heap, void *chunk) {
         region_free_slow(heap, page, chunk);
         return;
     }
-    void *block = region_is_further(page) ? region_free_further(heap, page, chunk)
-                                          : region_free_narrow(heap, page, chunk);
+    void *block = region_free_further(heap, page, chunk);
     if (UNLIKELY(block))
         blocks_freed_rarely(heap, page, block);
 }

@@ -13,6 +13,7 @@
 #define global segment_global
 #define HUGE_HEADER_BYTES OS_PAGE_BYTES
 #define HUGE_CACHED_MAX_BYTES (64UL << 20)
+#define BEGINNINGS 8 /* of mappings that fill the freelist's room */
 
 struct page *segment_huge_of(const void *pointer) {
     uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
@@ -57,33 +58,39 @@ static int cache_choose(size_t bytes) {
     return fits >= 0 ? fits : smaller >= 0 ? smaller : larger;
 }
 
+/* Under the lock. */
+static struct huge_cached cache_remove(int place) {
+    struct huge_cached entry = global.huge_cache[place];
+    global.huge_cache[place].start = NULL;
+    global.huge_cached_bytes -= (int64_t)entry.bytes;
+    global.huge_cached--;
+    return entry;
+}
+
 /* A used mapping of exactly `bytes`, or a little more: its pages need no faults. A smaller one is
  * extended, moved if need be; of a larger one the end is given back. NULL: *mapped is as it was. */
 static char *cache_take(size_t bytes, size_t *mapped) {
     struct huge_cached entry = {0};
     lock_take(&global.lock);
     int chosen = cache_choose(bytes);
-    if (chosen >= 0) {
-        entry = global.huge_cache[chosen];
-        global.huge_cache[chosen].start = NULL;
-        global.huge_cached_bytes -= (int64_t)entry.bytes;
-        global.huge_cached--;
-    }
+    if (chosen >= 0)
+        entry = cache_remove(chosen);
     lock_release(&global.lock);
     if (!entry.start)
         return NULL;
-    if (entry.bytes >= bytes && entry.bytes - bytes <= bytes / 4) {
-        *mapped = entry.bytes;
+    size_t had = entry.bytes;
+    if (had >= bytes && had - bytes <= bytes / 4) {
+        *mapped = had;
         return entry.start;
     }
-    if (os_resize_in_place(entry.start, entry.bytes, bytes)) {
+    if (os_resize_in_place(entry.start, had, bytes)) {
         *mapped = bytes;
         return entry.start;
     }
     char *target = segment_map_memory(bytes);
     bool moved = false;
     if (target && lock_try(&global.unmap_lock)) { /* a dump may still read the old place */
-        moved = os_move(entry.start, entry.bytes, target, bytes);
+        moved = os_move(entry.start, had, target, bytes);
         lock_release(&global.unmap_lock);
     }
     if (!moved) {
@@ -96,25 +103,39 @@ static char *cache_take(size_t bytes, size_t *mapped) {
     return target;
 }
 
+/* How much of a mapping is kept. What a program writes of a large buffer is its beginning first, and an extension finds
+ * room where the end was; so where there is not much room left, several beginnings are worth more than one
+ * whole mapping. Under the lock. */
+static size_t cache_share(size_t bytes) {
+    size_t bound = (size_t)segment_freelist_bound(), cached = (size_t)global.huge_cached_bytes;
+    size_t part = align_up(bound / BEGINNINGS, OS_PAGE_BYTES);
+    if (cached + bytes <= bound / 2)
+        return bytes;
+    bytes = bytes < part ? bytes : part;
+    return cached + bytes <= bound ? bytes : 0;
+}
+
 static bool cache_put(char *start, size_t bytes) {
-    bool kept = false;
+    size_t kept = 0;
     if (bytes > HUGE_CACHED_MAX_BYTES)
         return false;
     lock_take(&global.lock);
-    int64_t bound = load_relaxed(&options.freelist_kib) << 10;
-    if (global.used_bytes / 20 > bound)
-        bound = global.used_bytes / 20;
     for (int i = 0; i < HUGE_CACHE_MAX && load_relaxed(&options.decay_ms); i++) {
         struct huge_cached *c = &global.huge_cache[i];
-        if (c->start || global.huge_cached_bytes + (int64_t)bytes > bound)
+        if (c->start)
             continue;
-        *c = (struct huge_cached){start, bytes, os_now_ns()};
-        global.huge_cached_bytes += (int64_t)bytes;
-        global.huge_cached++;
-        kept = true;
+        kept = cache_share(bytes);
+        if (kept) {
+            *c = (struct huge_cached){start, kept, os_now_ns()};
+            store_owner(&((struct page *)start)->mapped_bytes, kept); /* unmap_or_defer */
+            global.huge_cached_bytes += (int64_t)kept;
+            global.huge_cached++;
+        }
         break;
     }
     lock_release(&global.lock);
+    if (kept && kept < bytes)
+        os_unmap(start + kept, bytes - kept);
     return kept;
 }
 
@@ -123,16 +144,12 @@ size_t segment_huge_purge(bool all) {
     uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
     uint64_t now = os_now_ns();
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
+        struct huge_cached entry = {0};
         lock_take(&global.lock);
-        struct huge_cached entry = global.huge_cache[i];
-        bool due = entry.start && (all || now >= entry.since_ns + decay_ns);
-        if (due) {
-            global.huge_cache[i].start = NULL;
-            global.huge_cached_bytes -= (int64_t)entry.bytes;
-            global.huge_cached--;
-        }
+        if (global.huge_cache[i].start && (all || now >= global.huge_cache[i].since_ns + decay_ns))
+            entry = cache_remove(i);
         lock_release(&global.lock);
-        if (due) {
+        if (entry.start) {
             unmap_or_defer((struct page *)entry.start);
             released += entry.bytes;
         }

@@ -27,14 +27,17 @@ struct segment_global {
     int64_t huge_cached_bytes, huge_cached;
     struct page *deferred; /* atomic list: huge chunks whose unmapping waits for a dump */
 };
-extern struct segment_global segment_global;
+INTERNAL struct segment_global segment_global;
 
 /* Room in the map, before a bit is set: false: no memory for the leaf. No lock. */
 bool segment_map_reserve(const void *segment);
 /* From the kernel, aligned to a segment and with room in the map. */
 void *segment_map_memory(size_t bytes);
 void segment_map_set(enum segment_map map, const void *segment, bool set);
+/* Gives cached mappings back: all, or the old ones. Bytes given back. */
 size_t segment_huge_purge(bool all);
+/* Of the slices in the freelist, and of the mappings in it: bytes each. */
+int64_t segment_freelist_bound(void);
 void segment_huge_unmap_deferred(void);
 
 #endif

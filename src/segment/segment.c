@@ -16,6 +16,7 @@ void (*segment_watch)(const void *chunk) FORK_PAGE;
 
 #define DIRTY_SEARCH_MAX 8 /* segments looked at for dirty slices before clean ones are taken */
 #define PURGE_CHECK_EVERY 64
+#define ITEMS_BYTES_MIN ((int64_t)(FREELIST_ITEMS_MIN * SLICE_BYTES))
 
 struct segment_global segment_global FORK_PAGE = {.lock = LOCK_INIT(RANK_SEGMENT),
                                                   .unmap_lock = LOCK_INIT(RANK_UNMAP)};
@@ -41,32 +42,48 @@ static void list_remove(struct segment *segment) {
 }
 
 struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS];
+struct segment_leaf segment_near;
+uintptr_t segment_near_first FORK_PAGE;
 
-bool segment_map_reserve(const void *segment) {
-    static struct segment_leaf first_leaf;
-    static bool first_used START_PAGE; /* atomic */
-    uintptr_t place = (uintptr_t)segment >> (SEGMENT_SHIFT + SEGMENT_LEAF_SHIFT);
-    struct segment_leaf *none = NULL, *leaf = &first_leaf;
+#define NEAR_ABOVE (SEGMENT_LEAF_COUNT / 8) /* of the near leaf: the kernel goes downwards */
+
+bool segment_map_test_far(enum segment_map map, uintptr_t number) {
+    uintptr_t place = number >> SEGMENT_LEAF_SHIFT;
     if (place >> SEGMENT_ROOT_BITS)
         return false;
-    struct segment_leaf **root = &segment_root[place];
-    if (load_acquire(root))
+    const struct segment_leaf *leaf = load_relaxed(&segment_root[place]);
+    return leaf && load_relaxed(&leaf->flags[number & (SEGMENT_LEAF_COUNT - 1)]) & map;
+}
+
+/* The byte of a segment; NULL: its leaf is not there yet. */
+static uint8_t *map_flags(uintptr_t number) {
+    uintptr_t place = number - load_acquire(&segment_near_first);
+    if (place < SEGMENT_LEAF_COUNT)
+        return &segment_near.flags[place];
+    struct segment_leaf *leaf = load_acquire(&segment_root[number >> SEGMENT_LEAF_SHIFT]);
+    return leaf ? &leaf->flags[number & (SEGMENT_LEAF_COUNT - 1)] : NULL;
+}
+
+bool segment_map_reserve(const void *segment) {
+    uintptr_t number = (uintptr_t)segment >> SEGMENT_SHIFT, first = 0;
+    if (number >> SEGMENT_LEAF_SHIFT >> SEGMENT_ROOT_BITS)
+        return false;
+    uintptr_t below = SEGMENT_LEAF_COUNT - NEAR_ABOVE;
+    while (!load_relaxed(&segment_near_first)) {
+        cas_release(&segment_near_first, &first, number > below ? number - below : 1);
+        first = 0;
+    }
+    if (map_flags(number))
         return true;
-    bool first = !__atomic_exchange_n(&first_used, true, __ATOMIC_RELAXED);
-    if (!first)
-        leaf = os_map(sizeof *leaf);
+    struct segment_leaf *leaf = os_map(sizeof *leaf), *nothing = NULL;
     if (!leaf)
         return false;
     bool mine;
     do
-        mine = cas_release(root, &none, leaf);
-    while (!mine && !none);
-    if (!mine) { /* another thread was faster */
-        if (first)
-            store_release(&first_used, false);
-        else
-            os_unmap(leaf, sizeof *leaf);
-    }
+        mine = cas_release(&segment_root[number >> SEGMENT_LEAF_SHIFT], &nothing, leaf);
+    while (!mine && !nothing);
+    if (!mine) /* another thread was faster */
+        os_unmap(leaf, sizeof *leaf);
     return true;
 }
 
@@ -80,9 +97,7 @@ void *segment_map_memory(size_t bytes) {
 }
 
 void segment_map_set(enum segment_map map, const void *segment, bool set) {
-    uintptr_t number = (uintptr_t)segment >> SEGMENT_SHIFT;
-    struct segment_leaf *leaf = load_acquire(&segment_root[number >> SEGMENT_LEAF_SHIFT]);
-    uint8_t *flags = &leaf->flags[number & ((1U << SEGMENT_LEAF_SHIFT) - 1)];
+    uint8_t *flags = map_flags((uintptr_t)segment >> SEGMENT_SHIFT);
     if (set)
         __atomic_fetch_or(flags, (uint8_t)map, __ATOMIC_RELEASE);
     else
@@ -196,13 +211,18 @@ static struct segment *segment_of_page(struct page *page) {
     return (struct segment *)((uintptr_t)page & ~(SEGMENT_BYTES - 1));
 }
 
-static uint64_t freelist_bound_slices(void) {
-    uint64_t bytes = (uint64_t)load_relaxed(&options.freelist_kib) << 10;
-    uint64_t share = (uint64_t)global.used_bytes / 20;
-    uint64_t bound = (bytes > share ? bytes : share) >> SLICE_SHIFT;
-    uint64_t items = share >> SLICE_SHIFT;
-    items = items > FREELIST_ITEMS_MIN ? items : FREELIST_ITEMS_MIN;
-    return bound < items ? bound : items;
+int64_t segment_freelist_bound(void) {
+    int64_t bytes = load_relaxed(&options.freelist_kib) << 10;
+    int64_t share = load_relaxed(&global.used_bytes) / 20;
+    return bytes > share ? bytes : share;
+}
+
+/* How far the freelist's slices are over the bound; under the lock. */
+static int64_t slices_excess(void) {
+    int64_t bound = segment_freelist_bound(), share = load_relaxed(&global.used_bytes) / 20;
+    int64_t items = share > ITEMS_BYTES_MIN ? share : ITEMS_BYTES_MIN;
+    return (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES) -
+           (bound < items ? bound : items);
 }
 
 void segment_span_free(struct page *page) {
@@ -212,7 +232,7 @@ void segment_span_free(struct page *page) {
     page->heap = NULL; /* a late second free finds no owner */
     lock_take(&global.lock);
     return_slices(segment, start, page->slices, true);
-    bool over = global.dirty_slices > freelist_bound_slices();
+    bool over = slices_excess() > 0;
     lock_release(&global.lock);
     if (over)
         segment_purge(false);
@@ -252,7 +272,7 @@ void segment_span_shrink(struct page *page, uint32_t slices) {
 
 /* The dirty slices of one segment, claimed so that nobody takes them while the kernel works. */
 static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) {
-    bool over = global.dirty_slices > freelist_bound_slices();
+    bool over = slices_excess() > 0;
     uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
     struct segment *oldest = NULL;
     for (struct segment *s = global.partial; s; s = s->state.next)
@@ -346,18 +366,21 @@ struct segment_usage segment_usage(void) {
     return usage;
 }
 
+static void each_of_leaf(const struct segment_leaf *leaf, uintptr_t first,
+                         void (*visit)(struct segment *, bool, void *), void *context) {
+    for (uintptr_t i = 0; leaf && i < SEGMENT_LEAF_COUNT; i++) {
+        uint8_t flags = load_acquire(&leaf->flags[i]);
+        if (flags)
+            visit((struct segment *)((first + i) << SEGMENT_SHIFT), flags & SEGMENT_HUGE, context);
+    }
+}
+
 void segment_each(void (*visit)(struct segment *, bool, void *), void *context) {
     lock_take(&global.unmap_lock);
-    for (uintptr_t place = 0; place < 1U << SEGMENT_ROOT_BITS; place++) {
-        const struct segment_leaf *leaf = load_acquire(&segment_root[place]);
-        for (uintptr_t i = 0; leaf && i < 1U << SEGMENT_LEAF_SHIFT; i++) {
-            struct segment *segment =
-                (struct segment *)((place << SEGMENT_LEAF_SHIFT | i) << SEGMENT_SHIFT);
-            uint8_t flags = load_acquire(&leaf->flags[i]);
-            if (flags)
-                visit(segment, flags & SEGMENT_HUGE, context);
-        }
-    }
+    each_of_leaf(&segment_near, load_acquire(&segment_near_first), visit, context);
+    for (uintptr_t place = 0; place < 1U << SEGMENT_ROOT_BITS; place++)
+        each_of_leaf(load_acquire(&segment_root[place]), place << SEGMENT_LEAF_SHIFT, visit,
+                     context);
     lock_release(&global.unmap_lock);
     segment_huge_unmap_deferred();
     release_empty();

@@ -7,10 +7,10 @@
  * is a run of 1..MAX_SPAN_SLICES slices. A large chunk beyond that has a segment of its own
  * (struct page number 0 describes it, whatever its size).
  *
- * pointer -> page: one bit per 4 MiB of the 47-bit address space says whether it is a segment of
- * ours, so a foreign pointer is recognised before any of its memory is read. `p - 1` is looked up,
- * because a chunk never starts at a segment's start, but a chunk aligned to 4 MiB may start at its
- * end.
+ * pointer -> page: a byte per 4 MiB of the 47-bit address space says whether it is a segment of
+ * ours, so a foreign pointer is recognised before any of its memory is read. A huge chunk is looked up
+ * by `p - 1`, because a chunk never starts at a segment's start, but one that is aligned to 4 MiB starts
+ * at the end of its header's.
  *
  * The freelist: slices that pages gave back stay writable for MEMCTX_DECAY_MS and are the first to
  * be used again. At most max(512 items, 5 % of the slices in use) and max(MEMCTX_FREELIST_KIB, 5 %
@@ -42,14 +42,11 @@ enum page_kind {
 };
 
 enum page_flag {
-    PAGE_FULL = 1,    /* in no list of its owner, because it has no free block */
-    PAGE_ALIGNED = 2, /* some chunks start inside their block */
-    PAGE_LISTED = 8,  /* in its owner's list of pages with free blocks; neither: the current page */
-    PAGE_TAIL = 16,   /* own page: its last touched OS page counts in heap.own_free */
+    PAGE_FULL = 1,   /* in no list of its owner, because it has no free block */
+    PAGE_LISTED = 8, /* in its owner's list of pages with free blocks; neither: the current page */
+    PAGE_TAIL = 16,  /* own page: its last touched OS page counts in heap.own_free */
     PAGE_EMERGENCY = 4, /* a huge chunk that stands in no books yet */
 };
-
-#define PAGE_WATCHED 0x100 /* in page.state */
 
 struct heap;
 struct view;
@@ -68,24 +65,20 @@ struct page {
     };
     uint32_t block_bytes; /* constant while the page is in use */
     uint32_t reciprocal;  /* floor(2^32 / block_bytes) + 1: division by multiplication */
-    uint32_t
-        waste_unit; /* block_bytes in a page that is or was PAGE_OWN, else 0: see heap.own_free */
-    uint16_t used;  /* owner: live blocks, those freed by others not yet collected */
+    uint16_t
+        waste_unit;   /* block_bytes in a page that is or was PAGE_OWN, else 0: see heap.own_free */
+    uint16_t used;    /* owner: live blocks, those freed by others not yet collected */
+    uint16_t rare_at; /* owner: with a free down to so many, there is more to do: see page_is */
     uint16_t fresh_left;   /* owner: blocks from next_block on to the end of its granule */
-    uint16_t capacity;     /* blocks */
-    uint16_t first;        /* bytes before the first block of a granule: their records */
+    uint16_t first;        /* bytes before the first block of a granule; 0 in narrow pages */
     uint16_t granule_mask; /* bytes of a granule - 1; narrow pages */
-    union {
-        struct {
-            uint8_t flags;   /* owner: enum page_flag */
-            uint8_t watched; /* atomic: holds a chunk whose free segment_watch wants to hear of */
-        };
-        uint16_t state; /* both at once: PAGE_WATCHED */
-    };
-    uint8_t kind;       /* enum page_kind */
-    uint8_t meta_shift; /* of the block records; see region/blocks.h */
+    uint16_t records;      /* bytes before the records of a granule; not of a stand-in */
+    uint8_t flags;         /* owner: enum page_flag */
+    uint8_t kind;          /* enum page_kind */
+    uint8_t meta_shift;    /* of the block records; see region/blocks.h */
     uint8_t size_class;
-    uint8_t granule_capacity; /* blocks */
+    uint8_t granule_capacity; /* blocks, and those whose place the records take */
+    uint8_t color_mask;       /* see blocks_records_of */
     uint8_t back;             /* slices back to the page's first slice; 0 there */
     uint8_t fresh;            /* the memory was zero when the page was made */
     /* Second line: other threads, and rare work. */
@@ -96,6 +89,7 @@ struct page {
     uint64_t requested_bytes; /* large chunks */
     uint32_t context;         /* large chunks: context id */
     uint32_t slices;          /* of the page */
+    uint32_t capacity;        /* blocks */
     union {
         uint64_t mapped_bytes; /* PAGE_HUGE */
         struct owners *owners; /* PAGE_MIXED that was PAGE_OWN: see region/blocks.h */
@@ -127,38 +121,47 @@ _Static_assert(sizeof(struct segment_state) <= 128, "fits the header of slice 1"
 _Static_assert(sizeof(struct segment) == HEADER_SLICES * SLICE_BYTES, "headers fill their slices");
 
 /* Which 4 MiB of the address space are ours: a leaf with an atomic byte of flags for each of 128 GiB, set
- * before the first chunk is handed out, and a root of leaves, which are made when needed and stay. */
+ * before the first chunk is handed out. The near leaf is the 128 GiB around the first segment, where the kernel
+ * puts nearly all; for others there is a root of leaves, which are made when needed and stay. */
 enum segment_map { SEGMENT_SLICED = 1, SEGMENT_HUGE = 2 };
 #define SEGMENT_LEAF_SHIFT 15
+#define SEGMENT_LEAF_COUNT (1UL << SEGMENT_LEAF_SHIFT)
 #define SEGMENT_ROOT_BITS (ADDRESS_BITS - SEGMENT_SHIFT - SEGMENT_LEAF_SHIFT)
 struct segment_leaf {
-    uint8_t flags[1U << SEGMENT_LEAF_SHIFT];
+    uint8_t flags[SEGMENT_LEAF_COUNT];
 };
-extern struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS]; /* atomic */
+INTERNAL struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS]; /* atomic */
+INTERNAL struct segment_leaf segment_near;
+INTERNAL uintptr_t segment_near_first; /* its first number; atomic, set once, 0 before */
 
+bool segment_map_test_far(enum segment_map map, uintptr_t number);
 INLINE bool segment_map_test(enum segment_map map, uintptr_t number) {
-    uintptr_t place = number >> SEGMENT_LEAF_SHIFT;
-    if (UNLIKELY(place >> SEGMENT_ROOT_BITS))
-        return false;
-    const struct segment_leaf *leaf = load_relaxed(&segment_root[place]);
-    return LIKELY(leaf != NULL) &&
-           load_relaxed(&leaf->flags[number & ((1U << SEGMENT_LEAF_SHIFT) - 1)]) & map;
+    uintptr_t place = number - load_relaxed(&segment_near_first);
+    if (UNLIKELY(place >= SEGMENT_LEAF_COUNT))
+        return segment_map_test_far(map, number);
+    return load_relaxed(&segment_near.flags[place]) & map;
 }
 
-/* The header of the slice that a chunk of a sliced segment is in; NULL: not one of those. One bit test, then
- * the header's line. `back` slices before it is the page's header; `heap` is NULL in all but that. */
+/* Whether it is in a sliced segment of the near leaf: one byte's test. */
+INLINE bool segment_is_near(const void *pointer) {
+    uintptr_t place = ((uintptr_t)pointer >> SEGMENT_SHIFT) - load_plain(&segment_near_first);
+    return LIKELY(place < SEGMENT_LEAF_COUNT) &&
+           LIKELY(load_plain(&segment_near.flags[place]) & SEGMENT_SLICED);
+}
+
+/* The header of the slice that a pointer into a sliced segment is in; `back` slices before it is the page's
+ * header; `heap` is NULL in all but that, and in the one of a segment's start, where no chunk is. */
 INLINE struct page *segment_slice_of(const void *pointer) {
-    uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
-    if (UNLIKELY(!segment_map_test(SEGMENT_SLICED, number)))
-        return NULL;
-    struct segment *segment = (struct segment *)(number << SEGMENT_SHIFT);
+    struct segment *segment = (struct segment *)((uintptr_t)pointer & ~(SEGMENT_BYTES - 1));
     return &segment->pages[((uintptr_t)pointer >> SLICE_SHIFT) & (SEGMENT_SLICES - 1)];
 }
 
-/* The page that it is in. */
+/* The page that it is in; NULL: in no sliced segment. */
 INLINE struct page *segment_page_of(const void *pointer) {
+    if (UNLIKELY(!segment_map_test(SEGMENT_SLICED, (uintptr_t)pointer >> SEGMENT_SHIFT)))
+        return NULL;
     struct page *page = segment_slice_of(pointer);
-    return LIKELY(page != NULL) ? page - page->back : NULL;
+    return page - page->back;
 }
 
 /* The header of a huge chunk; NULL: not one. */
@@ -205,11 +208,11 @@ struct segment_usage {
 struct segment_usage segment_usage(void);
 int64_t segment_used_bytes(void); /* slices in pages and huge chunks; a relaxed read */
 
-/* Calls `visit` for every segment, sliced or huge, in address order; none is unmapped meanwhile. */
+/* Calls `visit` for every segment, sliced or huge; none is unmapped meanwhile. */
 void segment_each(void (*visit)(struct segment *segment, bool huge, void *context), void *context);
 
 /* Told of every free in a watched page; set once by the path layer. */
-extern void (*segment_watch)(const void *chunk);
+INTERNAL void (*segment_watch)(const void *chunk);
 
 void segment_fork_prepare(void);
 void segment_fork_done(bool child);

@@ -179,7 +179,7 @@ static void follow_at_random(void (*run)(int levels)) {
             options.depth = 14;
             rules_new_generation();
         }
-        if (thread_heap)
+        if (thread_heap_if_any())
             paths_of(thread_heap)->passing = true;
         srand(round % 3 ? round % 11 : round);
         shapes_apart(run, 5);

@@ -171,6 +171,43 @@ Test(segment, the_freelist_is_bounded) {
     cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
 
+/* Of large mappings the beginnings are kept once there is no room for whole ones. */
+Test(huge, the_freelist_keeps_beginnings) {
+    enum { COUNT = 12, BYTES = 3 << 20 };
+    struct page *headers[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        headers[i] = segment_huge_alloc(BYTES, 16);
+        memset(headers[i]->chunk, 1, BYTES);
+    }
+    for (int i = 0; i < COUNT; i++)
+        segment_huge_free(headers[i]);
+    uintptr_t end = (uintptr_t)headers[COUNT - 1] + BYTES;
+    cr_assert_not(os_is_mapped(end - OS_PAGE_BYTES, end), "an end is still mapped");
+    struct segment_usage usage = segment_usage();
+    cr_assert_leq(usage.freelist_bytes, options.freelist_kib << 10);
+    cr_assert_geq(usage.freelist_items, 5, "only %ld mappings", (long)usage.freelist_items);
+    for (int i = 0; i < 5; i++) { /* each is extended again */
+        headers[i] = segment_huge_alloc(BYTES, 16);
+        cr_assert_not(headers[i]->fresh);
+        memset(headers[i]->chunk, 2, BYTES);
+    }
+    cr_assert_eq(segment_usage().freelist_items, usage.freelist_items - 5);
+    for (int i = 0; i < 5; i++)
+        segment_huge_free(headers[i]);
+    /* Giving a beginning back leaves alone what stands where the end was. */
+    enum { ENDS = 8 };
+    char *ends[ENDS] = {NULL};
+    for (int i = 0; i < HUGE_CACHE_MAX && i < ENDS; i++) {
+        const struct huge_cached *c = &segment_global.huge_cache[i];
+        if (c->start)
+            ends[i] = mmap(c->start + c->bytes, OS_PAGE_BYTES, PROT_READ,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    }
+    segment_purge(true);
+    for (int i = 0; i < ENDS; i++)
+        cr_assert(!ends[i] || os_is_mapped((uintptr_t)ends[i], (uintptr_t)ends[i] + 1));
+}
+
 Test(huge, chunks_are_aligned_found_resized_and_gone) {
     for (size_t alignment = 16; alignment <= 16UL << 20; alignment *= 16) {
         size_t bytes = (5 << 20) + 123;

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * free and what is left to do when its common case, in api/allocate.h, does not serve.
+ *
+ * No call path is looked up here, so this file alone is built without frame pointers.
+ */
+#include "api/allocate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "api/names.h"
+
+NOINLINE void free_slow(void *chunk) {
+    struct heap *heap;
+    if (!chunk)
+        return;
+    int saved = errno; /* POSIX.1-2024: free keeps errno; pthread_setspecific may not */
+    enum thread_access access = thread_enter_slow(&heap);
+    if (access == THREAD_NONE) {
+        if (segment_page_of(chunk) || segment_huge_of(chunk))
+            thread_defer_free(chunk);
+        else
+            add_relaxed(&heap_global.foreign_frees, 1);
+    } else {
+        thread_settle(heap);
+        region_free(heap, chunk);
+        thread_leave_slow(heap, access);
+    }
+    errno = saved;
+}
+
+NOINLINE void free_other(struct heap *heap, void *chunk) {
+    region_free(heap, chunk);
+    thread_leave(heap);
+}
+
+NOINLINE void free_further(struct heap *heap, struct page *page, void *chunk) {
+    void *block = region_free_further(heap, page, chunk);
+    if (UNLIKELY(block))
+        blocks_freed_rarely(heap, page, block);
+    thread_leave(heap);
+}
+
+NOINLINE void free_rare(struct heap *heap, struct page *page, void *block) {
+    blocks_freed_rarely(heap, page, block);
+    thread_leave(heap);
+}
+
+EXPORT void free(void *chunk) {
+    free_inline(chunk);
+}
+
+EXPORT void free_sized(void *chunk, size_t size) {
+    (void)size;
+    free(chunk);
+}
+
+EXPORT void free_aligned_sized(void *chunk, size_t alignment, size_t size) {
+    (void)alignment;
+    (void)size;
+    free(chunk);
+}
+
+EXPORT void cfree(void *chunk) {
+    free(chunk);
+}
+
+#ifndef MEMCTX_UNIT
+EXPORT void __libc_free(void *chunk) ALIAS(free);
+#endif
