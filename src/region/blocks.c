@@ -15,6 +15,10 @@
 #include "os/meta.h"
 
 #define SWEEP_EVERY 64
+#define GROUPED_BYTES                                                                              \
+    (256L << 10) /* alive in a context whose pages get groups of slices of their own */
+#define RELEASE_EVERY                                                                              \
+    256 /* allocations of a context between two times that its empty pages are given back */
 #define DONORS_MAX 64U   /* views looked at for a page to share */
 #define DONATIONS_MAX 8U /* and pages of each */
 #define BLOCK_ALIGNMENT_MAX 64U
@@ -132,7 +136,7 @@ struct reserved {
 };
 
 static struct reserved reserved_in(const struct page *page) {
-    if (page->first)
+    if (page->meta_shift & META_WIDE)
         return (struct reserved){0, 0};
     return (struct reserved){page->records / page->block_bytes,
                              (uint32_t)(blocks_record_bytes(page) + page->block_bytes - 1) /
@@ -193,16 +197,17 @@ static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_
     page->meta_shift = (uint8_t)shift;
     page->granule_mask = (uint16_t)(granule - 1);
     page->color_mask = 0;
+    page->records = 0;
     page->block_bytes = block_bytes;
     if (size_class < NARROW_CLASSES) {
         size_t capacity = granule / block_bytes;
-        page->first = 0;
-        page->granule_capacity =
-            (uint8_t)(capacity < GRANULE_CAPACITY_MAX ? capacity : GRANULE_CAPACITY_MAX);
-        /* Wherever they stand, the records are in the first OS page. */
+        if (capacity > GRANULE_CAPACITY_MAX)
+            capacity = GRANULE_CAPACITY_MAX;
+        page->granule_capacity = (uint8_t)capacity;
         size_t reserved = (blocks_record_bytes(page) + block_bytes - 1) / block_bytes;
-        unsigned colors = (unsigned)(OS_PAGE_BYTES / block_bytes - reserved + 1);
-        page->color_mask = (uint8_t)((1U << (31 - __builtin_clz(colors))) - 1);
+        /* Wherever they stand then, the records are in the first OS page. */
+        size_t colors = OS_PAGE_BYTES / block_bytes - reserved + 1;
+        page->color_mask = (uint8_t)((1U << (31 - __builtin_clz((unsigned)colors))) - 1);
     } else {
         size_t capacity = granule / (block_bytes + (1U << shift));
         while (align_up(capacity << shift, alignment) + capacity * block_bytes > granule)
@@ -220,11 +225,16 @@ static size_t granules_in(const struct page *page) {
 }
 
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class) {
-    struct page *page = segment_span_alloc(size_class < NARROW_CLASSES ? 1 : WIDE_PAGE_SLICES);
+    bool large = view && view->live_bytes >= GROUPED_BYTES;
+    uint32_t group = large && view->live_bytes >= GROUPED_BYTES * 2 ? 64 : 16;
+    struct page *page =
+        segment_span_alloc_grouped(size_class < NARROW_CLASSES ? 1 : WIDE_PAGE_SLICES, group,
+                                   large ? &view->region->newest : &heap->mixed.newest);
     if (!page)
         return NULL;
     set_layout(page, page->slices * SLICE_BYTES, view != NULL, size_class);
     page->records = (uint16_t)blocks_records_of(page, segment_span_start(page));
+    page->color_mask = 0; /* that was it */
     page->capacity =
         (uint32_t)granules_in(page) * (page->granule_capacity - reserved_in(page).count);
     page->view = view;
@@ -447,6 +457,18 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
     return page;
 }
 
+/* A current page got empty. It is given back, with others of the region, if it is not about to be needed again:
+ * nothing was allocated since the last time, or much was. */
+static void current_is_empty(struct heap *heap, struct page *page) {
+    struct bins *region = page->view->region;
+    uint64_t since = page->view->allocs - region->allocs_at_release;
+    page->rare_at = UINT16_MAX;
+    if (since && since < RELEASE_EVERY)
+        return;
+    region->allocs_at_release = page->view->allocs;
+    bins_release_empty(heap, region);
+}
+
 static void bins_freed_into(struct heap *heap, struct page *page) {
     struct bins *bins = bins_of(heap, page);
     if (page->flags & PAGE_FULL) {
@@ -458,6 +480,8 @@ static void bins_freed_into(struct heap *heap, struct page *page) {
     } else if (!page->used && page->flags & PAGE_LISTED) {
         partial_remove(bins, page);
         blocks_page_destroy(heap, page);
+    } else if (!page->used && page->kind == PAGE_OWN) {
+        current_is_empty(heap, page);
     }
 }
 
@@ -467,7 +491,9 @@ void blocks_freed_rarely(struct heap *heap, struct page *page, void *block) {
     bins_freed_into(heap, page);
 }
 
-void bins_release_page(struct heap *heap, struct page *page) {
+void bins_release_page(struct heap *heap, struct page *page, void *block) {
+    if (blocks_are_watched(page))
+        segment_watch(block);
     *current_of(heap, bins_of(heap, page), page->size_class) = &heap_no_page;
     blocks_page_destroy(heap, page);
 }

@@ -5,7 +5,7 @@
  * Pages of blocks up to GRANULE_BLOCK_MAX are cut into granules of one OS page, others are one granule. The
  * records of a granule's blocks stand in its first OS page, so that a small block and its record share one:
  * one place less in the TLB, and one page less that a forked child copies. They take the place of some of the
- * blocks (blocks_records_of says which), or, where that would lose too much, stand before the first.
+ * blocks (blocks_records_of says which), or, in wide pages, stand before the first.
  * Blocks of 64 bytes or a multiple start at multiples of 64, others at their own power of two. A record says how much of the
  * block was not requested (slack), and in mixed pages whose it is:
  *   shift 0, own page, blocks up to 1 KiB: 8 bits of slack
@@ -87,16 +87,18 @@ INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule
     return (unsigned)(product >> 32);
 }
 
-/* Where the records of the granule stand that this block is in, which by its size class has that layout: a different
- * number of blocks from its start in each slice, because what stands at the same place of every OS page
- * shares a few sets of each cache. */
-INLINE size_t blocks_records_of(const struct page *layout, const void *block) {
-    return ((uintptr_t)block >> SLICE_SHIFT & layout->color_mask) * layout->block_bytes;
+/* Where the records of the granule stand that this block is in, whose page is this one or has this stand-in: at another
+ * place in each slice, because what stands at the same place of every OS page shares a few sets of each cache. */
+INLINE size_t blocks_color_of(const struct page *stand_in, const void *block) {
+    return ((uintptr_t)block >> SLICE_SHIFT & stand_in->color_mask) * stand_in->block_bytes;
+}
+INLINE size_t blocks_records_of(const struct page *page, const void *block) {
+    return page->records + blocks_color_of(page, block);
 }
 
 INLINE size_t blocks_record_bytes(const struct page *page) { /* of a granule */
-    size_t count =
-        page->first ? page->granule_capacity : page->granule_mask / page->block_bytes + 1;
+    size_t count = page->meta_shift & META_WIDE ? page->granule_capacity
+                                                : page->granule_mask / page->block_bytes + 1;
     return count << (page->meta_shift & META_SHIFT);
 }
 
@@ -116,10 +118,10 @@ INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsi
 /* Flags are the owner's. */
 INLINE void flags_set(struct page *page, unsigned flags) {
     store_owner(&page->flags, (uint8_t)flags);
-    /* The first free of a full page, the last one of one in the list. */
-    page->rare_at = (uint16_t)(flags & PAGE_FULL     ? page->used - 1
-                               : flags & PAGE_LISTED ? 0
-                                                     : UINT16_MAX);
+    /* The first free of a full page, the last one of others, but not of the heap's current ones. */
+    page->rare_at = (uint16_t)(flags & PAGE_FULL                   ? page->used - 1
+                               : flags & PAGE_LISTED || page->view ? 0
+                                                                   : UINT16_MAX);
 }
 
 INLINE void flag_set(struct page *page, enum page_flag flag) {
@@ -145,26 +147,28 @@ struct record record_release(const struct page *page, void *record);
 
 /* The record of a block that starts at `block`. */
 void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack);
-INLINE void record_set_mixed(const struct page *layout, const void *block, uint32_t view,
-                             uint32_t slack) { /* narrow */
-    char *granule = blocks_granule_narrow(layout, block);
+/* Narrow ones: of a block of a mixed page, of any page; the page may be a stand-in. */
+INLINE void record_set_mixed(const struct page *stand_in, const void *block, uint32_t view,
+                             uint32_t slack) {
+    char *granule = blocks_granule_narrow(stand_in, block);
     bool exact;
-    unsigned index = blocks_index_narrow(layout, granule, block, &exact);
-    granule += blocks_records_of(layout, block);
+    unsigned index = blocks_index_narrow(stand_in, granule, block, &exact);
+    granule += blocks_color_of(stand_in, block);
     store_owner((uint32_t *)(void *)granule + index, view << 8 | slack);
 }
 INLINE void record_set_narrow(const struct page *page, const void *block, uint32_t view,
                               uint32_t slack) {
     char *granule = blocks_granule_narrow(page, block);
     bool exact;
+    unsigned index = blocks_index_narrow(page, granule, block, &exact);
+    char *records = granule + blocks_records_of(page, block);
     if ((page->meta_shift & META_SHIFT) == 2) {
-        record_set_mixed(page, block, view, slack);
+        store_owner((uint32_t *)(void *)records + index, view << 8 | slack);
         return;
     }
-    unsigned index = blocks_index_narrow(page, granule, block, &exact);
     if (UNLIKELY(page->meta_shift & META_OWNERS))
         store_owner(blocks_owner(page, granule, index), view);
-    store_owner((uint8_t *)granule + page->records + index, (uint8_t)slack);
+    store_owner((uint8_t *)records + index, (uint8_t)slack);
 }
 
 /* A new page for one size class; view NULL: mixed. NULL: out of memory. */
@@ -194,8 +198,8 @@ void bins_init_mixed(struct heap *heap);
 unsigned bins_share_class(struct heap *heap, unsigned size_class);
 /* From now on it is itself. */
 void bins_split_class(struct heap *heap, unsigned size_class);
-/* Gives back one empty current page. */
-void bins_release_page(struct heap *heap, struct page *page);
+/* Gives back one current page, which got empty with the free of this block. */
+void bins_release_page(struct heap *heap, struct page *page, void *block);
 /* Gives back the empty current pages: of some bins, of all regions. */
 void bins_release_empty(struct heap *heap, struct bins *bins);
 void regions_release_empty(struct heap *heap);

@@ -26,7 +26,7 @@
 #define VIEW_BLOCKS 1024U
 #define VIEW_TWINS 32U
 #define HEAP_PATHS_BYTES 384U
-#define HEAP_HOT_BYTES 2432U /* of a heap, from its start; see tests/abuse/names.py */
+#define HEAP_HOT_BYTES 2496U /* of a heap, from its start; see tests/abuse/names.py */
 
 struct bins;
 
@@ -48,6 +48,10 @@ struct view {
 struct bins {
     struct page *current[SIZE_CLASSES];
     struct page *partial[SIZE_CLASSES]; /* other pages with free blocks */
+    uintptr_t
+        newest; /* where the newest page is; of the heap's: of what is mixed or of small regions */
+    uint64_t
+        allocs_at_release; /* of a region: the view's allocs when its empty pages were given back */
 };
 _Static_assert(sizeof(struct view) == CACHE_LINE, "a view is one line");
 

@@ -183,10 +183,11 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
             /* Any other page is given back when it gets empty, perhaps with its segment, and is not
              * to be looked at any more. */
             bool is_current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
-            if (blocks_free_owned(owner, page, block) || blocks_are_watched(page))
-                blocks_freed_rarely(owner, page, block);
+            bool rare = blocks_free_owned(owner, page, block) || blocks_are_watched(page);
             if (is_current && !page->used) /* nobody allocates here */
-                bins_release_page(owner, page);
+                bins_release_page(owner, page, block);
+            else if (rare)
+                blocks_freed_rarely(owner, page, block);
         }
         lock_release(&owner->lock);
         if (parked)

@@ -14,8 +14,10 @@
 
 void (*segment_watch)(const void *chunk) FORK_PAGE;
 
-#define DIRTY_SEARCH_MAX 8 /* segments looked at for dirty slices before clean ones are taken */
+#define DIRTY_SEARCH_MAX 64 /* segments looked at for dirty slices before clean ones are taken */
 #define PURGE_CHECK_EVERY 64
+#define GROUP_SEARCH_MAX 16 /* segments looked at for one that is free */
+#define HEADERS_PER_OS_PAGE (unsigned)(OS_PAGE_BYTES / sizeof(struct page))
 #define ITEMS_BYTES_MIN ((int64_t)(FREELIST_ITEMS_MIN * SLICE_BYTES))
 
 struct segment_global segment_global FORK_PAGE = {.lock = LOCK_INIT(RANK_SEGMENT),
@@ -113,24 +115,31 @@ static struct segment *segment_create(void) {
     state->free_count = state->longest_free = SEGMENT_SLICES - HEADER_SLICES;
     list_push(segment);
     global.segments++;
+    global.free_slices += state->free_count;
     global.empty_segments++;
     segment_map_set(SEGMENT_SLICED, segment, true);
     return segment;
 }
 
-/* A run of `slices` in the listed segments, or NULL. */
-static struct segment *find_run(uint32_t slices, unsigned *start) {
+/* A run of `slices` in the freelist, or NULL. */
+static struct segment *find_dirty(uint32_t slices, unsigned *start) {
     unsigned longest, looked = 0;
-    if (global.dirty_slices >= slices) {
-        for (struct segment *s = global.partial; s && looked < DIRTY_SEARCH_MAX;
-             s = s->state.next, looked++) {
-            if (s->state.dirty_count < slices)
-                continue;
-            *start = bits_find_run(s->state.dirty, slices, &longest);
-            if (*start < BITS_COUNT)
-                return s;
-        }
+    if (global.dirty_slices < slices)
+        return NULL;
+    for (struct segment *s = global.partial; s && looked < DIRTY_SEARCH_MAX;
+         s = s->state.next, looked++) {
+        if (s->state.dirty_count < slices)
+            continue;
+        *start = bits_find_run(s->state.dirty, slices, &longest);
+        if (*start < BITS_COUNT)
+            return s;
     }
+    return NULL;
+}
+
+/* A run of `slices` in the listed segments, or NULL. */
+static struct segment *find_free(uint32_t slices, unsigned *start) {
+    unsigned longest;
     for (struct segment *s = global.partial; s; s = s->state.next) {
         if (s->state.longest_free < slices)
             continue;
@@ -151,6 +160,7 @@ static unsigned take_slices(struct segment *segment, unsigned start, unsigned co
     bits_fill(state->free, start, count, false);
     bits_fill(state->dirty, start, count, false);
     state->free_count -= count;
+    global.free_slices -= count;
     state->dirty_count -= dirty;
     global.dirty_slices -= dirty;
     if (!state->free_count)
@@ -165,6 +175,7 @@ static void return_slices(struct segment *segment, unsigned start, unsigned coun
         list_push(segment);
     bits_fill(state->free, start, count, true);
     state->free_count += count;
+    global.free_slices += count;
     state->longest_free = state->free_count;
     if (dirty) {
         if (!state->dirty_count)
@@ -186,10 +197,49 @@ static void set_back(struct page *page, uint32_t from, uint32_t slices) {
     page->slices = slices;
 }
 
-struct page *segment_span_alloc(uint32_t slices) {
+/* The slices behind the newest page, if they are in its group and free. Under the lock. */
+static struct segment *find_behind(uint32_t slices, uint32_t group, uintptr_t newest,
+                                   unsigned *start) {
+    if (!newest || !segment_map_test(SEGMENT_SLICED, newest >> SEGMENT_SHIFT))
+        return NULL;
+    struct page *page = (struct page *)newest;
+    struct segment *segment = (struct segment *)(newest & ~(SEGMENT_BYTES - 1));
+    *start = (unsigned)(page - segment->pages) + (page->slices ? page->slices : 1);
+    unsigned end = *start + slices;
+    return *start % group && (*start ^ (end - 1)) < group &&
+                   bits_next(segment->state.free, *start, false) >= end
+               ? segment
+               : NULL;
+}
+
+/* A group that is free, in a listed segment, or in a new one while most slices are in use. */
+static struct segment *find_group(uint32_t group, unsigned *start) {
+    unsigned looked = 0;
+    uint64_t all = group < 64 ? (1UL << group) - 1 : ~0UL;
+    for (struct segment *s = global.partial; s && looked < GROUP_SEARCH_MAX; s = s->state.next) {
+        if (s->state.longest_free < group)
+            continue;
+        looked++;
+        for (*start = 0; *start < SEGMENT_SLICES; *start += group)
+            if ((s->state.free[*start / 64] >> *start % 64 & all) == all)
+                return s;
+    }
+    if (global.free_slices * 2 > global.segments * SEGMENT_SLICES)
+        return NULL;
+    *start = group;
+    return segment_create();
+}
+
+struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *newest) {
     unsigned start = 0;
     lock_take(&global.lock);
-    struct segment *segment = find_run(slices, &start);
+    /* What is dirty is used first: that needs no new memory. */
+    struct segment *segment = find_dirty(slices, &start);
+    if (!segment && newest) {
+        segment = find_behind(slices, group, *newest, &start);
+        segment = segment ? segment : find_group(group, &start);
+    }
+    segment = segment ? segment : find_free(slices, &start);
     if (!segment) {
         segment = segment_create();
         if (!segment) {
@@ -204,7 +254,13 @@ struct page *segment_span_alloc(uint32_t slices) {
     __builtin_memset(page, 0, sizeof *page);
     set_back(page, 1, slices);
     page->fresh = !dirty;
+    if (newest)
+        *newest = (uintptr_t)page;
     return page;
+}
+
+struct page *segment_span_alloc(uint32_t slices) {
+    return segment_span_alloc_grouped(slices, 0, NULL);
 }
 
 static struct segment *segment_of_page(struct page *page) {
@@ -271,6 +327,14 @@ void segment_span_shrink(struct page *page, uint32_t slices) {
 }
 
 /* The dirty slices of one segment, claimed so that nobody takes them while the kernel works. */
+static void take_all(struct segment *segment, const uint64_t *slices) {
+    for (unsigned i = bits_next(slices, 0, true); i < BITS_COUNT;) {
+        unsigned end = bits_next(slices, i, false);
+        take_slices(segment, i, end - i);
+        i = bits_next(slices, end, true);
+    }
+}
+
 static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) {
     bool over = slices_excess() > 0;
     uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
@@ -282,12 +346,39 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
         return NULL;
     for (unsigned i = 0; i < 4; i++)
         claimed[i] = oldest->state.dirty[i];
-    for (unsigned i = bits_next(claimed, 0, true); i < BITS_COUNT;) {
-        unsigned end = bits_next(claimed, i, false);
-        take_slices(oldest, i, end - i);
-        i = bits_next(claimed, end, true);
-    }
+    take_all(oldest, claimed);
     return oldest;
+}
+
+/* Where the claimed slices are the last of those whose headers share an OS page, the others are claimed too, so that
+ * the headers can go: of a free slice they are zero. Under the lock. */
+static void claim_headers(struct segment *segment, const uint64_t *claimed, uint64_t others[4]) {
+    for (unsigned i = 0; i < 4; i++)
+        others[i] = 0;
+    for (unsigned i = HEADERS_PER_OS_PAGE; i < SEGMENT_SLICES; i += HEADERS_PER_OS_PAGE) {
+        uint64_t mask = ((1UL << HEADERS_PER_OS_PAGE) - 1) << i % 64;
+        uint64_t ours = claimed[i / 64] & mask, rest = segment->state.free[i / 64] & mask;
+        if (ours && (ours | rest) == mask)
+            others[i / 64] |= rest;
+    }
+    take_all(segment, others);
+}
+
+static void discard_headers(struct segment *segment, const uint64_t *claimed,
+                            const uint64_t *others) {
+    uint64_t both[4];
+    for (unsigned i = 0; i < 4; i++)
+        both[i] = claimed[i] | others[i];
+    for (unsigned i = HEADERS_PER_OS_PAGE; i < SEGMENT_SLICES; i += HEADERS_PER_OS_PAGE)
+        if (bits_count_in(both, i, HEADERS_PER_OS_PAGE) == HEADERS_PER_OS_PAGE)
+            os_discard(&segment->pages[i], OS_PAGE_BYTES);
+    lock_take(&global.lock);
+    for (unsigned i = bits_next(others, 0, true); i < BITS_COUNT;) {
+        unsigned end = bits_next(others, i, false);
+        return_slices(segment, i, end - i, false);
+        i = bits_next(others, end, true);
+    }
+    lock_release(&global.lock);
 }
 
 /* Unmaps empty segments but for one, unless a dump reads them. */
@@ -307,6 +398,7 @@ static void release_empty(void) {
         }
         list_remove(found);
         global.segments--;
+        global.free_slices -= found->state.free_count;
         global.empty_segments--;
         segment_map_set(SEGMENT_SLICED, found, false);
         lock_release(&global.lock);
@@ -317,15 +409,18 @@ static void release_empty(void) {
 size_t segment_purge(bool all) {
     size_t released = segment_huge_purge(all);
     uint64_t now = os_now_ns();
-    uint64_t claimed[4];
+    uint64_t claimed[4], others[4];
     for (;;) {
         lock_take(&global.lock);
         store_owner(&global.next_purge_ns,
                     now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4);
         struct segment *segment = claim_dirty(now, all, claimed);
+        if (segment)
+            claim_headers(segment, claimed, others);
         lock_release(&global.lock);
         if (!segment)
             break;
+        discard_headers(segment, claimed, others);
         for (unsigned i = bits_next(claimed, 0, true); i < BITS_COUNT;) {
             unsigned end = bits_next(claimed, i, false);
             os_discard((char *)segment + i * SLICE_BYTES, (end - i) * SLICE_BYTES);

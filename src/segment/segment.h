@@ -70,15 +70,15 @@ struct page {
     uint16_t used;    /* owner: live blocks, those freed by others not yet collected */
     uint16_t rare_at; /* owner: with a free down to so many, there is more to do: see page_is */
     uint16_t fresh_left;   /* owner: blocks from next_block on to the end of its granule */
-    uint16_t first;        /* bytes before the first block of a granule; 0 in narrow pages */
+    uint16_t first;        /* bytes before the first block; 0 in narrow pages */
     uint16_t granule_mask; /* bytes of a granule - 1; narrow pages */
-    uint16_t records;      /* bytes before the records of a granule; not of a stand-in */
+    uint16_t records;      /* bytes before the records of a granule; 0 in a stand-in */
     uint8_t flags;         /* owner: enum page_flag */
     uint8_t kind;          /* enum page_kind */
     uint8_t meta_shift;    /* of the block records; see region/blocks.h */
     uint8_t size_class;
     uint8_t granule_capacity; /* blocks, and those whose place the records take */
-    uint8_t color_mask;       /* see blocks_records_of */
+    uint8_t color_mask;       /* of a stand-in: see blocks_records_of */
     uint8_t back;             /* slices back to the page's first slice; 0 there */
     uint8_t fresh;            /* the memory was zero when the page was made */
     /* Second line: other threads, and rare work. */
@@ -169,6 +169,10 @@ struct page *segment_huge_of(const void *pointer);
 
 /* A run of slices as a page: header zeroed but for slices, back and fresh. NULL: out of memory. */
 struct page *segment_span_alloc(uint32_t slices);
+/* The same for one of many pages of one kind, which are to stand in groups of slices of their own (a power of two, 64 at
+ * the most), so that what stays of one kind does not stand in all segments. *newest is where the last one was (0: none yet), and is set; it may
+ * be gone. */
+struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *newest);
 void segment_span_free(struct page *page);
 /* Grows a span into the free slices behind it; false: they are not free. */
 bool segment_span_extend(struct page *page, uint32_t slices);

@@ -171,6 +171,29 @@ Test(segment, the_freelist_is_bounded) {
     cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
 
+/* A header that tells of nothing takes no memory, and one beside it that does tell is kept. */
+Test(segment, headers_of_empty_slices_go_back) {
+    enum { SPANS = SEGMENT_SLICES - HEADER_SLICES };
+    struct page *pages[SPANS];
+    const unsigned per_page = OS_PAGE_BYTES / sizeof(struct page);
+    for (int i = 0; i < SPANS; i++)
+        pages[i] = segment_span_alloc(1);
+    for (int i = 0; i < SPANS; i++)
+        if (i != 100)
+            segment_span_free(pages[i]);
+    segment_purge(true);
+    const struct segment *segment = (struct segment *)((uintptr_t)pages[0] & ~(SEGMENT_BYTES - 1));
+    unsigned kept = (unsigned)(pages[100] - segment->pages) / per_page;
+    for (unsigned i = 1; i < SEGMENT_SLICES / per_page; i++)
+        cr_assert_eq(os_resident_bytes(&segment->pages[i * per_page], OS_PAGE_BYTES) > 0, i == kept,
+                     "headers %u", i);
+    cr_assert_eq(pages[100]->slices, 1);
+    for (int i = 0; i < SPANS; i++) { /* all of them can be had again */
+        struct page *page = i != 100 ? segment_span_alloc(1) : NULL;
+        cr_assert(!page || ((uintptr_t)page & ~(SEGMENT_BYTES - 1)) == (uintptr_t)segment);
+    }
+}
+
 /* Of large mappings the beginnings are kept once there is no room for whole ones. */
 Test(huge, the_freelist_keeps_beginnings) {
     enum { COUNT = 12, BYTES = 3 << 20 };
@@ -329,12 +352,19 @@ Test(blocks, classes_hold_what_they_are_for) {
 Test(blocks, the_reciprocal_divides_exactly) {
     for (unsigned size_class = 0; size_class < SIZE_CLASSES; size_class++) {
         uint32_t bytes = blocks_bytes_table[size_class];
-        struct page page = {
-            .first = 64, .block_bytes = bytes, .reciprocal = (uint32_t)((1ULL << 32) / bytes + 1)};
+        struct page page = {.meta_shift = META_WIDE,
+                            .first = 64,
+                            .block_bytes = bytes,
+                            .reciprocal = (uint32_t)((1ULL << 32) / bytes + 1)};
         bool exact;
         for (uintptr_t offset = 0; offset < WIDE_PAGE_SLICES * SLICE_BYTES - 64; offset++) {
             const void *pointer = (char *)((uintptr_t)not_ours + 64 + offset);
             cr_assert_eq(blocks_index(&page, not_ours, pointer, &exact), offset / bytes);
+            cr_assert_eq(exact, offset % bytes == 0);
+        }
+        for (uintptr_t offset = 0; offset < SLICE_BYTES; offset++) {
+            const void *pointer = not_ours + offset;
+            cr_assert_eq(blocks_index_narrow(&page, not_ours, pointer, &exact), offset / bytes);
             cr_assert_eq(exact, offset % bytes == 0);
         }
         for (uintptr_t offset = 0; offset < 64; offset++) /* the records */
