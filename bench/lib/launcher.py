@@ -152,6 +152,12 @@ def take_value(site, workload, sample):
         sample.value = int(found.group(2)) / int(found.group(1))
         sample.digest = found.group(1)
         return
+    if workload.measure == "speedup":
+        found = re.fullmatch(r"speedup ([\d.]+)\n", read_text(site.stdout))
+        if not found:
+            raise RunError("the program did not report its speed")
+        sample.value, sample.digest = float(found.group(1)), "speedup"
+        return
     if workload.measure == "cpu":
         sample.value = sample.user_s + sample.system_s
     else:

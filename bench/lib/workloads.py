@@ -22,6 +22,7 @@ class Workload:
     children: bool = False  # hands LD_PRELOAD to children: heaptrack needs a file for each
     server: str = ""      # the function in servers.py that runs it
     limit_s: int = 60
+    rounds: int = 1000    # at most: for figures that hardly change from run to run
 
 
 REAL = [
@@ -79,7 +80,17 @@ SPECIAL = [
     Workload("commands", "special", "bash script: 1 000 commands (fork and exec)",
              ("bash", "{inputs}/commands.sh"), repeat=3, children=True),
     Workload("fragment", "special", "20 paths, 1 M chunks of 16-512 bytes, one path's 13 MB stay",
-             ("{programs}/fragment",), measure="rss_over_live", quick=True),
+             ("{programs}/fragment",), measure="rss_over_live", quick=True,
+             rounds=2),
+    *[Workload(shape, "special", title, ("{programs}/leftover", shape), measure="rss_over_live", rounds=2)
+      for shape, title in (
+          ("cells", "2 M of 48 bytes, 90 % freed at random, then chunks of 64"),
+          ("buffers", "buffers of 100 to 200 kB cut to a third five times, small survivors"),
+          ("swapped", "the same, then all large ones freed"),
+          ("queue", "a tenth of a cross-thread queue survives, then half of that"),
+          ("all", "1 M chunks all freed: resident over what was live"))],
+    Workload("scaling", "special", "thread-local work: two threads' speed, in that of one",
+             ("{programs}/scaling",), measure="speedup"),
     Workload("dump", "special", "dump of 10 000 contexts", ("{programs}/contexts",),
              measure="dump_ms", server="run_dump", env={"MEMCTX_CONTROL": "eager"}, quick=True),
 ]

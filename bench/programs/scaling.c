@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* Two threads that each work on chunks of their own, against one alone: `speedup N` is 2 where they do not get
+ * in each other's way. The median of some turns, because whatever else runs takes from two, not from one. */
+#include "common.h"
+
+#include <pthread.h>
+#include <time.h>
+
+enum { SLOTS = 1000, STEPS = 2000000, TURNS = 5 };
+
+static NOINLINE void *work(void *argument) {
+    struct random random = {.state = 1 + (uintptr_t)argument};
+    static __thread unsigned char *slots[SLOTS];
+
+    for (int i = 0; i < STEPS; i++) {
+        size_t bytes = 16 + random_below(&random, 240);
+        unsigned char **slot = &slots[random_below(&random, SLOTS)];
+
+        free(*slot);
+        *slot = check_chunk(malloc(bytes), bytes);
+        tag_chunk(*slot, bytes, 1);
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        free(slots[i]);
+        slots[i] = NULL;
+    }
+    return NULL;
+}
+
+static double seconds_of(int threads) {
+    struct timespec start, end;
+    pthread_t ids[2];
+
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (int i = 0; i < threads; i++) {
+        if (pthread_create(&ids[i], NULL, work, (void *)(uintptr_t)i) != 0) {
+            exit(1);
+        }
+    }
+    for (int i = 0; i < threads; i++) {
+        pthread_join(ids[i], NULL);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    return (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9;
+}
+
+static int compare(const void *a, const void *b) {
+    double left = *(const double *)a, right = *(const double *)b;
+
+    return (left > right) - (left < right);
+}
+
+int main(void) {
+    double speedups[TURNS];
+
+    for (int i = 0; i < TURNS; i++) {
+        double one = seconds_of(1);
+        speedups[i] = 2 * one / seconds_of(2);
+    }
+    qsort(speedups, TURNS, sizeof speedups[0], compare);
+    printf("speedup %.3f\n", speedups[TURNS / 2]);
+    return 0;
+}
