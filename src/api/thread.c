@@ -9,9 +9,10 @@
 #define KEYS_WITHOUT_ALLOCATION 32 /* glibc keeps so many inside its thread descriptor */
 #define EXIT_ROUNDS 2              /* key destructors run up to 4 rounds; the others' come first */
 
-#define NO_HEAP ((struct heap *)(uintptr_t)&thread_no_heap)
-const uint32_t thread_no_heap = 1;
-THREAD_LOCAL struct heap *thread_heap = (struct heap *)&thread_no_heap;
+#define NO_HEAP ((struct heap *)(uintptr_t)thread_no_heap)
+const uint32_t thread_no_heap[CACHE_LINE / sizeof(uint32_t)]
+    __attribute__((aligned(CACHE_LINE))) = {1};
+THREAD_LOCAL struct heap *thread_heap = (struct heap *)thread_no_heap;
 
 static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_ENDED } thread_state;
 

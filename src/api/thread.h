@@ -18,9 +18,9 @@
 INTERNAL THREAD_LOCAL struct heap *thread_heap;
 
 /* The start of a heap that is always busy: of threads that have none, so that one test is enough. */
-INTERNAL const uint32_t thread_no_heap;
+INTERNAL const uint32_t thread_no_heap[CACHE_LINE / sizeof(uint32_t)];
 INLINE struct heap *thread_heap_if_any(void) {
-    return (const void *)thread_heap != &thread_no_heap ? thread_heap : NULL;
+    return (const void *)thread_heap != thread_no_heap ? thread_heap : NULL;
 }
 
 /* The heap when it can be used at once, marked busy; else NULL: ask thread_enter_slow. */

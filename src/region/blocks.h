@@ -61,8 +61,9 @@ INLINE char *blocks_granule_narrow(const struct page *page, const void *pointer)
     return (char *)((uintptr_t)pointer & ~(uintptr_t)page->granule_mask);
 }
 INLINE char *blocks_granule(const struct page *page, const void *pointer) {
-    return LIKELY(!(page->meta_shift & META_WIDE)) ? blocks_granule_narrow(page, pointer)
-                                                   : segment_span_start(page);
+    return LIKELY(!(load_relaxed(&page->meta_shift) & META_WIDE))
+               ? blocks_granule_narrow(page, pointer)
+               : segment_span_start(page);
 }
 
 /* The block that a pointer into a granule is in: its number there; more than there are: none. *exact
@@ -104,7 +105,7 @@ INLINE size_t blocks_record_bytes(const struct page *page) { /* of a granule */
 
 INLINE void *blocks_record(const struct page *page, const char *granule, unsigned index) {
     return (char *)(uintptr_t)granule + page->records +
-           ((size_t)index << (page->meta_shift & META_SHIFT));
+           ((size_t)index << (load_relaxed(&page->meta_shift) & META_SHIFT));
 }
 
 /* Where it stands whose block that is. */
@@ -162,11 +163,11 @@ INLINE void record_set_narrow(const struct page *page, const void *block, uint32
     bool exact;
     unsigned index = blocks_index_narrow(page, granule, block, &exact);
     char *records = granule + blocks_records_of(page, block);
-    if ((page->meta_shift & META_SHIFT) == 2) {
+    if ((load_plain(&page->meta_shift) & META_SHIFT) == 2) {
         store_owner((uint32_t *)(void *)records + index, view << 8 | slack);
         return;
     }
-    if (UNLIKELY(page->meta_shift & META_OWNERS))
+    if (UNLIKELY(load_plain(&page->meta_shift) & META_OWNERS))
         store_owner(blocks_owner(page, granule, index), view);
     store_owner((uint8_t *)records + index, (uint8_t)slack);
 }
