@@ -176,6 +176,13 @@ static void scan_segment(struct segment *segment, bool huge, void *context) {
                 resident_in(scan, (uintptr_t)segment, (uintptr_t)segment + SEGMENT_BYTES);
     }
     for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES;) {
+        /* Headers that were given back tell of nothing, and looking would map them. */
+        size_t os_page = i * sizeof(struct page) / OS_PAGE_BYTES;
+        if (scan->flags & WIRE_DUMP_RESIDENT && scan->resident_known &&
+            !(scan->resident[os_page] & 1)) {
+            i = (unsigned)((os_page + 1) * OS_PAGE_BYTES / sizeof(struct page));
+            continue;
+        }
         const char *start = segment_span_start(&segment->pages[i]);
         struct page page;
         if (!copy_header(&page, &segment->pages[i], start) || i + page.slices > SEGMENT_SLICES) {

@@ -229,7 +229,7 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     uint32_t group = large && view->live_bytes >= GROUPED_BYTES * 2 ? 64 : 16;
     struct page *page =
         segment_span_alloc_grouped(size_class < NARROW_CLASSES ? 1 : WIDE_PAGE_SLICES, group,
-                                   large ? &view->region->newest : &heap->mixed.newest);
+                                   large ? &view->region->next_page : &heap->mixed.next_page);
     if (!page)
         return NULL;
     set_layout(page, page->slices * SLICE_BYTES, view != NULL, size_class);
@@ -457,8 +457,8 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
     return page;
 }
 
-/* A current page got empty. It is given back, with others of the region, if it is not about to be needed again:
- * nothing was allocated since the last time, or much was. */
+/* A current page got empty, the first time since it became the current one. It is given back, with others of the
+ * region, if it is not about to be needed again: nothing was allocated since the last time, or much was. */
 static void current_is_empty(struct heap *heap, struct page *page) {
     struct bins *region = page->view->region;
     uint64_t since = page->view->allocs - region->allocs_at_release;

@@ -27,6 +27,7 @@
 /* In page.meta_shift: bits that are the shift, and more. Atomic where others set or read them. */
 #define META_SHIFT 3U
 #define META_WIDE 1U
+#define META_MIXED 2U    /* view and slack; never changes */
 #define META_OWNERS 4U   /* whose the blocks are stands in page.owners */
 #define META_WATCHED 8U  /* holds a chunk whose free segment_watch wants to hear of */
 #define META_ALIGNED 16U /* some chunks start inside their block */

@@ -49,7 +49,7 @@ struct bins {
     struct page *current[SIZE_CLASSES];
     struct page *partial[SIZE_CLASSES]; /* other pages with free blocks */
     uintptr_t
-        newest; /* where the newest page is; of the heap's: of what is mixed or of small regions */
+        next_page; /* where to look for one; the heap's: for what is mixed or of small regions */
     uint64_t
         allocs_at_release; /* of a region: the view's allocs when its empty pages were given back */
 };

@@ -146,7 +146,7 @@ void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool 
 void *region_free_further(struct heap *heap, struct page *page, void *chunk);
 /* Which of the two: this one is for wide pages and for those with more bits than the shift. */
 INLINE bool region_is_further(const struct page *page) {
-    return load_plain(&page->meta_shift) & ~2U; /* 0 and 2: narrow, own or mixed */
+    return load_plain(&page->meta_shift) & ~META_MIXED; /* narrow, own or mixed */
 }
 /* False: nothing is done, because this is no chunk, or a free one; region_free_further says so. */
 INLINE bool region_free_narrow(struct heap *heap, struct page *page, void *chunk, bool *rare) {
@@ -156,7 +156,7 @@ INLINE bool region_free_narrow(struct heap *heap, struct page *page, void *chunk
     if (UNLIKELY(!exact))
         return false;
     granule += page->records;
-    if (load_plain(&page->meta_shift) == 0) {
+    if (!(load_plain(&page->meta_shift) & META_MIXED)) { /* no bit that others may set meanwhile */
         uint8_t *at = (uint8_t *)granule + index, slack = load_relaxed(at);
         if (UNLIKELY(slack == UINT8_MAX))
             return false;

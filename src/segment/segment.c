@@ -197,14 +197,12 @@ static void set_back(struct page *page, uint32_t from, uint32_t slices) {
     page->slices = slices;
 }
 
-/* The slices behind the newest page, if they are in its group and free. Under the lock. */
-static struct segment *find_behind(uint32_t slices, uint32_t group, uintptr_t newest,
-                                   unsigned *start) {
-    if (!newest || !segment_map_test(SEGMENT_SLICED, newest >> SEGMENT_SHIFT))
+/* The slices from `next` on, which is their header, if they are in its group and free. Under the lock. */
+static struct segment *find_next(uint32_t slices, uint32_t group, uintptr_t next, unsigned *start) {
+    if (!next || !segment_map_test(SEGMENT_SLICED, next >> SEGMENT_SHIFT))
         return NULL;
-    struct page *page = (struct page *)newest;
-    struct segment *segment = (struct segment *)(newest & ~(SEGMENT_BYTES - 1));
-    *start = (unsigned)(page - segment->pages) + (page->slices ? page->slices : 1);
+    struct segment *segment = (struct segment *)(next & ~(SEGMENT_BYTES - 1));
+    *start = (unsigned)((struct page *)next - segment->pages);
     unsigned end = *start + slices;
     return *start % group && (*start ^ (end - 1)) < group &&
                    bits_next(segment->state.free, *start, false) >= end
@@ -230,13 +228,13 @@ static struct segment *find_group(uint32_t group, unsigned *start) {
     return segment_create();
 }
 
-struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *newest) {
+struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *next) {
     unsigned start = 0;
     lock_take(&global.lock);
     /* What is dirty is used first: that needs no new memory. */
     struct segment *segment = find_dirty(slices, &start);
-    if (!segment && newest) {
-        segment = find_behind(slices, group, *newest, &start);
+    if (!segment && next) {
+        segment = find_next(slices, group, *next, &start);
         segment = segment ? segment : find_group(group, &start);
     }
     segment = segment ? segment : find_free(slices, &start);
@@ -254,8 +252,8 @@ struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr
     __builtin_memset(page, 0, sizeof *page);
     set_back(page, 1, slices);
     page->fresh = !dirty;
-    if (newest)
-        *newest = (uintptr_t)page;
+    if (next)
+        *next = (uintptr_t)(page + slices);
     return page;
 }
 

@@ -170,9 +170,9 @@ struct page *segment_huge_of(const void *pointer);
 /* A run of slices as a page: header zeroed but for slices, back and fresh. NULL: out of memory. */
 struct page *segment_span_alloc(uint32_t slices);
 /* The same for one of many pages of one kind, which are to stand in groups of slices of their own (a power of two, 64 at
- * the most), so that what stays of one kind does not stand in all segments. *newest is where the last one was (0: none yet), and is set; it may
- * be gone. */
-struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *newest);
+ * the most), so that what stays of one kind does not stand in all segments. *next is where the header of the slice behind the last one
+ * is (0: none yet), and is set; its segment may be gone. */
+struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *next);
 void segment_span_free(struct page *page);
 /* Grows a span into the free slices behind it; false: they are not free. */
 bool segment_span_extend(struct page *page, uint32_t slices);
