@@ -80,9 +80,9 @@ SPECIAL = [
     Workload("commands", "special", "bash script: 1 000 commands (fork and exec)",
              ("bash", "{inputs}/commands.sh"), repeat=3, children=True),
     Workload("fragment", "special", "20 paths, 1 M chunks of 16-512 bytes, one path's 13 MB stay",
-             ("{programs}/fragment",), measure="rss_over_live", quick=True,
-             rounds=2),
-    *[Workload(shape, "special", title, ("{programs}/leftover", shape), measure="rss_over_live", rounds=2)
+             ("{programs}/fragment",), measure="rss_over_live", quick=True, rounds=2),
+    *[Workload(shape, "special", title, ("{programs}/leftover", shape), measure="rss_over_live",
+               rounds=2)
       for shape, title in (
           ("cells", "2 M of 48 bytes, 90 % freed at random, then chunks of 64"),
           ("buffers", "buffers of 100 to 200 kB cut to a third five times, small survivors"),

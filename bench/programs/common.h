@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
 
@@ -48,6 +49,18 @@ static inline void *check_chunk(void *pointer, size_t bytes) {
         exit(1);
     }
     return escape(pointer);
+}
+
+/* Of this process, as the kernel counts it. */
+static inline long resident_bytes(void) {
+    FILE *statm = fopen("/proc/self/statm", "re");
+    long total = 0, resident = 0;
+
+    if (statm == NULL || fscanf(statm, "%ld %ld", &total, &resident) != 2) {
+        exit(1);
+    }
+    fclose(statm);
+    return resident * sysconf(_SC_PAGESIZE);
 }
 
 /* A tag in the first and the last byte, as a program that uses its memory would touch it. */

@@ -7,7 +7,6 @@
 
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { CHUNKS = 1000000, PATHS = 20, SURVIVOR = 7 };
 
@@ -47,17 +46,6 @@ static unsigned char *(*const makers[PATHS])(size_t) = {
     maker_0,  maker_1,  maker_2,  maker_3,  maker_4,  maker_5,  maker_6,
     maker_7,  maker_8,  maker_9,  maker_10, maker_11, maker_12, maker_13,
     maker_14, maker_15, maker_16, maker_17, maker_18, maker_19};
-
-static long resident_bytes(void) {
-    FILE *statm = fopen("/proc/self/statm", "re");
-    long total = 0, resident = 0;
-
-    if (statm == NULL || fscanf(statm, "%ld %ld", &total, &resident) != 2) {
-        exit(1);
-    }
-    fclose(statm);
-    return resident * sysconf(_SC_PAGESIZE);
-}
 
 int main(void) {
     struct random random = {.state = 20};

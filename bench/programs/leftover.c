@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 struct entry {
     unsigned char *chunk;
@@ -163,17 +162,6 @@ static size_t all(void) {
     }
     table_drop(table, CHUNKS);
     return was;
-}
-
-static long resident_bytes(void) {
-    FILE *statm = fopen("/proc/self/statm", "re");
-    long total = 0, resident = 0;
-
-    if (statm == NULL || fscanf(statm, "%ld %ld", &total, &resident) != 2) {
-        exit(1);
-    }
-    fclose(statm);
-    return resident * sysconf(_SC_PAGESIZE);
 }
 
 int main(int argc, char **argv) {

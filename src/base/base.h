@@ -31,9 +31,9 @@
 #define load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 /* Volatile and plain where nothing checks for data races: of aligned words it comes to the same, but GCC makes
- * shorter code of it, of add_owner a single instruction. */
+ * shorter code of it, of add_owner a single instruction. load_plain may be merged with others. */
 #ifdef __SANITIZE_THREAD__
-#define load_plain(p) load_relaxed(p) /* may be merged with others */
+#define load_plain(p) load_relaxed(p)
 #define load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define store_owner(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define add_owner(p, v) store_owner((p), (__typeof__(*(p)))(load_relaxed(p) + (v)))

@@ -15,13 +15,12 @@
 #include "os/meta.h"
 
 #define SWEEP_EVERY 64
-#define GROUPED_BYTES                                                                              \
-    (256L << 10) /* alive in a context whose pages get groups of slices of their own */
-#define RELEASE_EVERY                                                                              \
-    256 /* allocations of a context between two times that its empty pages are given back */
+/* Alive in a context whose pages get groups of slices of their own. */
+#define GROUPED_BYTES (256L << 10)
+/* Allocations of a context between two times that its empty pages are given back. */
+#define RELEASE_EVERY 256
 #define DONORS_MAX 64U   /* views looked at for a page to share */
 #define DONATIONS_MAX 8U /* and pages of each */
-#define BLOCK_ALIGNMENT_MAX 64U
 #define GRANULE_CAPACITY_MAX 255U
 #define POINTER_BITS 48
 #define POINTER_MASK ((1UL << POINTER_BITS) - 1)
@@ -191,9 +190,6 @@ static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_
     uint32_t block_bytes = blocks_bytes_table[size_class];
     size_t granule = block_bytes <= GRANULE_BLOCK_MAX ? OS_PAGE_BYTES : bytes;
     unsigned shift = (own ? 0 : 2) + (size_class < NARROW_CLASSES ? 0 : 1);
-    size_t alignment = block_bytes & -block_bytes;
-    if (alignment > BLOCK_ALIGNMENT_MAX)
-        alignment = BLOCK_ALIGNMENT_MAX;
     page->meta_shift = (uint8_t)shift;
     page->granule_mask = (uint16_t)(granule - 1);
     page->color_mask = 0;
@@ -210,9 +206,9 @@ static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_
         page->color_mask = (uint8_t)((1U << (31 - __builtin_clz((unsigned)colors))) - 1);
     } else {
         size_t capacity = granule / (block_bytes + (1U << shift));
-        while (align_up(capacity << shift, alignment) + capacity * block_bytes > granule)
+        while (align_up(capacity << shift, CACHE_LINE) + capacity * block_bytes > granule)
             capacity--;
-        page->first = (uint16_t)align_up(capacity << shift, alignment);
+        page->first = (uint16_t)align_up(capacity << shift, CACHE_LINE);
         page->granule_capacity = (uint8_t)capacity;
     }
     page->reciprocal = (uint32_t)((1UL << 32) / block_bytes) + 1;

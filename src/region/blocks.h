@@ -67,26 +67,22 @@ INLINE char *blocks_granule(const struct page *page, const void *pointer) {
                : segment_span_start(page);
 }
 
-/* The block that a pointer into a granule is in: its number there; more than there are: none. *exact
- * when the block starts just there: then, and only then, the fraction is less than the reciprocal,
- * because it is the quotient times the reciprocal's rounding error, which is below the offset,
- * while the least remainder adds a whole reciprocal (2^19 at least). Offsets are below 2^16, or wrap
- * around to very large ones. */
-INLINE unsigned blocks_index(const struct page *page, const char *granule, const void *pointer,
-                             bool *exact) {
-    uint32_t offset = (uint32_t)((const char *)pointer - granule) - page->first;
-    uint64_t product = (uint64_t)offset * page->reciprocal;
-    *exact = (uint32_t)product < page->reciprocal;
-    return (unsigned)(product >> 32);
-}
-
-/* The same in a narrow page, where the number is at most that of the rest behind the last block, which has a record
- * as well, that of a free block. */
+/* The block that a pointer into a granule of a narrow page is in: its number there, at most that of the rest behind the
+ * last block, which has a record as well, that of a free block. *exact when the block starts just there: then, and
+ * only then, the fraction is less than the reciprocal, because it is the quotient times the reciprocal's
+ * rounding error, which is below the offset, while the least remainder adds a whole reciprocal (2^19 at
+ * least). Offsets are below 2^16. */
 INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule,
                                     const void *pointer, bool *exact) {
     uint64_t product = (uint64_t)((const char *)pointer - granule) * page->reciprocal;
     *exact = (uint32_t)product < page->reciprocal;
     return (unsigned)(product >> 32);
+}
+
+/* The same in any page: more than there are: none. What is before the first block wraps around to very large numbers. */
+INLINE unsigned blocks_index(const struct page *page, const char *granule, const void *pointer,
+                             bool *exact) {
+    return blocks_index_narrow(page, granule + page->first, pointer, exact);
 }
 
 /* Where the records of the granule stand that this block is in, whose page is this one or has this stand-in: at another
@@ -164,7 +160,7 @@ INLINE void record_set_narrow(const struct page *page, const void *block, uint32
     bool exact;
     unsigned index = blocks_index_narrow(page, granule, block, &exact);
     char *records = granule + blocks_records_of(page, block);
-    if ((load_plain(&page->meta_shift) & META_SHIFT) == 2) {
+    if ((load_plain(&page->meta_shift) & META_SHIFT) == META_MIXED) {
         store_owner((uint32_t *)(void *)records + index, view << 8 | slack);
         return;
     }

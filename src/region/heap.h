@@ -48,10 +48,9 @@ struct view {
 struct bins {
     struct page *current[SIZE_CLASSES];
     struct page *partial[SIZE_CLASSES]; /* other pages with free blocks */
-    uintptr_t
-        next_page; /* where to look for one; the heap's: for what is mixed or of small regions */
-    uint64_t
-        allocs_at_release; /* of a region: the view's allocs when its empty pages were given back */
+    /* Where to look for the next page; the heap's: of what is mixed or of small regions. */
+    uintptr_t next_page;
+    uint64_t allocs_at_release; /* of a region: the view's when its empty pages were given back */
 };
 _Static_assert(sizeof(struct view) == CACHE_LINE, "a view is one line");
 
@@ -67,10 +66,9 @@ enum heap_state {
 struct heap {
     uint32_t busy; /* owner: inside the allocator; a signal handler or a fork sees it */
     uint32_t tid;
-    int64_t
-        own_free; /* the waste that is capped: free bytes of blocks that were in use once, in pages
-                       * that are or were a context's own, and an OS page for each such page that is
-                       * not used up */
+    /* The waste that is capped: free bytes of blocks that were in use once, in pages that are or were a context's
+     * own, and an OS page for each such page that is not used up. */
+    int64_t own_free;
     int64_t own_free_published; /* what of it stands in heap_global.own_free */
     uint32_t view_count;        /* atomic: indices below it are valid */
     uint32_t views_in_slots;    /* those below it stand in `slots` */

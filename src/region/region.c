@@ -147,7 +147,6 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
     char *block, *granule = blocks_granule(page, chunk);
     unsigned index = region_block_index(page, granule, chunk, &block);
     void *at = blocks_record(page, granule, index);
-    bool rare;
     if ((load_plain(&page->meta_shift) & (META_SHIFT | META_OWNERS)) == META_OWNERS) {
         uint8_t slack = load_relaxed((uint8_t *)at);
         store_owner((uint8_t *)at, UINT8_MAX);
@@ -161,9 +160,9 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
         view_account_free(paid_by(heap, page, at, &record), page->block_bytes - record.slack);
     }
-    rare = load_plain(&page->meta_shift) == 2
-               ? blocks_free_mixed(heap, page, block)
-               : blocks_free_owned(heap, page, block) || blocks_are_watched(page);
+    bool rare = load_plain(&page->meta_shift) == META_MIXED
+                    ? blocks_free_mixed(heap, page, block)
+                    : blocks_free_owned(heap, page, block) || blocks_are_watched(page);
     return rare ? block : NULL;
 }
 

@@ -78,19 +78,18 @@ static char *cache_take(size_t bytes, size_t *mapped) {
     lock_release(&global.lock);
     if (!entry.start)
         return NULL;
-    size_t had = entry.bytes;
-    if (had >= bytes && had - bytes <= bytes / 4) {
-        *mapped = had;
+    if (entry.bytes >= bytes && entry.bytes - bytes <= bytes / 4) {
+        *mapped = entry.bytes;
         return entry.start;
     }
-    if (os_resize_in_place(entry.start, had, bytes)) {
+    if (os_resize_in_place(entry.start, entry.bytes, bytes)) {
         *mapped = bytes;
         return entry.start;
     }
     char *target = segment_map_memory(bytes);
     bool moved = false;
     if (target && lock_try(&global.unmap_lock)) { /* a dump may still read the old place */
-        moved = os_move(entry.start, had, target, bytes);
+        moved = os_move(entry.start, entry.bytes, target, bytes);
         lock_release(&global.unmap_lock);
     }
     if (!moved) {

@@ -59,9 +59,9 @@ bool segment_map_test_far(enum segment_map map, uintptr_t number) {
 
 /* The byte of a segment; NULL: its leaf is not there yet. */
 static uint8_t *map_flags(uintptr_t number) {
-    uintptr_t place = number - load_acquire(&segment_near_first);
-    if (place < SEGMENT_LEAF_COUNT)
-        return &segment_near.flags[place];
+    uint8_t *near = segment_near_flags(number);
+    if (near)
+        return near;
     struct segment_leaf *leaf = load_acquire(&segment_root[number >> SEGMENT_LEAF_SHIFT]);
     return leaf ? &leaf->flags[number & (SEGMENT_LEAF_COUNT - 1)] : NULL;
 }

@@ -65,10 +65,9 @@ struct page {
     };
     uint32_t block_bytes; /* constant while the page is in use */
     uint32_t reciprocal;  /* floor(2^32 / block_bytes) + 1: division by multiplication */
-    uint16_t
-        waste_unit;   /* block_bytes in a page that is or was PAGE_OWN, else 0: see heap.own_free */
-    uint16_t used;    /* owner: live blocks, those freed by others not yet collected */
-    uint16_t rare_at; /* owner: with a free down to so many, there is more to do: see page_is */
+    uint16_t waste_unit;  /* block_bytes in what is or was PAGE_OWN, else 0: see heap.own_free */
+    uint16_t used;        /* owner: live blocks, those freed by others not yet collected */
+    uint16_t rare_at; /* owner: with a free down to so many, there is more to do: see flags_set */
     uint16_t fresh_left;   /* owner: blocks from next_block on to the end of its granule */
     uint16_t first;        /* bytes before the first block; 0 in narrow pages */
     uint16_t granule_mask; /* bytes of a granule - 1; narrow pages */
@@ -134,19 +133,22 @@ INTERNAL struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS]; /* atomic *
 INTERNAL struct segment_leaf segment_near;
 INTERNAL uintptr_t segment_near_first; /* its first number; atomic, set once, 0 before */
 
+/* Its byte in the near leaf; NULL: it is elsewhere. */
+INLINE uint8_t *segment_near_flags(uintptr_t number) {
+    uintptr_t place = number - load_plain(&segment_near_first);
+    return LIKELY(place < SEGMENT_LEAF_COUNT) ? &segment_near.flags[place] : NULL;
+}
+
 bool segment_map_test_far(enum segment_map map, uintptr_t number);
 INLINE bool segment_map_test(enum segment_map map, uintptr_t number) {
-    uintptr_t place = number - load_relaxed(&segment_near_first);
-    if (UNLIKELY(place >= SEGMENT_LEAF_COUNT))
-        return segment_map_test_far(map, number);
-    return load_relaxed(&segment_near.flags[place]) & map;
+    const uint8_t *flags = segment_near_flags(number);
+    return LIKELY(flags != NULL) ? load_plain(flags) & map : segment_map_test_far(map, number);
 }
 
 /* Whether it is in a sliced segment of the near leaf: one byte's test. */
 INLINE bool segment_is_near(const void *pointer) {
-    uintptr_t place = ((uintptr_t)pointer >> SEGMENT_SHIFT) - load_plain(&segment_near_first);
-    return LIKELY(place < SEGMENT_LEAF_COUNT) &&
-           LIKELY(load_plain(&segment_near.flags[place]) & SEGMENT_SLICED);
+    const uint8_t *flags = segment_near_flags((uintptr_t)pointer >> SEGMENT_SHIFT);
+    return LIKELY(flags != NULL) && LIKELY(load_plain(flags) & SEGMENT_SLICED);
 }
 
 /* The header of the slice that a pointer into a sliced segment is in; `back` slices before it is the page's

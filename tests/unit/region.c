@@ -104,7 +104,9 @@ Test(region, blocks_of_a_page_lie_apart_from_records_and_each_other) {
         } while (blocks_open_granule(page));
         cr_assert_leq(last, end);
         cr_assert_eq(seen, page->capacity);
-        cr_assert_geq(seen * page->block_bytes * 100, 74 * page->slices * SLICE_BYTES);
+        /* Of the smallest blocks of a mixed page the records take a quarter. */
+        unsigned used = !view && page->block_bytes == 16 ? 74 : 79;
+        cr_assert_geq(seen * page->block_bytes * 100, used * page->slices * SLICE_BYTES);
         heap->own_free += (int64_t)seen * page->waste_unit; /* as if all had been freed */
         blocks_page_destroy(heap, page);
     }
@@ -643,8 +645,7 @@ Test(region, contexts_with_much_have_groups_of_slices_of_their_own) {
     for (int i = 0; i < CHUNKS; i++) /* 2.7 MB each */
         chunks[i] = region_alloc(heap, heap_view(heap, 9 + i % KINDS), BYTES, false);
     uintptr_t base = (uintptr_t)chunks[CHUNKS / 4] & ~(SEGMENT_BYTES - 1);
-    for (int i = CHUNKS / 4; i < CHUNKS;
-         i++) { /* more than GROUPED_BYTES of each were there by now */
+    for (int i = CHUNKS / 4; i < CHUNKS; i++) { /* more than GROUPED_BYTES of each were there */
         if (((uintptr_t)chunks[i] & ~(SEGMENT_BYTES - 1)) != base)
             continue;
         const struct view *view = segment_page_of(chunks[i])->view;
