@@ -538,10 +538,12 @@ void bins_collect_remote(struct heap *heap) {
         uint64_t head = __atomic_exchange_n(&page->remote, 0, __ATOMIC_ACQ_REL);
         void *block = (void *)(head & POINTER_MASK);
         uint16_t count = (uint16_t)(head >> POINTER_BITS);
-        void *last = block;
-        while (*(void **)last)
-            last = *(void **)last;
-        *(void **)last = page->free;
+        if (page->free) { /* mostly there is none, and the blocks are not looked at: they are in no cache */
+            void *last = block;
+            while (*(void **)last)
+                last = *(void **)last;
+            *(void **)last = page->free;
+        }
         page->free = block;
         store_owner(&page->used, (uint16_t)(page->used - count));
         store_owner(&heap->own_free, heap->own_free + (int64_t)count * page->waste_unit);

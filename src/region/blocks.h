@@ -217,6 +217,13 @@ void blocks_free_remote(struct page *page, void *block);
  * again, an empty one is given back. */
 void blocks_freed_rarely(struct heap *heap, struct page *page, void *block);
 
+/* Takes the list's first block. The one behind it is the next, and mostly in no cache if another thread freed it, or
+ * long ago. */
+INLINE void blocks_unlink(struct page *page, const void *block) {
+    page->free = *(void *const *)block;
+    __builtin_prefetch(page->free, 1);
+}
+
 INLINE void blocks_link(struct page *page, void *block) {
     *(void **)block = page->free;
     order_stores(); /* a fork between the two leaves a block too many in `used`: safe */

@@ -47,7 +47,7 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
 }
 
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    if (size > SMALL_MAX || view->bins == &heap_no_bins || load_relaxed(&heap->remote_pages) ||
+    if (size > SMALL_MAX || view->bins == &heap_no_bins ||
         !bins_switch(heap, view->bins, bins_class_of(heap, size)))
         return NULL;
     void *chunk = NULL;

@@ -74,7 +74,7 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
         block = page->free;
     }
     if (LIKELY(block != NULL)) {
-        page->free = *(void **)block;
+        blocks_unlink(page, block);
         add_owner(&heap->own_free, -(int64_t)page->waste_unit);
     } else if (LIKELY(page->fresh_left)) {
         block = page->next_block;
@@ -102,7 +102,7 @@ INLINE void *region_alloc_recent(struct heap *heap, struct view *view, size_t si
     char *block = recent->free;
     if (UNLIKELY(!block))
         return NULL;
-    recent->free = *(void **)block;
+    blocks_unlink(recent, block);
     order_stores();
     add_owner(&recent->used, 1);
     record_set_mixed(recent, block, view->index, recent->block_bytes - (uint32_t)size);
@@ -118,7 +118,7 @@ INLINE void *region_alloc_own(struct heap *heap, struct view *view, size_t size)
     if (UNLIKELY(!block))
         return NULL;
     uint32_t bytes = page->block_bytes;
-    page->free = *(void **)block;
+    blocks_unlink(page, block);
     order_stores();
     add_owner(&page->used, 1);
     add_owner(&heap->own_free, -(int64_t)bytes);
