@@ -16,9 +16,11 @@ struct option {
 };
 
 static const char *const control_mode_words[] = {MEMCTX_CONTROL_MODE_WORDS};
+static const char *const thp_mode_words[] = {MEMCTX_THP_MODE_WORDS};
 
 #define WORDS_INT NULL
 #define WORDS_CONTROL_MODE control_mode_words
+#define WORDS_THP_MODE thp_mode_words
 #define ROW(field, NAME, kind, fallback, minimum, maximum, live, help)                             \
     {#NAME, help, WORDS_##kind, fallback, minimum, maximum, live},
 

@@ -30,10 +30,15 @@
     X(waste_kib, WASTE_KIB, INT, 2048, 0, 1073741824, 1,                                           \
       "KiB of free memory in contexts' own pages past which new contexts share mixed pages, or "   \
       "6 % of live bytes where that is more")                                                      \
+    X(thp, THP, THP_MODE, 0, 0, 2, 0,                                                              \
+      "transparent huge pages under the program's memory: default (the system's setting "          \
+      "decides), "                                                                                 \
+      "always (the kernel is asked for them, and empty ones go back whole), never")                \
     X(verbose, VERBOSE, INT, 0, 0, 2, 0,                                                           \
       "1: say on standard error what could not be had; 2: also the library's statistics at exit")
 
 /* The words of enum kinds, in the order of their values. */
 #define MEMCTX_CONTROL_MODE_WORDS "off", "auto", "eager"
+#define MEMCTX_THP_MODE_WORDS "default", "always", "never"
 
 #endif

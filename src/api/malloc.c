@@ -92,6 +92,7 @@ NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size,
                              enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
     void *chunk = NULL;
+    context_time_soon(heap);
     if (LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)))
         chunk = region_alloc_next(heap, view, size, &fresh);
     if (chunk)
@@ -114,14 +115,28 @@ NOINLINE void *allocate_wide(struct heap *heap, struct view *view, size_t size,
     return allocate_done(heap, view, size, how, frame, chunk, fresh);
 }
 
-NOINLINE void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how how,
-                               uintptr_t frame) {
-    struct view *view = context_view_further(heap, frame);
+static void *allocate_looked_up(struct heap *heap, size_t size, enum allocate_how how,
+                                uintptr_t frame, struct view *view) {
     if (UNLIKELY(!view))
         return allocate_next(heap, NULL, size, how, frame);
     if (UNLIKELY(size > NARROW_MAX))
         return allocate_wide(heap, view, size, how, frame);
     return allocate_with(heap, view, size, how, frame);
+}
+
+static NOINLINE void *allocate_timed(struct heap *heap, size_t size, enum allocate_how how,
+                                     uintptr_t frame) {
+    struct context_timing timing = context_time_begins(heap);
+    void *chunk = allocate_looked_up(heap, size, how, frame, context_view(heap, frame));
+    context_time_ends(&timing);
+    return chunk;
+}
+
+NOINLINE void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how how,
+                               uintptr_t frame) {
+    if (context_is_timed(heap))
+        return allocate_timed(heap, size, how, frame);
+    return allocate_looked_up(heap, size, how, frame, context_view_further(heap, frame));
 }
 
 NOINLINE void *allocate_bigger(size_t size, enum allocate_how how, uintptr_t frame) {

@@ -9,9 +9,11 @@ struct options options START_PAGE __attribute__((aligned(CACHE_LINE))) = {
 };
 
 static const char *const control_words[] = {MEMCTX_CONTROL_MODE_WORDS, NULL};
+static const char *const thp_words[] = {MEMCTX_THP_MODE_WORDS, NULL};
 
 #define WORDS_INT NULL
 #define WORDS_CONTROL_MODE control_words
+#define WORDS_THP_MODE thp_words
 
 static const struct option {
     const char *name; /* in upper case */

@@ -12,6 +12,7 @@
 #include <memctx/options.h>
 
 enum control_mode { CONTROL_OFF, CONTROL_AUTO, CONTROL_EAGER };
+enum thp_mode { THP_DEFAULT, THP_ALWAYS, THP_NEVER };
 
 struct options {
 #define FIELD(field, ...) int64_t field;

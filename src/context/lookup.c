@@ -89,6 +89,8 @@ static struct view *walk(struct heap *heap, uintptr_t frame, bool keep, uint64_t
     unsigned before = paths->stack.count;
     stack_walk(&paths->stack, frame, depth);
     store_owner(&paths->missed, paths->missed + 1);
+    if (paths->stack.count > paths->stack.kept + CACHE_NEAR_FRAMES)
+        add_owner(&paths->walked_far, 1);
     struct view *view = view_of_stack(heap, depth, before);
     if (UNLIKELY(paths->stack.end == STACK_BROKEN)) {
         paths->nodes_valid = 0;
@@ -183,6 +185,10 @@ static NOINLINE void window_ends(struct paths *paths) {
     }
 }
 
+INLINE uint64_t searched(const struct paths *paths) {
+    return paths->guessed + paths->followed;
+}
+
 /* So many look-ups were made since the last time, of which `found` are first guesses that were right; the
  * others cost so much. */
 INLINE void judge(struct paths *paths, uint32_t seen, uint32_t found, uint32_t spent) {
@@ -191,6 +197,22 @@ INLINE void judge(struct paths *paths, uint32_t seen, uint32_t found, uint32_t s
     paths->spent += spent;
     if (UNLIKELY(paths->seen >= paths->window))
         window_ends(paths);
+}
+
+/* Which way the next allocations take, by the table or past it; or, with depth 0, neither. */
+static void ways_open(struct paths *paths) {
+    bool fixed = UNLIKELY(!load_relaxed(&options.depth));
+    /* With MEMCTX_VERIFY every allocation is to be looked up. */
+    uint32_t fast = load_relaxed(&options.verify) <= 0 && !fixed ? paths->generation : 0;
+    paths->fast_generation = paths->passing ? 0 : fast;
+    paths->pass_generation = paths->passing ? fast : 0;
+    paths->fixed_generation = fixed && paths->fixed ? paths->generation : 0;
+}
+
+/* Closes them, so that it is looked up. */
+void context_time_next(struct paths *paths) {
+    paths->timing = true;
+    paths->fast_generation = paths->pass_generation = paths->fixed_generation = 0;
 }
 
 /* No step led to the path. */
@@ -210,8 +232,7 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generat
         view = context_view_fixed(heap, TREE_NO_PATHS);
         if (view && view->context == TREE_NO_PATHS)
             paths->fixed = view;
-        paths->fixed_generation = paths->fixed ? generation : 0;
-        paths->fast_generation = paths->pass_generation = 0;
+        ways_open(paths);
         return view;
     }
     if (paths->passing) {
@@ -232,11 +253,36 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generat
         paths->found = 0;
         judge(paths, found + 1, found, COST_SEARCH + walked);
     }
-    /* With MEMCTX_VERIFY every allocation is to be looked up. */
-    uint32_t fast = load_relaxed(&options.verify) <= 0 ? generation : 0;
-    paths->fast_generation = paths->passing ? 0 : fast;
-    paths->pass_generation = paths->passing ? fast : 0;
+    paths->timing = false;
+    ways_open(paths);
+    context_time_soon(heap);
     return view;
+}
+
+struct context_timing context_time_begins(struct heap *heap) {
+    struct paths *paths = paths_of(heap);
+    struct context_timing timing = {
+        .paths = paths, .searched = searched(paths), .walked = paths->missed};
+    paths->timing = false;
+    ways_open(paths);
+    uint64_t before = os_now_exact_ns();
+    timing.begun_ns = os_now_exact_ns();
+    timing.clock_ns = (int64_t)(timing.begun_ns - before);
+    return timing;
+}
+
+#define TIMED_MAX_NS 1000000 /* what takes longer was interrupted */
+
+void context_time_ends(const struct context_timing *timing) {
+    int64_t ns = (int64_t)(os_now_exact_ns() - timing->begun_ns) - timing->clock_ns;
+    struct paths *paths = timing->paths;
+    enum path_kind kind = paths->missed != timing->walked       ? PATH_WALKED
+                          : searched(paths) != timing->searched ? PATH_SEARCHED
+                                                                : PATH_FOUND;
+    if (ns > TIMED_MAX_NS)
+        return;
+    add_owner(&paths->timed_ns[kind], (uint64_t)(ns > 0 ? ns : 0));
+    add_owner(&paths->timed_count[kind], 1);
 }
 
 NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
@@ -298,6 +344,11 @@ struct lookup_counts context_counts(void) {
         sum.followed += load_relaxed(&paths->followed);
         sum.missed += load_relaxed(&paths->missed);
         sum.flushed += load_relaxed(&paths->flushed);
+        sum.walked_far += load_relaxed(&paths->walked_far);
+        for (int kind = 0; kind < PATH_KINDS; kind++) {
+            sum.timed_ns[kind] += load_relaxed(&paths->timed_ns[kind]);
+            sum.timed_count[kind] += load_relaxed(&paths->timed_count[kind]);
+        }
         sum.traces += load_relaxed(&paths->trace_count);
         sum.trace_bytes += load_relaxed(&paths->trace_bytes);
     }

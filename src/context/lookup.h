@@ -20,6 +20,9 @@ INLINE struct view *context_find(struct heap *heap, uintptr_t frame) {
     return cache_find(paths_of(heap), frame);
 }
 
+/* One allocation in so many of those that take longer has the next one timed, which may be of any kind. */
+#define CONTEXT_TIMED_EVERY 16U
+
 void context_judge_steps(struct paths *paths);
 INLINE struct view *context_follow(struct paths *paths, uintptr_t frame) {
     struct view *view = follow(paths, frame);
@@ -55,8 +58,26 @@ void context_forget(struct heap *heap);
  * that a thread may be started from here. */
 bool context_outside_libc(struct heap *heap, uintptr_t frame);
 
+/* True: this allocation, whose look-up begins, is to be timed; context_time_ends says how long it took. */
+INLINE bool context_is_timed(struct heap *heap) {
+    return UNLIKELY(paths_of(heap)->timing);
+}
+struct context_timing {
+    struct paths *paths;
+    uint64_t begun_ns, searched, walked;
+    int64_t clock_ns; /* what reading the clock takes */
+};
+void context_time_next(struct paths *paths);
+INLINE void context_time_soon(struct heap *heap) {
+    if (UNLIKELY(!(++paths_of(heap)->timing_wait % CONTEXT_TIMED_EVERY)))
+        context_time_next(paths_of(heap));
+}
+struct context_timing context_time_begins(struct heap *heap);
+void context_time_ends(const struct context_timing *timing);
+
 struct lookup_counts { /* summed over heaps */
-    uint64_t guessed, followed, missed, flushed, traces, trace_bytes;
+    uint64_t guessed, followed, missed, flushed, walked_far, traces, trace_bytes;
+    uint64_t timed_ns[PATH_KINDS], timed_count[PATH_KINDS];
 };
 struct lookup_counts context_counts(void);
 

@@ -141,6 +141,39 @@ static void add_statistic(struct text *text, const char *name, int64_t value, co
     text_add(text, "\n");
 }
 
+/* The mean, rounded; of nothing there is none. */
+static void add_mean(struct text *text, const char *name, uint64_t sum, uint64_t count,
+                     const char *help) {
+    if (count)
+        add_statistic(text, name, (int64_t)((sum + count / 2) / count), help);
+}
+
+/* How long an allocation takes: the mean of each kind, for as many as there were of it. */
+static void add_times(struct text *text, const struct lookup_counts *counts, uint64_t allocs) {
+    uint64_t of_kind[PATH_KINDS] = {
+        [PATH_SEARCHED] = counts->guessed + counts->followed, [PATH_WALKED] = counts->missed};
+    uint64_t others = of_kind[PATH_SEARCHED] + of_kind[PATH_WALKED];
+    uint64_t ns = 0, known = 0, timed = 0;
+    of_kind[PATH_FOUND] = allocs > others ? allocs - others : 0;
+    for (int kind = 0; kind < PATH_KINDS; kind++) {
+        uint64_t count = counts->timed_count[kind];
+        if (!count)
+            continue;
+        ns += (uint64_t)((unsigned __int128)counts->timed_ns[kind] * of_kind[kind] / count);
+        known += of_kind[kind];
+        timed += count;
+    }
+    add_statistic(text, "malloc_timed", (int64_t)timed,
+                  "allocations that were timed: the next ones after some that took longer");
+    add_mean(text, "malloc_ns", ns, known, "ns in malloc by these samples, the mean");
+    add_mean(text, "malloc_found_ns", counts->timed_ns[PATH_FOUND], counts->timed_count[PATH_FOUND],
+             "the same where the first guess was right");
+    add_mean(text, "malloc_searched_ns", counts->timed_ns[PATH_SEARCHED],
+             counts->timed_count[PATH_SEARCHED], "where the path was guessed or followed");
+    add_mean(text, "malloc_walked_ns", counts->timed_ns[PATH_WALKED],
+             counts->timed_count[PATH_WALKED], "where it was walked");
+}
+
 static uint32_t fill_self(const char *body, struct text *text) {
     (void)body;
     struct lookup_counts counts = context_counts();
@@ -155,6 +188,7 @@ static uint32_t fill_self(const char *body, struct text *text) {
         }
         sums_free(&sums);
     }
+    uint64_t tracked = allocs > (int64_t)counts.walked_far ? (uint64_t)allocs : counts.walked_far;
 #define ADD(name, value, help) add_statistic(text, #name, (int64_t)(value), help)
     ADD(allocs, allocs, "allocations since start");
     ADD(frees, frees, "frees since start");
@@ -164,6 +198,10 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(paths_followed, counts.followed,
         "paths found as the one that followed the last walk before");
     ADD(paths_missed, counts.missed, "paths that were walked: not in the cache");
+    ADD(paths_walked_far, counts.walked_far, "of these: with more than four new frames");
+    add_mean(text, "paths_near_permille", 1000 * (tracked - counts.walked_far), tracked,
+             "allocations without such a walk");
+    add_times(text, &counts, tracked);
     ADD(path_caches_flushed, counts.flushed,
         "path caches emptied (full, depth or library changed)");
     ADD(traces, counts.traces, "paths in the threads' caches");

@@ -61,6 +61,10 @@ void os_discard(void *start, size_t bytes) {
         __builtin_memset(start, 0, bytes);
 }
 
+void os_advise_huge(void *start, size_t bytes, bool huge) {
+    OS_CALL(SYS_madvise, start, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE, 0, 0, 0);
+}
+
 bool os_is_mapped(uintptr_t start, uintptr_t end) {
     unsigned char vector[64];
     start &= ~(OS_PAGE_BYTES - 1);

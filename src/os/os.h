@@ -15,6 +15,8 @@
 void *os_map(size_t bytes); /* zeroed, readable and writable, not accounted until touched */
 /* As os_map, with the start aligned to a power of two of at least an OS page. */
 void *os_map_aligned(size_t bytes, size_t alignment);
+/* Whether the kernel is to put huge pages under it. It may know none. */
+void os_advise_huge(void *start, size_t bytes, bool huge);
 void os_unmap(void *start, size_t bytes);
 bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
 /* Moves a mapping's pages onto `target`, which must be mapped and is replaced. */

@@ -41,6 +41,14 @@
 #define CACHE_HINT_MAX 1024U /* words; larger frames are not guessed over */
 /* Misses of a forked child of which nothing is kept: most end before, and each page written is copied. */
 #define CACHE_QUIET 64
+#define CACHE_NEAR_FRAMES 4U
+
+enum path_kind {
+    PATH_FOUND,    /* by the first guess */
+    PATH_SEARCHED, /* by another one, or a step */
+    PATH_WALKED,
+    PATH_KINDS
+};
 
 struct trace_checks { /* together, so that they are read in order */
     uint64_t value[4];
@@ -113,7 +121,13 @@ struct __attribute__((may_alias)) paths {
     struct path_step **steps;
     uint64_t guessed, followed, missed, flushed; /* statistics: found by hash; by a step; walked;
                                                   * emptied */
+    uint64_t walked_far; /* of those walked: more than CACHE_NEAR_FRAMES frames were new */
     uint64_t trace_count, trace_bytes;
+    /* How long allocations take: see context_time_soon. */
+    uint64_t timed_ns[PATH_KINDS];
+    uint32_t timed_count[PATH_KINDS];
+    bool timing; /* the next allocation is timed */
+    uint8_t timing_wait;
     struct stack stack;
 };
 _Static_assert(sizeof(struct paths) <= HEAP_PATHS_BYTES, "fits the room that the heap has");

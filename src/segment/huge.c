@@ -221,10 +221,8 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
             if (start > padding)
                 os_unmap(padding, (size_t)(start - padding));
             os_unmap(start + mapped, (size_t)(padding + padded - start) - mapped);
-            if (!segment_map_reserve(start)) {
-                os_unmap(start, mapped);
+            if (!segment_claim_memory(start, mapped))
                 return NULL;
-            }
         } else {
             start = segment_map_memory(mapped);
         }

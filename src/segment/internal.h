@@ -29,9 +29,12 @@ struct segment_global {
 };
 INTERNAL struct segment_global segment_global;
 
-/* Room in the map, before a bit is set: false: no memory for the leaf. No lock. */
+/* Room in the map, before a bit is set; false: no memory for the leaf. No lock. */
 bool segment_map_reserve(const void *segment);
-/* From the kernel, aligned to a segment and with room in the map. */
+/* Reserves that, and asks for huge pages or none. False: no memory for that, and the
+ * mapping is gone. No lock. */
+bool segment_claim_memory(void *start, size_t bytes);
+/* From the kernel, aligned to a segment, and claimed. */
 void *segment_map_memory(size_t bytes);
 void segment_map_set(enum segment_map map, const void *segment, bool set);
 /* Gives cached mappings back: all, or the old ones. Bytes given back. */

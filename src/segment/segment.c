@@ -89,13 +89,19 @@ bool segment_map_reserve(const void *segment) {
     return true;
 }
 
+bool segment_claim_memory(void *start, size_t bytes) {
+    if (!segment_map_reserve(start)) {
+        os_unmap(start, bytes);
+        return false;
+    }
+    if (UNLIKELY(options.thp != THP_DEFAULT))
+        os_advise_huge(start, bytes, options.thp == THP_ALWAYS);
+    return true;
+}
+
 void *segment_map_memory(size_t bytes) {
     void *start = os_map_aligned(bytes, SEGMENT_BYTES);
-    if (start && !segment_map_reserve(start)) {
-        os_unmap(start, bytes);
-        return NULL;
-    }
-    return start;
+    return start && segment_claim_memory(start, bytes) ? start : NULL;
 }
 
 void segment_map_set(enum segment_map map, const void *segment, bool set) {
@@ -106,13 +112,19 @@ void segment_map_set(enum segment_map map, const void *segment, bool set) {
         __atomic_fetch_and(flags, (uint8_t)~map, __ATOMIC_RELEASE);
 }
 
+#define SLICES_MAX (SEGMENT_SLICES - HEADER_SLICES)
+
+static bool is_empty(const struct segment *segment) {
+    return segment->state.free_count == SLICES_MAX;
+}
+
 static struct segment *segment_create(void) {
     struct segment *segment = segment_map_memory(SEGMENT_BYTES);
     if (!segment)
         return NULL;
     struct segment_state *state = &segment->state;
-    bits_fill(state->free, HEADER_SLICES, SEGMENT_SLICES - HEADER_SLICES, true);
-    state->free_count = state->longest_free = SEGMENT_SLICES - HEADER_SLICES;
+    bits_fill(state->free, HEADER_SLICES, SLICES_MAX, true);
+    state->free_count = state->longest_free = SLICES_MAX;
     list_push(segment);
     global.segments++;
     global.free_slices += state->free_count;
@@ -155,7 +167,7 @@ static struct segment *find_free(uint32_t slices, unsigned *start) {
 static unsigned take_slices(struct segment *segment, unsigned start, unsigned count) {
     struct segment_state *state = &segment->state;
     unsigned dirty = bits_count_in(state->dirty, start, count);
-    if (state->free_count == SEGMENT_SLICES - HEADER_SLICES)
+    if (is_empty(segment))
         global.empty_segments--;
     bits_fill(state->free, start, count, false);
     bits_fill(state->dirty, start, count, false);
@@ -184,7 +196,7 @@ static void return_slices(struct segment *segment, unsigned start, unsigned coun
         state->dirty_count += count;
         global.dirty_slices += count;
     }
-    if (state->free_count == SEGMENT_SLICES - HEADER_SLICES)
+    if (is_empty(segment))
         global.empty_segments++;
     add_owner(&global.used_bytes, -(int64_t)(count * SLICE_BYTES));
 }
@@ -333,17 +345,34 @@ static void take_all(struct segment *segment, const uint64_t *slices) {
     }
 }
 
+#define HUGE_PAGE_SLICES (1U << (21 - SLICE_SHIFT))
+
+/* The dirty slices of a segment that can go back: all, or, if huge pages are to stay `whole`, those in huge pages
+ * with nothing else in them. False: none. */
+static bool find_discardable(const struct segment *segment, bool whole, uint64_t found[4]) {
+    uint64_t any = 0;
+    bool empty = is_empty(segment);
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned first = i * 64 / HUGE_PAGE_SLICES * HUGE_PAGE_SLICES;
+        bool fits = !whole || empty ||
+                    bits_count_in(segment->state.free, first, HUGE_PAGE_SLICES) == HUGE_PAGE_SLICES;
+        found[i] = fits ? segment->state.dirty[i] : 0;
+        any |= found[i];
+    }
+    return any;
+}
+
 static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) {
-    bool over = slices_excess() > 0;
+    bool over = slices_excess() > 0, whole = options.thp == THP_ALWAYS && !all && !over;
     uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
     struct segment *oldest = NULL;
     for (struct segment *s = global.partial; s; s = s->state.next)
-        if (s->state.dirty_count && (!oldest || s->state.dirty_ns < oldest->state.dirty_ns))
+        if (s->state.dirty_count && (!oldest || s->state.dirty_ns < oldest->state.dirty_ns) &&
+            find_discardable(s, whole, claimed))
             oldest = s;
     if (!oldest || !(all || over || now >= oldest->state.dirty_ns + decay_ns))
         return NULL;
-    for (unsigned i = 0; i < 4; i++)
-        claimed[i] = oldest->state.dirty[i];
+    find_discardable(oldest, whole, claimed);
     take_all(oldest, claimed);
     return oldest;
 }
@@ -353,6 +382,8 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
 static void claim_headers(struct segment *segment, const uint64_t *claimed, uint64_t others[4]) {
     for (unsigned i = 0; i < 4; i++)
         others[i] = 0;
+    if (options.thp == THP_ALWAYS)
+        return; /* they share a huge page with other slices */
     for (unsigned i = HEADERS_PER_OS_PAGE; i < SEGMENT_SLICES; i += HEADERS_PER_OS_PAGE) {
         uint64_t mask = ((1UL << HEADERS_PER_OS_PAGE) - 1) << i % 64;
         uint64_t ours = claimed[i / 64] & mask, rest = segment->state.free[i / 64] & mask;
@@ -388,7 +419,7 @@ static void release_empty(void) {
         lock_take(&global.lock);
         struct segment *found = NULL;
         for (struct segment *s = global.partial; s && global.empty_segments > 1; s = s->state.next)
-            if (s->state.free_count == SEGMENT_SLICES - HEADER_SLICES && !s->state.dirty_count)
+            if (is_empty(s) && !s->state.dirty_count)
                 found = s;
         if (!found || !lock_try(&global.unmap_lock)) {
             lock_release(&global.lock);

@@ -325,6 +325,29 @@ def ten_thousand_contexts():
 
 
 @test
+def huge_pages_as_asked_for():
+    """MEMCTX_THP reaches the kernel: the mappings of segments and of large chunks say so."""
+    if not os.path.exists("/sys/kernel/mm/transparent_hugepage"):
+        raise Skip("the kernel has no transparent huge pages")
+    program = ["python3", "-S", "-c", "big = bytearray(9 << 20); print('ready', flush=True); input()"]
+    for mode, want, other in ((None, None, ("hg", "nh")), ("default", None, ("hg", "nh")),
+                              ("always", "hg", ("nh",)), ("never", "nh", ("hg",))):
+        with runtime_dir() as directory:
+            with harness.Target(program, directory, MEMCTX_THP=mode) as target:
+                target.hear()
+                with open(f"/proc/{target.pid}/smaps", encoding="utf-8") as file:
+                    maps = file.read().split("VmFlags:")
+                flags = [flag.split("\n")[0].split() for flag in maps[1:]]
+                # Without a name or a file, and readable: the interpreter's own memory is ours.
+                sizes = [int(line.split()[1]) for text in maps for line in text.splitlines()
+                         if line.startswith("Size:")]
+                marked = sum(size for size, flag in zip(sizes, flags) if want in flag)
+                check(not want or marked >= 12 << 10, f"{mode}: {marked} KiB are marked {want}")
+                check(not any(flag in flags_of for flag in other for flags_of in flags),
+                      f"{mode}: a mapping is marked {other}")
+
+
+@test
 def statistics_move():
     """What the library says of itself: always the same names, figures that move."""
     with attacked() as target:

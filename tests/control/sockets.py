@@ -14,7 +14,7 @@ import time
 import harness
 import wire
 from harness import NOBODY, Skip, check, check_equal, check_sums, runtime_dir, test
-from hostile import start_target
+from hostile import attacked, start_target
 from wire import Wire, constant, frame
 
 OTHER_UID = 1  # "daemon": neither root nor nobody
@@ -428,6 +428,27 @@ def oversize_answer_refused():
     done = dump_of_fake(lambda pid: hello(pid, start_ticks(pid), length=1 << 62))
     check(done.returncode in (1, 3), f"exit status {done.returncode}")
     check(done.stderr.startswith("memctx: "), f"message: {done.stderr!r}")
+
+
+@test
+def its_own_figures():
+    """How long allocations take, by samples, and how few walks are long."""
+    with attacked("contexts", "5000") as target:
+        harness.wait_until(lambda: int(target.ask("ops").split()[1]) > 20000, "20 000 allocations")
+        with Wire(target.socket_path()) as client:
+            figures = client.statistics()
+    kinds = [figures.get(f"malloc_{kind}_ns") for kind in ("found", "searched", "walked")]
+    known = [ns for ns in kinds if ns is not None]
+    check(figures["malloc_timed"] > 100, f"{figures['malloc_timed']} samples")
+    check(known and min(known) <= figures["malloc_ns"] <= max(known),
+          f"the mean of {kinds} is {figures['malloc_ns']}")
+    check(figures["malloc_walked_ns"] > 0, "a walk took no time")
+    # Each of the 5 000 paths is walked, and differs from the one before in its outermost frames.
+    far = figures["paths_walked_far"]
+    check(5000 <= far <= figures["paths_missed"], f"{far} of {figures['paths_missed']} walks far")
+    near = 1000 * (figures["allocs"] - far) / figures["allocs"]
+    check(abs(figures["paths_near_permille"] - near) <= 1,
+          f"near: {figures['paths_near_permille']} instead of {near}")
 
 
 @test

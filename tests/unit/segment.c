@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/options.h"
 #include "region/blocks.h"
@@ -293,6 +294,43 @@ Test(huge, a_cached_mapping_that_cannot_move_is_given_up) {
     memset(header->chunk, 1, 6 << 20);
     segment_huge_free(header);
     segment_span_free(keeps_a_segment);
+}
+
+static unsigned resident_pages(const void *start, size_t bytes) {
+    unsigned char vector[64];
+    unsigned sum = 0;
+    cr_assert_leq(bytes, sizeof vector * OS_PAGE_BYTES);
+    cr_assert_eq(mincore((void *)(uintptr_t)start, bytes, vector), 0);
+    for (size_t i = 0; i < bytes / OS_PAGE_BYTES; i++)
+        sum += vector[i] & 1;
+    return sum;
+}
+
+/* Of two huge pages one has something alive in it, so that only the other one goes back. */
+Test(segment, huge_pages_that_are_asked_for_go_back_whole) {
+    enum { SPANS = 8, SPAN_SLICES = 31 };
+    struct page *spans[SPANS];
+    for (int always = 0; always <= 1; always++) {
+        options.thp = always ? THP_ALWAYS : THP_DEFAULT;
+        options.decay_ms = 1;
+        for (int i = 0; i < SPANS; i++) {
+            spans[i] = segment_span_alloc(SPAN_SLICES);
+            cr_assert(spans[i] != NULL);
+            memset(segment_span_start(spans[i]), 1, SPAN_SLICES * SLICE_BYTES);
+        }
+        char *first = segment_span_start(spans[0]), *last = segment_span_start(spans[SPANS - 1]);
+        for (int i = 1; i < SPANS; i++)
+            segment_span_free(spans[i]);
+        usleep(20000);
+        segment_purge(false);
+        cr_assert_eq(resident_pages(last, SLICE_BYTES), 0);
+        unsigned near = resident_pages(first + SPAN_SLICES * SLICE_BYTES, SLICE_BYTES);
+        cr_assert_eq(near, always ? SLICE_BYTES / OS_PAGE_BYTES : 0, "thp %d: %u", always, near);
+        segment_purge(true);
+        cr_assert_eq(resident_pages(first + SPAN_SLICES * SLICE_BYTES, SLICE_BYTES), 0);
+        segment_span_free(spans[0]);
+        segment_purge(true);
+    }
 }
 
 static uintptr_t leaf_of(const void *address) {

@@ -11,9 +11,11 @@
 #include "cli.h"
 
 static const char *const control_mode_words[] = {MEMCTX_CONTROL_MODE_WORDS};
+static const char *const thp_mode_words[] = {MEMCTX_THP_MODE_WORDS};
 
 #define WORDS_INT NULL
 #define WORDS_CONTROL_MODE control_mode_words
+#define WORDS_THP_MODE thp_mode_words
 
 const struct settings_entry settings_table[] = {
 #define X(field, NAME, kind, initial_value, minimum_value, maximum_value, live, text)              \
