@@ -19,6 +19,11 @@ static struct path_step *step_from(struct paths *paths, const struct view *view,
     return *block ? &(*block)[view->index % STEPS_PER_BLOCK] : NULL;
 }
 
+NOINLINE struct path_step *follow_next(struct paths *paths, struct path_step *step) {
+    step->next = step_from(paths, step->view, false);
+    return step->next;
+}
+
 /* The frame's rbp is saved below the return address in it, and points below the caller's. */
 NOINLINE bool follow_linked(struct stack *stack, const struct path_step *step,
                             const stack_word *words) {
@@ -106,14 +111,15 @@ void follow_note(struct heap *heap, struct view *view, unsigned before, unsigned
     struct stack *stack = &paths->stack;
     const struct view *last = paths->walked;
     paths->walked = view;
-    paths->next = step_from(paths, view, note);
+    /* Not before its second allocation, which comes yet: many paths are there once. */
+    paths->next = step_from(paths, view, note && view->allocs);
     if (first == stack->count)
         first--; /* the same path again */
     /* The check of the last frame that stays is the next one's, which has to have been there too. */
     bool linked;
     if (!note || !last || !first || first >= before || !may_lead(stack, first, &linked))
         return;
-    struct path_step *step = step_from(paths, last, true);
+    struct path_step *step = step_from(paths, last, last->allocs > 1);
     if (!step)
         return;
     const struct stack_frame *frame = &stack->frames[first - 1];

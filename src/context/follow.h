@@ -27,7 +27,7 @@
 /* From one view's path to the next. Words are counted outwards from the exported function's frame pointer. */
 struct path_step {
     struct view *view;            /* NULL: not known */
-    const struct path_step *next; /* from there; NULL: none */
+    struct path_step *next;       /* from there; NULL: none was known */
     uint16_t first, frames;       /* of the stack that stay; in all */
     uint16_t checks, joint;       /* that stay; where the last of them is */
     bool linked;                  /* by frame pointers */
@@ -57,9 +57,12 @@ INLINE bool stack_holds_all(const struct stack_check *first, const struct stack_
 /* The rest of a step whose frames are linked. */
 bool follow_linked(struct stack *stack, const struct path_step *step, const stack_word *words);
 
+/* The step from where that one leads; NULL: none. */
+struct path_step *follow_next(struct paths *paths, struct path_step *step);
+
 /* The view of the stack's path, if it is the one that followed the last walked one before; NULL: walk. */
 INLINE struct view *follow(struct paths *paths, uintptr_t frame) {
-    const struct path_step *step = paths->next;
+    struct path_step *step = paths->next;
     const struct stack *stack = &paths->stack;
     const stack_word *words = (const stack_word *)frame;
     if (UNLIKELY(!step) || UNLIKELY(!step->view))
@@ -83,7 +86,7 @@ INLINE struct view *follow(struct paths *paths, uintptr_t frame) {
     if (paths->there > step->first)
         paths->there = step->first;
     paths->step = step;
-    paths->next = step->next;
+    paths->next = LIKELY(step->next != NULL) ? step->next : follow_next(paths, step);
     return step->view;
 }
 

@@ -117,7 +117,8 @@ struct __attribute__((may_alias)) paths {
     uint32_t there;       /* frames of the stack that no step left pending */
     struct view *walked;  /* whose nodes those of `stack` are; NULL: none */
     /* See context/follow.h: the last step, if frames are pending; the one from the stack's path. */
-    const struct path_step *step, *next;
+    const struct path_step *step;
+    struct path_step *next;
     struct path_step **steps;
     uint64_t guessed, followed, missed, flushed; /* statistics: found by hash; by a step; walked;
                                                   * emptied */
