@@ -64,7 +64,8 @@ class Site:
             # It locks its output, so that programs with children need a file each.
             env["DUMP_HEAPTRACK_OUTPUT"] = (os.path.join(self.records, "heaptrack.$$")
                                             if workload.children else "/dev/null")
-        return {**env, **workload.env, **peer.env}
+        mine = {key: value.replace("{records}", self.records) for key, value in peer.env.items()}
+        return {**env, **workload.env, **mine}
 
     def clear(self):
         """Forgets the output of the last run."""
@@ -93,7 +94,8 @@ def read_text(path):
 
 def measure_command(site, peer, workload, command, user=None, preload=None):
     """The words that run `command` under the measuring program."""
-    words = [os.path.join(site.programs, "measure"), "-t", str(workload.limit_s),
+    words = [os.path.join(site.programs, "measure"),
+             "-t", str(min(workload.limit_s, peer.limit_s)),
              "-n", str(workload.repeat), "-o", site.stdout, "-e", site.stderr]
     preload = peer.preload if preload is None else preload
     if preload:
@@ -152,11 +154,11 @@ def take_value(site, workload, sample):
         sample.value = int(found.group(2)) / int(found.group(1))
         sample.digest = found.group(1)
         return
-    if workload.measure == "speedup":
-        found = re.fullmatch(r"speedup ([\d.]+)\n", read_text(site.stdout))
+    if workload.measure in ("speedup", "ns"):
+        found = re.fullmatch(workload.measure + r" ([\d.]+)\n", read_text(site.stdout))
         if not found:
-            raise RunError("the program did not report its speed")
-        sample.value, sample.digest = float(found.group(1)), "speedup"
+            raise RunError("the program did not report its figure")
+        sample.value, sample.digest = float(found.group(1)), workload.measure
         return
     if workload.measure == "cpu":
         sample.value = sample.user_s + sample.system_s
@@ -167,7 +169,10 @@ def take_value(site, workload, sample):
 
 def run_program(site, peer, workload):
     """Runs a program to its end, `repeat` times."""
-    words = measure_command(site, peer, workload, site.expand(workload.command))
+    command = site.expand(workload.command)
+    if peer.wrap:
+        command = [word.replace("{records}", site.records) for word in peer.wrap] + command[2:]
+    words = measure_command(site, peer, workload, command)
     run = subprocess.run(words, env=site.environment(peer, workload), capture_output=True,
                          text=True, check=False, timeout=workload.limit_s * workload.repeat + 30)
     samples = parse_runs(run.stdout)
@@ -189,5 +194,6 @@ def build_programs(site, sources, launcher_source):
         if os.path.exists(target) and os.path.getmtime(target) > newest:
             continue
         subprocess.run(["gcc", "-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread",
-                        "-o", target + ".part", source], check=True)
+                        "-o", target + ".part", source, "-Wl,--as-needed", "-lunwind"],
+                       check=True)
         shutil.move(target + ".part", target)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""The allocators that are compared, and how each is put into a program."""
+"""The allocators and profilers that are compared, and how each is put into a program."""
 
 import dataclasses
 import os
+import re
+import shutil
 import subprocess
+import sys
 
 HEAPTRACK = "/usr/lib/heaptrack/libheaptrack_preload.so"
 
@@ -17,28 +20,90 @@ class Peer:
     package: str
     plain: bool  # an allocator and nothing more
     env: dict = dataclasses.field(default_factory=dict)
+    rounds: int = 1000  # at the most
+    limit_s: int = 1000  # for one run, at the most
+    rows: str = ""  # a pattern of the only workloads that it is for
+    wrap: tuple = ()  # what a program's first word becomes
+    crate: str = ""  # of bench/peers, which builds it
+    pip: str = ""
+
+    @property
+    def profiler(self):
+        """Not in every round, nor in every row: they take long."""
+        return self.rounds < 5
+
+    def takes(self, workload):
+        """Whether it is measured on this row."""
+        if self.rows:
+            return re.fullmatch(self.rows, workload.name) is not None
+        return workload.group != "special" or not self.profiler or self.name == "heaptrack"
 
 
-def known(memctx_library):
+def known(memctx_library, out="out/bench"):
     """All peers by name, glibc first: its first run gives the output that others must equal."""
+    crates, memray = os.path.join(out, "peers"), os.path.join(out, "memray")
     peers = [
         Peer("glibc", "glibc", "", "libc6", True),
         Peer("jemalloc", "jemalloc", "libjemalloc.so.2", "libjemalloc2", True),
         Peer("mimalloc", "mimalloc", "libmimalloc.so.2", "libmimalloc2.0", True),
         Peer("tcmalloc", "tcmalloc", "libtcmalloc_minimal.so.4", "libtcmalloc-minimal4", True),
+        Peer("mimalloc3", "mimalloc 3", os.path.join(crates, "mimalloc.so"), "", True,
+             crate="mimalloc"),
+        Peer("snmalloc", "snmalloc", os.path.join(crates, "snmalloc.so"), "", True,
+             crate="snmalloc"),
         Peer("memctx", "**memctx**", memctx_library, "", False),
         Peer("memctx-depth0", "memctx, depth 0", memctx_library, "", False,
              {"MEMCTX_DEPTH": "0"}),
-        Peer("heaptrack", "heaptrack", HEAPTRACK, "heaptrack", False),
+        Peer("heaptrack", "heaptrack", HEAPTRACK, "heaptrack", False, rounds=2),
+        Peer("jemalloc-sampling", "jemalloc, a sample each 512 KiB", "libjemalloc.so.2",
+             "libjemalloc2", False,
+             {"MALLOC_CONF": "prof:true,lg_prof_sample:19,prof_final:false"}, rounds=2),
+        Peer("jemalloc-exact", "jemalloc, every allocation", "libjemalloc.so.2", "libjemalloc2",
+             False, {"MALLOC_CONF": "prof:true,lg_prof_sample:0,prof_final:false"}, rounds=1,
+             limit_s=20),
+        Peer("tcmalloc-profile", "tcmalloc, heap profiler", "libtcmalloc.so.4",
+             "libgoogle-perftools4", False,
+             {"HEAPPROFILE": "{records}/heap", "HEAP_PROFILE_ALLOCATION_INTERVAL": "0",
+              "HEAP_PROFILE_INUSE_INTERVAL": "0", "PERFTOOLS_VERBOSE": "-100"},
+             rounds=1, limit_s=20),
+        Peer("memray", "memray", "", "", False, {"PYTHONPATH": memray}, rounds=2, rows="python3",
+             wrap=("/usr/bin/python3", "-s", "-m", "memray", "run", "-q", "-f", "-o",
+                   "{records}/memray"), pip="memray"),
     ]
     return {peer.name: peer for peer in peers}
+
+
+def build(peer, out, tmp):
+    """What neither Debian nor we bring: from crates and PyPI. False: it cannot be had here."""
+    log = os.path.join(out, f"{peer.name}.log")
+    if peer.crate and not os.path.exists(peer.preload):
+        words = ["cargo", "build", "-q", "--release", "--features", peer.crate,
+                 "--manifest-path", shutil.copytree("bench/peers", os.path.join(tmp, peer.crate))
+                 + "/Cargo.toml", "--target-dir", os.path.join(tmp, "target")]
+    elif peer.pip and not os.path.isdir(peer.env["PYTHONPATH"]):
+        words = [sys.executable, "-m", "pip", "install", "-q", "--target", peer.env["PYTHONPATH"],
+                 "--python-version", "3.11", "--only-binary=:all:", peer.pip]
+    else:
+        return True
+    print(f"bench/run: {words[0]}: getting {peer.name} (some 10 s)", flush=True)
+    try:
+        with open(log, "w", encoding="utf-8") as file:
+            subprocess.run(words, stdout=file, stderr=file, stdin=subprocess.DEVNULL, timeout=600,
+                           check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"bench/run: no {peer.name}: {error}; see {log}", file=sys.stderr)
+        return False
+    if peer.crate:
+        os.makedirs(os.path.dirname(peer.preload), exist_ok=True)
+        shutil.copy(os.path.join(tmp, "target/release/libpeers.so"), peer.preload)
+    return True
 
 
 def loaded(peer):
     """Whether the dynamic linker really maps the peer's library into a program."""
     if not peer.preload:
         return True
-    env = {"PATH": os.environ["PATH"], "LD_PRELOAD": peer.preload, **peer.env}
+    env = {"PATH": os.environ["PATH"], "LD_PRELOAD": peer.preload}
     if peer.name == "heaptrack":
         env["DUMP_HEAPTRACK_OUTPUT"] = "/dev/null"
     run = subprocess.run(["cat", "/proc/self/maps"], env=env, capture_output=True, text=True,
@@ -48,6 +113,14 @@ def loaded(peer):
 
 def version(peer):
     """The Debian version of the peer's package, or what the library's own command says."""
+    if peer.crate:
+        with open("bench/peers/Cargo.toml", encoding="utf-8") as file:
+            found = re.search(f'^(.*{peer.crate}-sys).*"=([^"]*)"', file.read(), re.M)
+            return f"({found.group(1)} {found.group(2)})"
+    if peer.pip:
+        found = re.search(peer.pip + r"-([\d.]+)\.dist-info",
+                          "\n".join(os.listdir(peer.env["PYTHONPATH"])))
+        return found.group(1) if found else "unknown"
     if not peer.package:
         command = ["out/release/memctx", "--version"]
     else:

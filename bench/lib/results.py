@@ -16,6 +16,7 @@ class Cell:
     median: float | None = None
     runs: int = 0
     errors: tuple = ()
+    base: float | None = None  # glibc's median
 
 
 class Results:
@@ -55,6 +56,7 @@ class Results:
         good = {r["round"]: r[column] for r in mine if r["result"] == "ok"}
         cell = Cell(runs=len(good),
                     errors=tuple(dict.fromkeys(r["result"] for r in mine if r["result"] != "ok")))
+        cell.base = statistics.median(base.values()) if base else None
         if not good:
             return cell
         cell.median = statistics.median(good.values())

@@ -239,3 +239,53 @@ def run_dump(site, peer, workload):
         server.kill()
     return launcher.Sample(wall_s=statistics.median(times_ms) / 1000, end_rss_kib=resident,
                            peak_rss_kib=resident, value=statistics.median(times_ms))
+
+
+def run_dumped(site, peer, workload):
+    """The program with `memctx dump` ten times a second, in the figure of the one that runs alone."""
+    alone = launcher.run_program(site, peer, workload)
+    site.clear()
+    server = Server(site, peer, workload, site.expand(workload.command))
+    dumps, begun = 0, time.monotonic()
+    command = ["out/release/memctx", "dump", "--json", "--no-symbols", str(server.pid)]
+    while server.process.poll() is None:
+        if time.monotonic() - begun < dumps / 10:
+            time.sleep(0.005)
+            continue
+        run = subprocess.run(command, env=server.env, capture_output=True, timeout=30, check=False)
+        dumps += run.returncode == 0
+        begun -= run.returncode != 0 and 0.1  # not there yet, or gone
+    samples = launcher.parse_runs(server.process.stdout.read())
+    launcher.take_value(site, workload, samples[0])
+    if dumps < 5:
+        raise launcher.RunError(f"{dumps} dumps only")
+    samples[0].value /= alone.value
+    return samples[0]
+
+
+def run_path(site, peer, workload):
+    """What a path costs: the loop of the program less the same without call paths. Or how many times
+    that libunwind takes."""
+    times = {0: [], 32: []}
+    for depth in (0, 32, 0, 32, 0, 32):
+        site.clear()  # output is added to
+        words = launcher.measure_command(site, peer, workload, site.expand(workload.command))
+        env = {**site.environment(peer, workload), "MEMCTX_DEPTH": str(depth)}
+        run = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+        sample = launcher.parse_runs(run.stdout)[0]
+        times[depth].append(re.findall(r"([\d.]+)", launcher.read_text(site.stdout)))
+    medians = {depth: [statistics.median(float(figures[i]) for figures in runs) for i in range(2)]
+               for depth, runs in times.items()}
+    cost = max(medians[32][0] - medians[0][0], 0.01)
+    sample.value = cost if workload.measure == "ns" else medians[32][1] / cost
+    return sample
+
+
+def run_near(site, peer, workload):
+    """What the library says at the program's end, in per cent."""
+    sample = launcher.run_program(site, peer, workload)
+    found = re.search(r"^paths_near_permille\t(\d+)", launcher.read_text(site.stderr), re.M)
+    if not found:
+        raise launcher.RunError("the library gave no figures at the end")
+    sample.value = int(found.group(1)) / 10
+    return sample

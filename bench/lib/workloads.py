@@ -91,6 +91,22 @@ SPECIAL = [
           ("all", "1 M chunks all freed: resident over what was live"))],
     Workload("scaling", "special", "thread-local work: two threads' speed, in that of one",
              ("{programs}/scaling",), measure="speedup"),
+    Workload("tiny", "special", "1 M call paths, a chunk of 100 bytes each", ("{programs}/tiny",),
+             measure="rss_over_live", rounds=2),
+    *[Workload("p" + percent, "special", f"one malloc: {percent} % take at most",
+               ("{programs}/latency", percent, "1"), measure="ns")
+      for percent in ("50", "99", "99.99")],
+    Workload("dumped", "special", "one malloc, 99.99 %: with dumps at 10 Hz, in that without",
+             ("{programs}/latency", "99.99", "2"), measure="times", server="run_dumped",
+             env={"MEMCTX_CONTROL": "eager"}),
+    Workload("path", "special", "call path of 16 frames", ("{programs}/path",), measure="ns",
+             server="run_path"),
+    Workload("unwind", "special", "`unw_backtrace` of the same, in that", ("{programs}/path",),
+             measure="times", server="run_path"),
+    *[Workload(f"near-{w.name}", "special", f"{w.name}: allocations without a walk of more than 4 "
+               "frames", w.command, measure="percent", server="run_near", rounds=1,
+               env={**w.env, "MEMCTX_VERBOSE": "2"})
+      for w in REAL if w.name in ("gcc", "python3", "node")],
     Workload("dump", "special", "dump of 10 000 contexts", ("{programs}/contexts",),
              measure="dump_ms", server="run_dump", env={"MEMCTX_CONTROL": "eager"}, quick=True),
 ]

@@ -26,11 +26,11 @@
 
 /* From one view's path to the next. Words are counted outwards from the exported function's frame pointer. */
 struct path_step {
-    struct view *view;            /* NULL: not known */
-    struct path_step *next;       /* from there; NULL: none was known */
-    uint16_t first, frames;       /* of the stack that stay; in all */
-    uint16_t checks, joint;       /* that stay; where the last of them is */
-    bool linked;                  /* by frame pointers */
+    struct view *view;      /* NULL: not known */
+    struct path_step *next; /* from there; NULL: none was known */
+    uint16_t first, frames; /* of the stack that stay; in all */
+    uint16_t checks, joint; /* that stay; where the last of them is */
+    bool linked;            /* by frame pointers */
     /* Where the new frames' return addresses are, and these: outermost first, and the innermost one again
      * where they are fewer. */
     uint16_t word[STEP_FRAMES_MAX];
