@@ -386,6 +386,11 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
     current_is_full(heap, *current);
     partial_remove(bins, next);
     *current = next;
+    struct page *after = bins->partial[size_class];
+    if (after) { /* what the next switch will wait for */
+        __builtin_prefetch(after->free, 1);
+        __builtin_prefetch(after->next, 1);
+    }
     return true;
 }
 
