@@ -30,7 +30,7 @@ class Peer:
     @property
     def profiler(self):
         """Not in every round, nor in every row: they take long."""
-        return self.rounds < 5
+        return self.rounds < 3
 
     def takes(self, workload):
         """Whether it is measured on this row."""
@@ -48,9 +48,9 @@ def known(memctx_library, out="out/bench"):
         Peer("mimalloc", "mimalloc", "libmimalloc.so.2", "libmimalloc2.0", True),
         Peer("tcmalloc", "tcmalloc", "libtcmalloc_minimal.so.4", "libtcmalloc-minimal4", True),
         Peer("mimalloc3", "mimalloc 3", os.path.join(crates, "mimalloc.so"), "", True,
-             crate="mimalloc"),
+             rounds=3, crate="mimalloc"),
         Peer("snmalloc", "snmalloc", os.path.join(crates, "snmalloc.so"), "", True,
-             crate="snmalloc"),
+             rounds=3, crate="snmalloc"),
         Peer("memctx", "**memctx**", memctx_library, "", False),
         Peer("memctx-depth0", "memctx, depth 0", memctx_library, "", False,
              {"MEMCTX_DEPTH": "0"}),
@@ -60,12 +60,12 @@ def known(memctx_library, out="out/bench"):
              {"MALLOC_CONF": "prof:true,lg_prof_sample:19,prof_final:false"}, rounds=2),
         Peer("jemalloc-exact", "jemalloc, every allocation", "libjemalloc.so.2", "libjemalloc2",
              False, {"MALLOC_CONF": "prof:true,lg_prof_sample:0,prof_final:false"}, rounds=1,
-             limit_s=20),
+             limit_s=6),
         Peer("tcmalloc-profile", "tcmalloc, heap profiler", "libtcmalloc.so.4",
              "libgoogle-perftools4", False,
              {"HEAPPROFILE": "{records}/heap", "HEAP_PROFILE_ALLOCATION_INTERVAL": "0",
               "HEAP_PROFILE_INUSE_INTERVAL": "0", "PERFTOOLS_VERBOSE": "-100"},
-             rounds=1, limit_s=20),
+             rounds=1, limit_s=6),
         Peer("memray", "memray", "", "", False, {"PYTHONPATH": memray}, rounds=2, rows="python3",
              wrap=("/usr/bin/python3", "-s", "-m", "memray", "run", "-q", "-f", "-o",
                    "{records}/memray"), pip="memray"),

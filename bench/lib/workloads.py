@@ -74,11 +74,11 @@ ALLOC = [
 SPECIAL = [
     Workload("true", "special", "`/bin/true`", ("/bin/true",), repeat=200, quick=True),
     Workload("subshells", "special", "bash script: 1 000 subshells (fork)",
-             ("bash", "{inputs}/forks.sh"), repeat=3, quick=True),
+             ("bash", "{inputs}/forks.sh"), repeat=2, quick=True),
     Workload("dash", "special", "dash script: 1 000 subshells (fork)",
-             ("dash", "{inputs}/forks.sh"), repeat=3),
+             ("dash", "{inputs}/forks.sh"), repeat=2),
     Workload("commands", "special", "bash script: 1 000 commands (fork and exec)",
-             ("bash", "{inputs}/commands.sh"), repeat=3, children=True),
+             ("bash", "{inputs}/commands.sh"), repeat=2, children=True),
     Workload("fragment", "special", "20 paths, 1 M chunks of 16-512 bytes, one path's 13 MB stay",
              ("{programs}/fragment",), measure="rss_over_live", quick=True, rounds=2),
     *[Workload(shape, "special", title, ("{programs}/leftover", shape), measure="rss_over_live",
@@ -94,7 +94,7 @@ SPECIAL = [
     Workload("tiny", "special", "1 M call paths, a chunk of 100 bytes each", ("{programs}/tiny",),
              measure="rss_over_live", rounds=2),
     *[Workload("p" + percent, "special", f"one malloc: {percent} % take at most",
-               ("{programs}/latency", percent, "1"), measure="ns")
+               ("{programs}/latency", percent, "1"), measure="ns", rounds=3)
       for percent in ("50", "99", "99.99")],
     Workload("dumped", "special", "one malloc, 99.99 %: with dumps at 10 Hz, in that without",
              ("{programs}/latency", "99.99", "2"), measure="times", server="run_dumped",
