@@ -95,7 +95,7 @@ def read_text(path):
 def measure_command(site, peer, workload, command, user=None, preload=None):
     """The words that run `command` under the measuring program."""
     words = [os.path.join(site.programs, "measure"),
-             "-t", str(min(workload.limit_s, peer.limit_s)),
+             "-t", str(workload.limit_s if workload.server else min(workload.limit_s, peer.limit_s)),
              "-n", str(workload.repeat), "-o", site.stdout, "-e", site.stderr]
     preload = peer.preload if preload is None else preload
     if preload:

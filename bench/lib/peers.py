@@ -73,10 +73,16 @@ def known(memctx_library, out="out/bench"):
     return {peer.name: peer for peer in peers}
 
 
+def is_newer(path, directory):
+    """Whether a file is there, and newer than all in a directory."""
+    return os.path.exists(path) and all(entry.stat().st_mtime < os.path.getmtime(path)
+                                        for entry in os.scandir(directory))
+
+
 def build(peer, out, tmp):
     """What neither Debian nor we bring: from crates and PyPI. False: it cannot be had here."""
     log = os.path.join(out, f"{peer.name}.log")
-    if peer.crate and not os.path.exists(peer.preload):
+    if peer.crate and not is_newer(peer.preload, "bench/peers"):
         words = ["cargo", "build", "-q", "--release", "--features", peer.crate,
                  "--manifest-path", shutil.copytree("bench/peers", os.path.join(tmp, peer.crate))
                  + "/Cargo.toml", "--target-dir", os.path.join(tmp, "target")]

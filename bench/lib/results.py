@@ -16,7 +16,7 @@ class Cell:
     median: float | None = None
     runs: int = 0
     errors: tuple = ()
-    base: float | None = None  # glibc's median
+    base: float | None = None  # glibc's median, if it is elapsed time
 
 
 class Results:
@@ -56,7 +56,8 @@ class Results:
         good = {r["round"]: r[column] for r in mine if r["result"] == "ok"}
         cell = Cell(runs=len(good),
                     errors=tuple(dict.fromkeys(r["result"] for r in mine if r["result"] != "ok")))
-        cell.base = statistics.median(base.values()) if base else None
+        if base and column == "value" and self.measure(workload) == "wall":
+            cell.base = statistics.median(base.values())
         if not good:
             return cell
         cell.median = statistics.median(good.values())

@@ -2,6 +2,7 @@
 """Workloads that are servers: each is started, loaded by a client, read, and shut down."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import pwd
@@ -243,24 +244,28 @@ def run_dump(site, peer, workload):
 
 def run_dumped(site, peer, workload):
     """The program with `memctx dump` ten times a second, in the figure of the one that runs alone."""
-    alone = launcher.run_program(site, peer, workload)
+    program = dataclasses.replace(workload, measure="ns", server="")
+    alone = launcher.run_program(site, peer, program)
     site.clear()
-    server = Server(site, peer, workload, site.expand(workload.command))
-    dumps, begun = 0, time.monotonic()
+    server = Server(site, peer, program, site.expand(workload.command))
     command = ["out/release/memctx", "dump", "--json", "--no-symbols", str(server.pid)]
-    while server.process.poll() is None:
-        if time.monotonic() - begun < dumps / 10:
-            time.sleep(0.005)
-            continue
-        run = subprocess.run(command, env=server.env, capture_output=True, timeout=30, check=False)
-        dumps += run.returncode == 0
-        begun -= run.returncode != 0 and 0.1  # not there yet, or gone
-    samples = launcher.parse_runs(server.process.stdout.read())
-    launcher.take_value(site, workload, samples[0])
-    if dumps < 5:
+    dumps, next_s = 0, time.monotonic()
+    try:
+        while server.process.poll() is None:
+            time.sleep(max(0.0, next_s - time.monotonic()))
+            next_s = max(next_s + 0.1, time.monotonic())
+            run = subprocess.run(command, env=server.env, capture_output=True, timeout=30,
+                                 check=False)
+            dumps += run.returncode == 0
+        sample = launcher.parse_runs(server.process.stdout.read())[0]
+    finally:
+        server.kill()
+    launcher.take_value(site, program, sample)
+    if dumps < 10:
         raise launcher.RunError(f"{dumps} dumps only")
-    samples[0].value /= alone.value
-    return samples[0]
+    sample.value /= alone.value
+    sample.digest = ""
+    return sample
 
 
 def run_path(site, peer, workload):

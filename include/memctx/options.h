@@ -31,9 +31,8 @@
       "KiB of free memory in contexts' own pages past which new contexts share mixed pages, or "   \
       "6 % of live bytes where that is more")                                                      \
     X(thp, THP, THP_MODE, 0, 0, 2, 0,                                                              \
-      "transparent huge pages under the program's memory: default (the system's setting "          \
-      "decides), "                                                                                 \
-      "always (the kernel is asked for them, and empty ones go back whole), never")                \
+      "transparent huge pages under the program's memory: default (as the system is set), "        \
+      "always (they are asked for, and empty ones go back whole), never")                          \
     X(verbose, VERBOSE, INT, 0, 0, 2, 0,                                                           \
       "1: say on standard error what could not be had; 2: also the library's statistics at exit")
 

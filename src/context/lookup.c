@@ -271,7 +271,8 @@ struct context_timing context_time_begins(struct heap *heap) {
     return timing;
 }
 
-#define TIMED_MAX_NS 1000000 /* what takes longer was interrupted */
+#define TIMED_MAX_NS                                                                               \
+    1000000 /* what takes longer was interrupted; or the clock was, if it is negative */
 
 void context_time_ends(const struct context_timing *timing) {
     int64_t ns = (int64_t)(os_now_exact_ns() - timing->begun_ns) - timing->clock_ns;
@@ -279,9 +280,9 @@ void context_time_ends(const struct context_timing *timing) {
     enum path_kind kind = paths->missed != timing->walked       ? PATH_WALKED
                           : searched(paths) != timing->searched ? PATH_SEARCHED
                                                                 : PATH_FOUND;
-    if (ns > TIMED_MAX_NS)
+    if (ns < 0 || ns > TIMED_MAX_NS)
         return;
-    add_owner(&paths->timed_ns[kind], (uint64_t)(ns > 0 ? ns : 0));
+    add_owner(&paths->timed_ns[kind], (uint64_t)ns);
     add_owner(&paths->timed_count[kind], 1);
 }
 

@@ -126,7 +126,7 @@ struct __attribute__((may_alias)) paths {
     uint64_t trace_count, trace_bytes;
     /* How long allocations take: see context_time_soon. */
     uint64_t timed_ns[PATH_KINDS];
-    uint32_t timed_count[PATH_KINDS];
+    uint64_t timed_count[PATH_KINDS];
     bool timing; /* the next allocation is timed */
     uint8_t timing_wait;
     struct stack stack;

@@ -78,6 +78,7 @@ struct heap {
                       * after the other were mostly made so, and stand side by side */
     uint32_t denied; /* pages of its own that a context did not get, for the waste cap */
     uint32_t donor;  /* index of the view whose own pages are shared next, past the cap */
+    uint32_t pages_used_up; /* see region_alloc_next */
     /* What other threads look at when they free, away from what the owner writes all the time. */
     struct page *remote_pages __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with
                                                                      * blocks freed by others */

@@ -46,8 +46,16 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
                        fresh);
 }
 
+/* What others freed is collected when no page is left, and at every so many pages that are used up: with enough
+ * frees of the thread's own there is always one left. */
+#define COLLECT_EVERY 16U
+
+static bool collect_is_due(struct heap *heap) {
+    return UNLIKELY(!(++heap->pages_used_up % COLLECT_EVERY)) && load_relaxed(&heap->remote_pages);
+}
+
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    if (size > SMALL_MAX || view->bins == &heap_no_bins ||
+    if (size > SMALL_MAX || view->bins == &heap_no_bins || collect_is_due(heap) ||
         !bins_switch(heap, view->bins, bins_class_of(heap, size)))
         return NULL;
     void *chunk = NULL;

@@ -347,20 +347,26 @@ static void take_all(struct segment *segment, const uint64_t *slices) {
 
 #define HUGE_PAGE_SLICES (1U << (21 - SLICE_SHIFT))
 
-/* The dirty slices of a segment that can go back: all, or, if huge pages are to stay `whole`, those in huge pages
- * with nothing else in them. False: none. */
+/* The slices of a segment that can go back. Where huge pages are asked for: of those with nothing in them all slices,
+ * because what was never used is resident too; of others the dirty ones, unless they are to stay `whole`. False:
+ * none. */
 static bool find_discardable(const struct segment *segment, bool whole, uint64_t found[4]) {
+    const struct segment_state *state = &segment->state;
     uint64_t any = 0;
-    bool empty = is_empty(segment);
     for (unsigned i = 0; i < 4; i++) {
-        unsigned first = i * 64 / HUGE_PAGE_SLICES * HUGE_PAGE_SLICES;
-        bool fits = !whole || empty ||
-                    bits_count_in(segment->state.free, first, HUGE_PAGE_SLICES) == HUGE_PAGE_SLICES;
-        found[i] = fits ? segment->state.dirty[i] : 0;
+        unsigned first = i * 64 / HUGE_PAGE_SLICES * HUGE_PAGE_SLICES, word = first / 64;
+        bool nothing_in = is_empty(segment) ||
+                          bits_count_in(state->free, first, HUGE_PAGE_SLICES) == HUGE_PAGE_SLICES;
+        bool dirty = state->dirty[word] | state->dirty[word + 1];
+        if (options.thp == THP_ALWAYS && nothing_in)
+            found[i] = dirty ? state->free[i] : 0;
+        else
+            found[i] = whole ? 0 : state->dirty[i];
         any |= found[i];
     }
     return any;
 }
+_Static_assert(HUGE_PAGE_SLICES == 2 * 64, "two words each");
 
 static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) {
     bool over = slices_excess() > 0, whole = options.thp == THP_ALWAYS && !all && !over;
@@ -374,6 +380,7 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
         return NULL;
     find_discardable(oldest, whole, claimed);
     take_all(oldest, claimed);
+    oldest->state.dirty_ns = now; /* of those that stay */
     return oldest;
 }
 
@@ -383,7 +390,7 @@ static void claim_headers(struct segment *segment, const uint64_t *claimed, uint
     for (unsigned i = 0; i < 4; i++)
         others[i] = 0;
     if (options.thp == THP_ALWAYS)
-        return; /* they share a huge page with other slices */
+        return; /* they share a huge page with other slices, and stay */
     for (unsigned i = HEADERS_PER_OS_PAGE; i < SEGMENT_SLICES; i += HEADERS_PER_OS_PAGE) {
         uint64_t mask = ((1UL << HEADERS_PER_OS_PAGE) - 1) << i % 64;
         uint64_t ours = claimed[i / 64] & mask, rest = segment->state.free[i / 64] & mask;
@@ -399,7 +406,8 @@ static void discard_headers(struct segment *segment, const uint64_t *claimed,
     for (unsigned i = 0; i < 4; i++)
         both[i] = claimed[i] | others[i];
     for (unsigned i = HEADERS_PER_OS_PAGE; i < SEGMENT_SLICES; i += HEADERS_PER_OS_PAGE)
-        if (bits_count_in(both, i, HEADERS_PER_OS_PAGE) == HEADERS_PER_OS_PAGE)
+        if (options.thp != THP_ALWAYS &&
+            bits_count_in(both, i, HEADERS_PER_OS_PAGE) == HEADERS_PER_OS_PAGE)
             os_discard(&segment->pages[i], OS_PAGE_BYTES);
     lock_take(&global.lock);
     for (unsigned i = bits_next(others, 0, true); i < BITS_COUNT;) {

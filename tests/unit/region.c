@@ -568,6 +568,42 @@ Test(heap, a_parked_heap_gets_its_blocks_back_at_once) {
     cr_assert_null(first->remote_pages);
 }
 
+/* As api/allocate.h goes from the common case to the rare one. */
+static void *alloc_like_malloc(struct heap *heap, struct view *view, size_t size) {
+    bool fresh = false;
+    void *chunk = view->bins == &heap->mixed ? region_alloc_recent(heap, view, size)
+                                             : region_alloc_own(heap, view, size);
+    if (!chunk)
+        chunk = region_alloc_narrow(heap, view, size, &fresh);
+    if (!chunk)
+        chunk = region_alloc_next(heap, view, size, &fresh);
+    return chunk ? chunk : region_alloc(heap, view, size, false);
+}
+
+Test(heap, what_others_freed_is_collected_though_there_are_free_blocks) {
+    enum { CHUNKS = 20000, STEPS = 400000 };
+    static void *chunks[CHUNKS];
+    struct heap *heap = heap_new(), *other = heap_new();
+    struct view *view = heap_view(heap, 9);
+    unsigned random = 1;
+    for (int i = 0; i < CHUNKS; i++)
+        chunks[i] = alloc_like_malloc(heap, view, 64);
+    for (int i = 0; i < CHUNKS; i += 2) {
+        region_free(heap, chunks[i]);
+        chunks[i] = NULL;
+    }
+    region_free(other, region_alloc(heap, heap_view(heap, 10), 500, false));
+    cr_assert(heap->remote_pages != NULL);
+    for (int i = 0; i < STEPS; i++) {
+        random = random * 1664525 + 1013904223;
+        void **chunk = &chunks[(random >> 8) % CHUNKS];
+        if (*chunk)
+            region_free(heap, *chunk);
+        *chunk = *chunk ? NULL : alloc_like_malloc(heap, view, 64);
+    }
+    cr_assert_null(heap->remote_pages);
+}
+
 Test(heap, states_in_a_forked_child) {
     struct heap *self = heap_new(), *idle = heap_new(), *busy = heap_new(), *parked = heap_new();
     heap_park(parked);
