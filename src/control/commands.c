@@ -132,20 +132,27 @@ static uint32_t fill_options(const char *body, struct text *text) {
     return WIRE_OK;
 }
 
-static void add_statistic(struct text *text, const char *name, int64_t value, const char *help) {
+static void add_line(struct text *text, const char *name, const int64_t *value, const char *help) {
     text_add(text, name);
     text_add(text, "\t");
-    text_add_number(text, value);
+    if (value)
+        text_add_number(text, *value);
+    else
+        text_add(text, "-");
     text_add(text, "\t");
     text_add(text, help);
     text_add(text, "\n");
 }
 
-/* The mean, rounded; of nothing there is none. */
+static void add_statistic(struct text *text, const char *name, int64_t value, const char *help) {
+    add_line(text, name, &value, help);
+}
+
+/* The mean, rounded; of nothing it is not known. */
 static void add_mean(struct text *text, const char *name, uint64_t sum, uint64_t count,
                      const char *help) {
-    if (count)
-        add_statistic(text, name, (int64_t)((sum + count / 2) / count), help);
+    int64_t mean = count ? (int64_t)((sum + count / 2) / count) : 0;
+    add_line(text, name, count ? &mean : NULL, help);
 }
 
 /* How long an allocation takes: the mean of each kind, for as many as there were of it. */

@@ -437,7 +437,7 @@ def its_own_figures():
         harness.wait_until(lambda: int(target.ask("ops").split()[1]) > 20000, "20 000 allocations")
         with Wire(target.socket_path()) as client:
             figures = client.statistics()
-    kinds = [figures.get(f"malloc_{kind}_ns") for kind in ("found", "searched", "walked")]
+    kinds = [figures[f"malloc_{kind}_ns"] for kind in ("found", "searched", "walked")]
     known = [ns for ns in kinds if ns is not None]
     check(figures["malloc_timed"] > 100, f"{figures['malloc_timed']} samples")
     check(known and min(known) <= figures["malloc_ns"] <= max(known),

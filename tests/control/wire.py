@@ -127,7 +127,7 @@ class Wire:
         figures = {}
         for line in body.rstrip(b"\0").decode().splitlines():
             name, value, _help = line.split("\t")
-            figures[name] = int(value)
+            figures[name] = None if value == "-" else int(value)  # not known
         return figures
 
     def dump(self, flags=0):

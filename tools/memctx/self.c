@@ -9,7 +9,9 @@
 static void put_value(struct json_writer *json, const char *name, const char *value) {
     int64_t number;
     bool negative = value[0] == '-';
-    if (cli_is_number(value + negative, &number)) {
+    if (strcmp(value, "-") == 0) {
+        json_put_null(json, name);
+    } else if (cli_is_number(value + negative, &number)) {
         json_put_integer(json, name, negative ? -number : number);
     } else {
         json_put_text(json, name, value);
