@@ -187,10 +187,10 @@ def run_program(site, peer, workload):
 def build_programs(site, sources, launcher_source):
     """Compiles the measuring program and our own workloads where they are out of date."""
     os.makedirs(site.programs, exist_ok=True)
-    common = os.path.join(sources, "common.h")
+    headers = glob.glob(os.path.join(sources, "*.h"))
     for source in [launcher_source, *sorted(glob.glob(os.path.join(sources, "*.c")))]:
         target = os.path.join(site.programs, os.path.basename(source)[:-2])
-        newest = max(os.path.getmtime(path) for path in (source, common))
+        newest = max(os.path.getmtime(path) for path in (source, *headers))
         if os.path.exists(target) and os.path.getmtime(target) > newest:
             continue
         subprocess.run(["gcc", "-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread",
