@@ -9,6 +9,9 @@ import subprocess
 import sys
 
 HEAPTRACK = "/usr/lib/heaptrack/libheaptrack_preload.so"
+OUT = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
+                   "out/bench")
+CRATES, MEMRAY = OUT + "/peers", OUT + "/memray"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,17 +42,16 @@ class Peer:
         return workload.group != "special" or not self.profiler or self.name == "heaptrack"
 
 
-def known(memctx_library, out="out/bench"):
+def known(memctx_library):
     """All peers by name, glibc first: its first run gives the output that others must equal."""
-    crates, memray = os.path.join(out, "peers"), os.path.join(out, "memray")
     peers = [
         Peer("glibc", "glibc", "", "libc6", True),
         Peer("jemalloc", "jemalloc", "libjemalloc.so.2", "libjemalloc2", True),
         Peer("mimalloc", "mimalloc", "libmimalloc.so.2", "libmimalloc2.0", True),
         Peer("tcmalloc", "tcmalloc", "libtcmalloc_minimal.so.4", "libtcmalloc-minimal4", True),
-        Peer("mimalloc3", "mimalloc 3", os.path.join(crates, "mimalloc.so"), "", True,
+        Peer("mimalloc3", "mimalloc 3", CRATES + "/mimalloc.so", "", True,
              rounds=3, crate="mimalloc"),
-        Peer("snmalloc", "snmalloc", os.path.join(crates, "snmalloc.so"), "", True,
+        Peer("snmalloc", "snmalloc", CRATES + "/snmalloc.so", "", True,
              rounds=3, crate="snmalloc"),
         Peer("memctx", "**memctx**", memctx_library, "", False),
         Peer("memctx-depth0", "memctx, depth 0", memctx_library, "", False,
@@ -66,7 +68,7 @@ def known(memctx_library, out="out/bench"):
              {"HEAPPROFILE": "{records}/heap", "HEAP_PROFILE_ALLOCATION_INTERVAL": "0",
               "HEAP_PROFILE_INUSE_INTERVAL": "0", "PERFTOOLS_VERBOSE": "-100"},
              rounds=1, limit_s=6),
-        Peer("memray", "memray", "", "", False, {"PYTHONPATH": memray}, rounds=2, rows="python3",
+        Peer("memray", "memray", "", "", False, {"PYTHONPATH": MEMRAY}, rounds=2, rows="python3",
              wrap=("/usr/bin/python3", "-s", "-m", "memray", "run", "-q", "-f", "-o",
                    "{records}/memray"), pip="memray"),
     ]

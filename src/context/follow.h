@@ -13,8 +13,8 @@
  *
  * Only for paths that are not cut off, and whose new frames either all find their caller by the stack pointer,
  * or all are linked by frame pointers, as compilers do it: rbp is saved below the return address, and points at
- * where the caller's is saved. Owned by one heap's thread; one line a view, made when walks are followed
- * by walks.
+ * where the caller's is saved. Owned by one heap's thread; one line a view, made at its second
+ * allocation when walks are followed by walks.
  */
 #ifndef MEMCTX_FOLLOW_H
 #define MEMCTX_FOLLOW_H
