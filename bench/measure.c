@@ -2,7 +2,7 @@
 /*
  * measure - run a command and say what it cost.
  *
- *   measure [-n RUNS] [-t SECONDS] [-p PRELOAD] [-u UID:GID] -o STDOUT -e STDERR -- COMMAND...
+ *   measure [-n RUNS] [-t SECONDS] [-p PRELOAD] [-u UID:GID] [-r] -o STDOUT -e STDERR -- COMMAND...
  *
  * Why not from Python: the kernel counts the memory of a process before exec into its ru_maxrss,
  * so a child of a 15 MB interpreter never shows less than 15 MB. This program has one.
@@ -10,8 +10,10 @@
  * it leaves in its process group are killed after SECONDS, and when measure itself is told to end.
  *
  * Prints one line per run when it starts, `pid N`, and one when it ended:
- *   `done WALL_NS USER_US SYSTEM_US PEAK_RSS_KIB exit|signal|timeout N`
+ *   `done WALL_NS USER_US SYSTEM_US PEAK_RSS_KIB END_RSS_KIB exit|signal|timeout N`
  * CPU time includes the descendants that the command waited for; peak RSS is the largest of them.
+ * With -r the command is traced, so that it stops just before its end, when what it still holds is
+ * read; each signal that it gets then costs some microseconds more. Without, that figure is 0.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -34,6 +37,7 @@ struct request {
     const char *preload;
     const char *out_path;
     const char *error_path;
+    bool read_end;
     bool switch_user;
     uid_t uid;
     gid_t gid;
@@ -93,6 +97,32 @@ static long long since_ns(const struct timespec *start) {
     return (now.tv_sec - start->tv_sec) * 1000000000LL + (now.tv_nsec - start->tv_nsec);
 }
 
+static long resident_kib(pid_t pid) {
+    char path[32];
+    long pages = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/statm", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fscanf(file, "%*d %ld", &pages) != 1) {
+        pages = 0;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* A traced command stopped: because it ends, with a signal that it is to get, or with all of its group. */
+static void go_on(pid_t pid, int status, long *end_rss_kib) {
+    int event = status >> 16;
+
+    if (event == PTRACE_EVENT_EXIT) {
+        *end_rss_kib = resident_kib(pid);
+    }
+    bool stays = event == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP; /* until SIGCONT */
+    ptrace(stays ? PTRACE_LISTEN : PTRACE_CONT, pid, 0, event == 0 ? (long)WSTOPSIG(status) : 0L);
+}
+
 /* False when the run went wrong: then there is nothing to repeat. */
 static bool run_once(const struct request *request) {
     struct timespec start;
@@ -100,6 +130,7 @@ static bool run_once(const struct request *request) {
     int status = 0;
     const char *ending = "exit";
     int number;
+    long end_rss_kib = 0;
 
     timed_out = 0;
     clock_gettime(CLOCK_MONOTONIC, &start);
@@ -114,12 +145,20 @@ static bool run_once(const struct request *request) {
     setpgid(pid, pid);
     child_pid = pid;
     alarm(request->limit_s);
+    if (request->read_end && ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEEXIT) != 0) {
+        perror("measure: ptrace");
+    }
     printf("pid %d\n", pid);
     fflush(stdout);
-    while (wait4(pid, &status, 0, &usage) < 0) {
-        if (errno != EINTR) {
+    for (bool ended = false; !ended;) {
+        pid_t waited = wait4(pid, &status, 0, &usage);
+        if (waited < 0 && errno != EINTR) {
             perror("measure: wait4");
             exit(1);
+        }
+        ended = waited == pid && !WIFSTOPPED(status);
+        if (waited == pid && !ended) {
+            go_on(pid, status, &end_rss_kib);
         }
     }
     long long wall_ns = since_ns(&start);
@@ -135,10 +174,10 @@ static bool run_once(const struct request *request) {
         ending = "timeout";
         number = (int)request->limit_s;
     }
-    printf("done %lld %lld %lld %ld %s %d\n", wall_ns,
+    printf("done %lld %lld %lld %ld %ld %s %d\n", wall_ns,
            usage.ru_utime.tv_sec * 1000000LL + usage.ru_utime.tv_usec,
-           usage.ru_stime.tv_sec * 1000000LL + usage.ru_stime.tv_usec, usage.ru_maxrss, ending,
-           number);
+           usage.ru_stime.tv_sec * 1000000LL + usage.ru_stime.tv_usec, usage.ru_maxrss, end_rss_kib,
+           ending, number);
     fflush(stdout);
     return !timed_out && status == 0;
 }
@@ -146,7 +185,7 @@ static bool run_once(const struct request *request) {
 static void parse(int argc, char **argv, struct request *request) {
     int option;
 
-    while ((option = getopt(argc, argv, "+n:t:p:u:o:e:")) != -1) {
+    while ((option = getopt(argc, argv, "+n:t:p:u:o:e:r")) != -1) {
         switch (option) {
         case 'n': request->runs = strtol(optarg, NULL, 10); break;
         case 't': request->limit_s = (unsigned int)strtoul(optarg, NULL, 10); break;
@@ -158,6 +197,7 @@ static void parse(int argc, char **argv, struct request *request) {
             request->switch_user = true;
             break;
         }
+        case 'r': request->read_end = true; break;
         case 'o': request->out_path = optarg; break;
         case 'e': request->error_path = optarg; break;
         default: exit(2);

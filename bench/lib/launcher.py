@@ -24,6 +24,7 @@ class Sample:
     system_s: float = 0.0
     peak_rss_kib: int = 0
     end_rss_kib: int = 0
+    live_bytes: int = 0  # requested, at the end; memctx's alone
     value: float = 0.0
     digest: str = ""
 
@@ -34,6 +35,7 @@ class Site:
     def __init__(self, out, tmp):
         self.out = out
         self.tmp = tmp
+        self.read_end = False  # whether programs are stopped at their end, to see what they hold
         self.inputs = os.path.join(out, "inputs")
         self.programs = os.path.join(out, "programs")
         self.stdout = os.path.join(tmp, "stdout")
@@ -98,6 +100,8 @@ def measure_command(site, peer, workload, command, user=None, preload=None):
              "-t", str(workload.limit_s if workload.server else min(workload.limit_s, peer.limit_s)),
              "-n", str(workload.repeat), "-o", site.stdout, "-e", site.stderr]
     preload = peer.preload if preload is None else preload
+    if site.read_end:
+        words.append("-r")
     if preload:
         words += ["-p", preload]
     if user is not None:
@@ -111,14 +115,15 @@ def parse_runs(text):
     for line in text.splitlines():
         if not line.startswith("done "):
             continue
-        _, wall, user, system, peak, ending, number = line.split()
+        _, wall, user, system, peak, end, ending, number = line.split()
         if ending == "timeout":
             raise RunError(f"did not end within {number} s")
         if ending == "signal":
             raise RunError(f"killed by {signal.Signals(int(number)).name}")
         if number != "0":
             raise RunError(f"exit status {number}")
-        samples.append(Sample(int(wall) / 1e9, int(user) / 1e6, int(system) / 1e6, int(peak)))
+        samples.append(Sample(int(wall) / 1e9, int(user) / 1e6, int(system) / 1e6, int(peak),
+                              int(end)))
     if not samples:
         raise RunError("the measuring program gave no figures")
     return samples
@@ -136,7 +141,7 @@ def median_sample(samples):
     return Sample(statistics.median(s.wall_s for s in samples),
                   statistics.median(s.user_s for s in samples),
                   statistics.median(s.system_s for s in samples),
-                  max(s.peak_rss_kib for s in samples))
+                  max(s.peak_rss_kib for s in samples), max(s.end_rss_kib for s in samples))
 
 
 def output_digest(site):
@@ -167,8 +172,20 @@ def take_value(site, workload, sample):
     sample.digest = output_digest(site)
 
 
+def live_at_end(site, peer, workload):
+    """Bytes that a program has not freed at its end, as memctx says; a run of its own."""
+    words = measure_command(site, peer, workload, site.expand(workload.command))
+    env = {**site.environment(peer, workload), "MEMCTX_VERBOSE": "2"}
+    subprocess.run(words, env=env, capture_output=True, check=False,
+                   timeout=workload.limit_s * workload.repeat + 30)
+    found = re.findall(r"^live_bytes\t(\d+)", read_text(site.stderr), re.M)
+    site.clear()
+    return int(found[-1]) if found else 0
+
+
 def run_program(site, peer, workload):
     """Runs a program to its end, `repeat` times."""
+    live = live_at_end(site, peer, workload) if site.read_end and peer.name == "memctx" else 0
     command = site.expand(workload.command)
     if peer.wrap:
         command = [word.replace("{records}", site.records) for word in peer.wrap] + command[2:]
@@ -181,6 +198,7 @@ def run_program(site, peer, workload):
     check_preload(site)
     sample = median_sample(samples)
     take_value(site, workload, sample)
+    sample.live_bytes = live
     return sample
 
 

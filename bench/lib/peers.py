@@ -53,6 +53,8 @@ def known(memctx_library):
              rounds=3, crate="mimalloc"),
         Peer("snmalloc", "snmalloc", CRATES + "/snmalloc.so", "", True,
              rounds=3, crate="snmalloc"),
+        Peer("rpmalloc", "rpmalloc", CRATES + "/rpmalloc.so", "", True,
+             rounds=3, crate="rpmalloc"),
         Peer("memctx", "**memctx**", memctx_library, "", False),
         Peer("memctx-depth0", "memctx, depth 0", memctx_library, "", False,
              {"MEMCTX_DEPTH": "0"}),

@@ -6,7 +6,7 @@ import math
 
 COLOURS = {"jemalloc": "#c2703d", "mimalloc": "#5b8c3a", "tcmalloc": "#8a63b8", "memctx": "#0b57d0",
            "memctx-depth0": "#7fb2ff", "heaptrack": "#c5221f", "mimalloc3": "#a3c585",
-           "snmalloc": "#c9a227"}
+           "snmalloc": "#c9a227", "rpmalloc": "#7d6b5d"}
 LEFT, WIDTH, ROW, TOP, GAP = 330, 520, 20, 62, 46
 LOW, HIGH = 0.25, 32.0
 

@@ -34,7 +34,7 @@ class Results:
         for row in csv.DictReader(line for line in lines if not line.startswith("# ")):
             for name in ("value", "wall_s", "user_s", "system_s"):
                 row[name] = float(row[name])
-            for name in ("round", "peak_rss_kib", "end_rss_kib"):
+            for name in ("round", "peak_rss_kib", "end_rss_kib", "live_bytes"):
                 row[name] = int(row[name])
             self.runs.append(row)
         self.peers = list(dict.fromkeys(row["peer"] for row in self.runs))
@@ -47,6 +47,16 @@ class Results:
     def measure(self, workload):
         """What the row's figure is."""
         return next(r["measure"] for r in self.runs if r["workload"] == workload)
+
+    def at_end(self, workload, peer):
+        """KiB that are resident at the program's end, in the rounds in which that was read; or None."""
+        seen = [r["end_rss_kib"] for r in self.runs
+                if (r["workload"], r["peer"], r["result"]) == (workload, peer, "ok") and r["end_rss_kib"]]
+        return statistics.median(seen) if seen else None
+
+    def live_bytes(self, workload):
+        """Requested bytes that are alive then; 0: not known."""
+        return max((r["live_bytes"] for r in self.runs if r["workload"] == workload), default=0)
 
     def cell(self, workload, peer, column):
         """The figure `column` of one peer on one row, and its ratio to glibc in the same run."""

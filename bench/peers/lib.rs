@@ -16,6 +16,59 @@ use snmalloc_sys::{
     sn_calloc as c_calloc, sn_free as c_free, sn_malloc as c_malloc, sn_realloc as c_realloc,
     sn_rust_alloc as c_aligned, sn_rust_usable_size as c_usable_size,
 };
+#[cfg(feature = "rpmalloc")]
+mod rpmalloc {
+    // A thread has to be made known before its first allocation, and its end.
+    use rpmalloc_sys::{rpaligned_alloc, rpcalloc, rpmalloc, rprealloc};
+    use std::ffi::{c_int, c_uint, c_void};
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    extern "C" {
+        fn rpmalloc_thread_finalize(release_caches: c_int);
+        fn pthread_key_create(key: *mut c_uint, at_end: unsafe extern "C" fn(*mut c_void)) -> c_int;
+        fn pthread_setspecific(key: c_uint, value: *const c_void) -> c_int;
+    }
+    static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+    unsafe extern "C" fn thread_ends(_: *mut c_void) {
+        rpmalloc_thread_finalize(1);
+    }
+    #[cold]
+    unsafe fn thread_begins() {
+        rpmalloc_sys::rpmalloc_initialize(); // of the process, the first time
+        if KEY.load(Relaxed) == u32::MAX {
+            let mut key = 0;
+            pthread_key_create(&mut key, thread_ends);
+            KEY.store(key, Relaxed);
+        }
+        pthread_setspecific(KEY.load(Relaxed), 1 as *const c_void);
+    }
+    unsafe fn enter() {
+        if rpmalloc_sys::rpmalloc_is_thread_initialized() == 0 {
+            thread_begins();
+        }
+    }
+    pub unsafe fn c_malloc(size: usize) -> *mut c_void {
+        enter();
+        rpmalloc(size)
+    }
+    pub unsafe fn c_calloc(count: usize, size: usize) -> *mut c_void {
+        enter();
+        rpcalloc(count, size)
+    }
+    pub unsafe fn c_realloc(chunk: *mut c_void, size: usize) -> *mut c_void {
+        enter();
+        rprealloc(chunk, size)
+    }
+    pub use rpmalloc_sys::rpfree as c_free; // needs no heap, and a thread frees past its end
+    pub unsafe fn c_aligned(alignment: usize, size: usize) -> *mut c_void {
+        enter();
+        rpaligned_alloc(alignment, size)
+    }
+    pub use rpmalloc_sys::rpmalloc_usable_size as c_usable_size;
+}
+#[cfg(feature = "rpmalloc")]
+use rpmalloc::*;
 
 const ENOMEM: c_int = 12;
 const EINVAL: c_int = 22;

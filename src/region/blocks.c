@@ -26,24 +26,27 @@
 #define POINTER_MASK ((1UL << POINTER_BITS) - 1)
 
 CHILD_CONST const uint16_t blocks_bytes_table[SIZE_CLASSES] = {
-    16,  32,  48,  64,   80,   96,   112,  128,  160,  192,  224,  256,  320,  384,  448,  512,
-    640, 768, 896, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192};
+    16,   32,   48,   64,   80,   96,   112,  128,  160,  192,  224,  256,
+    288,  320,  352,  384,  416,  448,  480,  512,  640,  768,  896,  1024,
+    1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192};
 
-#define R4(c) c, c, c, c
+#define R2(c) c, c
+#define R4(c) R2(c), R2(c)
 #define R8(c) R4(c), R4(c)
 CHILD_CONST const uint8_t blocks_class_table[NARROW_MAX / 16 + 1] = {
-    0,  0,  1,  2,  3,      4,      5,      6,      7,      8,      8,      9,     9,
-    10, 10, 11, 11, R4(12), R4(13), R4(14), R4(15), R8(16), R8(17), R8(18), R8(19)};
+    0,      0,      1,      2,      3,      4,      5,      6,      7,
+    R2(8),  R2(9),  R2(10), R2(11), R2(12), R2(13), R2(14), R2(15), R2(16),
+    R2(17), R2(18), R2(19), R8(20), R8(21), R8(22), R8(23)};
 
 /* The largest of a doubling; but the slack has to fit its record. */
-static const uint8_t largest_of[SIZE_CLASSES] = {1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11,
-                                                 11, 13, 13, 15, 15, 16, 17, 18, 19, 23, 23,
-                                                 23, 23, 27, 27, 27, 27, 31, 31, 31, 31};
+static const uint8_t largest_of[SIZE_CLASSES] = {1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11, 11,
+                                                 15, 15, 15, 15, 19, 19, 19, 19, 20, 21, 22, 23,
+                                                 27, 27, 27, 27, 31, 31, 31, 31, 35, 35, 35, 35};
 
 struct page heap_no_page FORK_PAGE;
 #define NO_PAGE_4 &heap_no_page, &heap_no_page, &heap_no_page, &heap_no_page
 #define NO_PAGE_16 NO_PAGE_4, NO_PAGE_4, NO_PAGE_4, NO_PAGE_4
-const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16}};
+const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16, NO_PAGE_4}};
 
 static char *page_end(const struct page *page) {
     return segment_span_start(page) + page->slices * SLICE_BYTES;

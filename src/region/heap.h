@@ -17,8 +17,8 @@
 
 #include "segment/segment.h"
 
-#define SIZE_CLASSES 32
-#define NARROW_CLASSES 20 /* blocks up to 1 KiB, in pages of one slice */
+#define SIZE_CLASSES 36
+#define NARROW_CLASSES 24 /* blocks up to 1 KiB, in pages of one slice */
 #define SMALL_MAX 8192UL  /* larger chunks are spans or huge */
 #define NARROW_MAX 1024UL
 #define WIDE_PAGE_SLICES 4U
@@ -26,7 +26,7 @@
 #define VIEW_BLOCKS 1024U
 #define VIEW_TWINS 32U
 #define HEAP_PATHS_BYTES 384U
-#define HEAP_HOT_BYTES 2496U /* of a heap, from its start; see tests/abuse/names.py */
+#define HEAP_HOT_BYTES 2816U /* of a heap, from its start; see tests/abuse/names.py */
 
 struct bins;
 
@@ -79,10 +79,14 @@ struct heap {
     uint32_t denied; /* pages of its own that a context did not get, for the waste cap */
     uint32_t donor;  /* index of the view whose own pages are shared next, past the cap */
     uint32_t pages_used_up; /* see region_alloc_next */
-    /* What other threads look at when they free, away from what the owner writes all the time. */
-    struct page *remote_pages __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with
-                                                                     * blocks freed by others */
-    uint32_t state;                                                 /* atomic: enum heap_state */
+    /* What others look at, when they free, and at a fork, away from what the owner writes all the time. */
+    struct page *remote_pages
+        __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with blocks freed by others */
+    struct lock lock;
+    uint32_t state; /* atomic: enum heap_state */
+    uint32_t busy_before_fork;
+    uint32_t thread_exits; /* rounds of key destructors seen */
+    struct heap *next;     /* all heaps; never shrinks */
     /* The thread's path cache, of the layer above. */
     char paths_room[HEAP_PATHS_BYTES] __attribute__((aligned(CACHE_LINE)));
     struct bins mixed __attribute__((aligned(CACHE_LINE)));
@@ -94,10 +98,6 @@ struct heap {
     /* Which class serves a size (up to NARROW_MAX, in steps of 16), and a size class: the largest of its
      * doubling as long as they all fit into one page of that, then itself. */
     uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
-    struct lock lock;
-    uint32_t busy_before_fork;
-    uint32_t thread_exits; /* rounds of key destructors seen */
-    struct heap *next;     /* all heaps; never shrinks */
     /* Views of other heaps, which stay those of the same context, and ours of that context: so a free of
      * another thread's chunk does not look at that view, which its owner writes all the time. */
     struct {
@@ -108,7 +108,7 @@ struct heap {
     struct view *views[VIEW_BLOCKS]; /* published with release; index 0 is unused */
 };
 
-_Static_assert(offsetof(struct heap, lock) <= HEAP_HOT_BYTES, "fits the page of FORK_PAGE");
+_Static_assert(offsetof(struct heap, twins) <= HEAP_HOT_BYTES, "fits the page of FORK_PAGE");
 
 struct baseline { /* what a reset subtracts from a view */
     uint64_t allocs, frees, requested_cum_bytes;
