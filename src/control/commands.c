@@ -6,6 +6,7 @@
 #include "control/control.h"
 #include "os/meta.h"
 #include "path/oracle.h"
+#include "path/rebind.h"
 #include "region/blocks.h"
 
 #define TEXT_BYTES (16UL << 10)
@@ -222,6 +223,8 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(verify_shorter, load_relaxed(&oracle_counts.shorter), "of these: libunwind stopped early");
     ADD(foreign_frees, load_relaxed(&heap_global.foreign_frees),
         "frees of pointers that are not ours, ignored");
+    ADD(libc_names, rebind_count,
+        "names of libc's own malloc family that lead here, for RTLD_DEEPBIND");
     ADD(lost, load_relaxed(&heap_global.lost_views) + load_relaxed(&tree_lost),
         "operations that could not be accounted to their path");
     ADD(heaps, heap_global.heaps, "heaps: the most threads that allocated at one time");

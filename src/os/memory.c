@@ -65,6 +65,11 @@ void os_advise_huge(void *start, size_t bytes, bool huge) {
     OS_CALL(SYS_madvise, start, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE, 0, 0, 0);
 }
 
+bool os_protect(void *start, size_t bytes, bool writable) {
+    int protection = PROT_READ | (writable ? PROT_WRITE : 0);
+    return !OS_FAILED(OS_CALL(SYS_mprotect, start, bytes, protection, 0, 0, 0));
+}
+
 bool os_is_mapped(uintptr_t start, uintptr_t end) {
     unsigned char vector[64];
     start &= ~(OS_PAGE_BYTES - 1);

@@ -23,6 +23,8 @@ bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
 /* Contents become zero; memory goes to the kernel, unless it is locked. */
 void os_discard(void *start, size_t bytes);
+/* Read-only memory of a loaded object: made writable, and read-only again. At the start only. */
+bool os_protect(void *start, size_t bytes, bool writable);
 bool os_is_mapped(uintptr_t start, uintptr_t end);
 /* Resident bytes of a mapped range; -1 when the kernel does not say. */
 int64_t os_resident_bytes(const void *start, size_t bytes);

@@ -19,6 +19,19 @@ test_process_dlopen() {
     own_program 0 dlopen_loop "$bin_dir"
 }
 
+# A library that was bound to libc's own malloc and free, and the program, give each other their chunks.
+test_process_deepbind() {
+    build bound.so
+    own_program 0 deepbind "$bin_dir"
+    hold_begin deepbind "$bin_dir/deepbind" "$bin_dir"
+    equal "frees of chunks that are not ours" 0 "$(statistic "$held_pid" foreign_frees)"
+    equal "names of libc's that lead to us" 11 "$(statistic "$held_pid" libc_names)"
+    dump "$held_pid" --quiescent
+    hold_end
+    path allocs=2000 requested_bytes=0 -- _IO_mem_finish '.*' bound_exchange main
+    path allocs=1000 requested_bytes=0 -- '(__)?strdup' main # by bound_exchange's last jump
+}
+
 test_process_fibers() {
     own_program 0 fibers
 }

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libc's own malloc family, led here.
+ *
+ * A library that is loaded with RTLD_DEEPBIND, and whoever asks dlsym for libc's malloc, gets libc's
+ * functions although this library stands before it; then a chunk of ours comes to libc's free, which
+ * aborts. So that the dynamic linker finds ours there too, the addresses in libc's symbol table are
+ * changed, once, at the start. What was bound before is not affected, and no code is changed. dlopen
+ * itself is not interposed: who calls it decides where it looks for libraries.
+ * Sources: the ELF specification, and the GNU hash table as binutils writes it.
+ */
+#include "path/rebind.h"
+#include "os/os.h"
+#include "path/cfi.h"
+
+#include <elf.h>
+#include <link.h>
+
+uint32_t rebind_count;
+
+struct symbols { /* of one object */
+    uintptr_t bias;
+    const char *names;
+    ElfW(Sym) * table;
+    const uint32_t *hash; /* GNU: counts, then a Bloom filter, buckets, and the chains' hashes */
+};
+
+static bool read_dynamic(const struct link_map *map, struct symbols *symbols) {
+    *symbols = (struct symbols){.bias = map->l_addr};
+    for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
+        uintptr_t at = entry->d_un.d_ptr;
+        if (at < map->l_addr) /* glibc has it relocated */
+            at += map->l_addr;
+        if (entry->d_tag == DT_STRTAB)
+            symbols->names = (const char *)at;
+        else if (entry->d_tag == DT_SYMTAB)
+            symbols->table = (ElfW(Sym) *)at;
+        else if (entry->d_tag == DT_GNU_HASH)
+            symbols->hash = (const uint32_t *)at;
+    }
+    return symbols->names && symbols->table && symbols->hash;
+}
+
+static uint32_t gnu_hash(const char *name) {
+    uint32_t hash = 5381;
+    for (; *name; name++)
+        hash = hash * 33 + (uint8_t)*name;
+    return hash;
+}
+
+static ElfW(Sym) * find(const struct symbols *symbols, const char *name) {
+    uint32_t buckets = symbols->hash[0], first = symbols->hash[1], filter_words = symbols->hash[2];
+    const uint32_t *bucket = symbols->hash + 4 + filter_words * (sizeof(ElfW(Addr)) / 4);
+    const uint32_t *chain = bucket + buckets;
+    uint32_t hash = gnu_hash(name), index = buckets ? bucket[hash % buckets] : 0;
+    if (index < first)
+        return NULL;
+    for (;; index++) {
+        ElfW(Sym) *symbol = &symbols->table[index];
+        if ((chain[index - first] | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
+            text_equal(symbols->names + symbol->st_name, name))
+            return symbol;
+        if (chain[index - first] & 1)
+            return NULL;
+    }
+}
+
+static bool is_libc(const char *name) {
+    const char *last = name;
+    for (; *name; name++)
+        if (*name == '/')
+            last = name + 1;
+    return text_equal(last, "libc.so.6");
+}
+
+/* The one that this library is bound to, which stands behind it in the loader's list. */
+static const struct link_map *find_libc(void) {
+    struct cfi_object object;
+    const struct link_map *map = NULL;
+    if (cfi_find_object((uintptr_t)&rebind_libc, &object))
+        map = object.link_map;
+    while (map && !is_libc(map->l_name))
+        map = map->l_next;
+    return map;
+}
+
+void rebind_libc(const struct rebind_name *names, size_t count) {
+    ElfW(Sym) * found[REBIND_MAX];
+    uintptr_t start = UINTPTR_MAX, end = 0;
+    const struct link_map *map = find_libc();
+    struct symbols symbols;
+    if (!map || count > REBIND_MAX || !read_dynamic(map, &symbols))
+        return;
+    for (size_t i = 0; i < count; i++) {
+        found[i] = find(&symbols, names[i].name);
+        if (!found[i])
+            return; /* all or none: of half a family two heaps would get each other's chunks */
+        start = (uintptr_t)found[i] < start ? (uintptr_t)found[i] : start;
+        end = (uintptr_t)(found[i] + 1) > end ? (uintptr_t)(found[i] + 1) : end;
+    }
+    start &= ~(OS_PAGE_BYTES - 1);
+    size_t bytes = align_up(end - start, OS_PAGE_BYTES);
+    if (!os_protect((void *)start, bytes, true))
+        return;
+    for (size_t i = 0; i < count; i++)
+        found[i]->st_value = names[i].ours - symbols.bias;
+    os_protect((void *)start, bytes, false);
+    rebind_count = (uint32_t)count;
+}
