@@ -72,6 +72,7 @@ static void fork_done(bool child) {
     for (size_t i = FORK_LOCKS; i-- > 0;)
         give_unless_mine(fork_locks[i], fork_held[i], child);
     if (child) {
+        os_identity_fork_child();
         heap_fork_child(heap);
         context_fork_child(heap);
         rules_fork_child();
@@ -156,6 +157,7 @@ __attribute__((constructor)) static void start(void) {
     options_read(environ, &warnings);
     if (warnings.length)
         os_print(&warnings);
+    os_identity_init();
     rules_init();
     rules_new_generation(); /* allocations before this had the default depth, and no names */
     rebind_libc(libc_names, sizeof libc_names / sizeof libc_names[0]);

@@ -30,7 +30,7 @@ static void thread_exits(void *argument) {
         return;
     if (heap->thread_exits++ < EXIT_ROUNDS && !pthread_setspecific(global.key, heap))
         return;
-    if (heap->tid == os_process_id())
+    if (os_is_first_thread(heap->tid))
         control_first_thread_ended();
     /* From here this thread uses the shared heap, so that it leaves nothing behind. */
     thread_state = THREAD_ENDED;
@@ -56,7 +56,7 @@ static struct heap *first_entry(void) {
     thread_state = THREAD_STARTING;
     order_stores();
     uint32_t tid = os_thread_id();
-    struct heap *heap = heap_acquire(tid);
+    struct heap *heap = heap_acquire(tid, global.has_key);
     if (heap && !context_view_fixed(heap, TREE_UNKNOWN)) {
         heap_park(heap);
         heap = NULL;

@@ -71,17 +71,11 @@ bool os_protect(void *start, size_t bytes, bool writable) {
 }
 
 bool os_is_mapped(uintptr_t start, uintptr_t end) {
-    unsigned char vector[64];
+    /* Advice that is already so changes nothing, but ENOMEM tells of a hole. mincore would do, but filters
+     * of system calls that know allocators do not know it. */
     start &= ~(OS_PAGE_BYTES - 1);
-    while (start < end) {
-        size_t bytes = align_up(end - start, OS_PAGE_BYTES);
-        if (bytes > sizeof vector * OS_PAGE_BYTES)
-            bytes = sizeof vector * OS_PAGE_BYTES;
-        if (OS_FAILED(OS_CALL(SYS_mincore, start, bytes, vector, 0, 0, 0)))
-            return false;
-        start += bytes;
-    }
-    return true;
+    size_t bytes = align_up(end, OS_PAGE_BYTES) - start;
+    return !OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_NORMAL, 0, 0, 0));
 }
 
 int64_t os_resident_bytes(const void *start, size_t bytes) {
@@ -121,8 +115,39 @@ uint64_t os_now_exact_ns(void) {
     return clock_ns(CLOCK_MONOTONIC);
 }
 
+/* The thread's id stands in what glibc keeps of it, behind the thread pointer: at a place that is found
+ * once. So a thread's first allocation makes no call that a filter may not know, and a vfork child,
+ * which uses its parent's memory, does not take its own id for that of the thread it stands in for. */
+#define DESCRIPTOR_BYTES 2048U /* less than any version's */
+
+static struct { uint32_t process, tid_offset; /* 0: not known */ } identity FORK_PAGE;
+
+static uint32_t descriptor_word(uint32_t offset) {
+    return *(const volatile uint32_t *)((const char *)__builtin_thread_pointer() + offset);
+}
+
+void os_identity_init(void) {
+    uint32_t tid = (uint32_t)OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0), found = 0, places = 0;
+    for (uint32_t offset = 64; offset < DESCRIPTOR_BYTES; offset += sizeof tid)
+        if (descriptor_word(offset) == tid) {
+            found = offset;
+            places++;
+        }
+    identity.tid_offset = places == 1 ? found : 0;
+    identity.process = os_process_id();
+}
+
+void os_identity_fork_child(void) {
+    identity.process = os_thread_id(); /* of its only thread */
+}
+
 uint32_t os_thread_id(void) {
-    return (uint32_t)OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0);
+    uint32_t offset = identity.tid_offset;
+    return offset ? descriptor_word(offset) : (uint32_t)OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
+bool os_is_first_thread(uint32_t tid) {
+    return tid == (identity.process ? identity.process : os_process_id());
 }
 
 uint32_t os_process_id(void) {
@@ -130,7 +155,12 @@ uint32_t os_process_id(void) {
 }
 
 bool os_thread_exists(uint32_t tid) {
-    return OS_CALL(SYS_tgkill, os_process_id(), tid, 0, 0, 0, 0) != -ESRCH;
+    uint32_t process = identity.process ? identity.process : os_process_id();
+    if (OS_CALL(SYS_tgkill, process, tid, 0, 0, 0, 0) != -ESRCH)
+        return true;
+    /* Unless this is another process in the same memory, or a copy that fork's handlers know nothing of. */
+    long self = OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0);
+    return OS_CALL(SYS_tgkill, process, self, 0, 0, 0, 0) == -ESRCH;
 }
 
 int64_t os_read_file(const char *path, char *buffer, size_t capacity) {

@@ -3,7 +3,7 @@
  * os.h - what the library asks of the kernel: memory, locks, the clock, messages.
  *
  * Every call here is a raw system call: errno stays as it is and no lock of libc's is taken. On
- * the malloc path only mmap, munmap, mremap, madvise, mincore and futex are used (clock_gettime
+ * the malloc path only mmap, munmap, mremap, madvise and futex are used (clock_gettime
  * goes through the vDSO).
  */
 #ifndef MEMCTX_OS_H
@@ -35,9 +35,13 @@ bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector);
 /* --- time and identity -------------------------------------------------------------------- */
 uint64_t os_now_ns(void); /* monotonic, coarse (about 4 ms) */
 uint64_t os_now_exact_ns(void);
-uint32_t os_thread_id(void);
+/* From the constructor; before it, each call below asks the kernel. */
+void os_identity_init(void);
+void os_identity_fork_child(void);
+uint32_t os_thread_id(void); /* in a vfork child: of the thread that it stands in for */
 uint32_t os_process_id(void);
-bool os_thread_exists(uint32_t tid);
+bool os_is_first_thread(uint32_t tid);
+bool os_thread_exists(uint32_t tid); /* of this process; when in doubt, it does */
 
 /* --- files, for the control thread and for start-up --------------------------------------- */
 /* Reads a whole small file into a buffer, 0-terminated; bytes read, or -1. */

@@ -147,18 +147,20 @@ static uint64_t rotate(uint64_t word, unsigned bits) {
     return word << bits | word >> (64 - bits);
 }
 
-/* By the stack pointer and what probably are the innermost return addresses: mapped, but perhaps
- * words that mean something else, which AddressSanitizer would take amiss. */
+/* By the stack pointer and what probably are the innermost return addresses: perhaps words that mean
+ * something else, which AddressSanitizer would take amiss. A hint proves nothing, and the stack may be a
+ * smaller one than was here before: no further than the OS page that this frame is in. */
 static __attribute__((no_sanitize("address"))) uint64_t stack_hash(const struct paths *paths,
                                                                    uintptr_t frame) {
     const volatile uint64_t *at = (const uint64_t *)(frame + 8);
+    const volatile uint64_t *end = (const uint64_t *)(align_up(frame + 16, OS_PAGE_BYTES));
     uint64_t hash = *at ^ frame << 7;
     const volatile uint64_t *next = at + hint_of(paths, *at)->first;
-    if (LIKELY(frame >= paths->stack.low) && LIKELY((uintptr_t)(next + 1) <= paths->stack.high)) {
+    if (LIKELY(next < end)) {
         struct hint hint = *hint_of(paths, *next);
         const volatile uint64_t *outer = next + hint.second;
         hash ^= rotate(*next, 21);
-        if (LIKELY((uintptr_t)(outer + 1) <= paths->stack.high))
+        if (LIKELY(outer < end))
             hash ^= rotate(next[hint.first], 42) ^ rotate(*outer, 13);
     }
     hash *= 0x9e3779b97f4a7c15ULL;

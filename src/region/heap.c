@@ -156,12 +156,19 @@ static struct heap *take_dead(void) {
     return NULL;
 }
 
-struct heap *heap_acquire(uint32_t tid) {
+/* Threads that tell of their end leave dead heaps only where their first allocation comes in the last round of
+ * key destructors; a filter of system calls may not know what looking for them takes. */
+#define FEW_HEAPS 2U
+#define MANY_HEAPS 64U
+#define LOOK_EVERY 16U
+
+struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     lock_take(&heap_global.lock);
     uint32_t seen = heap_global.threads_seen++;
     struct heap *heap = adopt_parked(tid);
     struct heap *dead = NULL;
-    if (!heap && heap_global.heaps > 2 && !(seen & 15))
+    if (!heap && heap_global.heaps > (threads_tell ? MANY_HEAPS : FEW_HEAPS) &&
+        !(seen % LOOK_EVERY))
         dead = take_dead();
     lock_release(&heap_global.lock);
     if (dead) {

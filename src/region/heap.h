@@ -134,8 +134,9 @@ INTERNAL struct page heap_no_page; /* stands in for a current page; has no free 
 INTERNAL const struct bins
     heap_no_bins; /* holds nothing else: whoever allocates there comes the slow way */
 
-/* A heap for the calling thread: a parked one, else a new one. NULL: out of memory. */
-struct heap *heap_acquire(uint32_t tid);
+/* A heap for the calling thread: a parked one, else a new one. NULL: out of memory. `threads_tell`: those that end
+ * park theirs. */
+struct heap *heap_acquire(uint32_t tid, bool threads_tell);
 /* Folds the views into the totals, gives empty pages back and parks the heap. */
 void heap_park(struct heap *heap);
 /* The shared heap, locked and ready; NULL: this thread holds it already (a handler within). */

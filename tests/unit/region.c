@@ -11,7 +11,7 @@
 #include "region/region.h"
 
 static struct heap *heap_new(void) {
-    struct heap *heap = heap_acquire(os_thread_id());
+    struct heap *heap = heap_acquire(os_thread_id(), false);
     cr_assert(heap != NULL);
     return heap;
 }
@@ -759,7 +759,7 @@ Test(region, a_parked_heap_loses_segments_chunk_by_chunk) {
     static void *chunks[CHUNKS];
     options.freelist_kib = 0;
     options.decay_ms = 0;
-    struct heap *heap = heap_new(), *parked = heap_acquire(1);
+    struct heap *heap = heap_new(), *parked = heap_acquire(1, false);
     struct view *view = heap_view(parked, 7);
     for (int i = 0; i < CHUNKS; i++) {
         chunks[i] = region_alloc(parked, view, BYTES, false);

@@ -39,7 +39,7 @@ Test(sums, invariant_1_sums_are_exact) {
     for (uintptr_t i = 0; i < CONTEXTS; i++)
         ids[i] = node(TREE_ROOT, 0x100 + i);
     for (int i = 0; i < 2; i++)
-        heaps[i] = heap_acquire(os_thread_id());
+        heaps[i] = heap_acquire(os_thread_id(), false);
     for (int step = 0; step < 30000; step++) {
         int i = rand() % SLOTS;
         struct heap *heap = heaps[rand() % 2];
@@ -60,7 +60,7 @@ Test(sums, invariant_1_sums_are_exact) {
         }
         if (step % 1000 == 999) {
             heap_park(heaps[1]);
-            heaps[1] = heap_acquire(os_thread_id());
+            heaps[1] = heap_acquire(os_thread_id(), false);
         }
         for (int c = 0; step % 500 == 499 && c < CONTEXTS; c++) {
             struct sum sum = sum_of(ids[c]);
@@ -74,7 +74,7 @@ Test(sums, invariant_1_sums_are_exact) {
 }
 
 Test(sums, invariant_6_reset_frees_nothing_and_takes_a_subtree) {
-    struct heap *heap = heap_acquire(os_thread_id());
+    struct heap *heap = heap_acquire(os_thread_id(), false);
     uint32_t top = node(TREE_ROOT, 0x10), below = node(top, 0x20), other = node(TREE_ROOT, 0x30);
     char *kept = region_alloc(heap, heap_view(heap, below), 100, false);
     region_free(heap, region_alloc(heap, heap_view(heap, below), 900, false));
@@ -104,7 +104,7 @@ Test(sums, invariant_6_reset_frees_nothing_and_takes_a_subtree) {
 }
 
 Test(sums, marks_keep_their_numbers_move_and_run_out) {
-    struct heap *heap = heap_acquire(os_thread_id());
+    struct heap *heap = heap_acquire(os_thread_id(), false);
     uint32_t id = node(TREE_ROOT, 0x10);
     struct text text = {.bytes = words, .capacity = sizeof words};
     struct wire_mark_request request = {.name = "first"};

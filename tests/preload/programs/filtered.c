@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* filtered [brk] - allocates in every way under a filter that kills the process at any system call
- * but the few that an allocator may make (and brk, where that is the argument). */
+/* filtered [brk] - allocates in every way under a filter that kills the process at any system call but the few that an
+ * allocator may make; in threads too, whose first allocation it is. With brk that is allowed as well and
+ * there are no threads: the C library's allocator would ask for the processors then. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,14 +44,42 @@ __attribute__((noinline)) static void *path_make(unsigned depth, size_t bytes) {
     return block;
 }
 
+/* A thread that was there before, but allocates for the first time under the filter: on a stack that nobody
+ * has looked at, and deep in it. */
+enum { THREADS = 40 };
+static pthread_barrier_t done;
+
+static void *late_thread(void *argument) {
+    if (filter_install(0) != 0) { /* each thread has its own */
+        _exit(2);
+    }
+    for (unsigned i = 0; i < 100; i++) {
+        free(path_make(i * 5, 10 + i * 100));
+    }
+    pthread_barrier_wait(&done);
+    while (argument == NULL) { /* its end would take more calls */
+        pthread_barrier_wait(&done);
+    }
+    return argument;
+}
+
 int main(int argc, char **argv) {
     static char *kept[3000];
     unsigned long wrong = 0;
+    int brk = argc > 1 && strcmp(argv[1], "brk") == 0, threads = brk ? 0 : THREADS;
+    pthread_t thread;
+    pthread_barrier_init(&done, NULL, (unsigned)threads + 1);
+    for (int i = 0; i < threads; i++) {
+        if (pthread_create(&thread, NULL, late_thread, NULL) != 0) {
+            return 3;
+        }
+    }
     path_make(1, 1); /* the C library asks for a random number at its first */
     usleep(300000);  /* what starts late has started */
-    if (filter_install(argc > 1 && strcmp(argv[1], "brk") == 0) != 0) {
+    if (filter_install(brk) != 0) {
         return 2;
     }
+    pthread_barrier_wait(&done);
     for (unsigned i = 0; i < 3000; i++) { /* many paths and sizes, seen for the first time */
         kept[i] = path_make(i % 60, i % 100 == 0 ? i * 1000 : i * 3 + 1);
         kept[i][0] = (char)i;
