@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,6 +31,9 @@
 #define STACK_BYTES (256UL << 10)
 #define IDLE_POLL_MS 1000
 #define ALONE_POLL_MS 100
+#define DEAF_NS 1000000000U /* when the process has no descriptor left */
+#define CLOSED_MAX 65536U   /* where descriptors have to be closed one by one */
+#define HIGH_FD 500         /* numbers that programs do not count on */
 #define IDLE_CLIENT_NS (60ULL * 1000000000)
 #define DEADLINE_NS ((uint64_t)WIRE_DEADLINE_MS * 1000000)
 
@@ -37,9 +41,17 @@
 #define MEMCTX_VERSION "unknown"
 #endif
 
+/* A descriptor of ours. In a table that is shared with the program, which may have closed it and got the number
+ * anew, it is ours only as long as the file behind it is the same one. */
+struct held {
+    int fd; /* -1: none */
+    dev_t device;
+    ino_t inode;
+};
+
 struct client {
-    int fd;            /* -1: a free place */
-    uint64_t since_ns; /* of the last progress */
+    struct held socket; /* none: a free place */
+    uint64_t since_ns;  /* of the last progress */
     size_t got;
     struct wire_frame frame; /* read first, then body */
     char *body;              /* WIRE_REQUEST_MAX + 1 */
@@ -60,10 +72,9 @@ static struct {
     uint64_t fork_ns;    /* when this process last began to fork; 0: never */
     uint32_t looks_left; /* of a forked child: so often it does not look at the clock */
     pthread_t thread;
-    int listener;
-    dev_t listener_device;
-    ino_t listener_inode;
-} control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL), .listener = -1};
+    struct held listener;
+    uint64_t deaf_until_ns; /* no client can be accepted until then */
+} control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL), .listener = {.fd = -1}};
 static struct place place START_PAGE;
 static struct client clients[WIRE_CLIENTS_MAX] START_PAGE; /* control thread only */
 static char bodies[WIRE_CLIENTS_MAX][WIRE_REQUEST_MAX + 1];
@@ -87,12 +98,45 @@ static void complain(const char *what, const char *detail) {
     os_print(&text);
 }
 
+/* --- descriptors -------------------------------------------------------------------------------- */
+
+/* False: nothing is held. The lowest numbers of a shared table are the program's. */
+static bool hold(struct held *held, int fd) {
+    struct stat status;
+    held->fd = -1;
+    if (fd >= 0 && !control.own_descriptors) {
+        int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
+        close(fd);
+        fd = high;
+    }
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &status)) {
+        close(fd);
+        return false;
+    }
+    *held = (struct held){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
+    return true;
+}
+
+static bool is_still_held(const struct held *held) {
+    struct stat status;
+    return held->fd >= 0 && (control.own_descriptors ||
+                             (!fstat(held->fd, &status) && status.st_dev == held->device &&
+                              status.st_ino == held->inode));
+}
+
+/* What is not ours any more is forgotten, never closed. */
+static void let_go(struct held *held) {
+    if (is_still_held(held))
+        close(held->fd);
+    held->fd = -1;
+}
+
 /* --- clients ------------------------------------------------------------------------------------ */
 
 static void client_drop(struct client *client) {
-    if (client->fd >= 0)
-        close(client->fd);
-    client->fd = -1;
+    let_go(&client->socket);
     answer_free(&client->answer);
     client->got = client->written = 0;
 }
@@ -152,7 +196,7 @@ static void client_greet(struct client *client) {
 
 static void client_write(struct client *client) {
     const struct answer *answer = &client->answer;
-    ssize_t sent = send(client->fd, answer->bytes + client->written,
+    ssize_t sent = send(client->socket.fd, answer->bytes + client->written,
                         answer->length - client->written, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -172,7 +216,7 @@ static void client_read(struct client *client) {
     size_t wanted = client->got < head ? head : head + client->frame.length;
     char *to = client->got < head ? (char *)&client->frame + client->got
                                   : client->body + (client->got - head);
-    ssize_t got = recv(client->fd, to, wanted - client->got, MSG_DONTWAIT);
+    ssize_t got = recv(client->socket.fd, to, wanted - client->got, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0) {
@@ -196,15 +240,6 @@ static void client_read(struct client *client) {
     client_answer(client, frame->type, client->body, frame->length);
 }
 
-/* In a descriptor table shared with the program, which expects the lowest numbers. */
-static int out_of_the_way(int fd) {
-    if (fd < 0 || control.own_descriptors)
-        return fd;
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, 500);
-    close(fd);
-    return high;
-}
-
 static bool peer_may(int fd) {
     struct ucred peer;
     socklen_t length = sizeof peer;
@@ -217,7 +252,7 @@ static void accept_client(void) {
     uint64_t now = os_now_exact_ns();
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
         struct client *client = &clients[i];
-        if (client->fd < 0) {
+        if (client->socket.fd < 0) {
             room = client;
             break;
         }
@@ -226,15 +261,20 @@ static void accept_client(void) {
             (!room || client->since_ns < room->since_ns))
             room = client;
     }
-    int fd = out_of_the_way(accept4(control.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd < 0)
+    struct held socket;
+    int fd = accept4(control.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    bool full = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
+    if (!hold(&socket, fd)) {
+        if (full) /* the connection still waits, so that to poll at once would be to spin */
+            control.deaf_until_ns = now + DEAF_NS;
         return;
-    if (!room || !peer_may(fd)) {
-        close(fd);
+    }
+    if (!room || !peer_may(socket.fd)) {
+        let_go(&socket);
         return;
     }
     client_drop(room);
-    room->fd = fd;
+    room->socket = socket;
     client_greet(room);
 }
 
@@ -243,7 +283,7 @@ static void drop_late_clients(void) {
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
         struct client *client = &clients[i];
         uint64_t limit = client->answer.bytes || client->got ? DEADLINE_NS : IDLE_CLIENT_NS;
-        if (client->fd >= 0 && now - client->since_ns > limit)
+        if (client->socket.fd >= 0 && now - client->since_ns > limit)
             client_drop(client);
     }
 }
@@ -253,28 +293,26 @@ static void drop_late_clients(void) {
 static bool socket_open(void) {
     char reason[256] = "no directory for the socket";
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
-    struct stat status;
+    struct held listener;
     if (!place_find(&place, os_process_id(), &why)) {
         reason[why.length ? why.length : text_length(reason)] = 0;
         complain(reason, "");
         return false;
     }
-    int fd = out_of_the_way(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (fd < 0) {
+    if (!hold(&listener, socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0))) {
         complain("no socket could be had", "");
         return false;
     }
     unlink(place.temporary.sun_path);
-    if (bind(fd, (const struct sockaddr *)&place.temporary, sizeof place.temporary) ||
-        chmod(place.temporary.sun_path, 0600) || listen(fd, 16) ||
-        rename(place.temporary.sun_path, place.final.sun_path) || fstat(fd, &status)) {
+    if (bind(listener.fd, (const struct sockaddr *)&place.temporary, sizeof place.temporary) ||
+        chmod(place.temporary.sun_path, 0600) || listen(listener.fd, 16) ||
+        rename(place.temporary.sun_path, place.final.sun_path)) {
         complain("the socket could not be placed at ", place.final.sun_path);
-        close(fd);
+        unlink(place.temporary.sun_path);
+        let_go(&listener);
         return false;
     }
-    control.listener = fd;
-    control.listener_device = status.st_dev;
-    control.listener_inode = status.st_ino;
+    control.listener = listener;
     store_release(&control.socket_pid, os_process_id());
     return true;
 }
@@ -284,14 +322,6 @@ static COLD void socket_remove(void) {
         return;
     unlink(place.final.sun_path);
     store_release(&control.socket_pid, 0);
-}
-
-/* With a shared descriptor table the program may have closed ours and reused the number. */
-static bool listener_is_ours(void) {
-    struct stat status;
-    return control.own_descriptors ||
-           (!fstat(control.listener, &status) && status.st_dev == control.listener_device &&
-            status.st_ino == control.listener_inode);
 }
 
 /* Of the program no thread is left but its first, which has ended: ours is the last, and glibc ends
@@ -312,16 +342,18 @@ static bool is_alone(void) {
 static void serve(void) {
     struct pollfd polls[WIRE_CLIENTS_MAX + 1];
     while (!load_acquire(&control.stopping) && !is_alone()) {
-        bool listening = control.listener >= 0 && listener_is_ours();
-        if (!listening)
-            control.listener = -1;
-        polls[0] = (struct pollfd){.fd = control.listener, .events = POLLIN};
+        if (!is_still_held(&control.listener))
+            control.listener.fd = -1;
+        bool deaf = os_now_exact_ns() < control.deaf_until_ns;
+        polls[0] = (struct pollfd){.fd = deaf ? -1 : control.listener.fd, .events = POLLIN};
         bool busy = false;
         for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
-            const struct client *client = &clients[i];
+            struct client *client = &clients[i];
             short events = client->answer.bytes ? POLLOUT : POLLIN;
-            polls[i + 1] = (struct pollfd){.fd = client->fd, .events = events};
-            busy |= client->fd >= 0;
+            if (!is_still_held(&client->socket))
+                client_drop(client);
+            polls[i + 1] = (struct pollfd){.fd = client->socket.fd, .events = events};
+            busy |= client->socket.fd >= 0;
         }
         struct segment_usage usage = segment_usage();
         int64_t decay = load_relaxed(&options.decay_ms) / 2;
@@ -332,23 +364,39 @@ static void serve(void) {
         if (control.first_ended && wait > ALONE_POLL_MS)
             wait = ALONE_POLL_MS;
         int ready = poll(polls, WIRE_CLIENTS_MAX + 1, wait);
+        if (ready < 0 &&
+            errno == EINVAL) /* so few descriptors are allowed: only the time is waited for */
+            poll(polls, 0, wait);
         if (usage.freelist_bytes)
             segment_purge(false);
         if (ready > 0) {
             for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
                 struct client *client = &clients[i];
-                if (client->fd < 0 || client->fd != polls[i + 1].fd || !polls[i + 1].revents)
+                if (!polls[i + 1].revents || client->socket.fd != polls[i + 1].fd)
                     continue;
-                if (client->answer.bytes)
+                if (!is_still_held(&client->socket))
+                    client_drop(client);
+                else if (client->answer.bytes)
                     client_write(client);
                 else
                     client_read(client);
             }
-            if (polls[0].revents & POLLIN)
+            if (polls[0].revents & POLLIN && is_still_held(&control.listener))
                 accept_client();
         }
         drop_late_clients();
     }
+}
+
+/* All from `first` on, of a table of our own. Kernels before 5.9 and some filters do not know close_range. */
+static void close_from(unsigned first) {
+    struct rlimit limit;
+    if (!close_range(first, ~0U, 0))
+        return;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > CLOSED_MAX)
+        limit.rlim_cur = CLOSED_MAX;
+    for (unsigned fd = first; fd < limit.rlim_cur; fd++)
+        close((int)fd);
 }
 
 static void *thread_main(void *argument) {
@@ -357,11 +405,12 @@ static void *thread_main(void *argument) {
     /* When ours becomes the last thread it runs the exit handlers, with the program's descriptors. */
     control.own_descriptors = !control.first_ended && !unshare(CLONE_FILES);
     if (control.own_descriptors) { /* standard error only for what socket_open may have to say */
-        close_range(0, 1, 0);
-        close_range(options.verbose ? 3 : 2, ~0U, 0);
+        close(0);
+        close(1);
+        close_from(options.verbose ? 3 : 2);
     }
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
-        clients[i] = (struct client){.fd = -1, .body = bodies[i]};
+        clients[i] = (struct client){.socket = {.fd = -1}, .body = bodies[i]};
     socket_open();
     if (control.own_descriptors && options.verbose)
         close(2);
@@ -369,9 +418,7 @@ static void *thread_main(void *argument) {
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
         client_drop(&clients[i]);
     socket_remove();
-    if (control.listener >= 0)
-        close(control.listener);
-    control.listener = -1;
+    let_go(&control.listener);
     control_stack_top = NULL;
     return argument;
 }
@@ -509,7 +556,7 @@ COLD void control_fork_done(bool child) {
     lock_reset(&control.lock);
     control.running = control.stopping = 0;
     control.first_ended = false;
-    control.listener = -1;
+    control.listener.fd = -1;
     store_owner(&control.socket_pid, 0);
     control.start_ns = control.fork_ns;
     control.looks_left = CHILD_LOOKS;

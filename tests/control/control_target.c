@@ -8,8 +8,8 @@
  * number that the next open gets. Then it prints "ready PID" and answers lines on stdin: "ops" with
  * the number of allocations made so far, "fds" as above, "closefrom" and "dup2" the same after it
  * has closed every descriptor from 3 on, or put /dev/null on all up to 899, "fork" with the exit
- * status of a child that allocates and exits, "chroot DIR" once it is in there. The end of stdin
- * ends it with status 0.
+ * status of a child that allocates and exits, "chroot DIR" once it is in there, "limit N" when it may have
+ * so many descriptors. The end of stdin ends it with status 0.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -127,6 +128,15 @@ static void print_fork(void) {
     printf("fork %d\n", status);
 }
 
+static void limit_descriptors(const char *count) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = (rlim_t)atoi(count);
+    if (setrlimit(RLIMIT_NOFILE, &limit))
+        exit(6);
+    printf("limit %s\n", count);
+}
+
 static void answer(const char *word) {
     if (strcmp(word, "ops") == 0) {
         printf("ops %lu\n", operations);
@@ -134,6 +144,8 @@ static void answer(const char *word) {
         print_fork();
     } else if (strncmp(word, "chroot ", 7) == 0) {
         enter_root(word + 7);
+    } else if (strncmp(word, "limit ", 6) == 0) {
+        limit_descriptors(word + 6);
     } else {
         if (strcmp(word, "closefrom") == 0)
             closefrom(3);

@@ -254,6 +254,21 @@ class Target:
         return dump_json(pid or self.pid, *options, env=self.cli_env, timeout_s=timeout_s)
 
 
+def library_thread(pid):
+    """The id of the library's own thread."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/comm", encoding="ascii") as file:
+            if file.read() == "memctx\n":
+                return task
+    raise Failure("the library has no thread")
+
+
+def library_thread_ns(pid):
+    """Processor time that it has used."""
+    with open(f"/proc/{pid}/task/{library_thread(pid)}/schedstat", encoding="ascii") as file:
+        return int(file.read().split()[0])
+
+
 # --- what a dump says -----------------------------------------------------------------------
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The socket through a process's life: start, descriptors, daemons, fork, exit; and its speed."""
+import contextlib
 import os
 import re
+import socket
 import statistics
 import time
 
@@ -130,6 +132,85 @@ def dup2_leaves_the_socket():
         with Wire(target.socket_path()) as client:
             check(target.ask("dup2").endswith(" next 900"), "not all numbers are in use")
             client.dump()
+
+
+@contextlib.contextmanager
+def refusing(*calls):
+    """The target where the kernel refuses these system calls: our descriptors are in its table then."""
+    argv = [harness.build_program("tests/control/refusing.c"), *calls, "--",
+            *target_argv("contexts", "300")]
+    with runtime_dir() as directory:
+        with harness.Target(argv, directory, MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(30), f"ready {target.pid}", "the target's line")
+            yield target
+            code, text = target.finish()
+            check_equal((code, text), (0, ""), "exit status and stderr of the target")
+
+
+def served(target):
+    """Its own socket, not that of the program that became it."""
+    harness.wait_until(lambda: harness.run_cli("dump", "--self", target.pid, env=target.cli_env)
+                       .returncode == 0, "an answer")
+    return target.socket_path()
+
+
+@test
+def shared_descriptors_are_high():
+    """Without unshare our descriptors are above what programs count on, and a client is served."""
+    with refusing("unshare") as target:
+        with Wire(served(target)) as client:
+            client.dump()
+            seen = target.ask("fds").split()
+            numbers = [int(word) for word in seen[1:-2]]
+            check_equal(numbers[:3], [0, 1, 2], "the program's own")
+            check(len(numbers) >= 5, f"listener and client are not in the program's table: {seen}")
+            check(all(number >= 500 for number in numbers[3:]), f"low numbers: {seen}")
+            check_equal(seen[-1], "3", "the next descriptor")
+
+
+@test
+def shared_descriptors_closed_are_forgotten():
+    """The program closes ours and gets their numbers: they are neither read, nor written, nor closed."""
+    for words in (("dup2",), ("closefrom", "dup2")):
+        with refusing("unshare") as target:
+            with Wire(served(target)) as client:
+                client.dump()
+                for word in words:
+                    target.ask(word)
+                spent = harness.library_thread_ns(target.pid)
+                time.sleep(1.5)  # more than one round of the control thread's
+                seen = target.ask("fds").split()
+                check_equal(seen[1:], [*map(str, range(900)), "next", "900"], "descriptors, later")
+                spent = harness.library_thread_ns(target.pid) - spent
+                check(spent < 0.3e9, f"the control thread spun: {spent / 1e6:.0f} ms of 1500")
+
+
+@test
+def close_range_that_is_not_known():
+    """Older kernels: what the program has open is closed in the control thread's table all the same."""
+    with refusing("close_range") as target:
+        served(target)
+        thread = harness.library_thread(target.pid)
+        names = sorted(os.listdir(f"/proc/{target.pid}/task/{thread}/fd"))
+        files = [os.readlink(f"/proc/{target.pid}/task/{thread}/fd/{name}") for name in names]
+        check(all(file.startswith("socket:") for file in files), f"open in our table: {files}")
+
+
+@test
+def no_descriptor_left_is_no_spin():
+    """A client waits, but the process may have no more descriptors: nobody is served, nothing spins."""
+    for limit in (0, 1, 5, 12):
+        with attacked() as target:
+            target.ask(f"limit {limit}")
+            with socket.socket(socket.AF_UNIX) as waiting:
+                waiting.connect(target.socket_path())
+                spent = harness.library_thread_ns(target.pid)
+                time.sleep(1.2)
+                spent = harness.library_thread_ns(target.pid) - spent
+                check(spent < 0.3e9, f"limit {limit}: the thread spun: {spent / 1e6:.0f} ms of 1200")
+            target.ask("limit 1024")
+            harness.wait_until(lambda: harness.run_cli(
+                "dump", "--self", target.pid, env=target.cli_env).returncode == 0, "an answer")
 
 
 @test

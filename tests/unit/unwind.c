@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "path/cache.h"
 #include "region/heap.h"
@@ -164,6 +165,21 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
     cache_flush(paths);
     cr_assert_eq(paths->trace_count, 0);
     cr_assert_eq(paths->trace_bytes, 0);
+}
+
+/* What was a large stack once is a smaller one now, and hints are of other code: nothing of it is read. */
+Test(cache, hints_lead_no_further_than_to_mapped_memory) {
+    uint64_t hash, *end = mmap(NULL, 4 * OS_PAGE_BYTES, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert(end != MAP_FAILED && cache_make(paths));
+    paths->stack.low = (uintptr_t)end;
+    paths->stack.high = (uintptr_t)end + 4 * OS_PAGE_BYTES;
+    for (uint32_t i = 0; i <= paths->hint_mask; i++)
+        paths->hints[i] = (struct hint){1000, 2000};
+    cr_assert_eq(munmap((char *)end + OS_PAGE_BYTES, 3 * OS_PAGE_BYTES), 0);
+    end += OS_PAGE_BYTES / sizeof *end;
+    for (int words = 2; words <= 10; words++)
+        cr_assert_null(cache_search(paths, (uintptr_t)(end - words), &hash));
 }
 
 /* Frames of one size at one place, told apart by the fifth return address and beyond, which are in no hash. */
