@@ -17,11 +17,14 @@ version := 0.1.0
 
 # MEMCTX_DEBUG switches on the checks that cost too much for a release. ThreadSanitizer and
 # AddressSanitizer are allocators themselves, so their variants apply to the unit tests and to the
-# command; the library to preload gets from UBSan what needs no run-time library.
+# command; the library to preload gets from UBSan what needs no run-time library. In the variant faults
+# any one call to the system can be refused (src/os/fault.h).
 optimise := -O2
 ifeq ($(VARIANT),release)
 else ifeq ($(VARIANT),debug)
 optimise := -O1 -DMEMCTX_DEBUG
+else ifeq ($(VARIANT),faults)
+optimise := -O1 -DMEMCTX_DEBUG -DMEMCTX_FAULTS
 else ifeq ($(VARIANT),asan)
 optimise := -O1 -DMEMCTX_DEBUG
 sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -30,7 +33,7 @@ else ifeq ($(VARIANT),tsan)
 optimise := -O1 -DMEMCTX_DEBUG
 sanitize := -fsanitize=thread
 else
-$(error VARIANT is release, debug, asan or tsan, not "$(VARIANT)")
+$(error VARIANT is release, debug, faults, asan or tsan, not "$(VARIANT)")
 endif
 
 warnings := -Wall -Wextra -Wundef -Wshadow -Werror
@@ -88,7 +91,7 @@ manual := $(out)/man/memctx.1
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help lib cli unit man test demo lint format layers asan tsan bench bench-quick install \
+.PHONY: all help lib cli unit man test torture demo lint format layers asan tsan bench bench-quick install \
     uninstall clean force
 
 all: $(library) $(command) $(manual)
@@ -97,13 +100,14 @@ help:
 	@echo 'make                build the library, the command and the manual page below $(out)/'
 	@echo 'make demo           build, then show memctx on redis, python3 and sqlite3 (about a minute)'
 	@echo 'make test           build, then run all suites; tests/run SUITE... runs some of them'
+	@echo 'make torture        each refusal of the system, and long runs of the stress suite (an hour)'
 	@echo 'make lint           formatting, clang-tidy, shellcheck, layers, completion'
 	@echo 'make format         put the sources into the format that lint asks for'
 	@echo 'make asan | tsan    the unit tests under AddressSanitizer and UBSan | ThreadSanitizer'
 	@echo 'make bench          all benchmarks (long); make bench-quick is a short look'
 	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
 	@echo 'make clean          remove out/'
-	@echo 'VARIANT=release|debug|asan|tsan and CC=clang apply to each of them; V=1 shows commands'
+	@echo 'VARIANT=release|debug|faults|asan|tsan and CC=clang apply to each of them; V=1 shows commands'
 
 lib: $(library)
 cli: $(command)
@@ -159,6 +163,9 @@ $(manual): docs/man/memctx.1.in scripts/make-man $(command) $(out)/man/options
 
 test: all unit | deps-test
 	@tests/run
+
+torture: all | deps-test
+	@MEMCTX_FAULTS=all MEMCTX_STRESS_OPS=50000000 MEMCTX_SUITE_LIMIT_S=36000 tests/run faults stress
 
 demo: all | deps-demo
 	@scripts/demo

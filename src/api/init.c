@@ -10,6 +10,7 @@
 #include "api/thread.h"
 #include "context/tree.h"
 #include "control/control.h"
+#include "os/fault.h"
 #include "os/meta.h"
 #include "path/oracle.h"
 #include "path/rebind.h"
@@ -162,7 +163,7 @@ __attribute__((constructor)) static void start(void) {
     rules_new_generation(); /* allocations before this had the default depth, and no names */
     rebind_libc(libc_names, sizeof libc_names / sizeof libc_names[0]);
     thread_init();
-    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    OS_TRY_ERROR(pthread_atfork(fork_prepare, fork_parent, fork_child));
     if (options.verify && !oracle_load() && options.verbose) {
         static const char line[] = "memctx: libunwind.so.8 cannot be loaded; MEMCTX_VERIFY does "
                                    "nothing; install libunwind8\n";

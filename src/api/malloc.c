@@ -45,15 +45,20 @@ static void *serve_emergency(const struct request *request) {
     return header->chunk;
 }
 
-/* In the allocator, and out of it again; view NULL: to be looked up. */
+/* In the allocator, and out of it again; view NULL: to be looked up. When the kernel gives nothing, all that is
+ * kept for later goes back to it first. */
 static void *serve_entered(struct heap *heap, enum thread_access access, struct view *view,
                            const struct request *request, uintptr_t frame) {
     void *chunk = NULL;
     thread_settle(heap);
-    if (!view)
-        view = context_view(heap, frame);
-    if (view)
-        chunk = serve(heap, view, request);
+    for (int attempt = 0; attempt < 2 && !chunk; attempt++) {
+        if (attempt)
+            segment_purge(true);
+        if (!view)
+            view = context_view(heap, frame);
+        if (view)
+            chunk = serve(heap, view, request);
+    }
     bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access == THREAD_OWN &&
                          control_is_due() && context_outside_libc(heap, frame);
     thread_leave_slow(heap, access);

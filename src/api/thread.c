@@ -3,6 +3,7 @@
 #include "api/thread.h"
 #include "context/tree.h"
 #include "control/control.h"
+#include "os/fault.h"
 
 #include <pthread.h>
 
@@ -28,7 +29,7 @@ static void thread_exits(void *argument) {
     (void)argument;
     if (!heap)
         return;
-    if (heap->thread_exits++ < EXIT_ROUNDS && !pthread_setspecific(global.key, heap))
+    if (heap->thread_exits++ < EXIT_ROUNDS && !OS_TRY_ERROR(pthread_setspecific(global.key, heap)))
         return;
     if (os_is_first_thread(heap->tid))
         control_first_thread_ended();
@@ -42,7 +43,7 @@ static void thread_exits(void *argument) {
 }
 
 void thread_init(void) {
-    if (pthread_key_create(&global.key, thread_exits))
+    if (OS_TRY_ERROR(pthread_key_create(&global.key, thread_exits)))
         return;
     if (global.key >= KEYS_WITHOUT_ALLOCATION)
         pthread_key_delete(global.key); /* dead threads are then found by their ids */
@@ -70,7 +71,7 @@ static struct heap *first_entry(void) {
     order_stores();
     thread_state = THREAD_READY;
     if (global.has_key)
-        pthread_setspecific(global.key, heap);
+        OS_TRY_ERROR(pthread_setspecific(global.key, heap));
     return heap;
 }
 

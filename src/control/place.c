@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The socket's directory: $XDG_RUNTIME_DIR/memctx, else /run/user/UID/memctx, else /tmp/memctx-UID. */
 #include "control/place.h"
+#include "os/fault.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,14 +16,14 @@ static bool fits(const struct text *text) {
 /* A directory that nobody else can write, read or have made. */
 static bool directory_is_fit(const char *path, struct text *why) {
     struct stat status;
-    if (!mkdir(path, 0700)) {
+    if (!OS_TRY(mkdir(path, 0700))) {
         chmod(path, 0700); /* whatever the program's umask took away */
     } else if (errno != EEXIST) {
         text_add(why, path);
         text_add(why, " cannot be made");
         return false;
     }
-    if (lstat(path, &status)) {
+    if (OS_TRY(lstat(path, &status))) {
         text_add(why, path);
         text_add(why, " cannot be looked at");
         return false;
@@ -77,7 +78,7 @@ bool place_find(struct place *place, uint32_t pid, struct text *why) {
         }
         path[text.length] = 0;
         if (i < 2) { /* the runtime directory itself is never made by us */
-            if (stat(path, &status) || !S_ISDIR(status.st_mode))
+            if (OS_TRY(stat(path, &status)) || !S_ISDIR(status.st_mode))
                 continue;
             text_add(&text, "/memctx");
             path[text.length] = 0;

@@ -8,6 +8,7 @@
 #include "context/lookup.h"
 #include "control/control.h"
 #include "control/place.h"
+#include "os/fault.h"
 #include "segment/segment.h"
 
 #include <errno.h>
@@ -105,13 +106,13 @@ static bool hold(struct held *held, int fd) {
     struct stat status;
     held->fd = -1;
     if (fd >= 0 && !control.own_descriptors) {
-        int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
+        int high = OS_TRY(fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD));
         close(fd);
         fd = high;
     }
     if (fd < 0)
         return false;
-    if (fstat(fd, &status)) {
+    if (OS_TRY(fstat(fd, &status))) {
         close(fd);
         return false;
     }
@@ -122,7 +123,7 @@ static bool hold(struct held *held, int fd) {
 static bool is_still_held(const struct held *held) {
     struct stat status;
     return held->fd >= 0 && (control.own_descriptors ||
-                             (!fstat(held->fd, &status) && status.st_dev == held->device &&
+                             (!OS_TRY(fstat(held->fd, &status)) && status.st_dev == held->device &&
                               status.st_ino == held->inode));
 }
 
@@ -196,8 +197,8 @@ static void client_greet(struct client *client) {
 
 static void client_write(struct client *client) {
     const struct answer *answer = &client->answer;
-    ssize_t sent = send(client->socket.fd, answer->bytes + client->written,
-                        answer->length - client->written, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent = OS_TRY(send(client->socket.fd, answer->bytes + client->written,
+                               answer->length - client->written, MSG_NOSIGNAL | MSG_DONTWAIT));
     if (sent < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (sent <= 0) {
@@ -216,7 +217,7 @@ static void client_read(struct client *client) {
     size_t wanted = client->got < head ? head : head + client->frame.length;
     char *to = client->got < head ? (char *)&client->frame + client->got
                                   : client->body + (client->got - head);
-    ssize_t got = recv(client->socket.fd, to, wanted - client->got, MSG_DONTWAIT);
+    ssize_t got = OS_TRY(recv(client->socket.fd, to, wanted - client->got, MSG_DONTWAIT));
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0) {
@@ -243,7 +244,7 @@ static void client_read(struct client *client) {
 static bool peer_may(int fd) {
     struct ucred peer;
     socklen_t length = sizeof peer;
-    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) &&
+    return !OS_TRY(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length)) &&
            (peer.uid == geteuid() || peer.uid == 0);
 }
 
@@ -262,7 +263,7 @@ static void accept_client(void) {
             room = client;
     }
     struct held socket;
-    int fd = accept4(control.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = OS_TRY(accept4(control.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     bool full = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (!hold(&socket, fd)) {
         if (full) /* the connection still waits, so that to poll at once would be to spin */
@@ -299,14 +300,15 @@ static bool socket_open(void) {
         complain(reason, "");
         return false;
     }
-    if (!hold(&listener, socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0))) {
+    if (!hold(&listener, OS_TRY(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)))) {
         complain("no socket could be had", "");
         return false;
     }
     unlink(place.temporary.sun_path);
-    if (bind(listener.fd, (const struct sockaddr *)&place.temporary, sizeof place.temporary) ||
-        chmod(place.temporary.sun_path, 0600) || listen(listener.fd, 16) ||
-        rename(place.temporary.sun_path, place.final.sun_path)) {
+    if (OS_TRY(
+            bind(listener.fd, (const struct sockaddr *)&place.temporary, sizeof place.temporary)) ||
+        OS_TRY(chmod(place.temporary.sun_path, 0600)) || OS_TRY(listen(listener.fd, 16)) ||
+        OS_TRY(rename(place.temporary.sun_path, place.final.sun_path))) {
         complain("the socket could not be placed at ", place.final.sun_path);
         unlink(place.temporary.sun_path);
         let_go(&listener);
@@ -329,7 +331,7 @@ static COLD void socket_remove(void) {
 static bool is_alone(void) {
     struct stat tasks;
     char line[128];
-    if (stat("/proc/self/task", &tasks) || tasks.st_nlink > 2 + 2)
+    if (OS_TRY(stat("/proc/self/task", &tasks)) || tasks.st_nlink > 2 + 2)
         return false;
     int64_t length = os_read_file("/proc/self/stat", line, sizeof line);
     for (int64_t i = length - 1; i > 0;
@@ -363,7 +365,7 @@ static void serve(void) {
             wait = 200;
         if (control.first_ended && wait > ALONE_POLL_MS)
             wait = ALONE_POLL_MS;
-        int ready = poll(polls, WIRE_CLIENTS_MAX + 1, wait);
+        int ready = OS_TRY(poll(polls, WIRE_CLIENTS_MAX + 1, wait));
         if (ready < 0 &&
             errno == EINVAL) /* so few descriptors are allowed: only the time is waited for */
             poll(polls, 0, wait);
@@ -391,9 +393,9 @@ static void serve(void) {
 /* All from `first` on, of a table of our own. Kernels before 5.9 and some filters do not know close_range. */
 static void close_from(unsigned first) {
     struct rlimit limit;
-    if (!close_range(first, ~0U, 0))
+    if (!OS_TRY(close_range(first, ~0U, 0)))
         return;
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > CLOSED_MAX)
+    if (OS_TRY(getrlimit(RLIMIT_NOFILE, &limit)) || limit.rlim_cur > CLOSED_MAX)
         limit.rlim_cur = CLOSED_MAX;
     for (unsigned fd = first; fd < limit.rlim_cur; fd++)
         close((int)fd);
@@ -403,7 +405,7 @@ static void *thread_main(void *argument) {
     prctl(PR_SET_NAME, "memctx");
     control_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
     /* When ours becomes the last thread it runs the exit handlers, with the program's descriptors. */
-    control.own_descriptors = !control.first_ended && !unshare(CLONE_FILES);
+    control.own_descriptors = !control.first_ended && !OS_TRY(unshare(CLONE_FILES));
     if (control.own_descriptors) { /* standard error only for what socket_open may have to say */
         close(0);
         close(1);
@@ -428,7 +430,7 @@ static void *thread_main(void *argument) {
 static void start(void) {
     pthread_attr_t attributes;
     sigset_t all;
-    int error = pthread_attr_init(&attributes);
+    int error = OS_TRY_ERROR(pthread_attr_init(&attributes));
     if (error)
         return;
     sigfillset(&all);
@@ -438,13 +440,13 @@ static void start(void) {
     else
         pthread_attr_setstack(&attributes, (void *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES),
                               STACK_BYTES);
-    error = pthread_create(&control.thread, &attributes, thread_main, NULL);
+    error = OS_TRY_ERROR(pthread_create(&control.thread, &attributes, thread_main, NULL));
     if (error == EINVAL) { /* the program's TLS is larger than the stack */
         pthread_attr_destroy(&attributes);
-        pthread_attr_init(&attributes);
+        OS_TRY_ERROR(pthread_attr_init(&attributes));
         pthread_attr_setsigmask_np(&attributes, &all);
         pthread_attr_setstacksize(&attributes, STACK_BYTES * 32);
-        error = pthread_create(&control.thread, &attributes, thread_main, NULL);
+        error = OS_TRY_ERROR(pthread_create(&control.thread, &attributes, thread_main, NULL));
     }
     pthread_attr_destroy(&attributes);
     if (error)
@@ -458,7 +460,7 @@ static void start(void) {
 static void wake(void) {
     if (load_acquire(&control.socket_pid) != os_process_id())
         return;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = OS_TRY(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return;
     (void)connect(fd, (const struct sockaddr *)&place.final, sizeof place.final);

@@ -8,6 +8,8 @@
 #ifndef MEMCTX_SYSCALL_H
 #define MEMCTX_SYSCALL_H
 
+#include "os/fault.h"
+
 #include "base/base.h"
 #include <sys/syscall.h>
 
@@ -23,8 +25,16 @@ INLINE long os_syscall(long number, long a, long b, long c, long d, long e, long
     return result;
 }
 
+#ifdef MEMCTX_FAULTS
+INLINE long os_call(long number, long a, long b, long c, long d, long e, long f) {
+    long refused = os_fault_call(number);
+    return refused ? refused : os_syscall(number, a, b, c, d, e, f);
+}
+#else
+#define os_call os_syscall
+#endif
 #define OS_CALL(number, a, b, c, d, e, f)                                                          \
-    os_syscall(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+    os_call(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 #define OS_FAILED(result) ((unsigned long)(result) >= (unsigned long)-4095L)
 
 #endif

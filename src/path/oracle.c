@@ -2,6 +2,7 @@
 /* Comparison with libunwind; see oracle.h. */
 #include "path/oracle.h"
 #include "base/options.h"
+#include "os/fault.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -28,7 +29,7 @@ static struct {
 } unwinder START_PAGE;
 
 bool oracle_load(void) {
-    void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *library = OS_TRY_POINTER(dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
     if (!library)
         return false;
     unwinder.save = (int (*)(unw_tdep_context_t *))dlsym(library, TEXT(unw_tdep_getcontext));

@@ -385,6 +385,10 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
     if (!check_frame(client, &frame, WIRE_HELLO, failure)) {
         return false;
     }
+    if (frame.status == WIRE_NO_MEMORY) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s has no memory for an answer; free some and ask again", client->source);
+    }
     if (frame.status != WIRE_OK || frame.length != sizeof(client->hello)) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s: damaged answer; a hello of %llu bytes where %zu were expected",

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* Refusing what is asked of the system, at will; see fault.h. */
+#include "os/fault.h"
+
+#ifdef MEMCTX_FAULTS
+#include "base/text.h"
+#include "os/syscall.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+static struct {
+    uint64_t at, seen; /* atomic */
+    bool known;        /* atomic: `at` is what the environment says */
+} fault;
+
+static const char *setting(const char *name) {
+    size_t length = text_length(name);
+    for (char **entry = environ; entry && *entry; entry++)
+        if (!__builtin_strncmp(*entry, name, length) && (*entry)[length] == '=')
+            return *entry + length + 1;
+    return NULL;
+}
+
+static void say(uint64_t number, const char *what) {
+    char line[160];
+    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    const char *path = setting("MEMCTX_FAULT_LOG");
+    if (!path)
+        return;
+    long fd = os_syscall(SYS_openat, AT_FDCWD, (long)path,
+                         O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666, 0, 0);
+    text_add_number(&text, (int64_t)number);
+    text_add(&text, " ");
+    text_add(&text, what);
+    text.length = text.length < sizeof line - 2 ? text.length : sizeof line - 2;
+    line[text.length++] = '\n';
+    os_syscall(SYS_write, fd, (long)line, (long)text.length, 0, 0, 0);
+    os_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
+}
+
+bool os_fault(const char *what) {
+    if (!load_acquire(&fault.known)) {
+        int64_t at = 0;
+        const char *value = setting("MEMCTX_FAULT_AT");
+        if (!environ)
+            return false; /* libc is not ready yet */
+        if (value)
+            text_to_number(value, &at);
+        fault.at = (uint64_t)at;
+        store_release(&fault.known, true);
+    }
+    if (!fault.at || __atomic_add_fetch(&fault.seen, 1, __ATOMIC_RELAXED) != fault.at)
+        return false;
+    say(fault.at, what);
+    return true;
+}
+
+long os_fault_call(long number) {
+    static const struct {
+        long number, error;
+        const char *name;
+    } calls[] = {
+        {SYS_mmap, -ENOMEM, "mmap"},
+        {SYS_munmap, -ENOMEM, "munmap"},
+        {SYS_mremap, -ENOMEM, "mremap"},
+        {SYS_madvise, -EINVAL, "madvise"},
+        {SYS_openat, -EMFILE, "openat"},
+        {SYS_read, -EIO, "read"},
+        {SYS_readlinkat, -EACCES, "readlinkat"},
+        {SYS_mprotect, -EACCES, "mprotect"},
+        {SYS_mincore, -ENOMEM, "mincore"},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        if (calls[i].number == number)
+            return os_fault(calls[i].name) ? calls[i].error : 0;
+    return 0;
+}
+#endif

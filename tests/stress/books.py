@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: MIT
+"""The program that keeps its own books, started, and its books compared with what the library says."""
+import os
+import time
+
+import harness
+from harness import Failure, Target, check, check_equal, check_sums
+from wire import Wire
+
+OPS = int(os.environ.get("MEMCTX_STRESS_OPS", "1000000"))
+SEED = int(os.environ.get("MEMCTX_STRESS_SEED", "0")) or time.time_ns() // 1000 % 1000000 + 1
+FLAGS = ["-fno-optimize-sibling-calls", "-fno-ipa-icf"]
+LIVE = ("requested_bytes", "live_chunks")
+ALL = ("requested_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes")
+# 30 s for a default run of some 10 s under load; longer runs are given in proportion.
+ROUND_LIMIT_S = 60 + OPS // 5000
+
+
+def read_books(path):
+    """(leaf, mid, top) -> the five figures, in the order of ALL."""
+    entries = {}
+    with open(path, encoding="ascii") as file:
+        for line in file:
+            leaf, mid, top, *figures = line.split()
+            entries[leaf, mid, top] = tuple(map(int, figures))
+    return entries
+
+
+def sum_dump(dump):
+    """The same table from a dump; contexts of the leaves with another path are an error."""
+    names = harness.context_names(dump)
+    entries = {}
+    for context in dump["contexts"]:
+        path = names[context["id"]][:3]
+        if not path[0].startswith(("leaf_", "sig_leaf_")):
+            continue
+        figures = tuple(context["self"][field] for field in ALL)
+        if any(figures):
+            old = entries.get(path, (0,) * len(ALL))
+            entries[path] = tuple(map(sum, zip(old, figures)))
+    return entries
+
+
+def merge_handlers(entries, extra=(0,) * len(ALL)):
+    """The paths of the signal handlers as one entry."""
+    merged = {path: figures for path, figures in entries.items() if path[1] != "sig_mid"}
+    handlers = [figures for path, figures in entries.items() if path[1] == "sig_mid"]
+    merged["handlers", "sig_mid", "sig_top"] = tuple(map(sum, zip(extra, *handlers)))
+    return merged
+
+
+def unwinding_figures(dump):
+    """What was allocated while the thread was inside the allocator: no second walk begins there."""
+    for context in dump["contexts"]:
+        if (context["frame"] or {}).get("function") == "[unwinding]" or \
+                context.get("label") == "[unwinding]":
+            return tuple(context["self"][field] for field in ALL)
+    return (0,) * len(ALL)
+
+
+def differences(books, found, fields):
+    """Lines that say what differs, path by path; none when all is equal."""
+    lines = []
+    for path in sorted(books.keys() | found.keys()):
+        want = books.get(path, (0,) * len(ALL))
+        got = found.get(path, (0,) * len(ALL))
+        for field, wanted, figure in zip(ALL, want, got):
+            if field in fields and wanted != figure:
+                lines.append(f"{' < '.join(path)}: {field}: the books say {wanted}, "
+                             f"the dump {figure}")
+    return lines
+
+
+def compare(target, pid, books_path, fields=ALL):
+    dump = target.dump(pid=pid, timeout_s=120)
+    books, found = read_books(books_path), sum_dump(dump)
+    check(len(books) > 100, f"only {len(books)} paths in the books: too little was run")
+    check_sums(dump)
+    with_handlers = any(path[1] == "sig_mid" for path in books)
+    if with_handlers:
+        # A handler that interrupts the allocator is on the books of [unwinding].
+        books, found = merge_handlers(books), merge_handlers(found, unwinding_figures(dump))
+    lines = differences(books, found, fields)
+    if lines and with_handlers:
+        lines = losses_counted(target, pid, books, found) or []
+    elif not lines:
+        check(dump["exact"] is True or with_handlers, "the dump is not exact")
+    if lines:
+        extra = "" if len(lines) <= 8 else f"\n... {len(lines)} differences in all"
+        labels = [(context["frame"] or {}).get("function") for context in dump["contexts"]
+                  if context["kind"] == "unknown" and context["self"]["allocs"]]
+        raise Failure("\n".join(lines[:8]) + extra + f"\nlabelled nodes in use: {labels}")
+    return dump
+
+
+def losses_counted(target, pid, books, found):
+    """What a handler allocates while its own thread holds a lock of the allocator is on no books;
+    but it is counted: as many allocations are missing as the library says it has lost."""
+    with Wire(target.socket_path(pid)) as wire:
+        lost = wire.statistics()["lost"]
+    none = (0,) * len(ALL)
+    missing = [tuple(want - got for want, got in zip(books.get(path, none), found.get(path, none)))
+               for path in books.keys() | found.keys()]
+    total = sum(figures[ALL.index("allocs")] for figures in missing)
+    if total == lost and all(figure >= 0 for figures in missing for figure in figures):
+        return None
+    return [f"{total} allocations are on no books, {lost} are counted as lost",
+            *differences(books, found, ALL)]
+
+
+class Stress:
+    """One run of the stress program."""
+
+    def __init__(self, *options, rounds=3, ops=OPS, **env):
+        self.options = [*options, "--rounds", str(rounds), "--seed", str(SEED),
+                        "--ops", str(ops)]
+        self.env = {"MEMCTX_CONTROL": "eager", **env}
+        self.signals = 0
+
+    def __enter__(self):
+        program = harness.build_program("tests/stress/books.c", flags=FLAGS)
+        self.runtime = harness.runtime_dir()
+        directory = self.runtime.__enter__()
+        self.books = os.path.join(directory, "books")
+        self.target = Target([program, *self.options, self.books], directory, **self.env)
+        return self
+
+    def __exit__(self, *error):
+        self.target.kill()
+        self.runtime.__exit__(None, None, None)
+
+    def next_checkpoint(self):
+        """Waits for the next standstill; returns the pid of who stands still."""
+        word, pid, signals = self.target.hear(ROUND_LIMIT_S).split()
+        check_equal(word, "CHECKPOINT", "the program's line")
+        self.signals = int(signals)
+        self.target.wait_socket(int(pid))
+        return int(pid)
+
+    def compare(self, pid, fields=ALL):
+        return compare(self.target, pid, self.books, fields)
+
+    def finish(self):
+        code, text = self.target.finish(ROUND_LIMIT_S)
+        check_equal((code, text), (0, ""), "exit status and stderr of the program")
+
+    def run_all(self, fields=ALL, rounds=3, at_checkpoint=lambda pid: None):
+        """Compares at each checkpoint; the program stands still at the last one until finish."""
+        for i in range(rounds):
+            if i:
+                self.target.say("go")
+            pid = self.next_checkpoint()
+            dump = self.compare(pid, fields)
+            at_checkpoint(pid)
+        return dump
