@@ -244,6 +244,36 @@ void cache_learn_hints(struct paths *paths) {
     }
 }
 
+static void put_check(struct trace *trace, unsigned at, uint64_t value, uint32_t word) {
+    if (trace) {
+        struct trace_checks *group = trace_group(trace, at / 4);
+        group->value[at % 4] = value;
+        group->word[at % 4] = word;
+    }
+}
+
+/* The innermost return address and the leaf's `checks`, in groups, into the trace; NULL: how many groups that takes. */
+static unsigned lay_out(struct trace *trace, const struct stack *stack,
+                        const struct stack_frame *leaf, unsigned checks) {
+    uintptr_t frame = leaf->sp - 16, page = 0;
+    uint64_t value = 0;
+    uint32_t word = 0;
+    unsigned put = 0;
+    for (unsigned i = 0; i <= checks; i++) {
+        const struct stack_check *check = &stack->checks[leaf->checks - i];
+        uintptr_t at = i ? check->at : frame + 8;
+        for (; put % 4 && at / OS_PAGE_BYTES != page; put++)
+            put_check(trace, put, value, word);
+        page = at / OS_PAGE_BYTES;
+        value = i ? check->value : leaf->address;
+        word = (uint32_t)((at - frame) / 8);
+        put_check(trace, put++, value, word);
+    }
+    for (; put % 4; put++)
+        put_check(trace, put, value, word);
+    return put / 4;
+}
+
 void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth) {
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
@@ -266,18 +296,12 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
         if (distance % 8 || distance / 8 > UINT32_MAX)
             return; /* a handler's stack below the one that it interrupted, say */
     }
-    unsigned count = checks / 4 + 1; /* the first one is the innermost return address */
+    unsigned count = lay_out(NULL, stack, leaf, checks);
     uint32_t number = place->trace ? place->trace : trace_take(paths);
     struct trace *trace = &paths->traces[number];
     if (!trace_make_room(paths, trace, count))
         return; /* a number less */
-    for (unsigned i = 0; i < count * 4; i++) {
-        const struct stack_check *check = &stack->checks[leaf->checks - (i <= checks ? i : checks)];
-        struct trace_checks *group = trace_group(trace, i / 4);
-        bool innermost = !i || !checks;
-        group->value[i % 4] = innermost ? leaf->address : check->value;
-        group->word[i % 4] = innermost ? 1 : (uint32_t)((check->at - at) / 8);
-    }
+    lay_out(trace, stack, leaf, checks);
     trace->view = view;
     trace->hash = (uint32_t)(hash >> 32);
     trace->sp = leaf->sp;
