@@ -185,7 +185,6 @@ def live_at_end(site, peer, workload):
 
 def run_program(site, peer, workload):
     """Runs a program to its end, `repeat` times."""
-    live = live_at_end(site, peer, workload) if site.read_end and peer.name == "memctx" else 0
     command = site.expand(workload.command)
     if peer.wrap:
         command = [word.replace("{records}", site.records) for word in peer.wrap] + command[2:]
@@ -198,7 +197,8 @@ def run_program(site, peer, workload):
     check_preload(site)
     sample = median_sample(samples)
     take_value(site, workload, sample)
-    sample.live_bytes = live
+    if site.read_end and peer.name == "memctx":
+        sample.live_bytes = live_at_end(site, peer, workload)
     return sample
 
 

@@ -35,7 +35,7 @@ class Results:
             for name in ("value", "wall_s", "user_s", "system_s"):
                 row[name] = float(row[name])
             for name in ("round", "peak_rss_kib", "end_rss_kib", "live_bytes"):
-                row[name] = int(row[name])
+                row[name] = int(row.get(name) or 0)
             self.runs.append(row)
         self.peers = list(dict.fromkeys(row["peer"] for row in self.runs))
         self.rounds = 1 + max((row["round"] for row in self.runs), default=-1)

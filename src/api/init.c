@@ -16,7 +16,6 @@
 #include "path/rebind.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <memctx.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -132,20 +131,6 @@ static bool is_launcher(const char *name) {
     return false;
 }
 
-#define NAME(function)                                                                             \
-    { #function, (uintptr_t) & (function) }
-static const struct rebind_name libc_names[] = {NAME(malloc),
-                                                NAME(free),
-                                                NAME(calloc),
-                                                NAME(realloc),
-                                                NAME(reallocarray),
-                                                NAME(aligned_alloc),
-                                                NAME(posix_memalign),
-                                                NAME(memalign),
-                                                NAME(valloc),
-                                                NAME(pvalloc),
-                                                NAME(malloc_usable_size)};
-
 /* Names this library to pthread_atfork; else from the compiler's start files, which are left out. */
 __attribute__((visibility("hidden"))) extern void *const __dso_handle;
 void *const __dso_handle = (void *)&__dso_handle;
@@ -161,7 +146,8 @@ __attribute__((constructor)) static void start(void) {
     os_identity_init();
     rules_init();
     rules_new_generation(); /* allocations before this had the default depth, and no names */
-    rebind_libc(libc_names, sizeof libc_names / sizeof libc_names[0]);
+    if (load_relaxed(&heap_global.threads_seen) <= 1)
+        rebind_libc((uintptr_t)&malloc);
     thread_init();
     OS_TRY_ERROR(pthread_atfork(fork_prepare, fork_parent, fork_child));
     if (options.verify && !oracle_load() && options.verbose) {

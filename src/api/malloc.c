@@ -46,18 +46,22 @@ static void *serve_emergency(const struct request *request) {
 }
 
 /* In the allocator, and out of it again; view NULL: to be looked up. When the kernel gives nothing, all that is
- * kept for later goes back to it first. */
+ * kept for later goes back to it, and it is asked once more. */
 static void *serve_entered(struct heap *heap, enum thread_access access, struct view *view,
                            const struct request *request, uintptr_t frame) {
     void *chunk = NULL;
+    bool purged = false;
     thread_settle(heap);
-    for (int attempt = 0; attempt < 2 && !chunk; attempt++) {
-        if (attempt)
-            segment_purge(true);
+    for (bool again = true; again && !chunk;) {
+        uint32_t refused = os_refused();
         if (!view)
             view = context_view(heap, frame);
         if (view)
             chunk = serve(heap, view, request);
+        again = !chunk && !purged && os_refused() != refused;
+        if (again)
+            segment_purge(true);
+        purged = again;
     }
     bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access == THREAD_OWN &&
                          control_is_due() && context_outside_libc(heap, frame);
@@ -75,6 +79,10 @@ static void *serve_slow(const struct request *request, uintptr_t frame) {
     enum thread_access access;
     if (request->size <= REGION_SIZE_MAX) {
         access = thread_enter_slow(&heap);
+        if (UNLIKELY(access == THREAD_NONE) && !lock_any_is_mine()) { /* no memory for a heap */
+            segment_purge(true);
+            access = thread_enter_slow(&heap);
+        }
         if (access != THREAD_NONE)
             return serve_entered(heap, access, NULL, request, frame);
         chunk = serve_emergency(request);

@@ -19,8 +19,8 @@ static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_END
 
 static struct {
     pthread_key_t key;
-    bool has_key;
-    void *deferred; /* atomic list of chunks through their first word */
+    bool has_key, untold; /* atomic: of some thread the key does not know */
+    void *deferred;       /* atomic list of chunks through their first word */
 } global FORK_PAGE;
 
 /* The key's destructor: the thread is about to end. */
@@ -49,15 +49,18 @@ void thread_init(void) {
         pthread_key_delete(global.key); /* dead threads are then found by their ids */
     else
         global.has_key = true;
-    if (global.has_key && thread_heap_if_any())
-        pthread_setspecific(global.key, thread_heap);
+    if (global.has_key && thread_heap_if_any() && !pthread_setspecific(global.key, thread_heap) &&
+        load_relaxed(&heap_global.threads_seen) == 1)
+        store_owner(&global.untold, false);
 }
 
 static struct heap *first_entry(void) {
     thread_state = THREAD_STARTING;
     order_stores();
     uint32_t tid = os_thread_id();
-    struct heap *heap = heap_acquire(tid, global.has_key);
+    if (UNLIKELY(!global.has_key)) /* before the constructor, say */
+        store_owner(&global.untold, true);
+    struct heap *heap = heap_acquire(tid, global.has_key && !load_relaxed(&global.untold));
     if (heap && !context_view_fixed(heap, TREE_UNKNOWN)) {
         heap_park(heap);
         heap = NULL;

@@ -22,6 +22,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define START_AFTER_NS 20000000U
@@ -367,8 +368,11 @@ static void serve(void) {
             wait = ALONE_POLL_MS;
         int ready = OS_TRY(poll(polls, WIRE_CLIENTS_MAX + 1, wait));
         if (ready < 0 &&
-            errno == EINVAL) /* so few descriptors are allowed: only the time is waited for */
-            poll(polls, 0, wait);
+            errno != EINTR) { /* so few descriptors are allowed; the time is waited for */
+            struct timespec time = {.tv_sec = wait / 1000, .tv_nsec = wait % 1000 * 1000000L};
+            if (nanosleep(&time, NULL) && errno != EINTR)
+                return; /* rather than spin */
+        }
         if (usage.freelist_bytes)
             segment_purge(false);
         if (ready > 0) {
@@ -554,8 +558,13 @@ COLD void control_fork_done(bool child) {
     control.forking = false;
     if (!child)
         return;
-    /* The thread and its descriptors stayed behind. */
+    /* The thread stayed behind, and its descriptors, but for those in a shared table. */
     lock_reset(&control.lock);
+    if (control.running && !control.own_descriptors) {
+        let_go(&control.listener);
+        for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
+            let_go(&clients[i].socket);
+    }
     control.running = control.stopping = 0;
     control.first_ended = false;
     control.listener.fd = -1;

@@ -11,9 +11,18 @@
 
 #define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
+static uint32_t refused; /* atomic */
+
+uint32_t os_refused(void) {
+    return load_relaxed(&refused);
+}
+
 static void *map_at(void *hint, size_t bytes, int extra) {
     long result = OS_CALL(SYS_mmap, hint, bytes, PROT_READ | PROT_WRITE, MAP_FLAGS | extra, -1, 0);
-    return OS_FAILED(result) ? NULL : (void *)result;
+    if (LIKELY(!OS_FAILED(result)))
+        return (void *)result;
+    add_relaxed(&refused, 1);
+    return NULL;
 }
 
 void *os_map(size_t bytes) {
@@ -70,12 +79,34 @@ bool os_protect(void *start, size_t bytes, bool writable) {
     return !OS_FAILED(OS_CALL(SYS_mprotect, start, bytes, protection, 0, 0, 0));
 }
 
+static bool is_advisable(uintptr_t start, size_t bytes) {
+    return !OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_NORMAL, 0, 0, 0));
+}
+
+static bool is_known_to_mincore(uintptr_t start, size_t bytes) {
+    unsigned char vector[64];
+    for (size_t done = 0; done < bytes; done += sizeof vector * OS_PAGE_BYTES) {
+        size_t part = bytes - done;
+        if (part > sizeof vector * OS_PAGE_BYTES)
+            part = sizeof vector * OS_PAGE_BYTES;
+        if (OS_FAILED(OS_CALL(SYS_mincore, start + done, part, vector, 0, 0, 0)))
+            return false;
+    }
+    return true;
+}
+
+/* Advice that a stack has already changes nothing, but ENOMEM tells of a hole; filters of system calls that know
+ * allocators know madvise. Kernels that take any advice unseen (gVisor) are told by a page where never is one. */
+#define NEVER_MAPPED OS_PAGE_BYTES
+
 bool os_is_mapped(uintptr_t start, uintptr_t end) {
-    /* Advice that is already so changes nothing, but ENOMEM tells of a hole. mincore would do, but filters
-     * of system calls that know allocators do not know it. */
+    static uint8_t advice; /* atomic; 0: not known yet, 1: tells of holes, 2: does not */
     start &= ~(OS_PAGE_BYTES - 1);
     size_t bytes = align_up(end, OS_PAGE_BYTES) - start;
-    return !OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_NORMAL, 0, 0, 0));
+    if (UNLIKELY(!load_relaxed(&advice)))
+        store_owner(&advice, is_advisable(NEVER_MAPPED, OS_PAGE_BYTES) ? 2 : 1);
+    return load_relaxed(&advice) == 1 ? is_advisable(start, bytes)
+                                      : is_known_to_mincore(start, bytes);
 }
 
 int64_t os_resident_bytes(const void *start, size_t bytes) {
@@ -119,6 +150,7 @@ uint64_t os_now_exact_ns(void) {
  * once. So a thread's first allocation makes no call that a filter may not know, and a vfork child,
  * which uses its parent's memory, does not take its own id for that of the thread it stands in for. */
 #define DESCRIPTOR_BYTES 2048U /* less than any version's */
+#define USUAL_OFFSET 720U /* behind the head that every program knows, and a list's two words */
 
 static struct { uint32_t process, tid_offset; /* 0: not known */ } identity FORK_PAGE;
 
@@ -133,7 +165,10 @@ void os_identity_init(void) {
             found = offset;
             places++;
         }
-    identity.tid_offset = places == 1 ? found : 0;
+    if (descriptor_word(USUAL_OFFSET) == tid) /* a small number may stand in other places too */
+        identity.tid_offset = USUAL_OFFSET;
+    else
+        identity.tid_offset = places == 1 ? found : 0;
     identity.process = os_process_id();
 }
 
@@ -215,10 +250,11 @@ void os_panic(const struct text *text) {
         void *restorer;
         unsigned long mask;
     } default_action = {0};
+    long self = OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0); /* of a vfork child too */
     unsigned long set = 1UL << (SIGABRT - 1);
     OS_CALL(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, 8, 0, 0);
-    OS_CALL(SYS_tgkill, os_process_id(), os_thread_id(), SIGABRT, 0, 0, 0);
+    OS_CALL(SYS_tgkill, os_process_id(), self, SIGABRT, 0, 0, 0);
     OS_CALL(SYS_rt_sigaction, SIGABRT, &default_action, NULL, 8, 0, 0);
-    OS_CALL(SYS_tgkill, os_process_id(), os_thread_id(), SIGABRT, 0, 0, 0);
+    OS_CALL(SYS_tgkill, os_process_id(), self, SIGABRT, 0, 0, 0);
     __builtin_trap();
 }

@@ -13,6 +13,7 @@
 
 /* --- memory; NULL or false when the kernel refuses ---------------------------------------- */
 void *os_map(size_t bytes); /* zeroed, readable and writable, not accounted until touched */
+uint32_t os_refused(void);  /* how often the kernel gave none; it wraps around */
 /* As os_map, with the start aligned to a power of two of at least an OS page. */
 void *os_map_aligned(size_t bytes, size_t alignment);
 /* Whether the kernel is to put huge pages under it. It may know none. */

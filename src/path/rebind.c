@@ -73,37 +73,63 @@ static bool is_libc(const char *name) {
     return text_equal(last, "libc.so.6");
 }
 
-/* The one that this library is bound to, which stands behind it in the loader's list. */
-static const struct link_map *find_libc(void) {
+/* Ours, and the one that it is bound to, which stands behind it in the loader's list. */
+static bool find_both(struct symbols *ours, struct symbols *libc) {
     struct cfi_object object;
-    const struct link_map *map = NULL;
-    if (cfi_find_object((uintptr_t)&rebind_libc, &object))
-        map = object.link_map;
+    if (!cfi_find_object((uintptr_t)&rebind_libc, &object))
+        return false;
+    const struct link_map *map = object.link_map;
+    if (!read_dynamic(map, ours))
+        return false;
     while (map && !is_libc(map->l_name))
         map = map->l_next;
-    return map;
+    return map && read_dynamic(map, libc);
 }
 
-void rebind_libc(const struct rebind_name *names, size_t count) {
-    ElfW(Sym) * found[REBIND_MAX];
+/* All or none: of half a family two heaps would get each other's chunks. */
+static const char *const names[] = {"malloc",
+                                    "free",
+                                    "calloc",
+                                    "realloc",
+                                    "reallocarray",
+                                    "aligned_alloc",
+                                    "posix_memalign",
+                                    "memalign",
+                                    "valloc",
+                                    "pvalloc",
+                                    "malloc_usable_size",
+                                    "__libc_malloc",
+                                    "__libc_free",
+                                    "__libc_calloc",
+                                    "__libc_realloc",
+                                    "__libc_memalign",
+                                    "__libc_valloc",
+                                    "__libc_pvalloc"};
+#define NAMES (sizeof names / sizeof names[0])
+
+void rebind_libc(uintptr_t malloc_in_use) {
+    ElfW(Sym) * from[NAMES], *to[NAMES];
     uintptr_t start = UINTPTR_MAX, end = 0;
-    const struct link_map *map = find_libc();
-    struct symbols symbols;
-    if (!map || count > REBIND_MAX || !read_dynamic(map, &symbols))
+    struct symbols ours, libc;
+    if (!find_both(&ours, &libc))
         return;
-    for (size_t i = 0; i < count; i++) {
-        found[i] = find(&symbols, names[i].name);
-        if (!found[i])
-            return; /* all or none: of half a family two heaps would get each other's chunks */
-        start = (uintptr_t)found[i] < start ? (uintptr_t)found[i] : start;
-        end = (uintptr_t)(found[i] + 1) > end ? (uintptr_t)(found[i] + 1) : end;
+    for (size_t i = 0; i < NAMES; i++) {
+        from[i] = find(&libc, names[i]);
+        to[i] = find(&ours, names[i]);
+        if (!from[i] || !to[i])
+            return;
+        start = (uintptr_t)from[i] < start ? (uintptr_t)from[i] : start;
+        end = (uintptr_t)(from[i] + 1) > end ? (uintptr_t)(from[i] + 1) : end;
     }
+    if (ours.bias + to[0]->st_value !=
+        malloc_in_use) /* the program has another one in front of us */
+        return;
     start &= ~(OS_PAGE_BYTES - 1);
     size_t bytes = align_up(end - start, OS_PAGE_BYTES);
     if (!os_protect((void *)start, bytes, true))
         return;
-    for (size_t i = 0; i < count; i++)
-        found[i]->st_value = names[i].ours - symbols.bias;
+    for (size_t i = 0; i < NAMES; i++)
+        from[i]->st_value = ours.bias + to[i]->st_value - libc.bias;
     os_protect((void *)start, bytes, false);
-    rebind_count = (uint32_t)count;
+    rebind_count = NAMES;
 }

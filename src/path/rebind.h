@@ -5,17 +5,10 @@
 
 #include "base/base.h"
 
-#define REBIND_MAX 16U
-
-struct rebind_name {
-    const char *name;
-    uintptr_t ours;
-};
-
 INTERNAL uint32_t rebind_count; /* names of libc's that lead here */
 
-/* Once, from the constructor, by the only thread. A kernel that refuses, or a libc without one of the
- * names, leaves them as they are. */
-void rebind_libc(const struct rebind_name *names, size_t count);
+/* Once, from the constructor, by the only thread. `malloc_in_use`: what malloc is to this library, as to the program;
+ * nothing is changed where that is not our own, where the kernel refuses, or libc has not all the names. */
+void rebind_libc(uintptr_t malloc_in_use);
 
 #endif

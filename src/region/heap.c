@@ -162,17 +162,27 @@ static struct heap *take_dead(void) {
 #define MANY_HEAPS 64U
 #define LOOK_EVERY 16U
 
+/* Parks what threads left that ended without a word. */
+static void park_dead(void) {
+    for (;;) {
+        lock_take(&heap_global.lock);
+        struct heap *dead = take_dead();
+        lock_release(&heap_global.lock);
+        if (!dead)
+            return;
+        heap_park(dead);
+    }
+}
+
 struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     lock_take(&heap_global.lock);
     uint32_t seen = heap_global.threads_seen++;
     struct heap *heap = adopt_parked(tid);
-    struct heap *dead = NULL;
-    if (!heap && heap_global.heaps > (threads_tell ? MANY_HEAPS : FEW_HEAPS) &&
-        !(seen % LOOK_EVERY))
-        dead = take_dead();
+    bool look = !heap && heap_global.heaps > (threads_tell ? MANY_HEAPS : FEW_HEAPS) &&
+                !(seen % LOOK_EVERY);
     lock_release(&heap_global.lock);
-    if (dead) {
-        heap_park(dead);
+    if (look) {
+        park_dead();
         lock_take(&heap_global.lock);
         heap = adopt_parked(tid);
         lock_release(&heap_global.lock);

@@ -199,15 +199,23 @@ def close_range_that_is_not_known():
 @test
 def no_descriptor_left_is_no_spin():
     """A client waits, but the process may have no more descriptors: nobody is served, nothing spins."""
-    for limit in (0, 1, 5, 12):
-        with attacked() as target:
+    for limit, others in ((0, 0), (1, 0), (5, 0), (9, 8)):  # listener and eight clients: full
+        with attacked() as target, contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(Wire(target.socket_path())) for _ in range(others)]
             target.ask(f"limit {limit}")
             with socket.socket(socket.AF_UNIX) as waiting:
                 waiting.connect(target.socket_path())
+                waiting.settimeout(1.2)
                 spent = harness.library_thread_ns(target.pid)
-                time.sleep(1.2)
+                try:
+                    said = len(waiting.recv(1))
+                except TimeoutError:
+                    said = 0
                 spent = harness.library_thread_ns(target.pid) - spent
+                check_equal(said, 0, f"limit {limit}: bytes for the one who waits")
                 check(spent < 0.3e9, f"limit {limit}: the thread spun: {spent / 1e6:.0f} ms of 1200")
+            for client in clients:
+                client.close()
             target.ask("limit 1024")
             harness.wait_until(lambda: harness.run_cli(
                 "dump", "--self", target.pid, env=target.cli_env).returncode == 0, "an answer")

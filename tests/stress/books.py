@@ -117,8 +117,12 @@ class Stress:
         self.env = {"MEMCTX_CONTROL": "eager", **env}
         self.signals = 0
 
+    @staticmethod
+    def build():
+        return harness.build_program("tests/stress/books.c", flags=FLAGS)
+
     def __enter__(self):
-        program = harness.build_program("tests/stress/books.c", flags=FLAGS)
+        program = self.build()
         self.runtime = harness.runtime_dir()
         directory = self.runtime.__enter__()
         self.books = os.path.join(directory, "books")

@@ -25,10 +25,21 @@ test_process_deepbind() {
     own_program 0 deepbind "$bin_dir"
     hold_begin deepbind "$bin_dir/deepbind" "$bin_dir"
     equal "frees of chunks that are not ours" 0 "$(statistic "$held_pid" foreign_frees)"
-    equal "names of libc's that lead to us" 11 "$(statistic "$held_pid" libc_names)"
+    equal "names of libc's that lead to us" 18 "$(statistic "$held_pid" libc_names)"
     dump "$held_pid" --quiescent
     hold_end
     path allocs=2000 requested_bytes=0 -- _IO_mem_finish '.*' bound_exchange main
+}
+
+# A constructor that comes before ours takes the keys, so that no thread can tell of its end, and has threads allocate.
+test_process_early() {
+    own_program 0 early
+    hold_begin early "$bin_dir/early"
+    local heaps
+    heaps=$(statistic "$held_pid" heaps)
+    hold_end
+    [ "$heaps" -lt 60 ] || fail "$heaps heaps of 325 threads, of which five ran at a time"
+    echo "$heaps heaps"
 }
 
 test_process_fibers() {

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* early - threads, one after the other, in a process whose keys were taken before the library had one. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern void *earlier_kept[];
+
+static void *work(void *argument) {
+    char *block = malloc(10000);
+    memset(block, 1, 10000);
+    free(block);
+    *(void **)argument = strdup("what a thread leaves");
+    return argument;
+}
+
+int main(void) {
+    size_t characters = 0;
+    for (int i = 0; i < 320; i++) {
+        pthread_t thread;
+        char *left = NULL;
+        if (pthread_create(&thread, NULL, work, &left) != 0 || pthread_join(thread, NULL) != 0) {
+            return 1;
+        }
+        characters += strlen(left);
+        free(left);
+    }
+    for (int i = 0; i < 5; i++) {
+        free(earlier_kept[i]);
+    }
+    printf("%zu characters\n", characters);
+    return 0;
+}
