@@ -22,7 +22,13 @@ struct request {
     void *old; /* to resize; NULL: allocate */
 };
 
-static void *serve(struct heap *heap, struct view *view, const struct request *request) {
+/* view NULL: to be looked up. */
+static void *serve(struct heap *heap, struct view *view, const struct request *request,
+                   uintptr_t frame) {
+    if (!view)
+        view = context_view(heap, frame);
+    if (!view)
+        return NULL;
     if (request->old)
         return region_realloc(heap, view, request->old, request->size);
     if (request->alignment > 16)
@@ -45,23 +51,16 @@ static void *serve_emergency(const struct request *request) {
     return header->chunk;
 }
 
-/* In the allocator, and out of it again; view NULL: to be looked up. When the kernel gives nothing, all that is
- * kept for later goes back to it, and it is asked once more. */
+/* In the allocator, and out of it again. When the kernel gives nothing, all that is kept for later goes back to it,
+ * and it is asked once more. */
 static void *serve_entered(struct heap *heap, enum thread_access access, struct view *view,
                            const struct request *request, uintptr_t frame) {
-    void *chunk = NULL;
-    bool purged = false;
     thread_settle(heap);
-    for (bool again = true; again && !chunk;) {
-        uint32_t refused = os_refused();
-        if (!view)
-            view = context_view(heap, frame);
-        if (view)
-            chunk = serve(heap, view, request);
-        again = !chunk && !purged && os_refused() != refused;
-        if (again)
-            segment_purge(true);
-        purged = again;
+    uint32_t refused = os_refused();
+    void *chunk = serve(heap, view, request, frame);
+    if (UNLIKELY(!chunk) && os_refused() != refused) {
+        segment_purge(true);
+        chunk = serve(heap, view, request, frame);
     }
     bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access == THREAD_OWN &&
                          control_is_due() && context_outside_libc(heap, frame);

@@ -19,8 +19,9 @@ static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_END
 
 static struct {
     pthread_key_t key;
-    bool has_key, untold; /* atomic: of some thread the key does not know */
-    void *deferred;       /* atomic list of chunks through their first word */
+    bool has_key;
+    bool untold;    /* atomic: the end of some thread will not be told */
+    void *deferred; /* atomic list of chunks through their first word */
 } global FORK_PAGE;
 
 /* The key's destructor: the thread is about to end. */
@@ -42,6 +43,11 @@ static void thread_exits(void *argument) {
     heap_park(heap);
 }
 
+static void tell_of_end(struct heap *heap) {
+    if (!global.has_key || OS_TRY_ERROR(pthread_setspecific(global.key, heap)))
+        store_owner(&global.untold, true);
+}
+
 void thread_init(void) {
     if (OS_TRY_ERROR(pthread_key_create(&global.key, thread_exits)))
         return;
@@ -49,18 +55,17 @@ void thread_init(void) {
         pthread_key_delete(global.key); /* dead threads are then found by their ids */
     else
         global.has_key = true;
-    if (global.has_key && thread_heap_if_any() && !pthread_setspecific(global.key, thread_heap) &&
-        load_relaxed(&heap_global.threads_seen) == 1)
+    if (load_relaxed(&heap_global.threads_seen) <= 1) /* none that began before there was a key */
         store_owner(&global.untold, false);
+    if (thread_heap_if_any())
+        tell_of_end(thread_heap);
 }
 
 static struct heap *first_entry(void) {
     thread_state = THREAD_STARTING;
     order_stores();
     uint32_t tid = os_thread_id();
-    if (UNLIKELY(!global.has_key)) /* before the constructor, say */
-        store_owner(&global.untold, true);
-    struct heap *heap = heap_acquire(tid, global.has_key && !load_relaxed(&global.untold));
+    struct heap *heap = heap_acquire(tid, !load_relaxed(&global.untold));
     if (heap && !context_view_fixed(heap, TREE_UNKNOWN)) {
         heap_park(heap);
         heap = NULL;
@@ -73,8 +78,7 @@ static struct heap *first_entry(void) {
     thread_heap = heap;
     order_stores();
     thread_state = THREAD_READY;
-    if (global.has_key)
-        OS_TRY_ERROR(pthread_setspecific(global.key, heap));
+    tell_of_end(heap);
     return heap;
 }
 

@@ -74,3 +74,16 @@ bool text_to_number(const char *string, int64_t *value) {
     *value = (int64_t)(number << shift);
     return true;
 }
+
+bool text_has(const char *text, const char *part) {
+    for (; *text; text++) {
+        const char *a = text, *b = part;
+        while (*b && *a == *b) {
+            a++;
+            b++;
+        }
+        if (!*b)
+            return true;
+    }
+    return false;
+}

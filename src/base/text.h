@@ -23,6 +23,7 @@ void text_add_hex(struct text *text, uint64_t value);
 /* Parses a decimal number (with an optional k, m or g suffix); false: not a number or over 2^62. */
 bool text_to_number(const char *string, int64_t *value);
 bool text_equal(const char *a, const char *b);
+bool text_has(const char *text, const char *part);
 size_t text_length(const char *string);
 
 #endif

@@ -14,6 +14,7 @@ static struct {
     bool known;        /* atomic: `at` is what the environment says */
 } fault;
 
+/* Not getenv: programs have one of their own (bash), which may allocate. */
 static const char *setting(const char *name) {
     size_t length = text_length(name);
     for (char **entry = environ; entry && *entry; entry++)

@@ -146,29 +146,26 @@ uint64_t os_now_exact_ns(void) {
     return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* The thread's id stands in what glibc keeps of it, behind the thread pointer: at a place that is found
- * once. So a thread's first allocation makes no call that a filter may not know, and a vfork child,
- * which uses its parent's memory, does not take its own id for that of the thread it stands in for. */
+/* The thread's id stands in what glibc keeps of it, behind the thread pointer: first of all numbers behind the head
+ * that every program knows. So a thread's first allocation makes no call that a filter may not know, and a vfork
+ * child, which uses its parent's memory, does not take its own id for that of the thread it stands in for. */
+#define DESCRIPTOR_HEAD 704U
 #define DESCRIPTOR_BYTES 2048U /* less than any version's */
-#define USUAL_OFFSET 720U /* behind the head that every program knows, and a list's two words */
 
-static struct { uint32_t process, tid_offset; /* 0: not known */ } identity FORK_PAGE;
+static struct {
+    uint32_t process;
+    uint32_t tid_offset; /* 0: not known */
+} identity FORK_PAGE;
 
 static uint32_t descriptor_word(uint32_t offset) {
     return *(const volatile uint32_t *)((const char *)__builtin_thread_pointer() + offset);
 }
 
 void os_identity_init(void) {
-    uint32_t tid = (uint32_t)OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0), found = 0, places = 0;
-    for (uint32_t offset = 64; offset < DESCRIPTOR_BYTES; offset += sizeof tid)
-        if (descriptor_word(offset) == tid) {
-            found = offset;
-            places++;
-        }
-    if (descriptor_word(USUAL_OFFSET) == tid) /* a small number may stand in other places too */
-        identity.tid_offset = USUAL_OFFSET;
-    else
-        identity.tid_offset = places == 1 ? found : 0;
+    uint32_t tid = (uint32_t)OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0), offset = DESCRIPTOR_HEAD;
+    while (offset < DESCRIPTOR_BYTES && descriptor_word(offset) != tid)
+        offset += sizeof tid;
+    identity.tid_offset = offset < DESCRIPTOR_BYTES ? offset : 0;
     identity.process = os_process_id();
 }
 

@@ -65,14 +65,6 @@ static ElfW(Sym) * find(const struct symbols *symbols, const char *name) {
     }
 }
 
-static bool is_libc(const char *name) {
-    const char *last = name;
-    for (; *name; name++)
-        if (*name == '/')
-            last = name + 1;
-    return text_equal(last, "libc.so.6");
-}
-
 /* Ours, and the one that it is bound to, which stands behind it in the loader's list. */
 static bool find_both(struct symbols *ours, struct symbols *libc) {
     struct cfi_object object;
@@ -81,7 +73,7 @@ static bool find_both(struct symbols *ours, struct symbols *libc) {
     const struct link_map *map = object.link_map;
     if (!read_dynamic(map, ours))
         return false;
-    while (map && !is_libc(map->l_name))
+    while (map && !text_has(map->l_name, "/libc.so.6"))
         map = map->l_next;
     return map && read_dynamic(map, libc);
 }

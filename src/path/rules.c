@@ -70,19 +70,6 @@ static bool replace_table(unsigned bits, bool empty) {
     return true;
 }
 
-static bool text_has(const char *text, const char *part) {
-    for (; *text; text++) {
-        const char *a = text, *b = part;
-        while (*b && *a == *b) {
-            a++;
-            b++;
-        }
-        if (!*b)
-            return true;
-    }
-    return false;
-}
-
 /* The program headers of a loaded object; NULL: not to be found. */
 static const ElfW(Phdr) * program_headers(const struct link_map *map, unsigned *count) {
     struct cfi_object object;
