@@ -19,6 +19,7 @@
 #include <memctx.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/single_threaded.h>
 #include <unistd.h>
 
 #ifndef MEMCTX_VERSION
@@ -33,45 +34,56 @@ EXPORT const char *memctx_version(void) {
 static struct lock *const fork_locks[] = {&heap_global.lock, &region_settle_lock, &tree_lock,
                                           &rules_lock};
 #define FORK_LOCKS (sizeof fork_locks / sizeof fork_locks[0])
-/* By the forking thread before; the last: meta_lock. */
-static bool fork_held[FORK_LOCKS + 1] FORK_PAGE;
 
-static void take_unless_mine(struct lock *lock, bool *held) {
-    *held = lock_is_mine(lock);
-    if (!*held)
-        lock_take(lock);
+/* glibc's fork takes the lock of all streams after our handlers, and before its own malloc's. Whoever holds it
+ * waits for streams, and who holds a stream allocates: so it is taken before ours. In a program with one thread
+ * glibc takes none. */
+extern void _IO_list_lock(void) __attribute__((weak));
+extern void _IO_list_unlock(void) __attribute__((weak));
+extern void _IO_list_resetlock(void) __attribute__((weak));
+static uint32_t streams_held FORK_PAGE; /* so often: a handler that forks may interrupt this */
+
+static void streams_take(void) {
+    if (__libc_single_threaded || !_IO_list_lock || !_IO_list_unlock || !_IO_list_resetlock)
+        return;
+    _IO_list_lock();
+    streams_held++;
 }
 
-static void give_unless_mine(struct lock *lock, bool held, bool child) {
-    if (held)
+static void streams_give(bool child) {
+    if (!streams_held)
         return;
-    if (child)
-        lock_reset(lock);
+    streams_held = child ? 0 : streams_held - 1;
+    if (child) /* glibc has done so before */
+        _IO_list_resetlock();
     else
-        lock_release(lock);
+        _IO_list_unlock();
 }
 
 static void fork_prepare(void) {
     struct heap *heap = thread_heap_if_any();
+    bool interrupted = lock_any_is_mine();
+    streams_take();
     if (heap) { /* a handler must not wait for what this thread is about to hold */
-        heap->busy_before_fork = heap->busy;
-        store_owner(&heap->busy, 1);
+        heap->forks++;
+        add_owner(&heap->busy, 1);
         order_stores();
     }
     control_fork_prepare();
     for (size_t i = 0; i < FORK_LOCKS; i++)
-        take_unless_mine(fork_locks[i], &fork_held[i]);
-    segment_fork_prepare();
-    take_unless_mine(&meta_lock, &fork_held[FORK_LOCKS]);
+        lock_fork_prepare(fork_locks[i], interrupted);
+    segment_fork_prepare(interrupted);
+    lock_fork_prepare(&meta_lock, interrupted);
 }
 
 static void fork_done(bool child) {
     struct heap *heap = thread_heap_if_any();
-    give_unless_mine(&meta_lock, fork_held[FORK_LOCKS], child);
-    segment_fork_done(child);
+    bool whole = lock_fork_done(&meta_lock, child) & segment_fork_done(child);
     for (size_t i = FORK_LOCKS; i-- > 0;)
-        give_unless_mine(fork_locks[i], fork_held[i], child);
+        whole &= lock_fork_done(fork_locks[i], child);
     if (child) {
+        if (!whole)
+            add_relaxed(&heap_global.lost_views, 1);
         os_identity_fork_child();
         heap_fork_child(heap);
         context_fork_child(heap);
@@ -79,10 +91,12 @@ static void fork_done(bool child) {
         oracle_fork_child();
     }
     control_fork_done(child);
-    if (heap) {
+    if (heap && heap->forks) { /* it may have come to a heap in between */
+        heap->forks--;
         order_stores();
-        store_owner(&heap->busy, heap->busy_before_fork);
+        add_owner(&heap->busy, -1);
     }
+    streams_give(child);
 }
 
 static void fork_parent(void) {

@@ -232,9 +232,9 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
         return EINVAL;
     int saved = errno;
     void *chunk = allocate_aligned(size, alignment, FRAME);
-    errno = saved; /* POSIX: the error is returned, errno is not set */
-    if (!chunk)
+    if (!chunk) /* glibc sets errno too, and programs look there */
         return ENOMEM;
+    errno = saved;
     *result = chunk;
     return 0;
 }

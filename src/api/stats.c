@@ -61,19 +61,35 @@ EXPORT int malloc_info(int flags, FILE *stream) {
     return 0;
 }
 
+/* In the shape that glibc gives it, which programs look for; there is one arena, and all is in it. */
 EXPORT void malloc_stats(void) {
-    char line[256];
-    struct text text = {.bytes = line, .capacity = sizeof line};
+    char lines[640];
+    struct text text = {.bytes = lines, .capacity = sizeof lines};
     struct segment_usage usage = segment_usage();
-    text_add(&text, "memctx: mapped = ");
-    text_add_number(&text, usage.mapped_bytes);
-    text_add(&text, ", in use = ");
-    text_add_number(&text, usage.used_bytes);
-    text_add(&text, ", live = ");
-    text_add_number(&text, live_bytes());
-    text_add(&text, ", freelist = ");
-    text_add_number(&text, usage.freelist_bytes);
-    text_add(&text, "\n");
+    int64_t live = live_bytes();
+    const struct {
+        const char *label;
+        int64_t value; /* -1: none */
+    } shown[] = {
+        {"Arena 0:\n", -1},
+        {"system bytes     = ", usage.mapped_bytes},
+        {"in use bytes     = ", live},
+        {"Total (incl. mmap):\n", -1},
+        {"system bytes     = ", usage.mapped_bytes},
+        {"in use bytes     = ", live},
+        {"max mmap regions = ", 0},
+        {"max mmap bytes   = ", 0},
+        {"memctx freelist  = ", usage.freelist_bytes},
+    };
+    for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
+        text_add(&text, shown[i].label);
+        if (shown[i].value < 0)
+            continue;
+        for (int64_t bound = 1000000000; bound > 1 && shown[i].value < bound; bound /= 10)
+            text_add(&text, " "); /* ten characters at least */
+        text_add_number(&text, shown[i].value);
+        text_add(&text, "\n");
+    }
     os_print(&text);
 }
 

@@ -240,7 +240,11 @@ void os_print(const struct text *text) {
 
 void os_panic(const struct text *text) {
     os_print(text);
-    /* abort() without libc: unblock and raise SIGABRT, then make sure. */
+    os_abort();
+}
+
+/* Unblocks and raises SIGABRT, then makes sure. */
+void os_abort(void) {
     struct {
         void *handler;
         unsigned long flags;

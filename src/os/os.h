@@ -52,6 +52,7 @@ int64_t os_rss_bytes(void); /* /proc/self/statm; -1 when it cannot be read */
 
 /* --- messages ------------------------------------------------------------------------------ */
 void os_print(const struct text *text); /* to standard error, one write, errors ignored */
+__attribute__((noreturn, cold)) void os_abort(void);                    /* as abort, without libc */
 __attribute__((noreturn, cold)) void os_panic(const struct text *text); /* print, then abort */
 
 /* --- locks: a futex word; who holds it is known, so that a fork in a signal handler that
@@ -69,9 +70,9 @@ enum lock_rank { /* a thread takes locks in this order only; checked in debug bu
                  RANK_COUNT
 };
 struct lock {
-    uint32_t word; /* atomic: 0 free, 1 held, 2 held and waited for */
+    uint64_t word; /* atomic: 0 free; else the holder, and a bit while others may wait */
     uint32_t rank; /* enum lock_rank */
-    void *holder;  /* os_self() of the holder; written by it alone */
+    uint32_t fork; /* atomic: what the thread that forks has to do with it */
 };
 /* Of what every start writes, and every fork, in parent and child: it stands in one OS page, because each
  * page that is written costs a fault, after a fork two and a copy. */
@@ -86,6 +87,9 @@ bool lock_is_mine(const struct lock *lock);
 bool lock_any_is_mine(void);
 /* In a forked child: free, whoever held it. */
 void lock_reset(struct lock *lock);
-void *os_self(void); /* a value that differs between live threads */
+/* Before and after a fork, in the order of ranks and back. Interrupted: in a handler, the thread holds some of
+ * them. False, in the child: somebody was just changing what the lock guards. */
+void lock_fork_prepare(struct lock *lock, bool interrupted);
+bool lock_fork_done(struct lock *lock, bool child);
 
 #endif

@@ -76,8 +76,8 @@ void record_write(const struct page *page, void *record, uint32_t view, uint32_t
     switch (page->meta_shift & META_SHIFT) {
     case 0: store_owner((uint8_t *)record, (uint8_t)slack); break;
     case 1: store_owner((uint16_t *)record, (uint16_t)slack); break;
-    case 2: store_owner((uint32_t *)record, view << 8 | slack); break;
-    default: store_owner((uint64_t *)record, (uint64_t)view << 32 | slack);
+    case 2: store_owner((uint32_t *)record, view << 8 | (slack + 1)); break;
+    default: store_owner((uint64_t *)record, (uint64_t)view << 32 | (slack + 1));
     }
 }
 
@@ -112,14 +112,14 @@ INLINE struct record record_visit(const struct page *page, uint8_t shift, void *
     case 2: {
         uint32_t word = load_relaxed((uint32_t *)record);
         if (release)
-            store_owner((uint32_t *)record, 0);
-        return (struct record){word & 0xff, word >> 8, !word};
+            store_owner((uint8_t *)record, 0);
+        return (struct record){(word & 0xff) - 1, word >> 8, !(word & 0xff)};
     }
     default: {
         uint64_t word = load_relaxed((uint64_t *)record);
         if (release)
-            store_owner((uint64_t *)record, 0);
-        return (struct record){(uint32_t)word, (uint32_t)(word >> 32), !word};
+            store_owner((uint32_t *)record, 0);
+        return (struct record){(uint32_t)word - 1, (uint32_t)(word >> 32), !(uint32_t)word};
     }
     }
 }

@@ -10,11 +10,11 @@
  * block was not requested (slack), and in mixed pages whose it is:
  *   shift 0, own page, blocks up to 1 KiB: 8 bits of slack
  *   shift 1, own page, larger blocks: 16 bits of slack
- *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack (8)
- *   shift 3, mixed page, larger blocks: view index (32), slack (32)
+ *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack + 1 (8)
+ *   shift 3, mixed page, larger blocks: view index (32), slack + 1 (32)
  * An own page that became a mixed one keeps its records, shift 0 or 1 and META_OWNERS; whose its blocks
- * are stands in a table beside. All bits set (shift 0 and 1) or none mark a free block, also one that was
- * never handed out, so that a second or a wild free is found.
+ * are stands in a table beside. A slack of all bits set (shift 0 and 1) or of none marks a free block, also one
+ * that was never handed out, so that a second or a wild free is found; whose it was stays.
  */
 #ifndef MEMCTX_BLOCKS_H
 #define MEMCTX_BLOCKS_H
@@ -152,7 +152,7 @@ INLINE void record_set_mixed(const struct page *stand_in, const void *block, uin
     bool exact;
     unsigned index = blocks_index_narrow(stand_in, granule, block, &exact);
     granule += blocks_color_of(stand_in, block);
-    store_owner((uint32_t *)(void *)granule + index, view << 8 | slack);
+    store_owner((uint32_t *)(void *)granule + index, view << 8 | (slack + 1));
 }
 INLINE void record_set_narrow(const struct page *page, const void *block, uint32_t view,
                               uint32_t slack) {
@@ -161,7 +161,7 @@ INLINE void record_set_narrow(const struct page *page, const void *block, uint32
     unsigned index = blocks_index_narrow(page, granule, block, &exact);
     char *records = granule + blocks_records_of(page, block);
     if ((load_plain(&page->meta_shift) & META_SHIFT) == META_MIXED) {
-        store_owner((uint32_t *)(void *)records + index, view << 8 | slack);
+        store_owner((uint32_t *)(void *)records + index, view << 8 | (slack + 1));
         return;
     }
     if (UNLIKELY(load_plain(&page->meta_shift) & META_OWNERS))

@@ -83,8 +83,8 @@ struct heap {
     struct page *remote_pages
         __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with blocks freed by others */
     struct lock lock;
-    uint32_t state; /* atomic: enum heap_state */
-    uint32_t busy_before_fork;
+    uint32_t state;        /* atomic: enum heap_state */
+    uint32_t forks;        /* owner: this thread's that are under way */
     uint32_t thread_exits; /* rounds of key destructors seen */
     struct heap *next;     /* all heaps; never shrinks */
     /* The thread's path cache, of the layer above. */

@@ -230,25 +230,48 @@ void region_free_slow(struct heap *heap, struct page *page, void *chunk) {
         free_of_other(heap, page, chunk);
 }
 
+/* Whose the block is that the pointer is into, or was when it was freed. */
+static uint32_t context_at(const struct page *page, const void *chunk) {
+    bool exact;
+    if (page->kind == PAGE_SPAN || page->kind == PAGE_HUGE)
+        return page->context;
+    if (page->kind == PAGE_NONE || !page->heap)
+        return REGION_NO_CONTEXT;
+    const char *granule = blocks_granule(page, chunk);
+    unsigned index = blocks_index(page, granule, chunk, &exact);
+    if (index >= page->granule_capacity && index >= page->capacity)
+        return REGION_NO_CONTEXT;
+    struct record record = record_read(page, blocks_record(page, granule, index));
+    const struct view *view = load_acquire(&page->view);
+    if (!view && record.view_index && record.view_index < load_acquire(&page->heap->view_count))
+        view = heap_view_at(page->heap, record.view_index);
+    return view ? view->context : REGION_NO_CONTEXT;
+}
+
 COLD void region_report(enum region_misuse misuse, const struct page *page, const void *chunk) {
     char line[256];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    uint32_t context = context_at(page, chunk);
     text_add(&text, misuse == MISUSE_DOUBLE_FREE ? "memctx: double free of "
                                                  : "memctx: free of an invalid pointer ");
     text_add_hex(&text, (uintptr_t)chunk);
-    if (page->kind == PAGE_OWN) {
+    if (page->kind == PAGE_NONE) {
+        text_add(&text, "; in empty memory");
+    } else if (page->kind == PAGE_SPAN || page->kind == PAGE_HUGE) {
+        text_add(&text, "; in a large chunk");
+    } else {
         text_add(&text, "; block of ");
         text_add_number(&text, page->block_bytes);
-        text_add(&text, " bytes of context ");
-        text_add_number(&text, page->view->context);
-    } else if (page->kind == PAGE_SPAN || page->kind == PAGE_HUGE) {
-        text_add(&text, "; in a large chunk of context ");
-        text_add_number(&text, page->context);
-    } else {
-        text_add(&text, page->kind == PAGE_MIXED ? "; in a mixed page" : "; in empty memory");
+        text_add(&text, " bytes");
+    }
+    if (context != REGION_NO_CONTEXT) {
+        text_add(&text, " of context ");
+        text_add_number(&text, context);
     }
     text_add(&text, "\n");
-    os_panic(&text);
+    os_print(&text);
+    misuse_explain(context);
+    os_abort();
 }
 
 /* --- realloc and usable size ----------------------------------------------------------------- */

@@ -39,6 +39,10 @@ INTERNAL struct lock region_settle_lock;
 size_t region_usable(const void *chunk);
 
 enum region_misuse { MISUSE_DOUBLE_FREE, MISUSE_INTERIOR };
+#define REGION_NO_CONTEXT UINT32_MAX
+/* Prints the path that allocated, if there is a context, and the one that called. Of the layer that knows paths
+ * (context/misuse.c). */
+void misuse_explain(uint32_t context);
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
 
@@ -166,10 +170,10 @@ INLINE bool region_free_narrow(struct heap *heap, struct page *page, void *chunk
         return true;
     }
     uint32_t *at = (uint32_t *)(void *)granule + index, record = load_relaxed(at);
-    if (UNLIKELY(!record))
+    if (UNLIKELY(!(uint8_t)record))
         return false;
-    store_owner(at, 0);
-    view_account_free(heap_view_at(heap, record >> 8), page->block_bytes - (record & 0xff));
+    store_owner((uint8_t *)at, 0);
+    view_account_free(heap_view_at(heap, record >> 8), page->block_bytes + 1 - (record & 0xff));
     *rare = blocks_free_mixed(heap, page, chunk);
     return true;
 }

@@ -17,7 +17,6 @@ struct segment_global {
     int64_t huge_bytes;
     uint64_t next_purge_ns; /* atomic */
     uint32_t calls;         /* atomic */
-    bool fork_held;         /* the forking thread's */
     /* Huge mappings kept for reuse, under lock. */
     struct huge_cached {
         char *start;

@@ -518,21 +518,23 @@ void segment_each(void (*visit)(struct segment *, bool, void *), void *context) 
     release_empty();
 }
 
-void segment_fork_prepare(void) {
-    /* Held already when fork is called in a signal handler that interrupted us: the same thread
-     * goes on in the child and releases it there. */
-    global.fork_held = lock_is_mine(&global.lock);
-    if (!global.fork_held)
-        lock_take(&global.lock);
+void segment_fork_prepare(bool interrupted) {
+    lock_fork_prepare(&global.lock, interrupted);
 }
 
-void segment_fork_done(bool child) {
+/* What was free is given up: its maps and lists may be torn. */
+static void give_up_free(void) {
+    global.partial = NULL;
+    global.empty_segments = global.free_slices = global.dirty_slices = 0;
+    global.huge_cached = global.huge_cached_bytes = 0;
+    __builtin_memset(global.huge_cache, 0, sizeof global.huge_cache);
+}
+
+bool segment_fork_done(bool child) {
     if (child)
         lock_reset(&global.unmap_lock);
-    if (global.fork_held)
-        return;
-    if (child)
-        lock_reset(&global.lock);
-    else
-        lock_release(&global.lock);
+    bool whole = lock_fork_done(&global.lock, child);
+    if (child && !whole)
+        give_up_free();
+    return whole;
 }

@@ -220,7 +220,7 @@ void segment_each(void (*visit)(struct segment *segment, bool huge, void *contex
 /* Told of every free in a watched page; set once by the path layer. */
 INTERNAL void (*segment_watch)(const void *chunk);
 
-void segment_fork_prepare(void);
-void segment_fork_done(bool child);
+void segment_fork_prepare(bool interrupted); /* os.h */
+bool segment_fork_done(bool child);          /* false: what was free is lost to the child */
 
 #endif

@@ -96,6 +96,7 @@ static void impossible_size(void) {
         void *untouched = &errno;
         int error = posix_memalign(&untouched, 64, size);
         CHECK(error == ENOMEM, "posix_memalign(%zu) is %d", size, error);
+        CHECK(errno == ENOMEM, "posix_memalign(%zu): errno is %d", size, errno); /* as glibc's */
         CHECK(untouched == &errno, "posix_memalign(%zu) wrote its result", size);
         errno = SENTINEL;
     }

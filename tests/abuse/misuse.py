@@ -6,7 +6,7 @@ import signal
 import harness
 from harness import check, check_equal, runtime_dir, test_named
 
-IN_BLOCK = r"; block of \d+ bytes of context \d+|; in a mixed page"
+IN_BLOCK = r"; block of \d+ bytes of context \d+"
 IN_LARGE = r"; in a large chunk of context \d+"
 EMPTY = r"; in empty memory"
 
@@ -40,15 +40,39 @@ ENDINGS = {
 }
 
 
-def expect_abort(done, words, place):
+def function_names(lines):
+    """Of lines "memctx:     FILE+OFFSET" those in the test's program: the functions, by addr2line."""
+    names = []
+    for line in lines:
+        found = re.fullmatch(r"memctx:     (/.*)\+(0x[0-9a-f]+)", line)
+        check(found, f"a frame is {line!r}")
+        if found.group(1).endswith("/misuse"):
+            done = harness.run_program(["addr2line", "-fe", *found.groups()], harness.clean_env())
+            names.append(done.stdout.splitlines()[0])
+    return names
+
+
+def expect_abort(done, name, words, place):
     check_equal(done.returncode, -signal.SIGABRT, f"ending ({done.stderr.strip()})")
     lines = done.stderr.splitlines()
     pointers = [line.split()[1] for line in lines if re.match("(block|free|realloc) 0x", line)]
     said = [line for line in lines if line.startswith("memctx: ")]
-    check_equal(len(said), 1, f"lines of ours in {done.stderr!r}")
     wanted = f"memctx: {words} {pointers[-1]}(?:{place})"
     check(re.fullmatch(wanted, said[0]), f"the line is {said[0]!r}, want {wanted!r}")
-    check_equal(len(lines), len(pointers) + 1, f"lines in {done.stderr!r}")
+    check_equal(len(lines), len(pointers) + len(said), f"lines in {done.stderr!r}")
+    function = name.replace("-", "_")
+    caller = said.index("memctx:   misused by")
+    if place != EMPTY:  # whose the chunk was
+        check_equal(said[1], "memctx:   allocated by", "the second line")
+        names = function_names(said[2:caller])
+        check_equal((names[0], names[-1]), ("make", "_start"), f"the path that allocated, {names}")
+        check(function in names, f"{function} is not on the path that allocated: {names}")
+    else:
+        check_equal(caller, 1, "line of the path that misused")
+    names = function_names(said[caller + 1:-1])
+    check(names[0] in ("misuse_free", function), f"the path that misused begins with {names[0]}")
+    check(function in names and names[-1] == "_start", f"{function} is not on the path that misused: {names}")
+    check(said[-1].startswith("memctx:   names: addr2line "), f"the last line is {said[-1]!r}")
 
 
 def expect_survival(done):
@@ -65,7 +89,7 @@ def register(name, ending):
                 env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL=control)
                 done = harness.run_program([program, name], env)
                 if ending:
-                    expect_abort(done, *ending)
+                    expect_abort(done, name, *ending)
                 else:
                     expect_survival(done)
 

@@ -107,7 +107,7 @@ build() { # NAME...
             flock 9
             HOME=$user_home make -s -C "$root_dir" -f tests/preload/programs/Makefile \
                 "out/test/bin/$name"
-        ) 9>"$bin_dir/.lock.$name" || fail "cannot build $name"
+        ) 9>"$bin_dir/.lock.${name//\//-}" || fail "cannot build $name"
     done
 }
 
@@ -222,6 +222,21 @@ watch_end() {
     : >"$T/watch.stop"
     wait "$watch_pid" || fail "a dump while the program ran"
     [ ! -e "$T/watch.bad" ] || fail "a dump while the program ran"
+}
+
+# Dumps whatever has a socket, every 20 ms, until the test ends, which fails if an answer was wrong.
+gadfly_begin() {
+    "$PYTHON" "$suite_dir/gadfly.py" "$XDG_RUNTIME_DIR/memctx" "$T/gadfly.stop" >"$T/gadfly.out" 2>&1 &
+    gadfly_pid=$!
+}
+
+gadfly_end() { # [DUMPS]: it must have made so many
+    local dumps
+    : >"$T/gadfly.stop"
+    wait "$gadfly_pid" || fail "$(tail -n 5 "$T/gadfly.out")"
+    cat "$T/gadfly.out"
+    dumps=$(sed -n -E 's/^gadfly: .* ([0-9]+) dumps.*/\1/p' "$T/gadfly.out")
+    [ "${dumps:-0}" -ge "${1:-0}" ] || fail "${dumps:-no} dumps, and $1 at least were expected"
 }
 
 # A statistic of the library itself, by the name in the second argument.

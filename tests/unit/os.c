@@ -104,6 +104,68 @@ Test(lock, knows_its_holder) {
     lock_release(&counter_lock);
 }
 
+static void *take_and_hold(void *argument) {
+    lock_take(&counter_lock);
+    store_release((int *)argument, 1);
+    while (load_acquire((int *)argument) == 1)
+        usleep(1000);
+    lock_release(&counter_lock);
+    return NULL;
+}
+
+/* A fork that waits for somebody who waits for this lock would never end. */
+Test(lock, who_waits_long_takes_it_from_a_fork) {
+    int state = 0;
+    pthread_t other;
+    lock_fork_prepare(&counter_lock, false);
+    cr_assert(lock_is_mine(&counter_lock));
+    pthread_create(&other, NULL, take_and_hold, &state);
+    usleep(150000);
+    cr_assert_eq(load_acquire(&state), 0, "too soon");
+    for (int i = 0; i < 100 && !load_acquire(&state); i++)
+        usleep(20000);
+    cr_assert_eq(load_acquire(&state), 1, "never");
+    cr_assert_not(lock_is_mine(&counter_lock));
+    cr_assert_not(lock_fork_done(&counter_lock, false), "what it guards is being changed");
+    cr_assert_not(lock_any_is_mine());
+    store_release(&state, 2);
+    pthread_join(other, NULL);
+    cr_assert_eq(counter_lock.word, 0);
+    lock_take(&counter_lock); /* and it is kept as before from whoever does not fork */
+    lock_release(&counter_lock);
+}
+
+/* The thread goes on in the child, and releases there what the handler found held. */
+Test(lock, a_fork_leaves_what_its_thread_held_before) {
+    lock_take(&counter_lock);
+    lock_fork_prepare(&counter_lock, true);
+    cr_assert(lock_fork_done(&counter_lock, true));
+    cr_assert(lock_is_mine(&counter_lock));
+    lock_release(&counter_lock);
+    lock_fork_prepare(&counter_lock, false);
+    cr_assert(lock_fork_done(&counter_lock, true));
+    cr_assert_eq(counter_lock.word, 0);
+}
+
+/* In a handler the forking thread may hold what the holder of this lock waits for. */
+Test(lock, a_fork_in_a_handler_does_not_wait_for_ever) {
+    static struct lock inner = LOCK_INIT(RANK_META);
+    int state = 0;
+    pthread_t other;
+    pthread_create(&other, NULL, take_and_hold, &state);
+    while (!load_acquire(&state))
+        usleep(1000);
+    lock_take(&inner);
+    lock_fork_prepare(&counter_lock, true);
+    cr_assert_not(lock_is_mine(&counter_lock));
+    cr_assert_not(lock_fork_done(&counter_lock, false));
+    lock_release(&inner);
+    cr_assert_not(lock_any_is_mine());
+    store_release(&state, 2);
+    pthread_join(other, NULL);
+    cr_assert_eq(counter_lock.word, 0);
+}
+
 #ifdef MEMCTX_DEBUG
 static struct lock low_lock = LOCK_INIT(RANK_HEAPS);
 

@@ -196,6 +196,29 @@ Test(segment, headers_of_empty_slices_go_back) {
 }
 
 /* Of large mappings the beginnings are kept once there is no room for whole ones. */
+/* A child of a fork that somebody was let pass in, who was just changing the lists. */
+Test(segment, what_was_free_is_given_up_where_it_may_be_torn) {
+    struct page *spans[40];
+    for (int i = 0; i < 40; i++)
+        spans[i] = segment_span_alloc(30);
+    for (int i = 0; i < 40; i += 2)
+        segment_span_free(spans[i]);
+    uint64_t other = 16;
+    segment_global.partial = (void *)other; /* torn */
+    segment_global.lock.word = other;       /* of a thread that is not there */
+    cr_assert_not(segment_fork_done(true));
+    for (int i = 0; i < 40; i += 2) {
+        spans[i] = segment_span_alloc(30);
+        cr_assert(spans[i] != NULL);
+        memset(segment_span_start(spans[i]), i, 30 * SLICE_BYTES);
+    }
+    for (int i = 0; i < 40; i++)
+        segment_span_free(spans[i]);
+    cr_assert(segment_span_alloc(1) != NULL);
+    segment_purge(true);
+    cr_assert(segment_span_alloc(60) != NULL);
+}
+
 Test(huge, the_freelist_keeps_beginnings) {
     enum { COUNT = 12, BYTES = 3 << 20 };
     struct page *headers[COUNT];

@@ -71,6 +71,15 @@ test_process_fork_eager() {
     MEMCTX_CONTROL=eager own_program 0 fork_threads 60
 }
 
+# Forks at the moments at which locks of ours, of libc's and of the program's wait for each other.
+test_process_fork_waits() {
+    local how
+    for how in handler streams circle; do
+        own_program 0 fork_waits "$how"
+        grep -q 'forked often, 0 bad' "$T/ours.out" || fail "$(cat "$T/ours.out")"
+    done
+}
+
 test_process_daemon() {
     PROOF=directory own_program 0 daemon file # the loader's report would be one more descriptor
     compare file

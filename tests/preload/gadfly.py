@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""gadfly.py DIRECTORY STOP - dumps every process that has a socket below DIRECTORY, every 20 ms,
+until the file STOP is there. Prints what it did; exit status 1 when an answer was wrong or none came.
+
+A process may end, or be replaced by exec, in the middle of an answer. What may not be: an answer of
+the wrong shape, a refusal, or silence while the process runs on.
+"""
+import collections
+import glob
+import os
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../control"))
+from harness import Failure  # noqa: E402
+from wire import Closed, Wire  # noqa: E402
+
+PERIOD_S = 0.02
+ANSWER_S = 30  # on a machine that builds, compresses and swaps beside
+
+
+def stopped(pid):
+    """A process that is stopped, or a zombie, owes no answer."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] in "TtZX"
+    except OSError:
+        return True
+
+
+def main(directory, stop):
+    done = collections.Counter()
+    seen = set()
+    while not os.path.exists(stop):
+        began = time.monotonic()
+        for path in glob.glob(os.path.join(directory, "*.sock")):
+            pid = os.path.basename(path).split(".")[0]
+            try:
+                with Wire(path, timeout_s=ANSWER_S) as wire:
+                    body = wire.dump()
+                done["dumps"] += 1
+                done["bytes"] += len(body)
+                seen.add(pid)
+            except (Closed, OSError):  # it has ended, or is another program now
+                done["ended meanwhile"] += 1
+            except Failure as failure:
+                if stopped(pid):
+                    done["stopped"] += 1
+                    continue
+                print(f"gadfly: process {pid}: {failure}", flush=True)
+                return 1
+        time.sleep(max(0.0, PERIOD_S - (time.monotonic() - began)))
+    print(f"gadfly: {len(seen)} processes, " +
+          ", ".join(f"{count} {what}" for what, count in done.items()), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
