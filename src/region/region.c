@@ -196,6 +196,7 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
                 bins_release_page(owner, page, block);
             else if (rare)
                 blocks_freed_rarely(owner, page, block);
+            heap_publish_waste(owner); /* it has no thread that would */
         }
         lock_release(&owner->lock);
         if (parked)

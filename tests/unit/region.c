@@ -568,6 +568,24 @@ Test(heap, a_parked_heap_gets_its_blocks_back_at_once) {
     cr_assert_null(first->remote_pages);
 }
 
+/* Else no context gets pages of its own any more, some threads later. */
+Test(heap, a_parked_heap_whose_pages_others_empty_wastes_nothing) {
+    enum { CHUNKS = 3000 };
+    static void *chunks[CHUNKS];
+    struct heap *first = heap_new(), *second = heap_new();
+    struct view *view = heap_view(first, 9);
+    for (int i = 0; i < CHUNKS; i++)
+        chunks[i] = region_alloc(first, view, 100, false);
+    for (int i = 0; i < CHUNKS; i += 2)
+        region_free(first, chunks[i]);
+    cr_assert(view->region != NULL);
+    heap_park(first);
+    cr_assert_gt(heap_global.own_free, CHUNKS / 3 * 100);
+    for (int i = 1; i < CHUNKS; i += 2)
+        region_free(second, chunks[i]);
+    cr_assert_eq(heap_global.own_free, 0);
+}
+
 /* As api/allocate.h goes from the common case to the rare one. */
 static void *alloc_like_malloc(struct heap *heap, struct view *view, size_t size) {
     bool fresh = false;
