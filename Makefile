@@ -91,7 +91,7 @@ manual := $(out)/man/memctx.1
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help lib cli unit man test torture demo lint format layers asan tsan bench bench-quick install \
+.PHONY: all help lib cli unit man test torture soak mutants demo lint format layers asan tsan bench bench-quick install \
     uninstall clean force
 
 all: $(library) $(command) $(manual)
@@ -100,7 +100,9 @@ help:
 	@echo 'make                build the library, the command and the manual page below $(out)/'
 	@echo 'make demo           build, then show memctx on redis, python3 and sqlite3 (about a minute)'
 	@echo 'make test           build, then run all suites; tests/run SUITE... runs some of them'
-	@echo 'make torture        each refusal of the system, and long runs of the stress suite (an hour)'
+	@echo 'make torture        each refusal of the system, fuzzing, large programs, long stress (some hours)'
+	@echo 'make soak HOURS=N   seeded churn in phases, the books and the resident memory checked (N: 1)'
+	@echo 'make mutants        planted faults, each caught by the tests that are for it (some minutes)'
 	@echo 'make lint           formatting, clang-tidy, shellcheck, layers, completion'
 	@echo 'make format         put the sources into the format that lint asks for'
 	@echo 'make asan | tsan    the unit tests under AddressSanitizer and UBSan | ThreadSanitizer'
@@ -164,8 +166,23 @@ $(manual): docs/man/memctx.1.in scripts/make-man $(command) $(out)/man/options
 test: all unit | deps-test
 	@tests/run
 
-torture: all | deps-test
-	@MEMCTX_FAULTS=all MEMCTX_STRESS_OPS=50000000 MEMCTX_SUITE_LIMIT_S=36000 tests/run faults stress
+torture: export MEMCTX_FAULTS := all
+torture: export MEMCTX_STRESS_OPS := 50000000
+torture: export MEMCTX_FUZZ_FRAMES := 1000000
+torture: export MEMCTX_FUZZ_S := 600
+torture: export MEMCTX_SUITE_LIMIT_S := 36000
+torture: export TEST_LIMIT_S := 7200
+torture: all unit mutants | deps-torture
+	@tests/run faults control stress
+	@tests/fuzz/run
+	@tests/preload/run --long
+
+HOURS ?= 1
+soak: all | deps-test
+	@tests/stress/soak $(HOURS)
+
+mutants: all | deps-test
+	@tests/mutants/run
 
 demo: all | deps-demo
 	@scripts/demo

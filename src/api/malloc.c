@@ -36,8 +36,7 @@ static void *serve(struct heap *heap, struct view *view, const struct request *r
     return region_alloc(heap, view, request->size, request->zero);
 }
 
-/* A handler that interrupted this thread while it held a lock of ours, or the last try when even a
- * heap could not be had. Charged to [unwinding] at the next chance. */
+/* A handler that interrupted this thread while it held a lock of ours. Charged to [unwinding] at the next chance. */
 static void *serve_emergency(const struct request *request) {
     size_t keep = request->old ? region_usable(request->old) : 0;
     struct page *header =
@@ -78,10 +77,6 @@ static void *serve_slow(const struct request *request, uintptr_t frame) {
     enum thread_access access;
     if (request->size <= REGION_SIZE_MAX) {
         access = thread_enter_slow(&heap);
-        if (UNLIKELY(access == THREAD_NONE) && !lock_any_is_mine()) { /* no memory for a heap */
-            segment_purge(true);
-            access = thread_enter_slow(&heap);
-        }
         if (access != THREAD_NONE)
             return serve_entered(heap, access, NULL, request, frame);
         chunk = serve_emergency(request);

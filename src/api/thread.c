@@ -17,6 +17,11 @@ THREAD_LOCAL struct heap *thread_heap = (struct heap *)thread_no_heap;
 
 static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_ENDED } thread_state;
 
+/* Without memory for a heap of its own a thread uses the shared one, and asks for its own only now and then: to
+ * find out that there is none takes long, and a program that has run out of memory asks often. */
+#define REFUSED_RETRY_EVERY 64U
+static THREAD_LOCAL uint32_t refused_first_entries;
+
 static struct {
     pthread_key_t key;
     bool has_key;
@@ -90,10 +95,10 @@ enum thread_access thread_enter_slow(struct heap **heap) {
         return THREAD_OWN;
     }
     if (!*heap && thread_state == THREAD_NEW && !lock_any_is_mine()) {
-        *heap = first_entry();
+        if (!(refused_first_entries++ % REFUSED_RETRY_EVERY))
+            *heap = first_entry();
         if (*heap)
             return THREAD_OWN;
-        return THREAD_NONE;
     }
     *heap = lock_any_is_mine() ? NULL : heap_shared_lock();
     return *heap ? THREAD_SHARED : THREAD_NONE;

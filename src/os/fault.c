@@ -11,7 +11,9 @@
 
 static struct {
     uint64_t at, seen; /* atomic */
-    bool known;        /* atomic: `at` is what the environment says */
+    uint64_t from;     /* atomic: memory is refused from this request for it on; 0: never */
+    uint64_t asked;    /* atomic: requests for memory so far */
+    bool known;        /* atomic: what the environment says is read */
 } fault;
 
 /* Not getenv: programs have one of their own (bash), which may allocate. */
@@ -40,21 +42,42 @@ static void say(uint64_t number, const char *what) {
     os_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
 }
 
+static uint64_t number_of(const char *name) {
+    int64_t number = 0;
+    const char *value = setting(name);
+    if (value)
+        text_to_number(value, &number);
+    return (uint64_t)number;
+}
+
+/* False: libc is not ready yet. */
+static bool read_settings(void) {
+    if (load_acquire(&fault.known))
+        return true;
+    if (!environ)
+        return false;
+    fault.at = number_of("MEMCTX_FAULT_AT");
+    fault.from = number_of("MEMCTX_FAULT_FROM");
+    store_release(&fault.known, true);
+    return true;
+}
+
 bool os_fault(const char *what) {
-    if (!load_acquire(&fault.known)) {
-        int64_t at = 0;
-        const char *value = setting("MEMCTX_FAULT_AT");
-        if (!environ)
-            return false; /* libc is not ready yet */
-        if (value)
-            text_to_number(value, &at);
-        fault.at = (uint64_t)at;
-        store_release(&fault.known, true);
-    }
-    if (!fault.at || __atomic_add_fetch(&fault.seen, 1, __ATOMIC_RELAXED) != fault.at)
+    if (!read_settings() || !fault.at ||
+        __atomic_add_fetch(&fault.seen, 1, __ATOMIC_RELAXED) != fault.at)
         return false;
     say(fault.at, what);
     return true;
+}
+
+/* The same for memory, which may be out for good. */
+static bool memory_is_out(const char *what) {
+    if (!read_settings() || !fault.from)
+        return false;
+    uint64_t asked = __atomic_add_fetch(&fault.asked, 1, __ATOMIC_RELAXED);
+    if (asked == fault.from)
+        say(asked, what);
+    return asked >= fault.from;
 }
 
 long os_fault_call(long number) {
@@ -74,7 +97,10 @@ long os_fault_call(long number) {
     };
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         if (calls[i].number == number)
-            return os_fault(calls[i].name) ? calls[i].error : 0;
+            return (number == SYS_mmap || number == SYS_mremap) && memory_is_out(calls[i].name)
+                       ? -ENOMEM
+                   : os_fault(calls[i].name) ? calls[i].error
+                                             : 0;
     return 0;
 }
 #endif

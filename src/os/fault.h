@@ -3,7 +3,8 @@
  * fault.h - where what is asked of the system may be refused: VARIANT=faults alone.
  *
  * There, MEMCTX_FAULT_AT=N has the Nth such call of a process refused without being made, and
- * MEMCTX_FAULT_LOG=FILE gets a line that says which it was. In all other builds nothing of this exists. Raw
+ * MEMCTX_FAULT_LOG=FILE gets a line that says which it was; with MEMCTX_FAULT_FROM=N memory is out for good from
+ * the Nth request for it on. In all other builds nothing of this exists. Raw
  * system calls are counted in OS_CALL, libc's functions where they stand in one of these.
  */
 #ifndef MEMCTX_FAULT_H

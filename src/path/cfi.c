@@ -22,7 +22,7 @@ struct reader {
 
 static uint64_t read_fixed(struct reader *r, unsigned bytes) {
     uint64_t value = 0;
-    if ((size_t)(r->end - r->at) < bytes) {
+    if (r->bad || (size_t)(r->end - r->at) < bytes) {
         r->bad = true;
         r->at = r->end;
         return 0;
@@ -92,15 +92,19 @@ bool cfi_find_object(uintptr_t pc, struct cfi_object *object) {
     return true;
 }
 
+#define HEADER_BYTES_MIN 4U
+
 /* The frame description entry whose range may hold pc, by the sorted table; NULL: none. */
 static const uint8_t *find_entry(const struct cfi_object *object, uintptr_t pc) {
     const uint8_t *header = object->eh_frame_header;
-    if (!header || header[0] != 1 || header[3] != (PE_DATAREL | 0x0b))
+    if (!header || (uintptr_t)header < object->frames_start ||
+        (uintptr_t)header + HEADER_BYTES_MIN > object->frames_end || header[0] != 1 ||
+        header[3] != (PE_DATAREL | 0x0b))
         return NULL;
     struct reader r = {header + 4, (const uint8_t *)object->frames_end, false};
     read_encoded(&r, header[1], (uintptr_t)header);
     uint64_t count = read_encoded(&r, header[2], (uintptr_t)header);
-    if (r.bad || !count || count > (size_t)(r.end - r.at) / 8)
+    if (r.bad || !count || count > (size_t)(r.end - r.at) / 8 || (uintptr_t)r.at % sizeof(int32_t))
         return NULL;
     const struct { int32_t start, entry; } *table = (const void *)r.at;
     int64_t wanted = (int64_t)(pc - (uintptr_t)header);
@@ -114,7 +118,7 @@ static const uint8_t *find_entry(const struct cfi_object *object, uintptr_t pc) 
         else
             high = middle;
     }
-    return header + table[low].entry;
+    return (const uint8_t *)((uintptr_t)header + (uintptr_t)(intptr_t)table[low].entry);
 }
 
 struct common { /* what the CIE says */
@@ -127,7 +131,8 @@ struct common { /* what the CIE says */
 
 static struct reader entry_reader(const uint8_t *entry, const struct cfi_object *object) {
     struct reader r = {entry, (const uint8_t *)object->frames_end, false};
-    if (entry < (const uint8_t *)object->frames_start || entry + 8 > r.end) {
+    uintptr_t at = (uintptr_t)entry;
+    if (at < object->frames_start || at > object->frames_end || object->frames_end - at < 8) {
         r.bad = true;
         return r;
     }
@@ -150,6 +155,8 @@ static struct common parse_common(const uint8_t *entry, const struct cfi_object 
     const char *augmentation = (const char *)r.at;
     while (read_fixed(&r, 1)) {
     }
+    if (r.bad) /* the string has no end */
+        return common;
     if (version == 4)
         read_fixed(&r, 2);
     common.code_align = read_leb(&r, false);
@@ -159,6 +166,8 @@ static struct common parse_common(const uint8_t *entry, const struct cfi_object 
     if (*augmentation == 'z') {
         common.augmented = true;
         uint64_t length = read_leb(&r, false);
+        if (r.bad || length > (size_t)(r.end - r.at))
+            return common;
         const uint8_t *program = r.at + length;
         for (const char *a = augmentation + 1; *a; a++) {
             if (*a == 'R') {
@@ -192,6 +201,11 @@ struct state { /* one row of the table that the program describes */
     int64_t rbp_offset;
     bool ra_standard, ra_undefined; /* at CFA - 8; the outermost frame */
 };
+
+/* An offset in units of the CIE's; what does not fit wraps around. */
+static int64_t read_factored(struct reader *r, bool is_signed, const struct common *common) {
+    return (int64_t)(read_leb(r, is_signed) * (uint64_t)common->data_align);
+}
 
 /* An expression of the form `breg6 offset [deref]`: what compilers emit for realigned stacks. */
 static bool parse_rbp_expression(const uint8_t *at, const uint8_t *end, bool deref,
@@ -234,11 +248,11 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
     case 0x00: return true; /* nop */
     case 0x05:              /* offset_extended */
         reg = read_leb(r, false);
-        set_register(state, reg, CFI_RBP_AT_CFA, (int64_t)read_leb(r, false) * common->data_align);
+        set_register(state, reg, CFI_RBP_AT_CFA, read_factored(r, false, common));
         return true;
     case 0x11: /* offset_extended_sf */
         reg = read_leb(r, false);
-        set_register(state, reg, CFI_RBP_AT_CFA, (int64_t)read_leb(r, true) * common->data_align);
+        set_register(state, reg, CFI_RBP_AT_CFA, read_factored(r, true, common));
         return true;
     case 0x06: restore_register(state, initial, read_leb(r, false)); return true;
     case 0x07: /* undefined */
@@ -259,8 +273,8 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
     case 0x12: /* def_cfa_sf */
         state->cfa = CFA_REGISTER;
         state->cfa_register = read_leb(r, false);
-        state->cfa_offset = op == 0x0c ? (int64_t)read_leb(r, false)
-                                       : (int64_t)read_leb(r, true) * common->data_align;
+        state->cfa_offset =
+            op == 0x0c ? (int64_t)read_leb(r, false) : read_factored(r, true, common);
         return true;
     case 0x0d: /* def_cfa_register */
         if (state->cfa != CFA_REGISTER)
@@ -268,7 +282,7 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
         state->cfa_register = read_leb(r, false);
         return true;
     case 0x0e: state->cfa_offset = (int64_t)read_leb(r, false); return true;
-    case 0x13: state->cfa_offset = (int64_t)read_leb(r, true) * common->data_align; return true;
+    case 0x13: state->cfa_offset = read_factored(r, true, common); return true;
     case 0x0f: /* def_cfa_expression */
         length = read_leb(r, false);
         if (length > (size_t)(r->end - r->at))
@@ -293,7 +307,8 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
     case 0x2e: read_leb(r, false); return true; /* GNU_args_size */
     case 0x2f:                                  /* GNU_negative_offset_extended */
         reg = read_leb(r, false);
-        set_register(state, reg, CFI_RBP_AT_CFA, -(int64_t)read_leb(r, false) * common->data_align);
+        set_register(state, reg, CFI_RBP_AT_CFA,
+                     (int64_t)(0 - (uint64_t)read_factored(r, false, common)));
         return true;
     default: return false;
     }
@@ -310,8 +325,7 @@ static bool run(struct reader r, const struct common *common, uintptr_t location
         switch (op >> 6) {
         case 1: advance = op & 0x3f; break;
         case 2:
-            set_register(state, op & 0x3f, CFI_RBP_AT_CFA,
-                         (int64_t)read_leb(&r, false) * common->data_align);
+            set_register(state, op & 0x3f, CFI_RBP_AT_CFA, read_factored(&r, false, common));
             continue;
         case 3: restore_register(state, initial, op & 0x3f); continue;
         default:
@@ -377,7 +391,7 @@ struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
     uint64_t distance = read_fixed(&r, 4);
     if (r.bad || !distance)
         return none;
-    struct common common = parse_common(id_at - distance, object);
+    struct common common = parse_common((const uint8_t *)((uintptr_t)id_at - distance), object);
     if (common.bad)
         return none;
     uintptr_t start = read_encoded(&r, common.encoding, 0);

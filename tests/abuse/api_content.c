@@ -196,8 +196,11 @@ static void realloc_huge(void) {
     long before = peak_rss_kib();
     for (int step = 1; step <= 8; step++) {
         void *in_the_way = malloc(1 << 20);
-        block = realloc(block, size + ((size_t)step << 23) + 12345);
+        size_t grown_size = size + ((size_t)step << 23) + 12345;
+        block = realloc(block, grown_size);
         CHECK(block, "no memory");
+        CHECK(malloc_usable_size(block) >= grown_size, "it did not grow");
+        block[grown_size - 1] = 1;
         for (size_t i = 0; i < size; i += 4096)
             CHECK(block[i] == (unsigned char)(i >> 12), "OS page %zu lost", i / 4096);
         free(in_the_way);

@@ -112,8 +112,7 @@ class Stress:
     """One run of the stress program."""
 
     def __init__(self, *options, rounds=3, ops=OPS, **env):
-        self.options = [*options, "--rounds", str(rounds), "--seed", str(SEED),
-                        "--ops", str(ops)]
+        self.options = ["--rounds", str(rounds), "--seed", str(SEED), "--ops", str(ops), *options]
         self.env = {"MEMCTX_CONTROL": "eager", **env}
         self.signals = 0
 

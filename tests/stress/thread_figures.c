@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* thread_figures - what threads leave behind, in KiB of resident anonymous memory:
- * born: 10 000 threads that allocate, hand chunks on and die, 50 at a time, against the state after 1 000 of them;
+ * born: 10 000 threads that allocate, hand chunks on and die, 100 at a time, against the state after 1 000 of them;
  * late: 2 000 threads whose first allocation is in a key destructor, against the state after 20 of them.
  * Each state after some seconds of rest, in which empty memory goes back. */
 #include <pthread.h>
@@ -9,7 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BORN = 10000, BORN_BEFORE = 1000, AT_ONCE = 50, LATE = 2000, LATE_BEFORE = 20, BLOCKS = 100, SETTLE_S = 2 };
+enum {
+    BORN = 10000,
+    BORN_BEFORE = 1000,
+    AT_ONCE = 100,
+    LATE = 2000,
+    LATE_BEFORE = 20,
+    BLOCKS = 100,
+    SETTLE_S = 3
+};
 
 static pthread_key_t key;
 static pthread_barrier_t all_there;
@@ -46,7 +54,8 @@ static void *work(void *argument) {
         blocks[slot] = malloc((size_t)rand_r(&seed) % (i % 20 ? 500 : 30000) + 1);
         blocks[slot][0] = 1;
         if (i % 10 == 0) {
-            blocks[slot] = __atomic_exchange_n((char **)&handed[slot], blocks[slot], __ATOMIC_ACQ_REL);
+            blocks[slot] =
+                __atomic_exchange_n((char **)&handed[slot], blocks[slot], __ATOMIC_ACQ_REL);
         }
     }
     for (int i = 0; i < BLOCKS; i++) {

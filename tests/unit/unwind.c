@@ -244,3 +244,49 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     cr_assert_geq(kept_both, PLACES - 4);
     cr_assert_neq(paths->oldest, first);
 }
+
+/* What a damaged library says is read in the user's process: nothing outside its memory may be touched. */
+Test(cfi, damaged_information_is_read_within_its_bounds) {
+    enum { ROUNDS = 40000, SPOILT = 64 };
+    struct cfi_object object;
+    uintptr_t code = (uintptr_t)&qsort;
+    uint64_t random = 1;
+    cr_assert(cfi_find_object(code, &object));
+    uintptr_t header = (uintptr_t)object.eh_frame_header;
+    cr_assert_leq(object.frames_start, header);
+    size_t bytes = object.frames_end - header;
+    size_t mapped = align_up(bytes, OS_PAGE_BYTES) + OS_PAGE_BYTES;
+    char *copy =
+        mmap(NULL, mapped + 2 * OS_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(copy, MAP_FAILED);
+    copy += OS_PAGE_BYTES;
+    cr_assert_eq(mprotect(copy, mapped, PROT_READ | PROT_WRITE), 0);
+    char *start = copy + mapped - bytes; /* ends where nothing is mapped */
+    start -= (uintptr_t)start % 8;
+    memcpy(start, (const void *)header, bytes);
+    uintptr_t moved = (uintptr_t)start - header;
+    struct cfi_object other = {.frames_start = (uintptr_t)start,
+                               .frames_end = (uintptr_t)start + bytes,
+                               .eh_frame_header = start};
+    cr_assert_eq(cfi_find_rule(&other, code + 40 + moved).kind,
+                 cfi_find_rule(&object, code + 40).kind, "the copy is as good");
+    /* The entry that is found first, and what it leads to, is what is spoilt. */
+    uint32_t count = *(uint32_t *)(void *)(start + 8);
+    int32_t *table = (int32_t *)(void *)(start + 12);
+    for (int round = 0; round < ROUNDS; round++) {
+        char saved[SPOILT];
+        random = random * 6364136223846793005UL + 1442695040888963407UL;
+        uint32_t place = (uint32_t)(random >> 33) % count;
+        char *at = round % 4 ? start + table[2 * place + 1] : start;
+        if (at < start || at + SPOILT > start + bytes)
+            continue;
+        memcpy(saved, at, SPOILT);
+        uintptr_t pc = (uintptr_t)start + (uintptr_t)(intptr_t)table[2 * place] + random % 64;
+        for (unsigned i = 0; i < 1 + random % 3; i++)
+            at[(random >> (8 + 8 * i)) % (round % 4 ? SPOILT : 12)] =
+                (char)(random >> (40 + 8 * i));
+        cfi_find_rule(&other, pc);
+        memcpy(at, saved, SPOILT);
+    }
+    munmap(copy - OS_PAGE_BYTES, mapped + 2 * OS_PAGE_BYTES);
+}

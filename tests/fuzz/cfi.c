@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Unwind information as a damaged or hostile library may have it: its header, at an offset that the input tells,
+ * and all that is behind it. Read in the user's process, so nothing outside may be touched. */
+#include "path/cfi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size < 16)
+        return 0;
+    size_t header = data[0], bytes = size - 8;
+    int32_t near;
+    memcpy(&near, data + 4, sizeof near);
+    uint8_t *copy = malloc(bytes); /* ends where the sanitizer sees it */
+    memcpy(copy, data + 8, bytes);
+    struct cfi_object object = {.start = (uintptr_t)copy,
+                                .end = (uintptr_t)copy + bytes,
+                                .frames_start = (uintptr_t)copy,
+                                .frames_end = (uintptr_t)copy + bytes,
+                                .eh_frame_header = header < bytes ? copy + header : NULL};
+    cfi_find_rule(&object, (uintptr_t)copy + (uintptr_t)(intptr_t)near);
+    cfi_find_rule(&object, (uintptr_t)copy + data[1]);
+    free(copy);
+    return 0;
+}

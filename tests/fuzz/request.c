@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests as the control socket gives them to the library, one after the other: type (1 byte), length of the
+ * body (2), body. The program's own heap has some contexts, marks and large chunks meanwhile. */
+#include "control/control.h"
+#include "os/os.h"
+#include "region/region.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void grow_heap(void) {
+    static struct heap *heap;
+    if (heap)
+        return;
+    heap = heap_acquire(1, true);
+    for (uint32_t i = 0; i < 200; i++)
+        region_alloc(heap, heap_view(heap, 1 + i % 6), (size_t)i * i * 13, false);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char body[WIRE_REQUEST_MAX + 1];
+    grow_heap();
+    for (int requests = 0; size >= 3 && requests < 20; requests++) {
+        size_t length = (data[1] | (size_t)data[2] << 8) % (WIRE_REQUEST_MAX + 1);
+        uint16_t type = data[0] % 10;
+        data += 3;
+        size -= 3;
+        length = length < size ? length : size;
+        memcpy(body, data, length);
+        body[length] = 0; /* as the server does */
+        data += length;
+        size -= length;
+        struct answer answer = {0};
+        if (command_is_known(type, length))
+            command_run(type, body, length, &answer);
+        answer_free(&answer);
+    }
+    return 0;
+}
