@@ -19,7 +19,6 @@
 #include <memctx.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/single_threaded.h>
 #include <unistd.h>
 
 #ifndef MEMCTX_VERSION
@@ -35,35 +34,9 @@ static struct lock *const fork_locks[] = {&heap_global.lock, &region_settle_lock
                                           &rules_lock};
 #define FORK_LOCKS (sizeof fork_locks / sizeof fork_locks[0])
 
-/* glibc's fork takes the lock of all streams after our handlers, and before its own malloc's. Whoever holds it
- * waits for streams, and who holds a stream allocates: so it is taken before ours. In a program with one thread
- * glibc takes none. */
-extern void _IO_list_lock(void) __attribute__((weak));
-extern void _IO_list_unlock(void) __attribute__((weak));
-extern void _IO_list_resetlock(void) __attribute__((weak));
-static uint32_t streams_held FORK_PAGE; /* so often: a handler that forks may interrupt this */
-
-static void streams_take(void) {
-    if (__libc_single_threaded || !_IO_list_lock || !_IO_list_unlock || !_IO_list_resetlock)
-        return;
-    _IO_list_lock();
-    streams_held++;
-}
-
-static void streams_give(bool child) {
-    if (!streams_held)
-        return;
-    streams_held = child ? 0 : streams_held - 1;
-    if (child) /* glibc has done so before */
-        _IO_list_resetlock();
-    else
-        _IO_list_unlock();
-}
-
 static void fork_prepare(void) {
     struct heap *heap = thread_heap_if_any();
     bool interrupted = lock_any_is_mine();
-    streams_take();
     if (heap) { /* a handler must not wait for what this thread is about to hold */
         heap->forks++;
         add_owner(&heap->busy, 1);
@@ -78,7 +51,7 @@ static void fork_prepare(void) {
 
 static void fork_done(bool child) {
     struct heap *heap = thread_heap_if_any();
-    bool whole = lock_fork_done(&meta_lock, child) & segment_fork_done(child);
+    bool whole = meta_fork_done(child) & segment_fork_done(child);
     for (size_t i = FORK_LOCKS; i-- > 0;)
         whole &= lock_fork_done(fork_locks[i], child);
     if (child) {
@@ -96,7 +69,6 @@ static void fork_done(bool child) {
         order_stores();
         add_owner(&heap->busy, -1);
     }
-    streams_give(child);
 }
 
 static void fork_parent(void) {

@@ -63,6 +63,7 @@ COLD void misuse_explain(uint32_t context) {
         return;
     if (context != REGION_NO_CONTEXT)
         print_context(context);
-    print_caller((uintptr_t)__builtin_frame_address(0));
+    if (!lock_any_is_mine()) /* a handler that interrupted us: finding rules might want that lock */
+        print_caller((uintptr_t)__builtin_frame_address(0));
     print_line("memctx:   names: addr2line -Cfipe FILE OFFSET\n");
 }

@@ -4,10 +4,11 @@
  * forks finds a lock held and does not see that it is its own thread that holds it. After U. Drepper, "Futexes
  * Are Tricky" (the third mutex there), and the kernel's robust futexes. Ranks are checked in debug builds.
  *
- * A forking thread takes the locks, so that the child finds what they guard whole, and then waits in libc and in others'
- * handlers for locks that are not ours. Who holds one of those may wait for one of ours (glibc bug 19431 is such a
- * circle). Nothing is changed under the locks meanwhile: so who has waited long enough takes the lock from the
- * forking thread, and the child is told if it was copied while that one held it.
+ * A forking thread takes the locks, so that the child finds what they guard whole, and then waits in libc and in
+ * others' handlers for locks that are not ours. Who holds one of those may wait for one of ours (glibc bug 19431 is
+ * such a circle). Nothing is changed under the locks meanwhile: so who has waited long enough takes the lock from the
+ * forking thread, and the child is told if it was copied while somebody else held it. glibc lets one thread fork
+ * at a time.
  */
 #include "os/os.h"
 #include "os/syscall.h"
@@ -17,13 +18,19 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define WAITED_FOR 1UL /* in the word, beside the holder */
-#define FORK_WAIT_NS 100000000L
-#define FORK_WAITS 3
+/* In the word, beside the holder. */
+#define WAITED_FOR 1UL
+#define BY_FORK 2UL /* the holder changes nothing under it: it forks */
+#define NOTES (WAITED_FOR | BY_FORK)
+#define FORK_WAIT_NS 300000000UL
+#define WAIT_NS 100000000L
 
-enum { FORK_NONE, FORK_TAKEN, FORK_MINE_BEFORE, FORK_NOT_TAKEN };
+/* What a fork did with a lock, in lock.fork: of nested ones (in a handler) the innermost stands lowest. */
+#define FORK_TOOK 1U
+#define FORK_MARKED 2U
+#define FORK_BITS 2
 
-/* Its address has no bit in common with WAITED_FOR. */
+/* Its address has no bit in common with NOTES. */
 static __thread uint64_t self_mark __attribute__((tls_model("initial-exec")));
 
 static __thread uint32_t held_ranks __attribute__((tls_model("initial-exec")));
@@ -56,10 +63,13 @@ static uint64_t self_word(void) {
     return (uintptr_t)&self_mark;
 }
 
-static bool take_free(struct lock *lock, uint64_t wanted) {
-    uint64_t expected = 0;
-    return __atomic_compare_exchange_n(&lock->word, &expected, wanted, false, __ATOMIC_ACQUIRE,
+static bool replace(struct lock *lock, uint64_t word, uint64_t by) {
+    return __atomic_compare_exchange_n(&lock->word, &word, by, false, __ATOMIC_ACQUIRE,
                                        __ATOMIC_RELAXED);
+}
+
+static bool take_free(struct lock *lock, uint64_t wanted) {
+    return replace(lock, 0, wanted);
 }
 
 bool lock_try(struct lock *lock) {
@@ -73,39 +83,47 @@ bool lock_try(struct lock *lock) {
     return false;
 }
 
-/* While the word is that, as far as its lower half tells. False: that long. */
+/* While the word is that, as far as its lower half tells, for some time. True: it was released, or is another. */
 static bool wait_while(struct lock *lock, uint64_t word) {
-    struct timespec limit = {.tv_nsec = FORK_WAIT_NS};
-    return OS_CALL(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, (uint32_t)word, &limit, 0, 0) !=
-           -ETIMEDOUT;
+    struct timespec limit = {.tv_nsec = WAIT_NS};
+    long result = OS_CALL(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, (uint32_t)word, &limit, 0, 0);
+    return result != -ETIMEDOUT && result != -EINTR;
 }
 
-static bool is_kept_by_fork(struct lock *lock, uint64_t word) {
-    return load_relaxed(&lock->word) == word && load_relaxed(&lock->fork) == FORK_TAKEN;
+/* The word with the note that somebody waits; 0: it changed meanwhile. */
+static uint64_t note_waiting(struct lock *lock) {
+    uint64_t word = load_relaxed(&lock->word);
+    if (word && !(word & WAITED_FOR) && !cas_release(&lock->word, &word, word | WAITED_FOR))
+        return 0;
+    return word ? word | WAITED_FOR : 0;
 }
 
 void lock_take(struct lock *lock) {
     uint64_t self = self_word() | WAITED_FOR; /* there may be others that wait */
+    uint64_t since = 0;                       /* it is kept by the same fork */
     rank_enter(lock);
     order_stores();
     if (take_free(lock, self_word()))
         return;
     for (int spin = 0; spin < 100 && load_relaxed(&lock->word); spin++)
         __builtin_ia32_pause();
-    for (int waits = 0; !take_free(lock, self);) {
-        uint64_t word = load_relaxed(&lock->word);
-        if (!word || (!(word & WAITED_FOR) && !cas_release(&lock->word, &word, word | WAITED_FOR)))
+    while (!take_free(lock, self)) {
+        uint64_t word = note_waiting(lock);
+        if (!word)
             continue;
-        word |= WAITED_FOR;
-        if (waits) /* waits itself while the kernel copies the forking process, which may take seconds */
+        if (!(word & BY_FORK)) {
+            since = 0;
+        } else if (!since) {
+            since = os_now_exact_ns();
+        } else if (os_now_exact_ns() - since >= FORK_WAIT_NS) {
+            /* Waits itself while the kernel copies the forking process, which may take seconds. */
             OS_CALL(SYS_madvise, (uintptr_t)lock & ~(OS_PAGE_BYTES - 1), OS_PAGE_BYTES, MADV_NORMAL,
                     0, 0, 0);
-        if (waits == FORK_WAITS && is_kept_by_fork(lock, word) &&
-            __atomic_compare_exchange_n(&lock->word, &word, self, false, __ATOMIC_ACQUIRE,
-                                        __ATOMIC_RELAXED))
-            return;
-        bool woken = wait_while(lock, word);
-        waits = woken || !is_kept_by_fork(lock, word) ? 0 : waits < FORK_WAITS ? waits + 1 : waits;
+            if (replace(lock, word, self))
+                return;
+        }
+        if (wait_while(lock, word))
+            since = 0;
     }
 }
 
@@ -117,54 +135,63 @@ void lock_release(struct lock *lock) {
 }
 
 bool lock_is_mine(const struct lock *lock) {
-    return (load_relaxed(&lock->word) & ~WAITED_FOR) == self_word();
+    return (load_relaxed(&lock->word) & ~NOTES) == self_word();
 }
 
 void lock_reset(struct lock *lock) {
-    rank_leave(lock);
+    if (lock_is_mine(lock))
+        rank_leave(lock);
     store_release(&lock->word, 0);
 }
 
 /* --- fork ---------------------------------------------------------------------------------- */
 
 /* Who interrupted the holder of a later lock must not wait for ever for who waits for that one. */
-static bool take_soon(struct lock *lock, bool interrupted) {
-    for (int waits = 0; !take_free(lock, self_word() | WAITED_FOR);) {
-        uint64_t word = load_relaxed(&lock->word);
-        if (waits == FORK_WAITS && interrupted)
+static bool take_for_fork(struct lock *lock, bool interrupted) {
+    uint64_t began = 0;
+    if (take_free(lock, self_word() | BY_FORK))
+        return true;
+    while (!take_free(lock, self_word() | BY_FORK | WAITED_FOR)) {
+        uint64_t word = note_waiting(lock), now = os_now_exact_ns();
+        began = began ? began : now;
+        if (interrupted && now - began >= FORK_WAIT_NS)
             return false;
-        if (!word || (!(word & WAITED_FOR) && !cas_release(&lock->word, &word, word | WAITED_FOR)))
-            continue;
-        if (!wait_while(lock, word | WAITED_FOR))
-            waits++;
+        if (word)
+            wait_while(lock, word);
     }
     return true;
 }
 
 void lock_fork_prepare(struct lock *lock, bool interrupted) {
-    if (lock_is_mine(lock)) { /* the same thread goes on in the child and releases it there */
-        store_owner(&lock->fork, FORK_MINE_BEFORE);
-        return;
+    uint32_t did = 0, rank = 1U << lock->rank;
+    if (!lock_is_mine(lock)) { /* else the same thread goes on in the child and releases it there */
+        if (!(held_ranks & rank)) /* set where this interrupted the taking of it */
+            did = FORK_MARKED;
+        held_ranks |= rank;
+        order_stores();
+        if (take_for_fork(lock, interrupted))
+            did |= FORK_TOOK;
     }
-    bool taken = take_free(lock, self_word()) || take_soon(lock, interrupted);
-    if (taken)
-        held_ranks |= 1U << lock->rank;
-    store_release(&lock->fork, taken ? FORK_TAKEN : FORK_NOT_TAKEN);
+    lock->fork = lock->fork << FORK_BITS | did;
 }
 
 bool lock_fork_done(struct lock *lock, bool child) {
-    unsigned how = lock->fork;
-    bool mine = lock_is_mine(lock);
-    store_owner(&lock->fork, FORK_NONE);
+    uint32_t did = lock->fork;
+    bool whole = lock_is_mine(lock) || !load_relaxed(&lock->word);
+    lock->fork = did >> FORK_BITS;
+    if (did & FORK_TOOK) { /* unless somebody took it away */
+        uint64_t word = load_relaxed(&lock->word);
+        while ((word & ~NOTES) == self_word() &&
+               !__atomic_compare_exchange_n(&lock->word, &word, 0, false, __ATOMIC_RELEASE,
+                                            __ATOMIC_RELAXED)) {
+        }
+        if ((word & ~NOTES) == self_word() && word & WAITED_FOR && !child)
+            OS_CALL(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+    }
+    if (child && !whole)
+        store_release(&lock->word, 0);
     order_stores();
-    if (how == FORK_MINE_BEFORE)
-        return true;
-    bool whole = mine || !load_relaxed(&lock->word);
-    if (child)
-        lock_reset(lock);
-    else if (mine)
-        lock_release(lock);
-    else if (how == FORK_TAKEN)
+    if (did & FORK_MARKED)
         rank_leave(lock);
     return whole;
 }

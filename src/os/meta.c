@@ -164,3 +164,12 @@ struct meta_usage meta_usage(bool with_resident) {
     lock_release(&meta_lock);
     return usage;
 }
+
+bool meta_fork_done(bool child) {
+    bool whole = lock_fork_done(&meta_lock, child);
+    if (child && !whole) { /* its two ends may be of different chunks */
+        meta.chunk.next = meta.chunk.end;
+        meta.page.next = meta.page.end;
+    }
+    return whole;
+}

@@ -23,4 +23,7 @@ void meta_free(void *block, size_t bytes); /* `bytes` as asked for */
 struct meta_usage meta_usage(bool with_resident);
 INTERNAL struct lock meta_lock;
 
+/* After a fork. False: what was left of chunks is lost to the child. */
+bool meta_fork_done(bool child);
+
 #endif

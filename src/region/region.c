@@ -184,7 +184,8 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
     struct view *view = heap_view_twin(heap, paid_by(owner, page, at, &record));
     if (view)
         view_account_free(view, page->block_bytes - record.slack);
-    if (load_acquire(&owner->state) == HEAP_PARKED && lock_try(&owner->lock)) {
+    if (load_acquire(&owner->state) == HEAP_PARKED && !lock_any_is_mine() &&
+        lock_try(&owner->lock)) {
         bool parked = load_acquire(&owner->state) == HEAP_PARKED;
         if (parked) {
             bins_collect_remote(owner);

@@ -522,8 +522,18 @@ void segment_fork_prepare(bool interrupted) {
     lock_fork_prepare(&global.lock, interrupted);
 }
 
-/* What was free is given up: its maps and lists may be torn. */
+static void forget_free(struct segment *segment, bool huge, void *context) {
+    (void)context;
+    if (!huge)
+        __builtin_memset(&segment->state, 0, sizeof segment->state);
+}
+
+/* What was free is given up, because its maps and lists may be torn: all slices count as used. */
 static void give_up_free(void) {
+    each_of_leaf(&segment_near, load_acquire(&segment_near_first), forget_free, NULL);
+    for (uintptr_t place = 0; place < 1U << SEGMENT_ROOT_BITS; place++)
+        each_of_leaf(load_acquire(&segment_root[place]), place << SEGMENT_LEAF_SHIFT, forget_free,
+                     NULL);
     global.partial = NULL;
     global.empty_segments = global.free_slices = global.dirty_slices = 0;
     global.huge_cached = global.huge_cached_bytes = 0;
@@ -531,7 +541,7 @@ static void give_up_free(void) {
 }
 
 bool segment_fork_done(bool child) {
-    if (child)
+    if (child && !lock_is_mine(&global.unmap_lock))
         lock_reset(&global.unmap_lock);
     bool whole = lock_fork_done(&global.lock, child);
     if (child && !whole)
