@@ -95,12 +95,11 @@ long os_fault_call(long number) {
         {SYS_mprotect, -EACCES, "mprotect"},
         {SYS_mincore, -ENOMEM, "mincore"},
     };
+    if ((number == SYS_mmap || number == SYS_mremap) && memory_is_out("memory"))
+        return -ENOMEM;
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         if (calls[i].number == number)
-            return (number == SYS_mmap || number == SYS_mremap) && memory_is_out(calls[i].name)
-                       ? -ENOMEM
-                   : os_fault(calls[i].name) ? calls[i].error
-                                             : 0;
+            return os_fault(calls[i].name) ? calls[i].error : 0;
     return 0;
 }
 #endif

@@ -90,7 +90,7 @@ static bool wait_while(struct lock *lock, uint64_t word) {
     return result != -ETIMEDOUT && result != -EINTR;
 }
 
-/* The word with the note that somebody waits; 0: it changed meanwhile. */
+/* The word with the note that somebody waits; 0: it is free, or changed meanwhile. */
 static uint64_t note_waiting(struct lock *lock) {
     uint64_t word = load_relaxed(&lock->word);
     if (word && !(word & WAITED_FOR) && !cas_release(&lock->word, &word, word | WAITED_FOR))
@@ -181,9 +181,7 @@ bool lock_fork_done(struct lock *lock, bool child) {
     lock->fork = did >> FORK_BITS;
     if (did & FORK_TOOK) { /* unless somebody took it away */
         uint64_t word = load_relaxed(&lock->word);
-        while ((word & ~NOTES) == self_word() &&
-               !__atomic_compare_exchange_n(&lock->word, &word, 0, false, __ATOMIC_RELEASE,
-                                            __ATOMIC_RELAXED)) {
+        while ((word & ~NOTES) == self_word() && !cas_release(&lock->word, &word, 0)) {
         }
         if ((word & ~NOTES) == self_word() && word & WAITED_FOR && !child)
             OS_CALL(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);

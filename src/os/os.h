@@ -70,9 +70,9 @@ enum lock_rank { /* a thread takes locks in this order only; checked in debug bu
                  RANK_COUNT
 };
 struct lock {
-    uint64_t word; /* atomic: 0 free; else the holder, and a bit while others may wait */
+    uint64_t word; /* atomic: 0 free; else the holder, and notes: others may wait, it forks */
     uint32_t rank; /* enum lock_rank */
-    uint32_t fork; /* atomic: what the thread that forks has to do with it */
+    uint32_t fork; /* the forking thread's: what it did with it before */
 };
 /* Of what every start writes, and every fork, in parent and child: it stands in one OS page, because each
  * page that is written costs a fault, after a fork two and a copy. */

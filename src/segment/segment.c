@@ -507,12 +507,16 @@ static void each_of_leaf(const struct segment_leaf *leaf, uintptr_t first,
     }
 }
 
-void segment_each(void (*visit)(struct segment *, bool, void *), void *context) {
-    lock_take(&global.unmap_lock);
+static void each_of_map(void (*visit)(struct segment *, bool, void *), void *context) {
     each_of_leaf(&segment_near, load_acquire(&segment_near_first), visit, context);
     for (uintptr_t place = 0; place < 1U << SEGMENT_ROOT_BITS; place++)
         each_of_leaf(load_acquire(&segment_root[place]), place << SEGMENT_LEAF_SHIFT, visit,
                      context);
+}
+
+void segment_each(void (*visit)(struct segment *, bool, void *), void *context) {
+    lock_take(&global.unmap_lock);
+    each_of_map(visit, context);
     lock_release(&global.unmap_lock);
     segment_huge_unmap_deferred();
     release_empty();
@@ -530,10 +534,7 @@ static void forget_free(struct segment *segment, bool huge, void *context) {
 
 /* What was free is given up, because its maps and lists may be torn: all slices count as used. */
 static void give_up_free(void) {
-    each_of_leaf(&segment_near, load_acquire(&segment_near_first), forget_free, NULL);
-    for (uintptr_t place = 0; place < 1U << SEGMENT_ROOT_BITS; place++)
-        each_of_leaf(load_acquire(&segment_root[place]), place << SEGMENT_LEAF_SHIFT, forget_free,
-                     NULL);
+    each_of_map(forget_free, NULL);
     global.partial = NULL;
     global.empty_segments = global.free_slices = global.dirty_slices = 0;
     global.huge_cached = global.huge_cached_bytes = 0;
