@@ -12,7 +12,8 @@
 #define TEXT_BYTES (16UL << 10)
 #define BUFFER_FIRST_BYTES (256UL << 10)
 
-#define MAPPINGS_MAX 64 /* 12 are in use at the most: 8 answers, and the tables of one dump */
+#define MAPPINGS_MAX                                                                               \
+    64 /* 50 at the most: answers, marks, the tables of one dump and those of its sums */
 #define STACK_LOOK_BYTES (128UL << 10)
 
 char *control_stack_top START_PAGE;

@@ -65,7 +65,7 @@ struct sums {
         int64_t base_allocs, base_frees, base_requested_cum_bytes; /* at the last reset */
         int64_t peak_bytes;
         uint32_t views; /* that did anything */
-        uint32_t spare;
+        uint32_t round; /* it was read in last */
     } * rows;
 };
 bool sums_collect(struct sums *sums); /* false: out of memory */

@@ -7,41 +7,137 @@
 
 struct mark marks[WIRE_MARKS_MAX] START_PAGE;
 
-static void add_view(struct sum *sum, struct heap *heap, const struct view *view) {
-    int64_t allocs = (int64_t)load_relaxed(&view->allocs);
-    int64_t frees = (int64_t)load_relaxed(&view->frees);
-    if (!allocs && !frees)
+/*
+ * While threads run, a chunk may be allocated in one view and freed in another between the readings of the two. So the
+ * views of one context are read together, what was freed before what was allocated: then no free is without its
+ * allocation, and what is alive is too much by no more than what is freed meanwhile, some nanoseconds.
+ */
+struct entry {
+    const struct view *view;
+    struct entry *next; /* of the same context */
+};
+struct entries { /* what one round found, in a mapping of its own */
+    struct entries *earlier;
+    size_t bytes, count;
+    struct entry list[];
+};
+#define ROUNDS_MAX 16U /* views that are made meanwhile get another round */
+#define TRIES_MAX 8U   /* the reader may have been preempted */
+
+static void read_context(struct sum *sum, const struct entry *first) {
+    int64_t fewest = INT64_MAX;
+    for (unsigned try = 0; try < TRIES_MAX && fewest > (int64_t)sum->views; try++) {
+        int64_t frees = 0, freed_bytes = 0, allocs = 0, allocated_bytes = 0, frees_after = 0;
+        sum->views = 0;
+        for (const struct entry *entry = first; entry; entry = entry->next) {
+            const struct view *view = entry->view;
+            frees += (int64_t)load_acquire(&view->frees);
+            int64_t cum = (int64_t)load_acquire(&view->requested_cum_bytes); /* written last */
+            freed_bytes += cum - load_acquire(&view->live_bytes);
+        }
+        for (const struct entry *entry = first; entry; entry = entry->next) {
+            const struct view *view = entry->view;
+            int64_t made = (int64_t)load_acquire(&view->allocs);
+            int64_t gone = (int64_t)load_acquire(&view->frees);
+            allocs += made;
+            allocated_bytes += (int64_t)load_acquire(&view->requested_cum_bytes);
+            frees_after += gone;
+            sum->views += made || gone;
+            if (made || gone)
+                sum->peak_bytes = load_relaxed(&view->peak_bytes);
+        }
+        if (frees_after - frees >= fewest)
+            continue;
+        fewest = frees_after - frees;
+        sum->allocs = allocs;
+        sum->frees = frees;
+        sum->live_bytes = allocated_bytes - freed_bytes;
+        sum->requested_cum_bytes = allocated_bytes;
+    }
+}
+
+static void add_entry(struct sums *sums, struct entry **firsts, struct entries *to,
+                      struct heap *heap, uint32_t index) {
+    const struct view *view = heap_view_at(heap, index);
+    const struct baseline *base = heap_baseline(heap, index, false);
+    bool parked = load_relaxed(&heap->state) == HEAP_PARKED; /* and stays it under the lock */
+    if (view->context >= sums->count || (parked && !view->allocs && !view->frees))
         return;
-    const struct baseline *base = heap_baseline(heap, view->index, false);
-    sum->allocs += allocs;
-    sum->frees += frees;
-    sum->live_bytes += load_relaxed(&view->live_bytes);
-    sum->requested_cum_bytes += (int64_t)load_relaxed(&view->requested_cum_bytes);
+    struct sum *sum = &sums->rows[view->context];
+    struct entry *entry = &to->list[to->count++];
+    *entry = (struct entry){.view = view, .next = firsts[view->context]};
+    firsts[view->context] = entry;
     if (base) {
         sum->base_allocs += (int64_t)base->allocs;
         sum->base_frees += (int64_t)base->frees;
         sum->base_requested_cum_bytes += (int64_t)base->requested_cum_bytes;
     }
-    sum->peak_bytes = load_relaxed(&view->peak_bytes);
-    sum->views++;
+}
+
+/* The views that were made since the last round. NULL: none, or, with *failed, out of memory. */
+static struct entries *find_views(struct sums *sums, struct entry **firsts, bool *failed) {
+    struct heap *all = load_acquire(&heap_global.first);
+    size_t left = 0;
+    for (struct heap *heap = all; heap; heap = heap->next)
+        left += load_acquire(&heap->view_count) - heap->views_summed;
+    if (!left)
+        return NULL;
+    size_t bytes = sizeof(struct entries) + left * sizeof(struct entry);
+    struct entries *found = control_map(bytes);
+    *failed = !found;
+    if (!found)
+        return NULL;
+    found->bytes = bytes;
+    for (struct heap *heap = all; heap; heap = heap->next) {
+        uint32_t end = load_acquire(&heap->view_count);
+        for (; heap->views_summed < end && left; heap->views_summed++, left--)
+            if (heap->views_summed) /* index 0 is unused */
+                add_entry(sums, firsts, found, heap, heap->views_summed);
+    }
+    return found;
+}
+
+static bool collect(struct sums *sums, struct entry **firsts) {
+    struct entries *all = NULL;
+    bool failed = false;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
+        heap->views_summed = 0;
+    for (unsigned round = 1; round <= ROUNDS_MAX; round++) {
+        struct entries *found = find_views(sums, firsts, &failed);
+        if (!found)
+            break;
+        found->earlier = all;
+        all = found;
+        for (size_t i = 0; i < found->count; i++) {
+            uint32_t context = found->list[i].view->context;
+            struct sum *sum = &sums->rows[context];
+            if (sum->round != round)
+                read_context(sum, firsts[context]);
+            sum->round = round;
+        }
+    }
+    while (all) {
+        struct entries *entries = all;
+        all = entries->earlier;
+        control_unmap(entries, entries->bytes);
+    }
+    return !failed;
 }
 
 bool sums_collect(struct sums *sums) {
     sums->count = tree_count();
     sums->rows = control_map(sums->count * sizeof *sums->rows);
-    if (!sums->rows)
-        return false;
-    lock_take(&heap_global.lock); /* no thread's numbers move to the totals meanwhile */
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        uint32_t count = load_acquire(&heap->view_count);
-        for (uint32_t i = 1; i < count; i++) {
-            const struct view *view = heap_view_at(heap, i);
-            if (view->context < sums->count)
-                add_view(&sums->rows[view->context], heap, view);
-        }
+    struct entry **firsts = control_map(sums->count * sizeof *firsts);
+    bool collected = sums->rows && firsts;
+    if (collected) {
+        lock_take(&heap_global.lock); /* no thread's numbers move to the totals meanwhile */
+        collected = collect(sums, firsts);
+        lock_release(&heap_global.lock);
     }
-    lock_release(&heap_global.lock);
-    return true;
+    control_unmap(firsts, sums->count * sizeof *firsts);
+    if (!collected)
+        sums_free(sums);
+    return collected;
 }
 
 void sums_free(struct sums *sums) {

@@ -79,6 +79,7 @@ struct heap {
     uint32_t denied; /* pages of its own that a context did not get, for the waste cap */
     uint32_t donor;  /* index of the view whose own pages are shared next, past the cap */
     uint32_t pages_used_up; /* see region_alloc_next */
+    uint32_t views_summed;  /* control thread, under heap_global.lock: see control/sums.c */
     /* What others look at, when they free, and at a fork, away from what the owner writes all the time. */
     struct page *remote_pages
         __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with blocks freed by others */
@@ -190,8 +191,9 @@ INLINE void view_account_alloc(struct view *view, size_t requested) {
     int64_t live = view->live_bytes + (int64_t)requested;
     int64_t peak = load_relaxed(&view->peak_bytes);
     add_owner(&view->allocs, 1);
-    add_owner(&view->requested_cum_bytes, requested);
     store_owner(&view->live_bytes, live);
+    order_stores(); /* whoever reads this one first never sees a free too many: control/sums.c */
+    add_owner(&view->requested_cum_bytes, requested);
     if (UNLIKELY(live > peak)) {
         store_owner(&view->peak_bytes, live);
         if (UNLIKELY((peak ^ live) >> PROMOTION_STEP) && view->bins != view->region)
