@@ -84,14 +84,18 @@ cli_objects := $(cli_sources:%.c=$(out)/cli/%.o)
 # so that the test program keeps the malloc it was started with.
 unit_objects := $(lib_sources:%.c=$(out)/unit/%.o) $(unit_sources:%.c=$(out)/unit/%.o)
 
+# And once more with a scheduler at each atomic operation; see tests/model/explore.h.
+model_objects := $(lib_sources:%.c=$(out)/model/%.o) $(patsubst %.c,$(out)/model/%.o,$(sort $(wildcard tests/model/*.c)))
+
 library := $(out)/libmemctx.so
 command := $(out)/memctx
 unit_tests := $(out)/unit/unit-tests
+model_tests := $(out)/model/model
 manual := $(out)/man/memctx.1
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help lib cli unit man test torture soak mutants demo lint format layers asan tsan bench bench-quick install \
+.PHONY: all help lib cli unit model man test torture soak mutants demo lint format layers asan tsan bench bench-quick install \
     uninstall clean force
 
 all: $(library) $(command) $(manual)
@@ -100,7 +104,7 @@ help:
 	@echo 'make                build the library, the command and the manual page below $(out)/'
 	@echo 'make demo           build, then show memctx on redis, python3 and sqlite3 (about a minute)'
 	@echo 'make test           build, then run all suites; tests/run SUITE... runs some of them'
-	@echo 'make torture        each refusal of the system, fuzzing, large programs, long stress (some hours)'
+	@echo 'make torture        each refusal of the system, fuzzing, large programs, long stress (some hours; -j2 -k)'
 	@echo 'make soak HOURS=N   seeded churn in phases, the books and the resident memory checked (N: 1)'
 	@echo 'make mutants        planted faults, each caught by the tests that are for it (some minutes)'
 	@echo 'make lint           formatting, clang-tidy, shellcheck, layers, completion'
@@ -114,6 +118,7 @@ help:
 lib: $(library)
 cli: $(command)
 unit: $(unit_tests)
+model: $(model_tests)
 man: $(manual)
 
 # deps-GROUP: the packages of GROUP are there. Only ever an order-only prerequisite.
@@ -138,6 +143,10 @@ $(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(unit_flags) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
+$(out)/model/%.o: %.c $(out)/flags | deps-build
+	@mkdir -p $(@D)
+	$(call say,CC      ,$@)$(CC) $(lib_flags) -DMEMCTX_UNIT -DMEMCTX_MODEL -DMEMCTX_DEBUG $(CFLAGS) -MMD -MP -c $< -o $@
+
 $(out)/unit/tests/unit/shapes.o $(out)/lib/src/api/free.o: lib_flags += -fomit-frame-pointer
 # Their tables would be in a part of the library that a forked child has not mapped.
 $(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: lib_flags += -fno-jump-tables
@@ -151,6 +160,9 @@ $(command): $(cli_objects)
 $(unit_tests): $(unit_objects)
 	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(LDFLAGS) $(unit_objects) $(unit_libs) -o $@
 
+$(model_tests): $(model_objects)
+	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(LDFLAGS) $(model_objects) -o $@
+
 # The manual's text on verbs and settings is printed by what it describes (scripts/make-man).
 $(out)/man/options: docs/man/options.c include/memctx/options.h $(out)/flags | deps-build
 	@mkdir -p $(@D)
@@ -159,29 +171,48 @@ $(out)/man/options: docs/man/options.c include/memctx/options.h $(out)/flags | d
 $(manual): docs/man/memctx.1.in scripts/make-man $(command) $(out)/man/options
 	$(call say,MAN     ,$@)scripts/make-man $(command) $(out)/man/options '$(version)' < $< > $@
 
--include $(lib_objects:.o=.d) $(cli_objects:.o=.d) $(unit_objects:.o=.d)
+-include $(lib_objects:.o=.d) $(cli_objects:.o=.d) $(unit_objects:.o=.d) $(model_objects:.o=.d)
 
 # --- tests and checks ---------------------------------------------------------------------------
 
-test: all unit | deps-test
+test: all unit model | deps-test
 	@tests/run
 
-torture: export MEMCTX_FAULTS := all
-torture: export MEMCTX_STRESS_OPS := 50000000
-torture: export MEMCTX_FUZZ_FRAMES := 1000000
-torture: export MEMCTX_FUZZ_S := 600
-torture: export MEMCTX_SUITE_LIMIT_S := 36000
-torture: export TEST_LIMIT_S := 7200
-torture: all unit mutants | deps-torture
-	@tests/run faults control stress
+# The parts may run side by side: make -j2 -k torture.
+torture_parts := torture-faults torture-control torture-stress torture-billion torture-model torture-fuzz torture-programs
+.PHONY: $(torture_parts)
+torture: $(torture_parts) mutants
+$(torture_parts): export MEMCTX_SUITE_LIMIT_S := 36000
+$(torture_parts): export TEST_LIMIT_S := 7200
+$(torture_parts): all model | deps-torture
+torture-faults: export MEMCTX_FAULTS := all
+torture-faults:
+	@tests/run faults
+torture-control: export MEMCTX_FUZZ_FRAMES := 1000000
+torture-control:
+	@tests/run control
+torture-stress: export MEMCTX_STRESS_OPS := 20000000
+torture-stress:
+	@tests/run stress
+torture-billion: export MEMCTX_STRESS_OPS := 1000000000
+torture-billion:
+	@tests/stress/run thread-churn
+torture-model: export MEMCTX_MODEL_PREEMPTIONS := 2
+torture-model: export MEMCTX_MODEL_LIMIT := 30000
+torture-model: export MEMCTX_MODEL_DRAWN := 5000
+torture-model:
+	@tests/run model
+torture-fuzz: export MEMCTX_FUZZ_S := 600
+torture-fuzz:
 	@tests/fuzz/run
+torture-programs:
 	@tests/preload/run --long
 
 HOURS ?= 1
 soak: all | deps-test
 	@tests/stress/soak $(HOURS)
 
-mutants: all | deps-test
+mutants: all model | deps-test
 	@tests/mutants/run
 
 demo: all | deps-demo

@@ -16,7 +16,7 @@ static int64_t live_bytes(void) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t count = load_acquire(&heap->view_count);
         for (uint32_t i = 1; i < count; i++)
-            sum += load_relaxed(&heap_view_at(heap, i)->live_bytes);
+            sum += view_live_bytes(heap_view_at(heap, i));
     }
     return sum;
 }

@@ -28,8 +28,16 @@
 #define START_PAGE __attribute__((section(".data.memctx")))
 #define OS_PAGE_BYTES 4096UL
 
-#define load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
-#define store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+/* In the build for tests/model, where one thread runs at a time, another may go on before each of these, and
+ * before what is plain elsewhere. */
+#ifdef MEMCTX_MODEL
+void model_point(const void *at);
+#define POINT(p) model_point((const void *)(uintptr_t)(p)),
+#else
+#define POINT(p)
+#endif
+#define load_acquire(p) (POINT(p) __atomic_load_n((p), __ATOMIC_ACQUIRE))
+#define store_release(p, v) (POINT(p) __atomic_store_n((p), (v), __ATOMIC_RELEASE))
 /* Volatile and plain where nothing checks for data races: of aligned words it comes to the same, but GCC makes
  * shorter code of it, of add_owner a single instruction. load_plain may be merged with others. */
 #ifdef __SANITIZE_THREAD__
@@ -39,14 +47,32 @@
 #define add_owner(p, v) store_owner((p), (__typeof__(*(p)))(load_relaxed(p) + (v)))
 #else
 #define load_plain(p) (*(p))
-#define load_relaxed(p) (*(const volatile __typeof__(*(p)) *)(p))
+#define load_relaxed(p) (POINT(p) * (const volatile __typeof__(*(p)) *)(p))
+#ifdef MEMCTX_MODEL
+#define store_owner(p, v)                                                                          \
+    ({                                                                                             \
+        __typeof__(*(p)) stored = (v); /* before others go on */                                   \
+        model_point(p);                                                                            \
+        *(volatile __typeof__(*(p)) *)(p) = stored;                                                \
+    })
+#define add_owner(p, v) store_owner((p), (__typeof__(*(p)))(load_relaxed(p) + (v)))
+#else
 #define store_owner(p, v) ((void)(*(volatile __typeof__(*(p)) *)(p) = (v)))
 #define add_owner(p, v) ((void)(*(p) += (__typeof__(*(p)))(v)))
 #endif
-#define add_relaxed(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
-#define exchange_acquire(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE)
-#define cas_release(p, expected, v)                                                                \
-    __atomic_compare_exchange_n((p), (expected), (v), true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)
+#endif
+#define add_relaxed(p, v) (POINT(p) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
+#define or_release(p, v) (POINT(p) __atomic_fetch_or((p), (v), __ATOMIC_RELEASE))
+#define and_release(p, v) (POINT(p) __atomic_fetch_and((p), (v), __ATOMIC_RELEASE))
+#define exchange_relaxed(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_RELAXED))
+#define exchange_acquire(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE))
+#define exchange_release(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_RELEASE))
+#define exchange_acq_rel(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL))
+#define cas(p, expected, v, weak, order)                                                           \
+    (POINT(p) __atomic_compare_exchange_n((p), (expected), (v), (weak), (order), __ATOMIC_RELAXED))
+#define cas_acquire(p, expected, v) cas(p, expected, v, false, __ATOMIC_ACQUIRE) /* not by chance */
+#define cas_release(p, expected, v) cas(p, expected, v, true, __ATOMIC_RELEASE)
+#define cas_acq_rel(p, expected, v) cas(p, expected, v, true, __ATOMIC_ACQ_REL)
 /* Keeps the compiler from moving stores across: a signal handler or a forked child of another
  * thread may see the state in between. */
 #define order_stores() __atomic_signal_fence(__ATOMIC_SEQ_CST)

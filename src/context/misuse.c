@@ -59,7 +59,7 @@ static void print_caller(uintptr_t frame) {
 
 COLD void misuse_explain(uint32_t context) {
     static bool once; /* a handler of the SIGABRT that follows may come here again */
-    if (__atomic_exchange_n(&once, true, __ATOMIC_RELAXED))
+    if (exchange_relaxed(&once, true))
         return;
     if (context != REGION_NO_CONTEXT)
         print_context(context);

@@ -293,7 +293,7 @@ static void view_to_sum(struct sum *sum, struct heap *heap, const struct view *v
     const struct baseline *base = heap_baseline(heap, view->index, false);
     *sum = (struct sum){.allocs = (int64_t)load_relaxed(&view->allocs),
                         .frees = (int64_t)load_relaxed(&view->frees),
-                        .live_bytes = load_relaxed(&view->live_bytes),
+                        .live_bytes = view_live_bytes(view),
                         .requested_cum_bytes = (int64_t)load_relaxed(&view->requested_cum_bytes),
                         .peak_bytes = load_relaxed(&view->peak_bytes),
                         .views = 1};

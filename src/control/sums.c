@@ -32,8 +32,7 @@ static void read_context(struct sum *sum, const struct entry *first) {
         for (const struct entry *entry = first; entry; entry = entry->next) {
             const struct view *view = entry->view;
             frees += (int64_t)load_acquire(&view->frees);
-            int64_t cum = (int64_t)load_acquire(&view->requested_cum_bytes); /* written last */
-            freed_bytes += cum - load_acquire(&view->live_bytes);
+            freed_bytes += (int64_t)load_acquire(&view->freed_cum_bytes);
         }
         for (const struct entry *entry = first; entry; entry = entry->next) {
             const struct view *view = entry->view;
@@ -214,7 +213,7 @@ uint32_t reset_run(const struct wire_reset_request *request, struct text *text) 
             base->frees = load_relaxed(&view->frees);
             base->requested_cum_bytes = load_relaxed(&view->requested_cum_bytes);
             /* The owner may write a higher peak at the same time: off by what is in flight. */
-            store_owner(&view->peak_bytes, load_relaxed(&view->live_bytes));
+            store_owner(&view->peak_bytes, view_live_bytes(view));
             contexts++;
         }
     }

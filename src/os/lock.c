@@ -64,8 +64,7 @@ static uint64_t self_word(void) {
 }
 
 static bool replace(struct lock *lock, uint64_t word, uint64_t by) {
-    return __atomic_compare_exchange_n(&lock->word, &word, by, false, __ATOMIC_ACQUIRE,
-                                       __ATOMIC_RELAXED);
+    return cas_acquire(&lock->word, &word, by);
 }
 
 static bool take_free(struct lock *lock, uint64_t wanted) {
@@ -128,7 +127,7 @@ void lock_take(struct lock *lock) {
 }
 
 void lock_release(struct lock *lock) {
-    if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) & WAITED_FOR)
+    if (exchange_release(&lock->word, 0) & WAITED_FOR)
         OS_CALL(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
     order_stores();
     rank_leave(lock);

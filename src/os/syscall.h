@@ -30,6 +30,14 @@ INLINE long os_call(long number, long a, long b, long c, long d, long e, long f)
     long refused = os_fault_call(number);
     return refused ? refused : os_syscall(number, a, b, c, d, e, f);
 }
+#elif defined MEMCTX_MODEL
+/* Waiting, waking and the clock are the scheduler's (tests/model). */
+long model_futex(const void *word, long operation, uint32_t value);
+uint64_t model_now_ns(void);
+INLINE long os_call(long number, long a, long b, long c, long d, long e, long f) {
+    return number == SYS_futex ? model_futex((const void *)a, b, (uint32_t)c)
+                               : os_syscall(number, a, b, c, d, e, f);
+}
 #else
 #define os_call os_syscall
 #endif

@@ -53,7 +53,7 @@ bool oracle_is_loaded(void) {
 static void forget_closed_libraries(void) {
     static uint32_t flushed;
     uint32_t generation = load_acquire(&rules_generation);
-    if (__atomic_exchange_n(&flushed, generation, __ATOMIC_RELAXED) != generation)
+    if (exchange_relaxed(&flushed, generation) != generation)
         unwinder.flush(*unwinder.space, 0, 0);
 }
 
@@ -104,7 +104,7 @@ static void compare(const uintptr_t *addresses, unsigned count, bool complete) {
     if (at == common && !longer)
         return;
     add_relaxed(&oracle_counts.mismatches, 1);
-    if (options.verbose && !__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED))
+    if (options.verbose && !exchange_relaxed(&reported, true))
         report(addresses, theirs, at < count ? at : count - 1, count);
 }
 

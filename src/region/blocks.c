@@ -224,8 +224,9 @@ static size_t granules_in(const struct page *page) {
 }
 
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class) {
-    bool large = view && view->live_bytes >= GROUPED_BYTES;
-    uint32_t group = large && view->live_bytes >= GROUPED_BYTES * 2 ? 64 : 16;
+    int64_t live = view ? view_live_bytes(view) : 0;
+    bool large = live >= GROUPED_BYTES;
+    uint32_t group = live >= GROUPED_BYTES * 2 ? 64 : 16;
     struct page *page =
         segment_span_alloc_grouped(size_class < NARROW_CLASSES ? 1 : WIDE_PAGE_SLICES, group,
                                    large ? &view->region->next_page : &heap->mixed.next_page);
@@ -528,22 +529,22 @@ void blocks_free_remote(struct page *page, void *block) {
     do {
         *(void **)block = (void *)(head & POINTER_MASK);
         new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;
-    } while (!__atomic_compare_exchange_n(&page->remote, &head, new_head, true, __ATOMIC_ACQ_REL,
-                                          __ATOMIC_RELAXED)); /* acquire: remote_next is free */
+    } while (!cas_acq_rel(&page->remote, &head, new_head)); /* acquire: remote_next is free */
     if (head)
         return;
     struct heap *heap = page->heap;
     struct page *first = load_relaxed(&heap->remote_pages);
     do
-        page->remote_next = first;
+        store_owner(&page->remote_next, first);
     while (!cas_release(&heap->remote_pages, &first, page));
 }
 
 void bins_collect_remote(struct heap *heap) {
     struct page *page = exchange_acquire(&heap->remote_pages, NULL);
     while (page) {
-        struct page *next = page->remote_next; /* before others may announce the page anew */
-        uint64_t head = __atomic_exchange_n(&page->remote, 0, __ATOMIC_ACQ_REL);
+        struct page *next =
+            load_relaxed(&page->remote_next); /* before others may announce the page anew */
+        uint64_t head = exchange_acq_rel(&page->remote, 0);
         void *block = (void *)(head & POINTER_MASK);
         uint16_t count = (uint16_t)(head >> POINTER_BITS);
         if (page->free) { /* mostly there is none, and the blocks are not looked at: they are in no cache */

@@ -202,7 +202,7 @@ void bins_release_page(struct heap *heap, struct page *page, void *block);
 void bins_release_empty(struct heap *heap, struct bins *bins);
 void regions_release_empty(struct heap *heap);
 INLINE void blocks_mark(struct page *page, unsigned meta) {
-    __atomic_fetch_or(&page->meta_shift, (uint8_t)meta, __ATOMIC_RELEASE);
+    or_release(&page->meta_shift, (uint8_t)meta);
 }
 /* From now on segment_watch hears of the page's frees. Any thread, which holds a chunk in it. */
 INLINE void blocks_watch(struct page *page) {

@@ -191,9 +191,7 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
         bins_collect_remote(heap);
         return heap;
     }
-    heap = __atomic_exchange_n(&heap_global.first_used, true, __ATOMIC_RELAXED)
-               ? meta_alloc(sizeof *heap)
-               : &first_heap;
+    heap = exchange_relaxed(&heap_global.first_used, true) ? meta_alloc(sizeof *heap) : &first_heap;
     if (!heap)
         return NULL;
     heap_init(heap);
@@ -232,14 +230,14 @@ static void fold(struct heap *heap, struct view *view) {
     }
     add_owner(&sum->allocs, view->allocs);
     add_owner(&sum->frees, view->frees);
-    add_owner(&sum->live_bytes, view->live_bytes);
     add_owner(&sum->requested_cum_bytes, view->requested_cum_bytes);
-    if (sum->live_bytes > sum->peak_bytes)
-        store_owner(&sum->peak_bytes, sum->live_bytes);
+    add_owner(&sum->freed_cum_bytes, view->freed_cum_bytes);
+    if (view_live_bytes(sum) > sum->peak_bytes)
+        store_owner(&sum->peak_bytes, view_live_bytes(sum));
     store_owner(&view->allocs, 0);
     store_owner(&view->frees, 0);
-    store_owner(&view->live_bytes, 0);
     store_owner(&view->requested_cum_bytes, 0);
+    store_owner(&view->freed_cum_bytes, 0);
     store_owner(&view->peak_bytes, 0);
 }
 

@@ -31,12 +31,12 @@
 struct bins;
 
 /* One thread's numbers in one context, and where its chunks go. One line. Owner-written; read by
- * dumps at any time. Signed: see above. */
+ * dumps at any time. The counts only grow: so a dump can read what was freed before what was allocated. */
 struct view {
     uint64_t allocs, frees;
-    int64_t live_bytes; /* requested */
-    uint64_t requested_cum_bytes;
-    int64_t peak_bytes; /* of live_bytes */
+    uint64_t requested_cum_bytes; /* allocated */
+    uint64_t freed_cum_bytes;     /* of what was requested; may be more: see above */
+    int64_t peak_bytes;           /* of view_live_bytes */
     struct bins *bins; /* where its next chunks go: its region's, the heap's mixed ones, or, to have
                           * that decided anew, heap_no_bins */
     struct bins *region; /* pages of its own; NULL: none yet */
@@ -187,13 +187,18 @@ void heap_fork_child(struct heap *self);
 
 #define PROMOTION_STEP 10 /* a context asks for pages of its own at every KiB that its peak grows */
 
+/* Requested and not freed, both by this thread: negative where it freed what others had allocated. */
+INLINE int64_t view_live_bytes(const struct view *view) {
+    return (int64_t)(load_relaxed(&view->requested_cum_bytes) -
+                     load_relaxed(&view->freed_cum_bytes));
+}
+
 INLINE void view_account_alloc(struct view *view, size_t requested) {
-    int64_t live = view->live_bytes + (int64_t)requested;
+    uint64_t cum = view->requested_cum_bytes + requested;
+    int64_t live = (int64_t)(cum - view->freed_cum_bytes);
     int64_t peak = load_relaxed(&view->peak_bytes);
     add_owner(&view->allocs, 1);
-    store_owner(&view->live_bytes, live);
-    order_stores(); /* whoever reads this one first never sees a free too many: control/sums.c */
-    add_owner(&view->requested_cum_bytes, requested);
+    store_owner(&view->requested_cum_bytes, cum);
     if (UNLIKELY(live > peak)) {
         store_owner(&view->peak_bytes, live);
         if (UNLIKELY((peak ^ live) >> PROMOTION_STEP) && view->bins != view->region)
@@ -203,7 +208,7 @@ INLINE void view_account_alloc(struct view *view, size_t requested) {
 
 INLINE void view_account_free(struct view *view, size_t requested) {
     add_owner(&view->frees, 1);
-    add_owner(&view->live_bytes, -(int64_t)requested);
+    add_owner(&view->freed_cum_bytes, requested);
 }
 
 #endif

@@ -10,7 +10,7 @@
 #include "os/meta.h"
 
 static void promote(struct heap *heap, struct view *view) {
-    if (view->region || view->live_bytes < options.promote_bytes || !heap_may_segregate(heap))
+    if (view->region || view_live_bytes(view) < options.promote_bytes || !heap_may_segregate(heap))
         return;
     struct bins *region = meta_alloc(sizeof *region);
     if (!region)

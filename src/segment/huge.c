@@ -23,19 +23,31 @@ struct page *segment_huge_of(const void *pointer) {
     return header->chunk == pointer ? header : NULL;
 }
 
-/* The header's bit is cleared already, so a dump that starts now does not see it; one that runs
- * keeps the lock, and then the mapping waits for its end. */
-static void unmap_or_defer(struct page *header) {
-    if (lock_try(&global.unmap_lock)) {
-        size_t mapped = load_relaxed(&header->mapped_bytes);
-        lock_release(&global.unmap_lock);
-        os_unmap(header, mapped);
-        return;
+void segment_unmap_deferred(void) {
+    while (load_acquire(&global.deferred) && lock_try(&global.unmap_lock)) {
+        struct page *list = exchange_acquire(&global.deferred, NULL);
+        lock_release(&global.unmap_lock); /* a dump that starts now sees none of them */
+        while (list) {
+            struct page *next = list->next;
+            os_unmap(list, list->mapped_bytes);
+            list = next;
+        }
     }
+}
+
+static void unmap_lock_release(void) {
+    lock_release(&global.unmap_lock);
+    segment_unmap_deferred();
+}
+
+/* The header's bit is cleared already, so a dump that starts now does not see it. One that runs keeps the lock;
+ * then the mapping waits, and goes with whoever has the lock next or releases it. */
+static void unmap_or_defer(struct page *header) {
     struct page *head = load_relaxed(&global.deferred);
     do
         header->next = head;
     while (!cas_release(&global.deferred, &head, header));
+    segment_unmap_deferred();
 }
 
 /* The cached mapping to use for `bytes`: the tightest of those up to a quarter larger; else the
@@ -90,7 +102,7 @@ static char *cache_take(size_t bytes, size_t *mapped) {
     bool moved = false;
     if (target && lock_try(&global.unmap_lock)) { /* a dump may still read the old place */
         moved = os_move(entry.start, entry.bytes, target, bytes);
-        lock_release(&global.unmap_lock);
+        unmap_lock_release();
     }
     if (!moved) {
         if (target)
@@ -241,15 +253,6 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     return header;
 }
 
-void segment_huge_unmap_deferred(void) {
-    struct page *list = exchange_acquire(&global.deferred, NULL);
-    while (list) {
-        struct page *next = list->next;
-        os_unmap(list, list->mapped_bytes);
-        list = next;
-    }
-}
-
 void segment_huge_free(struct page *header) {
     size_t mapped = header->mapped_bytes;
     bool plain = header->chunk == (char *)header + HUGE_HEADER_BYTES;
@@ -284,7 +287,7 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
     bool moved = false;
     if (lock_try(&global.unmap_lock)) {
         moved = os_move(header, old, target, mapped);
-        lock_release(&global.unmap_lock);
+        unmap_lock_release();
     }
     if (!moved) {
         segment_map_set(SEGMENT_HUGE, header, true);

@@ -24,7 +24,7 @@ struct segment_global {
         uint64_t since_ns;
     } huge_cache[HUGE_CACHE_MAX];
     int64_t huge_cached_bytes, huge_cached;
-    struct page *deferred; /* atomic list: huge chunks whose unmapping waits for a dump */
+    struct page *deferred; /* atomic list: huge chunks that are to be unmapped */
 };
 INTERNAL struct segment_global segment_global;
 
@@ -40,6 +40,8 @@ void segment_map_set(enum segment_map map, const void *segment, bool set);
 size_t segment_huge_purge(bool all);
 /* Of the slices in the freelist, and of the mappings in it: bytes each. */
 int64_t segment_freelist_bound(void);
-void segment_huge_unmap_deferred(void);
+/* Unmaps the huge chunks that had to wait, unless somebody has the lock, who then does it: whoever releases the unmap
+ * lock calls this. */
+void segment_unmap_deferred(void);
 
 #endif

@@ -107,9 +107,9 @@ void *segment_map_memory(size_t bytes) {
 void segment_map_set(enum segment_map map, const void *segment, bool set) {
     uint8_t *flags = map_flags((uintptr_t)segment >> SEGMENT_SHIFT);
     if (set)
-        __atomic_fetch_or(flags, (uint8_t)map, __ATOMIC_RELEASE);
+        or_release(flags, (uint8_t)map);
     else
-        __atomic_fetch_and(flags, (uint8_t)~map, __ATOMIC_RELEASE);
+        and_release(flags, (uint8_t)~map);
 }
 
 #define SLICES_MAX (SEGMENT_SLICES - HEADER_SLICES)
@@ -420,10 +420,7 @@ static void discard_headers(struct segment *segment, const uint64_t *claimed,
 
 /* Unmaps empty segments but for one, unless a dump reads them. */
 static void release_empty(void) {
-    if (global.empty_segments <= 1 || !lock_try(&global.unmap_lock))
-        return;
-    for (;;) {
-        lock_release(&global.unmap_lock); /* rank order: the list's lock comes first */
+    while (global.empty_segments > 1) {
         lock_take(&global.lock);
         struct segment *found = NULL;
         for (struct segment *s = global.partial; s && global.empty_segments > 1; s = s->state.next)
@@ -431,7 +428,7 @@ static void release_empty(void) {
                 found = s;
         if (!found || !lock_try(&global.unmap_lock)) {
             lock_release(&global.lock);
-            return;
+            break;
         }
         list_remove(found);
         global.segments--;
@@ -440,7 +437,9 @@ static void release_empty(void) {
         segment_map_set(SEGMENT_SLICED, found, false);
         lock_release(&global.lock);
         os_unmap(found, SEGMENT_BYTES);
+        lock_release(&global.unmap_lock);
     }
+    segment_unmap_deferred();
 }
 
 size_t segment_purge(bool all) {
@@ -502,13 +501,16 @@ static void each_of_leaf(const struct segment_leaf *leaf, uintptr_t first,
                          void (*visit)(struct segment *, bool, void *), void *context) {
     for (uintptr_t i = 0; leaf && i < SEGMENT_LEAF_COUNT; i++) {
         uint8_t flags = load_acquire(&leaf->flags[i]);
-        if (flags)
-            visit((struct segment *)((first + i) << SEGMENT_SHIFT), flags & SEGMENT_HUGE, context);
+        struct segment *segment = (struct segment *)((first + i) << SEGMENT_SHIFT);
+        if (flags && segment)
+            visit(segment, flags & SEGMENT_HUGE, context);
     }
 }
 
 static void each_of_map(void (*visit)(struct segment *, bool, void *), void *context) {
-    each_of_leaf(&segment_near, load_acquire(&segment_near_first), visit, context);
+    uintptr_t near = load_acquire(&segment_near_first);
+    if (near) /* else the first segment may be made just now */
+        each_of_leaf(&segment_near, near, visit, context);
     for (uintptr_t place = 0; place < 1U << SEGMENT_ROOT_BITS; place++)
         each_of_leaf(load_acquire(&segment_root[place]), place << SEGMENT_LEAF_SHIFT, visit,
                      context);
@@ -518,7 +520,7 @@ void segment_each(void (*visit)(struct segment *, bool, void *), void *context) 
     lock_take(&global.unmap_lock);
     each_of_map(visit, context);
     lock_release(&global.unmap_lock);
-    segment_huge_unmap_deferred();
+    segment_unmap_deferred();
     release_empty();
 }
 

@@ -312,15 +312,20 @@ static void *first_allocation_without_memory(void *unused) {
     return NULL;
 }
 
+/* So many that what an allocator has set aside for its next thread does not do. */
 static void out_of_memory_new_thread(void) {
-    pthread_t thread;
-    pthread_barrier_init(&gate, NULL, 2);
-    CHECK(pthread_create(&thread, NULL, first_allocation_without_memory, NULL) == 0, "no thread");
+    enum { THREADS = 50 };
+    pthread_t threads[THREADS];
+    pthread_barrier_init(&gate, NULL, THREADS + 1);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, first_allocation_without_memory, NULL) == 0,
+              "no thread");
     pthread_barrier_wait(&gate);
     limit_address_space(32 << 20);
     struct chained_block *lists[] = {exhaust(4 << 20), exhaust(65536), exhaust(512), exhaust(16)};
     pthread_barrier_wait(&gate);
-    CHECK(pthread_join(thread, NULL) == 0, "the thread did not end");
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0, "thread %d did not end", i);
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         chain_free(lists[i]);
 }

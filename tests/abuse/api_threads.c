@@ -349,7 +349,14 @@ static void vfork_shares(void) {
     void *volatile kept = malloc(100);
     for (int i = 0; i < 200; i++) {
         pid_t child = vfork();
-        if (child == 0) {
+        if (child ==
+            0) { /* what it allocates stays its parent's; programs do so before they exec */
+            char *block = malloc(300 + (size_t)i * 100);
+            void *freed = malloc(70);
+            free(freed);
+            if (!block)
+                _exit(126);
+            memset(block, 1, 300);
             execl("/bin/true", "true", (char *)NULL);
             _exit(127);
         }

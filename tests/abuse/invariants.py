@@ -154,7 +154,8 @@ def no_unwind_info():
         at = found[0]
         while at["kind"] == "path":
             at = next(c for c in dump["contexts"] if c["id"] == at["parent"])
-        check_equal(at["kind"], "unknown", f"the root of its path {names[found[0]['id']]}")
+        check(at["kind"] == "unknown" and at["parent"] is not None,
+              f"its path {names[found[0]['id']]} ends as if it were whole")
         target.end_well()
 
 
@@ -203,13 +204,13 @@ def depths():
 @test_named("invariant-3-tracking-without-memory")
 def tracking_without_memory():
     """Little address space: new contexts cannot be made, the program runs on until it ends."""
-    limited = ["prlimit", f"--as={48 << 20}"]
     with runtime_dir() as directory:
         env = harness.preloaded_env(XDG_RUNTIME_DIR=directory)
-        argv = [*limited, program(), "many-paths"]
-        done = harness.run_program(argv, env, 60)
-        # 32768 chunks of 32 bytes fit; what does not fit is at most the tree of their paths.
-        check_equal((done.returncode, done.stderr), (0, ""), "many paths in 48 MiB")
+        for mib in (14, 16, 18, 48):
+            argv = ["prlimit", f"--as={mib << 20}", program(), "many-paths"]
+            done = harness.run_program(argv, env, 60)
+            # 32768 chunks of 32 bytes fit; what does not fit is at most the tree of their paths.
+            check_equal((done.returncode, done.stderr), (0, ""), f"many paths in {mib} MiB")
 
 
 # --- 4: errno (the semantics are in the limits-* tests), no libc locks -------------------------

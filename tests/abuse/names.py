@@ -15,7 +15,10 @@ def tool(*argv):
 
 def exported_list():
     """The names between global: and local: of the version script."""
-    with open(os.path.join(ROOT, "src/api/exports.map"), encoding="ascii") as file:
+    built_from = os.path.join(os.path.dirname(harness.LIB), "../..")
+    if not os.path.exists(os.path.join(built_from, "src/api/exports.map")):
+        built_from = ROOT
+    with open(os.path.join(built_from, "src/api/exports.map"), encoding="ascii") as file:
         text = re.sub(r"/\*.*?\*/|#[^\n]*", "", file.read(), flags=re.S)
     names = set()
     for part in re.findall(r"global:(.*?)(?:local:|\})", text, flags=re.S):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The faults: name -> (file, what stands there, what is put there, tests of the abuse suite that must fail)."""
+"""The faults: name -> (file, what stands there, what is put there, tests that must fail)."""
 
 MALLOC = "src/api/malloc.c"
 
@@ -164,4 +164,169 @@ MUTANTS = {
     "new-handler-is-malloc-s": (
         MALLOC, "    return allocate(size, ALLOCATE_PLAIN, FRAME);\n}\n\nEXPORT void *calloc",
         "    return allocate(size, ALLOCATE_NEW, FRAME);\n}\n\nEXPORT void *calloc", ["cxx-new-handler-not-malloc"]),
+    # --- the rest of the family, of threads, of C++ ---
+    "threads-without-memory-go-on": (
+        "src/api/thread.c", "    if (!heap) {\n        thread_state = THREAD_NEW;\n        return NULL;\n    }\n", "",
+        ["limits-out-of-memory-new-thread"]),
+    "tiny-chunks-are-aligned-to-8": (
+        MALLOC, "EXPORT void *malloc(size_t size) {\n",
+        "EXPORT void *malloc(size_t size) {\n    if (size > 8 && size < 16)\n"
+        "        return (char *)allocate(size + 8, ALLOCATE_PLAIN, FRAME) + 8;\n", ["aligned-tiny-block"]),
+    "great-alignments-are-refused-as-no-memory": (
+        MALLOC, "    if (alignment > SIZE_MAX / 2 + 1) {\n        errno = EINVAL;", "    if (alignment > SIZE_MAX / 2 + 1) {\n        errno = ENOMEM;",
+        ["aligned-impossible-alignment"]),
+    "great-alignments-are-a-segment-s": (
+        "src/segment/huge.c", "align_up((uintptr_t)padding + SEGMENT_BYTES, alignment) - SEGMENT_BYTES;",
+        "align_up((uintptr_t)padding + SEGMENT_BYTES, SEGMENT_BYTES) - SEGMENT_BYTES;", ["aligned-great-alignment"]),
+    "the-end-of-a-shrunk-span-is-clean": (
+        "src/segment/segment.c", "    return_slices(segment, end, fewer, true);", "    return_slices(segment, end, fewer, false);",
+        ["content-calloc-after-realloc"]),
+    "huge-chunks-are-not-reported": (
+        "src/api/stats.c", "        .uordblks = live > 0 ? (size_t)live : 0,", "        .uordblks = live > 0 ? (size_t)live & 0xffffff : 0,",
+        ["report-mallinfo-large"]),
+    "mallopt-refuses": (
+        "src/api/stats.c", "    (void)value;\n    return 1;", "    (void)value;\n    return 0;", ["report-mallopt-perturb", "report-mallopt-answers"]),
+    "trim-does-nothing": (
+        "src/api/stats.c", "    return segment_purge(true) > 0;", "    return 1;", ["report-trim-returns-memory"]),
+    "sized-free-writes-errno": (
+        "src/api/free.c", "EXPORT void free_sized(void *chunk, size_t size) {\n",
+        "EXPORT void free_sized(void *chunk, size_t size) {\n    errno = EINVAL;\n", ["report-free-sized-family"]),
+    "half-of-the-second-names": (
+        "src/api/exports.map", "__libc_valloc; __libc_pvalloc; ", "", ["report-one-library", "names-whole-family"]),
+    "freed-twice-into-a-parked-heap": (
+        "src/region/region.c", "        if (parked)\n            return;\n    }\n    blocks_free_remote", "    }\n    blocks_free_remote",
+        ["threads-free-after-thread-exit"]),
+    "parked-heaps-are-given-up": (
+        "src/region/heap.c", "    heap->tid = 0;\n    heap->busy = 0;\n    store_release(&heap->state, HEAP_PARKED);",
+        "    heap->tid = 0;\n    heap->busy = 0;\n    store_release(&heap->state, HEAP_ORPHAN);", ["threads-keys-exhausted"]),
+    "stacks-are-the-first-thread-s": (
+        "src/path/stack.c", "        stack->low = page;\n        stack->high = page + OS_PAGE_BYTES;\n    } else",
+        "        if (stack->high && page + (16UL << 20) < stack->high)\n            __builtin_trap();\n"
+        "        stack->low = page;\n        stack->high = page + OS_PAGE_BYTES;\n    } else",
+        ["threads-fiber", "threads-signal-on-other-stack"]),
+    "deep-paths-have-no-room": (
+        "src/path/stack.c", "    while (room < frames)\n        room *= 2;\n", "    if (room < frames)\n        __builtin_trap();\n",
+        ["threads-longjmp-out"]),
+    "vfork-children-have-ids-of-their-own": (
+        "src/api/thread.c", "    if (*heap && !(*heap)->busy) {\n",
+        "    if (*heap && (*heap)->tid != (uint32_t)syscall(186))\n        __builtin_trap();\n    if (*heap && !(*heap)->busy) {\n",
+        ["threads-vfork-shares"]),
+    "new-has-a-header": (
+        "src/api/new.c", "        return allocate(size, ALLOCATE_NEW, FRAME);", "        return (char *)allocate(size + 16, ALLOCATE_NEW, FRAME) + 16;",
+        ["cxx-plain", "cxx-sized", "cxx-mixed-with-c", "cxx-containers"]),
+    "odd-alignments-are-rounded": (
+        "src/api/new.c", "    if (!is_power_of_two(alignment))\n        return NULL;\n", "    while (!is_power_of_two(alignment))\n        alignment++;\n",
+        ["cxx-odd-alignment"]),
+    "new-returns-null": (
+        MALLOC, "UNLIKELY(!chunk) && how == ALLOCATE_NEW ? new_retry(size, 1, frame) : chunk;", "how == ALLOCATE_NEW && frame == 1 ? NULL : chunk;",
+        ["cxx-exception-unwinds", "cxx-bad-alloc"]),
+    "foreign-frees-trap": (
+        "src/region/region.c", "never touched */\n        add_relaxed(&heap_global.foreign_frees, 1);", "never touched */\n        __builtin_trap();",
+        ["misuse-double-free-huge"]),
+    "thread-local-storage-is-looked-up": (
+        "src/os/lock.c", 'self_mark __attribute__((tls_model("initial-exec")))', 'self_mark __attribute__((tls_model("global-dynamic")))',
+        ["names-thread-local-storage"]),
+    "the-oracle-is-for-all": (
+        "src/path/oracle.c", "RTLD_NOW | RTLD_LOCAL", "RTLD_NOW | RTLD_GLOBAL", ["names-unwinder-unchanged"]),
+    "it-sleeps": (
+        "src/os/memory.c", "uint64_t os_now_exact_ns(void) {\n",
+        "uint64_t os_now_exact_ns(void) {\n    extern int usleep(unsigned);\n    usleep(0);\n", ["names-no-loader-on-malloc-path"]),
+    # --- invariants ---
+    "a-dump-adds-allocations-of-before": (
+        "src/control/sums.c", "            frees += (int64_t)load_acquire(&view->frees);\n",
+        "            frees += (int64_t)load_acquire(&view->frees) + (view->frees > 1000 ? 1000 : 0);\n", ["invariant-1-sums-when-busy"]),
+    "reserved-is-what-is-requested": (
+        "src/control/dump.c", "    totals->reserved_bytes += bytes;\n    totals->block_bytes += (int64_t)live * block_bytes;",
+        "    totals->reserved_bytes += bytes * 2;\n    totals->block_bytes += (int64_t)live * block_bytes;", ["invariant-1-ledger-explains-rss"]),
+    "paths-are-joined-unproven": (
+        "src/path/stack.c", "    old->address = address;\n    old->rule = rule;", "    old->rule = rule;", ["invariant-2-oracle-agrees"]),
+    "code-without-rules-is-the-end": (
+        "src/context/lookup.c", "roots[stack->end];", "TREE_ROOT + (roots[stack->end] > 200);", ["invariant-3-no-unwind-info"]),
+    "frame-pointers-are-followed": (
+        "src/path/stack.c", "    if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))\n        return false;",
+        "    if (!walker->rbp_at)\n        return false;\n    if (!word_at(word_at(walker->rbp_at)))\n        return false;",
+        ["invariant-3-garbage-frame-pointer"]),
+    "late-views-are-not-counted": (
+        "src/region/heap.h", "    add_owner(&view->allocs, 1);", "    add_owner(&view->allocs, view->index < 20000);", ["invariant-3-many-paths"]),
+    "a-depth-of-one-is-none": (
+        "src/context/lookup.c", "    if (UNLIKELY(!load_relaxed(&options.depth))) {\n        view",
+        "    if (UNLIKELY(load_relaxed(&options.depth) <= 1)) {\n        view", ["invariant-3-depths"]),
+    "nodes-need-memory": (
+        "src/context/tree.c", "        if (!fresh)\n            return 0;\n        store_release(block, fresh);", "        store_release(block, fresh);",
+        ["invariant-3-tracking-without-memory"]),
+    "the-freelist-has-no-bound": (
+        "src/segment/segment.c", "           (bound < items ? bound : items);", "           (bound + items) * 100;", ["invariant-5-freelist-bound"]),
+    "a-reset-frees": (
+        "src/control/sums.c", "            contexts++;", "            contexts++;\n            store_owner(&view->freed_cum_bytes, view->requested_cum_bytes);",
+        ["invariant-6-reset-never-frees"]),
+    "any-uid-may-ask": (
+        "src/control/server.c", "(peer.uid == geteuid() || peer.uid == 0)", "(peer.uid == geteuid() || peer.uid != 0 || length)", ["invariant-7-other-uid"]),
+    "our-thread-takes-signals": (
+        "src/control/server.c", "    sigfillset(&all);", "    sigemptyset(&all);", ["invariant-8-signals-blocked"]),
+    "all-threads-are-masked": (
+        "src/control/server.c", "    sigfillset(&all);", "    sigfillset(&all);\n    pthread_sigmask(SIG_SETMASK, &all, NULL);", ["invariant-8-signals-arrive"]),
+    "a-dump-stops-the-process": (
+        "src/control/dump.c", "    if (sums_collect(&sums)) {\n        scan.flags", "    extern int kill(int, int);\n    kill((int)os_process_id(), 19);\n    if (sums_collect(&sums)) {\n        scan.flags",
+        ["invariant-8-never-stopped"]),
+    # --- threads, in the orders of the model ---
+    "announced-twice": (
+        "src/region/blocks.c", "    if (head)\n        return;\n    struct heap *heap = page->heap;",
+        "    struct heap *heap = page->heap;", ["model:remote-frees-meet-the-owner", "model:full-page-gets-free-blocks"]),
+    "announced-anew-too-early": (
+        "src/region/blocks.c",
+        "        struct page *next = load_relaxed(&page->remote_next); /* before others may announce the page anew */\n"
+        "        uint64_t head = exchange_acq_rel(&page->remote, 0);",
+        "        uint64_t head = exchange_acq_rel(&page->remote, 0);\n"
+        "        struct page *next = load_relaxed(&page->remote_next);",
+        ["model:full-page-gets-free-blocks"]),
+    "remote-frees-are-not-counted": (
+        "src/region/blocks.c", "        new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;",
+        "        new_head = 1UL << POINTER_BITS | (uintptr_t)block;", ["model:remote-frees-meet-the-owner"]),
+    "parked-before-it-was-adopted": (
+        "src/region/region.c", "        bool parked = load_acquire(&owner->state) == HEAP_PARKED;\n        if (parked) {",
+        "        bool parked = true;\n        if (parked) {",
+        ["model:frees-into-a-parked-heap"]),
+    "adopted-under-a-free": (
+        "src/region/heap.c", "load_acquire(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))",
+        "load_acquire(&heap->state) != HEAP_PARKED || (lock_take(&heap->lock), lock_release(&heap->lock), "
+        "lock_take(&heap->lock), !(heap->state = HEAP_OWNED)))", ["model:two-threads-adopt"]),
+    "who-paid-is-read-once": (
+        "src/region/region.c", "record->view_index ? record->view_index : record_read(page, at).view_index",
+        "record->view_index", ["model:own-page-becomes-mixed-under-frees"]),
+    "shared-heap-without-its-lock": (
+        "src/region/heap.c", "    lock_take(&heap->lock);\n    if (!heap->mixed.current[0]) {",
+        "    if (!lock_try(&heap->lock))\n        heap->busy = 0;\n    if (!heap->mixed.current[0]) {", ["model:shared-heap"]),
+    "purged-slices-come-back-without-the-lock": (
+        "src/segment/segment.c",
+        "            lock_take(&global.lock);\n            return_slices(segment, i, end - i, false);\n            lock_release(&global.lock);",
+        "            return_slices(segment, i, end - i, false);", ["model:slices-and-purge"]),
+    "unmapped-under-a-dump": (
+        "src/segment/segment.c", "        if (!found || !lock_try(&global.unmap_lock)) {",
+        "        if (!found || (!lock_try(&global.unmap_lock) && !global.partial)) {",
+        ["model:segments-get-empty-under-a-dump"]),
+    "huge-unmapped-under-a-dump": (
+        "src/segment/huge.c", "static void unmap_or_defer(struct page *header) {\n",
+        "static void unmap_or_defer(struct page *header) {\n    if (header->mapped_bytes) {\n"
+        "        os_unmap(header, header->mapped_bytes);\n        return;\n    }\n",
+        ["model:huge-chunks-and-a-dump"]),
+    "near-leaf-before-the-first-segment": (
+        "src/segment/segment.c", "    if (near) /* else", "    if (true) /* else", ["model:huge-chunks-and-a-dump"]),
+    "waiters-sleep-on": (
+        "src/os/lock.c", "    while (!take_free(lock, self)) {\n        uint64_t word",
+        "    while (!take_free(lock, self_word())) {\n        uint64_t word", ["model:lock"]),
+    "taken-from-a-fork-and-freed-by-it": (
+        "src/os/lock.c", "        while ((word & ~NOTES) == self_word() && !cas_release(&lock->word, &word, 0)) {\n        }",
+        "        if ((word & ~NOTES) == self_word())\n            store_release(&lock->word, 0);",
+        ["model:lock-taken-from-a-fork-by-one"]),
+    "settled-by-two": (
+        "src/region/region.c", "    if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))\n        return true;\n    region_settle(heap);",
+        "    (void)heap;\n    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))\n        return true;",
+        ["model:emergency-is-settled-and-freed"]),
+    "allocations-are-read-first": (
+        "src/control/sums.c", "            frees += (int64_t)load_acquire(&view->frees);\n",
+        "            frees += (int64_t)load_acquire(&view->frees);\n            allocs += (int64_t)load_acquire(&view->allocs);\n"
+        "            (void)frees_after;\n            continue;\n", ["model:dump-of-one-moment"]),
+    "a-node-for-each-thread": (
+        "src/context/tree.c", "        child = find_linked(parent, frame); /* another thread may have made it */\n    if (!child)\n        child = find_newest(parent, frame);",
+        "        child = 0;", ["model:tree-grows-in-three-threads"]),
 }

@@ -213,7 +213,7 @@ Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
     bool fresh;
     void *other = region_alloc_narrow(heap, view, 90, &fresh);
     cr_assert_eq(segment_page_of(other), shared, "while there is a free block in it");
-    cr_assert_eq(view->live_bytes, live - 100 + 90);
+    cr_assert_eq(view_live_bytes(view), live - 100 + 90);
     void *more = region_alloc(heap, view, 90, false);
     cr_assert_eq(segment_page_of(more)->block_bytes, 96);
     for (unsigned i = 1; i < count; i++)
@@ -222,7 +222,7 @@ Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
         region_free(heap, first[i]);
     region_free(heap, other);
     region_free(heap, more);
-    cr_assert_eq(view->live_bytes, 0);
+    cr_assert_eq(view_live_bytes(view), 0);
     bins_release_empty(heap, &heap->mixed);
     cr_assert_eq(segment_used_bytes(), 0);
 }
@@ -238,7 +238,7 @@ Test(region, aligned_chunks_share_as_far_as_the_slack_can_be_told) {
     cr_assert_eq((uintptr_t)chunk % 256, 0);
     cr_assert_eq(segment_page_of(chunk)->block_bytes, 320, "384 less 80 is more than 254");
     region_free(heap, chunk);
-    cr_assert_eq(view->live_bytes, 140);
+    cr_assert_eq(view_live_bytes(view), 140);
 }
 
 Test(region, what_gets_pages_of_its_own_gets_its_own_size) {
@@ -295,7 +295,7 @@ static void grow_by_bytes(struct heap *heap, struct view *view) {
         if (!region_resize(heap, view, chunk, size))
             chunk = region_realloc(heap, view, chunk, size);
         moves += chunk != last;
-        cr_assert_eq(view->live_bytes, (int64_t)size);
+        cr_assert_eq(view_live_bytes(view), (int64_t)size);
         cr_assert_geq(region_usable(chunk), size);
         cr_assert_eq(chunk[size - 2], (unsigned char)(size - 1), "at %zu", size);
         chunk[size - 1] = (unsigned char)size;
@@ -304,7 +304,7 @@ static void grow_by_bytes(struct heap *heap, struct view *view) {
     cr_assert_not(region_resize(heap, view, chunk, SMALL_MAX / 4), "too much slack");
     cr_assert_not(region_resize(heap, view, chunk, SMALL_MAX + 1));
     region_free(heap, chunk);
-    cr_assert_eq(view->live_bytes, 0);
+    cr_assert_eq(view_live_bytes(view), 0);
 }
 
 Test(region, what_grows_gets_room_to_grow) {
@@ -313,8 +313,8 @@ Test(region, what_grows_gets_room_to_grow) {
     options.promote_bytes = 1 << 30; /* mixed pages only */
     void *chunk = region_alloc(heap, other, 16, false);
     cr_assert(region_resize(heap, view, chunk, 15), "it fits, and now the other one pays");
-    cr_assert_eq(other->live_bytes, 0);
-    cr_assert_eq(view->live_bytes, 15);
+    cr_assert_eq(view_live_bytes(other), 0);
+    cr_assert_eq(view_live_bytes(view), 15);
     region_free(heap, chunk);
     grow_by_bytes(heap, view);
     options.promote_bytes = 0; /* pages of its own */
@@ -351,7 +351,7 @@ Test(region, no_page_is_lost_and_no_block_given_twice) {
         }
     }
     for (uint32_t c = 1; c <= 5; c++)
-        cr_assert_eq(heap_view(heap, 100 + c)->live_bytes, live[c], "context %u", c);
+        cr_assert_eq(view_live_bytes(heap_view(heap, 100 + c)), live[c], "context %u", c);
     for (int i = 0; i < SLOTS; i++)
         region_free(heap, slots[i].chunk);
     bins_release_empty(heap, &heap->mixed);
@@ -443,7 +443,8 @@ Test(region, past_the_cap_old_pages_serve_all) {
     for (int round = 0; round < 3; round++) {
         age(heap, 9, 10);
         int shared = 0;
-        int64_t requested = heap_view(heap, 9)->live_bytes + heap_view(heap, 10)->live_bytes;
+        int64_t requested =
+            view_live_bytes(heap_view(heap, 9)) + view_live_bytes(heap_view(heap, 10));
         for (int i = 0; i < YOUNG; i++)
             shared += (segment_page_of(young_chunks[i])->meta_shift & META_OWNERS) != 0;
         cr_assert_gt(shared, YOUNG / 2, "%d", shared);
@@ -453,7 +454,7 @@ Test(region, past_the_cap_old_pages_serve_all) {
         for (uint32_t context = 9; context <= 10; context++) {
             const struct view *view = heap_view(heap, context);
             cr_assert_eq(view->allocs, view->frees);
-            cr_assert_eq(view->live_bytes, 0);
+            cr_assert_eq(view_live_bytes(view), 0);
         }
         bins_release_empty(heap, &heap->mixed);
         regions_release_empty(heap);
@@ -483,7 +484,7 @@ Test(region, others_free_from_shared_pages) {
         const struct view *mine = heap_view(heap, context), *theirs = heap_view(other, context);
         cr_assert_gt(theirs->frees, 0);
         cr_assert_eq(mine->allocs, mine->frees + theirs->frees);
-        cr_assert_eq(mine->live_bytes + theirs->live_bytes, 0);
+        cr_assert_eq(view_live_bytes(mine) + view_live_bytes(theirs), 0);
     }
     bins_collect_remote(heap);
     bins_release_empty(heap, &heap->mixed);
@@ -528,9 +529,9 @@ Test(region, blocks_freed_by_others_come_back) {
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], &others[i]);
     cr_assert_eq(view->frees, 0, "each thread keeps its own numbers");
-    int64_t live = view->live_bytes;
+    int64_t live = view_live_bytes(view);
     for (int i = 0; i < 2; i++)
-        live += heap_view(others[i], 9)->live_bytes;
+        live += view_live_bytes(heap_view(others[i], 9));
     cr_assert_eq(live, 0);
     bins_collect_remote(owner);
     bins_release_empty(owner, &owner->mixed);
@@ -550,12 +551,12 @@ Test(heap, parking_folds_exactly_and_adopting_keeps_pages) {
     struct view *sum = heap_view(heap_global.totals, 9);
     cr_assert_eq(sum->allocs, 2);
     cr_assert_eq(sum->frees, 1);
-    cr_assert_eq(sum->live_bytes, 100);
+    cr_assert_eq(view_live_bytes(sum), 100);
     cr_assert_eq(sum->requested_cum_bytes, 150);
     cr_assert_eq(heap_new(), first, "the next thread adopts it");
     cr_assert_eq(first->state, HEAP_OWNED);
     region_free(first, chunk);
-    cr_assert_eq(sum->live_bytes + view->live_bytes, 0);
+    cr_assert_eq(view_live_bytes(sum) + view_live_bytes(view), 0);
 }
 
 Test(heap, a_parked_heap_gets_its_blocks_back_at_once) {

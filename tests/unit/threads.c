@@ -127,7 +127,7 @@ static void expect_balance(uint64_t live_chunks) {
             const struct view *view = heap_view_at(heap, i);
             allocs += view->allocs;
             frees += view->frees;
-            live_bytes += view->live_bytes;
+            live_bytes += view_live_bytes(view);
         }
     }
     cr_assert_gt(allocs, 0);

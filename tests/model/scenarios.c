@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What threads do to each other in the allocator, a few calls each: remote frees, heaps that are parked and adopted,
+ * pages that change hands, the freelist, huge chunks, locks and forks, emergencies, dumps, the tree.
+ *
+ * Every chunk carries a stamp from the moment it is handed out until it is freed; one that is handed out twice loses
+ * it. At the end all is freed: the books are even, context by context, and no slice is in use.
+ */
+#include "explore.h"
+
+#include "base/options.h"
+#include "context/tree.h"
+#include "control/control.h"
+#include "region/region.h"
+#include "segment/internal.h"
+
+#include <stdlib.h>
+
+enum { BLOCK = 8000, IN_PAGE = 7, CONTEXTS = 2, CHUNKS = 16 }; /* 7 blocks of 8 KiB in a page */
+
+static struct heap *heaps[MODEL_THREADS_MAX];
+static uint32_t contexts[CONTEXTS];
+static void *chunks[CHUNKS];
+static size_t sizes[CHUNKS];
+static int64_t used_before;
+static uint64_t allocated[CONTEXTS];
+
+/* --- chunks --------------------------------------------------------------------------------- */
+
+static void stamp(unsigned slot, bool set) {
+    char *chunk = chunks[slot];
+    char value = (char)(slot + 1);
+    if (set)
+        chunk[0] = chunk[sizes[slot] / 2] = chunk[sizes[slot] - 1] = value;
+    model_check(chunk[0] == value && chunk[sizes[slot] / 2] == value &&
+                    chunk[sizes[slot] - 1] == value,
+                "a chunk was changed by somebody else");
+}
+
+static void take_sized(struct heap *heap, unsigned slot, unsigned context, size_t size) {
+    void *chunk = region_alloc(heap, heap_view(heap, contexts[context]), size, false);
+    model_check(chunk, "out of memory");
+    chunks[slot] = chunk;
+    sizes[slot] = size;
+    allocated[context]++;
+    stamp(slot, true);
+}
+
+static void take(struct heap *heap, unsigned slot) {
+    take_sized(heap, slot, 0, BLOCK);
+}
+
+static void give(struct heap *heap, unsigned slot) {
+    void *chunk = chunks[slot];
+    stamp(slot, false);
+    chunks[slot] = NULL;
+    region_free(heap, chunk);
+}
+
+/* If it is there, and nobody else takes it first. */
+static void give_if_there(struct heap *heap, unsigned slot) {
+    if (load_acquire(&chunks[slot]))
+        give(heap, slot);
+}
+
+/* --- before and after ---------------------------------------------------------------------- */
+
+static void new_heaps(unsigned count) {
+    for (unsigned i = 0; i < CONTEXTS; i++) {
+        struct tree_frame frame = {.address = 0x1000 + i, .module = MODULE_NONE};
+        contexts[i] = tree_child(TREE_ROOT, frame);
+    }
+    for (unsigned i = 0; i < count; i++)
+        heaps[i] = heap_acquire(os_thread_id(), false);
+    used_before = segment_used_bytes();
+}
+
+static void three_heaps(void) {
+    new_heaps(3);
+}
+
+/* Three chunks of the first heap, in a page with others of it. */
+static void three_chunks(void) {
+    new_heaps(3);
+    for (unsigned i = 0; i < 3; i++)
+        take(heaps[0], i);
+}
+
+/* The books of one moment in which nobody changes them. */
+static void check_books(void) {
+    struct sums sums;
+    model_check(sums_collect(&sums), "no memory for the sums");
+    for (unsigned i = 0; i < CONTEXTS; i++) {
+        const struct sum *sum = &sums.rows[contexts[i]];
+        model_check(sum->allocs == (int64_t)allocated[i], "allocations are missing from the books");
+        model_check(sum->allocs == sum->frees, "frees are missing from the books");
+        model_check(sum->live_bytes == 0, "bytes are left on the books");
+    }
+    sums_free(&sums);
+    model_check(!heap_global.lost_views, "something was lost");
+}
+
+/* Nothing is alive: no page is left when all heaps are parked. */
+static void check_all_gone(void) {
+    for (unsigned i = 0; i < CHUNKS; i++) {
+        if (chunks[i])
+            give(heaps[0], i);
+    }
+    for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
+        if (heap->state == HEAP_OWNED || heap->state == HEAP_PARKED)
+            heap_park(heap);
+    }
+    model_check(segment_used_bytes() == used_before, "pages are left that hold nothing");
+    check_books();
+}
+
+/* --- frees of other threads ------------------------------------------------------------------ */
+
+static void thread_remote(unsigned id) {
+    if (id == 0) {
+        take(heaps[0], 3);
+        bins_collect_remote(heaps[0]);
+        take(heaps[0], 4);
+        give(heaps[0], 3);
+    } else if (id == 1) {
+        give(heaps[1], 0);
+        give(heaps[1], 1);
+    } else {
+        give(heaps[2], 2);
+    }
+}
+
+/* A full page and the current one; what others free in it makes it one with free blocks, or an empty one. */
+static void full_page(void) {
+    new_heaps(3);
+    for (unsigned i = 0; i < IN_PAGE + 2; i++)
+        take(heaps[0], i);
+}
+
+static void thread_full(unsigned id) {
+    if (id == 0) {
+        bins_collect_remote(heaps[0]);
+        take(heaps[0], IN_PAGE + 2);
+        for (unsigned i = 2; i < IN_PAGE; i++)
+            give(heaps[0], i);
+        bins_collect_remote(heaps[0]);
+    } else if (id ==
+               1) { /* two pages are announced, and one of them anew while they are collected */
+        give(heaps[1], 0);
+        give(heaps[1], IN_PAGE);
+    } else {
+        give(heaps[2], IN_PAGE + 1);
+        give(heaps[2], 1);
+    }
+}
+
+/* --- heaps without a thread ------------------------------------------------------------------ */
+
+static void thread_park(unsigned id) {
+    if (id == 0) {
+        give(heaps[0], 0);
+        heap_park(heaps[0]);
+    } else if (id == 1) {
+        give(heaps[1], 1);
+        give(heaps[1], 2);
+    } else {
+        struct heap *heap = heap_acquire(os_thread_id(), false);
+        model_check(heap && heap != heaps[1] && heap != heaps[2], "a heap with two owners");
+        take(heap, 5);
+        give(heap, 5);
+        heap_park(heap);
+    }
+}
+
+static void parked_heap(void) {
+    new_heaps(3);
+    for (unsigned i = 0; i < IN_PAGE + 2; i++)
+        take(heaps[0], i);
+    for (unsigned i = 2; i < IN_PAGE; i++)
+        give(heaps[0], i);
+    heap_park(heaps[0]);
+}
+
+static void thread_parked(unsigned id) {
+    if (id < 2) { /* the last two of one page, and one each of the other one, the current one */
+        give(heaps[id + 1], id);
+        give(heaps[id + 1], IN_PAGE + id);
+    } else {
+        struct heap *heap = heap_acquire(os_thread_id(), false);
+        model_check(heap && heap != heaps[1] && heap != heaps[2], "a heap with two owners");
+        take(heap, CHUNKS - 1);
+        give(heap, CHUNKS - 1);
+        heap_park(heap);
+    }
+}
+
+/* Two threads start at once. */
+static void parked_and_two(void) {
+    parked_heap();
+    heap_park(heaps[1]);
+    heaps[0] = heaps[1] = NULL;
+}
+
+static void thread_adopt(unsigned id) {
+    if (id < 2) {
+        struct heap *heap = heap_acquire(os_thread_id(), false);
+        heaps[id] = heap;
+        model_check(heap && heap != heaps[1 - id] && heap != heaps[2], "a heap with two owners");
+        take(heap, 10 + id);
+        give(heap, 10 + id);
+        heaps[id] = NULL;
+        heap_park(heap);
+    } else {
+        give(heaps[2], 0);
+        give(heaps[2], 1);
+    }
+}
+
+static void check_adopted(void) {
+    heaps[0] = heaps[2];
+    check_all_gone();
+}
+
+/* --- a page of one context's that becomes one of all ------------------------------------------- */
+
+static void own_page(void) {
+    new_heaps(3);
+    options.promote_bytes = 0;
+    for (unsigned i = 0; i < IN_PAGE + 1; i++)
+        take(heaps[0], i);
+    for (unsigned i = 3; i < IN_PAGE; i++)
+        give(heaps[0], i);
+    model_check(segment_page_of(chunks[0])->kind == PAGE_OWN, "no page of the context's own");
+    heap_publish_waste(heaps[0]);
+    options.waste_kib = 0; /* past the cap */
+}
+
+static void thread_own(unsigned id) {
+    if (id == 0) {
+        take_sized(heaps[0], 10, 1, BLOCK);
+        model_check(segment_page_of(chunks[10])->kind == PAGE_MIXED, "the page was not shared");
+        give(heaps[0], 0);
+        bins_collect_remote(heaps[0]);
+        give(heaps[0], 10);
+    } else {
+        give(heaps[id], id);
+    }
+}
+
+/* --- the shared heap --------------------------------------------------------------------------- */
+
+static void thread_shared(unsigned id) {
+    if (id == 2) {
+        give_if_there(heaps[2], 0);
+        give_if_there(heaps[2], 1);
+        return;
+    }
+    struct heap *heap = heap_shared_lock();
+    model_check(heap, "the lock is nobody's here");
+    take(heap, id);
+    heap_shared_unlock(heap);
+    heap = heap_shared_lock();
+    take(heap, 3 + id);
+    give(heap, 3 + id);
+    heap_shared_unlock(heap);
+}
+
+static void check_shared(void) {
+    for (unsigned i = 0; i < 2; i++) {
+        if (chunks[i])
+            give(heaps[0], i);
+    }
+    struct heap *heap = heap_shared_lock();
+    bins_release_empty(heap, &heap->mixed);
+    heap_shared_unlock(heap);
+    check_all_gone();
+}
+
+enum { SPANS = 8 };
+static struct page *spans[SPANS];
+
+/* --- segments and the freelist ------------------------------------------------------------------ */
+
+static void fill(struct page *page, char value) {
+    model_check(page, "out of memory");
+    for (uint32_t i = 0; i < page->slices; i++)
+        segment_span_start(page)[i * SLICE_BYTES] = value;
+}
+
+static void empty(struct page *page, char value) {
+    for (uint32_t i = 0; i < page->slices; i++)
+        model_check(segment_span_start(page)[i * SLICE_BYTES] == value,
+                    "a slice was changed by somebody else");
+    segment_span_free(page);
+}
+
+/* Some are in the freelist. */
+static void dirty_slices(void) {
+    new_heaps(1);
+    struct page *pages[] = {segment_span_alloc(4), segment_span_alloc(1), segment_span_alloc(2)};
+    for (unsigned i = 0; i < 3; i++)
+        fill(pages[i], 9);
+    empty(pages[0], 9);
+    empty(pages[2], 9);
+    spans[0] = pages[1];
+}
+
+static void thread_slices(unsigned id) {
+    if (id == 0) {
+        segment_purge(true);
+        return;
+    }
+    char value = (char)id;
+    struct page *page = segment_span_alloc(2 + id);
+    fill(page, value);
+    if (id == 1)
+        segment_span_shrink(page, 1);
+    else if (segment_span_extend(page, 6))
+        fill(page, value);
+    struct page *other = segment_span_alloc(2);
+    fill(other, (char)(value + 10));
+    empty(page, value);
+    empty(other, (char)(value + 10));
+}
+
+static void check_slices(void) {
+    if (spans[0])
+        segment_span_free(spans[0]);
+    segment_purge(true);
+    struct segment_usage usage = segment_usage();
+    model_check(usage.used_bytes == used_before, "slices are left in use");
+    model_check(usage.freelist_bytes == 0, "the freelist was purged, and is not empty");
+    model_check(!segment_global.deferred, "what a dump deferred waits for the next dump");
+}
+
+/* Two segments are nearly empty: each thread frees the last span of one. */
+static void two_segments(void) {
+    new_heaps(1);
+    for (unsigned i = 0; i < SPANS; i++) {
+        spans[i] = segment_span_alloc(i % 4 < 3 ? 64 : 62);
+        fill(spans[i], 1);
+    }
+    for (unsigned i = 0; i < SPANS; i++) {
+        if (i % 4)
+            empty(spans[i], 1);
+    }
+}
+
+static void look(struct segment *segment, bool huge, void *context) {
+    uint64_t *sum = context;
+    if (huge)
+        *sum += load_relaxed(&segment->huge.mapped_bytes);
+    else
+        for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES; i++)
+            *sum += load_acquire(&segment->pages[i].kind);
+}
+
+static void thread_segments(unsigned id) {
+    if (id < 2) {
+        empty(spans[id * 4], 1);
+        spans[id * 4] = NULL;
+        segment_purge(true);
+    } else {
+        uint64_t sum = 0;
+        segment_each(look, &sum);
+        struct page *page = segment_span_alloc(64);
+        fill(page, 5);
+        empty(page, 5);
+    }
+}
+
+static void thread_huge(unsigned id) {
+    if (id == 2) {
+        uint64_t sum = 0;
+        segment_each(look, &sum);
+        segment_purge(true);
+        return;
+    }
+    struct page *page = segment_huge_alloc((id ? 3U : 65U) << 20, 16); /* the latter is not kept */
+    model_check(page, "out of memory");
+    page->chunk[0] = (char)(id + 1);
+    if (id == 1) {
+        struct page *moved = segment_huge_resize(page, 9 << 20);
+        page = moved ? moved : page;
+    }
+    model_check(page->chunk[0] == (char)(id + 1), "a huge chunk was changed by somebody else");
+    segment_huge_free(page);
+    page = segment_huge_alloc(2U << 20, 16);
+    model_check(page, "out of memory");
+    page->chunk[0] = (char)(id + 11);
+    model_point(page);
+    model_check(page->chunk[0] == (char)(id + 11), "a huge chunk was changed by somebody else");
+    segment_huge_free(page);
+}
+
+/* --- locks -------------------------------------------------------------------------------------- */
+
+static struct lock lock = LOCK_INIT(RANK_META);
+static unsigned inside, entered;
+
+static void change_something(void) {
+    model_check(!inside, "two hold the lock");
+    inside++;
+    model_point(&lock.word);
+    model_check(inside == 1, "two hold the lock");
+    inside--;
+    entered++;
+}
+
+static void nothing(void) {}
+
+static void thread_lock(unsigned id) {
+    for (int i = 0; i < 2; i++) {
+        if (id < 2 || i == 0) {
+            lock_take(&lock);
+        } else if (!lock_try(&lock)) {
+            entered++;
+            continue;
+        }
+        change_something();
+        lock_release(&lock);
+    }
+}
+
+static void check_lock(void) {
+    model_check(!lock.word && entered == 6, "the lock is not free, or was passed over");
+}
+
+/* The first thread forks, perhaps from a handler within a fork; it changes nothing under the lock. */
+static void thread_fork(unsigned id) {
+    if (id) {
+        lock_take(&lock);
+        change_something();
+        lock_release(&lock);
+        return;
+    }
+    lock_fork_prepare(&lock, false);
+    model_point(&lock.word);
+    lock_fork_prepare(&lock, true);
+    model_point(&lock.word);
+    lock_fork_done(&lock, false);
+    lock_fork_done(&lock, false);
+    lock_take(&lock);
+    change_something();
+    lock_release(&lock);
+}
+
+static void check_fork(void) {
+    model_check(!lock.word && !lock.fork && entered >= 2, "the lock is not as it was");
+    model_check(!lock_any_is_mine(), "somebody holds it");
+}
+
+/* --- emergencies, dumps, the tree ----------------------------------------------------------------- */
+
+static void thread_emergency(unsigned id) {
+    if (id == 0) {
+        struct page *page = segment_emergency_alloc(100, 16, contexts[0]);
+        model_check(page, "out of memory");
+        sizes[0] = 100;
+        page->chunk[0] = page->chunk[50] = page->chunk[99] = 1;
+        allocated[0]++;
+        store_release(&chunks[0], page->chunk);
+        region_settle(heaps[0]);
+    } else if (id == 1) {
+        give_if_there(heaps[1], 0);
+    } else {
+        region_settle(heaps[2]);
+    }
+}
+
+/* What is alive is what stands in the two slots, or is just being handed out or freed. */
+static void thread_dump(unsigned id) {
+    if (id == 0) {
+        take_sized(heaps[0], 0, 0, 100);
+        take_sized(heaps[0], 1, 0, 100);
+    } else if (id == 1) {
+        give_if_there(heaps[1], 0);
+        give_if_there(heaps[1], 1);
+    } else {
+        struct sums sums;
+        model_check(sums_collect(&sums), "no memory for the sums");
+        const struct sum *sum = &sums.rows[contexts[0]];
+        model_check(sum->frees <= sum->allocs, "less than nothing is alive");
+        model_check(sum->live_bytes >= 0 && sum->live_bytes <= 200, "bytes that nobody has");
+        sums_free(&sums);
+    }
+}
+
+static uint32_t made[3][TREE_INLINE_CHILDREN + 2];
+
+static void thread_tree(unsigned id) {
+    for (unsigned i = 0; i < TREE_INLINE_CHILDREN + 2; i++) {
+        unsigned which = id == 1 ? TREE_INLINE_CHILDREN + 1 - i : i;
+        struct tree_frame frame = {.address = 0x5000 + which * 8, .module = MODULE_NONE};
+        made[id][which] = tree_child(contexts[0], frame);
+    }
+}
+
+static void check_tree(void) {
+    for (unsigned i = 0; i < TREE_INLINE_CHILDREN + 2; i++) {
+        model_check(made[0][i] && made[0][i] == made[1][i] && made[0][i] == made[2][i],
+                    "one path has two contexts");
+        for (unsigned j = 0; j < i; j++)
+            model_check(made[0][i] != made[0][j], "two paths have one context");
+    }
+    model_check(tree_count() == contexts[1] + 1 + TREE_INLINE_CHILDREN + 2, "a node too many");
+}
+
+static const struct scenario scenarios[] = {
+    {"remote-frees-meet-the-owner", 3, false, three_chunks, thread_remote, check_all_gone},
+    {"full-page-gets-free-blocks", 3, false, full_page, thread_full, check_all_gone},
+    {"heap-parked-and-adopted-under-frees", 3, false, three_chunks, thread_park, check_all_gone},
+    {"frees-into-a-parked-heap", 3, false, parked_heap, thread_parked, check_all_gone},
+    {"two-threads-adopt", 3, false, parked_and_two, thread_adopt, check_adopted},
+    {"own-page-becomes-mixed-under-frees", 3, false, own_page, thread_own, check_all_gone},
+    {"shared-heap", 3, false, three_heaps, thread_shared, check_shared},
+    {"slices-and-purge", 3, false, dirty_slices, thread_slices, check_slices},
+    {"segments-get-empty-under-a-dump", 3, false, two_segments, thread_segments, check_slices},
+    {"huge-chunks-and-a-dump", 3, false, three_heaps, thread_huge, check_slices},
+    {"lock", 3, false, nothing, thread_lock, check_lock},
+    {"lock-taken-from-a-fork", 3, true, nothing, thread_fork, check_fork},
+    {"lock-taken-from-a-fork-by-one", 2, true, nothing, thread_fork, check_fork},
+    {"emergency-is-settled-and-freed", 3, false, three_heaps, thread_emergency, check_all_gone},
+    {"dump-of-one-moment", 3, false, three_heaps, thread_dump, check_all_gone},
+    {"tree-grows-in-three-threads", 3, false, three_heaps, thread_tree, check_tree},
+};
+
+int main(int argc, char **argv) {
+    setenv("MEMCTX_CONTROL", "off", 1);
+    options.control = CONTROL_OFF;
+    return model_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
+}
