@@ -30,6 +30,9 @@
     X(waste_kib, WASTE_KIB, INT, 2048, 0, 1073741824, 1,                                           \
       "KiB of free memory in contexts' own pages past which new contexts share mixed pages, or "   \
       "6 % of live bytes where that is more")                                                      \
+    X(check, CHECK, INT, 0, 0, 1, 0,                                                               \
+      "1: find writes behind a chunk's end and into freed memory, and end the program there; "     \
+      "slower")                                                                                    \
     X(thp, THP, THP_MODE, 0, 0, 2, 0,                                                              \
       "transparent huge pages under the program's memory: default (as the system is set), "        \
       "always (they are asked for, and empty ones go back whole), never")                          \

@@ -100,7 +100,7 @@ NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size,
     bool fresh = false;
     void *chunk = NULL;
     context_time_soon(heap);
-    if (LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)))
+    if (LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)) && LIKELY(!options.check))
         chunk = region_alloc_next(heap, view, size, &fresh);
     if (chunk)
         return allocate_done(heap, view, size, how, frame, chunk, fresh);
@@ -124,8 +124,8 @@ NOINLINE void *allocate_wide(struct heap *heap, struct view *view, size_t size,
 
 static void *allocate_looked_up(struct heap *heap, size_t size, enum allocate_how how,
                                 uintptr_t frame, struct view *view) {
-    if (UNLIKELY(!view))
-        return allocate_next(heap, NULL, size, how, frame);
+    if (UNLIKELY(!view) || UNLIKELY(options.check))
+        return allocate_next(heap, view, size, how, frame);
     if (UNLIKELY(size > NARROW_MAX))
         return allocate_wide(heap, view, size, how, frame);
     return allocate_with(heap, view, size, how, frame);

@@ -201,12 +201,12 @@ INLINE void judge(struct paths *paths, uint32_t seen, uint32_t found, uint32_t s
 
 /* Which way the next allocations take, by the table or past it; or, with depth 0, neither. */
 static void ways_open(struct paths *paths) {
-    bool fixed = UNLIKELY(!load_relaxed(&options.depth));
-    /* With MEMCTX_VERIFY every allocation is to be looked up. */
-    uint32_t fast = load_relaxed(&options.verify) <= 0 && !fixed ? paths->generation : 0;
+    bool fixed = UNLIKELY(!load_relaxed(&options.depth)), check = options.check;
+    /* With MEMCTX_VERIFY and MEMCTX_CHECK every allocation is to be looked up. */
+    uint32_t fast = load_relaxed(&options.verify) <= 0 && !fixed && !check ? paths->generation : 0;
     paths->fast_generation = paths->passing ? 0 : fast;
     paths->pass_generation = paths->passing ? fast : 0;
-    paths->fixed_generation = fixed && paths->fixed ? paths->generation : 0;
+    paths->fixed_generation = fixed && paths->fixed && !check ? paths->generation : 0;
 }
 
 /* Closes them, so that it is looked up. */

@@ -43,13 +43,13 @@ static void print_context(uint32_t context) {
 }
 
 /* Frames of this library are left out. */
-static void print_caller(uintptr_t frame) {
+static void print_caller(uintptr_t frame, bool found) {
     static struct stack stack;
     struct cfi_object self;
     if (!stack_make_room(&stack, FRAMES_SHOWN) || !cfi_find_object((uintptr_t)&print_caller, &self))
         return;
     stack_walk(&stack, frame, FRAMES_SHOWN);
-    print_line("memctx:   misused by\n");
+    print_line(found ? "memctx:   found by\n" : "memctx:   misused by\n");
     for (uint32_t i = stack.count; i-- > 0;) {
         const struct stack_frame *at = &stack.frames[i];
         if (at->address < self.start || at->address >= self.end)
@@ -57,13 +57,13 @@ static void print_caller(uintptr_t frame) {
     }
 }
 
-COLD void misuse_explain(uint32_t context) {
+COLD void misuse_explain(uint32_t context, bool found) {
     static bool once; /* a handler of the SIGABRT that follows may come here again */
     if (exchange_relaxed(&once, true))
         return;
     if (context != REGION_NO_CONTEXT)
         print_context(context);
     if (!lock_any_is_mine()) /* a handler that interrupted us: finding rules might want that lock */
-        print_caller((uintptr_t)__builtin_frame_address(0));
+        print_caller((uintptr_t)__builtin_frame_address(0), found);
     print_line("memctx:   names: addr2line -Cfipe FILE OFFSET\n");
 }

@@ -193,7 +193,7 @@ static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_
     uint32_t block_bytes = blocks_bytes_table[size_class];
     size_t granule = block_bytes <= GRANULE_BLOCK_MAX ? OS_PAGE_BYTES : bytes;
     unsigned shift = (own ? 0 : 2) + (size_class < NARROW_CLASSES ? 0 : 1);
-    page->meta_shift = (uint8_t)shift;
+    page->meta_shift = (uint8_t)(shift | (UNLIKELY(options.check) ? META_CHECKED : 0));
     page->granule_mask = (uint16_t)(granule - 1);
     page->color_mask = 0;
     page->records = 0;

@@ -31,6 +31,7 @@
 #define META_OWNERS 4U   /* whose the blocks are stands in page.owners */
 #define META_WATCHED 8U  /* holds a chunk whose free segment_watch wants to hear of */
 #define META_ALIGNED 16U /* some chunks start inside their block */
+#define META_CHECKED 32U /* see region/check.h; never changes */
 struct owners {          /* written by the heap's thread; gone with the page */
     const char *start;   /* of the page */
     size_t count;        /* blocks */

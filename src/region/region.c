@@ -8,6 +8,7 @@
  */
 #include "region/region.h"
 #include "os/meta.h"
+#include "region/check.h"
 
 static void promote(struct heap *heap, struct view *view) {
     if (view->region || view_live_bytes(view) < options.promote_bytes || !heap_may_segregate(heap))
@@ -64,7 +65,34 @@ void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool 
     return chunk ? chunk : region_alloc_wide(heap, view, size, fresh);
 }
 
+/* As the two below, with a tail behind the chunk. */
+COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                                bool zero) {
+    if (size > SMALL_MAX || size + CHECK_TAIL + alignment > SMALL_MAX)
+        return region_alloc_large(heap, view, size, alignment, zero);
+    unsigned size_class = blocks_class_of(size + CHECK_TAIL + alignment - 16);
+    if (!slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
+        bins_split_class(heap, size_class);
+    if (!slack_fits(blocks_bytes_table[size_class], size))
+        size_class = NARROW_CLASSES;
+    struct page *page = page_for(heap, view, size_class);
+    if (!page)
+        return NULL;
+    bool fresh = false, checked = check_is_on(page);
+    if (checked)
+        check_filled(page);
+    char *block = region_take(heap, page, view, size, false, &fresh);
+    char *chunk = (char *)align_up((uintptr_t)block, alignment);
+    if (chunk != block)
+        blocks_mark(page, META_ALIGNED);
+    if (checked)
+        check_seal(chunk, size, block + page->block_bytes);
+    return zero ? __builtin_memset(chunk, 0, size) : chunk;
+}
+
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
+    if (UNLIKELY(options.check))
+        return alloc_checked(heap, view, size, 16, zero);
     if (size > SMALL_MAX)
         return region_alloc_large(heap, view, size, 1, zero);
     struct page *page = page_for(heap, view, blocks_class_of(size));
@@ -78,6 +106,8 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
 }
 
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment) {
+    if (UNLIKELY(options.check))
+        return alloc_checked(heap, view, size, alignment, false);
     if (size > SMALL_MAX || size + alignment > SMALL_MAX)
         return region_alloc_large(heap, view, size, alignment, false);
     unsigned size_class = blocks_class_of(size);
@@ -131,6 +161,9 @@ static bool is_settled(struct heap *heap, struct page *page) {
 static void free_large(struct heap *heap, struct page *page, void *chunk) {
     if (page->chunk != chunk)
         region_report(MISUSE_INTERIOR, page, chunk);
+    if (check_is_on(page))
+        check_sealed(page, chunk, page->requested_bytes,
+                     page->chunk + page->requested_bytes + CHECK_TAIL);
     struct view *view = is_settled(heap, page) ? heap_view(heap, page->context) : NULL;
     if (view)
         view_account_free(view, page->requested_bytes);
@@ -151,7 +184,14 @@ static struct view *paid_by(struct heap *owner, const struct page *page, const v
                         record->view_index ? record->view_index : record_read(page, at).view_index);
 }
 
+COLD static void check_freed(const struct page *page, char *block, const char *chunk,
+                             size_t requested) {
+    check_sealed(page, chunk, requested, block + page->block_bytes);
+    check_fill(page, block);
+}
+
 NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *chunk) {
+    size_t requested;
     char *block, *granule = blocks_granule(page, chunk);
     unsigned index = region_block_index(page, granule, chunk, &block);
     void *at = blocks_record(page, granule, index);
@@ -160,14 +200,17 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
         store_owner((uint8_t *)at, UINT8_MAX);
         if (UNLIKELY(slack == UINT8_MAX))
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
-        view_account_free(heap_view_at(heap, *blocks_owner(page, granule, index)),
-                          page->block_bytes - slack);
+        requested = page->block_bytes - slack;
+        view_account_free(heap_view_at(heap, *blocks_owner(page, granule, index)), requested);
     } else {
         struct record record = record_release(page, at);
         if (record.free)
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
-        view_account_free(paid_by(heap, page, at, &record), page->block_bytes - record.slack);
+        requested = page->block_bytes - record.slack;
+        view_account_free(paid_by(heap, page, at, &record), requested);
     }
+    if (check_is_on(page))
+        check_freed(page, block, chunk, requested);
     bool rare = load_plain(&page->meta_shift) == META_MIXED
                     ? blocks_free_mixed(heap, page, block)
                     : blocks_free_owned(heap, page, block) || blocks_are_watched(page);
@@ -184,6 +227,8 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
     struct view *view = heap_view_twin(heap, paid_by(owner, page, at, &record));
     if (view)
         view_account_free(view, page->block_bytes - record.slack);
+    if (check_is_on(page))
+        check_freed(page, block, chunk, page->block_bytes - record.slack);
     if (load_acquire(&owner->state) == HEAP_PARKED && !lock_any_is_mine() &&
         lock_try(&owner->lock)) {
         bool parked = load_acquire(&owner->state) == HEAP_PARKED;
@@ -254,8 +299,13 @@ COLD void region_report(enum region_misuse misuse, const struct page *page, cons
     char line[256];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
     uint32_t context = context_at(page, chunk);
-    text_add(&text, misuse == MISUSE_DOUBLE_FREE ? "memctx: double free of "
-                                                 : "memctx: free of an invalid pointer ");
+    static const char *const words[] = {
+        [MISUSE_DOUBLE_FREE] = "memctx: double free of ",
+        [MISUSE_INTERIOR] = "memctx: free of an invalid pointer ",
+        [MISUSE_OVERFLOW] = "memctx: write behind the end of ",
+        [MISUSE_WRITTEN_FREE] = "memctx: write into freed memory at ",
+    };
+    text_add(&text, words[misuse]);
     text_add_hex(&text, (uintptr_t)chunk);
     if (page->kind == PAGE_NONE) {
         text_add(&text, "; in empty memory");
@@ -272,7 +322,7 @@ COLD void region_report(enum region_misuse misuse, const struct page *page, cons
     }
     text_add(&text, "\n");
     os_print(&text);
-    misuse_explain(context);
+    misuse_explain(context, misuse >= MISUSE_OVERFLOW);
     os_abort();
 }
 
@@ -292,9 +342,12 @@ size_t region_usable(const void *chunk) {
     if (!page || page->kind == PAGE_NONE)
         return 0;
     if (is_large(page))
-        return align_up(page->requested_bytes, OS_PAGE_BYTES);
+        return check_is_on(page) ? page->requested_bytes
+                                 : align_up(page->requested_bytes, OS_PAGE_BYTES);
     char *block;
-    region_block_of(page, chunk, &block);
+    const void *at = region_block_of(page, chunk, &block);
+    if (check_is_on(page))
+        return page->block_bytes - record_read(page, at).slack;
     return (size_t)(block + page->block_bytes - (const char *)chunk);
 }
 
@@ -320,7 +373,8 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
 
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size) {
     struct page *page = segment_page_of(chunk);
-    return page && page->heap == heap && resize_in_block(heap, view, page, chunk, size);
+    return !UNLIKELY(options.check) && page && page->heap == heap &&
+           resize_in_block(heap, view, page, chunk, size);
 }
 
 /* What has grown mostly grows again: it gets a quarter more than it had, if its record can tell so much
@@ -328,7 +382,7 @@ bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t siz
 static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had) {
     size_t room = had + had / 4;
     bool fresh;
-    if (size <= had || size >= room || room > SMALL_MAX)
+    if (size <= had || size >= room || room > SMALL_MAX || UNLIKELY(options.check))
         return region_alloc(heap, view, size, false);
     if (!slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
         return region_alloc(heap, view, size, false);
@@ -365,7 +419,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
             region_report(MISUSE_INTERIOR, page, chunk);
         bool settled = is_settled(heap, page);
         uint64_t old_bytes = page->requested_bytes;
-        struct page *resized = resize_large(page, size);
+        struct page *resized = UNLIKELY(options.check) ? NULL : resize_large(page, size);
         if (resized) {
             struct view *old = settled ? heap_view(heap, resized->context) : NULL;
             if (old)
@@ -375,7 +429,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
             resized->context = view->context;
             return resized->chunk;
         }
-    } else if (resize_in_block(heap, view, page, chunk, size)) {
+    } else if (!UNLIKELY(options.check) && resize_in_block(heap, view, page, chunk, size)) {
         return chunk;
     }
     size_t keep = region_usable(chunk); /* a program may have written all of that */

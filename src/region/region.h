@@ -38,11 +38,11 @@ INTERNAL struct lock region_settle_lock;
 /* Bytes that may be used; 0 for NULL and for what is not ours. */
 size_t region_usable(const void *chunk);
 
-enum region_misuse { MISUSE_DOUBLE_FREE, MISUSE_INTERIOR };
+enum region_misuse { MISUSE_DOUBLE_FREE, MISUSE_INTERIOR, MISUSE_OVERFLOW, MISUSE_WRITTEN_FREE };
 #define REGION_NO_CONTEXT UINT32_MAX
-/* Prints the path that allocated, if there is a context, and the one that called. Of the layer that knows paths
- * (context/misuse.c). */
-void misuse_explain(uint32_t context);
+/* Prints the path that allocated, if there is a context, and the one that called, which misused it or found that it
+ * was. Of the layer that knows paths (context/misuse.c). */
+void misuse_explain(uint32_t context, bool found);
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
 

@@ -50,6 +50,9 @@ def register(program, name):
             run_once(program, name, harness.preloaded_env(XDG_RUNTIME_DIR=directory), "preloaded")
             run_once(program, name, harness.preloaded_env(XDG_RUNTIME_DIR=directory, **HARDEST),
                      "preloaded, hardest settings")
+            if name != "realloc-huge":  # which in this mode is a copy
+                run_once(program, name, harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CHECK="1"),
+                         "preloaded, checked")
 
     area = program.rsplit("_", 1)[1]
     test_named(f"{area}-{name}")(run)

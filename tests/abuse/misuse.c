@@ -191,6 +191,90 @@ static void double_free_threads(void) {
     free(after);
 }
 
+/* --- found with MEMCTX_CHECK=1 ------------------------------------------------------------ */
+
+static void write_byte(char *at) {
+    *(volatile char *)opaque_pointer(at) = 0;
+}
+
+static void overflow(size_t size) {
+    char *block = make(size);
+    write_byte(block + size);
+    misuse_free(block);
+    survived("an overflow");
+}
+
+static void overflow_small(void) {
+    overflow(40);
+}
+static void overflow_nothing(void) {
+    overflow(0);
+}
+static void overflow_whole_block(void) {
+    overflow(64);
+}
+static void overflow_medium(void) {
+    overflow(3000);
+}
+static void overflow_large(void) {
+    overflow(4 * 16384);
+}
+static void overflow_huge(void) {
+    overflow(40 << 20);
+}
+
+static void overflow_far(void) { /* the tail's last byte */
+    char *block = make(1000);
+    write_byte(block + 1000 + 15);
+    misuse_free(block);
+    survived("an overflow");
+}
+
+static void overflow_realloc(void) {
+    char *block = make(500);
+    write_byte(block + 500);
+    fprintf(stderr, "realloc %p\n", (void *)block);
+    block = realloc(opaque_pointer(block), 501);
+    survived("an overflow");
+    free(block);
+}
+
+static void overflow_threads(void) {
+    pthread_t thread;
+    char *block = make(70);
+    write_byte(block + 70);
+    CHECK(pthread_create(&thread, NULL, free_it, block) == 0, "no thread");
+    pthread_join(thread, NULL);
+    survived("an overflow");
+}
+
+static void write_after_free(size_t size, size_t offset) {
+    char *block = malloc(size);
+    fprintf(stderr, "block %p\n", (void *)(block + offset));
+    free(opaque_pointer(block));
+    write_byte(block + offset);
+    for (int i = 0; i < 1000; i++)
+        write_byte(malloc(size));
+    survived("a write after free");
+}
+
+static void write_after_free_small(void) {
+    write_after_free(40, 20);
+}
+static void write_after_free_medium(void) {
+    write_after_free(5000, 4999);
+}
+static void write_after_free_begin(void) {
+    char *block = malloc(200), *other = malloc(200); /* the second one freed links to the first */
+    fprintf(stderr, "block %p\n", (void *)other);
+    free(block);
+    free(opaque_pointer(other));
+    write_byte(other + 5);
+    for (int i = 0; i < 1000; i++)
+        write_byte(malloc(200));
+    survived("a write after free");
+}
+
 int main(int argc, char **argv) {
     static const struct check_test tests[] = {
         {"double-free-small", double_free_small},
@@ -215,6 +299,18 @@ int main(int argc, char **argv) {
         {"realloc-foreign", realloc_foreign},
         {"realloc-freed", realloc_freed},
         {"usable-foreign", usable_foreign},
+        {"overflow-small", overflow_small},
+        {"overflow-nothing", overflow_nothing},
+        {"overflow-whole-block", overflow_whole_block},
+        {"overflow-medium", overflow_medium},
+        {"overflow-large", overflow_large},
+        {"overflow-huge", overflow_huge},
+        {"overflow-far", overflow_far},
+        {"overflow-realloc", overflow_realloc},
+        {"overflow-threads", overflow_threads},
+        {"write-after-free-small", write_after_free_small},
+        {"write-after-free-medium", write_after_free_medium},
+        {"write-after-free-begin", write_after_free_begin},
         {NULL, NULL},
     };
     return check_main(tests, argc, argv);

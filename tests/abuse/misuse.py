@@ -14,6 +14,8 @@ EMPTY = r"; in empty memory"
 # back to the kernel long ago), so it is ignored and counted, and the program goes on.
 DOUBLE = "double free of"
 INVALID = "free of an invalid pointer"
+OVERFLOW = "write behind the end of"
+WRITTEN = "write into freed memory at"
 ENDINGS = {
     "double-free-small": (DOUBLE, IN_BLOCK),
     "double-free-medium": (DOUBLE, IN_BLOCK),
@@ -38,6 +40,20 @@ ENDINGS = {
     "realloc-foreign": None,
     "usable-foreign": None,
 }
+CHECKED_ENDINGS = {  # with MEMCTX_CHECK=1
+    "overflow-small": (OVERFLOW, IN_BLOCK),
+    "overflow-nothing": (OVERFLOW, IN_BLOCK),
+    "overflow-whole-block": (OVERFLOW, IN_BLOCK),
+    "overflow-medium": (OVERFLOW, IN_BLOCK),
+    "overflow-large": (OVERFLOW, IN_LARGE),
+    "overflow-huge": (OVERFLOW, IN_LARGE),
+    "overflow-far": (OVERFLOW, IN_BLOCK),
+    "overflow-realloc": (OVERFLOW, IN_BLOCK),
+    "overflow-threads": (OVERFLOW, IN_BLOCK),
+    "write-after-free-small": (WRITTEN, IN_BLOCK),
+    "write-after-free-medium": (WRITTEN, IN_BLOCK),
+    "write-after-free-begin": (WRITTEN, IN_BLOCK),
+}
 
 
 def function_names(lines):
@@ -61,17 +77,19 @@ def expect_abort(done, name, words, place):
     check(re.fullmatch(wanted, said[0]), f"the line is {said[0]!r}, want {wanted!r}")
     check_equal(len(lines), len(pointers) + len(said), f"lines in {done.stderr!r}")
     function = name.replace("-", "_")
-    caller = said.index("memctx:   misused by")
+    caller = said.index("memctx:   found by" if words in (OVERFLOW, WRITTEN) else "memctx:   misused by")
     if place != EMPTY:  # whose the chunk was
         check_equal(said[1], "memctx:   allocated by", "the second line")
         names = function_names(said[2:caller])
-        check_equal((names[0], names[-1]), ("make", "_start"), f"the path that allocated, {names}")
+        check(names[0] in ("make", "write_after_free", function) and names[-1] == "_start",
+              f"the path that allocated: {names}")
         check(function in names, f"{function} is not on the path that allocated: {names}")
     else:
         check_equal(caller, 1, "line of the path that misused")
     names = function_names(said[caller + 1:-1])
-    check(names[0] in ("misuse_free", function), f"the path that misused begins with {names[0]}")
-    check(function in names and names[-1] == "_start", f"{function} is not on the path that misused: {names}")
+    check(names[0] in ("misuse_free", "free_it", "write_after_free", function), f"the path that misused begins with {names[0]}")
+    if not name.endswith("-threads"):
+        check(function in names and names[-1] == "_start", f"{function} is not on the path that misused: {names}")
     check(said[-1].startswith("memctx:   names: addr2line "), f"the last line is {said[-1]!r}")
 
 
@@ -81,12 +99,12 @@ def expect_survival(done):
     check("memctx" not in done.stderr, f"stderr: {done.stderr!r}")
 
 
-def register(name, ending):
+def register(name, ending, **extra):
     def run():
         program = harness.build_program("tests/abuse/misuse.c")
         with runtime_dir() as directory:
             for control in ("off", "eager"):
-                env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL=control)
+                env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL=control, **extra)
                 done = harness.run_program([program, name], env)
                 if ending:
                     expect_abort(done, name, *ending)
@@ -98,3 +116,5 @@ def register(name, ending):
 
 for test_name, test_ending in ENDINGS.items():
     register(test_name, test_ending)
+for test_name, test_ending in CHECKED_ENDINGS.items():
+    register(test_name, test_ending, MEMCTX_CHECK="1")

@@ -39,7 +39,8 @@ MUTANTS = {
         "src/segment/segment.c", "    void *start = os_map_aligned(bytes, SEGMENT_BYTES);",
         "    void *start = os_map_aligned(bytes + (1UL << 30), SEGMENT_BYTES);", ["limits-small-address-space"]),
     "usable-size-is-too-large": (
-        "src/region/region.c", "    return (size_t)(block + page->block_bytes - (const char *)chunk);",
+        "src/region/region.c", "        return page->block_bytes - record_read(page, at).slack;\n    return (size_t)(block + page->block_bytes - (const char *)chunk);",
+        "        return page->block_bytes - record_read(page, at).slack;\n"
         "    return (size_t)(block + page->block_bytes - (const char *)chunk) + 16;", ["content-usable-size"]),
     "posix-memalign-takes-any": (
         MALLOC, "    if (!is_power_of_two(alignment) || alignment % sizeof(void *))\n        return EINVAL;", "",
@@ -164,6 +165,13 @@ MUTANTS = {
     "new-handler-is-malloc-s": (
         MALLOC, "    return allocate(size, ALLOCATE_PLAIN, FRAME);\n}\n\nEXPORT void *calloc",
         "    return allocate(size, ALLOCATE_NEW, FRAME);\n}\n\nEXPORT void *calloc", ["cxx-new-handler-not-malloc"]),
+    "tails-are-not-looked-at": (
+        "src/region/check.c", "    if (first_other(chunk + size, end, TAIL_BYTE) != end)", "    if (first_other(chunk + size, end, TAIL_BYTE) > end)",
+        ["misuse-overflow-" + name for name in
+         ("small", "nothing", "whole-block", "medium", "large", "huge", "far", "realloc", "threads")]),
+    "free-blocks-are-not-looked-at": (
+        "src/region/check.c", "    if (!block)\n        return;", "    if (!block || page->used < 60000)\n        return;",
+        ["misuse-write-after-free-" + name for name in ("small", "medium", "begin")]),
     # --- the rest of the family, of threads, of C++ ---
     "threads-without-memory-go-on": (
         "src/api/thread.c", "    if (!heap) {\n        thread_state = THREAD_NEW;\n        return NULL;\n    }\n", "",

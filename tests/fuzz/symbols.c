@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* A module's file that was damaged: names looked up in it, as the command's child does. libdw is not fuzzed, only what
+ * stands between it and the answer; the command survives the child's end. */
+#include "symbols.h"
+#include "fuzz.h"
+#include "model.h"
+
+#include <elfutils/libdwfl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { ADDRESSES = 64 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static Dwfl *opened;
+
+/* Stands for dwfl_begin in elf_names.c, which never ends what it began. */
+Dwfl *fuzz_dwfl_begin(const Dwfl_Callbacks *callbacks);
+Dwfl *fuzz_dwfl_begin(const Dwfl_Callbacks *callbacks) {
+    return opened = dwfl_begin(callbacks);
+}
+
+static uint64_t functions, ends;
+
+void symbols_put_function(FILE *answer, const char *name, const char *file, int64_t line) {
+    (void)answer;
+    functions += (name ? strlen(name) : 0) + (file ? strlen(file) : 0) + (uint64_t)line;
+}
+
+void symbols_put_end(FILE *answer) {
+    (void)answer;
+    ends++;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static int file = -1;
+    static FILE *answer;
+    static uint64_t addresses[ADDRESSES];
+    static char path[64];
+    if (file < 0) {
+        file = memfd_create("module", 0);
+        answer = fopen("/dev/null", "w");
+        snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+        for (unsigned i = 0; i < ADDRESSES; i++)
+            addresses[i] = 0x1000 + i * 16;
+    }
+    if (ftruncate(file, 0) || pwrite(file, data, size, 0) != (ssize_t)size)
+        abort();
+    struct model_module module = {.path = path};
+    struct symbols_request request = {
+        .module = &module, .addresses = addresses, .count = ADDRESSES};
+    uint64_t before = ends;
+    elf_names_answer(&request, answer);
+    if (ends - before != ADDRESSES)
+        abort();
+    if (opened)
+        dwfl_end(opened);
+    opened = NULL;
+    fuzz_forget();
+    return 0;
+}
