@@ -121,6 +121,18 @@ static bool is_launcher(const char *name) {
 __attribute__((visibility("hidden"))) extern void *const __dso_handle;
 void *const __dso_handle = (void *)&__dso_handle;
 
+/* A sanitizer's run-time library, another preload, an allocator that was linked in. */
+static void tell_of_other_malloc(const char *file) {
+    char line[1024];
+    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    if (!file)
+        return;
+    text_add(&text, "memctx: malloc is not this library's, but that of ");
+    text_add(&text, file);
+    text_add(&text, "; only what that asks of this one is seen\n");
+    os_print(&text);
+}
+
 __attribute__((constructor)) static void start(void) {
     char lines[1024];
     struct text warnings = {.bytes = lines, .capacity = sizeof lines};
@@ -134,6 +146,8 @@ __attribute__((constructor)) static void start(void) {
     rules_new_generation(); /* allocations before this had the default depth, and no names */
     if (load_relaxed(&heap_global.threads_seen) <= 1)
         rebind_libc((uintptr_t)&malloc);
+    if (options.verbose)
+        tell_of_other_malloc(rebind_other_malloc((uintptr_t)&malloc));
     thread_init();
     OS_TRY_ERROR(pthread_atfork(fork_prepare, fork_parent, fork_child));
     if (options.verify && !oracle_load() && options.verbose) {

@@ -99,6 +99,15 @@ static const char *const names[] = {"malloc",
                                     "__libc_pvalloc"};
 #define NAMES (sizeof names / sizeof names[0])
 
+const char *rebind_other_malloc(uintptr_t malloc_in_use) {
+    struct cfi_object ours, theirs;
+    if (!cfi_find_object((uintptr_t)&rebind_libc, &ours) ||
+        !cfi_find_object(malloc_in_use, &theirs) || ours.link_map == theirs.link_map)
+        return NULL;
+    const char *file = ((const struct link_map *)theirs.link_map)->l_name;
+    return file && file[0] ? file : "the program itself";
+}
+
 void rebind_libc(uintptr_t malloc_in_use) {
     ElfW(Sym) * from[NAMES], *to[NAMES];
     uintptr_t start = UINTPTR_MAX, end = 0;

@@ -10,5 +10,7 @@ INTERNAL uint32_t rebind_count; /* names of libc's that lead here */
 /* Once, from the constructor, by the only thread. `malloc_in_use`: what malloc is to this library, as to the program;
  * nothing is changed where that is not our own, where the kernel refuses, or libc has not all the names. */
 void rebind_libc(uintptr_t malloc_in_use);
+/* The file that malloc comes from, if that is not this library; else NULL. */
+const char *rebind_other_malloc(uintptr_t malloc_in_use);
 
 #endif

@@ -17,7 +17,7 @@ def cli(*words, env=None, timeout_s=60, stdin=""):
     done = run_program([CLI, *map(str, words)], env or clean_env(), timeout_s, stdin)
     check(done.returncode >= 0, f"memctx {' '.join(map(str, words))}: ended by signal "
                                 f"{-done.returncode}: {done.stderr[-2000:]}")
-    check("AddressSanitizer" not in done.stderr and "runtime error" not in done.stderr,
+    check("ERROR: AddressSanitizer" not in done.stderr and "runtime error" not in done.stderr,
           f"memctx {words}: {done.stderr[-3000:]}")
     return done
 

@@ -106,6 +106,25 @@ def run_scripts():
 
 
 @test
+def run_refuses_sanitizers():
+    """Their run-time library ends a program in which another one comes first; so it is told before."""
+    for flag, name in (("address", "AddressSanitizer"), ("thread", "ThreadSanitizer")):
+        program = build_program("tests/cli/programs/nothing.c", "nothing-" + flag, ["-fsanitize=" + flag])
+        expect(1, f"nothing-{flag} is built with {name}", "run", program)
+
+
+@test
+def another_malloc_is_told():
+    """A program with a malloc of its own in front of ours: with -v it says so, and runs as it would without us."""
+    program = build_program("tests/cli/programs/own_malloc.c", "own-malloc", ["-rdynamic"])
+    for options, told in (((), False), (("-v",), True)):
+        done = run(*options, program)
+        check_equal((done.returncode, done.stdout), (0, "own 3\n"), "exit status and output")
+        check_equal("malloc is not this library's, but that of the program itself" in done.stderr, told,
+                    f"standard error with {options}: {done.stderr}")
+
+
+@test
 def run_refuses_static():
     program = build_program("tests/cli/programs/nothing.c", "nothing-static", ["-static"])
     expect(1, "statically linked: no library can be preloaded", "run", program)

@@ -140,7 +140,9 @@ MUTANTS = {
         "    if (!page || page->kind == PAGE_NONE)\n        return 8;\n    if (is_large", ["misuse-usable-foreign"]),
     "cfree-is-missing": (
         "src/api/exports.map", "free_aligned_sized; cfree;", "free_aligned_sized;",
-        ["names-exports", "report-cfree-of-old-binaries"]),
+        ["names-whole-family", "report-cfree-of-old-binaries"]),
+    "cfree-is-hidden": (
+        "src/api/free.c", "EXPORT void cfree(void *chunk) {", "void cfree(void *chunk) {", ["names-exports"]),
     "frees-count-twice": (
         "src/region/heap.h", "    add_owner(&view->frees, 1);", "    add_owner(&view->frees, 2);",
         ["invariant-1-sums-when-quiescent"]),

@@ -5,6 +5,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gelf.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +139,53 @@ static bool check_elf(const char *path, int fd, struct cli_failure *failure) {
     return true;
 }
 
+/* Run-time libraries that are the program's allocator and end it where another library comes before them. */
+static const char *const sanitizers[][2] = {
+    {"libasan.so", "AddressSanitizer"},     {"libclang_rt.asan", "AddressSanitizer"},
+    {"libhwasan.so", "HWAddressSanitizer"}, {"libclang_rt.hwasan", "HWAddressSanitizer"},
+    {"liblsan.so", "LeakSanitizer"},        {"libtsan.so", "ThreadSanitizer"},
+    {"libclang_rt.tsan", "ThreadSanitizer"}};
+
+static const char *find_sanitizer(const char *needed) {
+    for (size_t i = 0; i < sizeof(sanitizers) / sizeof(sanitizers[0]); i++) {
+        if (strncmp(needed, sanitizers[i][0], strlen(sanitizers[i][0])) == 0) {
+            return sanitizers[i][1];
+        }
+    }
+    return NULL;
+}
+
+/* Looks through the libraries that the program needs itself. */
+static bool check_needed(const char *path, int fd, struct cli_failure *failure) {
+    elf_version(EV_CURRENT);
+    Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+    Elf_Scn *section = NULL;
+    GElf_Shdr header;
+    bool good = true;
+    while (elf != NULL && good && (section = elf_nextscn(elf, section)) != NULL) {
+        Elf_Data *data = NULL;
+        GElf_Dyn entry;
+        if (gelf_getshdr(section, &header) == NULL || header.sh_type != SHT_DYNAMIC ||
+            (data = elf_getdata(section, NULL)) == NULL) {
+            continue;
+        }
+        for (int i = 0; good && gelf_getdyn(data, i, &entry) != NULL && entry.d_tag != DT_NULL;
+             i++) {
+            const char *needed =
+                entry.d_tag == DT_NEEDED ? elf_strptr(elf, header.sh_link, entry.d_un.d_val) : NULL;
+            const char *sanitizer = needed != NULL ? find_sanitizer(needed) : NULL;
+            if (sanitizer != NULL) {
+                good = cli_fail(failure, CLI_REFUSED,
+                                "%s is built with %s (%s), which is its allocator and must come "
+                                "first; build it without, or run it without memctx",
+                                path, sanitizer, needed);
+            }
+        }
+    }
+    elf_end(elf);
+    return good;
+}
+
 /* The interpreter named behind "#!", in `line`; NULL where there is none. */
 static char *find_interpreter(char *line) {
     char *at = line + 2 + strspn(line + 2, " \t");
@@ -154,7 +202,8 @@ static bool check_level(const char *path, int level, struct cli_failure *failure
     ssize_t got = pread(fd, head, sizeof(head) - 1, 0);
     bool good = true;
     if (got >= SELFMAG && memcmp(head, ELFMAG, SELFMAG) == 0) {
-        good = check_rights(path, fd, failure) && check_elf(path, fd, failure);
+        good = check_rights(path, fd, failure) && check_elf(path, fd, failure) &&
+               check_needed(path, fd, failure);
     } else if (got > 2 && head[0] == '#' && head[1] == '!') {
         /* The kernel ignores the setuid bit of a script; what counts is its interpreter. */
         char *interpreter = find_interpreter(head);
