@@ -14,7 +14,9 @@
 #include "base/options.h"
 #include "os/meta.h"
 
-#define SWEEP_EVERY 64
+/* Pages that were denied before all regions are looked through for empty ones, and as many more as there are views,
+ * because that is how long it takes. */
+#define SWEEP_EVERY 64U
 /* Alive in a context whose pages get groups of slices of their own. */
 #define GROUPED_BYTES (256L << 10)
 /* Allocations of a context between two times that its empty pages are given back. */
@@ -456,8 +458,10 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
         page = share_own_page(heap, size_class);
     if (view ? segregate : !page)
         page = blocks_page_create(heap, view, size_class);
-    else if (view && !(++heap->denied % SWEEP_EVERY))
+    else if (view && ++heap->denied >= SWEEP_EVERY + heap->view_count) {
+        heap->denied = 0;
         regions_release_empty(heap); /* current pages that are empty, the one waste we hold */
+    }
     *current = page ? page : &heap_no_page;
     return page;
 }

@@ -11,7 +11,7 @@ struct segment_global {
     struct lock lock;        /* guards everything below but where said */
     struct lock unmap_lock;  /* held while segments are read by a dump, or one is unmapped */
     struct segment *partial; /* segments with free slices, most recently used first */
-    uint64_t segments, empty_segments;
+    uint64_t segments, empty_segments; /* the latter is read without the lock, too */
     uint64_t free_slices, dirty_slices;
     int64_t used_bytes; /* written under lock, read by any thread */
     int64_t huge_bytes;

@@ -128,7 +128,7 @@ static struct segment *segment_create(void) {
     list_push(segment);
     global.segments++;
     global.free_slices += state->free_count;
-    global.empty_segments++;
+    add_owner(&global.empty_segments, 1);
     segment_map_set(SEGMENT_SLICED, segment, true);
     return segment;
 }
@@ -168,7 +168,7 @@ static unsigned take_slices(struct segment *segment, unsigned start, unsigned co
     struct segment_state *state = &segment->state;
     unsigned dirty = bits_count_in(state->dirty, start, count);
     if (is_empty(segment))
-        global.empty_segments--;
+        add_owner(&global.empty_segments, -1);
     bits_fill(state->free, start, count, false);
     bits_fill(state->dirty, start, count, false);
     state->free_count -= count;
@@ -197,7 +197,7 @@ static void return_slices(struct segment *segment, unsigned start, unsigned coun
         global.dirty_slices += count;
     }
     if (is_empty(segment))
-        global.empty_segments++;
+        add_owner(&global.empty_segments, 1);
     add_owner(&global.used_bytes, -(int64_t)(count * SLICE_BYTES));
 }
 
@@ -420,7 +420,7 @@ static void discard_headers(struct segment *segment, const uint64_t *claimed,
 
 /* Unmaps empty segments but for one, unless a dump reads them. */
 static void release_empty(void) {
-    while (global.empty_segments > 1) {
+    while (load_relaxed(&global.empty_segments) > 1) {
         lock_take(&global.lock);
         struct segment *found = NULL;
         for (struct segment *s = global.partial; s && global.empty_segments > 1; s = s->state.next)
@@ -433,7 +433,7 @@ static void release_empty(void) {
         list_remove(found);
         global.segments--;
         global.free_slices -= found->state.free_count;
-        global.empty_segments--;
+        add_owner(&global.empty_segments, -1);
         segment_map_set(SEGMENT_SLICED, found, false);
         lock_release(&global.lock);
         os_unmap(found, SEGMENT_BYTES);

@@ -284,7 +284,7 @@ MUTANTS = {
         "    struct heap *heap = page->heap;", ["model:remote-frees-meet-the-owner", "model:full-page-gets-free-blocks"]),
     "announced-anew-too-early": (
         "src/region/blocks.c",
-        "        struct page *next = load_relaxed(&page->remote_next); /* before others may announce the page anew */\n"
+        "        struct page *next =\n            load_relaxed(&page->remote_next); /* before others may announce the page anew */\n"
         "        uint64_t head = exchange_acq_rel(&page->remote, 0);",
         "        uint64_t head = exchange_acq_rel(&page->remote, 0);\n"
         "        struct page *next = load_relaxed(&page->remote_next);",

@@ -393,6 +393,29 @@ Test(region, invariant_5_waste_is_capped) {
     cr_assert(denied, "the cap was never reached");
 }
 
+/* Past the cap all regions are looked through for empty pages, but the seldomer the more there are: a program that stays
+ * at the cap for hours would do nothing else. */
+Test(region, sweeps_are_rare_where_contexts_are_many) {
+    enum { CONTEXTS = 1000 };
+    struct heap *heap = heap_new();
+    options.promote_bytes = 0;
+    struct page *first = NULL;
+    for (uint32_t c = 1; c <= CONTEXTS; c++) {
+        void *chunk = region_alloc(heap, heap_view(heap, 1000 + c), 100, false);
+        first = first ? first : segment_page_of(chunk);
+        region_free(heap, chunk); /* its page stays, as the current one */
+    }
+    struct view *view = heap_view(heap, 1001);
+    cr_assert(view->region && first->view == view && first->used == 0);
+    cr_assert(!heap_may_segregate(heap), "the cap was never reached");
+    for (uint32_t i = 0; i < CONTEXTS / 2; i++)
+        cr_assert_neq(segment_page_of(region_alloc(heap, view, 600, false))->kind, PAGE_OWN);
+    cr_assert_eq(first->kind, PAGE_OWN, "swept already");
+    for (uint32_t i = 0; i < CONTEXTS; i++)
+        region_alloc(heap, view, 600, false);
+    cr_assert_eq(first->kind, PAGE_NONE, "never swept");
+}
+
 /* An old context leaves a few chunks in each of its pages. What comes after it must find the room between
  * them, once the waste is past its cap: both in pages of small and of large blocks. */
 enum { OLD = 60000, YOUNG = 55000 };

@@ -75,7 +75,7 @@ test_glibc_malloc() {
         fi
         command=()
         case $name in # forks in handlers that interrupt forks: glibc holds a lock there when there is a second thread
-            tst-mallocfork2) command=(env MEMCTX_CONTROL=off) ;;
+            tst-mallocfork | tst-mallocfork2) command=(env MEMCTX_CONTROL=off) ;;
         esac
         (cd "$directory" && timeout 200 "./$name" </dev/null) >"$T/plain.out" 2>&1
         plain=$?
