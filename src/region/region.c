@@ -65,17 +65,24 @@ void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool 
     return chunk ? chunk : region_alloc_wide(heap, view, size, fresh);
 }
 
+/* A page of that class, or of one whose records can tell that so little of a block was requested. */
+static struct page *page_with_slack(struct heap *heap, struct view *view, size_t size,
+                                    unsigned size_class) {
+    /* A class that serves others is as well aligned as any of them. */
+    if (!slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
+        bins_split_class(heap, size_class);
+    if (!slack_fits(blocks_bytes_table[size_class], size))
+        size_class = NARROW_CLASSES;
+    return page_for(heap, view, size_class);
+}
+
 /* As the two below, with a tail behind the chunk. */
 COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t size, size_t alignment,
                                 bool zero) {
     if (size > SMALL_MAX || size + CHECK_TAIL + alignment > SMALL_MAX)
         return region_alloc_large(heap, view, size, alignment, zero);
-    unsigned size_class = blocks_class_of(size + CHECK_TAIL + alignment - 16);
-    if (!slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
-        bins_split_class(heap, size_class);
-    if (!slack_fits(blocks_bytes_table[size_class], size))
-        size_class = NARROW_CLASSES;
-    struct page *page = page_for(heap, view, size_class);
+    struct page *page =
+        page_with_slack(heap, view, size, blocks_class_of(size + CHECK_TAIL + alignment - 16));
     if (!page)
         return NULL;
     bool fresh = false, checked = check_is_on(page);
@@ -113,12 +120,7 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     unsigned size_class = blocks_class_of(size);
     if (alignment > 64 || blocks_bytes_table[size_class] % alignment)
         size_class = blocks_class_of((size ? size : 1) + alignment - 16);
-    /* A class that serves others is as well aligned as any of them. */
-    if (!slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
-        bins_split_class(heap, size_class);
-    if (!slack_fits(blocks_bytes_table[size_class], size))
-        size_class = NARROW_CLASSES;
-    struct page *page = page_for(heap, view, size_class);
+    struct page *page = page_with_slack(heap, view, size, size_class);
     if (!page)
         return NULL;
     bool fresh = false;
