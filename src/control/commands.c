@@ -189,7 +189,7 @@ static uint32_t fill_self(const char *body, struct text *text) {
     struct meta_usage meta = meta_usage(true);
     struct sums sums;
     int64_t allocs = 0, frees = 0, live = 0;
-    if (sums_collect(&sums)) {
+    if (sums_collect(&sums, false)) {
         for (uint32_t i = 0; i < sums.count; i++) {
             allocs += sums.rows[i].allocs;
             frees += sums.rows[i].frees;

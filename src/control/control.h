@@ -67,9 +67,23 @@ struct sums {
         uint32_t views; /* that did anything */
         uint32_t round; /* it was read in last */
     } * rows;
+    struct sums_entries *entries;
 };
-bool sums_collect(struct sums *sums); /* false: out of memory */
+/* One view's part in it: those of a context add up to its sum. */
+struct sums_view {
+    struct heap *heap;
+    uint32_t context;
+    struct sum sum;
+};
+/* False: out of memory. */
+bool sums_collect(struct sums *sums, bool keep_views);
 void sums_free(struct sums *sums);
+/* The views that were kept, one after the other, from a place that is zero on; NULL: that was all. */
+struct sums_place {
+    const struct sums_entries *entries;
+    size_t next;
+};
+const struct sums_view *sums_next_view(const struct sums *sums, struct sums_place *place);
 
 struct mark {
     char name[WIRE_MARK_NAME_MAX];

@@ -289,21 +289,6 @@ static void read_thread_name(uint32_t tid, char name[16]) {
         name[i] = comm[i];
 }
 
-static void view_to_sum(struct sum *sum, struct heap *heap, const struct view *view) {
-    const struct baseline *base = heap_baseline(heap, view->index, false);
-    *sum = (struct sum){.allocs = (int64_t)load_relaxed(&view->allocs),
-                        .frees = (int64_t)load_relaxed(&view->frees),
-                        .live_bytes = view_live_bytes(view),
-                        .requested_cum_bytes = (int64_t)load_relaxed(&view->requested_cum_bytes),
-                        .peak_bytes = load_relaxed(&view->peak_bytes),
-                        .views = 1};
-    if (base) {
-        sum->base_allocs = (int64_t)base->allocs;
-        sum->base_frees = (int64_t)base->frees;
-        sum->base_requested_cum_bytes = (int64_t)base->requested_cum_bytes;
-    }
-}
-
 /* The views of each heap, one thread each. The shared heap and the exited threads are thread 0. */
 static void add_views(struct answer *answer, const struct sums *sums) {
     struct answer views = {0}, threads = {0};
@@ -313,7 +298,7 @@ static void add_views(struct answer *answer, const struct sums *sums) {
     uint32_t thread_count = 1;
     lock_take(&heap_global.lock);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        uint32_t thread = 0, count = load_acquire(&heap->view_count);
+        uint32_t thread = 0;
         if (heap->tid) {
             struct wire_thread *out = answer_add(&threads, sizeof *out);
             if (!out)
@@ -322,24 +307,24 @@ static void add_views(struct answer *answer, const struct sums *sums) {
             read_thread_name(heap->tid, out->name);
             thread = thread_count++;
         }
-        for (uint32_t i = 1; i < count; i++) {
-            struct sum sum;
-            const struct view *view = heap_view_at(heap, i);
-            view_to_sum(&sum, heap, view);
-            if ((!sum.allocs && !sum.frees) || view->context >= sums->count)
-                continue;
-            struct wire_view *out = answer_add(&views, sizeof *out);
-            if (!out)
-                break;
-            out->context = view->context;
-            out->thread = thread;
-            fill_view_totals(&out->totals, &sum);
-            out->totals.block_bytes = out->totals.reserved_bytes = WIRE_UNKNOWN;
-            out->totals.resident_bytes = out->totals.pinned_bytes = WIRE_UNKNOWN;
-            out->totals.sole_pinned_bytes = out->totals.pages = WIRE_UNKNOWN;
-        }
+        heap->shown_as = thread;
     }
     lock_release(&heap_global.lock);
+    struct sums_place place = {0};
+    const struct sums_view *view;
+    while ((view = sums_next_view(sums, &place))) {
+        if (!view->sum.allocs && !view->sum.frees)
+            continue;
+        struct wire_view *out = answer_add(&views, sizeof *out);
+        if (!out)
+            break;
+        out->context = view->context;
+        out->thread = view->heap->shown_as < thread_count ? view->heap->shown_as : 0;
+        fill_view_totals(&out->totals, &view->sum);
+        out->totals.block_bytes = out->totals.reserved_bytes = WIRE_UNKNOWN;
+        out->totals.resident_bytes = out->totals.pinned_bytes = WIRE_UNKNOWN;
+        out->totals.sole_pinned_bytes = out->totals.pages = WIRE_UNKNOWN;
+    }
     void *room = add_section(answer, SECTION(threads), threads.length / sizeof(struct wire_thread),
                              sizeof(struct wire_thread));
     if (room)
@@ -447,7 +432,7 @@ uint32_t dump_build(const struct wire_dump_request *request, struct answer *answ
     struct answer strings = {0};
     struct sums sums = {0};
     uint32_t status = WIRE_NO_MEMORY;
-    if (sums_collect(&sums)) {
+    if (sums_collect(&sums, request->flags & WIRE_DUMP_THREADS)) {
         scan.flags = request->flags;
         scan.count = sums.count;
         scan.resident_known = false;

@@ -80,7 +80,6 @@ struct heap {
         denied; /* pages of its own that a context did not get, for the waste cap; since a sweep */
     uint32_t donor;         /* index of the view whose own pages are shared next, past the cap */
     uint32_t pages_used_up; /* see region_alloc_next */
-    uint32_t views_summed;  /* control thread, under heap_global.lock: see control/sums.c */
     /* What others look at, when they free, and at a fork, away from what the owner writes all the time. */
     struct page *remote_pages
         __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with blocks freed by others */
@@ -107,6 +106,8 @@ struct heap {
         struct view *ours;
     } twins[VIEW_TWINS];
     struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
+    /* Control thread, under heap_global.lock: views read in this dump; the number of its thread there. */
+    uint32_t views_summed, shown_as;
     struct view *views[VIEW_BLOCKS]; /* published with release; index 0 is unused */
 };
 

@@ -89,7 +89,7 @@ static void three_chunks(void) {
 /* The books of one moment in which nobody changes them. */
 static void check_books(void) {
     struct sums sums;
-    model_check(sums_collect(&sums), "no memory for the sums");
+    model_check(sums_collect(&sums, false), "no memory for the sums");
     for (unsigned i = 0; i < CONTEXTS; i++) {
         const struct sum *sum = &sums.rows[contexts[i]];
         model_check(sum->allocs == (int64_t)allocated[i], "allocations are missing from the books");
@@ -478,7 +478,7 @@ static void thread_dump(unsigned id) {
         give_if_there(heaps[1], 1);
     } else {
         struct sums sums;
-        model_check(sums_collect(&sums), "no memory for the sums");
+        model_check(sums_collect(&sums, false), "no memory for the sums");
         const struct sum *sum = &sums.rows[contexts[0]];
         model_check(sum->frees <= sum->allocs, "less than nothing is alive");
         model_check(sum->live_bytes >= 0 && sum->live_bytes <= 200, "bytes that nobody has");

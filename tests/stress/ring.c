@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { RING = 64, CHUNK_BYTES = 100, PATH_BITS = 13 };
+enum { RING = 64, CHUNK_BYTES = 100, PATH_BITS = 11 };
 
 static _Atomic(char *) ring[RING];
 static char *volatile kept; /* so that no allocation is left out */

@@ -18,7 +18,7 @@ static uint32_t node(uint32_t parent, uintptr_t address) {
 
 static struct sum sum_of(uint32_t context) {
     struct sums sums;
-    cr_assert(sums_collect(&sums));
+    cr_assert(sums_collect(&sums, false));
     struct sum sum = sums.rows[context];
     sums_free(&sums);
     return sum;
