@@ -47,8 +47,9 @@ MUTANTS = {
         ["aligned-posix-memalign-invalid"]),
     # --- alignment ---
     "chunks-start-at-their-block": (
-        "src/region/region.c", "    char *chunk = (char *)align_up((uintptr_t)block, alignment);",
-        "    char *chunk = block;", ["aligned-every-alignment", "aligned-aligned-mixed-use", "cxx-aligned"]),
+        "src/region/region.c", "    char *chunk = (char *)align_up((uintptr_t)block, alignment);\n    if (chunk != block)\n"
+        "        blocks_mark(page, META_ALIGNED);\n    return chunk;",
+        "    char *chunk = block;\n    return chunk;", ["aligned-every-alignment", "aligned-aligned-mixed-use", "cxx-aligned"]),
     "valloc-is-malloc": (
         MALLOC, "    return allocate_aligned(size, OS_PAGE_BYTES, FRAME);\n}\n\nEXPORT void *pvalloc",
         "    return allocate(size, ALLOCATE_PLAIN, FRAME);\n}\n\nEXPORT void *pvalloc", ["aligned-page-aligned"]),
@@ -242,9 +243,9 @@ MUTANTS = {
         "src/os/memory.c", "uint64_t os_now_exact_ns(void) {\n",
         "uint64_t os_now_exact_ns(void) {\n    extern int usleep(unsigned);\n    usleep(0);\n", ["names-no-loader-on-malloc-path"]),
     # --- invariants ---
-    "a-dump-adds-allocations-of-before": (
-        "src/control/sums.c", "            frees += (int64_t)load_acquire(&view->frees);\n",
-        "            frees += (int64_t)load_acquire(&view->frees) + (view->frees > 1000 ? 1000 : 0);\n", ["invariant-1-sums-when-busy"]),
+    "a-dump-adds-frees": (
+        "src/control/sums.c", "    sum->frees = (int64_t)load_acquire(&view->frees);\n",
+        "    sum->frees = (int64_t)load_acquire(&view->frees) + (view->frees > 1000 ? 1000 : 0);\n", ["invariant-1-sums-when-busy"]),
     "reserved-is-what-is-requested": (
         "src/control/dump.c", "    totals->reserved_bytes += bytes;\n    totals->block_bytes += (int64_t)live * block_bytes;",
         "    totals->reserved_bytes += bytes * 2;\n    totals->block_bytes += (int64_t)live * block_bytes;", ["invariant-1-ledger-explains-rss"]),
@@ -276,7 +277,9 @@ MUTANTS = {
     "all-threads-are-masked": (
         "src/control/server.c", "    sigfillset(&all);", "    sigfillset(&all);\n    pthread_sigmask(SIG_SETMASK, &all, NULL);", ["invariant-8-signals-arrive"]),
     "a-dump-stops-the-process": (
-        "src/control/dump.c", "    if (sums_collect(&sums)) {\n        scan.flags", "    extern int kill(int, int);\n    kill((int)os_process_id(), 19);\n    if (sums_collect(&sums)) {\n        scan.flags",
+        "src/control/dump.c", "    if (sums_collect(&sums, request->flags & WIRE_DUMP_THREADS)) {\n",
+        "    extern int kill(int, int);\n    kill((int)os_process_id(), 19);\n"
+        "    if (sums_collect(&sums, request->flags & WIRE_DUMP_THREADS)) {\n",
         ["invariant-8-never-stopped"]),
     # --- threads, in the orders of the model ---
     "announced-twice": (
@@ -332,10 +335,10 @@ MUTANTS = {
         "src/region/region.c", "    if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))\n        return true;\n    region_settle(heap);",
         "    (void)heap;\n    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))\n        return true;",
         ["model:emergency-is-settled-and-freed"]),
-    "allocations-are-read-first": (
-        "src/control/sums.c", "            frees += (int64_t)load_acquire(&view->frees);\n",
-        "            frees += (int64_t)load_acquire(&view->frees);\n            allocs += (int64_t)load_acquire(&view->allocs);\n"
-        "            (void)frees_after;\n            continue;\n", ["model:dump-of-one-moment"]),
+    "frees-are-read-last": (
+        "src/control/sums.c", "    return frees_after - sum->frees;\n",
+        "    int64_t before = sum->frees;\n    sum->frees = frees_after;\n    return frees_after - before;\n",
+        ["model:dump-of-one-moment"]),
     "a-node-for-each-thread": (
         "src/context/tree.c", "        child = find_linked(parent, frame); /* another thread may have made it */\n    if (!child)\n        child = find_newest(parent, frame);",
         "        child = 0;", ["model:tree-grows-in-three-threads"]),
