@@ -12,8 +12,7 @@
 #define TEXT_BYTES (16UL << 10)
 #define BUFFER_FIRST_BYTES (256UL << 10)
 
-#define MAPPINGS_MAX                                                                               \
-    64 /* 50 at the most: answers, marks, the tables of one dump and those of its sums */
+#define MAPPINGS_MAX 96 /* 66 at the most: answers, marks, tables of a dump and of its sums */
 #define STACK_LOOK_BYTES (128UL << 10)
 
 char *control_stack_top START_PAGE;

@@ -76,9 +76,8 @@ struct heap {
     uint32_t slot_mask;
     uint32_t *slots; /* context -> view index; owner. Not hashed: contexts that are walked to one
                       * after the other were mostly made so, and stand side by side */
-    uint32_t
-        denied; /* pages of its own that a context did not get, for the waste cap; since a sweep */
-    uint32_t donor;         /* index of the view whose own pages are shared next, past the cap */
+    uint32_t denied; /* since the last sweep: pages of its own that a context did not get */
+    uint32_t donor;  /* index of the view whose own pages are shared next, past the cap */
     uint32_t pages_used_up; /* see region_alloc_next */
     /* What others look at, when they free, and at a fork, away from what the owner writes all the time. */
     struct page *remote_pages

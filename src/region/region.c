@@ -353,7 +353,8 @@ size_t region_usable(const void *chunk) {
     return (size_t)(block + page->block_bytes - (const char *)chunk);
 }
 
-/* Fits the new size into the block where that costs no more than a block of its own would. */
+/* Fits the new size into the block where that costs no more than a block of its own would; not where its tail is
+ * to be looked at. */
 static bool resize_in_block(struct heap *heap, struct view *view, struct page *page, void *chunk,
                             size_t size) {
     char *block;
@@ -362,8 +363,8 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
     if (record.free)
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     size_t room = (size_t)(block + page->block_bytes - (char *)chunk);
-    if (page->heap != heap || (page->view && page->view != view) || size > room ||
-        !slack_fits(page->block_bytes, size) ||
+    if (UNLIKELY(options.check) || page->heap != heap || (page->view && page->view != view) ||
+        size > room || !slack_fits(page->block_bytes, size) ||
         (size * 2 < page->block_bytes && bins_class_of(heap, size) != page->size_class))
         return false;
     struct view *old = paid_by(heap, page, at, &record);
@@ -375,8 +376,7 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
 
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size) {
     struct page *page = segment_page_of(chunk);
-    return !UNLIKELY(options.check) && page && page->heap == heap &&
-           resize_in_block(heap, view, page, chunk, size);
+    return page && page->heap == heap && resize_in_block(heap, view, page, chunk, size);
 }
 
 /* What has grown mostly grows again: it gets a quarter more than it had, if its record can tell so much
@@ -393,6 +393,8 @@ static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size
 }
 
 static struct page *resize_large(struct page *page, size_t size) {
+    if (UNLIKELY(options.check)) /* the tail is to be looked at */
+        return NULL;
     if (page->kind == PAGE_HUGE)
         return size > (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)
                                                                 : NULL;
@@ -421,7 +423,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
             region_report(MISUSE_INTERIOR, page, chunk);
         bool settled = is_settled(heap, page);
         uint64_t old_bytes = page->requested_bytes;
-        struct page *resized = UNLIKELY(options.check) ? NULL : resize_large(page, size);
+        struct page *resized = resize_large(page, size);
         if (resized) {
             struct view *old = settled ? heap_view(heap, resized->context) : NULL;
             if (old)
@@ -431,7 +433,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
             resized->context = view->context;
             return resized->chunk;
         }
-    } else if (!UNLIKELY(options.check) && resize_in_block(heap, view, page, chunk, size)) {
+    } else if (resize_in_block(heap, view, page, chunk, size)) {
         return chunk;
     }
     size_t keep = region_usable(chunk); /* a program may have written all of that */

@@ -174,6 +174,16 @@ static void usable_foreign(void) {
     survived("a usable size of a foreign pointer");
 }
 
+static void
+checked_realloc_freed(void) { /* to more than is mapped behind it: found before it is copied */
+    char *block = make(20);
+    free(block);
+    fprintf(stderr, "realloc %p\n", (void *)block);
+    block = realloc(opaque_pointer(block), (size_t)1 << 30);
+    survived("a realloc of a freed block");
+    free(block);
+}
+
 static void *free_it(void *block) {
     free(block);
     return NULL;
@@ -248,13 +258,18 @@ static void overflow_threads(void) {
     survived("an overflow");
 }
 
+/* All from one call path: a block of a page of a context's own is handed out to that context alone. */
 static void write_after_free(size_t size, size_t offset) {
-    char *block = malloc(size);
-    fprintf(stderr, "block %p\n", (void *)(block + offset));
-    free(opaque_pointer(block));
-    write_byte(block + offset);
-    for (int i = 0; i < 1000; i++)
-        write_byte(malloc(size));
+    for (int i = 0; i < 1000; i++) {
+        char *block = malloc(size);
+        if (i) {
+            write_byte(block);
+            continue;
+        }
+        fprintf(stderr, "block %p\n", (void *)(block + offset));
+        free(opaque_pointer(block));
+        write_byte(block + offset);
+    }
     survived("a write after free");
 }
 
@@ -265,13 +280,20 @@ static void write_after_free_medium(void) {
     write_after_free(5000, 4999);
 }
 static void write_after_free_begin(void) {
-    char *block = malloc(200), *other = malloc(200); /* the second one freed links to the first */
-    fprintf(stderr, "block %p\n", (void *)other);
-    free(block);
-    free(opaque_pointer(other));
-    write_byte(other + 5);
-    for (int i = 0; i < 1000; i++)
-        write_byte(malloc(200));
+    char *first = NULL;
+    for (int i = 0; i < 1000; i++) {
+        char *block = malloc(200);
+        if (i == 0)
+            first = block;
+        if (i != 1) {
+            write_byte(block);
+            continue;
+        }
+        fprintf(stderr, "block %p\n", (void *)block);
+        free(opaque_pointer(first));
+        free(opaque_pointer(block)); /* the second one freed links to the first */
+        write_byte(block + 5);
+    }
     survived("a write after free");
 }
 
@@ -299,6 +321,7 @@ int main(int argc, char **argv) {
         {"realloc-foreign", realloc_foreign},
         {"realloc-freed", realloc_freed},
         {"usable-foreign", usable_foreign},
+        {"checked-realloc-freed", checked_realloc_freed},
         {"overflow-small", overflow_small},
         {"overflow-nothing", overflow_nothing},
         {"overflow-whole-block", overflow_whole_block},

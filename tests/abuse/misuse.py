@@ -41,6 +41,7 @@ ENDINGS = {
     "usable-foreign": None,
 }
 CHECKED_ENDINGS = {  # with MEMCTX_CHECK=1
+    "checked-realloc-freed": (DOUBLE, IN_BLOCK),
     "overflow-small": (OVERFLOW, IN_BLOCK),
     "overflow-nothing": (OVERFLOW, IN_BLOCK),
     "overflow-whole-block": (OVERFLOW, IN_BLOCK),
@@ -103,8 +104,9 @@ def register(name, ending, **extra):
     def run():
         program = harness.build_program("tests/abuse/misuse.c")
         with runtime_dir() as directory:
-            for control in ("off", "eager"):
-                env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL=control, **extra)
+            for settings in ({"MEMCTX_CONTROL": "off"}, {"MEMCTX_CONTROL": "eager"},
+                             {"MEMCTX_CONTROL": "off", "MEMCTX_PROMOTE_BYTES": "0"}):  # pages of its own
+                env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, **settings, **extra)
                 done = harness.run_program([program, name], env)
                 if ending:
                     expect_abort(done, name, *ending)
