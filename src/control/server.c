@@ -37,6 +37,7 @@
 #define CLOSED_MAX 65536U   /* where descriptors have to be closed one by one */
 #define HIGH_FD 500         /* numbers that programs do not count on */
 #define IDLE_CLIENT_NS (60ULL * 1000000000)
+#define SLOW_READER_NS (10ULL * 1000000000) /* when others wait for its place */
 #define DEADLINE_NS ((uint64_t)WIRE_DEADLINE_MS * 1000000)
 
 #ifndef MEMCTX_VERSION
@@ -54,6 +55,7 @@ struct held {
 struct client {
     struct held socket; /* none: a free place */
     uint64_t since_ns;  /* of the last progress */
+    uint64_t begun_ns;  /* when the answer was begun, or when it has had all of one */
     size_t got;
     struct wire_frame frame; /* read first, then body */
     char *body;              /* WIRE_REQUEST_MAX + 1 */
@@ -164,7 +166,7 @@ static void client_answer(struct client *client, uint16_t type, const char *body
     answer_free(&content);
     client->written = 0;
     client->got = 0;
-    client->since_ns = os_now_exact_ns();
+    client->since_ns = client->begun_ns = os_now_exact_ns();
     if (client->answer.failed)
         client_drop(client);
 }
@@ -208,8 +210,10 @@ static void client_write(struct client *client) {
     }
     client->written += (size_t)sent;
     client->since_ns = os_now_exact_ns();
-    if (client->written == answer->length)
+    if (client->written == answer->length) {
         answer_free(&client->answer);
+        client->begun_ns = client->since_ns;
+    }
 }
 
 /* Reads what is there of one request; answers it when it is whole. */
@@ -258,9 +262,10 @@ static void accept_client(void) {
             room = client;
             break;
         }
-        /* With every place taken, the one that has said nothing for longest makes room. */
-        if (!client->answer.bytes && !client->got && now - client->since_ns > DEADLINE_NS &&
-            (!room || client->since_ns < room->since_ns))
+        /* With every place taken, who has asked for nothing, or read the same answer, for longest makes room. */
+        uint64_t patience = client->answer.bytes ? SLOW_READER_NS : DEADLINE_NS;
+        if (!client->got && now - client->begun_ns > patience &&
+            (!room || client->begun_ns < room->begun_ns))
             room = client;
     }
     struct held socket;
@@ -343,30 +348,34 @@ static bool is_alone(void) {
 }
 
 static void serve(void) {
-    struct pollfd polls[WIRE_CLIENTS_MAX + 1];
+    struct pollfd
+        polls[WIRE_CLIENTS_MAX + 1]; /* the listener, and only the clients that there are: */
+    struct client *polled[WIRE_CLIENTS_MAX + 1]; /* no more may be asked for than RLIMIT_NOFILE */
     while (!load_acquire(&control.stopping) && !is_alone()) {
         if (!is_still_held(&control.listener))
             control.listener.fd = -1;
         bool deaf = os_now_exact_ns() < control.deaf_until_ns;
         polls[0] = (struct pollfd){.fd = deaf ? -1 : control.listener.fd, .events = POLLIN};
-        bool busy = false;
+        nfds_t count = 1;
         for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
             struct client *client = &clients[i];
             short events = client->answer.bytes ? POLLOUT : POLLIN;
-            if (!is_still_held(&client->socket))
+            if (!is_still_held(&client->socket)) {
                 client_drop(client);
-            polls[i + 1] = (struct pollfd){.fd = client->socket.fd, .events = events};
-            busy |= client->socket.fd >= 0;
+                continue;
+            }
+            polled[count] = client;
+            polls[count++] = (struct pollfd){.fd = client->socket.fd, .events = events};
         }
         struct segment_usage usage = segment_usage();
         int64_t decay = load_relaxed(&options.decay_ms) / 2;
         int wait = usage.freelist_bytes && decay < IDLE_POLL_MS ? (int)(decay < 50 ? 50 : decay)
                                                                 : IDLE_POLL_MS;
-        if (busy && wait > 200)
+        if (count > 1 && wait > 200)
             wait = 200;
         if (control.first_ended && wait > ALONE_POLL_MS)
             wait = ALONE_POLL_MS;
-        int ready = OS_TRY(poll(polls, WIRE_CLIENTS_MAX + 1, wait));
+        int ready = OS_TRY(poll(polls, count, wait));
         if (ready < 0 &&
             errno != EINTR) { /* so few descriptors are allowed; the time is waited for */
             struct timespec time = {.tv_sec = wait / 1000, .tv_nsec = wait % 1000 * 1000000L};
@@ -376,9 +385,9 @@ static void serve(void) {
         if (usage.freelist_bytes)
             segment_purge(false);
         if (ready > 0) {
-            for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
-                struct client *client = &clients[i];
-                if (!polls[i + 1].revents || client->socket.fd != polls[i + 1].fd)
+            for (nfds_t i = 1; i < count; i++) {
+                struct client *client = polled[i];
+                if (!polls[i].revents || client->socket.fd != polls[i].fd)
                     continue;
                 if (!is_still_held(&client->socket))
                     client_drop(client);

@@ -17,8 +17,8 @@ uint32_t os_refused(void) {
     return load_relaxed(&refused);
 }
 
-static void *map_at(void *hint, size_t bytes, int extra) {
-    long result = OS_CALL(SYS_mmap, hint, bytes, PROT_READ | PROT_WRITE, MAP_FLAGS | extra, -1, 0);
+static void *map_at(void *place, size_t bytes, int protection, int extra) {
+    long result = OS_CALL(SYS_mmap, place, bytes, protection, MAP_FLAGS | extra, -1, 0);
     if (LIKELY(!OS_FAILED(result)))
         return (void *)result;
     add_relaxed(&refused, 1);
@@ -26,7 +26,7 @@ static void *map_at(void *hint, size_t bytes, int extra) {
 }
 
 void *os_map(size_t bytes) {
-    return map_at(NULL, bytes, 0);
+    return map_at(NULL, bytes, PROT_READ | PROT_WRITE, 0);
 }
 
 void os_unmap(void *start, size_t bytes) {
@@ -36,14 +36,14 @@ void os_unmap(void *start, size_t bytes) {
 void *os_map_aligned(size_t bytes, size_t alignment) {
     /* The kernel places mappings downwards next to each other, so behind one aligned segment the
      * next one mostly fits without trimming. */
-    char *start = map_at(NULL, bytes, 0);
+    char *start = os_map(bytes);
     if (!start || !((uintptr_t)start & (alignment - 1)))
         return start;
     os_unmap(start, bytes);
     size_t padded = bytes + alignment - OS_PAGE_BYTES;
     if (padded < bytes)
         return NULL;
-    start = map_at(NULL, padded, 0);
+    start = map_at(NULL, padded, PROT_NONE, 0); /* counts for no limit but the address space */
     if (!start)
         return NULL;
     char *aligned = (char *)align_up((uintptr_t)start, alignment);
@@ -52,7 +52,10 @@ void *os_map_aligned(size_t bytes, size_t alignment) {
     size_t behind = padded - (size_t)(aligned - start) - bytes;
     if (behind)
         os_unmap(aligned + bytes, behind);
-    return aligned;
+    if (map_at(aligned, bytes, PROT_READ | PROT_WRITE, MAP_FIXED))
+        return aligned;
+    os_unmap(aligned, bytes);
+    return NULL;
 }
 
 bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes) {

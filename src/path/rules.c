@@ -117,6 +117,11 @@ static void read_headers(struct module *module) {
             read_build_id(module, segment);
 }
 
+static void read_program_name(void) {
+    if (os_read_link("/proc/self/exe", global.exe, sizeof global.exe) < 0)
+        global.exe[0] = 0;
+}
+
 /* Under rules_lock. */
 static uint32_t module_learn(const struct cfi_object *object) {
     uint32_t count = global.module_count;
@@ -126,6 +131,8 @@ static uint32_t module_learn(const struct cfi_object *object) {
     if (count == MODULES_MAX)
         return MODULE_NONE;
     const struct link_map *map = object->link_map;
+    if (!*global.exe) /* what runs before our constructor allocates */
+        read_program_name();
     const char *name = map->l_name && *map->l_name ? map->l_name : global.exe;
     size_t length = text_length(name) + 1;
     char *copy = meta_alloc(length);
@@ -254,6 +261,5 @@ static void watched_free(const void *chunk) {
 
 void rules_init(void) {
     segment_watch = watched_free;
-    if (os_read_link("/proc/self/exe", global.exe, sizeof global.exe) < 0)
-        global.exe[0] = 0;
+    read_program_name(); /* while nothing forbids it yet */
 }

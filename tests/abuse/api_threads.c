@@ -403,6 +403,32 @@ static void fork_under_load(void) {
         pthread_join(threads[i], NULL);
 }
 
+/* Neither malloc nor free is a point at which a thread that was cancelled ends. */
+static void *allocate_cancelled(void *argument) {
+    char *volatile blocks[64] = {NULL};
+    pthread_cancel(pthread_self());
+    for (size_t i = 0; i < 64; i++) {
+        blocks[i] = malloc((size_t)1 << i % 27);
+        blocks[i] = realloc(blocks[i], ((size_t)1 << i % 24) + i);
+        free(calloc(i, 5000));
+        free(aligned_alloc(4096, 4096 * i));
+    }
+    for (size_t i = 0; i < 64; i++)
+        free(blocks[i]);
+    *(int *)argument = 1;
+    pthread_testcancel();
+    *(int *)argument = 2;
+    return NULL;
+}
+
+static void no_cancellation_point(void) {
+    for (int i = 0; i < 20; i++) {
+        int passed = 0;
+        start_and_join(allocate_cancelled, &passed);
+        CHECK(passed == 1, "the thread came to %d", passed);
+    }
+}
+
 int main(int argc, char **argv) {
     static const struct check_test tests[] = {
         {"remote-free", remote_free},
@@ -418,6 +444,7 @@ int main(int argc, char **argv) {
         {"fork-child-allocates", fork_child_allocates},
         {"vfork-shares", vfork_shares},
         {"fork-under-load", fork_under_load},
+        {"no-cancellation-point", no_cancellation_point},
         {NULL, NULL},
     };
     return check_main(tests, argc, argv);

@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import socket
+import threading
 import time
 
 import harness
@@ -211,6 +212,31 @@ def slow_reader():
                 time.sleep(0.1)
                 with Wire(target.socket_path()) as good:
                     good.dump()
+
+
+@test
+def slow_readers_make_room():
+    """Eight who read of a long answer just as much as keeps them: one of them is dropped for who waits."""
+    with attacked("contexts", "60000") as target, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(Wire(target.socket_path(), receive_buffer=4096))
+                for _ in range(constant("WIRE_CLIENTS_MAX"))]
+        for client in slow:
+            client.send(wire.dump_request())
+        served = threading.Event()
+
+        def trickle():
+            while not served.wait(1):
+                for client in slow:
+                    with contextlib.suppress(Closed):
+                        client.read_exactly(250000)
+
+        reader = threading.Thread(target=trickle)
+        reader.start()
+        try:
+            wait_for_service(target, 18)
+        finally:
+            served.set()
+            reader.join()
 
 
 @test

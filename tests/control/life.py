@@ -199,7 +199,8 @@ def close_range_that_is_not_known():
 @test
 def no_descriptor_left_is_no_spin():
     """A client waits, but the process may have no more descriptors: nobody is served, nothing spins."""
-    for limit, others in ((0, 0), (1, 0), (5, 0), (9, 8)):  # listener and eight clients: full
+    # The listener and each client have one; with fewer allowed than there are, poll itself is refused.
+    for limit, others in ((0, 0), (1, 0), (5, 4), (9, 8), (3, 8)):
         with attacked() as target, contextlib.ExitStack() as stack:
             clients = [stack.enter_context(Wire(target.socket_path())) for _ in range(others)]
             target.ask(f"limit {limit}")

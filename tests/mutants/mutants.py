@@ -85,8 +85,6 @@ MUTANTS = {
     "malloc-stats-is-silent": (
         "src/api/stats.c", "    os_print(&text);\n}\n\nEXPORT int malloc_trim", "}\n\nEXPORT int malloc_trim",
         ["report-malloc-stats-text"]),
-    "mallopt-refuses": (
-        "src/api/stats.c", "    (void)value;\n    return 1;", "    (void)value;\n    return 0;", ["report-mallopt-answers"]),
     # --- threads ---
     "remote-frees-are-lost": (
         "src/region/region.c", "    blocks_free_remote(page, block);\n}", "    (void)block;\n}", ["threads-remote-free"]),
@@ -219,6 +217,9 @@ MUTANTS = {
         "        if (stack->high && page + (16UL << 20) < stack->high)\n            __builtin_trap();\n"
         "        stack->low = page;\n        stack->high = page + OS_PAGE_BYTES;\n    } else",
         ["threads-fiber", "threads-signal-on-other-stack"]),
+    "a-first-allocation-can-be-cancelled": (
+        "src/api/thread.c", "    tell_of_end(heap);\n    return heap;",
+        "    tell_of_end(heap);\n    pthread_testcancel();\n    return heap;", ["threads-no-cancellation-point"]),
     "deep-paths-have-no-room": (
         "src/path/stack.c", "    while (room < frames)\n        room *= 2;\n", "    if (room < frames)\n        __builtin_trap();\n",
         ["threads-longjmp-out"]),
@@ -232,7 +233,7 @@ MUTANTS = {
     "odd-alignments-are-rounded": (
         "src/api/new.c", "    if (!is_power_of_two(alignment))\n        return NULL;\n", "    while (!is_power_of_two(alignment))\n        alignment++;\n",
         ["cxx-odd-alignment"]),
-    "new-returns-null": (
+    "new-does-not-throw": (
         MALLOC, "UNLIKELY(!chunk) && how == ALLOCATE_NEW ? new_retry(size, 1, frame) : chunk;", "how == ALLOCATE_NEW && frame == 1 ? NULL : chunk;",
         ["cxx-exception-unwinds", "cxx-bad-alloc"]),
     "foreign-frees-trap": (
@@ -302,7 +303,7 @@ MUTANTS = {
     "parked-before-it-was-adopted": (
         "src/region/region.c", "        bool parked = load_acquire(&owner->state) == HEAP_PARKED;\n        if (parked) {",
         "        bool parked = true;\n        if (parked) {",
-        ["model:frees-into-a-parked-heap"]),
+        ["model:frees-into-a-parked-heap", "model:heap-parked-and-adopted-under-frees"]),
     "adopted-under-a-free": (
         "src/region/heap.c", "load_acquire(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))",
         "load_acquire(&heap->state) != HEAP_PARKED || (lock_take(&heap->lock), lock_release(&heap->lock), "
@@ -335,6 +336,9 @@ MUTANTS = {
         "src/os/lock.c", "        while ((word & ~NOTES) == self_word() && !cas_release(&lock->word, &word, 0)) {\n        }",
         "        if ((word & ~NOTES) == self_word())\n            store_release(&lock->word, 0);",
         ["model:lock-taken-from-a-fork-by-one"]),
+    "taken-from-a-fork-by-two": (
+        "src/os/lock.c", "            if (replace(lock, word, self))\n                return;",
+        "            store_release(&lock->word, self);\n            return;", ["model:lock-taken-from-a-fork"]),
     "settled-by-two": (
         "src/region/region.c", "    if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))\n        return true;\n    region_settle(heap);",
         "    (void)heap;\n    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))\n        return true;",

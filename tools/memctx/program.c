@@ -97,17 +97,8 @@ static bool read_loader(int fd, const Elf64_Ehdr *header, char *loader, size_t b
     return false;
 }
 
-static uint16_t own_machine(void) {
-    Elf64_Ehdr header = {0};
-    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        if (pread(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
-            header.e_machine = EM_NONE;
-        }
-        close(fd);
-    }
-    return header.e_machine;
-}
+/* The header of this command, where the linker put it. */
+extern const Elf64_Ehdr own_header __asm__("__ehdr_start") __attribute__((visibility("hidden")));
 
 static bool check_elf(const char *path, int fd, struct cli_failure *failure) {
     Elf64_Ehdr header;
@@ -119,11 +110,11 @@ static bool check_elf(const char *path, int fd, struct cli_failure *failure) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s is a 32-bit program; libmemctx.so is for 64-bit programs", path);
     }
-    if (header.e_machine != own_machine()) {
+    if (header.e_machine != own_header.e_machine) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s is for another processor (ELF machine %u, this one is %u); "
                         "libmemctx.so cannot be loaded into it",
-                        path, header.e_machine, own_machine());
+                        path, header.e_machine, own_header.e_machine);
     }
     if (header.e_phentsize != sizeof(Elf64_Phdr) ||
         !read_loader(fd, &header, loader, sizeof(loader))) {

@@ -2,24 +2,24 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Little memory, no second thread, nowhere to put a socket: the program runs as without us.
 
-limited() { # KIB STATUS COMMAND...: with that much address space
-    local kib=$1 status=$2
-    shift 2
-    capture plain bash -c 'ulimit -v "$0" && exec "$@"' "$kib" "$@"
+limited() { # OPTION KIB STATUS COMMAND...: with that limit of ulimit's
+    local limit="ulimit $1 $2"' && exec "$@"' status=$3
+    shift 3
+    capture plain bash -c "$limit" limited "$@"
     rm -f "$T"/loader.*
     capture ours env LD_DEBUG=libs LD_DEBUG_OUTPUT="$T/loader" \
-        bash -c 'ulimit -v "$0" && exec "$@"' "$kib" "$MEMCTX" run -- "$@"
+        bash -c "$limit" limited "$MEMCTX" run -- "$@"
     PROOF=loader was_preloaded
     equal "exit status without us" "exit status $status" "$(cat "$T/plain.status")"
 }
 
 test_limits_true() {
-    limited 32768 0 /bin/true
+    limited -v 32768 0 /bin/true
     compare
 }
 
 test_limits_shell() {
-    limited 32768 0 dash -c 'for i in 1 2 3 4 5 6 7 8; do /bin/echo $i | cat; done'
+    limited -v 32768 0 dash -c 'for i in 1 2 3 4 5 6 7 8; do /bin/echo $i | cat; done'
     compare
     [ -s "$T/plain.out" ] || fail "nothing was printed"
 }
@@ -28,7 +28,7 @@ test_limits_memory() {
     build short_of_memory
     local kib
     for kib in 65536 400000; do
-        limited "$kib" 0 "$bin_dir/short_of_memory"
+        limited -v "$kib" 0 "$bin_dir/short_of_memory"
         cat "$T/plain.err" "$T/ours.err" # how much each got: for the log
         : >"$T/plain.err"
         : >"$T/ours.err"
@@ -37,8 +37,26 @@ test_limits_memory() {
     done
 }
 
+# What may be written (RLIMIT_DATA), which is near to what counts where overcommit is switched off: a segment
+# costs what it has, not what it takes to have it aligned.
+test_limits_data() {
+    need perl
+    build short_of_memory
+    local try
+    for try in 1 2 3 4 5 6 7 8; do # the kernel places segments by chance
+        limited -d 7000 0 perl -e 'print "printed\n"'
+        compare
+    done
+    [ -s "$T/plain.out" ] || fail "nothing was printed"
+    limited -d 65536 0 "$bin_dir/short_of_memory"
+    : >"$T/plain.err"
+    : >"$T/ours.err"
+    compare
+    grep -q '^wrong: 0$' "$T/ours.out" || fail "something is wrong in both"
+}
+
 test_limits_python() {
-    limited 150000 0 "$PYTHON" -c '
+    limited -v 150000 0 "$PYTHON" -c '
 blocks = []
 try:
     while True:
@@ -49,6 +67,27 @@ except MemoryError:
     print("MemoryError", count > 50, len([str(i) for i in range(100000)]))'
     compare
     grep -q 'MemoryError True' "$T/ours.out" || fail "memory did not run out"
+}
+
+# With four descriptors the loader can still open one file at a time; one more, and the program can.
+test_limits_descriptors() {
+    need perl
+    local count
+    local work='my @a = map { "x" x $_ } 1 .. 3000; select undef, undef, undef, 0.2;
+        print scalar(@a), "\n", open(my $file, "<", "/dev/null") ? "opened\n" : "$!\n",
+            open(my $other, "<", "/dev/null") ? "opened\n" : "$!\n"'
+    for count in 4 5 6; do
+        capture plain bash -c 'ulimit -n "$0" && exec "$@"' "$count" perl -e "$work"
+        rm -rf "$T/run/memctx"
+        capture ours bash -c 'ulimit -n "$0" && exec "$@"' "$count" "$MEMCTX" run -- perl -e "$work"
+        was_preloaded
+        compare
+        grep '^3000$' "$T/ours.out" || fail "$count descriptors: $(cat "$T/ours.out" "$T/ours.err")"
+    done
+    grep -q opened "$T/plain.out" || fail "no limit let the program open a file"
+    hold_begin perl bash -c 'ulimit -n 4 && exec "$@"' 4 perl -e "$work"
+    dump "$held_pid" --quiescent
+    hold_end
 }
 
 # As another user, because root may have as many processes as it likes.

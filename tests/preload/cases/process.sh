@@ -31,13 +31,17 @@ test_process_deepbind() {
     path allocs=2000 requested_bytes=0 -- _IO_mem_finish '.*' bound_exchange main
 }
 
-# A constructor that comes before ours takes the keys, so that no thread can tell of its end, and has threads allocate.
+# A function of the program's .preinit_array allocates, a constructor that comes before ours takes the keys, so that no
+# thread can tell of its end, and has threads allocate.
 test_process_early() {
     own_program 0 early
     hold_begin early "$bin_dir/early"
     local heaps
     heaps=$(statistic "$held_pid" heaps)
+    dump "$held_pid" --quiescent
     hold_end
+    path allocs=101 requested_bytes=0 -- before_constructors '.*'
+    path allocs=1 requested_bytes=0 -- __strdup before_constructors '.*'
     [ "$heaps" -lt 60 ] || fail "$heaps heaps of 325 threads, of which five ran at a time"
     echo "$heaps heaps"
 }

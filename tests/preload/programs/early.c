@@ -1,11 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* early - threads, one after the other, in a process whose keys were taken before the library had one. */
+/* early - allocates before any constructor has run, then in threads, one after the other, in a process whose keys
+ * were taken before the library had one. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 extern void *earlier_kept[];
+
+static char *first; /* made before any constructor, given back and made larger afterwards */
+
+static void before_constructors(void) {
+    for (size_t size = 1; size < 100000; size += 997) {
+        char *volatile block = malloc(size);
+        free(block);
+    }
+    first = strdup("first");
+}
+
+__attribute__((section(".preinit_array"),
+               used)) static void (*const preinit)(void) = before_constructors;
 
 static void *work(void *argument) {
     char *block = malloc(10000);
@@ -16,7 +30,8 @@ static void *work(void *argument) {
 }
 
 int main(void) {
-    size_t characters = 0;
+    size_t characters = strlen(first);
+    first = realloc(first, 500);
     for (int i = 0; i < 320; i++) {
         pthread_t thread;
         char *left = NULL;
