@@ -135,7 +135,7 @@ enum option_result options_set(const char *assignment, struct text *answer) {
         describe_range(option, answer);
         return OPTION_BAD_VALUE;
     }
-    __atomic_store_n(option->value, value, __ATOMIC_RELAXED);
+    store_release(option->value, value);
     text_add(answer, " is now ");
     describe_value(option, value, answer);
     return OPTION_SET;

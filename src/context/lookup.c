@@ -82,9 +82,9 @@ static struct view *view_of_stack(struct heap *heap, unsigned depth, unsigned be
 }
 
 /* Walks the stack. With `keep` the path goes into the cache, where `hash` leads. */
-static struct view *walk(struct heap *heap, uintptr_t frame, bool keep, uint64_t hash) {
+static struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, bool keep,
+                         uint64_t hash) {
     struct paths *paths = paths_of(heap);
-    unsigned depth = (unsigned)load_relaxed(&options.depth);
     follow_settle(paths);
     unsigned before = paths->stack.count;
     stack_walk(&paths->stack, frame, depth);
@@ -228,7 +228,8 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generat
         paths->generation = generation;
     }
     struct view *view;
-    if (UNLIKELY(!load_relaxed(&options.depth))) {
+    unsigned depth = (unsigned)load_relaxed(&options.depth); /* once: it may be set meanwhile */
+    if (UNLIKELY(!depth)) {
         view = context_view_fixed(heap, TREE_NO_PATHS);
         if (view && view->context == TREE_NO_PATHS)
             paths->fixed = view;
@@ -237,7 +238,7 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generat
     }
     if (paths->passing) {
         bool known = paths->next && paths->next->view;
-        view = walk(heap, frame, false, 0);
+        view = walk(heap, frame, depth, false, 0);
         uint32_t walked = cost_walk(paths);
         paths->unknown += !known;
         paths->spent_unknown += known ? 0 : walked;
@@ -247,7 +248,7 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generat
         uint32_t found = paths->found, walked = 0;
         view = cache_search(paths, frame, &hash);
         if (!view) {
-            view = walk(heap, frame, true, hash);
+            view = walk(heap, frame, depth, true, hash);
             walked = cost_walk(paths);
         }
         paths->found = 0;

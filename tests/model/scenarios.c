@@ -9,6 +9,7 @@
 #include "explore.h"
 
 #include "base/options.h"
+#include "context/lookup.h"
 #include "context/tree.h"
 #include "control/control.h"
 #include "region/region.h"
@@ -513,6 +514,24 @@ static void check_tree(void) {
     model_check(tree_count() == contexts[1] + 1 + TREE_INLINE_CHILDREN + 2, "a node too many");
 }
 
+/* Three look-ups, while the depth goes to nothing and back, as a client sets it. */
+static void thread_depth(unsigned id) {
+    char lines[80];
+    struct text text = {.bytes = lines, .capacity = sizeof lines};
+    if (id) {
+        for (int depth = 0; depth <= 32; depth += 32) {
+            model_check(options_set(depth ? "depth=32" : "depth=0", &text) == OPTION_SET, lines);
+            rules_new_generation();
+        }
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        struct view *view = context_view_slow(heaps[0], (uintptr_t)__builtin_frame_address(0));
+        model_check(view && (view->context == TREE_NO_PATHS || view->context >= TREE_FIXED_COUNT),
+                    "no path, though there is memory");
+    }
+}
+
 static const struct scenario scenarios[] = {
     {"remote-frees-meet-the-owner", 3, false, three_chunks, thread_remote, check_all_gone},
     {"full-page-gets-free-blocks", 3, false, full_page, thread_full, check_all_gone},
@@ -529,6 +548,7 @@ static const struct scenario scenarios[] = {
     {"lock-taken-from-a-fork-by-one", 2, true, nothing, thread_fork, check_fork},
     {"emergency-is-settled-and-freed", 3, false, three_heaps, thread_emergency, check_all_gone},
     {"dump-of-one-moment", 3, false, handed_over, thread_dump, check_all_gone},
+    {"depth-is-set-meanwhile", 2, false, three_heaps, thread_depth, nothing},
     {"tree-grows-in-three-threads", 3, false, three_heaps, thread_tree, check_tree},
 };
 

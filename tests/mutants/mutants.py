@@ -339,6 +339,9 @@ MUTANTS = {
     "taken-from-a-fork-by-two": (
         "src/os/lock.c", "            if (replace(lock, word, self))\n                return;",
         "            store_release(&lock->word, self);\n            return;", ["model:lock-taken-from-a-fork"]),
+    "the-depth-is-read-twice": (
+        "src/context/lookup.c", "walk(heap, frame, depth, true, hash)",
+        "walk(heap, frame, (unsigned)load_relaxed(&options.depth), true, hash)", ["model:depth-is-set-meanwhile"]),
     "settled-by-two": (
         "src/region/region.c", "    if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))\n        return true;\n    region_settle(heap);",
         "    (void)heap;\n    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))\n        return true;",
