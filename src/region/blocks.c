@@ -429,8 +429,8 @@ static bool own_becomes_mixed(struct page *page) {
     return true;
 }
 
-/* Past the cap the free blocks of contexts that have pages of their own serve all: a page of which at least a
- * quarter is free, or NULL. */
+/* Past the cap the free blocks of contexts that have pages of their own serve all: a page of which at least an
+ * eighth is free, or NULL. */
 static struct page *share_own_page(struct heap *heap, unsigned size_class) {
     for (unsigned looks = 0; looks < DONORS_MAX && looks < heap->view_count; looks++) {
         if (heap->donor >= heap->view_count)
@@ -438,7 +438,7 @@ static struct page *share_own_page(struct heap *heap, unsigned size_class) {
         const struct bins *region = heap_view_at(heap, heap->donor)->region;
         struct page *page = region ? region->partial[size_class] : NULL;
         for (unsigned i = 0; i < DONATIONS_MAX && page; i++, page = page->next)
-            if (page->used <= page->capacity / 4 * 3)
+            if (page->used <= page->capacity - page->capacity / 8)
                 return own_becomes_mixed(page) ? page : NULL;
         heap->donor++;
     }

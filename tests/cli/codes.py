@@ -10,8 +10,8 @@ from clitest import CLI, cli, expect, fake, scratch, succeed, target
 from harness import (NOBODY, Skip, Target, build_program, check, check_equal, clean_env,
                      runtime_dir, test)
 
-VERBS = ["run", "ps", "dump", "frag", "mark", "diff", "reset", "trim", "set", "options"]
-LATER = ["top", "doctor", "report", "web", "export"]
+VERBS = ["run", "ps", "dump", "frag", "doctor", "mark", "diff", "reset", "trim", "set", "options"]
+LATER = ["top", "report", "web", "export"]
 
 
 def sleeper():
@@ -37,7 +37,7 @@ def usage_errors():
     expect(2, "a verb is missing")
     for verb in ["dumb", *LATER]:
         expect(2, f"there is no verb {verb}", verb)
-    for verb in ["dump", "frag", "mark", "diff", "reset", "trim", "set"]:
+    for verb in ["dump", "frag", "doctor", "mark", "diff", "reset", "trim", "set"]:
         expect(2, "needs a TARGET", verb)
         expect(2, "unknown option", verb, "--nonsense", "1")
         expect(2, "unknown option -q", verb, "-q", "1")
@@ -64,7 +64,7 @@ def usage_errors():
 def no_such_target():
     with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
         free = int(file.read()) + 1
-    for verb in ["dump", "frag", "mark", "diff", "reset", "trim", "options"]:
+    for verb in ["dump", "frag", "doctor", "mark", "diff", "reset", "trim", "options"]:
         expect(3, f"no process has pid {free}; see memctx ps", verb, free)
     expect(3, "no process has pid 0", "dump", "0")
     expect(3, "no process has pid 99999999999999", "dump", "99999999999999999999")

@@ -114,7 +114,7 @@ def fault_test(fault, code, pattern):
     @test_named(f"fault-{fault}")
     def run():
         with fake(fault) as live:
-            for words in (["dump"], ["dump", "--json"], ["frag"]):
+            for words in (["dump"], ["dump", "--json"], ["frag"], ["doctor"]):
                 expect(code, pattern, *words, live.pid, env=live.cli_env)
             succeed("ps", env=live.cli_env)  # one bad process does not spoil the list
 
@@ -149,7 +149,7 @@ def extreme_figures_overflow_nothing():
         dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
         check_equal(dump["totals"]["requested_bytes"], None, "a sum with an unknown part")
         check_equal(dump["totals"]["allocs"], None, "a sum that does not fit")
-        for words in (["dump"], ["dump", "--flat", "--human"], ["frag"], ["frag", "--json"],
+        for words in (["dump"], ["dump", "--flat", "--human"], ["frag"], ["doctor"], ["doctor", "--json"], ["frag", "--json"],
                       ["diff"], ["diff", "--json"], ["dump", "--sort", "waste", "--min", "0"]):
             succeed(*words, live.pid, env=live.cli_env)
 

@@ -153,7 +153,7 @@ def snapshot_is_truncated():
             expect(1, "(truncated|damaged) snapshot", "dump", cut)
         with open(cut, "wb") as file:
             file.write(content[:len(content) // 2])
-        for words in (["dump"], ["frag"], ["diff"]):
+        for words in (["dump"], ["frag"], ["doctor"], ["diff"]):
             expect(1, "truncated snapshot; it ends after", *words, cut)
         expect(1, "truncated snapshot", "diff", whole, cut)
 
@@ -176,7 +176,7 @@ def snapshot_of_another_version():
                 ("\x7fELF\x02\x01\x01", "not a memctx snapshot")):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(content)
-            for verb in ("dump", "frag", "diff"):
+            for verb in ("dump", "frag", "doctor", "diff"):
                 expect(1, pattern, verb, path)
         expect(1, "is a directory", "dump", where)
 

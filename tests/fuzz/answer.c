@@ -18,6 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         for (uint32_t i = 1; i < model.context_count; i++)
             if (model.contexts[i].parent >= i)
                 abort(); /* what the readers rely on */
+        fuzz_examine(&model);
     }
     fuzz_forget();
     free(copy);

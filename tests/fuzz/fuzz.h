@@ -6,5 +6,8 @@
 /* Gives back what the command's functions allocated since the last time; their own frees do nothing. */
 void fuzz_forget(void);
 void fuzz_free(void *memory);
+/* What doctor does with a model, without the names. */
+struct model;
+void fuzz_examine(const struct model *model);
 
 #endif

@@ -20,10 +20,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (ftruncate(file, 0) || pwrite(file, data, size, 0) != (ssize_t)size)
         abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    if (model_load_snapshot(&model, path, &failure))
+    if (model_load_snapshot(&model, path, &failure)) {
         for (uint32_t i = 1; i < model.context_count; i++)
             if (model.contexts[i].parent >= i)
                 abort();
+        fuzz_examine(&model);
+    }
     fuzz_forget();
     return 0;
 }

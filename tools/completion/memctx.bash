@@ -31,7 +31,7 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag mark diff reset trim set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor mark diff reset trim set options
             $common" -- "$word")
         return
     fi
@@ -41,6 +41,7 @@ _memctx() {
         dump) options="--json -o --output --flat --sort --min --depth --limit --site --threads
             --human --self $names" ;;
         frag) options="--json --sort --min --limit --depth --site --human $names" ;;
+        doctor) options="--json --watch --fail-on --depth $names" ;;
         mark | set) ;;
         diff) options="--json --min --limit --depth --human $names" ;;
         reset) options="--context --site $names" ;;
@@ -65,6 +66,7 @@ _memctx() {
     fi
     case $before in
         --sort) words="requested reserved allocs frees waste pinned peak chunks" ;;
+        --fail-on) words="info warning critical" ;;
         --set) words=$(_memctx_settings | sed 's/$/=/') ;;
         --debug-dir)
             mapfile -t COMPREPLY < <(compgen -d -- "$word")
@@ -74,15 +76,15 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --site | --context) return ;;
+        --depth | --verify | --min | --limit | --site | --context | --watch) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;
                 *)
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
-                        dump | frag | diff) files=yes ;;&
-                        dump | frag | diff | mark | reset | trim | options)
+                        dump | frag | doctor | diff) files=yes ;;&
+                        dump | frag | doctor | diff | mark | reset | trim | options)
                             words=$(_memctx_targets)
                             ;;
                         set)

@@ -23,6 +23,7 @@ enum cli_exit {
     CLI_USAGE = 2,         /* the command line makes no sense */
     CLI_NO_TARGET = 3,     /* no such process, no library in it, or no socket */
     CLI_NOT_PERMITTED = 4, /* it belongs to somebody else */
+    CLI_FOUND = 5,         /* doctor --fail-on found something */
     CLI_CANNOT_EXECUTE = 126,
     CLI_NOT_FOUND = 127,
 };
@@ -93,6 +94,7 @@ int run_main(int argc, char **argv);
 int ps_main(int argc, char **argv);
 int dump_main(int argc, char **argv);
 int frag_main(int argc, char **argv);
+int doctor_main(int argc, char **argv);
 int mark_main(int argc, char **argv);
 int diff_main(int argc, char **argv);
 int reset_main(int argc, char **argv);

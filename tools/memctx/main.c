@@ -68,6 +68,17 @@ static const struct cli_verb verbs[] = {
      "  --site REGEX       only contexts whose site matches\n"
      "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
      frag_main},
+    {"doctor", "TARGET [OPTIONS]", "say what is wrong with its memory, and what to do",
+     TARGET_HELP
+     "\nFindings in plain words, worst first, each with its evidence and the next command. Growth "
+     "is "
+     "judged\nfrom the marks of the target, of which there should be three or more, or by "
+     "watching.\n\n"
+     "  --json             one object of schema memctx-doctor/1\n"
+     "  --watch SECONDS    look four times more in that time first (of a running target)\n"
+     "  --fail-on LEVEL    exit with 5 for a finding of info, warning or critical, or worse\n"
+     "  --depth N          N frames of each path (6)\n" READING_NAME_HELP COMMON_HELP,
+     doctor_main},
     {"mark", "TARGET [NAME]", "remember how every context stands",
      LIVE_TARGET_HELP
      "\nThe target keeps the mark; memctx diff compares with it. A mark of the same name moves.\n"
@@ -118,7 +129,7 @@ static void print_help(void) {
     }
     printf("\nmemctx VERB --help says more. memctx --version gives the version.\n"
            "Exit codes: 0 done; 1 the target said no, or an answer is incomplete; 2 usage;\n"
-           "3 no such target or no socket; 4 not permitted.\n");
+           "3 no such target or no socket; 4 not permitted; 5 doctor --fail-on found something.\n");
 }
 
 static const struct cli_verb *find_verb(const char *name) {

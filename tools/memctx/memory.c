@@ -81,10 +81,27 @@ static int64_t *find_sum(struct model_mappings *mappings, enum mapping_kind kind
     }
 }
 
+static int64_t read_peak(pid_t pid) {
+    char path[64], line[256];
+    long long kib;
+    int64_t peak = WIRE_UNKNOWN;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1) {
+            peak = kib * 1024;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return peak;
+}
+
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
     char path[64];
     snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
-    *mappings = (struct model_mappings){0};
+    *mappings = (struct model_mappings){.peak_rss_bytes = read_peak(pid)};
     FILE *file = fopen(path, "re");
     if (file == NULL) {
         return false;
@@ -99,6 +116,10 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
             *find_sum(mappings, kind) += kib * 1024;
             mappings->rss_bytes += kib * 1024;
             seen++;
+        } else if (sscanf(line, "AnonHugePages: %lld kB", &kib) == 1) {
+            mappings->huge_bytes += kib * 1024;
+        } else if (sscanf(line, "Swap: %lld kB", &kib) == 1) {
+            mappings->swap_bytes += kib * 1024;
         } else if (line[0] < 'A' || line[0] > 'Z') { /* addresses begin with a small hex digit */
             before = mapping;
             if (parse_header(line, &mapping)) {
@@ -111,12 +132,6 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
     return seen > 0;
 }
 
-/* No figure of a process comes near 2^56; clamped, the sums below cannot overflow. */
-static int64_t known(int64_t value) {
-    const int64_t limit = (int64_t)1 << 56;
-    return value == WIRE_UNKNOWN ? 0 : value > limit ? limit : value < -limit ? -limit : value;
-}
-
 static void add_line(struct memory_ledger *ledger, const char *key, const char *name,
                      int64_t bytes) {
     ledger->lines[ledger->count++] = (struct memory_line){key, name, bytes};
@@ -125,26 +140,28 @@ static void add_line(struct memory_ledger *ledger, const char *key, const char *
 void memory_make_ledger(const struct model *model, struct memory_ledger *ledger) {
     const struct wire_ledger *wire = &model->ledger;
     const struct wire_totals *totals = &model->totals;
-    int64_t own_blocks = known(totals->block_bytes) - known(wire->mixed_block_bytes);
-    int64_t segments = known(wire->pages_reserved) + known(wire->mixed_reserved) +
-                       known(wire->freelist_bytes) + known(wire->segment_headers);
-    *ledger = (struct memory_ledger){.rss_bytes = known(wire->rss_bytes)};
-    add_line(ledger, "requested_bytes", "requested by the program", known(totals->requested_bytes));
+    int64_t own_blocks = model_tame(totals->block_bytes) - model_tame(wire->mixed_block_bytes);
+    int64_t segments = model_tame(wire->pages_reserved) + model_tame(wire->mixed_reserved) +
+                       model_tame(wire->freelist_bytes) + model_tame(wire->segment_headers);
+    *ledger = (struct memory_ledger){.rss_bytes = model_tame(wire->rss_bytes)};
+    add_line(ledger, "requested_bytes", "requested by the program",
+             model_tame(totals->requested_bytes));
     add_line(ledger, "rounding_bytes", "rounding (block - requested)",
-             known(totals->block_bytes) - known(totals->requested_bytes));
+             model_tame(totals->block_bytes) - model_tame(totals->requested_bytes));
     add_line(ledger, "holes_bytes", "holes in contexts' own pages",
-             known(wire->pages_reserved) - own_blocks);
+             model_tame(wire->pages_reserved) - own_blocks);
     add_line(ledger, "mixed_free_bytes", "free in mixed pages",
-             known(wire->mixed_reserved) - known(wire->mixed_block_bytes));
-    add_line(ledger, "freelist_bytes", "freelist", known(wire->freelist_bytes));
-    add_line(ledger, "segment_headers_bytes", "page headers", known(wire->segment_headers));
+             model_tame(wire->mixed_reserved) - model_tame(wire->mixed_block_bytes));
+    add_line(ledger, "freelist_bytes", "freelist", model_tame(wire->freelist_bytes));
+    add_line(ledger, "segment_headers_bytes", "page headers", model_tame(wire->segment_headers));
     add_line(ledger, "not_resident_bytes", "not resident of all that (untouched, or given back)",
-             wire->segments_resident == WIRE_UNKNOWN ? 0
-                                                     : known(wire->segments_resident) - segments);
+             wire->segments_resident == WIRE_UNKNOWN
+                 ? 0
+                 : model_tame(wire->segments_resident) - segments);
     add_line(ledger, "metadata_bytes", "our metadata",
-             wire->metadata_resident == WIRE_UNKNOWN ? known(wire->metadata_mapped)
-                                                     : known(wire->metadata_resident));
-    add_line(ledger, "control_bytes", "control thread", known(wire->control_bytes));
+             wire->metadata_resident == WIRE_UNKNOWN ? model_tame(wire->metadata_mapped)
+                                                     : model_tame(wire->metadata_resident));
+    add_line(ledger, "control_bytes", "control thread", model_tame(wire->control_bytes));
     if (model->has_mappings) {
         const struct model_mappings *mappings = &model->mappings;
         add_line(ledger, "files_bytes", "program, libraries, other files", mappings->file_bytes);
@@ -155,7 +172,7 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
     }
     int64_t sum = 0;
     for (size_t i = 0; i < ledger->count; i++) {
-        sum += known(ledger->lines[i].bytes);
+        sum += model_tame(ledger->lines[i].bytes);
     }
     add_line(ledger, "residue_bytes",
              model->has_mappings ? "residue (the program's own anonymous mappings; unexplained)"

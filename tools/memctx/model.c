@@ -97,6 +97,11 @@ int64_t model_add(int64_t a, int64_t b) {
     return sum;
 }
 
+int64_t model_tame(int64_t value) {
+    const int64_t limit = (int64_t)1 << 50;
+    return value == WIRE_UNKNOWN ? 0 : value > limit ? limit : value < -limit ? -limit : value;
+}
+
 void model_add_totals(struct wire_totals *sum, const struct wire_totals *part) {
 #define X(name) sum->name = model_add(sum->name, part->name);
     MODEL_TOTALS(X)

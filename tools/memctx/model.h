@@ -62,7 +62,10 @@
     X(heap_bytes)       /* the brk heap */                                                         \
     X(executable_bytes) /* anonymous and executable: code made at run time */                      \
     X(shared_bytes)     /* shared memory and named anonymous mappings */                           \
-    X(anonymous_bytes)  /* the rest: ours, and what the program mapped itself */
+    X(anonymous_bytes)  /* the rest: ours, and what the program mapped itself */                   \
+    X(huge_bytes)       /* of all of it: in huge pages */                                          \
+    X(swap_bytes)       /* beside it: in swap */                                                   \
+    X(peak_rss_bytes)   /* the most that was ever resident */
 
 struct model_mappings {
 #define X(name) int64_t name;
@@ -177,6 +180,9 @@ uint32_t model_find_context(const struct model *model, uint32_t id);
 void model_compute_totals(struct model *model, const bool *included);
 /* a + b, WIRE_UNKNOWN where either is or where the sum does not fit. */
 int64_t model_add(int64_t a, int64_t b);
+/* The value for sums that must not overflow, whatever a damaged dump says: 0 where it is not known,
+ * and at most 2^50, which no figure of a process comes near. */
+int64_t model_tame(int64_t value);
 void model_add_totals(struct wire_totals *sum, const struct wire_totals *part);
 /* True where there is something to see in these figures. */
 bool model_totals_any(const struct wire_totals *totals);

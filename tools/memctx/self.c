@@ -2,6 +2,7 @@
 /* self.c - `memctx dump --self`: the library's own statistics. */
 #include "self.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "json.h"
@@ -18,6 +19,33 @@ static void put_value(struct json_writer *json, const char *name, const char *va
     }
 }
 
+/* The next statistic of the text; false: there is none. *meaning may be NULL. */
+static bool next_figure(char **text, char **name, char **value, char **meaning) {
+    char *line;
+    while ((line = strsep(text, "\n")) != NULL) {
+        *name = strsep(&line, "\t");
+        *value = line != NULL ? strsep(&line, "\t") : NULL;
+        *meaning = line;
+        if (*value != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int64_t self_figure(struct target *target, const char *wanted) {
+    char *text = target_ask_text(target, WIRE_SELF, NULL, 0), *rest = text;
+    char *name, *value, *meaning;
+    int64_t figure = WIRE_UNKNOWN;
+    while (next_figure(&rest, &name, &value, &meaning)) {
+        if (strcmp(name, wanted) == 0 && !cli_is_number(value, &figure)) {
+            figure = WIRE_UNKNOWN;
+        }
+    }
+    free(text);
+    return figure;
+}
+
 int self_print(struct target *target, bool json) {
     char *text = target_ask_text(target, WIRE_SELF, NULL, 0);
     struct json_writer writer = {.file = stdout};
@@ -28,17 +56,12 @@ int self_print(struct target *target, bool json) {
         json_put_text(&writer, "library_version", target->client.hello.library_version);
         json_put_open(&writer, "figures", '{');
     }
-    char *line;
-    while ((line = strsep(&text, "\n")) != NULL) {
-        char *name = strsep(&line, "\t");
-        char *value = line != NULL ? strsep(&line, "\t") : NULL;
-        if (value == NULL) {
-            continue;
-        }
+    char *name, *value, *meaning;
+    while (next_figure(&text, &name, &value, &meaning)) {
         if (json) {
             put_value(&writer, name, value);
         } else {
-            printf("%-28s %20s  %s\n", name, value, line != NULL ? line : "");
+            printf("%-28s %20s  %s\n", name, value, meaning != NULL ? meaning : "");
         }
     }
     if (json) {

@@ -9,5 +9,7 @@
 
 /* Prints name, value and meaning of each statistic; returns the exit code. */
 int self_print(struct target *target, bool json);
+/* One of them, a whole number; WIRE_UNKNOWN: not there, or not known. */
+int64_t self_figure(struct target *target, const char *name);
 
 #endif
