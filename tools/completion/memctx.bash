@@ -31,7 +31,7 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor mark diff reset trim set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export mark diff reset trim set options
             $common" -- "$word")
         return
     fi
@@ -42,6 +42,7 @@ _memctx() {
             --human --self $names" ;;
         frag) options="--json --sort --min --limit --depth --site --human $names" ;;
         doctor) options="--json --watch --fail-on --depth $names" ;;
+        export) options="--pprof --folded --speedscope --heaptrack --csv --metric $names" ;;
         mark | set) ;;
         diff) options="--json --min --limit --depth --human $names" ;;
         reset) options="--context --site $names" ;;
@@ -65,14 +66,14 @@ _memctx() {
         fi
     fi
     case $before in
-        --sort) words="requested reserved allocs frees waste pinned peak chunks" ;;
+        --sort | --metric) words="requested reserved allocs frees waste pinned peak chunks" ;;
         --fail-on) words="info warning critical" ;;
         --set) words=$(_memctx_settings | sed 's/$/=/') ;;
         --debug-dir)
             mapfile -t COMPREPLY < <(compgen -d -- "$word")
             return
             ;;
-        -o | --output)
+        -o | --output | --pprof | --folded | --speedscope | --heaptrack | --csv)
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
@@ -83,8 +84,8 @@ _memctx() {
                 *)
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
-                        dump | frag | doctor | diff) files=yes ;;&
-                        dump | frag | doctor | diff | mark | reset | trim | options)
+                        dump | frag | doctor | export | diff) files=yes ;;&
+                        dump | frag | doctor | export | diff | mark | reset | trim | options)
                             words=$(_memctx_targets)
                             ;;
                         set)

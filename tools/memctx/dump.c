@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* dump.c - `memctx dump`: the whole tree, as text, JSON or a snapshot file. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "output.h"
 #include "reading.h"
 #include "render.h"
 #include "self.h"
@@ -89,38 +87,6 @@ static struct dump_request parse(int argc, char **argv) {
     return request;
 }
 
-/* A snapshot appears under its name only when it is whole. What is there and is no ordinary file
- * (a pipe, /dev/stdout) is written to directly. */
-static void write_snapshot(const struct model *model, const struct model_write_options *options,
-                           const char *path) {
-    struct stat status;
-    bool direct = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-    char *temporary = direct ? cli_copy(path) : cli_format("%s.XXXXXX", path);
-    int fd = direct ? -1 : mkstemp(temporary);
-    FILE *file = direct ? fopen(path, "we") : fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (file == NULL) {
-        cli_die(CLI_REFUSED, "%s: cannot be written; %s", path, strerror(errno));
-    }
-    setvbuf(file, NULL, _IOFBF, 1 << 18);
-    model_write_json(model, file, options);
-    mode_t mask = umask(0);
-    umask(mask);
-    bool good = fflush(file) == 0 && !ferror(file) && (direct || fchmod(fd, 0666 & ~mask) == 0);
-    int error = errno;
-    good = fclose(file) == 0 && good;
-    if (good && !direct && rename(temporary, path) != 0) {
-        error = errno;
-        good = false;
-    }
-    if (!good) {
-        if (!direct) {
-            unlink(temporary);
-        }
-        cli_die(CLI_REFUSED, "%s: could not be written; %s", path, strerror(error));
-    }
-    free(temporary);
-}
-
 static void write_text(struct model *model, const struct dump_request *request) {
     struct view view;
     view_make(&view, model, &request->view);
@@ -166,7 +132,10 @@ int dump_main(int argc, char **argv) {
                                         .names = !request.names.none,
                                         .snapshot = request.output != NULL};
     if (request.output != NULL) {
-        write_snapshot(&model, &write, request.output);
+        struct output output;
+        output_begin(&output, request.output);
+        model_write_json(&model, output.file, &write);
+        output_finish(&output);
         return CLI_DONE;
     }
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);

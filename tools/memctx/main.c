@@ -79,6 +79,20 @@ static const struct cli_verb verbs[] = {
      "  --fail-on LEVEL    exit with 5 for a finding of info, warning or critical, or worse\n"
      "  --depth N          N frames of each path (6)\n" READING_NAME_HELP COMMON_HELP,
      doctor_main},
+    {"export", "TARGET FORMAT... [OPTIONS]", "write it in the format of another tool",
+     TARGET_HELP "\nOne file for each format; - is standard output.\n\n"
+                 "  --pprof FILE       pprof's profile.proto (.pb.gz): requested, chunks, allocs, "
+                 "pinned, holes,\n"
+                 "                     resident\n"
+                 "  --folded FILE      folded stacks, for flame graphs, of one metric\n"
+                 "  --speedscope FILE  speedscope's JSON, a profile for each metric\n"
+                 "  --heaptrack FILE   what is alive, for heaptrack_print and heaptrack_gui; the "
+                 "chunks of a path\n"
+                 "                     have its mean size\n"
+                 "  --csv FILE         every context with all of its figures\n"
+                 "  --metric KEY       of --folded: " VIEW_SORT_WORDS
+                 "\n" READING_NAME_HELP COMMON_HELP,
+     export_main},
     {"mark", "TARGET [NAME]", "remember how every context stands",
      LIVE_TARGET_HELP
      "\nThe target keeps the mark; memctx diff compares with it. A mark of the same name moves.\n"

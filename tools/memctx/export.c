@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* export.c - `memctx export`: a dump in the formats of other tools. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "output.h"
+#include "profile.h"
+#include "reading.h"
+
+enum { OPTION_METRIC = 1, OPTION_FORMATS };
+
+static void write_folded(const struct model *model, FILE *file);
+
+static enum view_sort folded_metric = VIEW_SORT_REQUESTED;
+
+/* In the order of their options. */
+static void (*const writers[])(const struct model *model, FILE *file) = {
+    profile_write_pprof, write_folded, profile_write_speedscope, profile_write_heaptrack,
+    profile_write_csv};
+
+#define FORMAT_COUNT (sizeof(writers) / sizeof(writers[0]))
+#define FORMAT_OPTION(index, word)                                                                 \
+    { word, required_argument, NULL, OPTION_FORMATS + (index) }
+
+static const struct option options_list[] = {
+    FORMAT_OPTION(0, "pprof"),      FORMAT_OPTION(1, "folded"),
+    FORMAT_OPTION(2, "speedscope"), FORMAT_OPTION(3, "heaptrack"),
+    FORMAT_OPTION(4, "csv"),        {"metric", required_argument, NULL, OPTION_METRIC},
+    READING_NAME_OPTIONS,           CLI_COMMON_OPTIONS};
+
+static void write_folded(const struct model *model, FILE *file) {
+    profile_write_folded(model, file, folded_metric);
+}
+
+int export_main(int argc, char **argv) {
+    const char *paths[FORMAT_COUNT] = {NULL};
+    struct reading_names names = {0};
+    size_t wanted = 0;
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        switch (option) {
+        case OPTION_METRIC: folded_metric = view_parse_sort(optarg); break;
+        case READING_NO_SYMBOLS: names.none = true; break;
+        case READING_DEBUG_DIR: names.debug_directory = optarg; break;
+        default:
+            if (option >= OPTION_FORMATS && option < OPTION_FORMATS + (int)FORMAT_COUNT) {
+                wanted += paths[option - OPTION_FORMATS] == NULL;
+                paths[option - OPTION_FORMATS] = optarg;
+            }
+        }
+    }
+    const char *word = reading_target_word(argc, argv, 1);
+    struct target target;
+    struct model model;
+    struct target_load_options load = {.flags = WIRE_DUMP_RESIDENT | WIRE_DUMP_PINNED};
+    if (wanted == 0) {
+        cli_usage("export needs a format and a file, such as --pprof FILE or --folded -");
+    }
+    if (paths[0] != NULL && paths[0][0] == '-' && paths[0][1] == '\0' && isatty(STDOUT_FILENO)) {
+        cli_usage("--pprof writes compressed data, which a terminal cannot show; name a file");
+    }
+    target_open(&target, word, false);
+    target_load(&target, &model, &load);
+    reading_resolve(&model, &target, &names);
+    for (size_t i = 0; i < FORMAT_COUNT; i++) {
+        if (paths[i] != NULL) {
+            struct output output;
+            output_begin(&output, paths[i]);
+            writers[i](&model, output.file);
+            output_finish(&output);
+        }
+    }
+    return CLI_DONE;
+}
