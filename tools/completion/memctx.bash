@@ -39,7 +39,7 @@ _memctx() {
         run) options="--depth --verify --no-children --set -v --verbose" ;;
         ps) options="--json --human" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --site --threads
-            --human --self $names" ;;
+            --human --self --svg $names" ;;
         frag) options="--json --sort --min --limit --depth --site --human $names" ;;
         doctor) options="--json --watch --fail-on --depth $names" ;;
         export) options="--pprof --folded --speedscope --heaptrack --csv --metric $names" ;;
@@ -73,7 +73,7 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -d -- "$word")
             return
             ;;
-        -o | --output | --pprof | --folded | --speedscope | --heaptrack | --csv)
+        -o | --output | --svg | --pprof | --folded | --speedscope | --heaptrack | --csv)
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "flame.h"
 #include "output.h"
 #include "reading.h"
 #include "render.h"
@@ -17,7 +18,8 @@ enum {
     OPTION_SITE,
     OPTION_FLAT,
     OPTION_LIMIT,
-    OPTION_SELF
+    OPTION_SELF,
+    OPTION_SVG
 };
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
@@ -30,6 +32,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"flat", no_argument, NULL, OPTION_FLAT},
                                              {"limit", required_argument, NULL, OPTION_LIMIT},
                                              {"self", no_argument, NULL, OPTION_SELF},
+                                             {"svg", required_argument, NULL, OPTION_SVG},
                                              {"output", required_argument, NULL, 'o'},
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
@@ -39,7 +42,7 @@ struct dump_request {
     struct render_options render;
     struct reading_names names;
     bool json, flat, self;
-    const char *output;
+    const char *output, *svg;
 };
 
 static void take_option(struct dump_request *request, int option) {
@@ -58,6 +61,7 @@ static void take_option(struct dump_request *request, int option) {
         request->render.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX);
         break;
     case OPTION_SELF: request->self = true; break;
+    case OPTION_SVG: request->svg = optarg; break;
     case 'o': request->output = optarg; break;
     case READING_NO_SYMBOLS: request->names.none = true; break;
     case READING_DEBUG_DIR: request->names.debug_directory = optarg; break;
@@ -78,6 +82,11 @@ static struct dump_request parse(int argc, char **argv) {
         (request.view.site != NULL || request.view.min_bytes >= 0 || request.render.levels >= 0)) {
         cli_usage("a snapshot holds every context; --site, --min and --depth choose when it is "
                   "read");
+    }
+    if (request.svg != NULL &&
+        (request.view.site != NULL || request.view.min_bytes >= 0 || request.render.levels >= 0 ||
+         request.json || request.flat || request.output != NULL)) {
+        cli_usage("a flame graph holds every context; with --svg only --sort has a meaning");
     }
     if (request.view.site != NULL) {
         regex_t regex; /* before the target is asked: a wrong one is a mistake of the user's */
@@ -135,6 +144,13 @@ int dump_main(int argc, char **argv) {
         struct output output;
         output_begin(&output, request.output);
         model_write_json(&model, output.file, &write);
+        output_finish(&output);
+        return CLI_DONE;
+    }
+    if (request.svg != NULL) {
+        struct output output;
+        output_begin(&output, request.svg);
+        flame_write(&model, output.file, request.view.sort);
         output_finish(&output);
         return CLI_DONE;
     }

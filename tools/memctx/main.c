@@ -51,6 +51,8 @@ static const struct cli_verb verbs[] = {
      "  --limit N          with --flat: N contexts (20; 0 for all)\n"
      "  --site REGEX       only contexts whose site (function, file:line, module) matches;\n"
      "                     subtotals in the text count only those\n"
+     "  --svg FILE         a flame graph of the sort key (requested) instead; - is standard "
+     "output\n"
      "  --threads          what each thread did in each context\n"
      "  --human            KiB, MiB instead of bytes\n"
      "  --self             the library's own statistics instead\n" READING_NAME_HELP COMMON_HELP,
