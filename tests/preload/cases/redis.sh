@@ -72,10 +72,11 @@ test_redis_server() {
     # What ours saved, a redis-server without us reads.
     redis-server --port 0 --unixsocket "$T/redis.sock" --dir "$T/ours" --appendonly yes \
         --enable-debug-command yes --save "" >"$T/again.log" &
-    echo $! >"$T/redis.pid"
+    local again=$!
+    echo "$again" >"$T/redis.pid"
     wait_until 30 sh -c "redis-cli -s '$T/redis.sock' ping | grep -q PONG" || fail "no restart"
     equal "digest after the restart" "$(grep -E '^[0-9a-f]{40}$' "$T/plain.out" | tail -n 1)" \
         "$(redis-cli -s "$T/redis.sock" debug digest)"
     redis-cli -s "$T/redis.sock" shutdown nosave
-    wait
+    wait "$again" # and not for whoever dumps beside
 }
