@@ -15,9 +15,10 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../control"))
 from harness import Failure  # noqa: E402
-from wire import Closed, Wire  # noqa: E402
+from wire import Closed, Wire, constant  # noqa: E402
 
 PERIOD_S = 0.02
+NO_MEMORY = constant("WIRE_NO_MEMORY")
 ANSWER_S = 30  # on a machine that builds, compresses and swaps beside
 
 
@@ -26,6 +27,15 @@ def stopped(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()[0] in "TtZX"
+    except OSError:
+        return True
+
+
+def is_out_of_mappings(pid):
+    """The kernel gives it no more memory, us neither: then the answer is that there is none for one."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as maps, open("/proc/sys/vm/max_map_count", encoding="ascii") as limit:
+            return maps.read().count(b"\n") > int(limit.read()) * 0.9
     except OSError:
         return True
 
@@ -48,6 +58,9 @@ def main(directory, stop):
             except Failure as failure:
                 if stopped(pid):
                     done["stopped"] += 1
+                    continue
+                if f"got {NO_MEMORY}," in str(failure) and is_out_of_mappings(pid):
+                    done["without memory for it"] += 1
                     continue
                 print(f"gadfly: process {pid}: {failure}", flush=True)
                 return 1
