@@ -265,8 +265,8 @@ MUTANTS = {
     "late-views-are-not-counted": (
         "src/region/heap.h", "    add_owner(&view->allocs, 1);", "    add_owner(&view->allocs, view->index < 20000);", ["invariant-3-many-paths"]),
     "a-depth-of-one-is-none": (
-        "src/context/lookup.c", "    if (UNLIKELY(!load_relaxed(&options.depth))) {\n        view",
-        "    if (UNLIKELY(load_relaxed(&options.depth) <= 1)) {\n        view", ["invariant-3-depths"]),
+        "src/context/lookup.c", "    if (UNLIKELY(!depth)) {\n        view",
+        "    if (UNLIKELY(depth <= 1)) {\n        view", ["invariant-3-depths"]),
     "nodes-need-memory": (
         "src/context/tree.c", "        if (!fresh)\n            return 0;\n        store_release(block, fresh);", "        store_release(block, fresh);",
         ["invariant-3-tracking-without-memory"]),
