@@ -63,9 +63,7 @@ static void take_option(struct dump_request *request, int option) {
     case OPTION_SELF: request->self = true; break;
     case OPTION_SVG: request->svg = optarg; break;
     case 'o': request->output = optarg; break;
-    case READING_NO_SYMBOLS: request->names.none = true; break;
-    case READING_DEBUG_DIR: request->names.debug_directory = optarg; break;
-    default: break;
+    default: reading_take(&request->names, option); break;
     }
 }
 

@@ -40,12 +40,12 @@ int export_main(int argc, char **argv) {
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
         case OPTION_METRIC: folded_metric = view_parse_sort(optarg); break;
-        case READING_NO_SYMBOLS: names.none = true; break;
-        case READING_DEBUG_DIR: names.debug_directory = optarg; break;
         default:
             if (option >= OPTION_FORMATS && option < OPTION_FORMATS + (int)FORMAT_COUNT) {
                 wanted += paths[option - OPTION_FORMATS] == NULL;
                 paths[option - OPTION_FORMATS] = optarg;
+            } else {
+                reading_take(&names, option);
             }
         }
     }

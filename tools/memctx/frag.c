@@ -46,9 +46,7 @@ static struct frag_request parse(int argc, char **argv) {
         case OPTION_DEPTH:
             request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
             break;
-        case READING_NO_SYMBOLS: request.names.none = true; break;
-        case READING_DEBUG_DIR: request.names.debug_directory = optarg; break;
-        default: break;
+        default: reading_take(&request.names, option); break;
         }
     }
     return request;

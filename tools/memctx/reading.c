@@ -4,6 +4,14 @@
 
 #include "symbols.h"
 
+void reading_take(struct reading_names *names, int option) {
+    if (option == READING_NO_SYMBOLS) {
+        names->none = true;
+    } else if (option == READING_DEBUG_DIR) {
+        names->debug_directory = optarg;
+    }
+}
+
 void reading_resolve(struct model *model, const struct target *target,
                      const struct reading_names *names) {
     if (names->none) {

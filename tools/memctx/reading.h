@@ -12,7 +12,7 @@ struct reading_names {
     const char *debug_directory; /* --debug-dir */
 };
 
-/* The long options for it, and their letters; reading_take handles them. */
+/* The long options for it, and their letters; reading_take handles those two, and no others. */
 enum { READING_NO_SYMBOLS = 1000, READING_DEBUG_DIR, READING_HUMAN, READING_JSON };
 #define READING_NAME_OPTIONS                                                                       \
     {"no-symbols", no_argument, NULL, READING_NO_SYMBOLS}, {                                       \
@@ -22,6 +22,7 @@ enum { READING_NO_SYMBOLS = 1000, READING_DEBUG_DIR, READING_HUMAN, READING_JSON
     "  --no-symbols       modules and offsets instead of names: quicker\n"                         \
     "  --debug-dir DIR    look for separate debug files below DIR too\n"
 
+void reading_take(struct reading_names *names, int option);
 /* Resolves the model's names as asked, unless the snapshot has them already. */
 void reading_resolve(struct model *model, const struct target *target,
                      const struct reading_names *names);

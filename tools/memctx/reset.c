@@ -55,10 +55,8 @@ int reset_main(int argc, char **argv) {
             context = cli_parse_number("--context", optarg, 0, WIRE_NONE - 1);
         } else if (option == OPTION_SITE) {
             site = optarg;
-        } else if (option == READING_NO_SYMBOLS) {
-            names.none = true;
-        } else if (option == READING_DEBUG_DIR) {
-            names.debug_directory = optarg;
+        } else {
+            reading_take(&names, option);
         }
     }
     const char *word = reading_target_word(argc, argv, 1);
