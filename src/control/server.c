@@ -348,9 +348,9 @@ static bool is_alone(void) {
 }
 
 static void serve(void) {
-    struct pollfd
-        polls[WIRE_CLIENTS_MAX + 1]; /* the listener, and only the clients that there are: */
-    struct client *polled[WIRE_CLIENTS_MAX + 1]; /* no more may be asked for than RLIMIT_NOFILE */
+    /* The listener, then only the clients that there are: RLIMIT_NOFILE bounds what may be asked for. */
+    struct pollfd polls[WIRE_CLIENTS_MAX + 1];
+    struct client *polled[WIRE_CLIENTS_MAX + 1];
     while (!load_acquire(&control.stopping) && !is_alone()) {
         if (!is_still_held(&control.listener))
             control.listener.fd = -1;

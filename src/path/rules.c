@@ -23,6 +23,7 @@ uintptr_t rules_table FORK_PAGE; /* replaced when it grows, then emptied, never 
 static struct {
     uint32_t module_count; /* atomic */
     char exe[256];
+    bool exe_asked;
     struct cfi_object at_hand[MODULES_AT_HAND]; /* as the loader told of the first modules */
 } global START_PAGE;
 static struct module modules[MODULES_MAX]; /* guarded by rules_lock to write */
@@ -117,9 +118,11 @@ static void read_headers(struct module *module) {
             read_build_id(module, segment);
 }
 
+/* Once: what runs before our constructor may allocate, and a filter of system calls may be in place after it. */
 static void read_program_name(void) {
-    if (os_read_link("/proc/self/exe", global.exe, sizeof global.exe) < 0)
+    if (!global.exe_asked && os_read_link("/proc/self/exe", global.exe, sizeof global.exe) < 0)
         global.exe[0] = 0;
+    global.exe_asked = true;
 }
 
 /* Under rules_lock. */
@@ -131,8 +134,7 @@ static uint32_t module_learn(const struct cfi_object *object) {
     if (count == MODULES_MAX)
         return MODULE_NONE;
     const struct link_map *map = object->link_map;
-    if (!*global.exe) /* what runs before our constructor allocates */
-        read_program_name();
+    read_program_name();
     const char *name = map->l_name && *map->l_name ? map->l_name : global.exe;
     size_t length = text_length(name) + 1;
     char *copy = meta_alloc(length);
@@ -261,5 +263,5 @@ static void watched_free(const void *chunk) {
 
 void rules_init(void) {
     segment_watch = watched_free;
-    read_program_name(); /* while nothing forbids it yet */
+    read_program_name();
 }

@@ -53,7 +53,7 @@ static struct doctor_request parse(int argc, char **argv) {
     return request;
 }
 
-/* The looks before the last one, at equal distances; each but the target's figures is forgotten. */
+/* The looks before the last one, at equal distances. */
 static struct model *watch(struct target *target, int64_t seconds) {
     struct model *looks = cli_alloc(LOOKS, sizeof(*looks));
     struct target_load_options load = {0};

@@ -93,7 +93,7 @@ static struct finding *report_suspect(struct look *look, const struct rule *rule
     return finding;
 }
 
-/* The name that narrows a verb down to the suspect; without names, the context's id has to do. */
+/* The command that shows the suspect's site; without its name, all of them. */
 static char *look_closer(const struct look *look, const char *verb, const char *options,
                          const struct finding *finding) {
     const struct model_names *names =
@@ -142,8 +142,7 @@ static void look_for_empty_pages(struct look *look, const struct rule *rule) {
     int64_t *pinned = cli_alloc(model->context_count, sizeof(*pinned));
     for (size_t i = 0; i < model->context_count; i++) {
         const struct wire_totals *self = &look->totals[i];
-        bool empty = model_tame(self->pinned_bytes) > self->block_bytes;
-        pinned[i] = empty ? self->pinned_bytes : 0;
+        pinned[i] = self->pinned_bytes > self->block_bytes ? self->pinned_bytes : 0;
     }
     struct blame blame;
     blame_make(&blame, model, pinned, floor_of(look, 8 * MIB, 5));
@@ -292,20 +291,18 @@ static void look_for_growth(struct look *look, const struct rule *rule) {
     blame_make(&blame, model, figures, 4 * KIB);
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
-        struct growth sum = {0};
-        if (is_replacement(look, growths, suspect)) {
+        int64_t bytes = suspect->figure;
+        double a_day = seconds > 0 ? (double)bytes / seconds * DAY_S : 0;
+        enum severity severity = growth_severity(look, intervals, bytes, a_day);
+        if ((severity == SEVERITY_INFO && bytes < floor_of(look, MIB, 1)) ||
+            is_replacement(look, growths, suspect)) {
             continue;
         }
+        struct growth sum = {0};
         for (size_t k = 0; k < suspect->count; k++) {
             const struct growth *part = &growths[suspect->members[k]];
             sum.chunks = model_tame(sum.chunks + part->chunks);
             sum.allocs = model_tame(sum.allocs + part->allocs);
-        }
-        int64_t bytes = suspect->figure;
-        double a_day = seconds > 0 ? (double)bytes / seconds * DAY_S : 0;
-        enum severity severity = growth_severity(look, intervals, bytes, a_day);
-        if (severity == SEVERITY_INFO && bytes < floor_of(look, MIB, 1)) {
-            continue;
         }
         int64_t kept_of = sum.chunks > 0 ? sum.allocs / sum.chunks : 0;
         char *kept = kept_of > 1

@@ -31,11 +31,7 @@ struct message {
 
 struct strings {
     struct message text; /* encoded already */
-    struct slot {
-        const char *string;
-        uint64_t number; /* 0: free, or the empty string */
-    } * slots;
-    size_t mask, count;
+    struct profile_numbers numbers;
 };
 
 static void put_bytes(struct message *message, const void *bytes, size_t length) {
@@ -79,41 +75,13 @@ static void put_message(struct message *message, unsigned field, struct message 
     part->length = 0;
 }
 
-static struct slot *find_string(struct strings *strings, const char *text) {
-    uint64_t at = 0xcbf29ce484222325U;
-    for (const char *p = text; *p != '\0'; p++) {
-        at = (at ^ (unsigned char)*p) * 0x100000001b3U;
-    }
-    for (;; at++) {
-        struct slot *slot = &strings->slots[at & strings->mask];
-        if (slot->number == 0 || strcmp(slot->string, text) == 0) {
-            return slot;
-        }
-    }
-}
-
 static uint64_t string_number(struct strings *strings, const char *text) {
-    if (text == NULL || text[0] == '\0') {
-        return 0;
-    }
-    if (strings->slots == NULL || strings->count * 2 > strings->mask) {
-        struct strings old = *strings;
-        size_t slots = old.slots != NULL ? (old.mask + 1) * 4 : 1024;
-        strings->slots = cli_alloc(slots, sizeof(*strings->slots));
-        strings->mask = slots - 1;
-        for (size_t i = 0; old.slots != NULL && i <= old.mask; i++) {
-            if (old.slots[i].number != 0) {
-                *find_string(strings, old.slots[i].string) = old.slots[i];
-            }
-        }
-        free(old.slots);
-    }
-    struct slot *slot = find_string(strings, text);
-    if (slot->number == 0) {
-        *slot = (struct slot){text, ++strings->count};
+    bool fresh;
+    uint32_t number = profile_string_number(&strings->numbers, text, &fresh);
+    if (fresh) {
         put_part(&strings->text, PROFILE_STRING, text, strlen(text));
     }
-    return slot->number;
+    return number;
 }
 
 static int64_t holes_of(const struct wire_totals *self) {
@@ -246,5 +214,5 @@ void profile_write_pprof(const struct model *model, FILE *file) {
     free(part.bytes);
     free(numbers.bytes);
     free(strings.text.bytes);
-    free(strings.slots);
+    free(strings.numbers.slots);
 }

@@ -82,13 +82,9 @@ void profile_write_folded(const struct model *model, FILE *file, enum view_sort 
 
 /* --- speedscope ------------------------------------------------------------------------------------ */
 
-/* Frames that are the same in name, file and line have one number. */
-struct numbers {
-    struct numbered {
-        struct profile_frame frame;
-        uint32_t number; /* + 1; 0: free */
-    } * slots;
-    size_t mask, count;
+struct numbered {
+    struct profile_frame frame;
+    uint32_t number; /* + 1; 0: free */
 };
 
 static bool same_text(const char *a, const char *b) {
@@ -102,7 +98,8 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     return hash;
 }
 
-static struct numbered *find_number(struct numbers *numbers, const struct profile_frame *frame) {
+static struct numbered *find_number(struct profile_numbers *numbers,
+                                    const struct profile_frame *frame) {
     uint64_t at = hash_text(hash_text((uint64_t)frame->line, frame->function), frame->file);
     for (;; at++) {
         struct numbered *slot = &numbers->slots[at & numbers->mask];
@@ -115,11 +112,13 @@ static struct numbered *find_number(struct numbers *numbers, const struct profil
 }
 
 /* The frame's number; *fresh where it had none. */
-static uint32_t number_of(struct numbers *numbers, const struct profile_frame *frame, bool *fresh) {
+static uint32_t number_of(struct profile_numbers *numbers, const struct profile_frame *frame,
+                          bool *fresh) {
     if (numbers->count * 2 >= numbers->mask) {
-        struct numbers old = *numbers;
+        struct profile_numbers old = *numbers;
         size_t slots = old.slots != NULL ? (old.mask + 1) * 4 : 1024;
-        *numbers = (struct numbers){cli_alloc(slots, sizeof(*old.slots)), slots - 1, old.count};
+        *numbers =
+            (struct profile_numbers){cli_alloc(slots, sizeof(*old.slots)), slots - 1, old.count};
         for (size_t i = 0; old.slots != NULL && i <= old.mask; i++) {
             if (old.slots[i].number != 0) {
                 *find_number(numbers, &old.slots[i].frame) = old.slots[i];
@@ -135,6 +134,12 @@ static uint32_t number_of(struct numbers *numbers, const struct profile_frame *f
     return slot->number - 1;
 }
 
+uint32_t profile_string_number(struct profile_numbers *numbers, const char *text, bool *fresh) {
+    struct profile_frame key = {.function = text};
+    *fresh = false;
+    return text != NULL && text[0] != '\0' ? number_of(numbers, &key, fresh) + 1 : 0;
+}
+
 static const struct {
     const char *name, *unit;
     enum view_sort metric;
@@ -145,7 +150,7 @@ static const struct {
 };
 
 static void write_samples(struct json_writer *json, const struct model *model,
-                          struct numbers *numbers, enum view_sort metric) {
+                          struct profile_numbers *numbers, enum view_sort metric) {
     bool fresh;
     size_t count;
     json_put_open(json, "samples", '[');
@@ -173,7 +178,7 @@ static void write_samples(struct json_writer *json, const struct model *model,
 
 void profile_write_speedscope(const struct model *model, FILE *file) {
     struct json_writer json = {.file = file};
-    struct numbers numbers = {0};
+    struct profile_numbers numbers = {0};
     bool fresh;
     size_t count;
     json_put_open(&json, NULL, '{');
@@ -284,14 +289,9 @@ void profile_write_csv(const struct model *model, FILE *file) {
 
 /* --- heaptrack ------------------------------------------------------------------------------------- */
 
-/* Strings have numbers from 1 on, in the order of their lines. */
-static uint32_t heaptrack_string(struct numbers *numbers, FILE *file, const char *text) {
-    struct profile_frame key = {.function = text};
+static uint32_t heaptrack_string(struct profile_numbers *numbers, FILE *file, const char *text) {
     bool fresh;
-    if (text == NULL) {
-        return 0;
-    }
-    uint32_t number = number_of(numbers, &key, &fresh) + 1;
+    uint32_t number = profile_string_number(numbers, text, &fresh);
     if (fresh) {
         fputs("s ", file);
         for (; *text != '\0'; text++) {
@@ -303,7 +303,7 @@ static uint32_t heaptrack_string(struct numbers *numbers, FILE *file, const char
 }
 
 static void heaptrack_instruction(const struct model *model, uint32_t index,
-                                  struct numbers *strings, FILE *file) {
+                                  struct profile_numbers *strings, FILE *file) {
     const struct model_context *context = &model->contexts[index];
     const struct model_names *names = context->names;
     const char *module = context->module != WIRE_NONE ? model->modules[context->module].path : NULL;
@@ -331,7 +331,7 @@ static void heaptrack_instruction(const struct model *model, uint32_t index,
 /* A trace node for each context, whose parent stands before it; so its number is its index, and the
  * root, which is no frame, is 0. */
 void profile_write_heaptrack(const struct model *model, FILE *file) {
-    struct numbers strings = {0};
+    struct profile_numbers strings = {0};
     uint32_t infos = 0;
     fprintf(file, "v 10400 2\nX %s\nI 1000 0\n", model->exe);
     for (uint32_t i = 1; i < model->context_count; i++) {

@@ -24,6 +24,15 @@ struct profile_frame {
 const struct profile_frame *profile_path(const struct model *model, uint32_t context,
                                          size_t *count);
 
+/* Frames that are the same in name, file and line, or strings, have one number. free() the slots. */
+struct profile_numbers {
+    struct numbered *slots;
+    size_t mask, count;
+};
+/* A string's number, from 1 on in the order of the first time, which *fresh tells; 0 for none. The string
+ * has to stay. */
+uint32_t profile_string_number(struct profile_numbers *numbers, const char *text, bool *fresh);
+
 /* "outermost;...;innermost FIGURE" lines, for flame graph tools. Figures of 0 are left out. */
 void profile_write_folded(const struct model *model, FILE *file, enum view_sort metric);
 /* speedscope's JSON: one profile for each metric. */
