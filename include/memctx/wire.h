@@ -18,12 +18,14 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
 #define WIRE_DEADLINE_MS 2000
 #define WIRE_MARK_NAME_MAX 32 /* with the final 0 */
 #define WIRE_MARKS_MAX 16
+#define WIRE_NOTES_MAX 16 /* the oldest makes room */
+#define WIRE_NOTE_BYTES 512
 #define WIRE_OCCUPANCY_BINS 7  /* <=6, <=12, <=25, <=50, <=75, <100, 100 % of the blocks live */
 #define WIRE_NONE UINT32_MAX   /* no such index or id */
 #define WIRE_UNKNOWN INT64_MIN /* this figure was not computed: shown as null, never as 0 */
@@ -33,11 +35,14 @@ enum wire_type {
     WIRE_DUMP = 2,  /* struct wire_dump_request -> struct wire_dump and its sections */
     WIRE_MARK = 3,  /* struct wire_mark_request -> text */
     WIRE_RESET = 4, /* struct wire_reset_request -> text */
-    WIRE_TRIM = 5,  /* no body -> struct wire_trim */
+    WIRE_TRIM = 5,  /* struct wire_contexts_request, verb: flags -> struct wire_trim */
     WIRE_SET = 6,   /* text "name=value" -> text, how the option stands now */
     WIRE_OPTIONS =
-        7,         /* no body -> text, one "name\tvalue\tdefault\tsettable\thelp" line an option */
-    WIRE_SELF = 8, /* no body -> text, one "name\tvalue\thelp" line a statistic of ours */
+        7,          /* no body -> text, one "name\tvalue\tdefault\tsettable\thelp" line an option */
+    WIRE_SELF = 8,  /* no body -> text, one "name\tvalue\thelp" line a statistic of ours */
+    WIRE_PAGES = 9, /* struct wire_pages_request -> struct wire_pages, wire_page[], wire_share[] */
+    WIRE_NOTE = 11, /* text, which the target keeps and shows in each dump -> text */
+    WIRE_PLACE = 10, /* struct wire_contexts_request, verb: enum wire_placement -> text */
 };
 
 enum wire_status {
@@ -104,7 +109,8 @@ struct wire_context {
     uint8_t kind;          /* enum wire_context_kind */
     uint8_t exact_address; /* 1: the frame was interrupted by a signal, so address is the
                             * instruction itself; 0: a return address (look up address - 1) */
-    uint16_t policy;       /* enum wire_policy */
+    uint8_t policy;        /* enum wire_policy */
+    uint8_t placement;     /* enum wire_placement */
     uint32_t module;       /* index into the modules, or WIRE_NONE */
     uint64_t address;      /* as it was in the process; 0 without a frame */
     uint32_t label;        /* offset into the strings, or WIRE_NONE */
@@ -112,7 +118,11 @@ struct wire_context {
     struct wire_totals self;
 };
 
+/* Where its chunks stand: in no page, in pages of its own, in mixed pages. */
 enum wire_policy { WIRE_POLICY_NONE = 0, WIRE_POLICY_ASET = 1, WIRE_POLICY_MIXED = 2 };
+/* Where its next chunks are to stand: as the allocator decides; apart from contexts that are not; in no new pages of its
+ * own. */
+enum wire_placement { WIRE_PLACE_DEFAULT = 0, WIRE_PLACE_APART = 1, WIRE_PLACE_SHARED = 2 };
 
 /* An object (executable, library, vDSO) that holds frames. A closed library keeps its entry. */
 struct wire_module {
@@ -135,6 +145,12 @@ struct wire_view {             /* what one thread did in one context */
     uint32_t context;          /* id */
     uint32_t thread;           /* index into the threads */
     struct wire_totals totals; /* reserved, resident, pinned and pages are WIRE_UNKNOWN */
+};
+
+/* The frees of chunks that stand in another thread's pages: a heap's pages belong to the thread that has it now. */
+struct wire_remote {
+    uint32_t freed_by, owner; /* indices into the threads */
+    int64_t frees;            /* since the start */
 };
 
 struct wire_mark {
@@ -183,7 +199,63 @@ struct wire_dump {
         int64_t rss_bytes;         /* what the kernel says of the whole process, at this moment */
     } ledger;
 
-    struct wire_section contexts, modules, threads, views, marks, mark_entries, strings;
+    struct wire_section contexts, modules, threads, views, remotes, marks, mark_entries, strings;
+    struct wire_section notes; /* texts, each ended by a 0 byte: bytes */
+};
+
+/* --- pages -------------------------------------------------------------------------------
+ *
+ * What stands in which page, a part of the address space at a time, so that the answer has a bound: a request goes on
+ * from where the last answer ended. Each page is as it was at one moment, all of them are not; contexts may be newer
+ * than those of a dump before. */
+
+#define WIRE_PAGES_MAX 16384U   /* about so many in an answer, which ends with a segment */
+#define WIRE_AGE_NS (1UL << 24) /* unit of ages */
+
+struct wire_pages_request {
+    uint64_t from;  /* 0, or next of the answer before */
+    uint32_t flags; /* WIRE_DUMP_RESIDENT or 0 */
+    uint32_t reserved;
+};
+
+struct wire_pages {
+    uint64_t next; /* 0: that was all */
+    uint32_t count, share_count;
+};
+
+enum wire_page_kind { WIRE_PAGE_OWN = 1, WIRE_PAGE_MIXED = 2, WIRE_PAGE_LARGE = 3 };
+enum wire_page_state {
+    WIRE_PAGE_CURRENT =
+        0, /* new chunks are handed out from it; with none alive it is kept for the next ones */
+    WIRE_PAGE_FULL = 1,
+    WIRE_PAGE_LISTED = 2, /* it has free blocks, and waits to be current */
+};
+
+/* A page, or a run of full ones of one context side by side. Ages are in units of WIRE_AGE_NS. */
+struct wire_page {
+    uint64_t start, bytes; /* address space */
+    uint64_t
+        touched_bytes; /* in OS pages of which blocks were handed out, without those given back since */
+    int64_t resident_bytes;  /* WIRE_UNKNOWN unless asked */
+    uint32_t context;        /* WIRE_NONE: of several, see the shares */
+    uint32_t block_bytes;    /* 0: a large chunk */
+    uint32_t live, capacity; /* blocks */
+    uint32_t first_share, share_count;
+    uint32_t tid;        /* of the thread whose it is; 0: of none that lives, or any's */
+    uint32_t oldest_age; /* no chunk in it is older */
+    uint32_t newest_age; /* nor younger */
+    uint16_t os_pages
+        [WIRE_OCCUPANCY_BINS]; /* its OS pages by how much of them is alive; the first has those that the
+                                             * page cannot give back although nothing is */
+    uint16_t os_empty;         /* nothing in them is alive: what a trim of the context gives back */
+    uint8_t kind;              /* enum wire_page_kind */
+    uint8_t state;             /* enum wire_page_state */
+    uint8_t apart;             /* mixed, of contexts with WIRE_PLACE_APART only */
+    uint8_t reserved;
+};
+
+struct wire_share { /* of a mixed page */
+    uint32_t context, live;
 };
 
 /* --- the small requests ------------------------------------------------------------------ */
@@ -197,9 +269,23 @@ struct wire_reset_request {
     uint32_t reserved;
 };
 
+#define WIRE_TRIM_CONTEXTS                                                                         \
+    1U /* of these contexts (else: of all) what is kept empty, and OS pages in which nothing is */
+#define WIRE_MORE (1U << 31) /* more contexts come with the next request, which then does it */
+#define WIRE_CONTEXTS_MAX 240U
+
+struct wire_contexts_request {
+    uint32_t verb, count;
+    uint32_t contexts[]; /* ids; so many */
+};
+
 struct wire_trim {
     int64_t released_bytes; /* handed to the kernel by this request */
+    int64_t punched_bytes;  /* of these: empty OS pages of pages that are in use */
     int64_t rss_before, rss_after;
+    uint32_t threads; /* that have memory */
+    uint32_t
+        threads_waiting; /* of these: have not allocated since, so that theirs is still there; they will do it then */
 };
 
 #endif

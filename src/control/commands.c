@@ -61,24 +61,29 @@ int64_t control_bytes(bool resident) {
     return sum;
 }
 
+void answer_reserve(struct answer *answer, size_t bytes) {
+    if (bytes <= answer->capacity)
+        return;
+    char *room = control_map(bytes);
+    if (!room) {
+        answer->failed = true;
+        return;
+    }
+    if (answer->length)
+        __builtin_memcpy(room, answer->bytes, answer->length);
+    control_unmap(answer->bytes, answer->capacity);
+    answer->bytes = room;
+    answer->capacity = bytes;
+}
+
 void *answer_add(struct answer *answer, size_t bytes) {
+    size_t capacity = answer->capacity ? answer->capacity : BUFFER_FIRST_BYTES;
+    while (capacity < answer->length + bytes)
+        capacity *= 2;
+    if (!answer->failed)
+        answer_reserve(answer, capacity);
     if (answer->failed)
         return NULL;
-    if (answer->length + bytes > answer->capacity) {
-        size_t capacity = answer->capacity ? answer->capacity : BUFFER_FIRST_BYTES;
-        while (capacity < answer->length + bytes)
-            capacity *= 2;
-        char *room = control_map(capacity);
-        if (!room) {
-            answer->failed = true;
-            return NULL;
-        }
-        if (answer->length)
-            __builtin_memcpy(room, answer->bytes, answer->length);
-        control_unmap(answer->bytes, answer->capacity);
-        answer->bytes = room;
-        answer->capacity = capacity;
-    }
     void *room = answer->bytes + answer->length;
     answer->length += bytes;
     return room;
@@ -237,28 +242,43 @@ static uint32_t fill_self(const char *body, struct text *text) {
     return WIRE_OK;
 }
 
-static void trim_heaps(void) {
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        if (load_acquire(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))
-            continue;
-        if (load_acquire(&heap->state) == HEAP_PARKED) {
-            bins_collect_remote(heap);
-            bins_release_empty(heap, &heap->mixed);
-            regions_release_empty(heap);
-        }
-        lock_release(&heap->lock);
-    }
+/* A request that names contexts: as large as it says. */
+static bool is_contexts_request(const char *body, size_t length) {
+    struct wire_contexts_request head;
+    if (length < sizeof head)
+        return false;
+    __builtin_memcpy(&head, body, sizeof head);
+    return head.count <= WIRE_CONTEXTS_MAX &&
+           length == sizeof head + head.count * sizeof head.contexts[0];
 }
 
-static uint32_t run_trim(struct answer *answer) {
-    struct wire_trim *trim = answer_add(answer, sizeof *trim);
-    if (!trim)
-        return WIRE_NO_MEMORY;
-    trim->rss_before = os_rss_bytes();
-    trim_heaps();
-    trim->released_bytes = (int64_t)segment_purge(true);
-    trim->rss_after = os_rss_bytes();
-    return WIRE_OK;
+static const struct wire_contexts_request *as_contexts_request(const char *body, char *room) {
+    struct wire_contexts_request head;
+    __builtin_memcpy(&head, body, sizeof head);
+    __builtin_memcpy(room, body, sizeof head + head.count * sizeof head.contexts[0]);
+    return (const void *)room;
+}
+
+static uint32_t fill_damaged(const char *body, struct text *text) {
+    (void)body;
+    text_add(text, "the request is not as long as it says");
+    return WIRE_REFUSED;
+}
+
+static uint32_t fill_place(const char *body, struct text *text) {
+    char room[WIRE_REQUEST_MAX] __attribute__((aligned(8)));
+    return place_run(as_contexts_request(body, room), text);
+}
+
+static uint32_t run_trim(const char *body, struct answer *answer) {
+    char room[WIRE_REQUEST_MAX] __attribute__((aligned(8)));
+    return trim_run(as_contexts_request(body, room), answer);
+}
+
+static uint32_t run_pages(const char *body, struct answer *answer) {
+    struct wire_pages_request request;
+    __builtin_memcpy(&request, body, sizeof request);
+    return pages_build(&request, answer);
 }
 
 bool command_is_known(uint16_t type, size_t length) {
@@ -267,7 +287,12 @@ bool command_is_known(uint16_t type, size_t length) {
     case WIRE_MARK: return length == sizeof(struct wire_mark_request);
     case WIRE_RESET: return length == sizeof(struct wire_reset_request);
     case WIRE_SET: return length > 0;
+    case WIRE_NOTE: return length > 0 && length < WIRE_NOTE_BYTES;
+    case WIRE_PAGES: return length == sizeof(struct wire_pages_request);
     case WIRE_TRIM:
+    case WIRE_PLACE:
+        return length >= sizeof(struct wire_contexts_request) &&
+               length % sizeof(uint32_t) == 0; /* the rest when it is there */
     case WIRE_OPTIONS:
     case WIRE_SELF: return length == 0;
     default: return false;
@@ -275,6 +300,8 @@ bool command_is_known(uint16_t type, size_t length) {
 }
 
 uint32_t command_run(uint16_t type, const char *body, size_t length, struct answer *answer) {
+    if ((type == WIRE_TRIM || type == WIRE_PLACE) && !is_contexts_request(body, length))
+        return run_text(answer, fill_damaged, body);
     switch (type) {
     case WIRE_DUMP: return run_dump(body, length, answer);
     case WIRE_MARK: return run_text(answer, fill_mark, body);
@@ -282,6 +309,9 @@ uint32_t command_run(uint16_t type, const char *body, size_t length, struct answ
     case WIRE_SET: return run_text(answer, fill_set, body); /* the server ends the body with 0 */
     case WIRE_OPTIONS: return run_text(answer, fill_options, body);
     case WIRE_SELF: return run_text(answer, fill_self, body);
-    default: return run_trim(answer);
+    case WIRE_NOTE: return run_text(answer, note_run, body);
+    case WIRE_PAGES: return run_pages(body, answer);
+    case WIRE_PLACE: return run_text(answer, fill_place, body);
+    default: return run_trim(body, answer);
     }
 }

@@ -43,6 +43,8 @@ struct answer {
 };
 /* Room for `bytes` more, zeroed; NULL: failed is set. Earlier pointers may move. */
 void *answer_add(struct answer *answer, size_t bytes);
+/* So that so many bytes need no move; what is not used is not touched. */
+void answer_reserve(struct answer *answer, size_t bytes);
 void answer_free(struct answer *answer);
 /* Memory for the control thread's tables, counted in the ledger's line for it. */
 void *control_map(size_t bytes);
@@ -53,6 +55,20 @@ uint32_t command_run(uint16_t type, const char *body, size_t length, struct answ
 /* False: no such type, or its body cannot have that length; costs the client its connection. */
 bool command_is_known(uint16_t type, size_t length);
 
+/* A page may be given back and made anew while it is read: what is used is a copy that hangs together. False: it does
+ * not. */
+struct page;
+bool pages_copy_header(struct page *copy, const struct page *page, const char *start);
+unsigned pages_occupancy_bin(uint64_t live, uint64_t capacity);
+/* Of a segment's residency, bytes of a part of it. */
+int64_t pages_resident_in(const unsigned char *resident, uintptr_t start, uintptr_t end);
+INTERNAL uint32_t pages_clock_start; /* segment_clock when it was first set by the thread */
+uint32_t pages_build(const struct wire_pages_request *request, struct answer *answer);
+uint32_t place_run(const struct wire_contexts_request *request, struct text *text);
+uint32_t note_run(const char *body, struct text *text);
+/* The notes, oldest first; each at most WIRE_NOTE_BYTES with its end. NULL: that was all. */
+const char *note_next(unsigned *place);
+uint32_t trim_run(const struct wire_contexts_request *request, struct answer *answer);
 uint32_t dump_build(const struct wire_dump_request *request, struct answer *answer);
 uint32_t mark_set(const struct wire_mark_request *request, struct text *text);
 uint32_t reset_run(const struct wire_reset_request *request, struct text *text);

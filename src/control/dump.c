@@ -25,22 +25,7 @@ static struct wire_totals *totals_of(struct scan *scan, uint32_t context) {
 }
 
 static int64_t resident_in(const struct scan *scan, uintptr_t start, uintptr_t end) {
-    int64_t sum = 0;
-    size_t first = (start & (SEGMENT_BYTES - 1)) / OS_PAGE_BYTES;
-    size_t count = (align_up(end, OS_PAGE_BYTES) - (start & ~(OS_PAGE_BYTES - 1))) / OS_PAGE_BYTES;
-    for (size_t i = first; i < first + count && i < sizeof scan->resident; i++)
-        sum += (scan->resident[i] & 1) * (int64_t)OS_PAGE_BYTES;
-    return sum;
-}
-
-static unsigned occupancy_bin(uint64_t live, uint64_t capacity) {
-    static const uint8_t bounds[] = {6, 12, 25, 50, 75, 99};
-    unsigned bin = 0;
-    if (live >= capacity)
-        return WIRE_OCCUPANCY_BINS - 1;
-    while (bin < 5 && live * 100 > (uint64_t)bounds[bin] * capacity)
-        bin++;
-    return bin;
+    return pages_resident_in(scan->resident, start, end);
 }
 
 static void scan_own(struct scan *scan, const struct page *page, const char *start) {
@@ -63,7 +48,7 @@ static void scan_own(struct scan *scan, const struct page *page, const char *sta
     }
     uint32_t context = view->context < scan->count ? view->context : TREE_UNKNOWN;
     if (scan->flags & WIRE_DUMP_PINNED)
-        scan->occupancy[context][occupancy_bin(live, page->capacity)]++;
+        scan->occupancy[context][pages_occupancy_bin(live, page->capacity)]++;
     if (scan->resident_known)
         totals->resident_bytes +=
             resident_in(scan, (uintptr_t)start, (uintptr_t)start + (uintptr_t)bytes);
@@ -76,7 +61,8 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
     int64_t bytes = (int64_t)(page->slices * SLICE_BYTES);
     int64_t touched = (int64_t)blocks_touched(page, start);
     size_t granule_bytes = (size_t)page->granule_mask + 1;
-    unsigned granules = (unsigned)(((size_t)touched + granule_bytes - 1) / granule_bytes);
+    unsigned granules =
+        (unsigned)((blocks_reached(page, start) + granule_bytes - 1) / granule_bytes);
     if (!heap)
         return;
     uint32_t live = 0, only = WIRE_NONE;
@@ -142,24 +128,6 @@ static void scan_large(struct scan *scan, const struct page *page, const char *s
         bytes > block + header_bytes ? bytes - block - header_bytes : 0;
 }
 
-typedef uint64_t word __attribute__((may_alias));
-
-/* A page may be given back and made anew while it is read: what is used is a copy that hangs
- * together, or nothing. */
-static bool copy_header(struct page *copy, const struct page *page, const char *start) {
-    uint8_t kind = load_acquire(&page->kind);
-    for (size_t i = 0; i < sizeof *copy; i += sizeof(word)) {
-        word part = load_acquire((const word *)((const char *)page + i));
-        __builtin_memcpy((char *)copy + i, &part, sizeof part);
-    }
-    if (kind == PAGE_NONE || load_relaxed(&page->kind) != kind || copy->kind != kind ||
-        copy->back || !copy->slices || copy->slices > MAX_SPAN_SLICES + 1)
-        return false;
-    return kind == PAGE_SPAN ||
-           (copy->heap && copy->granule_capacity && copy->next_block >= start &&
-            copy->next_block <= start + copy->slices * SLICE_BYTES);
-}
-
 static void scan_segment(struct segment *segment, bool huge, void *context) {
     struct scan *scan = context;
     if (huge) {
@@ -185,7 +153,8 @@ static void scan_segment(struct segment *segment, bool huge, void *context) {
         }
         const char *start = segment_span_start(&segment->pages[i]);
         struct page page;
-        if (!copy_header(&page, &segment->pages[i], start) || i + page.slices > SEGMENT_SLICES) {
+        if (!pages_copy_header(&page, &segment->pages[i], start) ||
+            i + page.slices > SEGMENT_SLICES) {
             i++;
             continue;
         }
@@ -250,9 +219,10 @@ static void add_contexts(struct answer *answer, struct answer *strings, const st
         context->address = node->address;
         context->label = label ? add_string(strings, label) : WIRE_NONE;
         context->self = scan->totals[id];
-        context->policy = (uint16_t)(!context->self.reserved_bytes ? WIRE_POLICY_NONE
-                                     : context->self.pages         ? WIRE_POLICY_ASET
-                                                                   : WIRE_POLICY_MIXED);
+        context->placement = (uint8_t)heap_placement(id);
+        context->policy = (uint8_t)(!context->self.reserved_bytes ? WIRE_POLICY_NONE
+                                    : context->self.pages         ? WIRE_POLICY_ASET
+                                                                  : WIRE_POLICY_MIXED);
         __builtin_memcpy(context->occupancy, scan->occupancy[id], sizeof context->occupancy);
         if (!(scan->flags & WIRE_DUMP_PINNED))
             context->self.pinned_bytes = context->self.sole_pinned_bytes = WIRE_UNKNOWN;
@@ -289,6 +259,40 @@ static void read_thread_name(uint32_t tid, char name[16]) {
         name[i] = comm[i];
 }
 
+static uint32_t shown_as(const struct heap *heap, uint32_t thread_count) {
+    return heap->shown_as < thread_count ? heap->shown_as : 0;
+}
+
+/* Who freed whose chunks. Several heaps may be shown as one thread, which is then there more than once. */
+static void add_remotes(struct answer *answer, uint32_t thread_count) {
+    struct answer found = {0};
+    uint32_t heaps = 0;
+    struct heap *first = load_acquire(&heap_global.first);
+    for (const struct heap *heap = first; heap; heap = heap->next)
+        heaps = heap->number >= heaps ? heap->number + 1 : heaps;
+    uint32_t *owners = control_map(heaps * sizeof *owners); /* by number */
+    for (const struct heap *heap = first; owners && heap; heap = heap->next)
+        owners[heap->number] = shown_as(heap, thread_count);
+    for (struct heap *heap = first; owners && heap; heap = heap->next) {
+        uint32_t count = load_acquire(&heap->freed_of_count);
+        const uint64_t *freed_of = load_acquire(&heap->freed_of);
+        for (uint32_t i = 0; i < count && i < heaps; i++) {
+            uint64_t frees = load_relaxed(&freed_of[i]);
+            struct wire_remote *out = frees ? answer_add(&found, sizeof *out) : NULL;
+            if (out)
+                *out =
+                    (struct wire_remote){shown_as(heap, thread_count), owners[i], (int64_t)frees};
+        }
+    }
+    void *room = add_section(answer, SECTION(remotes), found.length / sizeof(struct wire_remote),
+                             sizeof(struct wire_remote));
+    if (room && found.length)
+        __builtin_memcpy(room, found.bytes, found.length);
+    answer->failed |= found.failed | !owners;
+    control_unmap(owners, heaps * sizeof *owners);
+    answer_free(&found);
+}
+
 /* The views of each heap, one thread each. The shared heap and the exited threads are thread 0. */
 static void add_views(struct answer *answer, const struct sums *sums) {
     struct answer views = {0}, threads = {0};
@@ -319,7 +323,7 @@ static void add_views(struct answer *answer, const struct sums *sums) {
         if (!out)
             break;
         out->context = view->context;
-        out->thread = view->heap->shown_as < thread_count ? view->heap->shown_as : 0;
+        out->thread = shown_as(view->heap, thread_count);
         fill_view_totals(&out->totals, &view->sum);
         out->totals.block_bytes = out->totals.reserved_bytes = WIRE_UNKNOWN;
         out->totals.resident_bytes = out->totals.pinned_bytes = WIRE_UNKNOWN;
@@ -334,6 +338,7 @@ static void add_views(struct answer *answer, const struct sums *sums) {
     if (room && views.length)
         __builtin_memcpy(room, views.bytes, views.length);
     answer->failed |= threads.failed | views.failed;
+    add_remotes(answer, thread_count);
     answer_free(&threads);
     answer_free(&views);
 }
@@ -374,6 +379,19 @@ static void add_marks(struct answer *answer, const struct wire_dump_request *req
     ((struct wire_dump *)answer->bytes)->mark_found = 1;
 }
 
+static void add_notes(struct answer *answer) {
+    struct answer texts = {0};
+    unsigned place = 0;
+    const char *note;
+    while ((note = note_next(&place)))
+        add_string(&texts, note);
+    void *room = add_section(answer, SECTION(notes), texts.length, 1);
+    if (room && texts.length)
+        __builtin_memcpy(room, texts.bytes, texts.length);
+    answer->failed |= texts.failed;
+    answer_free(&texts);
+}
+
 static void fill_ledger(struct wire_ledger *ledger, uint32_t flags, bool resident) {
     struct segment_usage usage = segment_usage();
     struct meta_usage meta = meta_usage(resident);
@@ -407,6 +425,7 @@ static uint32_t fill(const struct wire_dump_request *request, struct answer *ans
     if (request->flags & WIRE_DUMP_THREADS)
         add_views(answer, sums);
     add_marks(answer, request, sums);
+    add_notes(answer);
     uint32_t exe_at = WIRE_NONE;
     if (os_read_link("/proc/self/exe", exe, sizeof exe) > 0)
         exe_at = add_string(strings, exe);

@@ -351,7 +351,10 @@ static void serve(void) {
     /* The listener, then only the clients that there are: RLIMIT_NOFILE bounds what may be asked for. */
     struct pollfd polls[WIRE_CLIENTS_MAX + 1];
     struct client *polled[WIRE_CLIENTS_MAX + 1];
+    segment_clock_set(os_now_exact_ns());
+    pages_clock_start = load_relaxed(&segment_clock);
     while (!load_acquire(&control.stopping) && !is_alone()) {
+        segment_clock_set(os_now_exact_ns());
         if (!is_still_held(&control.listener))
             control.listener.fd = -1;
         bool deaf = os_now_exact_ns() < control.deaf_until_ns;
@@ -536,6 +539,7 @@ COLD void control_start(void) {
 
 void control_init(bool at_once) {
     control.start_ns = os_now_exact_ns();
+    segment_clock_set(control.start_ns);
     place_init();
     if (options.control == CONTROL_OFF)
         return;

@@ -10,9 +10,9 @@
  * puts the page on the heap's list, and only from there the owner collects, so a page cannot be
  * given back while another thread is still announcing it.
  */
-#include "region/blocks.h"
 #include "base/options.h"
 #include "os/meta.h"
+#include "region/punch.h"
 
 /* Pages that were denied before all regions are looked through for empty ones, and as many more as there are views,
  * because that is how long it takes. */
@@ -134,12 +134,7 @@ struct record record_release(const struct page *page, void *record) {
     return record_visit(page, load_acquire(&page->meta_shift), record, true);
 }
 
-/* The blocks of a granule whose place its records take. */
-struct reserved {
-    unsigned first, count;
-};
-
-static struct reserved reserved_in(const struct page *page) {
+struct reserved blocks_reserved_in(const struct page *page) {
     if (page->meta_shift & META_WIDE)
         return (struct reserved){0, 0};
     return (struct reserved){page->records / page->block_bytes,
@@ -155,7 +150,7 @@ static unsigned next_index(const struct page *page, char **granule) {
 
 /* Of a granule first the blocks before the reserved ones are handed out, then those behind them. */
 bool blocks_open_granule(struct page *page) {
-    struct reserved reserved = reserved_in(page);
+    struct reserved reserved = blocks_reserved_in(page);
     unsigned behind = reserved.first + reserved.count, end = page->granule_capacity, index = 0;
     char *granule = segment_span_start(page);
     bool is_new = true;
@@ -179,9 +174,8 @@ bool blocks_open_granule(struct page *page) {
     return true;
 }
 
-/* Blocks that were handed out at least once. */
-static size_t blocks_handed_out(const struct page *page) {
-    struct reserved reserved = reserved_in(page);
+size_t blocks_handed_out(const struct page *page) {
+    struct reserved reserved = blocks_reserved_in(page);
     char *granule;
     unsigned index = next_index(page, &granule);
     size_t before = (size_t)(granule - segment_span_start(page)) / ((size_t)page->granule_mask + 1);
@@ -238,7 +232,7 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     page->records = (uint16_t)blocks_records_of(page, segment_span_start(page));
     page->color_mask = 0; /* that was it */
     page->capacity =
-        (uint32_t)granules_in(page) * (page->granule_capacity - reserved_in(page).count);
+        (uint32_t)granules_in(page) * (page->granule_capacity - blocks_reserved_in(page).count);
     page->view = view;
     page->heap = heap;
     blocks_open_granule(page);
@@ -264,8 +258,10 @@ static size_t owners_bytes(const struct page *page) {
 
 void blocks_page_destroy(struct heap *heap, struct page *page) {
     tail_done(heap, page);
-    store_owner(&heap->own_free,
-                heap->own_free - (int64_t)blocks_handed_out(page) * page->waste_unit);
+    size_t free_blocks = blocks_handed_out(page);
+    if (UNLIKELY(page->meta_shift & META_PUNCHED)) /* those that are held out are no waste */
+        free_blocks -= punch_held(page);
+    store_owner(&heap->own_free, heap->own_free - (int64_t)free_blocks * page->waste_unit);
     if (page->meta_shift & META_OWNERS)
         meta_free(page->owners, owners_bytes(page));
     segment_span_free(page);
@@ -333,10 +329,31 @@ static void flush_recent(struct heap *heap) {
     }
 }
 
-/* Where the current page of a size class is noted. */
+struct pool *bins_apart(struct heap *heap) {
+    if (heap->apart)
+        return heap->apart;
+    struct pool *pool = meta_alloc(sizeof *pool);
+    if (!pool)
+        return NULL;
+    bins_init(&pool->bins);
+    for (unsigned i = 0; i < NARROW_CLASSES; i++) {
+        struct page *stand_in = (struct page *)pool->stand_ins[i];
+        set_layout(stand_in, SLICE_BYTES, false, i);
+        stand_in->behind = &heap_no_page;
+        pool->bins.current[i] = stand_in;
+    }
+    heap->apart = pool;
+    return pool;
+}
+
+static bool is_apart(const struct heap *heap, const struct bins *bins) {
+    return UNLIKELY(heap->apart != NULL) && bins == &heap->apart->bins;
+}
+
+/* Where the current page of a size class is noted: with a stand-in, behind it. */
 static struct page **current_of(struct heap *heap, struct bins *bins, unsigned size_class) {
-    return bins == &heap->mixed && size_class < NARROW_CLASSES
-               ? &heap_recent(heap, size_class)->behind
+    return (bins == &heap->mixed || is_apart(heap, bins)) && size_class < NARROW_CLASSES
+               ? &bins->current[size_class]->behind
                : &bins->current[size_class];
 }
 
@@ -372,12 +389,15 @@ static void partial_remove(struct bins *bins, struct page *page) {
 }
 
 static struct bins *bins_of(struct heap *heap, const struct page *page) {
-    return page->kind == PAGE_OWN ? page->view->region : &heap->mixed;
+    if (page->kind == PAGE_OWN)
+        return page->view->region;
+    return UNLIKELY(page->meta_shift & META_APART) ? &heap->apart->bins : &heap->mixed;
 }
 
 static void current_is_full(struct heap *heap, struct page *page) {
     if (page == &heap_no_page)
         return;
+    store_owner(&page->filled, load_relaxed(&segment_clock));
     flag_set(page, PAGE_FULL);
     tail_done(heap, page);
 }
@@ -392,6 +412,7 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
     current_is_full(heap, *current);
     partial_remove(bins, next);
     *current = next;
+    blocks_has_free(next); /* of a page that was given back in part, some again */
     struct page *after = bins->partial[size_class];
     if (after) { /* what the next switch will wait for */
         __builtin_prefetch(after->free, 1);
@@ -416,6 +437,8 @@ static bool own_becomes_mixed(struct page *page) {
     struct owners *owners = meta_alloc(owners_bytes(page));
     if (!owners)
         return false;
+    while (page->meta_shift & META_PUNCHED) /* its mask stands where `owners` will */
+        punch_refill(page);
     owners->start = segment_span_start(page);
     owners->count = granules_in(page) * page->granule_capacity;
     for (unsigned i = 0; i < owners->count; i++)
@@ -430,12 +453,18 @@ static bool own_becomes_mixed(struct page *page) {
 }
 
 /* Past the cap the free blocks of contexts that have pages of their own serve all: a page of which at least an
- * eighth is free, or NULL. */
-static struct page *share_own_page(struct heap *heap, unsigned size_class) {
+ * eighth is free, or NULL. Before it, only those of contexts that are to have none. */
+static bool may_share(const struct view *view, bool past_cap) {
+    enum placement placement = heap_placement(view->context);
+    return placement == PLACE_SHARED || (placement == PLACE_DEFAULT && past_cap);
+}
+
+static struct page *share_own_page(struct heap *heap, unsigned size_class, bool past_cap) {
     for (unsigned looks = 0; looks < DONORS_MAX && looks < heap->view_count; looks++) {
         if (heap->donor >= heap->view_count)
             heap->donor = 1;
-        const struct bins *region = heap_view_at(heap, heap->donor)->region;
+        const struct view *view = heap_view_at(heap, heap->donor);
+        const struct bins *region = may_share(view, past_cap) ? view->region : NULL;
         struct page *page = region ? region->partial[size_class] : NULL;
         for (unsigned i = 0; i < DONATIONS_MAX && page; i++, page = page->next)
             if (page->used <= page->capacity - page->capacity / 8)
@@ -453,12 +482,17 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
         return *current;
     current_is_full(heap, *current);
     /* The cap on segregation: past it this context's new chunks share mixed pages. */
-    bool segregate = heap_may_segregate(heap);
-    if (!view && !segregate)
-        page = share_own_page(heap, size_class);
-    if (view ? segregate : !page)
+    enum placement placement = view ? heap_placement(view->context) : PLACE_DEFAULT;
+    bool below_cap = heap_may_segregate(heap);
+    bool segregate = placement == PLACE_DEFAULT ? below_cap : placement == PLACE_APART;
+    bool apart = is_apart(heap, bins);
+    if (!view && !apart && (!below_cap || load_relaxed(&heap_placed_any) & 1U << PLACE_SHARED))
+        page = share_own_page(heap, size_class, !below_cap);
+    if (view ? segregate : !page) {
         page = blocks_page_create(heap, view, size_class);
-    else if (view && ++heap->denied >= SWEEP_EVERY + heap->view_count) {
+        if (page && apart)
+            blocks_mark(page, META_APART);
+    } else if (view && ++heap->denied >= SWEEP_EVERY + heap->view_count) {
         heap->denied = 0;
         regions_release_empty(heap); /* current pages that are empty, the one waste we hold */
     }
@@ -520,6 +554,8 @@ void bins_release_empty(struct heap *heap, struct bins *bins) {
 }
 
 void regions_release_empty(struct heap *heap) {
+    if (heap->apart)
+        bins_release_empty(heap, &heap->apart->bins);
     for (uint32_t i = 1; i < heap->view_count; i++)
         if (heap_view_at(heap, i)->region)
             bins_release_empty(heap, heap_view_at(heap, i)->region);

@@ -32,10 +32,19 @@
 #define META_WATCHED 8U  /* holds a chunk whose free segment_watch wants to hear of */
 #define META_ALIGNED 16U /* some chunks start inside their block */
 #define META_CHECKED 32U /* see region/check.h; never changes */
+#define META_PUNCHED 64U /* see region/punch.h */
+#define META_APART 128U  /* mixed, of heap->apart; never changes */
 struct owners {          /* written by the heap's thread; gone with the page */
     const char *start;   /* of the page */
     size_t count;        /* blocks */
     uint32_t views[];    /* by block: atomic */
+};
+
+/* The mixed pages of contexts that are to stand apart from others (PLACE_APART). As in a heap's own, stand-ins are the
+ * current ones of narrow classes, but hold no recent blocks: what is freed goes back to its page. */
+struct pool {
+    struct bins bins;
+    char stand_ins[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
 };
 
 INTERNAL const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
@@ -175,14 +184,32 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
 void blocks_page_destroy(struct heap *heap, struct page *page);
 /* Makes the page's next granule ready for its first block. False: there is none. */
 bool blocks_open_granule(struct page *page);
+bool punch_refill(struct page *page);
 INLINE bool blocks_has_free(struct page *page) {
-    return page->free || page->fresh_left || (page->next_block && blocks_open_granule(page));
+    return page->free || page->fresh_left || (page->next_block && blocks_open_granule(page)) ||
+           (UNLIKELY(load_plain(&page->meta_shift) & META_PUNCHED) && punch_refill(page));
 }
 /* Bytes of the page, from its start, that blocks were handed out of, in whole OS pages. */
-INLINE size_t blocks_touched(const struct page *page, const char *start) {
+INLINE size_t blocks_reached(const struct page *page, const char *start) {
     size_t open = page->granule_mask < OS_PAGE_BYTES || page->next_block == start;
     return align_up((size_t)(page->next_block - start) + (open && page->fresh_left), OS_PAGE_BYTES);
 }
+/* A bit for each OS page of these that was given back. */
+INLINE uint64_t blocks_punched(const struct page *page) {
+    return load_relaxed(&page->meta_shift) & META_PUNCHED ? load_relaxed(&page->punched) : 0;
+}
+/* The others' bytes. */
+INLINE size_t blocks_touched(const struct page *page, const char *start) {
+    return blocks_reached(page, start) -
+           (size_t)__builtin_popcountl(blocks_punched(page)) * OS_PAGE_BYTES;
+}
+/* Blocks that were handed out at least once. */
+size_t blocks_handed_out(const struct page *page);
+/* The blocks of a granule whose place its records take. */
+struct reserved {
+    unsigned first, count;
+};
+struct reserved blocks_reserved_in(const struct page *page);
 
 /* The current page ran out. False: no other one has free blocks. */
 bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class);
@@ -193,6 +220,8 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
 void bins_collect_remote(struct heap *heap);
 void bins_init(struct bins *bins);
 void bins_init_mixed(struct heap *heap);
+/* heap->apart, made when it is missing. NULL: out of memory. */
+struct pool *bins_apart(struct heap *heap);
 /* The class that is to serve this one: itself from now on, if the page that it shares is full. */
 unsigned bins_share_class(struct heap *heap, unsigned size_class);
 /* From now on it is itself. */

@@ -9,7 +9,7 @@
 #include "region/heap.h"
 #include "base/options.h"
 #include "os/meta.h"
-#include "region/blocks.h"
+#include "region/punch.h"
 
 #define WASTE_SHARE 16           /* a sixteenth is 6 % */
 #define PUBLISH_STEP (16L << 10) /* how far a heap's figure may drift from the sum */
@@ -28,10 +28,12 @@ static struct heap shared_heap __attribute__((section("memctx_shared"))) = {
 
 static void heap_init(struct heap *heap) {
     heap->lock.rank = RANK_PARKED;
+    heap->trims = load_relaxed(&trim_number);
     bins_init_mixed(heap);
 }
 
 static void heap_publish(struct heap *heap) { /* under heap_global.lock */
+    heap->number = heap_global.heaps + 1;
     heap->next = heap_global.first;
     store_release(&heap_global.first, heap);
     heap_global.heaps++;
@@ -213,6 +215,25 @@ struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, bool make
     return *block ? *block + view_index % VIEWS_PER_BLOCK : NULL;
 }
 
+#define FREED_OF_FIRST 8U
+
+void heap_count_remote_further(struct heap *heap, uint32_t owner) {
+    uint32_t count = heap->freed_of_count ? heap->freed_of_count : FREED_OF_FIRST;
+    while (count <= owner)
+        count *= 2;
+    uint64_t *counts = meta_alloc(count * sizeof *counts);
+    if (!counts) {
+        add_relaxed(&heap_global.lost_remote, 1);
+        return;
+    }
+    for (uint32_t i = 0; i < heap->freed_of_count; i++)
+        counts[i] = heap->freed_of[i];
+    counts[owner]++;
+    /* A dump may just read the old one, which therefore stays: less than the new one takes. */
+    store_release(&heap->freed_of, counts);
+    store_release(&heap->freed_of_count, count);
+}
+
 /* Moves a view's numbers to the totals of exited threads. */
 static void fold(struct heap *heap, struct view *view) {
     struct view *sum = heap_view(heap_global.totals, view->context);
@@ -241,6 +262,23 @@ static void fold(struct heap *heap, struct view *view) {
     store_owner(&view->peak_bytes, 0);
 }
 
+/* The same with the counts of frees of others' chunks. */
+static void fold_remote(struct heap *heap) {
+    for (uint32_t i = 0; i < heap->freed_of_count; i++) {
+        uint64_t count = heap->freed_of[i];
+        if (!count)
+            continue;
+        if (i >= heap_global.totals->freed_of_count) {
+            heap_count_remote_further(heap_global.totals, i);
+            if (i >= heap_global.totals->freed_of_count)
+                continue;
+            count--; /* it counted one */
+        }
+        add_owner(&heap_global.totals->freed_of[i], count);
+        store_owner(&heap->freed_of[i], 0);
+    }
+}
+
 void heap_park(struct heap *heap) {
     bins_collect_remote(heap);
     bins_release_empty(heap, &heap->mixed);
@@ -259,6 +297,8 @@ void heap_park(struct heap *heap) {
         if (heap_global.totals && (view->allocs || view->frees))
             fold(heap, view);
     }
+    if (heap_global.totals)
+        fold_remote(heap);
     regions_release_empty(heap);
     heap_publish_waste(heap);
     heap->tid = 0;

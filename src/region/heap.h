@@ -86,6 +86,7 @@ struct heap {
     uint32_t state;        /* atomic: enum heap_state */
     uint32_t forks;        /* owner: this thread's that are under way */
     uint32_t thread_exits; /* rounds of key destructors seen */
+    uint32_t number;       /* of heaps in the order they were made; 0: the shared one */
     struct heap *next;     /* all heaps; never shrinks */
     /* The thread's path cache, of the layer above. */
     char paths_room[HEAP_PATHS_BYTES] __attribute__((aligned(CACHE_LINE)));
@@ -104,6 +105,11 @@ struct heap {
         const struct view *of_other;
         struct view *ours;
     } twins[VIEW_TWINS];
+    uint64_t *
+        freed_of; /* owner: frees of chunks of another heap's pages, by its number; it only grows */
+    uint32_t freed_of_count;     /* atomic: of its elements */
+    uint32_t trims;              /* atomic: the last of heap_trim.wanted that it has done */
+    struct pool *apart;          /* owner: mixed pages of PLACE_APART; NULL: none yet */
     struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
     /* Control thread, under heap_global.lock: views read in this dump; the number of its thread there. */
     uint32_t views_summed, shown_as;
@@ -124,8 +130,9 @@ struct heap_global {
     uint64_t foreign_frees; /* atomic: frees of pointers that are not ours, ignored */
     uint32_t threads_seen;  /* atomic: heaps given to threads, ever */
     uint32_t heaps;
-    bool first_used;     /* atomic: the heap that needs no memory */
-    uint64_t lost_views; /* atomic: operations that could not be accounted; 0 means exact */
+    bool first_used;      /* atomic: the heap that needs no memory */
+    uint64_t lost_remote; /* atomic: frees of others' chunks that stand in no heap's freed_of */
+    uint64_t lost_views;  /* atomic: operations that could not be accounted; 0 means exact */
 };
 INTERNAL struct heap_global heap_global;
 INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
@@ -174,6 +181,40 @@ INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_othe
     }
     return heap->twins[place].ours;
 }
+
+/* Counts a free of another heap's chunk. */
+void heap_count_remote_further(struct heap *heap, uint32_t owner);
+INLINE void heap_count_remote(struct heap *heap, const struct heap *owner) {
+    if (LIKELY(owner->number < heap->freed_of_count))
+        add_owner(&heap->freed_of[owner->number], 1);
+    else
+        heap_count_remote_further(heap, owner->number);
+}
+
+/* Where a context's next chunks are to stand, by its id. */
+enum placement {
+    PLACE_DEFAULT = 0, /* as its live bytes and the waste cap decide */
+    PLACE_APART, /* in no page with contexts that are not: in a region of its own from MEMCTX_PROMOTE_BYTES on,
+                        * whatever the cap, in pages that all such contexts of the thread share before that */
+    PLACE_SHARED, /* no new pages of its own */
+    PLACE_MASK = 3,
+};
+#define PLACED_PER_LEAF 4096U
+#define PLACED_LEAVES 1024U
+INTERNAL uint32_t heap_placed_any; /* atomic: bits 1 << placement that some context has */
+INTERNAL uint8_t
+    *heap_placed[PLACED_LEAVES]; /* atomic: enum placement by context; NULL: all default */
+INLINE enum placement heap_placement(uint32_t context) {
+    if (LIKELY(!load_relaxed(&heap_placed_any)) || context / PLACED_PER_LEAF >= PLACED_LEAVES)
+        return PLACE_DEFAULT;
+    const uint8_t *leaf = load_acquire(&heap_placed[context / PLACED_PER_LEAF]);
+    return leaf ? load_relaxed(&leaf[context % PLACED_PER_LEAF]) & PLACE_MASK : PLACE_DEFAULT;
+}
+/* The context's byte there. Control thread only. NULL: out of memory. */
+uint8_t *heap_placed_byte(uint32_t context);
+bool heap_place(uint32_t context, enum placement placement);
+/* So that each context comes to where this is decided with its next chunk. Under heap_global.lock. */
+void heaps_reconsider(void);
 
 /* What a reset subtracts from the view; NULL: nothing. With `make`, NULL: out of memory. */
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, bool make);

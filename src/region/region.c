@@ -9,9 +9,11 @@
 #include "region/region.h"
 #include "os/meta.h"
 #include "region/check.h"
+#include "region/punch.h"
 
-static void promote(struct heap *heap, struct view *view) {
-    if (view->region || view_live_bytes(view) < options.promote_bytes || !heap_may_segregate(heap))
+static void promote(struct heap *heap, struct view *view, enum placement placement) {
+    if (view->region || view_live_bytes(view) < options.promote_bytes ||
+        placement == PLACE_SHARED || (placement == PLACE_DEFAULT && !heap_may_segregate(heap)))
         return;
     struct bins *region = meta_alloc(sizeof *region);
     if (!region)
@@ -23,9 +25,19 @@ static void promote(struct heap *heap, struct view *view) {
 /* Of this size class, or of the one that serves it. */
 static struct page *page_for(struct heap *heap, struct view *view, unsigned size_class) {
     struct page *page = NULL;
+    enum placement placement = heap_placement(view->context);
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
-    promote(heap, view);
+    if (UNLIKELY(heap->trims != load_relaxed(&trim_number)))
+        trim_heap(heap);
+    promote(heap, view, placement);
+    struct pool *apart =
+        UNLIKELY(placement == PLACE_APART) && !view->region ? bins_apart(heap) : NULL;
+    if (apart) {
+        bins_split_class(heap, size_class);
+        view->bins = &apart->bins;
+        return bins_next_page(heap, view->bins, NULL, size_class);
+    }
     if (view->region) { /* shared pages are the thread's */
         bins_split_class(heap, size_class);
         page = bins_next_page(heap, view->region, view, size_class);
@@ -206,7 +218,7 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
         view_account_free(heap_view_at(heap, *blocks_owner(page, granule, index)), requested);
     } else {
         struct record record = record_release(page, at);
-        if (record.free)
+        if (record.free || blocks_is_punched(page, block))
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
         requested = page->block_bytes - record.slack;
         view_account_free(paid_by(heap, page, at, &record), requested);
@@ -223,9 +235,10 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
     char *block;
     void *at = region_block_of(page, chunk, &block);
     struct record record = record_release(page, at);
-    if (record.free)
+    if (record.free || blocks_is_punched(page, block))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     struct heap *owner = page->heap;
+    heap_count_remote(heap, owner);
     struct view *view = heap_view_twin(heap, paid_by(owner, page, at, &record));
     if (view)
         view_account_free(view, page->block_bytes - record.slack);
@@ -360,7 +373,7 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
     char *block;
     void *at = region_block_of(page, chunk, &block);
     struct record record = record_read(page, at);
-    if (record.free)
+    if (record.free || blocks_is_punched(page, block))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     size_t room = (size_t)(block + page->block_bytes - (char *)chunk);
     if (UNLIKELY(options.check) || page->heap != heap || (page->view && page->view != view) ||

@@ -191,6 +191,7 @@ struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t co
     header->mapped_bytes = mapped;
     header->requested_bytes = bytes;
     header->context = context;
+    header->born = load_relaxed(&segment_clock);
     segment_map_set(SEGMENT_HUGE, header, true);
     struct page *first = load_relaxed(&emergencies);
     do
@@ -247,6 +248,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     store_owner(&header->mapped_bytes, mapped);
     header->chunk = start + offset;
     header->fresh = fresh;
+    header->born = load_relaxed(&segment_clock);
     store_release(&header->kind, PAGE_HUGE);
     account((int64_t)mapped);
     segment_map_set(SEGMENT_HUGE, start, true);

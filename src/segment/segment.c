@@ -112,6 +112,12 @@ void segment_map_set(enum segment_map map, const void *segment, bool set) {
         and_release(flags, (uint8_t)~map);
 }
 
+uint32_t segment_clock FORK_PAGE;
+
+void segment_clock_set(uint64_t now_ns) {
+    store_owner(&segment_clock, (uint32_t)(now_ns >> SEGMENT_TICK_SHIFT));
+}
+
 #define SLICES_MAX (SEGMENT_SLICES - HEADER_SLICES)
 
 static bool is_empty(const struct segment *segment) {
@@ -264,6 +270,7 @@ struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr
     __builtin_memset(page, 0, sizeof *page);
     set_back(page, 1, slices);
     page->fresh = !dirty;
+    page->born = load_relaxed(&segment_clock);
     if (next)
         *next = (uintptr_t)(page + slices);
     return page;
@@ -446,6 +453,7 @@ size_t segment_purge(bool all) {
     size_t released = segment_huge_purge(all);
     uint64_t now = os_now_ns();
     uint64_t claimed[4], others[4];
+    segment_clock_set(now);
     for (;;) {
         lock_take(&global.lock);
         store_owner(&global.next_purge_ns,

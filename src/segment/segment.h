@@ -85,13 +85,18 @@ struct page {
                                                            * (48 bits), their number (16) */
     struct page *remote_next;                             /* next page in heap->remote_pages */
     struct page *next, *prev; /* owner: list of pages with free blocks */
-    uint64_t requested_bytes; /* large chunks */
-    uint32_t context;         /* large chunks: context id */
-    uint32_t slices;          /* of the page */
-    uint32_t capacity;        /* blocks */
+    union {
+        uint64_t requested_bytes; /* large chunks */
+        uint32_t filled; /* pages of blocks: segment_clock when none was free, the last time */
+    };
+    uint32_t context;  /* large chunks: context id */
+    uint32_t slices;   /* of the page */
+    uint32_t capacity; /* blocks */
+    uint32_t born; /* segment_clock when it was made; of what is resized or moved, the first time */
     union {
         uint64_t mapped_bytes; /* PAGE_HUGE */
-        struct owners *owners; /* PAGE_MIXED that was PAGE_OWN: see region/blocks.h */
+        struct owners *owners; /* META_OWNERS: see region/blocks.h */
+        uint64_t punched;      /* META_PUNCHED: see region/punch.h */
     };
 };
 
@@ -200,6 +205,12 @@ void segment_emergency_booked(struct page *header);
 INLINE size_t segment_huge_capacity(const struct page *header) {
     return header->mapped_bytes - (size_t)(header->chunk - (const char *)header);
 }
+
+/* A coarse clock, to tell how old a page is: monotonic, in ticks of 2^24 ns, as it was when the control thread, or
+ * somebody who had to know anyway, last looked. So it may be a second behind. */
+#define SEGMENT_TICK_SHIFT 24
+INTERNAL uint32_t segment_clock; /* atomic */
+void segment_clock_set(uint64_t now_ns);
 
 /* Gives empty memory back: what is older than the decay time and what is over the bounds; with
  * `all`, everything. Bytes given back. */

@@ -257,6 +257,36 @@ static void answer_dump(int fd) {
     put(fd, &dump, length);
 }
 
+/* One page of context 3, one that it shares with context 2, and one of a context that the dump has not. */
+static void answer_pages(int fd) {
+    struct {
+        struct wire_pages head;
+        struct wire_page pages[3];
+        struct wire_share shares[2];
+    } answer = {.head = {.count = 3, .share_count = 2}, .shares = {{2, 10}, {3, 5}}};
+    for (uint32_t i = 0; i < 3; i++) {
+        answer.pages[i] = (struct wire_page){.start = 0x700000000000 + i * 16384UL,
+                                             .bytes = 16384,
+                                             .touched_bytes = 16384,
+                                             .resident_bytes = WIRE_UNKNOWN,
+                                             .context = i == 0   ? 3
+                                                        : i == 1 ? WIRE_NONE
+                                                                 : 99,
+                                             .block_bytes = 64,
+                                             .live = 15,
+                                             .capacity = 240,
+                                             .share_count = i == 1 ? 2 : 0,
+                                             .kind = i == 1 ? WIRE_PAGE_MIXED : WIRE_PAGE_OWN};
+    }
+    answer.head.next = is("pages-loop") ? 4096 : 0;
+    answer.head.count = is("pages-count") ? UINT32_MAX : 3;
+    answer.head.share_count = is("pages-shares") ? 1 : 2;
+    answer.pages[1].first_share = is("pages-share") ? 1 : is("pages-share-wraps") ? UINT32_MAX : 0;
+    struct wire_frame head = frame(WIRE_PAGES, is("pages-short") ? 8 : sizeof(answer));
+    put(fd, &head, sizeof(head));
+    put(fd, &answer, (size_t)head.length);
+}
+
 static void serve(int fd) {
     struct wire_frame request;
     char body[WIRE_REQUEST_MAX];
@@ -278,8 +308,10 @@ static void serve(int fd) {
             if (strncmp(fault, "answer-", 7) == 0) {
                 return;
             }
+        } else if (request.type == WIRE_PAGES) {
+            answer_pages(fd);
         } else if (request.type == WIRE_TRIM) {
-            struct wire_trim trim = {4096, 8192, 4096};
+            struct wire_trim trim = {.released_bytes = 4096, .rss_before = 8192, .rss_after = 4096};
             struct wire_frame head = frame(WIRE_TRIM, is("trim-short") ? 8 : sizeof(trim));
             put(fd, &head, sizeof(head));
             put(fd, &trim, (size_t)head.length);

@@ -67,7 +67,7 @@ def generated_code_is_named_by_perf_map():
 
 # Fault, exit code, message.
 HELLO_FAULTS = [
-    ("version", 1, r"wire version 42 and this memctx .* speaks 1; use the memctx"),
+    ("version", 1, r"wire version 43 and this memctx .* speaks 2; use the memctx"),
     ("garbage", 1, r"not as the library does"),
     ("close", 1, r"closed the connection before it said hello"),
     ("hello-half", 1, r"closed the connection in the middle of its hello"),
@@ -121,6 +121,41 @@ def fault_test(fault, code, pattern):
 
 for entry in HELLO_FAULTS + ANSWER_FAULTS:
     fault_test(*entry)
+
+
+def pages_test(fault, pattern):
+    @test_named(f"fault-{fault}")
+    def run():
+        with fake(fault) as live:
+            for words in (["frag"], ["frag", "--json"]):
+                expect(1, pattern, *words, live.pid, env=live.cli_env)
+
+
+for words in (("pages-short", "pages lie outside"), ("pages-count", "pages lie outside"),
+              ("pages-shares", "pages lie outside"), ("pages-share", "shares that do not exist"),
+              ("pages-share-wraps", "shares that do not exist")):
+    pages_test(*words)
+
+
+@test
+def pages_without_end():
+    """Who says that there are more pages, but not further on, is not asked for ever."""
+    with fake("pages-loop") as live:
+        found = json.loads(succeed("frag", live.pid, "--json", env=live.cli_env))
+        by_id = {context["id"]: context for context in found["contexts"]}
+        check(by_id[3]["chunks_seen"] >= 40, f"context 3 was seen in two answers: {by_id[3]}")
+
+
+@test
+def pages_tell_who_shares_them():
+    with fake("pages") as live:
+        found = json.loads(succeed("frag", live.pid, "--json", env=live.cli_env))["pinners"]
+        one = next(pinner for pinner in found if pinner["context"] == 3)
+        check_equal((one["chunks"], one["alone_bytes"], one["alone_free_bytes"], one["shared_free_bytes"], one["partners"]),
+                    (20, 16384, 16384 - 15 * 64, (16384 - 15 * 64) * 5 // 15, [{"context": 2, "block_bytes": 640}]), "context 3")
+        check_equal(one["what_if"]["isolate_bytes"], -4096, "apart: its five blocks need an OS page")
+        shown = succeed("frag", live.pid, env=live.cli_env)
+        check("among them 640 of context 2" in shown, shown)
 
 
 @test

@@ -97,7 +97,7 @@ def wrong_head():
     with attacked() as target:
         for what, fields in {
                 "magic": {"magic": 0x12345678}, "swapped magic": {"magic": 0x4d435458},
-                "version 0": {"version": 0}, "next version": {"version": 2},
+                "version 0": {"version": 0}, "next version": {"version": constant("WIRE_VERSION") + 1},
                 "version -1": {"version": 0xffff}}.items():
             kind = constant("WIRE_OPTIONS")
             expect_closed(target, frame(kind, **fields), what, 1.5)
@@ -106,7 +106,7 @@ def wrong_head():
 @test
 def unknown_type():
     with attacked() as target:
-        for kind in (0, constant("WIRE_HELLO"), 9, 10, 255, 256, 32768, 65535):
+        for kind in (0, constant("WIRE_HELLO"), constant("WIRE_NOTE") + 1, 100, 255, 256, 32768, 65535):
             expect_closed(target, frame(kind), f"type {kind}", 1.5)
 
 
@@ -127,10 +127,52 @@ def wrong_body_size():
         for name, right in {"WIRE_DUMP": wire.size_of("wire_dump_request"),
                             "WIRE_MARK": wire.size_of("wire_mark_request"),
                             "WIRE_RESET": wire.size_of("wire_reset_request"),
-                            "WIRE_TRIM": 0, "WIRE_OPTIONS": 0, "WIRE_SELF": 0}.items():
+                            "WIRE_PAGES": wire.size_of("wire_pages_request"),
+                            "WIRE_OPTIONS": 0, "WIRE_SELF": 0}.items():
             for size in {0, 1, right - 1, right + 1, 1024} - {right, -1}:
                 expect_closed(target, frame(constant(name), b"\1" * size),
                               f"{name} with {size} bytes", 1.5)
+        for name in ("WIRE_TRIM", "WIRE_PLACE"):
+            for size in (0, 1, 4, 7, 9, 13):
+                expect_closed(target, frame(constant(name), b"\1" * size), f"{name} with {size} bytes", 1.5)
+        for size in (0, 512, 1024):
+            expect_closed(target, frame(constant("WIRE_NOTE"), b"\1" * size), f"WIRE_NOTE with {size} bytes", 1.5)
+
+
+def ask(client, name, body):
+    return client.ask(frame(constant(name), body))
+
+
+@test
+def contexts_that_are_not_there():
+    """A request that names contexts says how many; each must exist."""
+    head = wire.size_of("wire_contexts_request")
+    with attacked() as target, Wire(target.socket_path()) as client:
+        for name in ("WIRE_TRIM", "WIRE_PLACE"):
+            for count, ids in ((1, 0), (0, 1), (2, 1), (0xffffffff, 3), (1 << 30, 250)):
+                body = wire.struct_bytes("wire_contexts_request", verb=1, count=count) + b"\0" * 4 * ids
+                check_equal(len(body), head + 4 * ids, "length")
+                status, text = ask(client, name, body)
+                check_equal(status, constant("WIRE_REFUSED"), f"{name}: {count} said, {ids} there: {text}")
+        for number in (0xffffff, 0xffffffff):
+            body = wire.struct_bytes("wire_contexts_request", verb=1, count=1) + number.to_bytes(4, "little")
+            status, _ = ask(client, "WIRE_PLACE", body)
+            check_equal(status, constant("WIRE_REFUSED"), f"context {number}")
+            ask(client, "WIRE_TRIM", body)
+        body = wire.struct_bytes("wire_contexts_request", verb=77, count=0)
+        check_equal(ask(client, "WIRE_PLACE", body)[0], constant("WIRE_REFUSED"), "a placement that there is not")
+
+
+@test
+def notes_make_room():
+    """More notes than are kept: the oldest goes, nothing else."""
+    with attacked() as target, Wire(target.socket_path()) as client:
+        for i in range(40):
+            status, _ = ask(client, "WIRE_NOTE", b"n%d " % i + b"x" * (i * 12))
+            check_equal(status, constant("WIRE_OK"), f"note {i}")
+        _, body = client.ask(wire.dump_request(0))
+        kept = [i for i in range(40) if b"n%d " % i in body]
+        check_equal(kept, list(range(24, 40)), "notes that are kept")
 
 
 @test
@@ -356,7 +398,9 @@ def mutated_frames():
     """Valid requests with some bytes changed: an answer or the end of the connection."""
     dice = random.Random(SEED)
     valid = [wire.dump_request(7), frame(constant("WIRE_OPTIONS")), frame(constant("WIRE_SELF")),
-             frame(constant("WIRE_TRIM")), frame(constant("WIRE_SET"), b"depth=32"),
+             frame(constant("WIRE_TRIM"), b"\0" * 8), frame(constant("WIRE_PAGES"), b"\0" * 16),
+             frame(constant("WIRE_PLACE"), b"\1\0\0\0\2\0\0\0\5\0\0\0\6\0\0\0"),
+             frame(constant("WIRE_NOTE"), b"a note"), frame(constant("WIRE_SET"), b"depth=32"),
              frame(constant("WIRE_RESET"),
                    wire.struct_bytes("wire_reset_request", context=constant("WIRE_NONE"))),
              frame(constant("WIRE_MARK"), b"m".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0"))]

@@ -29,6 +29,9 @@ int main(void) {
     CONSTANT(WIRE_SET)
     CONSTANT(WIRE_OPTIONS)
     CONSTANT(WIRE_SELF)
+    CONSTANT(WIRE_PAGES)
+    CONSTANT(WIRE_NOTE)
+    CONSTANT(WIRE_PLACE)
     CONSTANT(WIRE_OK)
     CONSTANT(WIRE_REFUSED)
     CONSTANT(WIRE_NO_MEMORY)
@@ -69,6 +72,10 @@ int main(void) {
     SIZE(wire_reset_request)
     FIELD(wire_reset_request, context)
     SIZE(wire_trim)
+    SIZE(wire_pages_request)
+    SIZE(wire_contexts_request)
+    FIELD(wire_contexts_request, verb)
+    FIELD(wire_contexts_request, count)
     puts("  \"end\": 0\n}");
     return 0;
 }

@@ -3,6 +3,7 @@
 // point where somebody is to look it prints "look" and waits for a line; at the end of its input it ends.
 // What is wrong, and where, the tests know; nothing in here says so to memctx.
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <map>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #define APART __attribute__((noinline, noipa))
@@ -430,6 +432,112 @@ static void plugins() { // 400 call paths through one function, none of which st
     look();
 }
 
+// --- cases in which something is done about it ---------------------------------------------------
+
+static void work_until_told() { // as a server does: some work, then a moment of nothing
+    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+    char line[100];
+    puts("look");
+    fflush(stdout);
+    while (poll(&input, 1, 1) == 0)
+        serve(1);
+    if (!fgets(line, sizeof line, stdin))
+        _exit(0);
+}
+
+static void sparse() { // survivors, in a program that goes on working
+    std::vector<char *> open;
+    for (int i = 0; i < 300000; i++)
+        open.push_back(session_open());
+    shuffle(open);
+    for (size_t i = 0; i < open.size(); i++)
+        if (i % 50)
+            put(std::exchange(open[i], nullptr));
+    work_until_told();
+    for (size_t i = 0; i < open.size(); i++) // and all of it comes into use again
+        if (!open[i])
+            open[i] = session_open();
+    for (char *session : open)
+        if (session[0] != 's')
+            _exit(1);
+    work_until_told();
+    for (char *session : open)
+        put(session);
+    work_until_told();
+}
+
+APART static char *handler_scratch(size_t size) {
+    char *scratch = get(size);
+    scratch[0] = 'x';
+    return scratch;
+}
+
+APART static char *handler_state(size_t size) {
+    char *kept = get(size);
+    kept[0] = 'k';
+    return kept;
+}
+
+// A thousand call paths that never have much each: all of them share the thread's mixed pages.
+template <int id>
+APART static void handle(std::vector<char *> &scratch, std::vector<char *> &states) {
+    for (int i = 0; i < 50; i++) {
+        scratch.push_back(handler_scratch(100 + dice(28)));
+        if (i % 25 == 0)
+            states.push_back(handler_state(100 + dice(28)));
+    }
+    asm volatile("" : : "r"(id));
+}
+
+using Handler = void (*)(std::vector<char *> &, std::vector<char *> &);
+template <int... ids> static std::vector<Handler> handlers(std::integer_sequence<int, ids...>) {
+    return {handle<ids>...};
+}
+
+static void
+among() { // small long-lived chunks among small short-lived ones; the same again and again
+    std::vector<Handler> all = handlers(std::make_integer_sequence<int, 1000>{});
+    std::vector<char *> scratch, states;
+    scratch.reserve(100000);
+    states.reserve(10000);
+    for (;;) {
+        for (char *kept : states)
+            put(kept);
+        states.clear();
+        for (Handler handler : all)
+            handler(scratch, states);
+        for (char *chunk : scratch)
+            put(chunk);
+        scratch.clear();
+        work_until_told();
+    }
+}
+
+static void handed() { // two threads allocate, the first one frees half of the second one's
+    std::vector<char *> theirs(20000), mine(1000);
+    pthread_t other;
+    pthread_create(
+        &other, nullptr,
+        [](void *list) -> void * {
+            pthread_setname_np(pthread_self(), "maker");
+            for (auto &job : *static_cast<std::vector<char *> *>(list))
+                job = handler_scratch(64);
+            pause();
+            return nullptr;
+        },
+        &theirs);
+    while (!__atomic_load_n(&theirs.back(), __ATOMIC_ACQUIRE))
+        usleep(1000);
+    usleep(10000);
+    for (auto &job : mine)
+        job = handler_scratch(64);
+    for (size_t i = 0; i < theirs.size(); i += 2)
+        put(theirs[i]);
+    for (auto &job : mine)
+        put(job);
+    work_until_told();
+}
+
 // --- healthy ones -------------------------------------------------------------------------------
 
 static void full_cache() { // large, all of it used; entries are replaced
@@ -504,6 +612,9 @@ int main(int argc, char **argv) {
         {"drip", drip},
         {"mapped", mapped},
         {"plugins", plugins},
+        {"sparse", sparse},
+        {"among", among},
+        {"handed", handed},
         {"full-cache", full_cache},
         {"steady", steady},
         {"table", table},

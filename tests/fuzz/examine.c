@@ -2,6 +2,7 @@
 /* The rules of doctor, on figures that somebody made up. */
 #include "findings.h"
 #include "fuzz.h"
+#include "holders.h"
 
 void fuzz_examine(const struct model *model) {
     struct memory_ledger ledger;
@@ -9,6 +10,19 @@ void fuzz_examine(const struct model *model) {
     struct findings findings;
     const struct findings_input input = {
         .model = model, .ledger = &ledger, .samples = &samples, .target = "1"};
+    struct holders holders;
+    bool *members = cli_alloc(model->context_count, sizeof(*members));
+    for (size_t i = 0; i < model->context_count; i += 2) {
+        members[i] = true;
+    }
+    if (model->has_pages) {
+        struct holder_partner partners[HOLDERS_PARTNERS_MAX];
+        holders_make(&holders, model);
+        holders_partners(model, members, partners);
+        holders_isolate(model, members);
+        holders_trim(model, members);
+        holders_free_around(model, members);
+    }
     memory_make_ledger(model, &ledger);
     samples_make(&samples, model, model, 1);
     findings_make(&findings, &input);

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     grow_heap();
     for (int requests = 0; size >= 3 && requests < 20; requests++) {
         size_t length = (data[1] | (size_t)data[2] << 8) % (WIRE_REQUEST_MAX + 1);
-        uint16_t type = data[0] % 10;
+        uint16_t type = data[0] % 13;
         data += 3;
         size -= 3;
         length = length < size ? length : size;

@@ -43,8 +43,8 @@ MUTANTS = {
         "        return page->block_bytes - record_read(page, at).slack;\n"
         "    return (size_t)(block + page->block_bytes - (const char *)chunk) + 16;", ["content-usable-size"]),
     "check-mode-copies-before-it-looks": (
-        "src/region/region.c", "    if (record.free)\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
-        "    if (record.free && !options.check)\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
+        "src/region/region.c", "    if (record.free || blocks_is_punched(page, block))\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
+        "    if ((record.free || blocks_is_punched(page, block)) && !options.check)\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
         ["misuse-checked-realloc-freed"]),
     "posix-memalign-takes-any": (
         MALLOC, "    if (!is_power_of_two(alignment) || alignment % sizeof(void *))\n        return EINVAL;", "",

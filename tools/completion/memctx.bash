@@ -31,7 +31,7 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export mark diff reset trim set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export mark diff reset trim isolate merge verify set options
             $common" -- "$word")
         return
     fi
@@ -46,7 +46,8 @@ _memctx() {
         mark | set) ;;
         diff) options="--json --min --limit --depth --human $names" ;;
         reset) options="--context --site $names" ;;
-        trim) options="--json --human" ;;
+        trim | isolate | merge) options="--json --site --human $names" ;;
+        verify) options="--json --human" ;;
         options) options="--json" ;;
         *) return ;;
     esac

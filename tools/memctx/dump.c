@@ -127,6 +127,7 @@ int dump_main(int argc, char **argv) {
                                                          : 0,
         .every_mark = request.output != NULL,
         .mappings = request.output != NULL,
+        .pages = request.output != NULL,
     };
     load.flags |= request.render.threads ? WIRE_DUMP_THREADS : 0;
     target_open(&target, word, false);

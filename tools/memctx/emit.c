@@ -106,6 +106,9 @@ static void write_context(struct json_writer *json, const struct model *model,
         json_put_integer(json, NULL, context->occupancy[bin]);
     }
     json_put_close(json, ']');
+    if (context->placement != WIRE_PLACE_DEFAULT) {
+        json_put_text(json, "placement", model_placement_word(context->placement));
+    }
     if (context->exact_address) {
         json_put_boolean(json, "exact_address", true);
     }
@@ -165,6 +168,69 @@ static void write_modules(struct json_writer *json, const struct model *model, b
     json_put_close(json, ']');
 }
 
+/* A page is a list of numbers, in the order of struct wire_page, because there may be very many: start, bytes,
+ * touched, resident, id of the context or null, block, live, capacity, tid, oldest and newest age, kind, state, apart,
+ * OS pages by how much is alive, OS pages with nothing, and then context and live blocks of each share. */
+static void write_page(struct json_writer *json, const struct model *model,
+                       const struct wire_page *page) {
+    json_put_newline(json);
+    json_put_open(json, NULL, '[');
+    json_put_integer(json, NULL, (int64_t)page->start);
+    json_put_integer(json, NULL, (int64_t)page->bytes);
+    json_put_integer(json, NULL, (int64_t)page->touched_bytes);
+    json_put_integer(json, NULL, page->resident_bytes);
+    json_put_integer(json, NULL,
+                     page->context == WIRE_NONE ? WIRE_UNKNOWN : model->contexts[page->context].id);
+    const uint32_t numbers[] = {page->block_bytes, page->live,       page->capacity,
+                                page->tid,         page->oldest_age, page->newest_age,
+                                page->kind,        page->state,      page->apart};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        json_put_integer(json, NULL, numbers[i]);
+    }
+    for (size_t i = 0; i < WIRE_OCCUPANCY_BINS; i++) {
+        json_put_integer(json, NULL, page->os_pages[i]);
+    }
+    json_put_integer(json, NULL, page->os_empty);
+    for (uint32_t i = 0; i < page->share_count; i++) {
+        const struct wire_share *share = &model->shares[page->first_share + i];
+        json_put_integer(json, NULL, model->contexts[share->context].id);
+        json_put_integer(json, NULL, share->live);
+    }
+    json_put_close(json, ']');
+}
+
+static void write_pages(struct json_writer *json, const struct model *model) {
+    json_put_newline(json);
+    json_put_open(json, "pages", '[');
+    for (size_t i = 0; i < model->page_count; i++) {
+        write_page(json, model, &model->pages[i]);
+    }
+    json_put_close(json, ']');
+}
+
+static void write_notes(struct json_writer *json, const struct model *model) {
+    json_put_newline(json);
+    json_put_open(json, "notes", '[');
+    for (size_t i = 0; i < model->note_count; i++) {
+        json_put_text(json, NULL, model->notes[i]);
+    }
+    json_put_close(json, ']');
+}
+
+static void write_remotes(struct json_writer *json, const struct model *model) {
+    json_put_newline(json);
+    json_put_open(json, "remote_frees", '[');
+    for (size_t i = 0; i < model->remote_count; i++) {
+        const struct model_remote *remote = &model->remotes[i];
+        json_put_open(json, NULL, '{');
+        json_put_integer(json, "freed_by", model->threads[remote->freed_by].tid);
+        json_put_integer(json, "owner", model->threads[remote->owner].tid);
+        json_put_integer(json, "frees", remote->frees);
+        json_put_close(json, '}');
+    }
+    json_put_close(json, ']');
+}
+
 static void write_memory(struct json_writer *json, const struct model *model) {
     json_put_open(json, "ledger", '{');
 #define X(name) json_put_integer(json, #name, model->ledger.name);
@@ -216,6 +282,13 @@ void model_write_json(const struct model *model, FILE *file,
             json_put_close(&json, '}');
         }
         json_put_close(&json, ']');
+        write_remotes(&json, model);
+    }
+    if (options->snapshot) {
+        write_notes(&json, model);
+        if (model->has_pages) {
+            write_pages(&json, model);
+        }
     }
     json_put_newline(&json);
     json_put_open(&json, "contexts", '[');

@@ -466,7 +466,8 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
 
 static void look_for_others_memory(struct look *look, const struct rule *rule) {
     static const char *const keys[] = {"files_bytes",  "stacks_bytes",       "brk_heap_bytes",
-                                       "shared_bytes", "runtime_code_bytes", "residue_bytes"};
+                                       "shared_bytes", "runtime_code_bytes", "own_mappings_bytes",
+                                       "residue_bytes"};
     static const char *const names[] = {"files",
                                         "stacks",
                                         "the brk heap",

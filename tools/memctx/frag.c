@@ -5,6 +5,7 @@
 
 #include "json.h"
 #include "memory.h"
+#include "pinners.h"
 #include "reading.h"
 #include "render.h"
 #include "view.h"
@@ -92,13 +93,15 @@ static void print_context(const struct model *model, const struct model_context 
         printf("%5u", context->occupancy[bin]);
     }
     char *path = render_path(model, (uint32_t)(context - model->contexts), request->frames);
-    printf("  %s\n", path);
+    printf("  %s (context %" PRIu32 ")\n", path, context->id);
     free(path);
 }
 
 static void print_text(const struct model *model, const struct view *view,
+                       const struct holders *holders, const struct pinners *pinners,
                        const struct memory_ledger *ledger, const struct frag_request *request) {
     print_ledger(model, ledger, request->human);
+    pinners_print(pinners, model, holders, request->frames, request->human);
     printf("%12s %12s %12s %12s %12s %12s %12s ", "requested", "rounding", "holes", "reserved",
            "resident", "pinned", "sole-pinned");
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
@@ -128,8 +131,26 @@ static void print_text(const struct model *model, const struct view *view,
     free(leaves);
 }
 
+/* What its pages tell. */
+static void write_holder(struct json_writer *json, const struct holder *holder) {
+    json_put_integer(json, "chunks_seen", holder->chunks);
+    json_put_integer(json, "alone_bytes", holder->alone_bytes);
+    json_put_integer(json, "alone_free_bytes", holder->alone_free);
+    json_put_integer(json, "shared_free_bytes", holder->shared_free);
+    json_put_integer(json, "kept_bytes", holder->kept_bytes);
+    json_put_integer(json, "empty_os_bytes", holder->empty_os_bytes);
+    json_put_decimal(json, "oldest_age_s", holders_seconds(holder->oldest));
+    json_put_decimal(json, "median_age_most_s", holders_seconds(holder->median_most));
+    json_put_decimal(json, "median_age_least_s", holders_seconds(holder->median_least));
+    json_put_open(json, "os_occupancy", '[');
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+        json_put_integer(json, NULL, holder->os_pages[bin]);
+    }
+    json_put_close(json, ']');
+}
+
 static void write_context(struct json_writer *json, const struct model *model, uint32_t index,
-                          bool names) {
+                          const struct holders *holders, bool names) {
     const struct model_context *context = &model->contexts[index];
     const struct wire_totals *self = &context->self;
     json_put_newline(json);
@@ -150,6 +171,9 @@ static void write_context(struct json_writer *json, const struct model *model, u
         json_put_integer(json, NULL, context->occupancy[bin]);
     }
     json_put_close(json, ']');
+    if (holders->list != NULL) {
+        write_holder(json, &holders->list[index]);
+    }
     json_put_open(json, "path", '[');
     for (uint32_t at = index; model->contexts[at].parent != WIRE_NONE;
          at = model->contexts[at].parent) {
@@ -162,6 +186,7 @@ static void write_context(struct json_writer *json, const struct model *model, u
 }
 
 static void print_json(const struct model *model, const struct view *view,
+                       const struct holders *holders, const struct pinners *pinners,
                        const struct memory_ledger *ledger, const struct frag_request *request) {
     struct json_writer json = {.file = stdout};
     json_put_open(&json, NULL, '{');
@@ -183,13 +208,15 @@ static void print_json(const struct model *model, const struct view *view,
     json_put_close(&json, ']');
     json_put_close(&json, '}');
     json_put_newline(&json);
+    pinners_write(pinners, model, &json);
+    json_put_newline(&json);
     json_put_open(&json, "contexts", '[');
     size_t count;
     uint32_t *leaves = view_sort_leaves(view, model, &count);
     for (size_t i = 0; i < count; i++) {
         if (request->view.min_bytes < 0 ||
             view_key(&model->contexts[leaves[i]].self, view->sort) >= request->view.min_bytes) {
-            write_context(&json, model, leaves[i], !request->names.none);
+            write_context(&json, model, leaves[i], holders, !request->names.none);
         }
     }
     json_put_close(&json, ']');
@@ -204,18 +231,22 @@ int frag_main(int argc, char **argv) {
     struct model model;
     struct view view;
     struct memory_ledger ledger;
-    struct target_load_options load = {.flags = WIRE_DUMP_RESIDENT | WIRE_DUMP_PINNED,
-                                       .mappings = true};
+    struct holders holders;
+    struct pinners pinners;
+    struct target_load_options load = {
+        .flags = WIRE_DUMP_RESIDENT | WIRE_DUMP_PINNED, .mappings = true, .pages = true};
     target_open(&target, reading_target_word(argc, argv, 1), false);
     target_load(&target, &model, &load);
     reading_resolve(&model, &target, &request.names);
     view_make(&view, &model, &request.view);
     memory_make_ledger(&model, &ledger);
+    holders_make(&holders, &model);
+    pinners_make(&pinners, &model, &holders, ledger.rss_bytes);
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);
     if (request.json) {
-        print_json(&model, &view, &ledger, &request);
+        print_json(&model, &view, &holders, &pinners, &ledger, &request);
     } else {
-        print_text(&model, &view, &ledger, &request);
+        print_text(&model, &view, &holders, &pinners, &ledger, &request);
     }
     return cli_finish_output(CLI_DONE);
 }

@@ -118,13 +118,45 @@ static const struct cli_verb verbs[] = {
      "  --context ID       this context and all below it\n"
      "  --site REGEX       every context whose site matches\n" READING_NAME_HELP COMMON_HELP,
      reset_main},
-    {"trim", "TARGET [--json] [--human]", "hand empty memory back to the kernel",
-     LIVE_TARGET_HELP "\nSays how many bytes went back, and the resident set before and after.\n\n"
-                      "  --json             one object of schema memctx-trim/1\n"
-                      "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
+    {"trim", "TARGET [CONTEXT... | --site REGEX]", "hand empty memory back to the kernel",
+     LIVE_TARGET_HELP
+     "\nSays how many bytes went back, and the resident set before and after. Of some contexts "
+     "also\nthe OS pages in which nothing is alive, in pages that are in use, and what was "
+     "predicted. A\nthread does its part with its next malloc, some microseconds for each page.\n\n"
+     "  --site REGEX       every context whose site matches\n"
+     "  --json             one object of schema memctx-trim/1\n"
+     "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
      trim_main},
-    {"set", "TARGET NAME=VALUE...", "change options of a running process",
-     LIVE_TARGET_HELP "\nmemctx options says which options can be set live.\n\n" COMMON_HELP,
+    {"isolate", "TARGET CONTEXT... | --site REGEX", "place contexts apart from all others",
+     LIVE_TARGET_HELP
+     "\nThe next chunks of these contexts (numbers, as memctx frag shows them, each with all below "
+     "it)\nstand in pages that no other context shares, whatever the waste cap says. Says what "
+     "that "
+     "should\nsave; no chunk is moved.\n\n"
+     "  --site REGEX       every context whose site matches\n"
+     "  --json             one object of schema memctx-place/1\n"
+     "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     isolate_main},
+    {"merge", "TARGET CONTEXT... | --site REGEX", "place contexts among all others",
+     LIVE_TARGET_HELP
+     "\nThe next chunks of these contexts share mixed pages, and what is free in their own pages "
+     "serves\nall. memctx set TARGET CONTEXT policy=default ends it.\n\n"
+     "  --site REGEX       every context whose site matches\n"
+     "  --json             one object of schema memctx-place/1\n"
+     "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     merge_main},
+    {"verify", "TARGET [--json] [--human]", "compare what was predicted with what came of it",
+     TARGET_HELP "\nFor each isolate, merge and trim of contexts, the last 16: what it should "
+                 "save, what was free "
+                 "around\nthese contexts then (trim: the resident set) and is now.\n\n"
+                 "  --json             one object of schema memctx-verify/1\n"
+                 "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
+     verify_main},
+    {"set", "TARGET NAME=VALUE... | TARGET CONTEXT policy=POLICY",
+     "change options, or how a context is placed",
+     LIVE_TARGET_HELP
+     "\nmemctx options says which options can be set live. POLICY is aset (pages of its own, as "
+     "memctx\nisolate), mixed (as memctx merge) or default.\n\n" COMMON_HELP,
      set_main},
     {"options", "[TARGET] [--json]", "list the options, or how they stand in a process",
      "Without a TARGET: every MEMCTX_* option with its default. With one: its value there.\n"

@@ -137,6 +137,27 @@ static void add_line(struct memory_ledger *ledger, const char *key, const char *
     ledger->lines[ledger->count++] = (struct memory_line){key, name, bytes};
 }
 
+/* Whole bytes of pages of blocks in which nothing is alive. They were read a moment later than the rest: `most` is the
+ * sum that they are part of. */
+static int64_t kept_bytes(const struct model *model, uint8_t kind, int64_t most) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->kind == kind && page->live == 0) {
+            sum = model_tame(sum + model_tame((int64_t)page->bytes));
+        }
+    }
+    return sum < most ? sum : most > 0 ? most : 0;
+}
+
+/* Of the anonymous memory what is not ours. The beginning of our tables is part of the library's own data. */
+static int64_t own_mappings(const struct model *model) {
+    int64_t ours =
+        model_tame(model->ledger.segments_resident) + model_tame(model->ledger.metadata_resident);
+    int64_t left = model_tame(model->mappings.anonymous_bytes) - ours;
+    return left > 0 ? left : 0;
+}
+
 void memory_make_ledger(const struct model *model, struct memory_ledger *ledger) {
     const struct wire_ledger *wire = &model->ledger;
     const struct wire_totals *totals = &model->totals;
@@ -148,10 +169,16 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
              model_tame(totals->requested_bytes));
     add_line(ledger, "rounding_bytes", "rounding (block - requested)",
              model_tame(totals->block_bytes) - model_tame(totals->requested_bytes));
-    add_line(ledger, "holes_bytes", "holes in contexts' own pages",
-             model_tame(wire->pages_reserved) - own_blocks);
-    add_line(ledger, "mixed_free_bytes", "free in mixed pages",
-             model_tame(wire->mixed_reserved) - model_tame(wire->mixed_block_bytes));
+    int64_t holes = model_tame(wire->pages_reserved) - own_blocks;
+    int64_t mixed_free = model_tame(wire->mixed_reserved) - model_tame(wire->mixed_block_bytes);
+    int64_t kept_own = kept_bytes(model, WIRE_PAGE_OWN, holes);
+    int64_t kept_mixed = kept_bytes(model, WIRE_PAGE_MIXED, mixed_free);
+    add_line(ledger, "holes_bytes", "holes in contexts' own pages", holes - kept_own);
+    add_line(ledger, "mixed_free_bytes", "free in mixed pages", mixed_free - kept_mixed);
+    if (model->has_pages) {
+        add_line(ledger, "kept_bytes", "empty pages, kept for the next chunks",
+                 kept_own + kept_mixed);
+    }
     add_line(ledger, "freelist_bytes", "freelist", model_tame(wire->freelist_bytes));
     add_line(ledger, "segment_headers_bytes", "page headers", model_tame(wire->segment_headers));
     add_line(ledger, "not_resident_bytes", "not resident of all that (untouched, or given back)",
@@ -169,13 +196,17 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
         add_line(ledger, "brk_heap_bytes", "brk heap (not ours)", mappings->heap_bytes);
         add_line(ledger, "runtime_code_bytes", "code made at run time", mappings->executable_bytes);
         add_line(ledger, "shared_bytes", "shared and named mappings", mappings->shared_bytes);
+        if (wire->segments_resident != WIRE_UNKNOWN && wire->metadata_resident != WIRE_UNKNOWN) {
+            add_line(ledger, "own_mappings_bytes", "the program's own anonymous mappings",
+                     own_mappings(model));
+        }
     }
     int64_t sum = 0;
     for (size_t i = 0; i < ledger->count; i++) {
         sum += model_tame(ledger->lines[i].bytes);
     }
     add_line(ledger, "residue_bytes",
-             model->has_mappings ? "residue (the program's own anonymous mappings; unexplained)"
+             model->has_mappings ? "residue (unexplained)"
                                  : "residue (all that is not ours; smaps could not be read)",
              ledger->rss_bytes - sum);
 }

@@ -102,6 +102,27 @@ int64_t model_tame(int64_t value) {
     return value == WIRE_UNKNOWN ? 0 : value > limit ? limit : value < -limit ? -limit : value;
 }
 
+int64_t model_share(int64_t a, int64_t b, int64_t c) {
+    __int128 share = c != 0 ? (__int128)a * b / c : 0;
+    return share > INT64_MAX ? model_tame(INT64_MAX) : model_tame((int64_t)share);
+}
+
+static uint64_t at_most(uint64_t value, uint64_t most) {
+    return value < most ? value : most;
+}
+
+void model_tame_page(struct wire_page *page) {
+    const uint64_t address_space = (uint64_t)1 << 47, blocks = (uint64_t)1 << 31;
+    page->bytes = at_most(page->bytes, address_space);
+    page->touched_bytes = at_most(page->touched_bytes, address_space);
+    page->block_bytes = (uint32_t)at_most(page->block_bytes, 1 << 16);
+    page->capacity = (uint32_t)at_most(page->capacity, blocks);
+    page->live = (uint32_t)at_most(page->live, page->capacity);
+    if ((page->context == WIRE_NONE) != (page->kind == WIRE_PAGE_MIXED)) {
+        page->kind = page->context == WIRE_NONE ? WIRE_PAGE_MIXED : WIRE_PAGE_OWN;
+    }
+}
+
 void model_add_totals(struct wire_totals *sum, const struct wire_totals *part) {
 #define X(name) sum->name = model_add(sum->name, part->name);
     MODEL_TOTALS(X)
@@ -168,7 +189,15 @@ const char *model_kind_word(const struct model_context *context) {
     }
 }
 
-const char *model_policy_word(uint16_t policy) {
+const char *model_placement_word(uint8_t placement) {
+    switch (placement) {
+    case WIRE_PLACE_APART: return "apart";
+    case WIRE_PLACE_SHARED: return "shared";
+    default: return "default";
+    }
+}
+
+const char *model_policy_word(uint8_t policy) {
     switch (policy) {
     case WIRE_POLICY_ASET: return "aset";
     case WIRE_POLICY_MIXED: return "mixed";

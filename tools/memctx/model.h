@@ -103,8 +103,8 @@ struct model_context {
     uint32_t level;
     uint8_t kind; /* enum wire_context_kind */
     bool exact_address;
-    uint16_t policy;
-    uint32_t module; /* index or WIRE_NONE */
+    uint8_t policy, placement; /* enum wire_policy, wire_placement */
+    uint32_t module;           /* index or WIRE_NONE */
     uint64_t address;
     char *label; /* NULL for frames */
     uint32_t occupancy[WIRE_OCCUPANCY_BINS];
@@ -121,6 +121,12 @@ struct model_thread {
 struct model_view {
     uint32_t context, thread; /* indices; views stand in the order of their contexts */
     struct wire_totals totals;
+};
+
+struct
+    model_remote { /* frees of chunks in another thread's pages; a pair may stand there more than once */
+    uint32_t freed_by, owner; /* indices */
+    int64_t frees;
 };
 
 struct model_mark {
@@ -147,7 +153,8 @@ struct model {
     bool exact;
     bool from_snapshot;
     bool has_names;   /* symbolised already */
-    bool has_threads; /* the views are there */
+    bool has_threads; /* the views are there, and who freed whose chunks */
+    bool has_pages;
     struct wire_ledger ledger;
     bool has_mappings;
     struct model_mappings mappings;
@@ -157,8 +164,14 @@ struct model {
     struct model_module *modules;
     struct model_thread *threads;
     struct model_view *views;
+    struct model_remote *remotes;
     struct model_mark *marks;
-    size_t context_count, module_count, thread_count, view_count, mark_count;
+    /* As in wire.h, but contexts are indices; by rising address but for those far from the first segment. */
+    struct wire_page *pages;
+    struct wire_share *shares;
+    char **notes; /* what memctx isolate and its kin have written down (notes.h) */
+    size_t context_count, module_count, thread_count, view_count, remote_count, mark_count;
+    size_t page_count, share_count, note_count;
 };
 
 /* Fills in a model from an answer to WIRE_DUMP, which stays the caller's. The hello's facts (pid,
@@ -168,6 +181,9 @@ bool model_load_wire(struct model *model, const void *answer, size_t length, con
 /* Takes over the counters of the one mark that this second answer was asked for. */
 bool model_load_mark(struct model *model, const char *name, const void *answer, size_t length,
                      struct cli_failure *failure);
+/* Adds the pages of one answer to WIRE_PAGES; *next is where to go on, 0: that was all. */
+bool model_load_pages(struct model *model, const void *answer, size_t length, uint64_t *next,
+                      struct cli_failure *failure);
 /* Fills in a model from a snapshot file. */
 bool model_load_snapshot(struct model *model, const char *path, struct cli_failure *failure);
 
@@ -183,6 +199,10 @@ int64_t model_add(int64_t a, int64_t b);
 /* The value for sums that must not overflow, whatever a damaged dump says: 0 where it is not known,
  * and at most 2^50, which no figure of a process comes near. */
 int64_t model_tame(int64_t value);
+/* a * b / c without overflow, tamed; 0 for c 0. */
+int64_t model_share(int64_t a, int64_t b, int64_t c);
+/* Figures of a page that no page has become ones that sums can bear. */
+void model_tame_page(struct wire_page *page);
 void model_add_totals(struct wire_totals *sum, const struct wire_totals *part);
 /* True where there is something to see in these figures. */
 bool model_totals_any(const struct wire_totals *totals);
@@ -190,7 +210,8 @@ bool model_totals_any(const struct wire_totals *totals);
 struct model_mark *model_find_mark(struct model *model, const char *name);
 
 const char *model_kind_word(const struct model_context *context);
-const char *model_policy_word(uint16_t policy);
+const char *model_policy_word(uint8_t policy);
+const char *model_placement_word(uint8_t placement);
 
 /* Writes the whole model, or the contexts that `shown` marks (NULL: all), as the JSON of
  * docs (schema memctx/1). `snapshot` adds what only a file needs. */

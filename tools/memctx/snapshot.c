@@ -142,13 +142,14 @@ static uint8_t kind_of(const char *word, bool is_root) {
                                                         : WIRE_KIND_UNKNOWN;
 }
 
-static uint16_t policy_of(const char *word) {
-    for (int policy = WIRE_POLICY_NONE; policy <= WIRE_POLICY_MIXED; policy++) {
-        if (word != NULL && strcmp(word, model_policy_word((uint16_t)policy)) == 0) {
-            return (uint16_t)policy;
+/* The number, up to `most`, of which `word_of` gives this word; 0 where there is none. */
+static uint8_t number_of_word(const char *word, uint8_t most, const char *(*word_of)(uint8_t)) {
+    for (uint8_t number = 0; word != NULL && number <= most; number++) {
+        if (strcmp(word, word_of(number)) == 0) {
+            return number;
         }
     }
-    return WIRE_POLICY_NONE;
+    return 0;
 }
 
 static bool load_contexts(struct model *model, const json_t *list, struct cli_failure *failure) {
@@ -161,7 +162,10 @@ static bool load_contexts(struct model *model, const json_t *list, struct cli_fa
         context->parent = number_of(object, "parent");
         context->module = WIRE_NONE;
         context->kind = kind_of(json_string_value(json_object_get(object, "kind")), i == 0);
-        context->policy = policy_of(json_string_value(json_object_get(object, "policy")));
+        context->policy = number_of_word(json_string_value(json_object_get(object, "policy")),
+                                         WIRE_POLICY_MIXED, model_policy_word);
+        context->placement = number_of_word(json_string_value(json_object_get(object, "placement")),
+                                            WIRE_PLACE_SHARED, model_placement_word);
         context->exact_address = json_is_true(json_object_get(object, "exact_address"));
         const json_t *self = json_object_get(object, "self");
         if (context->id == WIRE_NONE || !json_is_object(self)) {
@@ -179,8 +183,7 @@ static bool load_contexts(struct model *model, const json_t *list, struct cli_fa
     return true;
 }
 
-static uint32_t find_thread(const struct model *model, const char *key) {
-    uint32_t tid = strcmp(key, MODEL_EXITED) == 0 ? 0 : (uint32_t)strtoul(key, NULL, 10);
+static uint32_t thread_of(const struct model *model, uint32_t tid) {
     for (size_t i = 0; i < model->thread_count; i++) {
         if (model->threads[i].tid == tid) {
             return (uint32_t)i;
@@ -211,7 +214,8 @@ static bool load_views(struct model *model, const json_t *root, const json_t *li
         const char *key;
         json_t *value;
         json_object_foreach(map, key, value) {
-            uint32_t thread = find_thread(model, key);
+            uint32_t thread = thread_of(
+                model, strcmp(key, MODEL_EXITED) == 0 ? 0 : (uint32_t)strtoul(key, NULL, 10));
             if (thread == WIRE_NONE) {
                 return damaged(model, failure, "a thread view of a thread that is not listed");
             }
@@ -222,6 +226,112 @@ static bool load_views(struct model *model, const json_t *root, const json_t *li
             model->views[model->view_count++] =
                 (struct model_view){(uint32_t)i, thread, totals_of(value)};
             context->view_count++;
+        }
+    }
+    return true;
+}
+
+static bool load_remotes(struct model *model, const json_t *root, struct cli_failure *failure) {
+    const json_t *list = json_object_get(root, "remote_frees");
+    model->remote_count = json_array_size(list);
+    model->remotes = cli_alloc(model->remote_count, sizeof(*model->remotes));
+    for (size_t i = 0; i < model->remote_count; i++) {
+        const json_t *object = json_array_get(list, i);
+        uint32_t tids[] = {number_of(object, "freed_by"), number_of(object, "owner")}, found[2];
+        for (int k = 0; k < 2; k++) {
+            found[k] = thread_of(model, tids[k]);
+            if (found[k] == WIRE_NONE) {
+                return damaged(model, failure, "frees by a thread that is not listed");
+            }
+        }
+        model->remotes[i] = (struct model_remote){found[0], found[1], integer_of(object, "frees")};
+    }
+    return true;
+}
+
+static void load_notes(struct model *model, const json_t *root) {
+    const json_t *list = json_object_get(root, "notes");
+    model->note_count = json_array_size(list);
+    model->notes = cli_alloc(model->note_count, sizeof(*model->notes));
+    for (size_t i = 0; i < model->note_count; i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        model->notes[i] = cli_clean(cli_copy(text != NULL ? text : ""));
+    }
+}
+
+/* The numbers of a page, as emit.c writes them; what is missing or no number is 0. */
+struct page_reader {
+    const json_t *list;
+    size_t next;
+};
+
+static int64_t next_number(struct page_reader *reader) {
+    return json_integer_value(json_array_get(reader->list, reader->next++));
+}
+
+static uint32_t next_small(struct page_reader *reader) {
+    int64_t value = next_number(reader);
+    return value >= 0 && value < WIRE_NONE ? (uint32_t)value : 0;
+}
+
+static bool next_is_null(const struct page_reader *reader) {
+    return json_is_null(json_array_get(reader->list, reader->next));
+}
+
+static bool load_page(struct model *model, struct wire_page *page, const json_t *list) {
+    struct page_reader reader = {.list = list};
+    page->start = (uint64_t)next_number(&reader);
+    page->bytes = (uint64_t)next_number(&reader);
+    page->touched_bytes = (uint64_t)next_number(&reader);
+    page->resident_bytes = next_is_null(&reader) ? WIRE_UNKNOWN : 0;
+    page->resident_bytes += next_number(&reader);
+    bool shared = next_is_null(&reader);
+    uint32_t context = next_small(&reader);
+    page->context = shared ? WIRE_NONE : model_find_context(model, context);
+    if (!shared && page->context == WIRE_NONE) {
+        return false;
+    }
+    page->block_bytes = next_small(&reader);
+    page->live = next_small(&reader);
+    page->capacity = next_small(&reader);
+    page->tid = next_small(&reader);
+    page->oldest_age = next_small(&reader);
+    page->newest_age = next_small(&reader);
+    page->kind = (uint8_t)next_small(&reader);
+    page->state = (uint8_t)next_small(&reader);
+    page->apart = (uint8_t)next_small(&reader);
+    for (size_t i = 0; i < WIRE_OCCUPANCY_BINS; i++) {
+        page->os_pages[i] = (uint16_t)next_small(&reader);
+    }
+    page->os_empty = (uint16_t)next_small(&reader);
+    page->first_share = (uint32_t)model->share_count;
+    model_tame_page(page);
+    size_t size = json_array_size(list);
+    while (reader.next + 1 < size) {
+        struct wire_share *share = &model->shares[model->share_count++];
+        share->context = model_find_context(model, next_small(&reader));
+        share->live = next_small(&reader);
+        page->share_count++;
+        if (share->context == WIRE_NONE) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool load_pages(struct model *model, const json_t *root, struct cli_failure *failure) {
+    const json_t *list = json_object_get(root, "pages");
+    size_t numbers = 0;
+    model->has_pages = json_is_array(list);
+    model->page_count = json_array_size(list);
+    for (size_t i = 0; i < model->page_count; i++) {
+        numbers += json_array_size(json_array_get(list, i));
+    }
+    model->pages = cli_alloc(model->page_count, sizeof(*model->pages));
+    model->shares = cli_alloc(numbers / 2 + 1, sizeof(*model->shares));
+    for (size_t i = 0; i < model->page_count; i++) {
+        if (!load_page(model, &model->pages[i], json_array_get(list, i))) {
+            return damaged(model, failure, "a page of a context that is not listed");
         }
     }
     return true;
@@ -304,10 +414,12 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
     const json_t *contexts = json_object_get(root, "contexts");
     if (!load_memory(model, root, failure) || !load_modules(model, root, failure) ||
         !load_contexts(model, contexts, failure) || !model_link(model, failure) ||
-        !load_views(model, root, contexts, failure)) {
+        !load_views(model, root, contexts, failure) || !load_remotes(model, root, failure) ||
+        !load_pages(model, root, failure)) {
         return false;
     }
     load_marks(model, root);
+    load_notes(model, root);
     return true;
 }
 

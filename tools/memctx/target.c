@@ -153,6 +153,29 @@ static bool ask_mark(struct target *target, struct model *model, const char *nam
     return good;
 }
 
+/* A part of the address space at a time. What each answer says is bounded, so their number is not. */
+static void load_pages(struct target *target, struct model *model, uint32_t flags) {
+    struct wire_pages_request request = {.flags = flags & WIRE_DUMP_RESIDENT};
+    uint64_t before;
+    do {
+        struct client_answer answer;
+        struct cli_failure failure;
+        if (!client_ask(&target->client, WIRE_PAGES, &request, sizeof(request), &answer,
+                        &failure)) {
+            cli_die_failure(&failure);
+        }
+        if (answer.status != WIRE_OK) {
+            cli_die(CLI_REFUSED, "%s says no: %.500s", target->client.source,
+                    cli_clean((char *)answer.body));
+        }
+        before = request.from;
+        if (!model_load_pages(model, answer.body, answer.length, &request.from, &failure)) {
+            cli_die_failure(&failure);
+        }
+        free(answer.body);
+    } while (request.from > before);
+}
+
 static void load_process(struct target *target, struct model *model,
                          const struct target_load_options *options) {
     struct client_answer answer;
@@ -169,6 +192,9 @@ static void load_process(struct target *target, struct model *model,
         if (!ask_mark(target, model, model->marks[i].name, &failure)) {
             cli_die_failure(&failure);
         }
+    }
+    if (options->pages) {
+        load_pages(target, model, options->flags);
     }
     if (options->mappings) {
         model->has_mappings = memory_read_mappings(target->facts.pid, &model->mappings);

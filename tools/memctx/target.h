@@ -29,6 +29,7 @@ struct target_load_options {
     uint32_t flags;
     bool every_mark;
     bool mappings; /* with the kernel's map of the process */
+    bool pages;    /* with what stands in which page */
 };
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);

@@ -1,61 +1,141 @@
 /* SPDX-License-Identifier: MIT */
-/* trim.c - `memctx trim`: hands all empty memory to the kernel now. */
+/* trim.c - `memctx trim`: hands empty memory to the kernel now; of some contexts, also what is empty in pages in use. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "choose.h"
+#include "holders.h"
 #include "json.h"
-#include "reading.h"
+#include "notes.h"
 #include "render.h"
+
+enum { OPTION_SITE = 1 };
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
                                              {"human", no_argument, NULL, READING_HUMAN},
+                                             {"site", required_argument, NULL, OPTION_SITE},
+                                             READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
-static void print_json(const struct target *target, const struct wire_trim *trim) {
+struct trim_request {
+    struct reading_names names;
+    const char *site;
+    bool json, human;
+};
+
+static void print_json(const struct target *target, const struct wire_trim *trim,
+                       int64_t predicted) {
     struct json_writer json = {.file = stdout};
     json_put_open(&json, NULL, '{');
     json_put_text(&json, "schema", "memctx-trim/1");
     json_put_integer(&json, "pid", target->facts.pid);
     json_put_integer(&json, "released_bytes", trim->released_bytes);
+    json_put_integer(&json, "punched_bytes", trim->punched_bytes);
+    json_put_integer(&json, "predicted_bytes", predicted);
     json_put_integer(&json, "rss_before_bytes", trim->rss_before);
     json_put_integer(&json, "rss_after_bytes", trim->rss_after);
+    json_put_integer(&json, "threads", trim->threads);
+    json_put_integer(&json, "threads_waiting", trim->threads_waiting);
     json_put_close(&json, '}');
     putchar('\n');
 }
 
-int trim_main(int argc, char **argv) {
-    bool json = false, human = false;
-    struct target target;
+static void print_text(const struct wire_trim *trim, int64_t predicted, bool human) {
+    char released[RENDER_NUMBER_BYTES], before[RENDER_NUMBER_BYTES];
+    char after[RENDER_NUMBER_BYTES], wanted[RENDER_NUMBER_BYTES];
+    printf("returned %s to the kernel; resident set %s -> %s\n",
+           render_bytes(released, trim->released_bytes, human),
+           render_bytes(before, trim->rss_before, human),
+           render_bytes(after, trim->rss_after, human));
+    if (predicted != WIRE_UNKNOWN) {
+        printf("predicted: %s\n", render_bytes(wanted, predicted, human));
+    }
+    if (trim->threads_waiting > 0) {
+        printf("%u of %u threads allocated nothing meanwhile; theirs goes with their next malloc\n",
+               trim->threads_waiting, trim->threads);
+    }
+}
+
+static void read_trim(const struct target *target, struct client_answer *answer,
+                      struct wire_trim *trim) {
+    if (answer->length != sizeof(*trim)) {
+        cli_die(CLI_REFUSED, "%s: damaged answer; %zu bytes are not what a trim has",
+                target->client.source, answer->length);
+    }
+    memcpy(trim, answer->body, sizeof(*trim));
+    free(answer->body);
+}
+
+static void trim_all(struct target *target, struct wire_trim *trim) {
+    struct wire_contexts_request request = {.verb = 0};
     struct client_answer answer;
     struct cli_failure failure;
-    struct wire_trim trim;
-    int option;
-    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
-        json = json || option == READING_JSON;
-        human = human || option == READING_HUMAN;
-    }
-    target_open(&target, reading_target_word(argc, argv, 1), true);
-    if (!client_ask(&target.client, WIRE_TRIM, NULL, 0, &answer, &failure)) {
+    if (!client_ask(&target->client, WIRE_TRIM, &request, sizeof(request), &answer, &failure)) {
         cli_die_failure(&failure);
     }
     if (answer.status != WIRE_OK) {
-        cli_die(CLI_REFUSED, "%s says no: %.500s", target.client.source,
+        cli_die(CLI_REFUSED, "%s says no: %.500s", target->client.source,
                 cli_clean((char *)answer.body));
     }
-    if (answer.length != sizeof(trim)) {
-        cli_die(CLI_REFUSED, "%s: damaged answer; %zu bytes are not what a trim has",
-                target.client.source, answer.length);
+    read_trim(target, &answer, trim);
+}
+
+/* Returns what was predicted. */
+static int64_t trim_some(struct target *target, struct wire_trim *trim,
+                         const struct trim_request *request, char *const *ids, size_t id_count) {
+    struct model model;
+    struct chosen chosen;
+    struct client_answer answer;
+    struct target_load_options load = {.flags = WIRE_DUMP_PINNED, .pages = true};
+    target_load(target, &model, &load);
+    if (request->site != NULL) {
+        reading_resolve(&model, target, &request->names);
     }
-    memcpy(&trim, answer.body, sizeof(trim));
-    if (json) {
-        print_json(&target, &trim);
+    choose_contexts(&chosen, &model, ids, id_count, request->site);
+    int64_t predicted =
+        model_tame(holders_trim(&model, chosen.members) + model_tame(model.ledger.freelist_bytes));
+    choose_send(target, &model, &chosen, WIRE_TRIM, WIRE_TRIM_CONTEXTS, &answer);
+    read_trim(target, &answer, trim);
+    struct note note = {.action = "trim",
+                        .uptime_s = model.uptime_s,
+                        .contexts = (int64_t)chosen.count,
+                        .predicted_bytes = predicted,
+                        .before_bytes = trim->rss_before,
+                        .after_bytes = trim->rss_after};
+    for (size_t i = model.context_count; i-- > 0;) {
+        note.first = chosen.members[i] ? model.contexts[i].id : note.first;
+    }
+    note_write(target, &note);
+    return predicted;
+}
+
+int trim_main(int argc, char **argv) {
+    struct trim_request request = {.site = NULL};
+    struct target target;
+    struct wire_trim trim;
+    int64_t predicted = WIRE_UNKNOWN;
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        switch (option) {
+        case READING_JSON: request.json = true; break;
+        case READING_HUMAN: request.human = true; break;
+        case OPTION_SITE: request.site = optarg; break;
+        default: reading_take(&request.names, option); break;
+        }
+    }
+    const char *word = reading_target_word(argc, argv, INT32_MAX);
+    size_t id_count = (size_t)(argc - optind - 1);
+    target_open(&target, word, true);
+    if (id_count > 0 || request.site != NULL) {
+        predicted = trim_some(&target, &trim, &request, argv + optind + 1, id_count);
     } else {
-        char released[RENDER_NUMBER_BYTES], before[RENDER_NUMBER_BYTES];
-        char after[RENDER_NUMBER_BYTES];
-        printf("returned %s to the kernel; resident set %s -> %s\n",
-               render_bytes(released, trim.released_bytes, human),
-               render_bytes(before, trim.rss_before, human),
-               render_bytes(after, trim.rss_after, human));
+        trim_all(&target, &trim);
+    }
+    if (request.json) {
+        print_json(&target, &trim, predicted);
+    } else {
+        print_text(&trim, predicted, request.human);
     }
     return cli_finish_output(CLI_DONE);
 }

@@ -43,6 +43,8 @@ static bool open_answer(struct answer *answer) {
         !section_fits(answer, &head->modules, sizeof(struct wire_module), "modules") ||
         !section_fits(answer, &head->threads, sizeof(struct wire_thread), "threads") ||
         !section_fits(answer, &head->views, sizeof(struct wire_view), "thread views") ||
+        !section_fits(answer, &head->remotes, sizeof(struct wire_remote), "frees by others") ||
+        !section_fits(answer, &head->notes, 1, "notes") ||
         !section_fits(answer, &head->marks, sizeof(struct wire_mark), "marks") ||
         !section_fits(answer, &head->mark_entries, sizeof(struct wire_mark_entry),
                       "mark entries") ||
@@ -116,6 +118,7 @@ static bool load_contexts(struct model *model, struct answer *answer) {
         context->module = wire.module;
         context->address = wire.address;
         memcpy(context->occupancy, wire.occupancy, sizeof(context->occupancy));
+        context->placement = wire.placement;
         context->self = wire.self;
         if (wire.kind > WIRE_KIND_UNKNOWN ||
             (wire.module != WIRE_NONE && wire.module >= model->module_count)) {
@@ -175,6 +178,34 @@ static bool load_views(struct model *model, struct answer *answer) {
     return true;
 }
 
+static bool load_remotes(struct model *model, struct answer *answer) {
+    model->remote_count = answer->head.remotes.count;
+    model->remotes = cli_alloc(model->remote_count, sizeof(*model->remotes));
+    for (size_t i = 0; i < model->remote_count; i++) {
+        struct wire_remote wire;
+        read_element(answer, &answer->head.remotes, i, &wire, sizeof(wire));
+        if (wire.freed_by >= model->thread_count || wire.owner >= model->thread_count) {
+            return cli_fail(answer->failure, CLI_REFUSED,
+                            "%s: damaged answer; frees by a thread that does not exist",
+                            answer->source);
+        }
+        model->remotes[i] = (struct model_remote){wire.freed_by, wire.owner, wire.frees};
+    }
+    return true;
+}
+
+/* Each ends with a 0 byte. */
+static void load_notes(struct model *model, struct answer *answer) {
+    const char *bytes = answer->bytes + answer->head.notes.offset;
+    size_t length = answer->head.notes.count, at = 0;
+    while (at < length && memchr(bytes + at, 0, length - at) != NULL) {
+        model->notes = cli_grow(model->notes, model->note_count + 1, sizeof(*model->notes));
+        model->notes[model->note_count] = cli_clean(cli_copy(bytes + at));
+        at += strlen(bytes + at) + 1;
+        model->note_count++;
+    }
+}
+
 static void load_marks(struct model *model, struct answer *answer) {
     model->mark_count = answer->head.marks.count;
     model->marks = cli_alloc(model->mark_count, sizeof(*model->marks));
@@ -203,10 +234,64 @@ bool model_load_wire(struct model *model, const void *bytes, size_t length, cons
     model->ledger = head->ledger;
     if (!read_string(&answer, head->exe, &model->exe) || !load_modules(model, &answer) ||
         !load_contexts(model, &answer) || !model_link(model, failure) ||
-        !load_views(model, &answer)) {
+        !load_views(model, &answer) || !load_remotes(model, &answer)) {
         return false;
     }
     load_marks(model, &answer);
+    load_notes(model, &answer);
+    return true;
+}
+
+/* Contexts that are newer than the dump are told as [unknown], which is always there. */
+static uint32_t page_context(const struct model *model, uint32_t id) {
+    uint32_t index = model_find_context(model, id);
+    return index != WIRE_NONE ? index : model->context_count > 1;
+}
+
+bool model_load_pages(struct model *model, const void *bytes, size_t length, uint64_t *next,
+                      struct cli_failure *failure) {
+    struct wire_pages head;
+    size_t room = length - sizeof(head);
+    if (length >= sizeof(head)) {
+        memcpy(&head, bytes, sizeof(head));
+    }
+    if (length < sizeof(head) || head.count > room / sizeof(struct wire_page) ||
+        room !=
+            head.count * sizeof(struct wire_page) + head.share_count * sizeof(struct wire_share)) {
+        return cli_fail(failure, CLI_REFUSED, "%s: damaged answer; its pages lie outside it",
+                        model->source);
+    }
+    const char *at = (const char *)bytes + sizeof(head);
+    size_t pages = model->page_count + head.count, shares = model->share_count + head.share_count;
+    model->pages = cli_grow(model->pages, pages + 1, sizeof(*model->pages));
+    model->shares = cli_grow(model->shares, shares + 1, sizeof(*model->shares));
+    memcpy(model->pages + model->page_count, at, head.count * sizeof(*model->pages));
+    at += head.count * sizeof(*model->pages);
+    memcpy(model->shares + model->share_count, at, head.share_count * sizeof(*model->shares));
+    uint32_t next_share = 0;
+    for (size_t i = model->page_count; i < pages; i++) {
+        struct wire_page *page = &model->pages[i];
+        /* One page's shares behind the other's. */
+        if ((page->share_count > 0 && page->first_share != next_share) ||
+            page->share_count > head.share_count - next_share) {
+            return cli_fail(failure, CLI_REFUSED,
+                            "%s: damaged answer; a page has shares that do not exist",
+                            model->source);
+        }
+        page->first_share = (uint32_t)model->share_count + next_share;
+        next_share += page->share_count;
+        model_tame_page(page);
+        if (page->context != WIRE_NONE) {
+            page->context = page_context(model, page->context);
+        }
+    }
+    for (size_t i = model->share_count; i < shares; i++) {
+        model->shares[i].context = page_context(model, model->shares[i].context);
+    }
+    model->page_count = pages;
+    model->share_count = shares;
+    model->has_pages = true;
+    *next = head.next;
     return true;
 }
 

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* What changes where memory stands: contexts placed apart or among others, empty memory given back. */
+#include "context/tree.h"
+#include "control/control.h"
+#include "os/meta.h"
+#include "region/punch.h"
+
+#include <time.h>
+
+/* For the threads to come by; other clients wait too. */
+#define TRIM_WAIT_MS 40
+#define TRIM_CONTEXTS_WAIT_MS 250
+#define TRIM_LOOK_MS 5
+#define TRIM_REMIND_MS 50
+
+/* Calls `each` with the byte of every context that the request names. False: out of memory. */
+static bool for_each_byte(const struct wire_contexts_request *request,
+                          void (*each)(uint8_t *byte, uint32_t context, uint32_t verb)) {
+    for (uint32_t i = 0; i < request->count; i++) {
+        uint8_t *byte = heap_placed_byte(request->contexts[i]);
+        if (!byte)
+            return false;
+        each(byte, request->contexts[i], request->verb);
+    }
+    return true;
+}
+
+static bool all_exist(const struct wire_contexts_request *request, struct text *text) {
+    for (uint32_t i = 0; i < request->count; i++)
+        if (request->contexts[i] >= tree_count()) {
+            text_add(text, "no context has the id ");
+            text_add_number(text, request->contexts[i]);
+            return false;
+        }
+    return true;
+}
+
+/* --- placing ----------------------------------------------------------------------------------- */
+
+static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
+    (void)byte;
+    heap_place(context, (enum placement)(verb & PLACE_MASK));
+}
+
+uint32_t place_run(const struct wire_contexts_request *request, struct text *text) {
+    if (!all_exist(request, text))
+        return WIRE_REFUSED;
+    if ((request->verb & ~WIRE_MORE) > PLACE_SHARED) {
+        text_add(text, "there is no such placement");
+        return WIRE_REFUSED;
+    }
+    if (!for_each_byte(request, place)) {
+        text_add(text, "no memory to remember it");
+        return WIRE_NO_MEMORY;
+    }
+    lock_take(&heap_global.lock);
+    heaps_reconsider();
+    lock_release(&heap_global.lock);
+    text_add(text, "placed");
+    return WIRE_OK;
+}
+
+/* --- notes: what the command wants to compare with later ------------------------------------------ */
+
+static char *notes[WIRE_NOTES_MAX]; /* a ring of texts; control thread only */
+static unsigned notes_made;
+
+uint32_t note_run(const char *body, struct text *text) {
+    char **note = &notes[notes_made % WIRE_NOTES_MAX];
+    size_t length = 0;
+    while (length < WIRE_NOTE_BYTES - 1 && body[length])
+        length++;
+    if (!*note)
+        *note = meta_alloc(WIRE_NOTE_BYTES);
+    if (!*note) {
+        text_add(text, "no memory for a note");
+        return WIRE_NO_MEMORY;
+    }
+    __builtin_memcpy(*note, body, length);
+    (*note)[length] = 0;
+    notes_made++;
+    text_add(text, "noted");
+    return WIRE_OK;
+}
+
+const char *note_next(unsigned *place) {
+    unsigned first = notes_made > WIRE_NOTES_MAX ? notes_made - WIRE_NOTES_MAX : 0;
+    return first + *place < notes_made ? notes[(first + (*place)++) % WIRE_NOTES_MAX] : NULL;
+}
+
+/* --- trimming ---------------------------------------------------------------------------------- */
+
+static void mark(uint8_t *byte, uint32_t context, uint32_t verb) {
+    (void)context;
+    (void)verb;
+    store_owner(byte, (uint8_t)(*byte | TRIM_MARK));
+}
+
+static void forget_marks(void) {
+    for (uint32_t leaf = 0; leaf < PLACED_LEAVES; leaf++)
+        for (uint32_t i = 0; heap_placed[leaf] && i < PLACED_PER_LEAF; i++)
+            if (heap_placed[leaf][i] & TRIM_MARK)
+                store_owner(&heap_placed[leaf][i], (uint8_t)(heap_placed[leaf][i] & ~TRIM_MARK));
+}
+
+/* Those of no living thread, under their lock; counts the others, which come by themselves. */
+static void trim_idle_heaps(void) {
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        uint32_t state = load_acquire(&heap->state);
+        if ((state != HEAP_PARKED && state != HEAP_SHARED) || !lock_try(&heap->lock))
+            continue;
+        if (load_acquire(&heap->state) == state && heap->view_count)
+            trim_heap(heap);
+        lock_release(&heap->lock);
+    }
+}
+
+static uint32_t count_waiting(uint32_t *threads) {
+    uint32_t waiting = 0;
+    *threads = 0;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        if (load_acquire(&heap->state) != HEAP_OWNED || !load_relaxed(&heap->view_count))
+            continue;
+        *threads += 1;
+        waiting += load_acquire(&heap->trims) != trim_number;
+    }
+    return waiting;
+}
+
+uint32_t trim_run(const struct wire_contexts_request *request, struct answer *answer) {
+    struct wire_trim *trim = answer_add(answer, sizeof *trim);
+    bool some = request->verb & WIRE_TRIM_CONTEXTS;
+    if (!trim || (some && !for_each_byte(request, mark)))
+        return WIRE_NO_MEMORY;
+    if (request->verb & WIRE_MORE)
+        return WIRE_OK;
+    trim->rss_before = os_rss_bytes();
+    trim_wanted.all = !some;
+    trim_wanted.punch = some;
+    store_owner(&trim_wanted.released, 0);
+    store_release(&trim_number, trim_number + 1);
+    trim_idle_heaps();
+    int patience_ms = some ? TRIM_CONTEXTS_WAIT_MS : TRIM_WAIT_MS;
+    for (int waited_ms = 0; waited_ms < patience_ms; waited_ms += TRIM_LOOK_MS) {
+        if (waited_ms % TRIM_REMIND_MS == 0) {
+            lock_take(&heap_global.lock);
+            heaps_reconsider();
+            lock_release(&heap_global.lock);
+        }
+        trim->threads_waiting = count_waiting(&trim->threads);
+        if (!trim->threads_waiting)
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = TRIM_LOOK_MS * 1000000L}, NULL);
+    }
+    trim->punched_bytes = load_relaxed(&trim_wanted.released);
+    trim->released_bytes = (int64_t)segment_purge(true) + trim->punched_bytes;
+    trim->rss_after = os_rss_bytes();
+    if (!trim->threads_waiting)
+        forget_marks(); /* else who comes later still finds them */
+    return WIRE_OK;
+}

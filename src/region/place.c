@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Contexts whose chunks are to stand elsewhere than the allocator would place them.
+ *
+ * For: contexts that somebody isolated or merged. A byte a context, in leaves that are made when needed, so that a
+ * process in which nobody did that pays for one word that says so.
+ */
+#include "os/meta.h"
+#include "region/heap.h"
+
+uint32_t heap_placed_any FORK_PAGE;
+uint8_t *heap_placed[PLACED_LEAVES];
+
+uint8_t *heap_placed_byte(uint32_t context) {
+    if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
+        return NULL;
+    uint8_t **leaf = &heap_placed[context / PLACED_PER_LEAF];
+    if (!*leaf) {
+        uint8_t *made = meta_alloc(PLACED_PER_LEAF);
+        if (!made)
+            return NULL;
+        store_release(leaf, made);
+    }
+    return &(*leaf)[context % PLACED_PER_LEAF];
+}
+
+bool heap_place(uint32_t context, enum placement placement) {
+    uint8_t *byte = heap_placed_byte(context);
+    if (!byte)
+        return false;
+    store_owner(byte, (uint8_t)((*byte & ~PLACE_MASK) | placement));
+    store_release(&heap_placed_any, heap_placed_any | 1U << placement);
+    return true;
+}
+
+void heaps_reconsider(void) {
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        uint32_t views = load_acquire(&heap->view_count);
+        for (uint32_t i = 1; i < views; i++) {
+            /* Its owner may set it at the same time, to what was right before: then it comes here with the next page. */
+            store_owner(&heap_view_at(heap, i)->bins, (struct bins *)&heap_no_bins);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Empty OS pages of pages that are in use, and giving memory back when it is asked for.
+ *
+ * For: contexts whose long-lived chunks stand far apart. Cannot do: move a chunk; give back what a granule's records
+ * stand in while one of its blocks is in use. Costs the owner some microseconds for each page it looks at.
+ */
+#include "region/punch.h"
+
+struct trim_wanted trim_wanted;
+uint32_t trim_number FORK_PAGE;
+
+#define UNIT_SHIFT 4 /* blocks start at multiples of 16 */
+#define UNITS (WIDE_PAGE_SLICES * SLICE_BYTES >> UNIT_SHIFT)
+
+struct place { /* of a block, while all that were handed out are visited */
+    char *block;
+    uint64_t os_pages; /* a bit for each that it touches */
+};
+
+static uint64_t bits_of(const char *start, const char *from, size_t bytes) {
+    unsigned first = (unsigned)((size_t)(from - start) / OS_PAGE_BYTES);
+    unsigned last = (unsigned)((size_t)(from - start + bytes - 1) / OS_PAGE_BYTES);
+    return ((2UL << (last - first)) - 1) << first;
+}
+
+/* The block that was handed out once behind `place`, or, with block NULL, the first one. False: there is none. */
+static bool next_place(const struct page *page, const char *start, struct place *place) {
+    struct reserved reserved = blocks_reserved_in(page);
+    size_t granule_bytes = (size_t)page->granule_mask + 1;
+    size_t granule = 0;
+    unsigned index = 0;
+    if (place->block) {
+        size_t offset = (size_t)(place->block - start);
+        granule = offset / granule_bytes;
+        index = (unsigned)((offset % granule_bytes - page->first) / page->block_bytes) + 1;
+    }
+    if (index == reserved.first)
+        index += reserved.count;
+    if (index >= page->granule_capacity) {
+        granule++;
+        index = reserved.first ? 0 : reserved.count;
+    }
+    place->block = (char *)(uintptr_t)start + granule * granule_bytes + page->first +
+                   (size_t)index * page->block_bytes;
+    place->os_pages = bits_of(start, place->block, page->block_bytes);
+    return place->block < page->next_block;
+}
+
+size_t punch_held(const struct page *page) {
+    uint64_t mask = blocks_punched(page);
+    const char *start = segment_span_start(page);
+    size_t count = 0;
+    struct place place = {0};
+    while (mask && next_place(page, start, &place))
+        count += (place.os_pages & mask) != 0;
+    return count;
+}
+
+static void push_free(struct page *page, char *block) {
+    *(void **)block = page->free;
+    page->free = block;
+}
+
+bool punch_refill(struct page *page) {
+    const char *start = segment_span_start(page);
+    size_t count = 0;
+    do {
+        unsigned number = (unsigned)__builtin_ctzl(page->punched);
+        uint64_t left = page->punched & (page->punched - 1);
+        char *granule = (char *)(uintptr_t)start + number * OS_PAGE_BYTES;
+        if (page->granule_mask < OS_PAGE_BYTES) /* its records went with it */
+            __builtin_memset(granule + page->records, page->meta_shift & META_MIXED ? 0 : UINT8_MAX,
+                             blocks_record_bytes(page));
+        struct place place = {0};
+        while (next_place(page, start, &place))
+            if (place.os_pages >> number & 1 && !(place.os_pages & left)) {
+                push_free(page, place.block);
+                count++;
+            }
+        store_owner(&page->punched, left);
+        if (!left)
+            and_release(&page->meta_shift, (uint8_t)~META_PUNCHED);
+    } while (!count && page->punched);
+    struct heap *heap = page->heap;
+    store_owner(&heap->own_free, heap->own_free + (int64_t)count * page->waste_unit);
+    return count;
+}
+
+/* The bits of the OS pages, of those that blocks were handed out of, in which something is. *listed gets a bit for each
+ * block in the page's list. ~0: the list is not one. */
+static uint64_t find_used(const struct page *page, const char *start, uint64_t *listed) {
+    size_t bytes = page->slices * SLICE_BYTES;
+    uint64_t used = 0;
+    for (const char *block = page->free; block; block = *(char *const *)block) {
+        size_t offset = (size_t)(block - start);
+        if (offset >= bytes)
+            return ~0UL;
+        listed[offset >> UNIT_SHIFT >> 6] |= 1UL << (offset >> UNIT_SHIFT & 63);
+    }
+    struct place place = {0};
+    while (next_place(page, start, &place)) {
+        size_t unit = (size_t)(place.block - start) >> UNIT_SHIFT;
+        if (!(listed[unit >> 6] >> (unit & 63) & 1) && !(place.os_pages & blocks_punched(page)))
+            used |= place.os_pages;
+    }
+    if (page->granule_mask >= OS_PAGE_BYTES)
+        used |= bits_of(start, start + page->records, blocks_record_bytes(page));
+    if ((uintptr_t)page->next_block % OS_PAGE_BYTES && blocks_handed_out(page) < page->capacity)
+        used |= bits_of(start, page->next_block, 1); /* its end was never used */
+    return used;
+}
+
+/* Returns the bytes that went back. */
+static size_t punch_page(struct heap *heap, struct page *page) {
+    uint64_t listed[UNITS / 64] = {0};
+    const char *start = segment_span_start(page);
+    if (!page->used || !page->free || page->meta_shift & (META_OWNERS | META_CHECKED))
+        return 0;
+    unsigned count = (unsigned)(blocks_reached(page, start) / OS_PAGE_BYTES);
+    uint64_t empty = ~find_used(page, start, listed) & ~blocks_punched(page) & ((1UL << count) - 1);
+    if (!empty)
+        return 0;
+    size_t held = 0;
+    struct place place = {0};
+    page->free = NULL;
+    while (next_place(page, start, &place)) {
+        size_t unit = (size_t)(place.block - start) >> UNIT_SHIFT;
+        if (!(listed[unit >> 6] >> (unit & 63) & 1))
+            continue;
+        if (place.os_pages & empty)
+            held++;
+        else
+            push_free(page, place.block);
+    }
+    store_owner(&heap->own_free, heap->own_free - (int64_t)held * page->waste_unit);
+    store_owner(&page->punched, blocks_punched(page) | empty);
+    blocks_mark(page, META_PUNCHED);
+    for (unsigned i = 0; i < count; i++)
+        if (empty >> i & 1)
+            os_discard((char *)(uintptr_t)start + i * OS_PAGE_BYTES, OS_PAGE_BYTES);
+    return (size_t)__builtin_popcountl(empty) * OS_PAGE_BYTES;
+}
+
+static size_t punch_bins(struct heap *heap, const struct bins *bins) {
+    size_t bytes = 0;
+    for (unsigned i = 0; i < SIZE_CLASSES; i++)
+        for (struct page *page = bins->partial[i]; page; page = page->next)
+            bytes += punch_page(heap, page);
+    return bytes;
+}
+
+static bool is_wanted(const struct view *view) {
+    uint32_t context = view->context;
+    if (trim_wanted.all || context / PLACED_PER_LEAF >= PLACED_LEAVES)
+        return trim_wanted.all;
+    const uint8_t *leaf = load_acquire(&heap_placed[context / PLACED_PER_LEAF]);
+    return leaf && load_relaxed(&leaf[context % PLACED_PER_LEAF]) & TRIM_MARK;
+}
+
+COLD void trim_heap(struct heap *heap) {
+    uint32_t number = load_acquire(&trim_number);
+    size_t bytes = 0;
+    bins_collect_remote(heap);
+    bins_release_empty(heap, &heap->mixed);
+    if (heap->apart)
+        bins_release_empty(heap, &heap->apart->bins);
+    for (uint32_t i = 1; i < heap->view_count; i++) {
+        const struct view *view = heap_view_at(heap, i);
+        if (!view->region || !is_wanted(view))
+            continue;
+        bins_release_empty(heap, view->region);
+        if (trim_wanted.punch)
+            bytes += punch_bins(heap, view->region);
+    }
+    if (trim_wanted.punch) {
+        bytes += punch_bins(heap, &heap->mixed);
+        if (heap->apart)
+            bytes += punch_bins(heap, &heap->apart->bins);
+    }
+    add_relaxed(&trim_wanted.released, (int64_t)bytes);
+    store_release(&heap->trims, number);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Pages as a target that lies may send them, in two answers. */
+#include "fuzz.h"
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct model_context contexts[4] = {
+        {.id = 0, .parent = WIRE_NONE, .first_child = 1},
+        {.id = 1, .next_sibling = 2},
+        {.id = 2, .next_sibling = WIRE_NONE, .first_child = 3},
+        {.id = 3, .parent = 2, .next_sibling = WIRE_NONE}};
+    static struct model_id by_id[4] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}};
+    struct model model = {
+        .contexts = contexts, .by_id = by_id, .context_count = 4, .source = (char *)"the fuzzer"};
+    struct cli_failure failure = {0};
+    uint64_t next;
+    size_t half = size ? data[0] * (size - 1) / 255 : 0;
+    const uint8_t *parts[] = {data + (size > 0), data + (size > 0) + half};
+    size_t sizes[] = {half, size ? size - 1 - half : 0};
+    contexts[1].first_child = contexts[3].first_child = contexts[0].next_sibling = WIRE_NONE;
+    for (int i = 0; i < 2; i++) {
+        void *copy = malloc(sizes[i] ? sizes[i] : 1);
+        memcpy(copy, parts[i], sizes[i]);
+        bool loaded = model_load_pages(&model, copy, sizes[i], &next, &failure);
+        free(copy);
+        if (!loaded)
+            break;
+        fuzz_examine(&model);
+    }
+    fuzz_forget();
+    return 0;
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/* holders.c - sums over pages. */
+#include "holders.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define OS_PAGE_BYTES 4096
+#define BLOCK_UNIT 16
+
+static int64_t touched_of(const struct wire_page *page) {
+    return model_tame((int64_t)page->touched_bytes);
+}
+
+static int64_t live_bytes(const struct wire_page *page, uint32_t live) {
+    return page->block_bytes != 0 ? (int64_t)live * page->block_bytes : touched_of(page);
+}
+
+static void add_to(int64_t *sum, int64_t bytes) {
+    *sum = model_tame(*sum + bytes);
+}
+
+/* A page that is one context's alone is a page with one share. */
+struct shares {
+    const struct wire_share *list;
+    size_t count;
+    struct wire_share own;
+};
+
+static void shares_of(const struct model *model, const struct wire_page *page,
+                      struct shares *shares) {
+    shares->own = (struct wire_share){page->context, page->live};
+    bool is_own = page->context != WIRE_NONE;
+    shares->list = is_own ? &shares->own : model->shares + page->first_share;
+    shares->count = is_own ? page->live > 0 : page->share_count;
+}
+
+/* --- ages ---------------------------------------------------------------------------------------- */
+
+struct aged {
+    uint32_t context, live, most, least;
+};
+
+static int by_most(const void *a, const void *b) {
+    const struct aged *left = a, *right = b;
+    return left->context != right->context
+               ? (left->context > right->context) * 2 - 1
+               : (left->most > right->most) - (left->most < right->most);
+}
+
+static int by_least(const void *a, const void *b) {
+    const struct aged *left = a, *right = b;
+    return left->context != right->context
+               ? (left->context > right->context) * 2 - 1
+               : (left->least > right->least) - (left->least < right->least);
+}
+
+/* Calls `set` with the entry that the median chunk of each context is in. */
+static void each_median(const struct aged *list, size_t count, struct holder *holders,
+                        void (*set)(struct holder *holder, const struct aged *median)) {
+    for (size_t first = 0, end; first < count; first = end) {
+        uint64_t chunks = 0, passed = 0;
+        for (end = first; end < count && list[end].context == list[first].context; end++) {
+            chunks += list[end].live;
+        }
+        for (size_t i = first; i < end; i++) {
+            passed += list[i].live;
+            if (2 * passed >= chunks) {
+                set(&holders[list[i].context], &list[i]);
+                break;
+            }
+        }
+    }
+}
+
+static void set_most(struct holder *holder, const struct aged *median) {
+    holder->median_most = median->most;
+}
+
+static void set_least(struct holder *holder, const struct aged *median) {
+    holder->median_least = median->least;
+}
+
+static void find_ages(struct holders *holders, const struct model *model) {
+    struct aged *list = cli_alloc(model->page_count + model->share_count, sizeof(*list));
+    size_t count = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        struct shares shares;
+        shares_of(model, page, &shares);
+        for (size_t k = 0; k < shares.count; k++) {
+            struct holder *holder = &holders->list[shares.list[k].context];
+            list[count++] = (struct aged){shares.list[k].context, shares.list[k].live,
+                                          page->oldest_age, page->newest_age};
+            if (page->oldest_age > holder->oldest) {
+                holder->oldest = page->oldest_age;
+            }
+        }
+    }
+    if (count > 0) {
+        qsort(list, count, sizeof(*list), by_most);
+        each_median(list, count, holders->list, set_most);
+        qsort(list, count, sizeof(*list), by_least);
+        each_median(list, count, holders->list, set_least);
+    }
+    free(list);
+}
+
+double holders_seconds(uint32_t age) {
+    return (double)age * WIRE_AGE_NS / 1e9;
+}
+
+const char *holders_age(uint32_t age) {
+    static char texts[8][32];
+    static unsigned next;
+    static const struct {
+        double seconds;
+        const char *unit;
+    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+    char *text = texts[next++ % 8];
+    double seconds = holders_seconds(age);
+    size_t i = 0;
+    while (i < 3 && seconds < units[i].seconds * (i == 2 ? 2 : 1)) {
+        i++;
+    }
+    snprintf(text, sizeof(texts[0]), "%.*f %s", seconds < 10 * units[i].seconds ? 1 : 0,
+             seconds / units[i].seconds, units[i].unit);
+    return text;
+}
+
+/* --- what each holds ------------------------------------------------------------------------------- */
+
+static void add_page(struct holders *holders, const struct model *model,
+                     const struct wire_page *page) {
+    struct shares shares;
+    int64_t free_bytes = touched_of(page) - live_bytes(page, page->live);
+    int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES;
+    struct holder *own = page->context != WIRE_NONE ? &holders->list[page->context] : NULL;
+    uint32_t *os_pages = own != NULL ? own->os_pages : holders->mixed_os_pages;
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+        os_pages[bin] += page->os_pages[bin];
+    }
+    add_to(own != NULL ? &own->empty_os_bytes : &holders->mixed_empty_os_bytes, empty);
+    os_pages[0] += page->os_empty;
+    if (page->live == 0) {
+        add_to(&holders->kept_bytes, touched_of(page));
+        if (own != NULL) {
+            add_to(&own->kept_bytes, touched_of(page));
+        }
+        return;
+    }
+    shares_of(model, page, &shares);
+    for (size_t i = 0; i < shares.count; i++) {
+        const struct wire_share *share = &shares.list[i];
+        struct holder *holder = &holders->list[share->context];
+        add_to(&holder->chunks, share->live);
+        add_to(&holder->mixed_chunks, own == NULL ? share->live : 0);
+        add_to(&holder->block_bytes, live_bytes(page, share->live));
+        if (shares.count == 1) {
+            add_to(&holder->alone_bytes, touched_of(page));
+            add_to(&holder->alone_free, free_bytes);
+        } else {
+            add_to(&holder->shared_free, model_share(free_bytes, share->live, page->live));
+        }
+    }
+}
+
+/* Chunks of one size, as far as can be told: their mean is a whole number, and stands in one class of blocks. */
+static int64_t slab_saving(const struct model_context *context, const struct holder *holder) {
+    int64_t chunks = model_tame(context->self.live_chunks);
+    int64_t requested = model_tame(context->self.requested_bytes);
+    if (chunks < 2 || chunks != holder->chunks || requested % chunks != 0 ||
+        holder->block_bytes % chunks != 0) {
+        return 0;
+    }
+    int64_t exact = (requested / chunks + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;
+    int64_t block = holder->block_bytes / chunks;
+    return block > exact ? model_share(block - exact, chunks, 1) : 0;
+}
+
+void holders_make(struct holders *holders, const struct model *model) {
+    *holders = (struct holders){0};
+    if (!model->has_pages) {
+        return;
+    }
+    holders->list = cli_alloc(model->context_count, sizeof(*holders->list));
+    for (size_t i = 0; i < model->page_count; i++) {
+        add_page(holders, model, &model->pages[i]);
+    }
+    for (size_t i = 0; i < model->context_count; i++) {
+        holders->list[i].rounding_slab = slab_saving(&model->contexts[i], &holders->list[i]);
+    }
+    find_ages(holders, model);
+}
+
+/* --- some contexts together ----------------------------------------------------------------------- */
+
+/* How many of the live blocks are the members'. */
+static uint32_t members_live(const struct model *model, const struct wire_page *page,
+                             const bool *members) {
+    struct shares shares;
+    uint32_t live = 0; /* of shares that lie it may wrap around */
+    shares_of(model, page, &shares);
+    for (size_t i = 0; i < shares.count; i++) {
+        live += members[shares.list[i].context] ? shares.list[i].live : 0;
+    }
+    return live;
+}
+
+int64_t holders_free_around(const struct model *model, const bool *members) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->kind == WIRE_PAGE_MIXED ||
+            (page->kind == WIRE_PAGE_OWN && members[page->context])) {
+            add_to(&sum, touched_of(page) - live_bytes(page, page->live));
+        }
+    }
+    return sum;
+}
+
+size_t holders_partners(const struct model *model, const bool *members,
+                        struct holder_partner partners[HOLDERS_PARTNERS_MAX]) {
+    int64_t *bytes = cli_alloc(model->context_count, sizeof(*bytes));
+    size_t found = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->context != WIRE_NONE || members_live(model, page, members) == 0) {
+            continue;
+        }
+        for (uint32_t k = 0; k < page->share_count; k++) {
+            const struct wire_share *share = &model->shares[page->first_share + k];
+            if (!members[share->context]) {
+                add_to(&bytes[share->context], live_bytes(page, share->live));
+            }
+        }
+    }
+    for (; found < HOLDERS_PARTNERS_MAX; found++) {
+        size_t best = 0;
+        for (size_t i = 1; i < model->context_count; i++) {
+            best = bytes[i] > bytes[best] ? i : best;
+        }
+        if (bytes[best] <= 0) {
+            break;
+        }
+        partners[found] = (struct holder_partner){(uint32_t)best, bytes[best]};
+        bytes[best] = 0;
+    }
+    free(bytes);
+    return found;
+}
+
+int64_t holders_alone(const struct model *model, const bool *members, int64_t *free_bytes) {
+    int64_t sum = 0;
+    *free_bytes = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->live > 0 && members_live(model, page, members) == page->live) {
+            add_to(&sum, touched_of(page));
+            add_to(free_bytes, touched_of(page) - live_bytes(page, page->live));
+        }
+    }
+    return sum;
+}
+
+/* Blocks of one size of one thread, which need pages of their own. */
+struct need {
+    uint32_t tid, block_bytes, per_page;
+    int64_t blocks, page_bytes;
+};
+#define NEEDS_MAX 4096
+
+static struct need *need_of(struct need *needs, size_t *count, const struct wire_page *page) {
+    for (size_t i = 0; i < *count; i++) {
+        if (needs[i].tid == page->tid && needs[i].block_bytes == page->block_bytes) {
+            return &needs[i];
+        }
+    }
+    if (*count == NEEDS_MAX) {
+        return NULL;
+    }
+    needs[*count] = (struct need){.tid = page->tid,
+                                  .block_bytes = page->block_bytes,
+                                  .per_page = page->capacity > 0 ? page->capacity : 1,
+                                  .page_bytes = model_tame((int64_t)page->bytes)};
+    return &needs[(*count)++];
+}
+
+int64_t holders_isolate(const struct model *model, const bool *members) {
+    struct need *needs = cli_alloc(NEEDS_MAX, sizeof(*needs));
+    size_t count = 0;
+    int64_t saved = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        uint32_t live = page->kind == WIRE_PAGE_MIXED && page->apart == 0
+                            ? members_live(model, page, members)
+                            : 0;
+        if (live == 0) {
+            continue;
+        }
+        struct need *need = need_of(needs, &count, page);
+        if (need != NULL) {
+            add_to(&need->blocks, live);
+        }
+        if (live == page->live) {
+            add_to(&saved, touched_of(page));
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct need *need = &needs[i];
+        int64_t rest = model_share(need->blocks % need->per_page, need->page_bytes, need->per_page);
+        add_to(&saved, -model_share(need->blocks / need->per_page, need->page_bytes, 1));
+        add_to(&saved, -((rest + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES * OS_PAGE_BYTES));
+    }
+    free(needs);
+    return model_tame(saved);
+}
+
+int64_t holders_trim(const struct model *model, const bool *members) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->context != WIRE_NONE && !members[page->context]) {
+            continue;
+        }
+        add_to(&sum, page->live == 0 ? touched_of(page) : (int64_t)page->os_empty * OS_PAGE_BYTES);
+    }
+    return sum;
+}
