@@ -10,9 +10,9 @@ from clitest import CLI, cli, expect, fake, scratch, succeed, target
 from harness import (NOBODY, Skip, Target, build_program, check, check_equal, clean_env,
                      runtime_dir, test)
 
-VERBS = ["run", "ps", "dump", "frag", "doctor", "export", "mark", "diff", "reset", "trim", "isolate", "merge", "verify",
+VERBS = ["run", "ps", "dump", "frag", "doctor", "export", "report", "mark", "diff", "reset", "trim", "isolate", "merge", "verify",
          "set", "options"]
-LATER = ["top", "report", "web"]
+LATER = ["top", "web"]
 
 
 def sleeper():

@@ -445,6 +445,12 @@ static void work_until_told() { // as a server does: some work, then a moment of
         _exit(0);
 }
 
+APART static char *late_buffer() {
+    char *buffer = get(500000);
+    buffer[0] = 'l';
+    return buffer;
+}
+
 static void sparse() { // survivors, in a program that goes on working
     std::vector<char *> open;
     for (int i = 0; i < 300000; i++)
@@ -454,6 +460,7 @@ static void sparse() { // survivors, in a program that goes on working
         if (i % 50)
             put(std::exchange(open[i], nullptr));
     work_until_told();
+    char *late = late_buffer();
     for (size_t i = 0; i < open.size(); i++) // and all of it comes into use again
         if (!open[i])
             open[i] = session_open();
@@ -463,6 +470,7 @@ static void sparse() { // survivors, in a program that goes on working
     work_until_told();
     for (char *session : open)
         put(session);
+    put(late);
     work_until_told();
 }
 

@@ -31,7 +31,7 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export mark diff reset trim isolate merge verify set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export report mark diff reset trim isolate merge verify set options
             $common" -- "$word")
         return
     fi
@@ -40,9 +40,10 @@ _memctx() {
         ps) options="--json --human" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --site --threads
             --human --self --svg $names" ;;
-        frag) options="--json --sort --min --limit --depth --site --human $names" ;;
+        frag) options="--json --map --sort --min --limit --depth --site --human $names" ;;
         doctor) options="--json --watch --fail-on --depth $names" ;;
         export) options="--pprof --folded --speedscope --heaptrack --csv --metric $names" ;;
+        report) options="-o --output --before $names" ;;
         mark | set) ;;
         diff) options="--json --min --limit --depth --human $names" ;;
         reset) options="--context --site $names" ;;

@@ -5,12 +5,15 @@
 
 #include "json.h"
 #include "memory.h"
+#include "pagemap.h"
 #include "pinners.h"
 #include "reading.h"
 #include "render.h"
 #include "view.h"
 
-enum { OPTION_SORT = 1, OPTION_MIN, OPTION_SITE, OPTION_LIMIT, OPTION_DEPTH };
+enum { OPTION_SORT = 1, OPTION_MIN, OPTION_SITE, OPTION_LIMIT, OPTION_DEPTH, OPTION_MAP };
+
+#define MAP_ROWS 32
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
                                              {"human", no_argument, NULL, READING_HUMAN},
@@ -19,6 +22,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"site", required_argument, NULL, OPTION_SITE},
                                              {"limit", required_argument, NULL, OPTION_LIMIT},
                                              {"depth", required_argument, NULL, OPTION_DEPTH},
+                                             {"map", no_argument, NULL, OPTION_MAP},
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
@@ -29,7 +33,7 @@ struct frag_request {
     struct view_options view;
     struct reading_names names;
     int64_t limit, frames;
-    bool json, human;
+    bool json, human, map;
 };
 
 static struct frag_request parse(int argc, char **argv) {
@@ -43,6 +47,7 @@ static struct frag_request parse(int argc, char **argv) {
         case OPTION_SORT: request.view.sort = view_parse_sort(optarg); break;
         case OPTION_MIN: request.view.min_bytes = cli_parse_bytes("--min", optarg); break;
         case OPTION_SITE: request.view.site = optarg; break;
+        case OPTION_MAP: request.map = true; break;
         case OPTION_LIMIT: request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX); break;
         case OPTION_DEPTH:
             request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
@@ -101,6 +106,9 @@ static void print_text(const struct model *model, const struct view *view,
                        const struct holders *holders, const struct pinners *pinners,
                        const struct memory_ledger *ledger, const struct frag_request *request) {
     print_ledger(model, ledger, request->human);
+    if (request->map) {
+        pagemap_print(model, render_wants_color(), MAP_ROWS);
+    }
     pinners_print(pinners, model, holders, request->frames, request->human);
     printf("%12s %12s %12s %12s %12s %12s %12s ", "requested", "rounding", "holes", "reserved",
            "resident", "pinned", "sole-pinned");

@@ -61,7 +61,9 @@ static const struct cli_verb verbs[] = {
      TARGET_HELP
      "\nFirst a ledger that adds up to the resident set as the kernel counts it, with the "
      "residue;\n"
-     "then the contexts by waste, with the number of their pages by share of live blocks.\n\n"
+     "then who holds otherwise empty pages, since when, with whom, and what would help; then the\n"
+     "contexts by waste, with the number of their pages by share of live blocks.\n\n"
+     "  --map              all pages as a map, by how much of them is alive\n"
      "  --json             one object of schema memctx-frag/1\n"
      "  --sort KEY         " VIEW_SORT_WORDS " (waste)\n"
      "  --min BYTES        hide contexts below BYTES of the sort key\n"
@@ -95,6 +97,16 @@ static const struct cli_verb verbs[] = {
                  "  --metric KEY       of --folded: " VIEW_SORT_WORDS
                  "\n" READING_NAME_HELP COMMON_HELP,
      export_main},
+    {"report", "TARGET [-o FILE] [--before MARK|SNAPSHOT]", "write it as a page for a browser",
+     TARGET_HELP "\nOne HTML file with everything in it: what doctor finds, flame graph and icicle "
+                 "of any figure,\n"
+                 "a table, a treemap, a map of all pages, occupancy, and, with --before, what "
+                 "changed. It needs no\n"
+                 "network.\n\n"
+                 "  -o, --output FILE  FILE instead of memctx-PID.html; - is standard output\n"
+                 "  --before WHAT      compare with a mark of the target, or with a "
+                 "snapshot\n" READING_NAME_HELP COMMON_HELP,
+     report_main},
     {"mark", "TARGET [NAME]", "remember how every context stands",
      LIVE_TARGET_HELP
      "\nThe target keeps the mark; memctx diff compares with it. A mark of the same name moves.\n"
