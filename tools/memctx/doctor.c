@@ -213,8 +213,10 @@ int doctor_main(int argc, char **argv) {
                                    .samples = &samples,
                                    .target = word,
                                    .foreign_frees = WIRE_UNKNOWN};
-    struct target_load_options load = {
-        .flags = WIRE_DUMP_RESIDENT | WIRE_DUMP_PINNED, .every_mark = true, .mappings = true};
+    struct target_load_options load = {.flags = WIRE_DUMP_RESIDENT | WIRE_DUMP_PINNED,
+                                       .every_mark = true,
+                                       .mappings = true,
+                                       .pages = true};
     target_open(&target, word, request.watch_s > 0);
     if (!target.is_snapshot) {
         load.flags |= WIRE_DUMP_THREADS; /* a snapshot may be without */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "blame.h"
+#include "holders.h"
 #include "render.h"
 
 #define KIB ((int64_t)1 << 10)
@@ -21,6 +22,7 @@ struct look {
     const struct findings_input *input;
     const struct model *model;
     struct wire_totals *totals; /* the contexts' own, tamed */
+    struct holders holders;     /* list NULL: the pages are not known */
     int64_t rss_bytes;
     struct findings *findings;
 };
@@ -136,6 +138,24 @@ static enum severity empty_severity(const struct look *look, int64_t bytes) {
                                                                          : SEVERITY_INFO;
 }
 
+/* Since when, and what could go back at once; empty where the pages are not known. */
+static char *tell_of_pages(const struct look *look, const struct blame_suspect *suspect) {
+    uint32_t oldest = 0;
+    int64_t now = 0;
+    if (look->holders.list == NULL) {
+        return cli_copy("");
+    }
+    for (size_t i = 0; i < suspect->count; i++) {
+        const struct holder *holder = &look->holders.list[suspect->members[i]];
+        oldest = holder->oldest > oldest ? holder->oldest : oldest;
+        now = model_tame(now + holder->empty_os_bytes);
+    }
+    return now < suspect->figure / 10
+               ? cli_format("; the oldest is %s old", holders_age(oldest))
+               : cli_format("; the oldest is %s old; memctx trim of them gives %s back at once",
+                            holders_age(oldest), human(now));
+}
+
 /* Contexts of whose pages more is empty than used. */
 static void look_for_empty_pages(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
@@ -152,13 +172,15 @@ static void look_for_empty_pages(struct look *look, const struct rule *rule) {
         int64_t alone = sum_over(look, suspect, get_sole_pinned_bytes);
         struct finding *finding = report_suspect(look, rule, empty_severity(look, bytes), suspect,
                                                  bytes, share(bytes, bytes + blocks));
+        char *pages = tell_of_pages(look, suspect);
         finding->evidence = cli_format(
             "%" PRId64
             " chunks, %s, hold %s of otherwise empty pages, %.0f %% of the resident set; "
-            "%s of pages would come back if they were freed",
+            "%s of pages would come back if they were freed%s",
             sum_over(look, suspect, get_live_chunks),
             human(sum_over(look, suspect, get_requested_bytes)), human(bytes),
-            100 * share(bytes, look->rss_bytes), human(alone));
+            100 * share(bytes, look->rss_bytes), human(alone), pages);
+        free(pages);
         finding->action = look_closer(look, "frag", "", finding);
     }
     blame_free(&blame);
@@ -392,6 +414,23 @@ static void look_for_copies(struct look *look, const struct rule *rule) {
 }
 
 /* What threads freed that others had allocated, context by context. */
+/* Which thread frees most of another one's chunks; empty where that is not known. */
+static char *tell_who_frees(const struct model *model) {
+    const struct model_remote *most = NULL;
+    for (size_t i = 0; i < model->remote_count; i++) {
+        if (most == NULL || model->remotes[i].frees > most->frees) {
+            most = &model->remotes[i];
+        }
+    }
+    if (most == NULL) {
+        return cli_copy("");
+    }
+    const struct model_thread *by = &model->threads[most->freed_by];
+    const struct model_thread *of = &model->threads[most->owner];
+    return cli_format("; most by thread %u (%s), of memory that is thread %u's (%s) now: %" PRId64,
+                      by->tid, by->name, of->tid, of->name, most->frees);
+}
+
 static void look_for_remote_frees(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *crossed = cli_alloc(model->context_count, sizeof(*crossed));
@@ -413,10 +452,12 @@ static void look_for_remote_frees(struct look *look, const struct rule *rule) {
         int64_t live = sum_over(look, suspect, get_requested_bytes);
         struct finding *finding =
             report_suspect(look, rule, SEVERITY_INFO, suspect, live, share(suspect->figure, frees));
+        char *who = tell_who_frees(model);
         finding->evidence =
             cli_format("of %" PRId64 " allocated and %" PRId64 " freed chunks %" PRId64
-                       " were freed by another thread than allocated them; %s are alive",
-                       allocs, frees, suspect->figure, human(live));
+                       " were freed by another thread than allocated them; %s are alive%s",
+                       allocs, frees, suspect->figure, human(live), who);
+        free(who);
         finding->action = look_closer(look, "dump", " --flat --threads", finding);
     }
     blame_free(&blame);
@@ -585,6 +626,7 @@ void findings_make(struct findings *findings, const struct findings_input *input
                         .model = input->model,
                         .rss_bytes = model_tame(input->ledger->rss_bytes),
                         .findings = findings};
+    holders_make(&look.holders, input->model);
     look.totals = cli_alloc(input->model->context_count, sizeof(*look.totals));
     for (size_t i = 0; i < input->model->context_count; i++) {
         const struct wire_totals *self = &input->model->contexts[i].self;
@@ -599,6 +641,7 @@ void findings_make(struct findings *findings, const struct findings_input *input
         rules[i].look(&look, &rules[i]);
     }
     free(look.totals);
+    free(look.holders.list);
     if (findings->count > 0) {
         qsort(findings->list, findings->count, sizeof(*findings->list), by_weight);
     }

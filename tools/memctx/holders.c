@@ -38,72 +38,73 @@ static void shares_of(const struct model *model, const struct wire_page *page,
 /* --- ages ---------------------------------------------------------------------------------------- */
 
 struct aged {
-    uint32_t context, live, most, least;
+    uint32_t live, most, least;
 };
 
 static int by_most(const void *a, const void *b) {
     const struct aged *left = a, *right = b;
-    return left->context != right->context
-               ? (left->context > right->context) * 2 - 1
-               : (left->most > right->most) - (left->most < right->most);
+    return (left->most > right->most) - (left->most < right->most);
 }
 
 static int by_least(const void *a, const void *b) {
     const struct aged *left = a, *right = b;
-    return left->context != right->context
-               ? (left->context > right->context) * 2 - 1
-               : (left->least > right->least) - (left->least < right->least);
+    return (left->least > right->least) - (left->least < right->least);
 }
 
-/* Calls `set` with the entry that the median chunk of each context is in. */
-static void each_median(const struct aged *list, size_t count, struct holder *holders,
-                        void (*set)(struct holder *holder, const struct aged *median)) {
-    for (size_t first = 0, end; first < count; first = end) {
-        uint64_t chunks = 0, passed = 0;
-        for (end = first; end < count && list[end].context == list[first].context; end++) {
-            chunks += list[end].live;
-        }
-        for (size_t i = first; i < end; i++) {
-            passed += list[i].live;
-            if (2 * passed >= chunks) {
-                set(&holders[list[i].context], &list[i]);
-                break;
-            }
+/* The one that the median chunk is in, of those that stand in order. */
+static const struct aged *median_of(const struct aged *list, size_t count) {
+    uint64_t chunks = 0, passed = 0;
+    for (size_t i = 0; i < count; i++) {
+        chunks += list[i].live;
+    }
+    for (size_t i = 0; i + 1 < count; i++) {
+        passed += list[i].live;
+        if (2 * passed >= chunks) {
+            return &list[i];
         }
     }
+    return &list[count - 1];
 }
 
-static void set_most(struct holder *holder, const struct aged *median) {
-    holder->median_most = median->most;
-}
-
-static void set_least(struct holder *holder, const struct aged *median) {
-    holder->median_least = median->least;
-}
-
+/* Put into the order of their contexts by counting, because there may be very many. */
 static void find_ages(struct holders *holders, const struct model *model) {
+    size_t *ends = cli_alloc(model->context_count + 1, sizeof(*ends));
     struct aged *list = cli_alloc(model->page_count + model->share_count, sizeof(*list));
-    size_t count = 0;
-    for (size_t i = 0; i < model->page_count; i++) {
-        const struct wire_page *page = &model->pages[i];
-        struct shares shares;
-        shares_of(model, page, &shares);
-        for (size_t k = 0; k < shares.count; k++) {
-            struct holder *holder = &holders->list[shares.list[k].context];
-            list[count++] = (struct aged){shares.list[k].context, shares.list[k].live,
-                                          page->oldest_age, page->newest_age};
-            if (page->oldest_age > holder->oldest) {
-                holder->oldest = page->oldest_age;
+    struct shares shares;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < model->page_count; i++) {
+            const struct wire_page *page = &model->pages[i];
+            shares_of(model, page, &shares);
+            for (size_t k = 0; k < shares.count; k++) {
+                uint32_t context = shares.list[k].context;
+                if (pass == 0) {
+                    ends[context + 1]++;
+                } else {
+                    list[ends[context]++] =
+                        (struct aged){shares.list[k].live, page->oldest_age, page->newest_age};
+                }
             }
         }
+        for (size_t i = 1; i <= model->context_count && pass == 0; i++) {
+            ends[i] +=
+                ends[i - 1]; /* now where each begins; after the second pass, where it ends */
+        }
     }
-    if (count > 0) {
-        qsort(list, count, sizeof(*list), by_most);
-        each_median(list, count, holders->list, set_most);
-        qsort(list, count, sizeof(*list), by_least);
-        each_median(list, count, holders->list, set_least);
+    for (size_t i = 0; i < model->context_count; i++) {
+        struct aged *first = list + (i > 0 ? ends[i - 1] : 0);
+        size_t count = (size_t)(list + ends[i] - first);
+        struct holder *holder = &holders->list[i];
+        if (count == 0) {
+            continue;
+        }
+        qsort(first, count, sizeof(*first), by_least);
+        holder->median_least = median_of(first, count)->least;
+        qsort(first, count, sizeof(*first), by_most);
+        holder->median_most = median_of(first, count)->most;
+        holder->oldest = first[count - 1].most;
     }
     free(list);
+    free(ends);
 }
 
 double holders_seconds(uint32_t age) {

@@ -3,6 +3,7 @@
 #include "target.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -176,6 +177,28 @@ static void load_pages(struct target *target, struct model *model, uint32_t flag
     } while (request.from > before);
 }
 
+/* The kernel's map takes tens of milliseconds for each GiB: read while the target makes its answers. */
+struct map_reader {
+    pthread_t thread;
+    pid_t pid;
+    struct model_mappings mappings;
+    bool started, good;
+};
+
+static void *read_map(void *argument) {
+    struct map_reader *reader = argument;
+    reader->good = memory_read_mappings(reader->pid, &reader->mappings);
+    return NULL;
+}
+
+static void start_map_reader(struct map_reader *reader, pid_t pid) {
+    *reader = (struct map_reader){.pid = pid};
+    reader->started = pthread_create(&reader->thread, NULL, read_map, reader) == 0;
+    if (!reader->started) {
+        read_map(reader);
+    }
+}
+
 static void load_process(struct target *target, struct model *model,
                          const struct target_load_options *options) {
     struct client_answer answer;
@@ -193,11 +216,19 @@ static void load_process(struct target *target, struct model *model,
             cli_die_failure(&failure);
         }
     }
+    struct map_reader reader;
+    if (options->mappings) { /* now, because the sums are of just before */
+        start_map_reader(&reader, target->facts.pid);
+    }
     if (options->pages) {
         load_pages(target, model, options->flags);
     }
     if (options->mappings) {
-        model->has_mappings = memory_read_mappings(target->facts.pid, &model->mappings);
+        if (reader.started) {
+            pthread_join(reader.thread, NULL);
+        }
+        model->has_mappings = reader.good;
+        model->mappings = reader.mappings;
     }
 }
 
