@@ -196,6 +196,7 @@ struct wire_dump {
         int64_t metadata_resident; /* WIRE_UNKNOWN unless RESIDENT was asked */
         int64_t control_bytes;     /* stack and answer buffers of the control thread */
         int64_t untouched_bytes;   /* in reserved pages, never written: costs no memory yet */
+        int64_t returned_bytes;    /* empty memory given back to the kernel since the start */
         int64_t rss_bytes;         /* what the kernel says of the whole process, at this moment */
     } ledger;
 

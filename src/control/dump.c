@@ -399,6 +399,7 @@ static void fill_ledger(struct wire_ledger *ledger, uint32_t flags, bool residen
     ledger->freelist_bytes = usage.freelist_bytes;
     ledger->freelist_items = usage.freelist_items;
     ledger->segment_headers = usage.header_bytes;
+    ledger->returned_bytes = usage.returned_bytes;
     ledger->metadata_mapped = meta.mapped_bytes;
     ledger->metadata_used = meta.used_bytes;
     ledger->metadata_resident = resident ? meta.resident_bytes : WIRE_UNKNOWN;

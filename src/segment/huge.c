@@ -261,8 +261,10 @@ void segment_huge_free(struct page *header) {
     store_owner(&header->kind, PAGE_NONE);
     segment_map_set(SEGMENT_HUGE, header, false);
     account(-(int64_t)mapped);
-    if (!plain || !cache_put((char *)header, mapped))
+    if (!plain || !cache_put((char *)header, mapped)) {
+        add_relaxed(&segment_returned, (int64_t)mapped);
         unmap_or_defer(header);
+    }
     segment_purge_when_due();
 }
 

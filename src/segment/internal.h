@@ -27,6 +27,7 @@ struct segment_global {
     struct page *deferred; /* atomic list: huge chunks that are to be unmapped */
 };
 INTERNAL struct segment_global segment_global;
+INTERNAL int64_t segment_returned; /* atomic: bytes given back since the start */
 
 /* Room in the map, before a bit is set; false: no memory for the leaf. No lock. */
 bool segment_map_reserve(const void *segment);

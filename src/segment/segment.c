@@ -23,6 +23,7 @@ void (*segment_watch)(const void *chunk) FORK_PAGE;
 struct segment_global segment_global FORK_PAGE = {.lock = LOCK_INIT(RANK_SEGMENT),
                                                   .unmap_lock = LOCK_INIT(RANK_UNMAP)};
 #define global segment_global
+int64_t segment_returned START_PAGE;
 
 static void list_push(struct segment *segment) {
     struct segment_state *state = &segment->state;
@@ -476,6 +477,8 @@ size_t segment_purge(bool all) {
         }
     }
     release_empty();
+    if (released)
+        add_relaxed(&segment_returned, (int64_t)released);
     return released;
 }
 
@@ -500,6 +503,7 @@ struct segment_usage segment_usage(void) {
         .header_bytes = (int64_t)(global.segments * HEADER_SLICES * SLICE_BYTES),
         .freelist_bytes = (int64_t)(global.dirty_slices * SLICE_BYTES) + global.huge_cached_bytes,
         .freelist_items = (int64_t)global.dirty_slices + global.huge_cached,
+        .returned_bytes = load_relaxed(&segment_returned),
     };
     lock_release(&global.lock);
     return usage;

@@ -221,6 +221,7 @@ void segment_purge_when_due(void);
 struct segment_usage {
     int64_t mapped_bytes, used_bytes, header_bytes;
     int64_t freelist_bytes, freelist_items;
+    int64_t returned_bytes; /* to the kernel since the start */
 };
 struct segment_usage segment_usage(void);
 int64_t segment_used_bytes(void); /* slices in pages and huge chunks; a relaxed read */

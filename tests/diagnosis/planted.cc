@@ -432,6 +432,17 @@ static void plugins() { // 400 call paths through one function, none of which st
     look();
 }
 
+static void thrashing() { // a large working set that is made and freed again and again
+    for (int round = 0; round < 60; round++) {
+        std::vector<char *> buffers;
+        for (int i = 0; i < 700; i++)
+            buffers.push_back(get(100000));
+        for (char *buffer : buffers)
+            put(buffer);
+    }
+    look();
+}
+
 // --- cases in which something is done about it ---------------------------------------------------
 
 static void work_until_told() { // as a server does: some work, then a moment of nothing
@@ -620,6 +631,7 @@ int main(int argc, char **argv) {
         {"drip", drip},
         {"mapped", mapped},
         {"plugins", plugins},
+        {"thrashing", thrashing},
         {"sparse", sparse},
         {"among", among},
         {"handed", handed},

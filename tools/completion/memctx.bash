@@ -40,7 +40,7 @@ _memctx() {
         ps) options="--json --human" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --site --threads
             --human --self --svg $names" ;;
-        frag) options="--json --map --sort --min --limit --depth --site --human $names" ;;
+        frag) options="--json --map --quick --sort --min --limit --depth --site --human $names" ;;
         doctor) options="--json --watch --fail-on --depth $names" ;;
         export) options="--pprof --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;

@@ -138,22 +138,30 @@ static enum severity empty_severity(const struct look *look, int64_t bytes) {
                                                                          : SEVERITY_INFO;
 }
 
-/* Since when, and what could go back at once; empty where the pages are not known. */
+/* Since when, and what would help; empty where the pages are not known. */
 static char *tell_of_pages(const struct look *look, const struct blame_suspect *suspect) {
     uint32_t oldest = 0;
     int64_t now = 0;
     if (look->holders.list == NULL) {
         return cli_copy("");
     }
+    bool *members = cli_alloc(look->model->context_count, sizeof(*members));
     for (size_t i = 0; i < suspect->count; i++) {
         const struct holder *holder = &look->holders.list[suspect->members[i]];
+        members[suspect->members[i]] = true;
         oldest = holder->oldest > oldest ? holder->oldest : oldest;
         now = model_tame(now + holder->empty_os_bytes);
     }
-    return now < suspect->figure / 10
-               ? cli_format("; the oldest is %s old", holders_age(oldest))
-               : cli_format("; the oldest is %s old; memctx trim of them gives %s back at once",
-                            holders_age(oldest), human(now));
+    int64_t apart = holders_isolate(look->model, members);
+    free(members);
+    return apart > suspect->figure / 4
+               ? cli_format("; the oldest is %s old; apart from others (memctx isolate) they would "
+                            "hold %s less",
+                            holders_age(oldest), human(apart))
+           : now > suspect->figure / 10
+               ? cli_format("; the oldest is %s old; memctx trim of them gives %s back at once",
+                            holders_age(oldest), human(now))
+               : cli_format("; the oldest is %s old", holders_age(oldest));
 }
 
 /* Contexts of whose pages more is empty than used. */
@@ -466,6 +474,27 @@ static void look_for_remote_frees(struct look *look, const struct rule *rule) {
 
 /* --- what is harmless, or not ours ----------------------------------------------------------------- */
 
+/* Memory that is given back and faulted in again, over and over. Each OS page costs a fault, some microseconds with what
+ * the kernel does besides. */
+static void look_for_thrashing(struct look *look, const struct rule *rule) {
+    const struct model *model = look->model;
+    int64_t bytes = model_tame(model->ledger.returned_bytes);
+    double rate = model->uptime_s > 0 ? (double)bytes / model->uptime_s : 0;
+    if (bytes < KIB * MIB || bytes / 4 < look->rss_bytes || rate < 64.0 * (double)MIB) {
+        return;
+    }
+    struct finding *finding =
+        report(look, rule, rate < (double)(KIB * MIB) ? SEVERITY_INFO : SEVERITY_WARNING, bytes,
+               share(bytes, look->rss_bytes));
+    finding->evidence = cli_format(
+        "%s were given back to the kernel in %.1f s, %s a second; the freelist holds at most "
+        "MEMCTX_FREELIST_KIB, or 5 %% of what is in use",
+        human(bytes), model->uptime_s, human((int64_t)rate));
+    finding->action =
+        cli_format("memctx set %s freelist_kib=%" PRId64 ", and look at its processor time",
+                   look->input->target, 4 * larger(8 * KIB, look->rss_bytes / KIB / 4));
+}
+
 static void look_for_freelist(struct look *look, const struct rule *rule) {
     int64_t bytes = model_tame(look->model->ledger.freelist_bytes);
     if (bytes < floor_of(look, 32 * MIB, 20)) {
@@ -583,6 +612,11 @@ static const struct rule rules[] = {
      look_for_foreign_frees},
     {"past-peak", "a peak that is over",
      "Nothing needs to be done now; the same may be needed again.", look_for_past_peak},
+    {"thrashing", "memory that comes and goes",
+     "Each OS page that the kernel gives anew costs a fault, in which it is filled with zeros; "
+     "what is kept for reuse costs "
+     "none.",
+     look_for_thrashing},
     {"freelist", "empty memory that is kept",
      "Harmless: it is used first, and goes back to the kernel after MEMCTX_DECAY_MS.",
      look_for_freelist},

@@ -11,7 +11,15 @@
 #include "render.h"
 #include "view.h"
 
-enum { OPTION_SORT = 1, OPTION_MIN, OPTION_SITE, OPTION_LIMIT, OPTION_DEPTH, OPTION_MAP };
+enum {
+    OPTION_SORT = 1,
+    OPTION_MIN,
+    OPTION_SITE,
+    OPTION_LIMIT,
+    OPTION_DEPTH,
+    OPTION_MAP,
+    OPTION_QUICK
+};
 
 #define MAP_ROWS 32
 
@@ -23,6 +31,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"limit", required_argument, NULL, OPTION_LIMIT},
                                              {"depth", required_argument, NULL, OPTION_DEPTH},
                                              {"map", no_argument, NULL, OPTION_MAP},
+                                             {"quick", no_argument, NULL, OPTION_QUICK},
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
@@ -33,7 +42,7 @@ struct frag_request {
     struct view_options view;
     struct reading_names names;
     int64_t limit, frames;
-    bool json, human, map;
+    bool json, human, map, quick;
 };
 
 static struct frag_request parse(int argc, char **argv) {
@@ -48,6 +57,7 @@ static struct frag_request parse(int argc, char **argv) {
         case OPTION_MIN: request.view.min_bytes = cli_parse_bytes("--min", optarg); break;
         case OPTION_SITE: request.view.site = optarg; break;
         case OPTION_MAP: request.map = true; break;
+        case OPTION_QUICK: request.quick = true; break;
         case OPTION_LIMIT: request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX); break;
         case OPTION_DEPTH:
             request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
@@ -241,8 +251,10 @@ int frag_main(int argc, char **argv) {
     struct memory_ledger ledger;
     struct holders holders;
     struct pinners pinners;
-    struct target_load_options load = {
-        .flags = WIRE_DUMP_RESIDENT | WIRE_DUMP_PINNED, .mappings = true, .pages = true};
+    struct target_load_options load = {.flags = WIRE_DUMP_PINNED |
+                                                (request.quick ? 0 : WIRE_DUMP_RESIDENT),
+                                       .mappings = !request.quick,
+                                       .pages = !request.quick};
     target_open(&target, reading_target_word(argc, argv, 1), false);
     target_load(&target, &model, &load);
     reading_resolve(&model, &target, &request.names);

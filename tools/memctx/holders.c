@@ -179,6 +179,21 @@ static int64_t slab_saving(const struct model_context *context, const struct hol
     return block > exact ? model_share(block - exact, chunks, 1) : 0;
 }
 
+/* Chunks start at multiples of 16, so each loses 8 bytes to that on average. */
+static void predict_policies(const struct model_context *context, struct holder *holder) {
+    const struct wire_totals *self = &context->self;
+    int64_t chunks = model_tame(self->live_chunks), requested = model_tame(self->requested_bytes);
+    int64_t rounding = model_tame(holder->block_bytes - requested);
+    holder->slab_bytes = slab_saving(context, holder);
+    if (chunks < 2 || chunks != holder->chunks) {
+        return;
+    }
+    int64_t aligned = model_tame(rounding - model_share(chunks, BLOCK_UNIT / 2, 1));
+    holder->generation_bytes = aligned > 0 ? aligned : 0;
+    holder->bump_bytes =
+        model_tame(holder->generation_bytes + requested - model_tame(self->requested_cum_bytes));
+}
+
 void holders_make(struct holders *holders, const struct model *model) {
     *holders = (struct holders){0};
     if (!model->has_pages) {
@@ -189,7 +204,7 @@ void holders_make(struct holders *holders, const struct model *model) {
         add_page(holders, model, &model->pages[i]);
     }
     for (size_t i = 0; i < model->context_count; i++) {
-        holders->list[i].rounding_slab = slab_saving(&model->contexts[i], &holders->list[i]);
+        predict_policies(&model->contexts[i], &holders->list[i]);
     }
     find_ages(holders, model);
 }

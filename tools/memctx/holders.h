@@ -20,8 +20,10 @@ struct holder {
     int64_t kept_bytes;  /* of its pages with nothing alive, kept for its next chunks */
     int64_t
         empty_os_bytes; /* of OS pages with nothing alive, in pages with something: memctx trim TARGET CONTEXT */
-    int64_t
-        rounding_slab; /* what blocks of just the size that is asked for would save; 0 where sizes differ */
+    /* What other policies would save, of what is alive: blocks of just the size that is asked for (0 where sizes differ);
+     * chunks side by side without rounding; the same without a free for single chunks: less all that was freed since
+     * the start or the last reset, which would still be there. */
+    int64_t slab_bytes, generation_bytes, bump_bytes;
     /* In units of WIRE_AGE_NS. No chunk is older than oldest; the median chunk's age is between the other two. */
     uint32_t oldest, median_most, median_least;
     uint32_t os_pages[WIRE_OCCUPANCY_BINS]; /* of its own pages and large chunks */

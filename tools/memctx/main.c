@@ -64,6 +64,7 @@ static const struct cli_verb verbs[] = {
      "then who holds otherwise empty pages, since when, with whom, and what would help; then the\n"
      "contexts by waste, with the number of their pages by share of live blocks.\n\n"
      "  --map              all pages as a map, by how much of them is alive\n"
+     "  --quick            without residency, the kernel's map and pages one by one\n"
      "  --json             one object of schema memctx-frag/1\n"
      "  --sort KEY         " VIEW_SORT_WORDS " (waste)\n"
      "  --min BYTES        hide contexts below BYTES of the sort key\n"

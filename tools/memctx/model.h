@@ -52,6 +52,7 @@
     X(metadata_resident)                                                                           \
     X(control_bytes)                                                                               \
     X(untouched_bytes)                                                                             \
+    X(returned_bytes)                                                                              \
     X(rss_bytes)
 
 /* What the kernel's map of the process says of memory that is not ours (memory.c). */

@@ -18,7 +18,9 @@ static void add_holder(struct holder *sum, const struct holder *part) {
     sum->shared_free += part->shared_free;
     sum->kept_bytes += part->kept_bytes;
     sum->empty_os_bytes += part->empty_os_bytes;
-    sum->rounding_slab += part->rounding_slab;
+    sum->slab_bytes += part->slab_bytes;
+    sum->generation_bytes += part->generation_bytes;
+    sum->bump_bytes = model_tame(sum->bump_bytes + part->bump_bytes);
     sum->oldest = part->oldest > sum->oldest ? part->oldest : sum->oldest;
     sum->median_most = part->median_most; /* used of a single one */
     sum->median_least = part->median_least;
@@ -102,9 +104,12 @@ static void print_what_if(const struct pinner *pinner, const struct model *model
         print_line("apart from others, next time", pinner->isolate_bytes, human, "isolate", model,
                    members);
     }
-    if (pinner->sum.rounding_slab > floor) {
-        print_line("with blocks of just its size (slab)", pinner->sum.rounding_slab, human, NULL,
+    if (pinner->sum.slab_bytes > floor) {
+        print_line("with blocks of just its size (slab)", pinner->sum.slab_bytes, human, NULL,
                    model, members);
+    } else if (pinner->sum.generation_bytes > floor) {
+        print_line("side by side without rounding (generation)", pinner->sum.generation_bytes,
+                   human, NULL, model, members);
     }
     free(members);
 }
@@ -229,7 +234,9 @@ static void write_pinner(struct json_writer *json, const struct pinner *pinner,
     json_put_open(json, "what_if", '{');
     json_put_integer(json, "trim_bytes", sum->empty_os_bytes);
     json_put_integer(json, "isolate_bytes", pinner->isolate_bytes);
-    json_put_integer(json, "slab_bytes", sum->rounding_slab);
+    json_put_integer(json, "slab_bytes", sum->slab_bytes);
+    json_put_integer(json, "generation_bytes", sum->generation_bytes);
+    json_put_integer(json, "bump_bytes", sum->bump_bytes);
     json_put_close(json, '}');
     json_put_close(json, '}');
 }
