@@ -83,6 +83,11 @@ uint32_t note_run(const char *body, struct text *text) {
     return WIRE_OK;
 }
 
+void note_forget(void) {
+    if (notes_made) /* a write costs the child a page of its own */
+        notes_made = 0;
+}
+
 const char *note_next(unsigned *place) {
     unsigned first = notes_made > WIRE_NOTES_MAX ? notes_made - WIRE_NOTES_MAX : 0;
     return first + *place < notes_made ? notes[(first + (*place)++) % WIRE_NOTES_MAX] : NULL;
@@ -103,15 +108,19 @@ static void forget_marks(void) {
                 store_owner(&heap_placed[leaf][i], (uint8_t)(heap_placed[leaf][i] & ~TRIM_MARK));
 }
 
-/* Those of no living thread, under their lock; counts the others, which come by themselves. */
+/* Those of no living thread, under their lock; and under heap_global.lock, so that no fork comes in between. */
 static void trim_idle_heaps(void) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        lock_take(&heap_global.lock);
         uint32_t state = load_acquire(&heap->state);
-        if ((state != HEAP_PARKED && state != HEAP_SHARED) || !lock_try(&heap->lock))
-            continue;
-        if (load_acquire(&heap->state) == state && heap->view_count)
-            trim_heap(heap);
-        lock_release(&heap->lock);
+        if ((state == HEAP_PARKED || state == HEAP_SHARED) && lock_try(&heap->lock)) {
+            if (load_acquire(&heap->state) == state && heap->view_count) {
+                trim_heap(heap);
+                heap_publish_waste(heap);
+            }
+            lock_release(&heap->lock);
+        }
+        lock_release(&heap_global.lock);
     }
 }
 

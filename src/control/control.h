@@ -62,12 +62,14 @@ bool pages_copy_header(struct page *copy, const struct page *page, const char *s
 unsigned pages_occupancy_bin(uint64_t live, uint64_t capacity);
 /* Of a segment's residency, bytes of a part of it. */
 int64_t pages_resident_in(const unsigned char *resident, uintptr_t start, uintptr_t end);
-INTERNAL uint32_t pages_clock_start; /* segment_clock when it was first set by the thread */
+/* segment_clock when it was first set, in this process or the one that it was forked from; by the thread. */
+INTERNAL uint32_t pages_clock_begin, pages_clock_start;
 uint32_t pages_build(const struct wire_pages_request *request, struct answer *answer);
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text);
 uint32_t note_run(const char *body, struct text *text);
 /* The notes, oldest first; each at most WIRE_NOTE_BYTES with its end. NULL: that was all. */
 const char *note_next(unsigned *place);
+void note_forget(void); /* in a forked child */
 uint32_t trim_run(const struct wire_contexts_request *request, struct answer *answer);
 uint32_t dump_build(const struct wire_dump_request *request, struct answer *answer);
 uint32_t mark_set(const struct wire_mark_request *request, struct text *text);

@@ -63,6 +63,7 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
     size_t granule_bytes = (size_t)page->granule_mask + 1;
     unsigned granules =
         (unsigned)((blocks_reached(page, start) + granule_bytes - 1) / granule_bytes);
+    uint64_t punched = granule_bytes == OS_PAGE_BYTES ? blocks_punched(page) : 0;
     if (!heap)
         return;
     uint32_t live = 0, only = WIRE_NONE;
@@ -74,6 +75,8 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
         for (unsigned i = 0; i < granules * page->granule_capacity; i++) {
             const char *granule = start + i / page->granule_capacity * granule_bytes;
             unsigned index = i % page->granule_capacity;
+            if (punched >> i / page->granule_capacity & 1)
+                continue; /* its records went with it, and looking would map them */
             struct record record = record_read(page, blocks_record(page, granule, index));
             if (record.free || !record.view_index ||
                 record.view_index >= load_acquire(&heap->view_count))
@@ -130,6 +133,8 @@ static void scan_large(struct scan *scan, const struct page *page, const char *s
 
 static void scan_segment(struct segment *segment, bool huge, void *context) {
     struct scan *scan = context;
+    segment_clock_set(
+        os_now_exact_ns()); /* a dump may take longer than the clock is to be behind */
     if (huge) {
         const struct page *page = &segment->huge;
         if (load_acquire(&page->kind) == PAGE_HUGE)

@@ -15,6 +15,9 @@ bool pages_copy_header(struct page *copy, const struct page *page, const char *s
         word part = load_acquire((const word *)((const char *)page + i));
         __builtin_memcpy((char *)copy + i, &part, sizeof part);
     }
+    if (!(load_acquire(&page->meta_shift) &
+          META_PUNCHED)) /* the word behind it may be another one */
+        copy->meta_shift &= (uint8_t)~META_PUNCHED;
     if (kind == PAGE_NONE || load_relaxed(&page->kind) != kind || copy->kind != kind ||
         copy->back || !copy->slices || copy->slices > MAX_SPAN_SLICES + 1)
         return false;
@@ -46,10 +49,13 @@ int64_t pages_resident_in(const unsigned char *resident, uintptr_t start, uintpt
 
 uint32_t pages_clock_start START_PAGE;
 
+uint32_t pages_clock_begin START_PAGE;
+
 /* Before the constructor nobody had looked at the clock. */
-static uint32_t oldest_age(const struct page *page, uint32_t uptime) {
-    uint32_t age = load_relaxed(&segment_clock) - page->born;
-    return age < uptime ? age : uptime;
+static uint32_t oldest_age(const struct page *page) {
+    uint32_t born = page->born ? page->born : pages_clock_begin;
+    uint32_t age = load_relaxed(&segment_clock) - born;
+    return (int32_t)age > 0 ? age : 0;
 }
 
 /* At least so long ago was what the clock said `then`: it is looked at every second, once the thread runs. */
@@ -66,7 +72,6 @@ static uint32_t at_least_since(uint32_t then) {
 struct scan {
     uint64_t from, next;
     uint32_t flags, count, contexts;
-    uint32_t uptime;      /* in units of ages */
     struct answer *pages; /* behind the head */
     struct answer shares;
     unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES];
@@ -229,7 +234,7 @@ static void scan_blocks(struct scan *scan, const struct page *page, const char *
         .capacity = page->capacity,
         .first_share = (uint32_t)(scan->shares.length / sizeof(struct wire_share)),
         .tid = load_relaxed(&page->heap->tid),
-        .oldest_age = oldest_age(page, scan->uptime),
+        .oldest_age = oldest_age(page),
         .kind = own ? WIRE_PAGE_OWN : WIRE_PAGE_MIXED,
         .state = flags & PAGE_FULL     ? WIRE_PAGE_FULL
                  : flags & PAGE_LISTED ? WIRE_PAGE_LISTED
@@ -266,7 +271,7 @@ static void scan_large(struct scan *scan, const struct page *page, const char *s
         .context = known(scan, page->context),
         .live = 1,
         .capacity = 1,
-        .oldest_age = oldest_age(page, scan->uptime),
+        .oldest_age = oldest_age(page),
         .newest_age = at_least_since(page->born),
         .kind = WIRE_PAGE_LARGE,
         .state = WIRE_PAGE_FULL,
@@ -289,13 +294,14 @@ static void scan_segment(struct segment *segment, bool huge, void *context) {
         return;
     }
     scan->goes_on = false;
+    segment_clock_set(os_now_exact_ns());
     bool resident = scan->flags & WIRE_DUMP_RESIDENT;
     if (huge) {
         const struct page *page = &segment->huge;
         if (load_acquire(&page->kind) == PAGE_HUGE) {
             uint64_t bytes = load_relaxed(&page->mapped_bytes);
-            int64_t there = resident ? os_resident_bytes(segment, bytes) : WIRE_UNKNOWN;
-            scan_large(scan, page, (const char *)segment, bytes, there);
+            int64_t there = resident ? os_resident_bytes(segment, bytes) : -1;
+            scan_large(scan, page, (const char *)segment, bytes, there < 0 ? WIRE_UNKNOWN : there);
         }
         return;
     }
@@ -328,17 +334,13 @@ static void scan_segment(struct segment *segment, bool huge, void *context) {
 
 uint32_t pages_build(const struct wire_pages_request *request, struct answer *answer) {
     static struct scan scan; /* control thread only */
-    scan = (struct scan){.from = request->from,
-                         .flags = request->flags,
-                         .contexts = tree_count(),
-                         .uptime = (uint32_t)(control_uptime_ns() >> SEGMENT_TICK_SHIFT) + 1};
+    scan = (struct scan){.from = request->from, .flags = request->flags, .contexts = tree_count()};
     size_t seen_bytes = scan.contexts * sizeof *scan.seen;
     scan.seen = control_map(seen_bytes);
     scan.pages = answer;
     answer_reserve(answer, sizeof(struct wire_pages) +
                                (WIRE_PAGES_MAX + SEGMENT_SLICES) * sizeof(struct wire_page));
     if (scan.seen && answer_add(answer, sizeof(struct wire_pages))) {
-        segment_clock_set(os_now_exact_ns());
         segment_each(scan_segment, &scan);
         char *room = answer_add(answer, scan.shares.length);
         if (room && scan.shares.length)

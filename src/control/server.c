@@ -540,6 +540,7 @@ COLD void control_start(void) {
 void control_init(bool at_once) {
     control.start_ns = os_now_exact_ns();
     segment_clock_set(control.start_ns);
+    pages_clock_begin = load_relaxed(&segment_clock);
     place_init();
     if (options.control == CONTROL_OFF)
         return;
@@ -587,5 +588,6 @@ COLD void control_fork_done(bool child) {
     for (int i = 0; i < WIRE_MARKS_MAX; i++)
         if (marks[i].sums.rows) /* a write costs the child a page of its own */
             marks[i].sums.rows = NULL;
+    note_forget();
     store_owner(&control_waiting, options.control != CONTROL_OFF);
 }

@@ -404,15 +404,16 @@ static void current_is_full(struct heap *heap, struct page *page) {
 
 bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
     struct page **current = current_of(heap, bins, size_class);
-    struct page *next = bins->partial[size_class];
     if (blocks_has_free(*current))
         return true;
-    if (!next)
-        return false;
-    current_is_full(heap, *current);
-    partial_remove(bins, next);
-    *current = next;
-    blocks_has_free(next); /* of a page that was given back in part, some again */
+    do {
+        struct page *next = bins->partial[size_class];
+        if (!next)
+            return false;
+        current_is_full(heap, *current);
+        partial_remove(bins, next);
+        *current = next;
+    } while (!blocks_has_free(*current)); /* of a page that was given back in part, some again */
     struct page *after = bins->partial[size_class];
     if (after) { /* what the next switch will wait for */
         __builtin_prefetch(after->free, 1);

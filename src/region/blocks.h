@@ -194,9 +194,11 @@ INLINE size_t blocks_reached(const struct page *page, const char *start) {
     size_t open = page->granule_mask < OS_PAGE_BYTES || page->next_block == start;
     return align_up((size_t)(page->next_block - start) + (open && page->fresh_left), OS_PAGE_BYTES);
 }
-/* A bit for each OS page of these that was given back. */
+/* A bit for each OS page of these that was given back. The word first: another thread's page may just become one with
+ * META_OWNERS, which stand in that word, and then the bit is gone before. */
 INLINE uint64_t blocks_punched(const struct page *page) {
-    return load_relaxed(&page->meta_shift) & META_PUNCHED ? load_relaxed(&page->punched) : 0;
+    uint64_t mask = load_acquire(&page->punched);
+    return load_relaxed(&page->meta_shift) & META_PUNCHED ? mask : 0;
 }
 /* The others' bytes. */
 INLINE size_t blocks_touched(const struct page *page, const char *start) {

@@ -366,6 +366,9 @@ void heap_fork_child(struct heap *self) {
             heap->tid = 0;
     }
     if (self) {
+        if (self->trims !=
+            trim_number) /* the parent's; a write costs the child a page of its own */
+            store_owner(&self->trims, trim_number);
         self->tid = os_thread_id();
         self->newest_max = NEWEST_VIEWS;
     }

@@ -93,10 +93,11 @@ static uint64_t find_used(const struct page *page, const char *start, uint64_t *
     size_t bytes = page->slices * SLICE_BYTES;
     uint64_t used = 0;
     for (const char *block = page->free; block; block = *(char *const *)block) {
-        size_t offset = (size_t)(block - start);
-        if (offset >= bytes)
+        size_t offset = (size_t)(block - start), unit = offset >> UNIT_SHIFT;
+        /* A program may have written into what it freed: nothing outside the page is read, nothing twice. */
+        if (offset >= bytes || offset % (1U << UNIT_SHIFT) || listed[unit >> 6] >> (unit & 63) & 1)
             return ~0UL;
-        listed[offset >> UNIT_SHIFT >> 6] |= 1UL << (offset >> UNIT_SHIFT & 63);
+        listed[unit >> 6] |= 1UL << (unit & 63);
     }
     struct place place = {0};
     while (next_place(page, start, &place)) {

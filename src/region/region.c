@@ -35,8 +35,8 @@ static struct page *page_for(struct heap *heap, struct view *view, unsigned size
         UNLIKELY(placement == PLACE_APART) && !view->region ? bins_apart(heap) : NULL;
     if (apart) {
         bins_split_class(heap, size_class);
-        view->bins = &apart->bins;
-        return bins_next_page(heap, view->bins, NULL, size_class);
+        view->bins = &apart->bins; /* the control thread may set it anew */
+        return bins_next_page(heap, &apart->bins, NULL, size_class);
     }
     if (view->region) { /* shared pages are the thread's */
         bins_split_class(heap, size_class);
@@ -366,6 +366,14 @@ size_t region_usable(const void *chunk) {
     return (size_t)(block + page->block_bytes - (const char *)chunk);
 }
 
+/* Chunks of that view in that page. */
+static bool may_stand_in(const struct page *page, const struct view *view) {
+    if (page->view)
+        return page->view == view;
+    bool apart = page->meta_shift & META_APART;
+    return apart == (heap_placement(view->context) == PLACE_APART);
+}
+
 /* Fits the new size into the block where that costs no more than a block of its own would; not where its tail is
  * to be looked at. */
 static bool resize_in_block(struct heap *heap, struct view *view, struct page *page, void *chunk,
@@ -376,8 +384,8 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
     if (record.free || blocks_is_punched(page, block))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     size_t room = (size_t)(block + page->block_bytes - (char *)chunk);
-    if (UNLIKELY(options.check) || page->heap != heap || (page->view && page->view != view) ||
-        size > room || !slack_fits(page->block_bytes, size) ||
+    if (UNLIKELY(options.check) || page->heap != heap || !may_stand_in(page, view) || size > room ||
+        !slack_fits(page->block_bytes, size) ||
         (size * 2 < page->block_bytes && bins_class_of(heap, size) != page->size_class))
         return false;
     struct view *old = paid_by(heap, page, at, &record);

@@ -116,7 +116,9 @@ void segment_map_set(enum segment_map map, const void *segment, bool set) {
 uint32_t segment_clock FORK_PAGE;
 
 void segment_clock_set(uint64_t now_ns) {
-    store_owner(&segment_clock, (uint32_t)(now_ns >> SEGMENT_TICK_SHIFT));
+    uint32_t tick = (uint32_t)(now_ns >> SEGMENT_TICK_SHIFT);
+    if ((int32_t)(tick - load_relaxed(&segment_clock)) > 0) /* clocks differ by milliseconds */
+        store_owner(&segment_clock, tick);
 }
 
 #define SLICES_MAX (SEGMENT_SLICES - HEADER_SLICES)

@@ -824,6 +824,12 @@ Test(region, a_parked_heap_loses_segments_chunk_by_chunk) {
 
 /* --- punched pages ------------------------------------------------------------------------------- */
 
+static __attribute__((noinline)) struct page *page_at(const void *chunk) {
+    struct page *page = segment_page_of(chunk);
+    cr_assert(page != NULL);
+    return page;
+}
+
 static void trim_now(struct heap *heap) {
     trim_wanted.all = trim_wanted.punch = true;
     trim_number++;
@@ -869,7 +875,7 @@ Test(punch, memory_of_empty_os_pages_goes_and_comes_back) {
                 continue;
             for (size_t k = 0; k < size; k++)
                 cr_assert_eq((unsigned char)chunks[i][k], i % 251);
-            struct page *page = segment_page_of(chunks[i]);
+            struct page *page = page_at(chunks[i]);
             gone += (size_t)__builtin_popcountl(blocks_punched(page)) * OS_PAGE_BYTES;
             const char *start = segment_span_start(page);
             for (unsigned k = 0; k < page->slices * SLICE_BYTES / OS_PAGE_BYTES; k++)
@@ -959,8 +965,8 @@ static void free_twice(bool by_another, size_t size) {
             region_free(heap, chunks[i]);
     trim_now(heap);
     for (int i = 0; i < CHUNKS; i++)
-        if (i % 256 && segment_page_of(chunks[i])->kind != PAGE_NONE &&
-            blocks_is_punched(segment_page_of(chunks[i]), chunks[i]))
+        if (i % 256 && page_at(chunks[i])->kind != PAGE_NONE &&
+            blocks_is_punched(page_at(chunks[i]), chunks[i]))
             region_free(by_another ? other : heap, chunks[i]);
     _exit(0); /* none was found: not SIGABRT */
 }
@@ -997,7 +1003,7 @@ Test(punch, only_the_contexts_that_are_asked_for) {
     for (uint32_t c = 0; c < 2; c++) {
         size_t punched = 0;
         for (int i = CHUNKS / 2; i < CHUNKS; i += 200)
-            punched += blocks_punched(segment_page_of(chunks[c][i])) != 0;
+            punched += blocks_punched(page_at(chunks[c][i])) != 0;
         cr_assert_eq(punched > 0, c == 1, "context %u", 7 + c);
     }
     cr_assert_eq(heap_placement(8), PLACE_DEFAULT);
@@ -1023,7 +1029,7 @@ Test(place, contexts_apart_share_no_page_with_others) {
         }
     for (int i = 0; i < CHUNKS; i++)
         for (uint32_t c = 0; c < 4; c++) {
-            struct page *page = segment_page_of(chunks[c][i]);
+            struct page *page = page_at(chunks[c][i]);
             bool apart = page->kind == PAGE_MIXED && page->meta_shift & META_APART;
             cr_assert_eq(apart, c < 2, "chunk %d of context %u", i, 7 + c);
         }
@@ -1045,12 +1051,12 @@ Test(place, apart_means_own_pages_past_the_cap_too) {
     heap_publish_waste(heap);
     struct page *last = NULL;
     for (int i = 0; i < 3000; i++)
-        last = segment_page_of(region_alloc(heap, heap_view(heap, 7), 64, false));
+        last = page_at(region_alloc(heap, heap_view(heap, 7), 64, false));
     cr_assert_eq(last->kind, PAGE_OWN);
     heap_place(7, PLACE_SHARED);
     heaps_reconsider();
     for (int i = 0; i < 3000; i++)
-        last = segment_page_of(region_alloc(heap, heap_view(heap, 7), 64, false));
+        last = page_at(region_alloc(heap, heap_view(heap, 7), 64, false));
     cr_assert_eq(last->kind, PAGE_MIXED);
     cr_assert_eq(last->meta_shift & META_APART, 0);
 }
@@ -1069,5 +1075,69 @@ Test(place, what_is_free_in_merged_pages_serves_others) {
     for (int i = 0; i < CHUNKS / 2; i++)
         region_alloc(heap, heap_view(heap, 1000 + (uint32_t)i % 50), 64, false);
     cr_assert_leq(segment_used_bytes(), used + (int64_t)(4 * SLICE_BYTES));
-    cr_assert_eq(segment_page_of(chunks[0])->kind, PAGE_MIXED);
+    cr_assert_eq(page_at(chunks[0])->kind, PAGE_MIXED);
+}
+
+/* --- what was found by reading -------------------------------------------------------------------- */
+
+Test(punch, a_parked_heap_s_waste_is_published) {
+    enum { CHUNKS = 20000 };
+    static char *chunks[CHUNKS];
+    struct heap *heap = heap_new(), *parked = heap_acquire(1, false);
+    options.waste_kib = 1 << 20;
+    for (int i = 0; i < CHUNKS; i++)
+        chunks[i] = region_alloc(parked, heap_view(parked, 7), 100, false);
+    for (int i = 0; i < CHUNKS; i++)
+        if (i % 150)
+            region_free(parked, chunks[i]);
+    heap_park(parked);
+    int64_t before = heap_global.own_free;
+    lock_take(&parked->lock);
+    trim_wanted.all = trim_wanted.punch = true;
+    trim_number++;
+    trim_heap(parked);
+    heap_publish_waste(parked);
+    lock_release(&parked->lock);
+    cr_assert_lt(heap_global.own_free, before / 2);
+    cr_assert_eq(parked->own_free, parked->own_free_published);
+    cr_assert(heap != parked);
+}
+
+Test(punch, a_damaged_list_is_left_alone) {
+    enum { CHUNKS = 4000 };
+    static char *chunks[CHUNKS];
+    for (int damage = 0; damage < 3; damage++) {
+        struct heap *heap = heap_new();
+        struct view *view = heap_view(heap, 9);
+        for (int i = 0; i < CHUNKS; i++)
+            chunks[i] = region_alloc(heap, view, 64, false);
+        for (int i = 0; i < CHUNKS; i++)
+            if (i % 250)
+                region_free(heap, chunks[i]);
+        for (int i = 1; i < CHUNKS;
+             i += 3) /* into a block that is free: to itself, beside the start, far away */
+            if (i % 250 && segment_page_of(chunks[i]) && page_at(chunks[i])->kind == PAGE_OWN)
+                *(void **)(void *)chunks[i] = damage == 0   ? chunks[i]
+                                              : damage == 1 ? chunks[i] + 9
+                                                            : (char *)(uintptr_t)damage;
+        trim_now(heap); /* ends */
+    }
+}
+
+Test(place, nothing_moves_in_or_out_by_realloc) {
+    struct heap *heap = heap_new();
+    heap_place(7, PLACE_APART);
+    char *apart = region_alloc(heap, heap_view(heap, 7), 100, false);
+    char *other = region_alloc(heap, heap_view(heap, 8), 100, false);
+    cr_assert_not(region_resize(heap, heap_view(heap, 8), apart, 104));
+    cr_assert_not(region_resize(heap, heap_view(heap, 7), other, 104));
+    cr_assert(region_resize(heap, heap_view(heap, 7), apart, 104));
+    cr_assert(region_resize(heap, heap_view(heap, 8), other, 104));
+}
+
+Test(place, a_forked_child_owes_no_trim) {
+    struct heap *heap = heap_new();
+    trim_number += 3;
+    heap_fork_child(heap);
+    cr_assert_eq(heap->trims, trim_number);
 }
