@@ -21,7 +21,7 @@ struct place { /* of a block, while all that were handed out are visited */
 static uint64_t bits_of(const char *start, const char *from, size_t bytes) {
     unsigned first = (unsigned)((size_t)(from - start) / OS_PAGE_BYTES);
     unsigned last = (unsigned)((size_t)(from - start + bytes - 1) / OS_PAGE_BYTES);
-    return ((2UL << (last - first)) - 1) << first;
+    return ((2UL << ((last - first) & 63)) - 1) << first;
 }
 
 /* The block that was handed out once behind `place`, or, with block NULL, the first one. False: there is none. */
