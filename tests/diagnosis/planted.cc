@@ -443,6 +443,61 @@ static void thrashing() { // a large working set that is made and freed again an
     look();
 }
 
+// A tree that is built by recursion: each node has a call path of its own.
+struct Node {
+    Node *left, *right;
+    char *label;
+};
+
+APART static char *node_label() {
+    return get(900);
+}
+
+APART static Node *build(int levels) {
+    Node *node = new Node{nullptr, nullptr, node_label()};
+    if (levels > 0) {
+        node->left = build(levels - 1);
+        node->right = build(levels - 1);
+    }
+    return node;
+}
+
+static void prune(Node *node) { // the labels of nineteen nodes of twenty
+    if (!node)
+        return;
+    if (dice(20)) {
+        put(node->label);
+        node->label = nullptr;
+    }
+    prune(node->left);
+    prune(node->right);
+}
+
+static void recursion() {
+    Node *tree = build(15);
+    prune(tree);
+    look();
+}
+
+APART static void visit(Node *node) { // leaves something behind somewhere
+    if (dice(4) == 0) {
+        node_label();
+        return;
+    }
+    if (node->left)
+        visit(dice(2) ? node->left : node->right);
+}
+
+static void leaky_recursion() {
+    Node *tree = build(12);
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < 4000; k++)
+            visit(tree);
+        serve(500);
+        look();
+    }
+}
+
 // --- cases in which something is done about it ---------------------------------------------------
 
 static void work_until_told() { // as a server does: some work, then a moment of nothing
@@ -600,6 +655,19 @@ static void grows_and_stays() { // grows while it starts, and not afterwards
     }
 }
 
+static void filling_cache() { // random keys: it grows ever more slowly
+    std::vector<char *> cache(100000);
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 200000; i++) {
+            char *&entry = cache[dice(cache.size())];
+            if (entry)
+                put(entry);
+            entry = cache_store(100 + dice(200));
+        }
+        look();
+    }
+}
+
 static void map_of_strings() {
     std::map<std::string, std::string> map;
     for (int i = 0; i < 300000; i++)
@@ -632,6 +700,9 @@ int main(int argc, char **argv) {
         {"mapped", mapped},
         {"plugins", plugins},
         {"thrashing", thrashing},
+        {"recursion", recursion},
+        {"leaky-recursion", leaky_recursion},
+        {"filling-cache", filling_cache},
         {"sparse", sparse},
         {"among", among},
         {"handed", handed},

@@ -5,14 +5,174 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A context that is not named yet, and the frame of its path that is compared next. */
+/* --- folded paths ------------------------------------------------------------------------------------ */
+
+static uint64_t mix(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15U;
+    return hash ^ (hash >> 29);
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text) {
+    for (; text != NULL && *text != '\0'; text++) {
+        hash = mix(hash, (unsigned char)*text);
+    }
+    return hash;
+}
+
+static const char *function_name(const struct model_context *context) {
+    return context->names != NULL ? context->names->functions[0].name : NULL;
+}
+
+/* What two frames of one function have in common, and others have not, but by an accident of 64 bits. */
+static uint64_t function_of(const struct model_context *context) {
+    const char *name = function_name(context);
+    return context->kind != WIRE_KIND_PATH ? hash_text(1, context->label)
+           : name != NULL                  ? hash_text(mix(2, context->module), name)
+                                           : mix(3, context->address);
+}
+
+/* Numbers the functions from 0 on. */
+static uint32_t *number_functions(const struct model *model, uint32_t *count) {
+    size_t slots = 1024;
+    while (slots < 2 * model->context_count) {
+        slots *= 2;
+    }
+    uint64_t *keys = cli_alloc(slots, sizeof(*keys));
+    uint32_t *numbers = cli_alloc(slots, sizeof(*numbers));
+    uint32_t *of = cli_alloc(model->context_count, sizeof(*of));
+    *count = 0;
+    for (size_t i = 0; i < model->context_count; i++) {
+        uint64_t key = function_of(&model->contexts[i]) | 1;
+        size_t slot = key >> 7 & (slots - 1);
+        while (keys[slot] != 0 && keys[slot] != key) {
+            slot = (slot + 1) & (slots - 1);
+        }
+        if (keys[slot] == 0) {
+            keys[slot] = key;
+            numbers[slot] = (*count)++;
+        }
+        of[i] = numbers[slot];
+    }
+    free(keys);
+    free(numbers);
+    return of;
+}
+
+static int compare_frames(const struct model *model, uint32_t a, uint32_t b) {
+    if (a == WIRE_NONE || b == WIRE_NONE) {
+        return (a == WIRE_NONE) - (b == WIRE_NONE);
+    }
+    const struct model_context *left = &model->contexts[a], *right = &model->contexts[b];
+    if (left->kind != right->kind) {
+        return left->kind < right->kind ? -1 : 1;
+    }
+    if (left->kind != WIRE_KIND_PATH) {
+        return strcmp(left->label != NULL ? left->label : "",
+                      right->label != NULL ? right->label : "");
+    }
+    return left->address < right->address ? -1 : left->address > right->address;
+}
+
+static bool has_figures(const struct model_context *context) {
+    return model_totals_any(&context->self) || context->self.pinned_bytes > 0;
+}
+
+static bool are_alike(const struct blame_paths *paths, uint32_t a, uint32_t b) {
+    uint32_t count = paths->first[a + 1] - paths->first[a];
+    if (paths->first[b + 1] - paths->first[b] != count) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (compare_frames(paths->model, paths->frames[paths->first[a] + i],
+                           paths->frames[paths->first[b] + i]) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void find_alike(struct blame_paths *paths) {
+    const struct model *model = paths->model;
+    size_t slots = 1024;
+    while (slots < 2 * model->context_count) {
+        slots *= 2;
+    }
+    uint32_t *table = cli_alloc(slots, sizeof(*table)); /* index + 1 */
+    for (uint32_t i = 0; i < model->context_count; i++) {
+        uint64_t hash = 0;
+        paths->same[i] = i;
+        if (paths->first[i + 1] == paths->first[i]) {
+            continue;
+        }
+        for (uint32_t k = paths->first[i]; k < paths->first[i + 1]; k++) {
+            const struct model_context *frame = &model->contexts[paths->frames[k]];
+            hash = mix(hash, frame->kind == WIRE_KIND_PATH ? frame->address : function_of(frame));
+        }
+        size_t slot = hash & (slots - 1);
+        while (table[slot] != 0 && !are_alike(paths, table[slot] - 1, i)) {
+            slot = (slot + 1) & (slots - 1);
+        }
+        if (table[slot] == 0) {
+            table[slot] = i + 1;
+        }
+        paths->same[i] = table[slot] - 1;
+        paths->alike[paths->same[i]]++;
+    }
+    free(table);
+}
+
+void blame_paths_make(struct blame_paths *paths, const struct model *model) {
+    uint32_t functions;
+    uint32_t *of = number_functions(model, &functions);
+    uint32_t *seen =
+        cli_alloc(functions, sizeof(*seen)); /* by function: the last context + 1 with it */
+    size_t count = 0, capacity = 0;
+    *paths = (struct blame_paths){.model = model};
+    paths->first = cli_alloc(model->context_count + 1, sizeof(*paths->first));
+    paths->plain = cli_alloc(model->context_count, sizeof(*paths->plain));
+    paths->same = cli_alloc(model->context_count, sizeof(*paths->same));
+    paths->alike = cli_alloc(model->context_count, sizeof(*paths->alike));
+    for (uint32_t i = 0; i < model->context_count; i++) {
+        uint32_t at = has_figures(&model->contexts[i]) ? i : WIRE_NONE;
+        bool folded = false;
+        for (; at != WIRE_NONE && model->contexts[at].parent != WIRE_NONE;
+             at = model->contexts[at].parent) {
+            if (seen[of[at]] == i + 1) {
+                folded = true;
+                continue;
+            }
+            seen[of[at]] = i + 1;
+            if (count == capacity) {
+                capacity = 2 * capacity + 1024;
+                paths->frames = cli_grow(paths->frames, capacity, sizeof(*paths->frames));
+            }
+            paths->frames[count++] = at;
+            paths->plain[i] += !folded;
+        }
+        paths->first[i + 1] = (uint32_t)count;
+    }
+    free(of);
+    free(seen);
+    find_alike(paths);
+}
+
+void blame_paths_free(struct blame_paths *paths) {
+    free(paths->frames);
+    free(paths->first);
+    free(paths->plain);
+    free(paths->same);
+    free(paths->alike);
+}
+
+/* --- suspects ---------------------------------------------------------------------------------------- */
+
+/* A context that is not named yet, and the place of the frame of its path that is compared next. */
 struct walk {
-    uint32_t context;
-    uint32_t at; /* index of the frame's node; WIRE_NONE: the path has ended */
+    uint32_t context, place;
 };
 
 struct search {
-    const struct model *model;
+    const struct blame_paths *paths;
     const int64_t *figures;
     int64_t floor;
     struct blame *blame;
@@ -40,24 +200,19 @@ static int by_suspect(const void *a, const void *b) {
     return left->members[0] < right->members[0] ? -1 : left->members[0] > right->members[0];
 }
 
-static int compare_frames(const struct model *model, uint32_t a, uint32_t b) {
-    if (a == WIRE_NONE || b == WIRE_NONE) {
-        return (a == WIRE_NONE) - (b == WIRE_NONE);
-    }
-    const struct model_context *left = &model->contexts[a], *right = &model->contexts[b];
-    if (left->kind != right->kind) {
-        return left->kind < right->kind ? -1 : 1;
-    }
-    if (left->kind != WIRE_KIND_PATH) {
-        return strcmp(left->label != NULL ? left->label : "",
-                      right->label != NULL ? right->label : "");
-    }
-    return left->address < right->address ? -1 : left->address > right->address;
+/* The frame's node; WIRE_NONE: the path has ended. */
+static uint32_t frame_of(const struct walk *walk) {
+    const struct blame_paths *paths = sorting->paths;
+    return walk->place < paths->first[walk->context + 1] ? paths->frames[walk->place] : WIRE_NONE;
+}
+
+static int compare_walks(const struct walk *a, const struct walk *b) {
+    return compare_frames(sorting->paths->model, frame_of(a), frame_of(b));
 }
 
 static int by_frame(const void *a, const void *b) {
     const struct walk *left = a, *right = b;
-    int order = compare_frames(sorting->model, left->at, right->at);
+    int order = compare_walks(left, right);
     return order != 0 ? order
                       : (left->context < right->context ? -1 : left->context > right->context);
 }
@@ -70,12 +225,14 @@ static void accuse(struct search *search, const struct walk *walks, size_t count
         blame->suspects = cli_grow(blame->suspects, search->capacity, sizeof(*blame->suspects));
     }
     struct blame_suspect *suspect = &blame->suspects[blame->count++];
-    *suspect = (struct blame_suspect){.figure = figure, .count = count, .frames = frames};
+    *suspect = (struct blame_suspect){.figure = figure, .count = count};
     suspect->members = cli_alloc(count, sizeof(*suspect->members));
     for (size_t i = 0; i < count; i++) {
         suspect->members[i] = walks[i].context;
     }
     qsort(suspect->members, count, sizeof(*suspect->members), by_falling_figure);
+    uint32_t plain = search->paths->plain[suspect->members[0]];
+    suspect->frames = count > 1 && plain < frames ? plain : frames;
 }
 
 static int64_t sum_of(const struct search *search, const struct walk *walks, size_t count) {
@@ -87,7 +244,7 @@ static int64_t sum_of(const struct search *search, const struct walk *walks, siz
 }
 
 static uint32_t level_of(const struct search *search, uint32_t context) {
-    return search->model->contexts[context].level;
+    return search->paths->model->contexts[context].level;
 }
 
 /* The walks share their innermost `frames` frames. Names what can be named among them, and leaves
@@ -104,14 +261,13 @@ static size_t divide(struct search *search, struct walk *walks, size_t count, ui
     size_t left = 0;
     qsort(walks, count, sizeof(*walks), by_frame);
     for (size_t first = 0, end; first < count; first = end) {
-        for (end = first + 1;
-             end < count && compare_frames(search->model, walks[end].at, walks[first].at) == 0;
+        for (end = first + 1; end < count && compare_walks(&walks[end], &walks[first]) == 0;
              end++) {
         }
         size_t kept = end - first;
-        if (walks[first].at != WIRE_NONE) {
+        if (frame_of(&walks[first]) != WIRE_NONE) {
             for (size_t i = first; i < end; i++) {
-                walks[i].at = search->model->contexts[walks[i].at].parent;
+                walks[i].place++;
             }
             kept = divide(search, walks + first, kept, frames + 1);
         }
@@ -126,16 +282,17 @@ static size_t divide(struct search *search, struct walk *walks, size_t count, ui
     return 0;
 }
 
-void blame_make(struct blame *blame, const struct model *model, const int64_t *figures,
+void blame_make(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                 int64_t floor) {
+    const struct model *model = paths->model;
     struct search search = {
-        .model = model, .figures = figures, .floor = floor > 0 ? floor : 1, .blame = blame};
+        .paths = paths, .figures = figures, .floor = floor > 0 ? floor : 1, .blame = blame};
     struct walk *walks = cli_alloc(model->context_count, sizeof(*walks));
     size_t count = 0;
     *blame = (struct blame){0};
     for (size_t i = 0; i < model->context_count; i++) {
         if (figures[i] > 0) {
-            walks[count++] = (struct walk){(uint32_t)i, (uint32_t)i};
+            walks[count++] = (struct walk){(uint32_t)i, paths->first[i]};
         }
     }
     sorting = &search;
@@ -146,6 +303,20 @@ void blame_make(struct blame *blame, const struct model *model, const int64_t *f
         qsort(blame->suspects, blame->count, sizeof(*blame->suspects), by_suspect);
     }
     sorting = NULL;
+}
+
+void blame_widen(const struct blame_paths *paths, const struct blame_suspect *suspect,
+                 bool *members) {
+    size_t count = paths->model->context_count;
+    bool *meant = cli_alloc(count, sizeof(*meant));
+    for (size_t i = 0; i < suspect->count; i++) {
+        members[suspect->members[i]] = true;
+        meant[paths->same[suspect->members[i]]] = true;
+    }
+    for (size_t i = 0; i < count; i++) {
+        members[i] |= meant[paths->same[i]];
+    }
+    free(meant);
 }
 
 void blame_free(struct blame *blame) {

@@ -7,6 +7,9 @@
  * through one plugin_state() are one suspect, plugin_state(). A suspect is as narrow as the floor
  * allows: the longest common inner part of paths whose figures, without those of narrower suspects,
  * add up to it. What reaches it nowhere is left over.
+ *
+ * Recursion is folded: of a path, frames of a function that stands in it further in are passed over. Else a tree that is
+ * built by recursion has as many paths as nodes, and none of its parts stands out.
  */
 #ifndef MEMCTX_BLAME_H
 #define MEMCTX_BLAME_H
@@ -26,9 +29,25 @@ struct blame {
     int64_t rest; /* of contexts that belong to no suspect */
 };
 
+/* The paths of a model, folded, from the innermost frame on. Without names a function is its return address. */
+struct blame_paths {
+    const struct model *model;
+    uint32_t *frames; /* indices of nodes, path behind path */
+    uint32_t *first;  /* by context: where its path begins; the next one's begin is its end */
+    uint32_t *plain;  /* by context: so many frames stand before the first that was passed over */
+    uint32_t *same;   /* by context: the first one with the same folded path */
+    uint32_t *alike;  /* by context: how many have that, where it is the first */
+};
+void blame_paths_make(struct blame_paths *paths, const struct model *model);
+void blame_paths_free(struct blame_paths *paths);
+
 /* figures: one for each context; what is not above 0 takes no part. floor: at least 1. */
-void blame_make(struct blame *blame, const struct model *model, const int64_t *figures,
+void blame_make(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                 int64_t floor);
+/* Marks the suspect's members, and all contexts with the same folded path as one of them: those of which nothing is
+ * left, too. */
+void blame_widen(const struct blame_paths *paths, const struct blame_suspect *suspect,
+                 bool *members);
 void blame_free(struct blame *blame);
 
 #endif

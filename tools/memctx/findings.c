@@ -23,6 +23,7 @@ struct look {
     const struct model *model;
     struct wire_totals *totals; /* the contexts' own, tamed */
     struct holders holders;     /* list NULL: the pages are not known */
+    struct blame_paths paths;
     int64_t rss_bytes;
     struct findings *findings;
 };
@@ -138,30 +139,41 @@ static enum severity empty_severity(const struct look *look, int64_t bytes) {
                                                                          : SEVERITY_INFO;
 }
 
-/* Since when, and what would help; empty where the pages are not known. */
-static char *tell_of_pages(const struct look *look, const struct blame_suspect *suspect) {
-    uint32_t oldest = 0;
-    int64_t now = 0;
-    if (look->holders.list == NULL) {
-        return cli_copy("");
-    }
+/* What the pages themselves tell of a suspect. */
+struct pages_look {
+    uint32_t oldest;
+    int64_t alone; /* would come back if they freed all */
+    int64_t trim, isolate;
+};
+
+static struct pages_look look_at_pages(const struct look *look,
+                                       const struct blame_suspect *suspect) {
+    struct pages_look pages = {0};
+    int64_t free_bytes;
     bool *members = cli_alloc(look->model->context_count, sizeof(*members));
+    blame_widen(&look->paths, suspect, members);
     for (size_t i = 0; i < suspect->count; i++) {
         const struct holder *holder = &look->holders.list[suspect->members[i]];
-        members[suspect->members[i]] = true;
-        oldest = holder->oldest > oldest ? holder->oldest : oldest;
-        now = model_tame(now + holder->empty_os_bytes);
+        pages.oldest = holder->oldest > pages.oldest ? holder->oldest : pages.oldest;
+        pages.trim = model_tame(pages.trim + holder->empty_os_bytes);
     }
-    int64_t apart = holders_isolate(look->model, members);
+    pages.alone = holders_alone(look->model, members, &free_bytes);
+    pages.isolate = holders_isolate(look->model, members);
     free(members);
-    return apart > suspect->figure / 4
+    return pages;
+}
+
+/* Since when, and what would help. */
+static char *tell_of_pages(const struct pages_look *pages, int64_t held) {
+    const char *age = holders_age(pages->oldest);
+    return pages->isolate > held / 4
                ? cli_format("; the oldest is %s old; apart from others (memctx isolate) they would "
                             "hold %s less",
-                            holders_age(oldest), human(apart))
-           : now > suspect->figure / 10
+                            age, human(pages->isolate))
+           : pages->trim > held / 10
                ? cli_format("; the oldest is %s old; memctx trim of them gives %s back at once",
-                            holders_age(oldest), human(now))
-               : cli_format("; the oldest is %s old", holders_age(oldest));
+                            age, human(pages->trim))
+               : cli_format("; the oldest is %s old", age);
 }
 
 /* Contexts of whose pages more is empty than used. */
@@ -173,22 +185,25 @@ static void look_for_empty_pages(struct look *look, const struct rule *rule) {
         pinned[i] = self->pinned_bytes > self->block_bytes ? self->pinned_bytes : 0;
     }
     struct blame blame;
-    blame_make(&blame, model, pinned, floor_of(look, 8 * MIB, 5));
+    blame_make(&blame, &look->paths, pinned, floor_of(look, 8 * MIB, 5));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t blocks = sum_over(look, suspect, get_block_bytes), bytes = suspect->figure;
         int64_t alone = sum_over(look, suspect, get_sole_pinned_bytes);
         struct finding *finding = report_suspect(look, rule, empty_severity(look, bytes), suspect,
                                                  bytes, share(bytes, bytes + blocks));
-        char *pages = tell_of_pages(look, suspect);
+        bool known = look->holders.list != NULL;
+        struct pages_look pages = known ? look_at_pages(look, suspect) : (struct pages_look){0};
+        char *more = known ? tell_of_pages(&pages, bytes) : cli_copy("");
+        alone = known ? pages.alone : alone;
         finding->evidence = cli_format(
             "%" PRId64
             " chunks, %s, hold %s of otherwise empty pages, %.0f %% of the resident set; "
             "%s of pages would come back if they were freed%s",
             sum_over(look, suspect, get_live_chunks),
             human(sum_over(look, suspect, get_requested_bytes)), human(bytes),
-            100 * share(bytes, look->rss_bytes), human(alone), pages);
-        free(pages);
+            100 * share(bytes, look->rss_bytes), human(alone), more);
+        free(more);
         finding->action = look_closer(look, "frag", "", finding);
     }
     blame_free(&blame);
@@ -205,7 +220,7 @@ static void look_for_rounding(struct look *look, const struct rule *rule) {
         rounding[i] = bytes > self->block_bytes / 8 ? bytes : 0;
     }
     struct blame blame;
-    blame_make(&blame, model, rounding, floor_of(look, 8 * MIB, 5));
+    blame_make(&blame, &look->paths, rounding, floor_of(look, 8 * MIB, 5));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t chunks = larger(1, sum_over(look, suspect, get_live_chunks));
@@ -257,25 +272,52 @@ static void look_for_huge_pages(struct look *look, const struct rule *rule) {
 
 struct growth {
     int64_t bytes, chunks, allocs;
+    bool
+        slowing; /* less and less of what is allocated stays, in the end less than half: a cache that fills */
 };
 
-/* What a context grew by if it grew in each interval, or shrank in each; zeros otherwise. */
-static struct growth steady_growth(const struct samples *samples, size_t context) {
-    const struct sample_row *first = &samples->samples[0].rows[context], *last = first;
-    size_t up = 0, down = 0;
-    for (size_t i = 1; i < samples->count; i++) {
-        const struct sample_row *row = &samples->samples[i].rows[context];
+/* How the contexts of one folded path together stood at each sample. */
+static struct sample_row *sum_alike(const struct look *look, const struct sample *sample) {
+    struct sample_row *rows = cli_alloc(look->model->context_count, sizeof(*rows));
+    for (size_t i = 0; i < look->model->context_count; i++) {
+        struct sample_row *sum = &rows[look->paths.same[i]];
+        sum->requested_bytes = model_tame(sum->requested_bytes + sample->rows[i].requested_bytes);
+        sum->live_chunks = model_tame(sum->live_chunks + sample->rows[i].live_chunks);
+        sum->allocs = model_tame(sum->allocs + sample->rows[i].allocs);
+    }
+    return rows;
+}
+
+/* Bytes that stay of what is allocated; by chunks, because the sizes of what was freed are not known. */
+static double kept_between(const struct sample_row *from, const struct sample_row *to) {
+    int64_t allocs = to->allocs - from->allocs;
+    return (double)(to->requested_bytes - from->requested_bytes) /
+           (allocs > 0 ? (double)allocs : 1);
+}
+
+/* What a path grew by if it grew in each interval, or shrank in each; zeros otherwise. `rows`: by sample. */
+static struct growth steady_growth(struct sample_row *const *rows, size_t samples, size_t context) {
+    const struct sample_row *first = &rows[0][context], *last = first;
+    size_t up = 0, down = 0, slower = 0;
+    double kept_first = 0, kept_last = 0;
+    for (size_t i = 1; i < samples; i++) {
+        const struct sample_row *row = &rows[i][context];
+        double kept = kept_between(last, row);
         up += row->requested_bytes > last->requested_bytes && row->live_chunks > last->live_chunks;
         down +=
             row->requested_bytes < last->requested_bytes && row->live_chunks < last->live_chunks;
+        slower += i > 1 && kept < kept_last;
+        kept_first = i == 1 ? kept : kept_first;
+        kept_last = kept;
         last = row;
     }
-    if (up != samples->count - 1 && down != samples->count - 1) {
+    if (up != samples - 1 && down != samples - 1) {
         return (struct growth){0};
     }
     return (struct growth){last->requested_bytes - first->requested_bytes,
                            last->live_chunks - first->live_chunks,
-                           larger(0, last->allocs - first->allocs)};
+                           larger(0, last->allocs - first->allocs),
+                           samples > 3 && slower == samples - 2 && 2 * kept_last < kept_first};
 }
 
 /* Entries of a cache may be made from one place at first, and replaced from another later: what shrinks as steadily,
@@ -312,18 +354,33 @@ static void look_for_growth(struct look *look, const struct rule *rule) {
     }
     struct growth *growths = cli_alloc(model->context_count, sizeof(*growths));
     int64_t *figures = cli_alloc(model->context_count, sizeof(*figures));
+    struct sample_row **rows = cli_alloc(samples->count, sizeof(struct sample_row *));
+    for (size_t i = 0; i < samples->count; i++) {
+        rows[i] = sum_alike(look, &samples->samples[i]);
+    }
     for (size_t i = 0; i < model->context_count; i++) {
-        growths[i] = steady_growth(samples, i);
+        if (look->paths.same[i] == i) {
+            growths[i] = steady_growth(rows, samples->count, i);
+        }
         figures[i] = growths[i].chunks >= 16 ? growths[i].bytes : 0;
     }
+    for (size_t i = 0; i < samples->count; i++) {
+        free(rows[i]);
+    }
+    free(rows);
     double seconds = model->uptime_s - samples->samples[0].uptime_s;
     struct blame blame;
-    blame_make(&blame, model, figures, 4 * KIB);
+    blame_make(&blame, &look->paths, figures, 4 * KIB);
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t bytes = suspect->figure;
         double a_day = seconds > 0 ? (double)bytes / seconds * DAY_S : 0;
-        enum severity severity = growth_severity(look, intervals, bytes, a_day);
+        bool slowing = true;
+        for (size_t k = 0; k < suspect->count; k++) {
+            slowing = slowing && growths[suspect->members[k]].slowing;
+        }
+        enum severity severity =
+            slowing ? SEVERITY_INFO : growth_severity(look, intervals, bytes, a_day);
         if ((severity == SEVERITY_INFO && bytes < floor_of(look, MIB, 1)) ||
             is_replacement(look, growths, suspect)) {
             continue;
@@ -346,8 +403,15 @@ static void look_for_growth(struct look *look, const struct rule *rule) {
             "rate); %s; %s",
             intervals, intervals == 1 ? "" : "s", sum.chunks, human(bytes), seconds,
             human(a_day < 9e18 ? (int64_t)a_day : INT64_MAX), kept,
-            intervals >= 3 ? "a leak, or a queue that is not drained"
-                           : "two marks more would tell whether it goes on");
+            slowing          ? "less each time: a cache that fills, rather than a leak"
+            : intervals >= 3 ? "a leak, or a queue that is not drained"
+                             : "two marks more would tell whether it goes on");
+        size_t alike = look->paths.alike[suspect->members[0]];
+        if (suspect->count == 1 && alike > 1) { /* of one folded path */
+            finding->context = WIRE_NONE;
+            finding->contexts = alike;
+            finding->frames = look->paths.plain[suspect->members[0]];
+        }
         free(kept);
         finding->action = intervals >= 3
                               ? look_closer(look, "dump", " --flat --sort chunks", finding)
@@ -373,7 +437,7 @@ static void look_for_temporary(struct look *look, const struct rule *rule) {
         allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->allocs : 0;
     }
     struct blame blame;
-    blame_make(&blame, model, allocs, larger(1000000, model_tame(model->totals.allocs) / 5));
+    blame_make(&blame, &look->paths, allocs, larger(1000000, model_tame(model->totals.allocs) / 5));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t bytes = sum_over(look, suspect, get_requested_cum_bytes);
@@ -403,7 +467,7 @@ static void look_for_copies(struct look *look, const struct rule *rule) {
         }
     }
     struct blame blame;
-    blame_make(&blame, model, copied, floor_of(look, 8 * MIB, 10));
+    blame_make(&blame, &look->paths, copied, floor_of(look, 8 * MIB, 10));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t live = sum_over(look, suspect, get_requested_bytes);
@@ -452,7 +516,7 @@ static void look_for_remote_frees(struct look *look, const struct rule *rule) {
         crossed[i] = crossed[i] > look->totals[i].frees / 2 ? crossed[i] : 0;
     }
     struct blame blame;
-    blame_make(&blame, model, crossed, larger(1000000, model_tame(model->totals.frees) / 4));
+    blame_make(&blame, &look->paths, crossed, larger(1000000, model_tame(model->totals.frees) / 4));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t allocs = sum_over(look, suspect, get_allocs);
@@ -520,7 +584,7 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
         const struct wire_totals *self = &look->totals[i];
         above[i] = larger(0, model_tame(self->peak_requested_bytes) - self->requested_bytes);
     }
-    blame_make(&blame, model, above, (peak - now) / 4);
+    blame_make(&blame, &look->paths, above, (peak - now) / 4);
     struct finding *finding =
         blame.count > 0 ? report_suspect(look, rule, SEVERITY_INFO, &blame.suspects[0], peak - now,
                                          share(peak - now, peak))
@@ -653,14 +717,22 @@ static int by_weight(const void *a, const void *b) {
                : (left->example > right->example) - (left->example < right->example);
 }
 
+/* What this look itself needs in the target is gone a moment later: with a million contexts more than the rest. */
+static int64_t resident_without_us(const struct findings_input *input) {
+    int64_t rss = model_tame(input->ledger->rss_bytes);
+    int64_t control = model_tame(input->model->ledger.control_bytes);
+    return control < rss / 2 ? rss - control : larger(rss / 2, 1);
+}
+
 void findings_make(struct findings *findings, const struct findings_input *input) {
     *findings = (struct findings){0};
     struct look look = {.rules = rules,
                         .input = input,
                         .model = input->model,
-                        .rss_bytes = model_tame(input->ledger->rss_bytes),
+                        .rss_bytes = resident_without_us(input),
                         .findings = findings};
     holders_make(&look.holders, input->model);
+    blame_paths_make(&look.paths, input->model);
     look.totals = cli_alloc(input->model->context_count, sizeof(*look.totals));
     for (size_t i = 0; i < input->model->context_count; i++) {
         const struct wire_totals *self = &input->model->contexts[i].self;
@@ -676,6 +748,7 @@ void findings_make(struct findings *findings, const struct findings_input *input
     }
     free(look.totals);
     free(look.holders.list);
+    blame_paths_free(&look.paths);
     if (findings->count > 0) {
         qsort(findings->list, findings->count, sizeof(*findings->list), by_weight);
     }

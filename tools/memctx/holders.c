@@ -302,6 +302,19 @@ static struct need *need_of(struct need *needs, size_t *count, const struct wire
     return &needs[(*count)++];
 }
 
+/* What the members freed themselves since they had most: these holes they would have in pages of their own, too. */
+static int64_t own_holes(const struct model *model, const bool *members) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->context_count; i++) {
+        const struct wire_totals *self = &model->contexts[i].self;
+        int64_t most = self->peak_requested_bytes != WIRE_UNKNOWN ? self->peak_requested_bytes
+                                                                  : self->requested_cum_bytes;
+        int64_t freed = model_tame(model_tame(most) - model_tame(self->requested_bytes));
+        add_to(&sum, members[i] && freed > 0 ? freed : 0);
+    }
+    return sum;
+}
+
 int64_t holders_isolate(const struct model *model, const bool *members) {
     struct need *needs = cli_alloc(NEEDS_MAX, sizeof(*needs));
     size_t count = 0;
@@ -329,7 +342,7 @@ int64_t holders_isolate(const struct model *model, const bool *members) {
         add_to(&saved, -((rest + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES * OS_PAGE_BYTES));
     }
     free(needs);
-    return model_tame(saved);
+    return model_tame(saved - own_holes(model, members));
 }
 
 int64_t holders_trim(const struct model *model, const bool *members) {

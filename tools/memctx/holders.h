@@ -53,7 +53,7 @@ size_t holders_partners(const struct model *model, const bool *members,
 /* Of pages in which nothing but the members is alive; *free_bytes of these are free. */
 int64_t holders_alone(const struct model *model, const bool *members, int64_t *free_bytes);
 /* What would be saved if the members had stood apart from the start (memctx isolate): mixed pages that only they
- * keep alive, less the pages that they need. May be negative. */
+ * keep alive, less the pages that they need, and less what they freed themselves. May be negative. */
 int64_t holders_isolate(const struct model *model, const bool *members);
 /* What memctx trim of these contexts gives back: OS pages, and pages that are kept empty. */
 int64_t holders_trim(const struct model *model, const bool *members);

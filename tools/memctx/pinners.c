@@ -26,13 +26,14 @@ static void add_holder(struct holder *sum, const struct holder *part) {
     sum->median_least = part->median_least;
 }
 
-static void make_pinner(struct pinner *pinner, const struct model *model,
+static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
                         const struct holders *holders, const struct blame_suspect *suspect) {
+    const struct model *model = paths->model;
     *pinner = (struct pinner){.suspect = suspect};
     pinner->members = cli_alloc(model->context_count, sizeof(*pinner->members));
+    blame_widen(paths, suspect, pinner->members);
     for (size_t i = 0; i < suspect->count; i++) {
         uint32_t index = suspect->members[i];
-        pinner->members[index] = true;
         pinner->requested_bytes = model_tame(
             pinner->requested_bytes + model_tame(model->contexts[index].self.requested_bytes));
         add_holder(&pinner->sum, &holders->list[index]);
@@ -62,11 +63,14 @@ void pinners_make(struct pinners *pinners, const struct model *model, const stru
     for (size_t i = 0; i < model->context_count; i++) {
         figures[i] = holders->list[i].alone_free + holders->list[i].shared_free;
     }
-    blame_make(&pinners->blame, model, figures, rss_bytes / SHARE > 0 ? rss_bytes / SHARE : 1);
+    struct blame_paths paths;
+    blame_paths_make(&paths, model);
+    blame_make(&pinners->blame, &paths, figures, rss_bytes / SHARE > 0 ? rss_bytes / SHARE : 1);
     for (size_t i = 0; i < pinners->blame.count && pinners->count < PINNERS_MAX; i++) {
-        make_pinner(&pinners->list[pinners->count++], model, holders, &pinners->blame.suspects[i]);
+        make_pinner(&pinners->list[pinners->count++], &paths, holders, &pinners->blame.suspects[i]);
     }
     qsort(pinners->list, pinners->count, sizeof(pinners->list[0]), by_coming_back);
+    blame_paths_free(&paths);
     free(figures);
 }
 
