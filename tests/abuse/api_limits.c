@@ -303,6 +303,7 @@ static void *first_allocation_without_memory(void *unused) {
     errno = SENTINEL;
     void *block = malloc(opaque(256 << 20));
     CHECK(!block && errno == ENOMEM, "%p, errno %d", block, errno);
+    pthread_barrier_wait(&gate); /* all have tried it: the stacks of those that end leave room */
     for (int i = 0; i < 100; i++) {
         errno = SENTINEL;
         block = malloc(opaque(100)); /* may succeed where room was left; must not crash */
@@ -323,6 +324,7 @@ static void out_of_memory_new_thread(void) {
     pthread_barrier_wait(&gate);
     limit_address_space(32 << 20);
     struct chained_block *lists[] = {exhaust(4 << 20), exhaust(65536), exhaust(512), exhaust(16)};
+    pthread_barrier_wait(&gate);
     pthread_barrier_wait(&gate);
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0, "thread %d did not end", i);
