@@ -30,12 +30,42 @@ static void choose_below(struct chosen *chosen, const struct model *model, const
     free(below);
 }
 
-void choose_contexts(struct chosen *chosen, const struct model *model, char *const *ids,
-                     size_t id_count, const char *site) {
+enum { OPTION_SITE = 1 };
+
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             {"site", required_argument, NULL, OPTION_SITE},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
+
+void choose_parse(struct choice *choice, int argc, char **argv) {
+    int option;
+    *choice = (struct choice){.site = NULL};
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        switch (option) {
+        case READING_JSON: choice->json = true; break;
+        case READING_HUMAN: choice->human = true; break;
+        case OPTION_SITE: choice->site = optarg; break;
+        default: reading_take(&choice->names, option); break;
+        }
+    }
+    choice->target = reading_target_word(argc, argv, INT32_MAX);
+    choice->ids = argv + optind + 1;
+    choice->id_count = (size_t)(argc - optind - 1);
+}
+
+void choose_contexts(struct chosen *chosen, struct target *target, struct model *model,
+                     const struct choice *choice) {
+    struct target_load_options load = {.flags = WIRE_DUMP_PINNED, .pages = true};
+    const char *site = choice->site;
+    target_load(target, model, &load);
+    if (site != NULL) {
+        reading_resolve(model, target, &choice->names);
+    }
     chosen->members = cli_alloc(model->context_count, sizeof(*chosen->members));
     chosen->count = 0;
-    for (size_t i = 0; i < id_count; i++) {
-        choose_below(chosen, model, ids[i]);
+    for (size_t i = 0; i < choice->id_count; i++) {
+        choose_below(chosen, model, choice->ids[i]);
     }
     if (site != NULL) {
         regex_t regex;
@@ -48,7 +78,9 @@ void choose_contexts(struct chosen *chosen, const struct model *model, char *con
     for (size_t i = 0; i < model->context_count; i++) {
         const struct wire_totals *self = &model->contexts[i].self;
         chosen->members[i] = chosen->members[i] && (model_totals_any(self) || self->allocs > 0);
-        chosen->count += chosen->members[i];
+        if (chosen->members[i] && chosen->count++ == 0) {
+            chosen->first = model->contexts[i].id;
+        }
     }
     if (chosen->count == 0) {
         cli_die(CLI_REFUSED, "%s: nothing was allocated %s%s; see memctx dump --flat",

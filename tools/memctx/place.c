@@ -10,14 +10,6 @@
 #include "notes.h"
 #include "render.h"
 
-enum { OPTION_SITE = 1 };
-
-static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
-                                             {"site", required_argument, NULL, OPTION_SITE},
-                                             READING_NAME_OPTIONS,
-                                             CLI_COMMON_OPTIONS};
-
 static const char *const actions[] = {[WIRE_PLACE_DEFAULT] = "default",
                                       [WIRE_PLACE_APART] = "isolate",
                                       [WIRE_PLACE_SHARED] = "merge"};
@@ -73,57 +65,38 @@ static void print_text(const struct target *target, const struct note *note, boo
     }
 }
 
-void place_contexts(struct target *target, const struct place_request *request) {
+void place_contexts(const struct choice *choice, enum wire_placement placement) {
+    struct target target;
     struct model model;
     struct chosen chosen;
     struct client_answer answer;
-    struct target_load_options load = {.flags = WIRE_DUMP_PINNED, .pages = true};
-    struct note note = {.uptime_s = 0};
-    target_load(target, &model, &load);
-    if (request->site != NULL) {
-        reading_resolve(&model, target, &request->names);
-    }
-    choose_contexts(&chosen, &model, request->ids, request->id_count, request->site);
-    snprintf(note.action, sizeof(note.action), "%s", actions[request->placement]);
-    note.uptime_s = model.uptime_s;
-    note.contexts = (int64_t)chosen.count;
-    for (size_t i = model.context_count; i-- > 0;) {
-        note.first = chosen.members[i] ? model.contexts[i].id : note.first;
-    }
-    note.predicted_bytes = predict(&model, &chosen, request->placement);
-    note.before_bytes = holders_free_around(&model, chosen.members);
-    choose_send(target, &model, &chosen, WIRE_PLACE, request->placement, &answer);
+    target_open(&target, choice->target, true);
+    choose_contexts(&chosen, &target, &model, choice);
+    struct note note = {.uptime_s = model.uptime_s,
+                        .contexts = (int64_t)chosen.count,
+                        .first = chosen.first,
+                        .predicted_bytes = predict(&model, &chosen, placement),
+                        .before_bytes = holders_free_around(&model, chosen.members)};
+    snprintf(note.action, sizeof(note.action), "%s", actions[placement]);
+    choose_send(&target, &model, &chosen, WIRE_PLACE, placement, &answer);
     free(answer.body);
-    if (request->placement != WIRE_PLACE_DEFAULT) {
-        note_write(target, &note);
+    if (placement != WIRE_PLACE_DEFAULT) {
+        note_write(&target, &note);
     }
-    if (request->json) {
-        print_json(target, &note);
+    if (choice->json) {
+        print_json(&target, &note);
     } else {
-        print_text(target, &note, request->human);
+        print_text(&target, &note, choice->human);
     }
 }
 
 static int place_main(int argc, char **argv, enum wire_placement placement) {
-    struct place_request request = {.placement = placement};
-    struct target target;
-    int option;
-    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
-        switch (option) {
-        case READING_JSON: request.json = true; break;
-        case READING_HUMAN: request.human = true; break;
-        case OPTION_SITE: request.site = optarg; break;
-        default: reading_take(&request.names, option); break;
-        }
-    }
-    const char *word = reading_target_word(argc, argv, INT32_MAX);
-    request.ids = argv + optind + 1;
-    request.id_count = (size_t)(argc - optind - 1);
-    if (request.id_count == 0 && request.site == NULL) {
+    struct choice choice;
+    choose_parse(&choice, argc, argv);
+    if (choice.id_count == 0 && choice.site == NULL) {
         cli_usage("which contexts? Give their numbers, or --site REGEX; memctx frag shows them");
     }
-    target_open(&target, word, true);
-    place_contexts(&target, &request);
+    place_contexts(&choice, placement);
     return cli_finish_output(CLI_DONE);
 }
 

@@ -5,16 +5,7 @@
 
 #include "choose.h"
 
-struct place_request {
-    enum wire_placement placement;
-    char *const *ids;
-    size_t id_count;
-    const char *site;
-    struct reading_names names;
-    bool json, human;
-};
-
 /* Places them, leaves a note with the prediction, and says what was done. */
-void place_contexts(struct target *target, const struct place_request *request);
+void place_contexts(const struct choice *choice, enum wire_placement placement);
 
 #endif

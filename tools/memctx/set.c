@@ -15,8 +15,7 @@ static const struct {
 
 static void set_policy(const char *word, char *const *context, const char *assignment) {
     static const char name[] = "policy=";
-    struct place_request request = {.ids = context, .id_count = 1};
-    struct target target;
+    struct choice choice = {.target = word, .ids = context, .id_count = 1};
     if (strncmp(assignment, name, strlen(name)) != 0) {
         cli_usage(
             "of a context the policy can be set: policy=aset, mixed or default; got \"%.100s\"",
@@ -24,9 +23,7 @@ static void set_policy(const char *word, char *const *context, const char *assig
     }
     for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
         if (strcmp(policies[i].word, assignment + strlen(name)) == 0) {
-            request.placement = policies[i].placement;
-            target_open(&target, word, true);
-            place_contexts(&target, &request);
+            place_contexts(&choice, policies[i].placement);
             return;
         }
     }

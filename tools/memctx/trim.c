@@ -10,20 +10,6 @@
 #include "notes.h"
 #include "render.h"
 
-enum { OPTION_SITE = 1 };
-
-static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
-                                             {"site", required_argument, NULL, OPTION_SITE},
-                                             READING_NAME_OPTIONS,
-                                             CLI_COMMON_OPTIONS};
-
-struct trim_request {
-    struct reading_names names;
-    const char *site;
-    bool json, human;
-};
-
 static void print_json(const struct target *target, const struct wire_trim *trim,
                        int64_t predicted) {
     struct json_writer json = {.file = stdout};
@@ -83,16 +69,11 @@ static void trim_all(struct target *target, struct wire_trim *trim) {
 
 /* Returns what was predicted. */
 static int64_t trim_some(struct target *target, struct wire_trim *trim,
-                         const struct trim_request *request, char *const *ids, size_t id_count) {
+                         const struct choice *choice) {
     struct model model;
     struct chosen chosen;
     struct client_answer answer;
-    struct target_load_options load = {.flags = WIRE_DUMP_PINNED, .pages = true};
-    target_load(target, &model, &load);
-    if (request->site != NULL) {
-        reading_resolve(&model, target, &request->names);
-    }
-    choose_contexts(&chosen, &model, ids, id_count, request->site);
+    choose_contexts(&chosen, target, &model, choice);
     int64_t predicted =
         model_tame(holders_trim(&model, chosen.members) + model_tame(model.ledger.freelist_bytes));
     choose_send(target, &model, &chosen, WIRE_TRIM, WIRE_TRIM_CONTEXTS, &answer);
@@ -100,42 +81,30 @@ static int64_t trim_some(struct target *target, struct wire_trim *trim,
     struct note note = {.action = "trim",
                         .uptime_s = model.uptime_s,
                         .contexts = (int64_t)chosen.count,
+                        .first = chosen.first,
                         .predicted_bytes = predicted,
                         .before_bytes = trim->rss_before,
                         .after_bytes = trim->rss_after};
-    for (size_t i = model.context_count; i-- > 0;) {
-        note.first = chosen.members[i] ? model.contexts[i].id : note.first;
-    }
     note_write(target, &note);
     return predicted;
 }
 
 int trim_main(int argc, char **argv) {
-    struct trim_request request = {.site = NULL};
+    struct choice choice;
     struct target target;
     struct wire_trim trim;
     int64_t predicted = WIRE_UNKNOWN;
-    int option;
-    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
-        switch (option) {
-        case READING_JSON: request.json = true; break;
-        case READING_HUMAN: request.human = true; break;
-        case OPTION_SITE: request.site = optarg; break;
-        default: reading_take(&request.names, option); break;
-        }
-    }
-    const char *word = reading_target_word(argc, argv, INT32_MAX);
-    size_t id_count = (size_t)(argc - optind - 1);
-    target_open(&target, word, true);
-    if (id_count > 0 || request.site != NULL) {
-        predicted = trim_some(&target, &trim, &request, argv + optind + 1, id_count);
+    choose_parse(&choice, argc, argv);
+    target_open(&target, choice.target, true);
+    if (choice.id_count > 0 || choice.site != NULL) {
+        predicted = trim_some(&target, &trim, &choice);
     } else {
         trim_all(&target, &trim);
     }
-    if (request.json) {
+    if (choice.json) {
         print_json(&target, &trim, predicted);
     } else {
-        print_text(&trim, predicted, request.human);
+        print_text(&trim, predicted, choice.human);
     }
     return cli_finish_output(CLI_DONE);
 }
