@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
 #define WIRE_DEADLINE_MS 2000
@@ -118,11 +118,25 @@ struct wire_context {
     struct wire_totals self;
 };
 
-/* Where its chunks stand: in no page, in pages of its own, in mixed pages. */
-enum wire_policy { WIRE_POLICY_NONE = 0, WIRE_POLICY_ASET = 1, WIRE_POLICY_MIXED = 2 };
+/* Where its chunks stand: in no page, in pages of its own, in mixed pages; of its own, by the policy that was set. */
+enum wire_policy {
+    WIRE_POLICY_NONE = 0,
+    WIRE_POLICY_ASET = 1,
+    WIRE_POLICY_MIXED = 2,
+    WIRE_POLICY_SLAB = 3,
+    WIRE_POLICY_GENERATION = 4,
+    WIRE_POLICY_BUMP = 5,
+};
 /* Where its next chunks are to stand: as the allocator decides; apart from contexts that are not; in no new pages of its
- * own. */
-enum wire_placement { WIRE_PLACE_DEFAULT = 0, WIRE_PLACE_APART = 1, WIRE_PLACE_SHARED = 2 };
+ * own; in pages of its own by a policy. */
+enum wire_placement {
+    WIRE_PLACE_DEFAULT = 0,
+    WIRE_PLACE_APART = 1,
+    WIRE_PLACE_SHARED = 2,
+    WIRE_PLACE_SLAB = WIRE_POLICY_SLAB,
+    WIRE_PLACE_GENERATION = WIRE_POLICY_GENERATION,
+    WIRE_PLACE_BUMP = WIRE_POLICY_BUMP,
+};
 
 /* An object (executable, library, vDSO) that holds frames. A closed library keeps its entry. */
 struct wire_module {
@@ -237,10 +251,11 @@ struct wire_page {
     uint64_t start, bytes; /* address space */
     uint64_t
         touched_bytes; /* in OS pages of which blocks were handed out, without those given back since */
+    uint64_t live_bytes;     /* of the blocks that are alive */
     int64_t resident_bytes;  /* WIRE_UNKNOWN unless asked */
     uint32_t context;        /* WIRE_NONE: of several, see the shares */
-    uint32_t block_bytes;    /* 0: a large chunk */
-    uint32_t live, capacity; /* blocks */
+    uint32_t block_bytes;    /* 0: a large chunk; with chunks one behind the other: of a unit */
+    uint32_t live, capacity; /* blocks; with chunks one behind the other: chunks, units */
     uint32_t first_share, share_count;
     uint32_t tid;        /* of the thread whose it is; 0: of none that lives, or any's */
     uint32_t oldest_age; /* no chunk in it is older */
@@ -252,7 +267,7 @@ struct wire_page {
     uint8_t kind;              /* enum wire_page_kind */
     uint8_t state;             /* enum wire_page_state */
     uint8_t apart;             /* mixed, of contexts with WIRE_PLACE_APART only */
-    uint8_t reserved;
+    uint8_t spare_units; /* own: so many times 16 bytes of each block nobody asked for, at least */
 };
 
 struct wire_share { /* of a mixed page */

@@ -99,8 +99,12 @@ NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size,
                              enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
     void *chunk = NULL;
+    bool may =
+        LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)) && LIKELY(!options.check);
+    if (may && (chunk = region_alloc_serial(heap, view, size, &fresh)))
+        return allocate_done(heap, view, size, how, frame, chunk, fresh);
     context_time_soon(heap);
-    if (LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)) && LIKELY(!options.check))
+    if (may)
         chunk = region_alloc_next(heap, view, size, &fresh);
     if (chunk)
         return allocate_done(heap, view, size, how, frame, chunk, fresh);

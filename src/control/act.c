@@ -45,7 +45,7 @@ static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text) {
     if (!all_exist(request, text))
         return WIRE_REFUSED;
-    if ((request->verb & ~WIRE_MORE) > PLACE_SHARED) {
+    if ((request->verb & ~WIRE_MORE) >= PLACE_COUNT) {
         text_add(text, "there is no such placement");
         return WIRE_REFUSED;
     }

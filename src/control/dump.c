@@ -9,7 +9,7 @@
 #include "context/tree.h"
 #include "control/control.h"
 #include "os/meta.h"
-#include "region/blocks.h"
+#include "region/serial.h"
 
 struct scan {
     uint32_t flags, count;
@@ -28,27 +28,35 @@ static int64_t resident_in(const struct scan *scan, uintptr_t start, uintptr_t e
     return pages_resident_in(scan->resident, start, end);
 }
 
+/* Bytes of the blocks that are alive, of a page of one context. */
+static int64_t live_bytes(const struct page *page, const char *start) {
+    uint64_t pending = load_relaxed(&page->remote) >> 48;
+    uint64_t used = load_relaxed(&page->used);
+    if (page->kind == PAGE_SERIAL)
+        return (int64_t)serial_live(page, start).bytes;
+    return used > pending ? (int64_t)(used - pending) * page->block_bytes : 0;
+}
+
 static void scan_own(struct scan *scan, const struct page *page, const char *start) {
     const struct view *view = page->view;
     if (!view)
         return;
     int64_t bytes = (int64_t)(page->slices * SLICE_BYTES);
-    uint64_t pending = load_relaxed(&page->remote) >> 48;
-    uint64_t used = load_relaxed(&page->used);
-    uint64_t live = used > pending ? used - pending : 0;
-    int64_t block_bytes = page->block_bytes;
-    int64_t touched = (int64_t)blocks_touched(page, start);
+    int64_t live = live_bytes(page, start);
+    int64_t touched = (int64_t)(page->kind == PAGE_SERIAL ? serial_touched(page, start)
+                                                          : blocks_touched(page, start));
     struct wire_totals *totals = totals_of(scan, view->context);
     totals->reserved_bytes += bytes;
-    totals->block_bytes += (int64_t)live * block_bytes;
+    totals->block_bytes += live;
     totals->pages++;
     if (live && scan->flags & WIRE_DUMP_PINNED) {
-        totals->pinned_bytes += touched - (int64_t)live * block_bytes;
+        totals->pinned_bytes += touched - live;
         totals->sole_pinned_bytes += touched;
     }
     uint32_t context = view->context < scan->count ? view->context : TREE_UNKNOWN;
     if (scan->flags & WIRE_DUMP_PINNED)
-        scan->occupancy[context][pages_occupancy_bin(live, page->capacity)]++;
+        scan->occupancy[context][pages_occupancy_bin((uint64_t)live, (uint64_t)page->capacity *
+                                                                         page->block_bytes)]++;
     if (scan->resident_known)
         totals->resident_bytes +=
             resident_in(scan, (uintptr_t)start, (uintptr_t)start + (uintptr_t)bytes);
@@ -164,7 +172,7 @@ static void scan_segment(struct segment *segment, bool huge, void *context) {
             continue;
         }
         uint32_t slices = page.slices;
-        if (page.kind == PAGE_OWN)
+        if (page.kind == PAGE_OWN || page.kind == PAGE_SERIAL)
             scan_own(scan, &page, start);
         else if (page.kind == PAGE_MIXED)
             scan_mixed(scan, &page, start);
@@ -208,6 +216,14 @@ static void fill_view_totals(struct wire_totals *t, const struct sum *sum) {
     t->peak_requested_bytes = !sum->views ? 0 : sum->views == 1 ? sum->peak_bytes : WIRE_UNKNOWN;
 }
 
+static uint8_t policy_of(const struct wire_context *context) {
+    if (!context->self.reserved_bytes)
+        return WIRE_POLICY_NONE;
+    if (!context->self.pages)
+        return WIRE_POLICY_MIXED;
+    return context->placement >= WIRE_PLACE_SLAB ? context->placement : WIRE_POLICY_ASET;
+}
+
 static void add_contexts(struct answer *answer, struct answer *strings, const struct scan *scan) {
     struct wire_context *context =
         add_section(answer, SECTION(contexts), scan->count, sizeof *context);
@@ -225,9 +241,7 @@ static void add_contexts(struct answer *answer, struct answer *strings, const st
         context->label = label ? add_string(strings, label) : WIRE_NONE;
         context->self = scan->totals[id];
         context->placement = (uint8_t)heap_placement(id);
-        context->policy = (uint8_t)(!context->self.reserved_bytes ? WIRE_POLICY_NONE
-                                    : context->self.pages         ? WIRE_POLICY_ASET
-                                                                  : WIRE_POLICY_MIXED);
+        context->policy = policy_of(context);
         __builtin_memcpy(context->occupancy, scan->occupancy[id], sizeof context->occupancy);
         if (!(scan->flags & WIRE_DUMP_PINNED))
             context->self.pinned_bytes = context->self.sole_pinned_bytes = WIRE_UNKNOWN;

@@ -5,7 +5,7 @@
  */
 #include "context/tree.h"
 #include "control/control.h"
-#include "region/punch.h"
+#include "region/serial.h"
 
 typedef uint64_t word __attribute__((may_alias));
 
@@ -145,6 +145,26 @@ static void look_at_records(struct scan *scan, const struct page *page, const ch
     }
 }
 
+/* The least that was not requested of a live block of a page of one context, in whole units of what a slab could do
+ * without. The slack of a free block is larger than any other. */
+static uint8_t spare_units(const struct page *page, const char *start) {
+    uint32_t least = UINT32_MAX;
+    size_t granule_bytes = (size_t)page->granule_mask + 1, reached = blocks_reached(page, start);
+    bool many = page->granule_mask < OS_PAGE_BYTES;
+    for (size_t at = 0; at < reached; at += granule_bytes) {
+        const void *records = start + at + page->records;
+        if (many && blocks_punched(page) >> at / OS_PAGE_BYTES & 1)
+            continue; /* its records went with it */
+        for (unsigned i = 0; i < page->granule_capacity; i++) {
+            uint32_t slack = page->meta_shift & META_WIDE
+                                 ? load_relaxed(&((const uint16_t *)records)[i])
+                                 : load_relaxed(&((const uint8_t *)records)[i]);
+            least = slack < least ? slack : least;
+        }
+    }
+    return least < page->block_bytes ? (uint8_t)(least / SERIAL_UNIT) : 0;
+}
+
 /* Looks at each block: how much of each OS page is alive, and in mixed pages whose. */
 static void look_at_blocks(struct scan *scan, const struct page *page, const char *start,
                            struct wire_page *out) {
@@ -196,6 +216,7 @@ static bool goes_on(const struct scan *scan, const struct wire_page *out) {
 static void add_to_last(struct wire_page *last, const struct wire_page *out) {
     last->bytes += out->bytes;
     last->touched_bytes += out->touched_bytes;
+    last->live_bytes += out->live_bytes;
     if (out->resident_bytes != WIRE_UNKNOWN)
         last->resident_bytes += out->resident_bytes;
     last->live += out->live;
@@ -205,6 +226,8 @@ static void add_to_last(struct wire_page *last, const struct wire_page *out) {
         last->oldest_age = out->oldest_age;
     if (out->newest_age < last->newest_age)
         last->newest_age = out->newest_age;
+    if (out->spare_units < last->spare_units)
+        last->spare_units = out->spare_units;
 }
 
 static void add_page(struct scan *scan, const struct wire_page *out) {
@@ -218,6 +241,61 @@ static void add_page(struct scan *scan, const struct wire_page *out) {
         *room = *out;
         scan->count++;
     }
+}
+
+/* The OS pages of a page whose chunks stand one behind the other. */
+static void look_at_chunks(const struct page *page, const char *start, struct wire_page *out) {
+    uint32_t live_in[OS_PAGES_MAX] = {0};
+    uint64_t held = blocks_punched(page), records = 0;
+    struct serial_chunk chunk;
+    unsigned number = 0;
+    while (serial_next(page, start, &number, &chunk)) {
+        if (chunk.state == SERIAL_LIVE)
+            add_live(live_in, chunk.offset, chunk.bytes);
+        else if (chunk.state == SERIAL_FREED) /* not collected yet */
+            held |= 1UL << chunk.offset / OS_PAGE_BYTES;
+        records += sizeof(uint32_t);
+    }
+    size_t count = (size_t)(page->next_block - start + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES;
+    size_t whole = (size_t)(page->next_block - start) / OS_PAGE_BYTES;
+    size_t records_at = (page->slices * SLICE_BYTES - records) / OS_PAGE_BYTES;
+    bool stays = out->state == WIRE_PAGE_CURRENT || !out->live;
+    for (size_t i = 0; i < count && i < OS_PAGES_MAX; i++) {
+        if (blocks_punched(page) >> i & 1)
+            continue;
+        if (!live_in[i] && !stays && !(held >> i & 1) && i < whole && i < records_at)
+            out->os_empty++;
+        else
+            out->os_pages[pages_occupancy_bin(live_in[i], OS_PAGE_BYTES)]++;
+    }
+}
+
+static void scan_serial(struct scan *scan, const struct page *page, const char *start) {
+    const struct view *view = page->view;
+    if (!view)
+        return;
+    struct serial_sum live = serial_live(page, start);
+    struct wire_page out = {
+        .start = (uint64_t)start,
+        .bytes = page->slices * SLICE_BYTES,
+        .touched_bytes = serial_touched(page, start),
+        .resident_bytes = WIRE_UNKNOWN,
+        .context = known(scan, view->context),
+        .block_bytes = page->block_bytes,
+        .live = live.chunks,
+        .capacity = page->capacity,
+        .live_bytes = live.bytes,
+        .tid = load_relaxed(&page->heap->tid),
+        .oldest_age = oldest_age(page),
+        .kind = WIRE_PAGE_OWN,
+        .state = page->flags & PAGE_FULL ? WIRE_PAGE_FULL : WIRE_PAGE_CURRENT,
+    };
+    if (out.state != WIRE_PAGE_CURRENT)
+        out.newest_age = at_least_since(page->filled);
+    if (scan->resident_known)
+        out.resident_bytes = pages_resident_in(scan->resident, out.start, out.start + out.bytes);
+    look_at_chunks(page, start, &out);
+    add_page(scan, &out);
 }
 
 static void scan_blocks(struct scan *scan, const struct page *page, const char *start) {
@@ -252,12 +330,14 @@ static void scan_blocks(struct scan *scan, const struct page *page, const char *
         if (!view)
             return;
         out.context = known(scan, view->context);
+        out.spare_units = spare_units(page, start);
         out.live = page->used > pending ? (uint32_t)(page->used - pending) : 0;
     }
     if (own && out.live == out.capacity)
         out.os_pages[WIRE_OCCUPANCY_BINS - 1] = (uint16_t)(out.touched_bytes / OS_PAGE_BYTES);
     else
         look_at_blocks(scan, page, start, &out);
+    out.live_bytes = (uint64_t)out.live * out.block_bytes;
     add_page(scan, &out);
 }
 
@@ -267,6 +347,7 @@ static void scan_large(struct scan *scan, const struct page *page, const char *s
         .start = (uint64_t)start,
         .bytes = bytes,
         .touched_bytes = align_up(page->requested_bytes, OS_PAGE_BYTES),
+        .live_bytes = align_up(page->requested_bytes, OS_PAGE_BYTES),
         .resident_bytes = resident,
         .context = known(scan, page->context),
         .live = 1,
@@ -326,7 +407,9 @@ static void scan_segment(struct segment *segment, bool huge, void *context) {
                        scan->resident_known ? pages_resident_in(scan->resident, (uintptr_t)start,
                                                                 (uintptr_t)start + bytes)
                                             : WIRE_UNKNOWN);
-        else if (page.kind == PAGE_OWN || page.kind == PAGE_MIXED)
+        else if (page.kind == PAGE_SERIAL)
+            scan_serial(scan, &page, start);
+        else
             scan_blocks(scan, &page, start);
         i += page.slices;
     }

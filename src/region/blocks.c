@@ -13,6 +13,8 @@
 #include "base/options.h"
 #include "os/meta.h"
 #include "region/punch.h"
+#include "region/serial.h"
+#include "region/slab.h"
 
 /* Pages that were denied before all regions are looked through for empty ones, and as many more as there are views,
  * because that is how long it takes. */
@@ -184,9 +186,9 @@ size_t blocks_handed_out(const struct page *page) {
     return before * (page->granule_capacity - reserved.count) + index;
 }
 
-/* What depends on the size class alone, and on whose blocks these are. */
-static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_class) {
-    uint32_t block_bytes = blocks_bytes_table[size_class];
+/* What depends on the size class, the bytes of a block, which is at most those of the class, and on whose blocks these are. */
+static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_class,
+                       uint32_t block_bytes) {
     size_t granule = block_bytes <= GRANULE_BLOCK_MAX ? OS_PAGE_BYTES : bytes;
     unsigned shift = (own ? 0 : 2) + (size_class < NARROW_CLASSES ? 0 : 1);
     page->meta_shift = (uint8_t)(shift | (UNLIKELY(options.check) ? META_CHECKED : 0));
@@ -228,7 +230,8 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
                                    large ? &view->region->next_page : &heap->mixed.next_page);
     if (!page)
         return NULL;
-    set_layout(page, page->slices * SLICE_BYTES, view != NULL, size_class);
+    set_layout(page, page->slices * SLICE_BYTES, view != NULL, size_class,
+               view ? slab_block_bytes(view->region, size_class) : blocks_bytes_table[size_class]);
     page->records = (uint16_t)blocks_records_of(page, segment_span_start(page));
     page->color_mask = 0; /* that was it */
     page->capacity =
@@ -304,7 +307,7 @@ void bins_init_mixed(struct heap *heap) {
     classes_init(heap);
     for (unsigned i = 0; i < NARROW_CLASSES; i++) {
         struct page *recent = heap_recent(heap, i);
-        set_layout(recent, SLICE_BYTES, false, i);
+        set_layout(recent, SLICE_BYTES, false, i, blocks_bytes_table[i]);
         recent->free = NULL;
         recent->used = recent_room(i);
         recent->behind = &heap_no_page;
@@ -338,7 +341,7 @@ struct pool *bins_apart(struct heap *heap) {
     bins_init(&pool->bins);
     for (unsigned i = 0; i < NARROW_CLASSES; i++) {
         struct page *stand_in = (struct page *)pool->stand_ins[i];
-        set_layout(stand_in, SLICE_BYTES, false, i);
+        set_layout(stand_in, SLICE_BYTES, false, i, blocks_bytes_table[i]);
         stand_in->behind = &heap_no_page;
         pool->bins.current[i] = stand_in;
     }
@@ -359,7 +362,7 @@ static struct page **current_of(struct heap *heap, struct bins *bins, unsigned s
 
 /* The list's first page has its last one as `prev`. */
 static void partial_push(struct bins *bins, struct page *page) {
-    if (page->view)
+    if (page->view && page->view->bins != &heap_no_bins)
         page->view->bins = bins; /* it has free blocks of its own again */
     struct page **head = &bins->partial[page->size_class];
     page->next = NULL;
@@ -400,6 +403,31 @@ static void current_is_full(struct heap *heap, struct page *page) {
     store_owner(&page->filled, load_relaxed(&segment_clock));
     flag_set(page, PAGE_FULL);
     tail_done(heap, page);
+}
+
+void bins_put_aside(struct heap *heap, struct bins *bins, unsigned size_class) {
+    struct page *page = bins->current[size_class];
+    bins->current[size_class] = &heap_no_page;
+    if (page == &heap_no_page)
+        return;
+    if (!page->used)
+        blocks_page_destroy(heap, page);
+    else if (bins_serve(bins, page) && blocks_has_free(page))
+        partial_push(bins, page);
+    else
+        current_is_full(heap, page);
+}
+
+void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_class) {
+    if (!bins_serve(bins, bins->current[size_class]))
+        bins_put_aside(heap, bins, size_class);
+    for (struct page *page = bins->partial[size_class], *next; page; page = next) {
+        next = page->next;
+        if (bins_serve(bins, page))
+            continue;
+        partial_remove(bins, page);
+        current_is_full(heap, page);
+    }
 }
 
 bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
@@ -468,7 +496,8 @@ static struct page *share_own_page(struct heap *heap, unsigned size_class, bool 
         const struct bins *region = may_share(view, past_cap) ? view->region : NULL;
         struct page *page = region ? region->partial[size_class] : NULL;
         for (unsigned i = 0; i < DONATIONS_MAX && page; i++, page = page->next)
-            if (page->used <= page->capacity - page->capacity / 8)
+            if (page->used <= page->capacity - page->capacity / 8 &&
+                page->block_bytes == blocks_bytes_table[size_class])
                 return own_becomes_mixed(page) ? page : NULL;
         heap->donor++;
     }
@@ -485,7 +514,7 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
     /* The cap on segregation: past it this context's new chunks share mixed pages. */
     enum placement placement = view ? heap_placement(view->context) : PLACE_DEFAULT;
     bool below_cap = heap_may_segregate(heap);
-    bool segregate = placement == PLACE_DEFAULT ? below_cap : placement == PLACE_APART;
+    bool segregate = placement == PLACE_DEFAULT ? below_cap : placement != PLACE_SHARED;
     bool apart = is_apart(heap, bins);
     if (!view && !apart && (!below_cap || load_relaxed(&heap_placed_any) & 1U << PLACE_SHARED))
         page = share_own_page(heap, size_class, !below_cap);
@@ -517,10 +546,12 @@ static void bins_freed_into(struct heap *heap, struct page *page) {
     struct bins *bins = bins_of(heap, page);
     if (page->flags & PAGE_FULL) {
         flag_clear(page, PAGE_FULL);
-        if (page->used)
+        if (!page->used)
+            blocks_page_destroy(heap, page);
+        else if (LIKELY(bins_serve(bins, page)))
             partial_push(bins, page);
         else
-            blocks_page_destroy(heap, page);
+            flag_set(page, PAGE_FULL); /* to be looked at with its next free again */
     } else if (!page->used && page->flags & PAGE_LISTED) {
         partial_remove(bins, page);
         blocks_page_destroy(heap, page);
@@ -557,9 +588,13 @@ void bins_release_empty(struct heap *heap, struct bins *bins) {
 void regions_release_empty(struct heap *heap) {
     if (heap->apart)
         bins_release_empty(heap, &heap->apart->bins);
-    for (uint32_t i = 1; i < heap->view_count; i++)
-        if (heap_view_at(heap, i)->region)
-            bins_release_empty(heap, heap_view_at(heap, i)->region);
+    for (uint32_t i = 1; i < heap->view_count; i++) {
+        struct bins *region = heap_view_at(heap, i)->region;
+        if (!region)
+            continue;
+        bins_release_empty(heap, region);
+        serial_release_empty(region_of(region));
+    }
 }
 
 void blocks_free_remote(struct page *page, void *block) {
@@ -588,6 +623,11 @@ void bins_collect_remote(struct heap *heap) {
         uint64_t head = exchange_acq_rel(&page->remote, 0);
         void *block = (void *)(head & POINTER_MASK);
         uint16_t count = (uint16_t)(head >> POINTER_BITS);
+        if (UNLIKELY(page->kind == PAGE_SERIAL)) {
+            serial_collect(heap, page, block);
+            page = next;
+            continue;
+        }
         if (page->free) { /* mostly there is none, and the blocks are not looked at: they are in no cache */
             void *last = block;
             while (*(void **)last)

@@ -218,6 +218,11 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class);
 /* Another one with free blocks, or a new one, or NULL. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class);
+/* A region's current page of a class becomes one of the others; of all its pages of a class those go out of use whose
+ * blocks have not the size that they should have by now: their free blocks are not handed out, and they go when they are
+ * empty. */
+void bins_put_aside(struct heap *heap, struct bins *bins, unsigned size_class);
+void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_class);
 /* Collects what other threads freed into this heap's pages. */
 void bins_collect_remote(struct heap *heap);
 void bins_init(struct bins *bins);

@@ -51,6 +51,7 @@ struct bins {
     /* Where to look for the next page; the heap's: of what is mixed or of small regions. */
     uintptr_t next_page;
     uint64_t allocs_at_release; /* of a region: the view's when its empty pages were given back */
+    uint32_t policy; /* of a region: enum placement, from PLACE_SLAB on; else PLACE_DEFAULT */
 };
 _Static_assert(sizeof(struct view) == CACHE_LINE, "a view is one line");
 
@@ -109,6 +110,7 @@ struct heap {
         freed_of; /* owner: frees of chunks of another heap's pages, by its number; it only grows */
     uint32_t freed_of_count;     /* atomic: of its elements */
     uint32_t trims;              /* atomic: the last of heap_trim.wanted that it has done */
+    uint32_t placings;           /* owner: how often contexts were placed when it last looked */
     struct pool *apart;          /* owner: mixed pages of PLACE_APART; NULL: none yet */
     struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
     /* Control thread, under heap_global.lock: views read in this dump; the number of its thread there. */
@@ -197,8 +199,26 @@ enum placement {
     PLACE_APART, /* in no page with contexts that are not: in a region of its own from MEMCTX_PROMOTE_BYTES on,
                         * whatever the cap, in pages that all such contexts of the thread share before that */
     PLACE_SHARED, /* no new pages of its own */
-    PLACE_MASK = 3,
+    /* From here on: a policy of its own, once it has MEMCTX_PROMOTE_BYTES alive, whatever the cap. */
+    PLACE_SLAB,       /* blocks of the very sizes it asks for: region/slab.h */
+    PLACE_GENERATION, /* chunks one behind the other: region/serial.h */
+    PLACE_BUMP,       /* the same, and no empty page is kept */
+    PLACE_COUNT,
+    PLACE_MASK = 7,
 };
+
+/* A region as it is in memory: its bins, and what only contexts with a policy of their own use. */
+struct region {
+    struct bins bins;
+    uint16_t units
+        [SIZE_CLASSES];  /* region/slab.h: of its blocks of that class; 0: none were asked for */
+    struct page *serial; /* region/serial.h: the page that new chunks come from; NULL: none */
+    struct page *spare, *pages; /* an empty one; all, by `next` and `prev` */
+};
+INLINE struct region *region_of(struct bins *bins) {
+    return (struct region *)(void *)bins;
+}
+
 #define PLACED_PER_LEAF 4096U
 #define PLACED_LEAVES 1024U
 INTERNAL uint32_t heap_placed_any; /* atomic: bits 1 << placement that some context has */
@@ -214,7 +234,10 @@ INLINE enum placement heap_placement(uint32_t context) {
 uint8_t *heap_placed_byte(uint32_t context);
 bool heap_place(uint32_t context, enum placement placement);
 /* So that each context comes to where this is decided with its next chunk. Under heap_global.lock. */
+INTERNAL uint32_t heap_placings; /* atomic: how often */
 void heaps_reconsider(void);
+/* The same of one heap, by its owner. */
+void heap_reconsider(struct heap *heap);
 
 /* What a reset subtracts from the view; NULL: nothing. With `make`, NULL: out of memory. */
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, bool make);

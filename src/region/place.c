@@ -8,7 +8,7 @@
 #include "os/meta.h"
 #include "region/heap.h"
 
-uint32_t heap_placed_any FORK_PAGE;
+uint32_t heap_placed_any FORK_PAGE, heap_placings;
 uint8_t *heap_placed[PLACED_LEAVES];
 
 uint8_t *heap_placed_byte(uint32_t context) {
@@ -33,12 +33,20 @@ bool heap_place(uint32_t context, enum placement placement) {
     return true;
 }
 
+static void forget_bins(struct heap *heap) {
+    uint32_t views = load_acquire(&heap->view_count);
+    for (uint32_t i = 1; i < views; i++)
+        store_owner(&heap_view_at(heap, i)->bins, (struct bins *)&heap_no_bins);
+}
+
+void heap_reconsider(struct heap *heap) {
+    heap->placings = load_acquire(&heap_placings);
+    forget_bins(heap);
+}
+
+/* An owner may set its views' at the same time, to what was right before; then it does the same at its next page. */
 void heaps_reconsider(void) {
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        uint32_t views = load_acquire(&heap->view_count);
-        for (uint32_t i = 1; i < views; i++) {
-            /* Its owner may set it at the same time, to what was right before: then it comes here with the next page. */
-            store_owner(&heap_view_at(heap, i)->bins, (struct bins *)&heap_no_bins);
-        }
-    }
+    store_release(&heap_placings, heap_placings + 1);
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
+        forget_bins(heap);
 }

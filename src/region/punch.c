@@ -6,6 +6,7 @@
  * stand in while one of its blocks is in use. Costs the owner some microseconds for each page it looks at.
  */
 #include "region/punch.h"
+#include "region/serial.h"
 
 struct trim_wanted trim_wanted;
 uint32_t trim_number FORK_PAGE;
@@ -171,8 +172,9 @@ COLD void trim_heap(struct heap *heap) {
         if (!view->region || !is_wanted(view))
             continue;
         bins_release_empty(heap, view->region);
+        serial_release_empty(region_of(view->region));
         if (trim_wanted.punch)
-            bytes += punch_bins(heap, view->region);
+            bytes += punch_bins(heap, view->region) + serial_punch(region_of(view->region));
     }
     if (trim_wanted.punch) {
         bytes += punch_bins(heap, &heap->mixed);

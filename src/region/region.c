@@ -10,27 +10,57 @@
 #include "os/meta.h"
 #include "region/check.h"
 #include "region/punch.h"
+#include "region/serial.h"
+#include "region/slab.h"
 
 static void promote(struct heap *heap, struct view *view, enum placement placement) {
-    if (view->region || view_live_bytes(view) < options.promote_bytes ||
-        placement == PLACE_SHARED || (placement == PLACE_DEFAULT && !heap_may_segregate(heap)))
+    if (view_live_bytes(view) < options.promote_bytes || placement == PLACE_SHARED ||
+        (placement == PLACE_DEFAULT && !heap_may_segregate(heap)))
         return;
-    struct bins *region = meta_alloc(sizeof *region);
+    struct region *region = meta_alloc(sizeof *region);
     if (!region)
         return;
-    bins_init(region);
-    view->region = region;
+    bins_init(&region->bins);
+    view->region = &region->bins;
 }
 
-/* Of this size class, or of the one that serves it. */
-static struct page *page_for(struct heap *heap, struct view *view, unsigned size_class) {
-    struct page *page = NULL;
+/* What stands in the region's pages stays there, and they go when they are empty. */
+COLD static void change_policy(struct heap *heap, struct bins *bins, uint32_t policy) {
+    bins->policy = policy;
+    serial_put_aside(heap, region_of(bins));
+    serial_release_empty(region_of(bins));
+    for (unsigned i = 0; i < SIZE_CLASSES; i++) {
+        if (serial_is(policy))
+            bins_put_aside(heap, bins, i);
+        else
+            bins_put_aside_others(heap, bins, i);
+    }
+}
+
+/* What is to be done now and then before a chunk is placed; its context may get a region by that, or
+ * another policy for it, which is returned. */
+static uint32_t look_around(struct heap *heap, struct view *view) {
     enum placement placement = heap_placement(view->context);
+    uint32_t policy =
+        placement >= PLACE_SLAB && !UNLIKELY(options.check) ? placement : PLACE_DEFAULT;
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
     if (UNLIKELY(heap->trims != load_relaxed(&trim_number)))
         trim_heap(heap);
-    promote(heap, view, placement);
+    if (UNLIKELY(heap->placings != load_relaxed(&heap_placings)))
+        heap_reconsider(heap);
+    if (!view->region)
+        promote(heap, view, placement);
+    if (view->region && UNLIKELY(view->region->policy != policy))
+        change_policy(heap, view->region, policy);
+    return view->region ? view->region->policy : PLACE_DEFAULT;
+}
+
+/* After look_around: of this size class, or of the one that serves it; `room`: the bytes that a block has to have. */
+static struct page *page_for(struct heap *heap, struct view *view, unsigned size_class,
+                             size_t room) {
+    struct page *page = NULL;
+    enum placement placement = heap_placement(view->context);
     struct pool *apart =
         UNLIKELY(placement == PLACE_APART) && !view->region ? bins_apart(heap) : NULL;
     if (apart) {
@@ -40,6 +70,8 @@ static struct page *page_for(struct heap *heap, struct view *view, unsigned size
     }
     if (view->region) { /* shared pages are the thread's */
         bins_split_class(heap, size_class);
+        if (UNLIKELY(view->region->policy == PLACE_SLAB))
+            slab_fit(heap, view->region, size_class, room);
         page = bins_next_page(heap, view->region, view, size_class);
     } else {
         size_class = bins_share_class(heap, size_class);
@@ -60,18 +92,20 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
 }
 
 /* What others freed is collected when no page is left, and at every so many pages that are used up: with enough
- * frees of the thread's own there is always one left. */
-#define COLLECT_EVERY 16U
+ * frees of the thread's own there is always one left. So is it seen that contexts were placed. */
+#define LOOK_EVERY 16U
 
-static bool collect_is_due(struct heap *heap) {
-    return UNLIKELY(!(++heap->pages_used_up % COLLECT_EVERY)) && load_relaxed(&heap->remote_pages);
+static bool look_is_due(struct heap *heap) {
+    return UNLIKELY(!(++heap->pages_used_up % LOOK_EVERY)) &&
+           (load_relaxed(&heap->remote_pages) || heap->placings != load_relaxed(&heap_placings));
 }
 
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    if (size > SMALL_MAX || view->bins == &heap_no_bins || collect_is_due(heap) ||
-        !bins_switch(heap, view->bins, bins_class_of(heap, size)))
+    if (size > SMALL_MAX || view->bins == &heap_no_bins || look_is_due(heap))
         return NULL;
     void *chunk = NULL;
+    if (serial_is(view->bins->policy) || !bins_switch(heap, view->bins, bins_class_of(heap, size)))
+        return NULL;
     if (size <= NARROW_MAX && view->bins != &heap->mixed)
         chunk = region_alloc_own(heap, view, size);
     return chunk ? chunk : region_alloc_wide(heap, view, size, fresh);
@@ -79,13 +113,13 @@ void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool 
 
 /* A page of that class, or of one whose records can tell that so little of a block was requested. */
 static struct page *page_with_slack(struct heap *heap, struct view *view, size_t size,
-                                    unsigned size_class) {
+                                    unsigned size_class, size_t room) {
     /* A class that serves others is as well aligned as any of them. */
     if (!slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
         bins_split_class(heap, size_class);
     if (!slack_fits(blocks_bytes_table[size_class], size))
         size_class = NARROW_CLASSES;
-    return page_for(heap, view, size_class);
+    return page_for(heap, view, size_class, room);
 }
 
 /* As the two below, with a tail behind the chunk. */
@@ -93,8 +127,9 @@ COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t siz
                                 bool zero) {
     if (size > SMALL_MAX || size + CHECK_TAIL + alignment > SMALL_MAX)
         return region_alloc_large(heap, view, size, alignment, zero);
-    struct page *page =
-        page_with_slack(heap, view, size, blocks_class_of(size + CHECK_TAIL + alignment - 16));
+    size_t room = size + CHECK_TAIL + alignment - 16;
+    look_around(heap, view);
+    struct page *page = page_with_slack(heap, view, size, blocks_class_of(room), room);
     if (!page)
         return NULL;
     bool fresh = false, checked = check_is_on(page);
@@ -114,11 +149,17 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
         return alloc_checked(heap, view, size, 16, zero);
     if (size > SMALL_MAX)
         return region_alloc_large(heap, view, size, 1, zero);
-    struct page *page = page_for(heap, view, blocks_class_of(size));
-    if (!page)
-        return NULL;
     bool fresh = false;
-    char *block = region_take(heap, page, view, size, false, &fresh);
+    void *block;
+    if (serial_is(look_around(heap, view))) {
+        view->bins = view->region;
+        block = serial_alloc(heap, view, size, 16, &fresh);
+    } else {
+        struct page *page = page_for(heap, view, blocks_class_of(size), size);
+        block = page ? region_take(heap, page, view, size, false, &fresh) : NULL;
+    }
+    if (!block)
+        return NULL;
     if (zero && !fresh)
         __builtin_memset(block, 0, size);
     return block;
@@ -130,12 +171,20 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     if (size > SMALL_MAX || size + alignment > SMALL_MAX)
         return region_alloc_large(heap, view, size, alignment, false);
     unsigned size_class = blocks_class_of(size);
-    if (alignment > 64 || blocks_bytes_table[size_class] % alignment)
-        size_class = blocks_class_of((size ? size : 1) + alignment - 16);
-    struct page *page = page_with_slack(heap, view, size, size_class);
+    size_t room = size;
+    bool fresh = false;
+    uint32_t policy = look_around(heap, view);
+    if (serial_is(policy)) {
+        view->bins = view->region;
+        return serial_alloc(heap, view, size, alignment, &fresh);
+    }
+    if (alignment > 64 || blocks_bytes_table[size_class] % alignment || policy == PLACE_SLAB) {
+        room = (size ? size : 1) + alignment - 16;
+        size_class = blocks_class_of(room);
+    }
+    struct page *page = page_with_slack(heap, view, size, size_class, room);
     if (!page)
         return NULL;
-    bool fresh = false;
     char *block = region_take(heap, page, view, size, false, &fresh);
     char *chunk = (char *)align_up((uintptr_t)block, alignment);
     if (chunk != block)
@@ -206,6 +255,10 @@ COLD static void check_freed(const struct page *page, char *block, const char *c
 
 NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *chunk) {
     size_t requested;
+    if (UNLIKELY(page->kind == PAGE_SERIAL)) {
+        serial_free(heap, page, chunk);
+        return NULL;
+    }
     char *block, *granule = blocks_granule(page, chunk);
     unsigned index = region_block_index(page, granule, chunk, &block);
     void *at = blocks_record(page, granule, index);
@@ -231,34 +284,52 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
     return rare ? block : NULL;
 }
 
+/* The block goes to its page, of a heap that is parked and whose lock is held. */
+static void free_of_parked(struct heap *owner, struct page *page, void *block) {
+    bins_collect_remote(owner);
+    if (UNLIKELY(page->kind == PAGE_SERIAL)) {
+        serial_free_of_parked(owner, page, block);
+    } else {
+        /* Any other page is given back when it gets empty, perhaps with its segment, and is not
+         * to be looked at any more. */
+        bool is_current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
+        bool rare = blocks_free_owned(owner, page, block) || blocks_are_watched(page);
+        if (is_current && !page->used) /* nobody allocates here */
+            bins_release_page(owner, page, block);
+        else if (rare)
+            blocks_freed_rarely(owner, page, block);
+    }
+    heap_publish_waste(owner); /* it has no thread that would */
+}
+
 static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
-    char *block;
-    void *at = region_block_of(page, chunk, &block);
-    struct record record = record_release(page, at);
-    if (record.free || blocks_is_punched(page, block))
-        region_report(MISUSE_DOUBLE_FREE, page, chunk);
     struct heap *owner = page->heap;
+    const struct view *paid;
+    size_t requested;
+    char *block;
+    if (UNLIKELY(page->kind == PAGE_SERIAL)) {
+        requested = serial_release(page, chunk);
+        paid = page->view;
+        block = chunk;
+    } else {
+        void *at = region_block_of(page, chunk, &block);
+        struct record record = record_release(page, at);
+        if (record.free || blocks_is_punched(page, block))
+            region_report(MISUSE_DOUBLE_FREE, page, chunk);
+        paid = paid_by(owner, page, at, &record);
+        requested = page->block_bytes - record.slack;
+    }
     heap_count_remote(heap, owner);
-    struct view *view = heap_view_twin(heap, paid_by(owner, page, at, &record));
+    struct view *view = heap_view_twin(heap, paid);
     if (view)
-        view_account_free(view, page->block_bytes - record.slack);
+        view_account_free(view, requested);
     if (check_is_on(page))
-        check_freed(page, block, chunk, page->block_bytes - record.slack);
+        check_freed(page, block, chunk, requested);
     if (load_acquire(&owner->state) == HEAP_PARKED && !lock_any_is_mine() &&
         lock_try(&owner->lock)) {
         bool parked = load_acquire(&owner->state) == HEAP_PARKED;
-        if (parked) {
-            bins_collect_remote(owner);
-            /* Any other page is given back when it gets empty, perhaps with its segment, and is not
-             * to be looked at any more. */
-            bool is_current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
-            bool rare = blocks_free_owned(owner, page, block) || blocks_are_watched(page);
-            if (is_current && !page->used) /* nobody allocates here */
-                bins_release_page(owner, page, block);
-            else if (rare)
-                blocks_freed_rarely(owner, page, block);
-            heap_publish_waste(owner); /* it has no thread that would */
-        }
+        if (parked)
+            free_of_parked(owner, page, block);
         lock_release(&owner->lock);
         if (parked)
             return;
@@ -299,6 +370,8 @@ static uint32_t context_at(const struct page *page, const void *chunk) {
         return page->context;
     if (page->kind == PAGE_NONE || !page->heap)
         return REGION_NO_CONTEXT;
+    if (page->kind == PAGE_SERIAL)
+        return page->view->context;
     const char *granule = blocks_granule(page, chunk);
     unsigned index = blocks_index(page, granule, chunk, &exact);
     if (index >= page->granule_capacity && index >= page->capacity)
@@ -326,7 +399,7 @@ COLD void region_report(enum region_misuse misuse, const struct page *page, cons
         text_add(&text, "; in empty memory");
     } else if (page->kind == PAGE_SPAN || page->kind == PAGE_HUGE) {
         text_add(&text, "; in a large chunk");
-    } else {
+    } else if (page->kind != PAGE_SERIAL) {
         text_add(&text, "; block of ");
         text_add_number(&text, page->block_bytes);
         text_add(&text, " bytes");
@@ -359,6 +432,8 @@ size_t region_usable(const void *chunk) {
     if (is_large(page))
         return check_is_on(page) ? page->requested_bytes
                                  : align_up(page->requested_bytes, OS_PAGE_BYTES);
+    if (page->kind == PAGE_SERIAL)
+        return serial_usable(page, chunk);
     char *block;
     const void *at = region_block_of(page, chunk, &block);
     if (check_is_on(page))
@@ -378,6 +453,8 @@ static bool may_stand_in(const struct page *page, const struct view *view) {
  * to be looked at. */
 static bool resize_in_block(struct heap *heap, struct view *view, struct page *page, void *chunk,
                             size_t size) {
+    if (UNLIKELY(page->kind == PAGE_SERIAL))
+        return page->heap == heap && page->view == view && serial_resize(page, chunk, size);
     char *block;
     void *at = region_block_of(page, chunk, &block);
     struct record record = record_read(page, at);
@@ -409,7 +486,9 @@ static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size
         return region_alloc(heap, view, size, false);
     if (!slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
         return region_alloc(heap, view, size, false);
-    struct page *page = page_for(heap, view, blocks_class_of(room));
+    if (UNLIKELY(look_around(heap, view) >= PLACE_SLAB)) /* these grow to what they need */
+        return region_alloc(heap, view, size, false);
+    struct page *page = page_for(heap, view, blocks_class_of(room), room);
     return page ? region_take(heap, page, view, size, false, &fresh) : NULL;
 }
 

@@ -17,7 +17,7 @@
 #define MEMCTX_REGION_H
 
 #include "base/options.h"
-#include "region/blocks.h"
+#include "region/serial.h"
 
 #define REGION_SIZE_MAX ((size_t)PTRDIFF_MAX)
 
@@ -70,6 +70,8 @@ INLINE void *region_block_of(const struct page *page, const void *chunk, char **
  * freed one nor one in the open granule is left. *fresh becomes true when the memory is zero. */
 INLINE char *region_take(struct heap *heap, struct page *page, struct view *view, size_t size,
                          bool narrow, bool *fresh) {
+    if (UNLIKELY(size > page->block_bytes)) /* a slab's: see region/slab.h */
+        return NULL;
     char *block = page->free;
     if (UNLIKELY(!block) && !page->fresh_left) { /* the recent ones: their page is next */
         page = page->waste_unit ? NULL : page->behind;
@@ -119,9 +121,9 @@ INLINE void *region_alloc_recent(struct heap *heap, struct view *view, size_t si
 INLINE void *region_alloc_own(struct heap *heap, struct view *view, size_t size) {
     struct page *page = view->bins->current[bins_class_narrow(heap, size)];
     char *block = page->free;
-    if (UNLIKELY(!block))
-        return NULL;
     uint32_t bytes = page->block_bytes;
+    if (UNLIKELY(!block) || UNLIKELY(size > bytes))
+        return NULL;
     blocks_unlink(page, block);
     order_stores();
     add_owner(&page->used, 1);
@@ -143,6 +145,10 @@ INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t si
 
 /* The same for up to SMALL_MAX bytes. */
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
+/* After one of these gave NULL: behind the context's last chunk, if its policy says so. */
+INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    return serial_is(view->bins->policy) ? serial_alloc(heap, view, size, 16, fresh) : NULL;
+}
 /* After one of these gave NULL: from another page that has free blocks. */
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh);
 

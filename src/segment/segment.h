@@ -39,6 +39,7 @@ enum page_kind {
     PAGE_MIXED,    /* blocks of many contexts of one thread */
     PAGE_SPAN,     /* one large chunk, a run of slices */
     PAGE_HUGE,     /* one large chunk with its own segment */
+    PAGE_SERIAL,   /* chunks of one context, one behind the other: region/serial.h */
 };
 
 enum page_flag {
@@ -53,10 +54,16 @@ struct view;
 
 struct page {
     /* First line: what the owner's malloc and free touch; a stand-in has no more. */
-    void *free;        /* owner: list of free blocks */
+    union {
+        void *free;                  /* owner: list of free blocks */
+        struct {                     /* PAGE_SERIAL */
+            uint16_t records, found; /* atomic: so many; owner: the one that was looked for last */
+            uint32_t dead_bytes;     /* owner: what stands before next_block and is not alive */
+        } serial;
+    };
     struct heap *heap; /* owner of the blocks; NULL for PAGE_SPAN and PAGE_HUGE */
     union {
-        struct view *view;   /* PAGE_OWN: whose chunks these are */
+        struct view *view;   /* PAGE_OWN and PAGE_SERIAL: whose chunks these are */
         struct page *behind; /* of a stand-in for a page: see heap.recent_room */
     };
     union {

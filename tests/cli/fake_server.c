@@ -274,6 +274,7 @@ static void answer_pages(int fd) {
                                                                  : 99,
                                              .block_bytes = 64,
                                              .live = 15,
+                                             .live_bytes = 15 * 64,
                                              .capacity = 240,
                                              .share_count = i == 1 ? 2 : 0,
                                              .kind = i == 1 ? WIRE_PAGE_MIXED : WIRE_PAGE_OWN};

@@ -587,6 +587,47 @@ among() { // small long-lived chunks among small short-lived ones; the same agai
     }
 }
 
+APART static char *row_store(size_t size) {
+    char *row = get(size);
+    memset(row, 'r', size);
+    return row;
+}
+
+static void padded() { // many rows of one size, just above a size of blocks; replaced in any order
+    std::vector<char *> rows(20000);
+    for (;;) {
+        for (size_t i = 0; i < 20 * rows.size(); i++) {
+            char *&row = rows[i < rows.size() ? i : dice(rows.size())];
+            put(row);
+            row = row_store(1040);
+        }
+        for (char *row : rows)
+            if (row[0] != 'r' || row[1039] != 'r')
+                _exit(1);
+        work_until_told();
+    }
+}
+
+APART static char *message_new(size_t size) {
+    char *message = get(size);
+    memset(message, 'm', size);
+    return message;
+}
+
+static void queued() { // messages of all sizes, freed in the order they came
+    std::vector<char *> waiting(40000);
+    for (;;) {
+        for (size_t i = 0; i < 3 * waiting.size(); i++) {
+            char *&message = waiting[i % waiting.size()];
+            if (message && message[0] != 'm')
+                _exit(1);
+            put(message);
+            message = message_new(517 + i % 90);
+        }
+        work_until_told();
+    }
+}
+
 static void handed() { // two threads allocate, the first one frees half of the second one's
     std::vector<char *> theirs(20000), mine(1000);
     pthread_t other;
@@ -705,6 +746,8 @@ int main(int argc, char **argv) {
         {"filling-cache", filling_cache},
         {"sparse", sparse},
         {"among", among},
+        {"padded", padded},
+        {"queued", queued},
         {"handed", handed},
         {"full-cache", full_cache},
         {"steady", steady},

@@ -252,8 +252,8 @@ MUTANTS = {
         "src/control/sums.c", "    sum->frees = (int64_t)load_acquire(&view->frees);\n",
         "    sum->frees = (int64_t)load_acquire(&view->frees) + (view->frees > 1000 ? 1000 : 0);\n", ["invariant-1-sums-when-busy"]),
     "reserved-is-what-is-requested": (
-        "src/control/dump.c", "    totals->reserved_bytes += bytes;\n    totals->block_bytes += (int64_t)live * block_bytes;",
-        "    totals->reserved_bytes += bytes * 2;\n    totals->block_bytes += (int64_t)live * block_bytes;", ["invariant-1-ledger-explains-rss"]),
+        "src/control/dump.c", "    totals->reserved_bytes += bytes;\n    totals->block_bytes += live;",
+        "    totals->reserved_bytes += bytes * 2;\n    totals->block_bytes += live;", ["invariant-1-ledger-explains-rss"]),
     "paths-are-joined-unproven": (
         "src/path/stack.c", "    old->address = address;\n    old->rule = rule;", "    old->rule = rule;", ["invariant-2-oracle-agrees"]),
     "code-without-rules-is-the-end": (
@@ -301,8 +301,8 @@ MUTANTS = {
         "src/region/blocks.c", "        new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;",
         "        new_head = 1UL << POINTER_BITS | (uintptr_t)block;", ["model:remote-frees-meet-the-owner"]),
     "parked-before-it-was-adopted": (
-        "src/region/region.c", "        bool parked = load_acquire(&owner->state) == HEAP_PARKED;\n        if (parked) {",
-        "        bool parked = true;\n        if (parked) {",
+        "src/region/region.c", "        bool parked = load_acquire(&owner->state) == HEAP_PARKED;\n        if (parked)\n",
+        "        bool parked = true;\n        if (parked)\n",
         ["model:frees-into-a-parked-heap", "model:heap-parked-and-adopted-under-frees"]),
     "adopted-under-a-free": (
         "src/region/heap.c", "load_acquire(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))",

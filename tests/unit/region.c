@@ -65,51 +65,73 @@ Test(region, records_of_all_shapes_round_trip) {
     free(owners);
 }
 
+/* A view with a region, as it gets one when it is large enough. */
+static struct view *view_of_own(struct heap *heap, uint32_t context) {
+    struct view *view = heap_view(heap, context);
+    struct region *region = meta_alloc(sizeof *region);
+    cr_assert(region != NULL);
+    bins_init(&region->bins);
+    view->region = &region->bins;
+    return view;
+}
+
+static void check_page(struct heap *heap, struct page *page) {
+    cr_assert(page != NULL);
+    const struct view *view = page->view;
+    unsigned size_class = page->size_class;
+    char *start = segment_span_start(page), *end = start + page->slices * SLICE_BYTES;
+    size_t granule_bytes = (size_t)page->granule_mask + 1;
+    unsigned seen = 0;
+    char *last = start;
+    size_t record_bytes = blocks_record_bytes(page);
+    if (size_class < NARROW_CLASSES)
+        cr_assert_leq(page->records + record_bytes, OS_PAGE_BYTES);
+    do {
+        for (; page->fresh_left; seen++) {
+            char *block = page->next_block;
+            char *granule = blocks_granule(page, block);
+            bool exact;
+            unsigned k = blocks_index(page, granule, block, &exact);
+            cr_assert_eq((size_t)(granule - start) % granule_bytes, 0);
+            cr_assert(block + page->block_bytes <= granule + page->records ||
+                      block >= granule + page->records + record_bytes);
+            cr_assert_lt(k, page->granule_capacity);
+            if (!view && size_class < NARROW_CLASSES)
+                cr_assert_eq(blocks_records_of(heap_recent(heap, size_class), block),
+                             page->records);
+            cr_assert_geq(block, last);
+            cr_assert_leq(block + page->block_bytes, granule + granule_bytes);
+            last = block + page->block_bytes;
+            cr_assert_eq((uintptr_t)block % 16, 0);
+            if (page->block_bytes % 64 == 0)
+                cr_assert_eq((uintptr_t)block % 64, 0);
+            cr_assert(exact);
+            cr_assert_eq(segment_page_of(block), page);
+            cr_assert(record_read(page, blocks_record(page, granule, k)).free);
+            page->next_block += page->block_bytes;
+            page->fresh_left--;
+        }
+    } while (blocks_open_granule(page));
+    cr_assert_leq(last, end);
+    cr_assert_eq(seen, page->capacity);
+    /* Of the smallest blocks of a mixed page the records take a quarter. */
+    unsigned used = !view && page->block_bytes == 16 ? 74 : 79;
+    cr_assert_geq(seen * page->block_bytes * 100, used * page->slices * SLICE_BYTES, "%u bytes",
+                  page->block_bytes);
+    heap->own_free += (int64_t)seen * page->waste_unit; /* as if all had been freed */
+    blocks_page_destroy(heap, page);
+}
+
 Test(region, blocks_of_a_page_lie_apart_from_records_and_each_other) {
     struct heap *heap = heap_new();
-    for (unsigned i = 0; i < SIZE_CLASSES * 2; i++) {
-        struct view *view = i % 2 ? heap_view(heap, 9) : NULL;
-        struct page *page = blocks_page_create(heap, view, i / 2);
-        cr_assert(page != NULL);
-        char *start = segment_span_start(page), *end = start + page->slices * SLICE_BYTES;
-        size_t granule_bytes = (size_t)page->granule_mask + 1;
-        unsigned seen = 0;
-        char *last = start;
-        size_t record_bytes = blocks_record_bytes(page);
-        if (i / 2 < NARROW_CLASSES)
-            cr_assert_leq(page->records + record_bytes, OS_PAGE_BYTES);
-        do {
-            for (; page->fresh_left; seen++) {
-                char *block = page->next_block;
-                char *granule = blocks_granule(page, block);
-                bool exact;
-                unsigned k = blocks_index(page, granule, block, &exact);
-                cr_assert_eq((size_t)(granule - start) % granule_bytes, 0);
-                cr_assert(block + page->block_bytes <= granule + page->records ||
-                          block >= granule + page->records + record_bytes);
-                cr_assert_lt(k, page->granule_capacity);
-                if (!view && i / 2 < NARROW_CLASSES)
-                    cr_assert_eq(blocks_records_of(heap_recent(heap, i / 2), block), page->records);
-                cr_assert_geq(block, last);
-                cr_assert_leq(block + page->block_bytes, granule + granule_bytes);
-                last = block + page->block_bytes;
-                cr_assert_eq((uintptr_t)block % 16, 0);
-                if (page->block_bytes % 64 == 0)
-                    cr_assert_eq((uintptr_t)block % 64, 0);
-                cr_assert(exact);
-                cr_assert_eq(segment_page_of(block), page);
-                cr_assert(record_read(page, blocks_record(page, granule, k)).free);
-                page->next_block += page->block_bytes;
-                page->fresh_left--;
-            }
-        } while (blocks_open_granule(page));
-        cr_assert_leq(last, end);
-        cr_assert_eq(seen, page->capacity);
-        /* Of the smallest blocks of a mixed page the records take a quarter. */
-        unsigned used = !view && page->block_bytes == 16 ? 74 : 79;
-        cr_assert_geq(seen * page->block_bytes * 100, used * page->slices * SLICE_BYTES);
-        heap->own_free += (int64_t)seen * page->waste_unit; /* as if all had been freed */
-        blocks_page_destroy(heap, page);
+    struct view *view = view_of_own(heap, 9);
+    for (unsigned i = 0; i < SIZE_CLASSES * 2; i++)
+        check_page(heap, blocks_page_create(heap, i % 2 ? view : NULL, i / 2));
+    view->region->policy = PLACE_SLAB;
+    for (size_t bytes = 16; bytes <= SMALL_MAX; bytes += 16) {
+        unsigned size_class = blocks_class_of(bytes);
+        region_of(view->region)->units[size_class] = (uint16_t)(bytes / 16);
+        check_page(heap, blocks_page_create(heap, view, size_class));
     }
     cr_assert_eq(heap->own_free, 0);
     cr_assert_eq(segment_used_bytes(), 0);
@@ -771,9 +793,10 @@ Test(region, a_context_that_is_done_keeps_no_page) {
 Test(region, records_of_neighbouring_pages_are_in_different_sets_of_a_cache) {
     enum { PAGES = 16 };
     struct heap *heap = heap_new();
+    struct view *view = view_of_own(heap, 9);
     bool seen[OS_PAGE_BYTES / CACHE_LINE] = {false};
     for (unsigned i = 0; i < PAGES; i++) {
-        const struct page *page = blocks_page_create(heap, heap_view(heap, 9), blocks_class_of(64));
+        const struct page *page = blocks_page_create(heap, view, blocks_class_of(64));
         cr_assert_not(seen[page->records / CACHE_LINE]);
         seen[page->records / CACHE_LINE] = true;
     }

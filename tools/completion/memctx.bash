@@ -44,10 +44,10 @@ _memctx() {
         doctor) options="--json --watch --fail-on --depth $names" ;;
         export) options="--pprof --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
-        mark | set) ;;
+        mark) ;;
         diff) options="--json --min --limit --depth --human $names" ;;
         reset) options="--context --site $names" ;;
-        trim | isolate | merge) options="--json --site --human $names" ;;
+        trim | isolate | merge | set) options="--json --site --human $names" ;;
         verify) options="--json --human" ;;
         options) options="--json" ;;
         *) return ;;

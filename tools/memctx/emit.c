@@ -169,8 +169,8 @@ static void write_modules(struct json_writer *json, const struct model *model, b
 }
 
 /* A page is a list of numbers, in the order of struct wire_page, because there may be very many: start, bytes,
- * touched, resident, id of the context or null, block, live, capacity, tid, oldest and newest age, kind, state, apart,
- * OS pages by how much is alive, OS pages with nothing, and then context and live blocks of each share. */
+ * touched, alive, resident, id of the context or null, block, live, capacity, tid, oldest and newest age, kind, state, apart,
+ * spare units, OS pages by how much is alive, OS pages with nothing, and then context and live blocks of each share. */
 static void write_page(struct json_writer *json, const struct model *model,
                        const struct wire_page *page) {
     json_put_newline(json);
@@ -178,12 +178,13 @@ static void write_page(struct json_writer *json, const struct model *model,
     json_put_integer(json, NULL, (int64_t)page->start);
     json_put_integer(json, NULL, (int64_t)page->bytes);
     json_put_integer(json, NULL, (int64_t)page->touched_bytes);
+    json_put_integer(json, NULL, (int64_t)page->live_bytes);
     json_put_integer(json, NULL, page->resident_bytes);
     json_put_integer(json, NULL,
                      page->context == WIRE_NONE ? WIRE_UNKNOWN : model->contexts[page->context].id);
-    const uint32_t numbers[] = {page->block_bytes, page->live,       page->capacity,
-                                page->tid,         page->oldest_age, page->newest_age,
-                                page->kind,        page->state,      page->apart};
+    const uint32_t numbers[] = {page->block_bytes, page->live,       page->capacity, page->tid,
+                                page->oldest_age,  page->newest_age, page->kind,     page->state,
+                                page->apart,       page->spare_units};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         json_put_integer(json, NULL, numbers[i]);
     }
@@ -201,6 +202,7 @@ static void write_page(struct json_writer *json, const struct model *model,
 
 static void write_pages(struct json_writer *json, const struct model *model) {
     json_put_newline(json);
+    json_put_integer(json, "page_numbers", PAGE_NUMBERS);
     json_put_open(json, "pages", '[');
     for (size_t i = 0; i < model->page_count; i++) {
         write_page(json, model, &model->pages[i]);

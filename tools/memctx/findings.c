@@ -210,6 +210,14 @@ static void look_for_empty_pages(struct look *look, const struct rule *rule) {
     free(pinned);
 }
 
+static int64_t saved_by_slabs(const struct look *look, const struct blame_suspect *suspect) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < suspect->count && look->holders.list != NULL; i++) {
+        sum = model_add(sum, look->holders.list[suspect->members[i]].slab_bytes);
+    }
+    return model_tame(sum);
+}
+
 /* Sizes just above a block's. */
 static void look_for_rounding(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
@@ -227,11 +235,19 @@ static void look_for_rounding(struct look *look, const struct rule *rule) {
         int64_t blocks = sum_over(look, suspect, get_block_bytes);
         struct finding *finding = report_suspect(look, rule, SEVERITY_WARNING, suspect,
                                                  suspect->figure, share(suspect->figure, blocks));
+        int64_t slab = saved_by_slabs(look, suspect);
+        char *cure =
+            slab > suspect->figure / 2
+                ? cli_format("; in blocks of their very size (policy=slab, see memctx set) "
+                             "it would be %s less",
+                             human(slab))
+                : cli_copy("");
         finding->evidence = cli_format(
             "%" PRId64 " chunks of %" PRId64 " bytes on average stand in blocks of %" PRId64
-            ": %s, %.0f %% of the resident set, is the difference",
+            ": %s, %.0f %% of the resident set, is the difference%s",
             chunks, sum_over(look, suspect, get_requested_bytes) / chunks, blocks / chunks,
-            human(suspect->figure), 100 * share(suspect->figure, look->rss_bytes));
+            human(suspect->figure), 100 * share(suspect->figure, look->rss_bytes), cure);
+        free(cure);
         finding->action = look_closer(look, "frag", " --sort waste", finding);
     }
     blame_free(&blame);

@@ -12,8 +12,13 @@ static int64_t touched_of(const struct wire_page *page) {
     return model_tame((int64_t)page->touched_bytes);
 }
 
+static int64_t alive_in(const struct wire_page *page) {
+    return model_tame((int64_t)page->live_bytes);
+}
+
+/* Of some of its live blocks. */
 static int64_t live_bytes(const struct wire_page *page, uint32_t live) {
-    return page->block_bytes != 0 ? (int64_t)live * page->block_bytes : touched_of(page);
+    return live == page->live ? alive_in(page) : (int64_t)live * page->block_bytes;
 }
 
 static void add_to(int64_t *sum, int64_t bytes) {
@@ -134,7 +139,7 @@ const char *holders_age(uint32_t age) {
 static void add_page(struct holders *holders, const struct model *model,
                      const struct wire_page *page) {
     struct shares shares;
-    int64_t free_bytes = touched_of(page) - live_bytes(page, page->live);
+    int64_t free_bytes = touched_of(page) - alive_in(page);
     int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES;
     struct holder *own = page->context != WIRE_NONE ? &holders->list[page->context] : NULL;
     uint32_t *os_pages = own != NULL ? own->os_pages : holders->mixed_os_pages;
@@ -166,32 +171,74 @@ static void add_page(struct holders *holders, const struct model *model,
     }
 }
 
-/* Chunks of one size, as far as can be told: their mean is a whole number, and stands in one class of blocks. */
-static int64_t slab_saving(const struct model_context *context, const struct holder *holder) {
-    int64_t chunks = model_tame(context->self.live_chunks);
-    int64_t requested = model_tame(context->self.requested_bytes);
-    if (chunks < 2 || chunks != holder->chunks || requested % chunks != 0 ||
-        holder->block_bytes % chunks != 0) {
-        return 0;
+/* One behind the other, chunks start at multiples of 16, so each loses 8 bytes to that on average, and its record. */
+#define SERIAL_CHUNK_BYTES (BLOCK_UNIT / 2 + 4)
+
+/* What each context's own pages would take less if its chunks stood one behind the other. Holes are taken to be as many as
+ * now, which is true where chunks are freed in the order they came, or all together. */
+static void predict_serial(struct holders *holders, const struct model *model) {
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->kind != WIRE_PAGE_OWN || page->live == 0) {
+            continue;
+        }
+        const struct model_context *context = &model->contexts[page->context];
+        struct holder *holder = &holders->list[page->context];
+        int64_t chunks = model_tame(context->self.live_chunks);
+        int64_t needed = model_tame(model_tame(context->self.requested_bytes) +
+                                    model_share(chunks < 0 ? 0 : chunks, SERIAL_CHUNK_BYTES, 1));
+        int64_t blocks = model_share(page->capacity, page->block_bytes, 1);
+        int64_t then = model_share(model_share(blocks, needed, holder->block_bytes),
+                                   touched_of(page), (int64_t)page->bytes);
+        if (context->placement < WIRE_PLACE_GENERATION && holder->block_bytes > 0) {
+            add_to(&holder->generation_bytes, touched_of(page) - then);
+        }
     }
-    int64_t exact = (requested / chunks + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;
-    int64_t block = holder->block_bytes / chunks;
-    return block > exact ? model_share(block - exact, chunks, 1) : 0;
+    for (size_t i = 0; i < model->context_count; i++) {
+        int64_t *saved = &holders->list[i].generation_bytes;
+        *saved = *saved > 0 ? *saved : 0;
+    }
 }
 
-/* Chunks start at multiples of 16, so each loses 8 bytes to that on average. */
-static void predict_policies(const struct model_context *context, struct holder *holder) {
-    const struct wire_totals *self = &context->self;
-    int64_t chunks = model_tame(self->live_chunks), requested = model_tame(self->requested_bytes);
-    int64_t rounding = model_tame(holder->block_bytes - requested);
-    holder->slab_bytes = slab_saving(context, holder);
-    if (chunks < 2 || chunks != holder->chunks) {
-        return;
+/* A context's own pages of one block size. */
+struct slab {
+    uint32_t context, block_bytes, spare_units;
+    int64_t live;
+};
+
+static int by_context_and_size(const void *a, const void *b) {
+    const struct slab *left = a, *right = b;
+    if (left->context != right->context) {
+        return left->context < right->context ? -1 : 1;
     }
-    int64_t aligned = model_tame(rounding - model_share(chunks, BLOCK_UNIT / 2, 1));
-    holder->generation_bytes = aligned > 0 ? aligned : 0;
-    holder->bump_bytes =
-        model_tame(holder->generation_bytes + requested - model_tame(self->requested_cum_bytes));
+    return (left->block_bytes > right->block_bytes) - (left->block_bytes < right->block_bytes);
+}
+
+/* Its blocks would be as large as the largest that is asked for. */
+static void predict_slabs(struct holders *holders, const struct model *model) {
+    struct slab *slabs = cli_alloc(model->page_count, sizeof(*slabs));
+    size_t count = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->kind == WIRE_PAGE_OWN && page->live > 0) {
+            slabs[count++] = (struct slab){page->context, page->block_bytes, page->spare_units,
+                                           (int64_t)page->live};
+        }
+    }
+    if (count > 0) {
+        qsort(slabs, count, sizeof(*slabs), by_context_and_size);
+    }
+    for (size_t i = 0, end; i < count; i = end) {
+        struct slab sum = slabs[i];
+        for (end = i + 1; end < count && by_context_and_size(&sum, &slabs[end]) == 0; end++) {
+            sum.live = model_tame(sum.live + slabs[end].live);
+            sum.spare_units =
+                slabs[end].spare_units < sum.spare_units ? slabs[end].spare_units : sum.spare_units;
+        }
+        add_to(&holders->list[sum.context].slab_bytes,
+               model_share(sum.live, (int64_t)sum.spare_units * BLOCK_UNIT, 1));
+    }
+    free(slabs);
 }
 
 void holders_make(struct holders *holders, const struct model *model) {
@@ -203,9 +250,8 @@ void holders_make(struct holders *holders, const struct model *model) {
     for (size_t i = 0; i < model->page_count; i++) {
         add_page(holders, model, &model->pages[i]);
     }
-    for (size_t i = 0; i < model->context_count; i++) {
-        predict_policies(&model->contexts[i], &holders->list[i]);
-    }
+    predict_serial(holders, model);
+    predict_slabs(holders, model);
     find_ages(holders, model);
 }
 
@@ -223,13 +269,30 @@ static uint32_t members_live(const struct model *model, const struct wire_page *
     return live;
 }
 
+int64_t holders_waste(const struct model *model, const bool *members) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->context_count; i++) {
+        const struct wire_totals *self = &model->contexts[i].self;
+        if (members[i]) {
+            add_to(&sum, model_tame(self->block_bytes) - model_tame(self->requested_bytes));
+        }
+    }
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->kind == WIRE_PAGE_OWN && members[page->context]) {
+            add_to(&sum, touched_of(page) - alive_in(page));
+        }
+    }
+    return sum;
+}
+
 int64_t holders_free_around(const struct model *model, const bool *members) {
     int64_t sum = 0;
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         if (page->kind == WIRE_PAGE_MIXED ||
             (page->kind == WIRE_PAGE_OWN && members[page->context])) {
-            add_to(&sum, touched_of(page) - live_bytes(page, page->live));
+            add_to(&sum, touched_of(page) - alive_in(page));
         }
     }
     return sum;
@@ -273,7 +336,7 @@ int64_t holders_alone(const struct model *model, const bool *members, int64_t *f
         const struct wire_page *page = &model->pages[i];
         if (page->live > 0 && members_live(model, page, members) == page->live) {
             add_to(&sum, touched_of(page));
-            add_to(free_bytes, touched_of(page) - live_bytes(page, page->live));
+            add_to(free_bytes, touched_of(page) - alive_in(page));
         }
     }
     return sum;

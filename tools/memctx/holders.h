@@ -23,7 +23,7 @@ struct holder {
     /* What other policies would save, of what is alive: blocks of just the size that is asked for (0 where sizes differ);
      * chunks side by side without rounding; the same without a free for single chunks: less all that was freed since
      * the start or the last reset, which would still be there. */
-    int64_t slab_bytes, generation_bytes, bump_bytes;
+    int64_t slab_bytes, generation_bytes;
     /* In units of WIRE_AGE_NS. No chunk is older than oldest; the median chunk's age is between the other two. */
     uint32_t oldest, median_most, median_least;
     uint32_t os_pages[WIRE_OCCUPANCY_BINS]; /* of its own pages and large chunks */
@@ -40,6 +40,8 @@ void holders_make(struct holders *holders, const struct model *model);
 
 /* What is free in pages of blocks that some of `members` (by index of the contexts) are in, and its bytes in use. */
 int64_t holders_free_around(const struct model *model, const bool *members);
+/* Rounding and holes of the members' chunks: of all, in their own pages. */
+int64_t holders_waste(const struct model *model, const bool *members);
 
 #define HOLDERS_PARTNERS_MAX 3
 struct holder_partner {

@@ -165,11 +165,24 @@ static const struct cli_verb verbs[] = {
                  "  --json             one object of schema memctx-verify/1\n"
                  "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
      verify_main},
-    {"set", "TARGET NAME=VALUE... | TARGET CONTEXT policy=POLICY",
-     "change options, or how a context is placed",
+    {"set", "TARGET NAME=VALUE... | TARGET CONTEXT...|--site REGEX policy=POLICY",
+     "change options, or how contexts are placed",
      LIVE_TARGET_HELP
-     "\nmemctx options says which options can be set live. POLICY is aset (pages of its own, as "
-     "memctx\nisolate), mixed (as memctx merge) or default.\n\n" COMMON_HELP,
+     "\nmemctx options says which options can be set live. The POLICY of contexts (numbers, each "
+     "with all\nbelow it) is where their next chunks stand, from MEMCTX_PROMOTE_BYTES alive on:\n\n"
+     "  default            as the allocator decides\n"
+     "  aset               in pages of their own, whatever the waste cap says; as memctx isolate\n"
+     "  mixed              in no new pages of their own; as memctx merge\n"
+     "  slab               in blocks of their very size: for chunks just above a size class\n"
+     "  generation         one behind the other, nothing rounded: for chunks that are freed in the "
+     "order\n"
+     "                     they came, or all together; what is freed is used again only when all "
+     "of its\n"
+     "                     page was, so one chunk that stays keeps 16 or 64 KiB\n"
+     "  bump               as generation, and no empty page is kept\n\n"
+     "  --site REGEX       every context whose site matches\n"
+     "  --json             of contexts: one object of schema memctx-place/1\n"
+     "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
      set_main},
     {"options", "[TARGET] [--json]", "list the options, or how they stand in a process",
      "Without a TARGET: every MEMCTX_* option with its default. With one: its value there.\n"

@@ -115,6 +115,7 @@ void model_tame_page(struct wire_page *page) {
     const uint64_t address_space = (uint64_t)1 << 47, blocks = (uint64_t)1 << 31;
     page->bytes = at_most(page->bytes, address_space);
     page->touched_bytes = at_most(page->touched_bytes, address_space);
+    page->live_bytes = at_most(page->live_bytes, address_space);
     page->block_bytes = (uint32_t)at_most(page->block_bytes, 1 << 16);
     page->capacity = (uint32_t)at_most(page->capacity, blocks);
     page->live = (uint32_t)at_most(page->live, page->capacity);
@@ -193,6 +194,9 @@ const char *model_placement_word(uint8_t placement) {
     switch (placement) {
     case WIRE_PLACE_APART: return "apart";
     case WIRE_PLACE_SHARED: return "shared";
+    case WIRE_PLACE_SLAB: return "slab";
+    case WIRE_PLACE_GENERATION: return "generation";
+    case WIRE_PLACE_BUMP: return "bump";
     default: return "default";
     }
 }
@@ -201,6 +205,9 @@ const char *model_policy_word(uint8_t policy) {
     switch (policy) {
     case WIRE_POLICY_ASET: return "aset";
     case WIRE_POLICY_MIXED: return "mixed";
+    case WIRE_POLICY_SLAB: return "slab";
+    case WIRE_POLICY_GENERATION: return "generation";
+    case WIRE_POLICY_BUMP: return "bump";
     default: return "none";
     }
 }

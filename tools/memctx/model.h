@@ -20,6 +20,7 @@
 #include "cli.h"
 
 #define MODEL_LEVELS_MAX 1024
+#define PAGE_NUMBERS (16 + WIRE_OCCUPANCY_BINS + 1) /* of a page in a snapshot, before its shares */
 #define MODEL_EXITED "exited" /* the key under which the exited threads' view stands */
 
 /* The figures of struct wire_totals, in the order and with the names of the JSON. */

@@ -8,12 +8,12 @@
 #include "target.h"
 
 struct note {
-    char action[16];         /* isolate, merge, trim */
+    char action[16];         /* trim, or a placing's */
     double uptime_s;         /* of the target then */
     int64_t contexts, first; /* how many, and the id of one */
     int64_t predicted_bytes;
     int64_t before_bytes,
-        after_bytes; /* trim: resident before and after; else: free around them before, 0 */
+        after_bytes; /* trim: resident before and after; else: their waste before, 0 */
 };
 
 /* Leaves it in the target. */

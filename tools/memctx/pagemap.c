@@ -30,9 +30,9 @@ struct sum {
 
 static void add_page(struct sum *sum, const struct wire_page *page) {
     int64_t touched = model_tame((int64_t)page->touched_bytes);
-    int64_t alive = page->block_bytes != 0 ? (int64_t)page->live * page->block_bytes : touched;
+    int64_t alive = model_tame((int64_t)page->live_bytes);
     sum->touched = model_tame(sum->touched + touched);
-    sum->alive = model_tame(sum->alive + (page->live > 0 ? alive : 0));
+    sum->alive = model_tame(sum->alive + alive);
     sum->any = sum->any || page->live > 0;
 }
 

@@ -20,7 +20,6 @@ static void add_holder(struct holder *sum, const struct holder *part) {
     sum->empty_os_bytes += part->empty_os_bytes;
     sum->slab_bytes += part->slab_bytes;
     sum->generation_bytes += part->generation_bytes;
-    sum->bump_bytes = model_tame(sum->bump_bytes + part->bump_bytes);
     sum->oldest = part->oldest > sum->oldest ? part->oldest : sum->oldest;
     sum->median_most = part->median_most; /* used of a single one */
     sum->median_least = part->median_least;
@@ -87,33 +86,31 @@ static char *name_members(const struct pinner *pinner, const struct model *model
                         : cli_copy("CONTEXT...");
 }
 
-static void print_line(const char *what, int64_t bytes, bool human, const char *then,
-                       const struct model *model, const char *members) {
+static void print_line(const char *what, int64_t bytes, bool human, const char *verb,
+                       const struct model *model, const char *members, const char *words) {
     char text[RENDER_NUMBER_BYTES];
-    printf("%20s %s: %s less", "", what, render_bytes(text, bytes, human));
-    if (then != NULL) {
-        printf("; memctx %s %" PRId64 " %s", then, model->pid, members);
-    }
-    putchar('\n');
+    printf("%20s %s: %s less; memctx %s %" PRId64 " %s%s\n", "", what,
+           render_bytes(text, bytes, human), verb, model->pid, members, words);
 }
 
 static void print_what_if(const struct pinner *pinner, const struct model *model, bool human) {
     int64_t floor = (pinner->sum.alone_free + pinner->sum.shared_free) / 16;
     char *members = name_members(pinner, model);
     if (pinner->sum.empty_os_bytes > floor) {
-        print_line("with pages of 4 KiB", pinner->sum.empty_os_bytes, human, "trim", model,
-                   members);
+        print_line("with pages of 4 KiB", pinner->sum.empty_os_bytes, human, "trim", model, members,
+                   "");
     }
     if (pinner->isolate_bytes > floor) {
         print_line("apart from others, next time", pinner->isolate_bytes, human, "isolate", model,
-                   members);
+                   members, "");
     }
     if (pinner->sum.slab_bytes > floor) {
-        print_line("with blocks of just its size (slab)", pinner->sum.slab_bytes, human, NULL,
-                   model, members);
+        print_line("with blocks of just its size (slab)", pinner->sum.slab_bytes, human, "set",
+                   model, members, " policy=slab");
     } else if (pinner->sum.generation_bytes > floor) {
-        print_line("side by side without rounding (generation)", pinner->sum.generation_bytes,
-                   human, NULL, model, members);
+        print_line("one behind the other, if they are freed as they came (generation)",
+                   pinner->sum.generation_bytes, human, "set", model, members,
+                   " policy=generation");
     }
     free(members);
 }
@@ -240,7 +237,7 @@ static void write_pinner(struct json_writer *json, const struct pinner *pinner,
     json_put_integer(json, "isolate_bytes", pinner->isolate_bytes);
     json_put_integer(json, "slab_bytes", sum->slab_bytes);
     json_put_integer(json, "generation_bytes", sum->generation_bytes);
-    json_put_integer(json, "bump_bytes", sum->bump_bytes);
+    json_put_integer(json, "bump_bytes", sum->generation_bytes);
     json_put_close(json, '}');
     json_put_close(json, '}');
 }

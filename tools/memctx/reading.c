@@ -14,6 +14,11 @@ void reading_take(struct reading_names *names, int option) {
 
 void reading_resolve(struct model *model, const struct target *target,
                      const struct reading_names *names) {
+    reading_resolve_only(model, target, names, NULL);
+}
+
+void reading_resolve_only(struct model *model, const struct target *target,
+                          const struct reading_names *names, const bool *only) {
     if (names->none) {
         for (size_t i = 0; i < model->context_count; i++) {
             model->contexts[i].names = NULL;
@@ -23,7 +28,8 @@ void reading_resolve(struct model *model, const struct target *target,
     if (model->has_names) {
         return;
     }
-    struct symbols_options options = {.debug_directory = names->debug_directory, .progress = true};
+    struct symbols_options options = {
+        .debug_directory = names->debug_directory, .progress = true, .only = only};
     if (!target->is_snapshot) {
         options.live_pid = target->facts.pid;
         options.inner_pid = target->facts.inner_pid;

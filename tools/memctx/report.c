@@ -177,9 +177,7 @@ static struct cell *make_cells(const struct model *model, size_t *count) {
         }
         cell->bytes += page->bytes;
         cell->touched += page->touched_bytes;
-        cell->live_bytes += page->block_bytes != 0 ? (int64_t)page->live * page->block_bytes
-                            : page->live != 0      ? (int64_t)page->touched_bytes
-                                                   : 0;
+        cell->live_bytes += (int64_t)page->live_bytes;
         cell->live += page->live;
         cell->capacity += page->capacity;
         cell->oldest = page->oldest_age > cell->oldest ? page->oldest_age : cell->oldest;

@@ -5,44 +5,56 @@
 
 #include "place.h"
 
-static const struct option options_list[] = {CLI_COMMON_OPTIONS};
+enum { OPTION_SITE = 1 };
 
-static const struct {
-    const char *word;
-    enum wire_placement placement;
-} policies[] = {
-    {"default", WIRE_PLACE_DEFAULT}, {"aset", WIRE_PLACE_APART}, {"mixed", WIRE_PLACE_SHARED}};
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             {"site", required_argument, NULL, OPTION_SITE},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
 
-static void set_policy(const char *word, char *const *context, const char *assignment) {
+static void set_policy(const struct choice *choice, const char *assignment) {
     static const char name[] = "policy=";
-    struct choice choice = {.target = word, .ids = context, .id_count = 1};
     if (strncmp(assignment, name, strlen(name)) != 0) {
-        cli_usage(
-            "of a context the policy can be set: policy=aset, mixed or default; got \"%.100s\"",
-            assignment);
+        cli_usage("of a context the policy can be set: policy=slab, say; got \"%.100s\"",
+                  assignment);
     }
-    for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
-        if (strcmp(policies[i].word, assignment + strlen(name)) == 0) {
-            place_contexts(&choice, policies[i].placement);
-            return;
-        }
+    const struct placing *placing = placing_by_policy(assignment + strlen(name));
+    if (placing == NULL) {
+        cli_usage("there is no policy \"%.100s\"; there are default, aset, mixed, slab, generation "
+                  "and bump",
+                  assignment + strlen(name));
     }
-    cli_usage("there is no policy \"%.100s\"; there are aset, mixed and default",
-              assignment + strlen(name));
+    place_contexts(choice, placing);
 }
 
 int set_main(int argc, char **argv) {
     struct target target;
-    while (cli_next_option(argc, argv, ":hV", options_list) != -1) {
+    struct choice choice = {.site = NULL};
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        switch (option) {
+        case READING_JSON: choice.json = true; break;
+        case READING_HUMAN: choice.human = true; break;
+        case OPTION_SITE: choice.site = optarg; break;
+        default: reading_take(&choice.names, option); break;
+        }
     }
     const char *word = reading_target_word(argc, argv, argc);
     if (optind + 1 >= argc) {
         cli_usage("set needs at least one name=value; see memctx options");
     }
     int64_t context;
-    if (optind + 3 == argc && cli_is_number(argv[optind + 1], &context)) {
-        set_policy(word, argv + optind + 1, argv[optind + 2]);
+    if (choice.site != NULL || cli_is_number(argv[optind + 1], &context)) {
+        choice.target = word;
+        choice.ids = argv + optind + 1;
+        choice.id_count = (size_t)(argc - optind - 2);
+        set_policy(&choice, argv[argc - 1]);
         return cli_finish_output(CLI_DONE);
+    }
+    if (choice.json || choice.human) {
+        cli_usage(
+            "--json and --human tell of contexts; for options see memctx options TARGET --json");
     }
     /* All of them are looked at before the first one is sent. */
     for (int i = optind + 1; i < argc; i++) {

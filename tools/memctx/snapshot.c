@@ -163,9 +163,9 @@ static bool load_contexts(struct model *model, const json_t *list, struct cli_fa
         context->module = WIRE_NONE;
         context->kind = kind_of(json_string_value(json_object_get(object, "kind")), i == 0);
         context->policy = number_of_word(json_string_value(json_object_get(object, "policy")),
-                                         WIRE_POLICY_MIXED, model_policy_word);
+                                         WIRE_POLICY_BUMP, model_policy_word);
         context->placement = number_of_word(json_string_value(json_object_get(object, "placement")),
-                                            WIRE_PLACE_SHARED, model_placement_word);
+                                            WIRE_PLACE_BUMP, model_placement_word);
         context->exact_address = json_is_true(json_object_get(object, "exact_address"));
         const json_t *self = json_object_get(object, "self");
         if (context->id == WIRE_NONE || !json_is_object(self)) {
@@ -283,6 +283,7 @@ static bool load_page(struct model *model, struct wire_page *page, const json_t 
     page->start = (uint64_t)next_number(&reader);
     page->bytes = (uint64_t)next_number(&reader);
     page->touched_bytes = (uint64_t)next_number(&reader);
+    page->live_bytes = (uint64_t)next_number(&reader);
     page->resident_bytes = next_is_null(&reader) ? WIRE_UNKNOWN : 0;
     page->resident_bytes += next_number(&reader);
     bool shared = next_is_null(&reader);
@@ -300,6 +301,7 @@ static bool load_page(struct model *model, struct wire_page *page, const json_t 
     page->kind = (uint8_t)next_small(&reader);
     page->state = (uint8_t)next_small(&reader);
     page->apart = (uint8_t)next_small(&reader);
+    page->spare_units = (uint8_t)next_small(&reader);
     for (size_t i = 0; i < WIRE_OCCUPANCY_BINS; i++) {
         page->os_pages[i] = (uint16_t)next_small(&reader);
     }
@@ -322,7 +324,10 @@ static bool load_page(struct model *model, struct wire_page *page, const json_t 
 static bool load_pages(struct model *model, const json_t *root, struct cli_failure *failure) {
     const json_t *list = json_object_get(root, "pages");
     size_t numbers = 0;
-    model->has_pages = json_is_array(list);
+    /* Of other versions there are none: the numbers would mean something else. */
+    model->has_pages = json_is_array(list) &&
+                       json_integer_value(json_object_get(root, "page_numbers")) == PAGE_NUMBERS;
+    list = model->has_pages ? list : NULL;
     model->page_count = json_array_size(list);
     for (size_t i = 0; i < model->page_count; i++) {
         numbers += json_array_size(json_array_get(list, i));

@@ -274,11 +274,11 @@ static void resolve_generated(struct model *model, const struct wish *wishes, si
 
 /* --- all of them ------------------------------------------------------------------------- */
 
-static size_t collect_wishes(const struct model *model, struct wish *wishes) {
+static size_t collect_wishes(const struct model *model, const bool *only, struct wish *wishes) {
     size_t count = 0;
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_context *context = &model->contexts[i];
-        if (context->kind == WIRE_KIND_PATH && context->address != 0) {
+        if (context->kind == WIRE_KIND_PATH && context->address != 0 && (only == NULL || only[i])) {
             /* A return address may already belong to the next function or line. */
             wishes[count++] = (struct wish){
                 context->module, context->address - (context->exact_address ? 0 : 1), (uint32_t)i};
@@ -311,7 +311,7 @@ static void show_progress(const struct model_module *module, const struct timesp
 
 void symbols_resolve(struct model *model, const struct symbols_options *options) {
     struct wish *wishes = cli_alloc(model->context_count, sizeof(*wishes));
-    size_t count = collect_wishes(model, wishes);
+    size_t count = collect_wishes(model, options->only, wishes);
     bool progress = options->progress && isatty(STDERR_FILENO);
     struct timespec start;
     clock_gettime(CLOCK_MONOTONIC, &start);

@@ -26,6 +26,7 @@ struct symbols_options {
     pid_t inner_pid;             /* its pid in its own namespace */
     const char *debug_directory; /* NULL: only the usual ones */
     bool progress;               /* say on standard error what takes long */
+    const bool *only;            /* by context; NULL: all */
 };
 
 /* Gives every context of the model its names, and every module that has frames its `symbols`. */

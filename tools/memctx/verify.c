@@ -2,11 +2,11 @@
 /* verify.c - `memctx verify`: what was predicted when memory was placed anew or trimmed, and what became of it. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "holders.h"
 #include "json.h"
 #include "notes.h"
+#include "place.h"
 #include "reading.h"
 #include "render.h"
 
@@ -16,19 +16,19 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
 
 struct outcome {
     struct note note;
+    const struct placing *placing; /* NULL: trimmed */
     double ago_s;
     int64_t now_bytes, saved_bytes;
     double ratio; /* saved of predicted; 0 where nothing was predicted */
 };
 
-/* What is free around the contexts that are placed so now. */
-static int64_t free_now(const struct model *model, const struct note *note) {
-    uint8_t placement = strcmp(note->action, "merge") == 0 ? WIRE_PLACE_SHARED : WIRE_PLACE_APART;
+/* What the contexts that are placed so now waste by it. */
+static int64_t waste_now(const struct model *model, const struct placing *placing) {
     bool *members = cli_alloc(model->context_count, sizeof(*members));
     for (size_t i = 0; i < model->context_count; i++) {
-        members[i] = model->contexts[i].placement == placement;
+        members[i] = model->contexts[i].placement == placing->placement;
     }
-    int64_t sum = holders_free_around(model, members);
+    int64_t sum = placing_waste(placing, model, members);
     free(members);
     return sum;
 }
@@ -38,9 +38,10 @@ static bool find_outcome(struct outcome *outcome, const struct model *model, con
     if (!note_read(note, text)) {
         return false;
     }
-    bool trimmed = strcmp(note->action, "trim") == 0;
+    outcome->placing = placing_by_action(note->action); /* else it is a trim */
     outcome->ago_s = model->uptime_s - note->uptime_s;
-    outcome->now_bytes = trimmed ? note->after_bytes : free_now(model, note);
+    outcome->now_bytes =
+        outcome->placing != NULL ? waste_now(model, outcome->placing) : note->after_bytes;
     outcome->saved_bytes = note->before_bytes - outcome->now_bytes;
     outcome->ratio = note->predicted_bytes > 0
                          ? (double)outcome->saved_bytes / (double)note->predicted_bytes
@@ -52,14 +53,16 @@ static void print_text(const struct outcome *outcome, bool human) {
     const struct note *note = &outcome->note;
     char predicted[RENDER_NUMBER_BYTES], before[RENDER_NUMBER_BYTES];
     char now[RENDER_NUMBER_BYTES], saved[RENDER_NUMBER_BYTES];
-    bool trimmed = strcmp(note->action, "trim") == 0;
+    bool trimmed = outcome->placing == NULL;
     printf("%s of %" PRId64 " context%s (%" PRId64
            "%s), %.1f s ago: predicted %s; %s %s before, %s %s: "
            "saved %s",
            note->action, note->contexts, note->contexts == 1 ? "" : "s", note->first,
            note->contexts == 1 ? "" : ", ...", outcome->ago_s,
            render_bytes(predicted, note->predicted_bytes, human),
-           trimmed ? "resident" : "free in its pages and mixed ones",
+           trimmed                               ? "resident"
+           : placing_is_shared(outcome->placing) ? "free in its pages and mixed ones"
+                                                 : "rounding and holes of its chunks",
            render_bytes(before, note->before_bytes, human),
            render_bytes(now, outcome->now_bytes, human), trimmed ? "after" : "now",
            render_bytes(saved, outcome->saved_bytes, human));

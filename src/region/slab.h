@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * slab.h - blocks of the very size that a context asks for.
+ *
+ * For: contexts whose chunks are of one size, or of few, just above a size class: their blocks are a multiple of 16 bytes, not
+ * the class's, so nothing but that is rounded. The pages are those of blocks.h, with smaller blocks: freed
+ * ones are used first, a block's number takes a multiplication, and empty pages go back. Cannot do: serve sizes of one class that are far
+ * apart; the class's blocks are as large as the largest that was asked for.
+ *
+ * Source: PostgreSQL's slab contexts (Tomas Vondra, 2017; David Rowley, 2022), where a block has chunks of one size.
+ *
+ * Pages with blocks of another size are put aside: their blocks are used no more, and they go when they are empty.
+ * Since a page's blocks may be smaller than its class, whoever takes one compares.
+ *
+ * Threads: the owner of the region.
+ */
+#ifndef MEMCTX_SLAB_H
+#define MEMCTX_SLAB_H
+
+#include "region/blocks.h"
+
+#define SLAB_UNIT 16U
+
+/* Bytes of the region's next blocks of a class. */
+INLINE uint32_t slab_block_bytes(struct bins *bins, unsigned size_class) {
+    if (LIKELY(bins->policy != PLACE_SLAB))
+        return blocks_bytes_table[size_class];
+    return (uint32_t)region_of(bins)->units[size_class] * SLAB_UNIT;
+}
+/* Whether new chunks of its class are to stand in the page. */
+INLINE bool bins_serve(struct bins *bins, const struct page *page) {
+    return page->block_bytes == slab_block_bytes(bins, page->size_class);
+}
+
+/* Before a page is looked for: blocks of that class are as large as this. */
+void slab_fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t size);
+
+#endif
