@@ -225,8 +225,10 @@ int doctor_main(int argc, char **argv) {
     if (request.watch_s > 0) {
         looks = watch(&target, request.watch_s);
     }
-    target_load(&target, &model, &load);
-    reading_resolve(&model, &target, &request.names);
+    target_load_contexts(&target, &model, &load);
+    struct symbols_work *work = reading_begin(&model, &target, &request.names, NULL);
+    target_load_rest(&target, &model, &load);
+    reading_finish(work, &model, &request.names);
     memory_make_ledger(&model, &ledger);
     samples_make(&samples, &model, looks, looks != NULL ? LOOKS : 0);
     findings_make(&findings, &input);

@@ -244,17 +244,20 @@ static void print_json(const struct model *model, const struct view *view,
 }
 
 /* The contexts of which anything is shown, where that is only the first rows of the table; NULL: all may be. */
-static bool *find_shown(const struct model *model, const struct view *view,
-                        const struct frag_request *request) {
+static bool *find_shown(const struct model *model, const struct frag_request *request) {
     if (!request->quick || request->json || request->limit == 0 || request->view.site != NULL) {
         return NULL;
     }
+    struct view view;
     size_t count;
-    uint32_t *leaves = view_sort_leaves(view, model, &count);
+    view_make(&view, model, &request->view);
+    uint32_t *leaves = view_sort_leaves(&view, model, &count);
     bool *shown = cli_alloc(model->context_count, sizeof(*shown));
     for (size_t i = 0; i < count && i < (size_t)request->limit; i++) {
-        for (uint32_t at = leaves[i]; at != WIRE_NONE; at = model->contexts[at].parent) {
+        uint32_t at = leaves[i];
+        for (int64_t k = 0; k < request->frames && at != WIRE_NONE; k++) {
             shown[at] = true;
+            at = model->contexts[at].parent;
         }
     }
     free(leaves);
@@ -274,14 +277,13 @@ int frag_main(int argc, char **argv) {
                                        .mappings = !request.quick,
                                        .pages = !request.quick};
     target_open(&target, reading_target_word(argc, argv, 1), false);
-    target_load(&target, &model, &load);
-    if (request.view.site != NULL) {
-        reading_resolve(&model, &target, &request.names);
-    }
-    view_make(&view, &model, &request.view);
-    bool *shown = find_shown(&model, &view, &request);
-    reading_resolve_only(&model, &target, &request.names, shown);
+    target_load_contexts(&target, &model, &load);
+    bool *shown = find_shown(&model, &request);
+    struct symbols_work *work = reading_begin(&model, &target, &request.names, shown);
+    target_load_rest(&target, &model, &load);
+    reading_finish(work, &model, &request.names);
     free(shown);
+    view_make(&view, &model, &request.view);
     memory_make_ledger(&model, &ledger);
     holders_make(&holders, &model);
     pinners_make(&pinners, &model, &holders, ledger.rss_bytes);

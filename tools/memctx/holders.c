@@ -202,43 +202,61 @@ static void predict_serial(struct holders *holders, const struct model *model) {
 
 /* A context's own pages of one block size. */
 struct slab {
-    uint32_t context, block_bytes, spare_units;
+    uint32_t block_bytes, spare_units;
     int64_t live;
 };
 
-static int by_context_and_size(const void *a, const void *b) {
+static int by_size(const void *a, const void *b) {
     const struct slab *left = a, *right = b;
-    if (left->context != right->context) {
-        return left->context < right->context ? -1 : 1;
-    }
     return (left->block_bytes > right->block_bytes) - (left->block_bytes < right->block_bytes);
 }
 
-/* Its blocks would be as large as the largest that is asked for. */
-static void predict_slabs(struct holders *holders, const struct model *model) {
-    struct slab *slabs = cli_alloc(model->page_count, sizeof(*slabs));
-    size_t count = 0;
-    for (size_t i = 0; i < model->page_count; i++) {
-        const struct wire_page *page = &model->pages[i];
-        if (page->kind == WIRE_PAGE_OWN && page->live > 0) {
-            slabs[count++] = (struct slab){page->context, page->block_bytes, page->spare_units,
-                                           (int64_t)page->live};
-        }
-    }
-    if (count > 0) {
-        qsort(slabs, count, sizeof(*slabs), by_context_and_size);
-    }
+/* Of one context. Its blocks would be as large as the largest that is asked for. */
+static int64_t slab_saving(struct slab *slabs, size_t count) {
+    int64_t saved = 0;
+    qsort(slabs, count, sizeof(*slabs), by_size);
     for (size_t i = 0, end; i < count; i = end) {
         struct slab sum = slabs[i];
-        for (end = i + 1; end < count && by_context_and_size(&sum, &slabs[end]) == 0; end++) {
+        for (end = i + 1; end < count && slabs[end].block_bytes == sum.block_bytes; end++) {
             sum.live = model_tame(sum.live + slabs[end].live);
             sum.spare_units =
                 slabs[end].spare_units < sum.spare_units ? slabs[end].spare_units : sum.spare_units;
         }
-        add_to(&holders->list[sum.context].slab_bytes,
-               model_share(sum.live, (int64_t)sum.spare_units * BLOCK_UNIT, 1));
+        add_to(&saved, model_share(sum.live, (int64_t)sum.spare_units * BLOCK_UNIT, 1));
+    }
+    return saved;
+}
+
+static bool has_slab(const struct wire_page *page) {
+    return page->kind == WIRE_PAGE_OWN && page->live > 0;
+}
+
+/* Put into the order of their contexts by counting, because there may be very many. */
+static void predict_slabs(struct holders *holders, const struct model *model) {
+    size_t *ends = cli_alloc(model->context_count + 1, sizeof(*ends));
+    struct slab *slabs = cli_alloc(model->page_count, sizeof(*slabs));
+    for (size_t i = 0; i < model->page_count; i++) {
+        if (has_slab(&model->pages[i])) {
+            ends[model->pages[i].context + 1]++;
+        }
+    }
+    for (size_t i = 1; i <= model->context_count; i++) {
+        ends[i] += ends[i - 1]; /* now where each begins; then where it ends */
+    }
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (has_slab(page)) {
+            slabs[ends[page->context]++] =
+                (struct slab){page->block_bytes, page->spare_units, (int64_t)page->live};
+        }
+    }
+    for (size_t i = 0, first = 0; i < model->context_count; first = ends[i++]) {
+        if (ends[i] > first) {
+            holders->list[i].slab_bytes = slab_saving(slabs + first, ends[i] - first);
+        }
     }
     free(slabs);
+    free(ends);
 }
 
 void holders_make(struct holders *holders, const struct model *model) {

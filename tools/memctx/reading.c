@@ -14,19 +14,13 @@ void reading_take(struct reading_names *names, int option) {
 
 void reading_resolve(struct model *model, const struct target *target,
                      const struct reading_names *names) {
-    reading_resolve_only(model, target, names, NULL);
+    reading_finish(reading_begin(model, target, names, NULL), model, names);
 }
 
-void reading_resolve_only(struct model *model, const struct target *target,
-                          const struct reading_names *names, const bool *only) {
-    if (names->none) {
-        for (size_t i = 0; i < model->context_count; i++) {
-            model->contexts[i].names = NULL;
-        }
-        return;
-    }
-    if (model->has_names) {
-        return;
+struct symbols_work *reading_begin(const struct model *model, const struct target *target,
+                                   const struct reading_names *names, const bool *only) {
+    if (names->none || model->has_names) {
+        return NULL;
     }
     struct symbols_options options = {
         .debug_directory = names->debug_directory, .progress = true, .only = only};
@@ -34,7 +28,17 @@ void reading_resolve_only(struct model *model, const struct target *target,
         options.live_pid = target->facts.pid;
         options.inner_pid = target->facts.inner_pid;
     }
-    symbols_resolve(model, &options);
+    return symbols_begin(model, &options);
+}
+
+void reading_finish(struct symbols_work *work, struct model *model,
+                    const struct reading_names *names) {
+    if (work != NULL) {
+        symbols_finish(work, model);
+    }
+    for (size_t i = 0; names->none && i < model->context_count; i++) {
+        model->contexts[i].names = NULL;
+    }
 }
 
 const char *reading_target_word(int argc, char **argv, int maximum) {

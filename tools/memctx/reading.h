@@ -26,9 +26,11 @@ void reading_take(struct reading_names *names, int option);
 /* Resolves the model's names as asked, unless the snapshot has them already. */
 void reading_resolve(struct model *model, const struct target *target,
                      const struct reading_names *names);
-/* The names of some contexts only (by context; NULL: of all), for a verb that shows no others. */
-void reading_resolve_only(struct model *model, const struct target *target,
-                          const struct reading_names *names, const bool *only);
+/* The same in two parts, so that what takes long goes on meanwhile; `only`: of these contexts, NULL: of all. */
+struct symbols_work *reading_begin(const struct model *model, const struct target *target,
+                                   const struct reading_names *names, const bool *only);
+void reading_finish(struct symbols_work *work, struct model *model,
+                    const struct reading_names *names);
 /* The one TARGET that is left on the command line; a usage error where there is none or more than
  * `maximum` words. */
 const char *reading_target_word(int argc, char **argv, int maximum);

@@ -121,54 +121,68 @@ static _Noreturn void run_child(const struct symbols_request *request, int fd) {
     _exit(fflush(answer) == 0 ? 0 : 1);
 }
 
-/* Gives the contexts of wishes[0..count) their names; they are all of one module and sorted. */
-static enum symbols_source resolve_module(struct model *model, const struct wish *wishes,
-                                          size_t count, const struct symbols_options *options) {
-    const struct model_module *module = &model->modules[wishes[0].module];
-    uint64_t *addresses = cli_alloc(count, sizeof(*addresses));
-    size_t distinct = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t address = wishes[i].address - module->bias;
-        if (distinct == 0 || addresses[distinct - 1] != address) {
-            addresses[distinct++] = address;
+/* A module's wishes, which are sorted, and the child that looks them up. */
+struct lookup {
+    const struct wish *wishes;
+    size_t count, distinct;
+    uint64_t *addresses; /* without those that come twice */
+    FILE *answer;        /* NULL: no child was started */
+    pid_t child;
+};
+
+static void start_lookup(struct lookup *lookup, const struct model *model,
+                         const struct symbols_options *options) {
+    const struct model_module *module = &model->modules[lookup->wishes[0].module];
+    lookup->addresses = cli_alloc(lookup->count, sizeof(*lookup->addresses));
+    for (size_t i = 0; i < lookup->count; i++) {
+        uint64_t address = lookup->wishes[i].address - module->bias;
+        if (lookup->distinct == 0 || lookup->addresses[lookup->distinct - 1] != address) {
+            lookup->addresses[lookup->distinct++] = address;
         }
     }
     struct symbols_request request = {.module = module,
                                       .live_pid = options->live_pid,
                                       .debug_directory = options->debug_directory,
-                                      .addresses = addresses,
-                                      .count = distinct};
+                                      .addresses = lookup->addresses,
+                                      .count = lookup->distinct};
     int pipe_fds[2];
     fflush(NULL);
     if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
         cli_die(CLI_REFUSED, "no pipe for looking up names; %s; try --no-symbols", strerror(errno));
     }
-    pid_t child = fork();
-    if (child == 0) {
+    lookup->child = fork();
+    if (lookup->child == 0) {
         close(pipe_fds[0]);
         run_child(&request, pipe_fds[1]);
     }
     close(pipe_fds[1]);
-    FILE *answer = child > 0 ? fdopen(pipe_fds[0], "r") : NULL;
-    if (answer == NULL) {
+    lookup->answer = lookup->child > 0 ? fdopen(pipe_fds[0], "r") : NULL;
+    if (lookup->answer == NULL) {
         cli_die(CLI_REFUSED, "no process for looking up names; %s; try --no-symbols",
                 strerror(errno));
     }
-    int first = getc(answer);
+}
+
+/* Gives the contexts their names. */
+static enum symbols_source finish_lookup(struct lookup *lookup, struct model *model) {
+    const struct wish *wishes = lookup->wishes;
+    uint64_t bias = model->modules[wishes[0].module].bias;
+    int first = getc(lookup->answer);
     bool good = first >= 0 && first < SYMBOLS_SOURCES;
     size_t next = 0;
-    for (size_t i = 0; i < distinct && good; i++) {
+    for (size_t i = 0; i < lookup->distinct && good; i++) {
         struct model_names *names;
-        good = get_names(answer, &names);
-        for (; next < count && wishes[next].address - module->bias == addresses[i]; next++) {
+        good = get_names(lookup->answer, &names);
+        for (; next < lookup->count && wishes[next].address - bias == lookup->addresses[i];
+             next++) {
             model->contexts[wishes[next].context].names = good ? names : NULL;
         }
     }
-    fclose(answer);
+    fclose(lookup->answer);
     int status;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    while (waitpid(lookup->child, &status, 0) < 0 && errno == EINTR) {
     }
-    free(addresses);
+    free(lookup->addresses);
     return good ? (enum symbols_source)first : SYMBOLS_DAMAGED;
 }
 
@@ -309,19 +323,52 @@ static void show_progress(const struct model_module *module, const struct timesp
     }
 }
 
-void symbols_resolve(struct model *model, const struct symbols_options *options) {
-    struct wish *wishes = cli_alloc(model->context_count, sizeof(*wishes));
-    size_t count = collect_wishes(model, options->only, wishes);
-    bool progress = options->progress && isatty(STDERR_FILENO);
+struct symbols_work {
+    struct symbols_options options;
+    struct wish *wishes;
+    struct lookup *lookups; /* one a module, in the order of the wishes */
+    size_t count, started;
+};
+
+/* So many children beside each other; of a module that is no file none is needed. */
+#define CHILDREN_MAX 4
+
+static void start_some(struct symbols_work *work, const struct model *model, size_t done) {
+    for (; work->started < work->count && work->started < done + CHILDREN_MAX; work->started++) {
+        uint32_t module = work->lookups[work->started].wishes[0].module;
+        if (module != WIRE_NONE && model->modules[module].path[0] == '/') {
+            start_lookup(&work->lookups[work->started], model, &work->options);
+        }
+    }
+}
+
+struct symbols_work *symbols_begin(const struct model *model,
+                                   const struct symbols_options *options) {
+    struct symbols_work *work = cli_alloc(1, sizeof(*work));
+    work->options = *options;
+    work->wishes = cli_alloc(model->context_count, sizeof(*work->wishes));
+    size_t count = collect_wishes(model, options->only, work->wishes);
+    work->lookups = cli_alloc(model->module_count + 1, sizeof(*work->lookups));
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || work->wishes[i].module != work->wishes[i - 1].module) {
+            work->lookups[work->count++] = (struct lookup){.wishes = &work->wishes[i]};
+        }
+        work->lookups[work->count - 1].count++;
+    }
+    start_some(work, model, 0);
+    return work;
+}
+
+void symbols_finish(struct symbols_work *work, struct model *model) {
+    bool progress = work->options.progress && isatty(STDERR_FILENO);
     struct timespec start;
     clock_gettime(CLOCK_MONOTONIC, &start);
-    for (size_t first = 0, end; first < count; first = end) {
-        uint32_t index = wishes[first].module;
-        for (end = first + 1; end < count && wishes[end].module == index;) {
-            end++;
-        }
+    for (size_t i = 0; i < work->count; i++) {
+        struct lookup *lookup = &work->lookups[i];
+        uint32_t index = lookup->wishes[0].module;
+        start_some(work, model, i);
         if (index == WIRE_NONE) {
-            resolve_generated(model, wishes + first, end - first, options);
+            resolve_generated(model, lookup->wishes, lookup->count, &work->options);
             continue;
         }
         struct model_module *module = &model->modules[index];
@@ -330,13 +377,14 @@ void symbols_resolve(struct model *model, const struct symbols_options *options)
         }
         /* [vdso] and the like are no files. */
         enum symbols_source source =
-            module->path[0] == '/' ? resolve_module(model, wishes + first, end - first, options)
-                                   : SYMBOLS_MISSING;
+            lookup->answer != NULL ? finish_lookup(lookup, model) : SYMBOLS_MISSING;
         if (progress) {
             fputs("\r\033[K", stderr);
         }
         note_source(module, source);
     }
     model->has_names = true;
-    free(wishes);
+    free(work->lookups);
+    free(work->wishes);
+    free(work);
 }

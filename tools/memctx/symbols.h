@@ -29,8 +29,12 @@ struct symbols_options {
     const bool *only;            /* by context; NULL: all */
 };
 
-/* Gives every context of the model its names, and every module that has frames its `symbols`. */
-void symbols_resolve(struct model *model, const struct symbols_options *options);
+/* Gives every context of the model its names, and every module that has frames its `symbols`. Between the two, which
+ * must be called one after the other, others may read the model; the look-ups go on meanwhile. */
+struct symbols_work;
+struct symbols_work *symbols_begin(const struct model *model,
+                                   const struct symbols_options *options);
+void symbols_finish(struct symbols_work *work, struct model *model);
 
 /* --- the child's side (elf_names.c) ------------------------------------------------------ */
 

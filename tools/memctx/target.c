@@ -216,7 +216,14 @@ static void load_process(struct target *target, struct model *model,
             cli_die_failure(&failure);
         }
     }
+}
+
+void target_load_rest(struct target *target, struct model *model,
+                      const struct target_load_options *options) {
     struct map_reader reader;
+    if (target->is_snapshot) { /* has all there is */
+        return;
+    }
     if (options->mappings) { /* now, because the sums are of just before */
         start_map_reader(&reader, target->facts.pid);
     }
@@ -234,6 +241,12 @@ static void load_process(struct target *target, struct model *model,
 
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options) {
+    target_load_contexts(target, model, options);
+    target_load_rest(target, model, options);
+}
+
+void target_load_contexts(struct target *target, struct model *model,
+                          const struct target_load_options *options) {
     struct cli_failure failure;
     *model = (struct model){0};
     if (!target->is_snapshot) {

@@ -33,6 +33,11 @@ struct target_load_options {
 };
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);
+/* The same in two parts: first all but pages and mappings, which take longest, then these. */
+void target_load_contexts(struct target *target, struct model *model,
+                          const struct target_load_options *options);
+void target_load_rest(struct target *target, struct model *model,
+                      const struct target_load_options *options);
 /* Loads the counters of one mark (NULL: the latest), if they are not there yet; dies where the
  * target has no such mark. */
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name);
