@@ -43,6 +43,9 @@ enum wire_type {
     WIRE_PAGES = 9, /* struct wire_pages_request -> struct wire_pages, wire_page[], wire_share[] */
     WIRE_NOTE = 11, /* text, which the target keeps and shows in each dump -> text */
     WIRE_PLACE = 10, /* struct wire_contexts_request, verb: enum wire_placement -> text */
+    WIRE_RULES =
+        12, /* text: "list" -> text, one "rule\tcontexts\tlive bytes\tlive chunks" line a rule;
+                        "clear", or a rule to add behind the others, "PATTERN=POLICY" -> text */
 };
 
 enum wire_status {

@@ -9,7 +9,7 @@
  */
 #include "api/thread.h"
 #include "context/tree.h"
-#include "control/control.h"
+#include "control/policy_rules.h"
 #include "os/fault.h"
 #include "os/meta.h"
 #include "path/oracle.h"
@@ -139,6 +139,7 @@ __attribute__((constructor)) static void start(void) {
     int64_t run_pid = 0;
     const char *run = getenv("MEMCTX_RUN_PID");
     options_read(environ, &warnings);
+    policy_rules_init(getenv("MEMCTX_RULES"), &warnings);
     if (warnings.length)
         os_print(&warnings);
     os_identity_init();

@@ -38,8 +38,8 @@ static bool all_exist(const struct wire_contexts_request *request, struct text *
 /* --- placing ----------------------------------------------------------------------------------- */
 
 static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
-    (void)byte;
     heap_place(context, (enum placement)(verb & PLACE_MASK));
+    store_owner(byte, (uint8_t)(*byte | PLACED_BY_HAND));
 }
 
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text) {

@@ -3,7 +3,7 @@
 #include "base/options.h"
 #include "context/lookup.h"
 #include "context/tree.h"
-#include "control/control.h"
+#include "control/policy_rules.h"
 #include "os/meta.h"
 #include "path/oracle.h"
 #include "path/rebind.h"
@@ -288,6 +288,7 @@ bool command_is_known(uint16_t type, size_t length) {
     case WIRE_RESET: return length == sizeof(struct wire_reset_request);
     case WIRE_SET: return length > 0;
     case WIRE_NOTE: return length > 0 && length < WIRE_NOTE_BYTES;
+    case WIRE_RULES: return length > 0;
     case WIRE_PAGES: return length == sizeof(struct wire_pages_request);
     case WIRE_TRIM:
     case WIRE_PLACE:
@@ -310,6 +311,7 @@ uint32_t command_run(uint16_t type, const char *body, size_t length, struct answ
     case WIRE_OPTIONS: return run_text(answer, fill_options, body);
     case WIRE_SELF: return run_text(answer, fill_self, body);
     case WIRE_NOTE: return run_text(answer, note_run, body);
+    case WIRE_RULES: return run_text(answer, policy_rules_run, body);
     case WIRE_PAGES: return run_pages(body, answer);
     case WIRE_PLACE: return run_text(answer, fill_place, body);
     default: return run_trim(body, answer);

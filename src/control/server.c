@@ -6,8 +6,8 @@
  */
 #include "base/options.h"
 #include "context/lookup.h"
-#include "control/control.h"
 #include "control/place.h"
+#include "control/policy_rules.h"
 #include "os/fault.h"
 #include "segment/segment.h"
 
@@ -33,6 +33,7 @@
 #define STACK_BYTES (256UL << 10)
 #define IDLE_POLL_MS 1000
 #define ALONE_POLL_MS 100
+#define RULES_POLL_MS 100   /* contexts that nobody looked at yet get so old */
 #define DEAF_NS 1000000000U /* when the process has no descriptor left */
 #define CLOSED_MAX 65536U   /* where descriptors have to be closed one by one */
 #define HIGH_FD 500         /* numbers that programs do not count on */
@@ -355,6 +356,8 @@ static void serve(void) {
     pages_clock_start = load_relaxed(&segment_clock);
     while (!load_acquire(&control.stopping) && !is_alone()) {
         segment_clock_set(os_now_exact_ns());
+        if (policy_rules_exist())
+            policy_rules_apply();
         if (!is_still_held(&control.listener))
             control.listener.fd = -1;
         bool deaf = os_now_exact_ns() < control.deaf_until_ns;
@@ -376,6 +379,8 @@ static void serve(void) {
                                                                 : IDLE_POLL_MS;
         if (count > 1 && wait > 200)
             wait = 200;
+        if (policy_rules_exist() && wait > RULES_POLL_MS)
+            wait = RULES_POLL_MS;
         if (control.first_ended && wait > ALONE_POLL_MS)
             wait = ALONE_POLL_MS;
         int ready = OS_TRY(poll(polls, count, wait));

@@ -219,6 +219,7 @@ INLINE struct region *region_of(struct bins *bins) {
     return (struct region *)(void *)bins;
 }
 
+#define PLACED_BY_HAND 64U /* beside the placement: no rule changes it */
 #define PLACED_PER_LEAF 4096U
 #define PLACED_LEAVES 1024U
 INTERNAL uint32_t heap_placed_any; /* atomic: bits 1 << placement that some context has */

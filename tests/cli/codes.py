@@ -11,7 +11,7 @@ from harness import (NOBODY, Skip, Target, build_program, check, check_equal, cl
                      runtime_dir, test)
 
 VERBS = ["run", "ps", "dump", "frag", "doctor", "export", "report", "mark", "diff", "reset", "trim", "isolate", "merge", "verify",
-         "set", "options"]
+         "rules", "set", "options"]
 LATER = ["top", "web"]
 
 
@@ -57,6 +57,7 @@ def usage_errors():
     expect(2, "no control characters", "mark", "1", "a\nb")
     expect(2, "name=value", "set", "1", "depth")
     expect(2, "at least one name=value", "set", "1")
+    expect(2, "a rule is PATTERN=POLICY", "rules", "1", "--add", "slab")
     expect(2, "takes no TARGET", "ps", "1")
     expect(2, "run needs a PROGRAM", "run")
 

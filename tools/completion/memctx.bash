@@ -31,12 +31,12 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export report mark diff reset trim isolate merge verify set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export report mark diff reset trim isolate merge verify rules set options
             $common" -- "$word")
         return
     fi
     case $verb in
-        run) options="--depth --verify --no-children --set -v --verbose" ;;
+        run) options="--depth --verify --no-children --rule --set -v --verbose" ;;
         ps) options="--json --human" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --site --threads
             --human --self --svg $names" ;;
@@ -49,6 +49,7 @@ _memctx() {
         reset) options="--context --site $names" ;;
         trim | isolate | merge | set) options="--json --site --human $names" ;;
         verify) options="--json --human" ;;
+        rules) options="--json --human --add --clear" ;;
         options) options="--json" ;;
         *) return ;;
     esac
@@ -56,7 +57,7 @@ _memctx() {
         # Behind the program's name everything is the program's.
         for ((at = 2; at < COMP_CWORD; at++)); do
             case ${COMP_WORDS[at]} in
-                --depth | --verify | --set) ((at++)) ;;
+                --depth | --verify | --rule | --set) ((at++)) ;;
                 --) ((at++)) && break ;;
                 -*) ;;
                 *) break ;;

@@ -104,6 +104,7 @@ int isolate_main(int argc, char **argv);
 int merge_main(int argc, char **argv);
 int verify_main(int argc, char **argv);
 int trim_main(int argc, char **argv);
+int rules_main(int argc, char **argv);
 int set_main(int argc, char **argv);
 int options_main(int argc, char **argv);
 

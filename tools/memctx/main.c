@@ -22,6 +22,7 @@ static const struct cli_verb verbs[] = {
      "  --depth N          keep N frames of each call path (MEMCTX_DEPTH)\n"
      "  --verify N         unwind every Nth cached path afresh and compare (MEMCTX_VERIFY)\n"
      "  --no-children      the programs that PROGRAM starts run without the library\n"
+     "  --rule RULE        place the call paths with a function as RULE says; see memctx rules\n"
      "  --set NAME=VALUE   any other option; memctx options lists them\n"
      "  -v, --verbose      say on standard error what could not be had "
      "(MEMCTX_VERBOSE=1)\n" COMMON_HELP
@@ -165,6 +166,22 @@ static const struct cli_verb verbs[] = {
                  "  --json             one object of schema memctx-verify/1\n"
                  "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
      verify_main},
+    {"rules", "TARGET [--add RULE] [--clear] [--json] [--human]",
+     "place call paths by the functions on them",
+     LIVE_TARGET_HELP
+     "\nLists the rules of the process, with the call paths that each placed and what is alive in "
+     "them.\nA RULE is PATTERN=POLICY: PATTERN is a function's name (of C++ without namespace and "
+     "arguments),\nor module:NAME, an object's file name; * and ? stand for any characters and for "
+     "one. It holds for\nevery call path that has such a frame anywhere, also for those that are "
+     "new, but for inlined\nfunctions and for contexts that were placed by hand. The first rule "
+     "that "
+     "holds counts. POLICY as for\nmemctx set. A program starts with those of memctx run --rule "
+     "RULE or MEMCTX_RULES='RULE;RULE'.\n\n"
+     "  --add RULE         one more, behind the others\n"
+     "  --clear            first forget all of them; what they placed is as the allocator decides\n"
+     "  --json             one object of schema memctx-rules/1\n"
+     "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
+     rules_main},
     {"set", "TARGET NAME=VALUE... | TARGET CONTEXT...|--site REGEX policy=POLICY",
      "change options, or how contexts are placed",
      LIVE_TARGET_HELP

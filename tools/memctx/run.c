@@ -15,12 +15,13 @@
 
 #define LIBRARY "libmemctx.so"
 
-enum { OPTION_DEPTH = 1, OPTION_VERIFY, OPTION_NO_CHILDREN, OPTION_SET };
+enum { OPTION_DEPTH = 1, OPTION_VERIFY, OPTION_NO_CHILDREN, OPTION_SET, OPTION_RULE };
 
 static const struct option options_list[] = {{"depth", required_argument, NULL, OPTION_DEPTH},
                                              {"verify", required_argument, NULL, OPTION_VERIFY},
                                              {"no-children", no_argument, NULL, OPTION_NO_CHILDREN},
                                              {"set", required_argument, NULL, OPTION_SET},
+                                             {"rule", required_argument, NULL, OPTION_RULE},
                                              {"verbose", no_argument, NULL, 'v'},
                                              CLI_COMMON_OPTIONS};
 
@@ -55,6 +56,18 @@ static void set_pair(const char *pair) {
     }
     set_option(name, equals + 1);
     free(name);
+}
+
+/* Behind those that are there: the first one that holds counts. */
+static void add_rule(const char *rule) {
+    const char *before = getenv("MEMCTX_RULES");
+    if (strrchr(rule, '=') == NULL || strrchr(rule, '=') == rule) {
+        cli_usage("--rule takes PATTERN=POLICY; got \"%.100s\"", rule);
+    }
+    char *rules =
+        before != NULL && before[0] != '\0' ? cli_format("%s;%s", before, rule) : cli_copy(rule);
+    set_variable("MEMCTX_RULES", rules);
+    free(rules);
 }
 
 /* Beside the command (a build), below ../lib (an installation), or where MEMCTX_LIBRARY says. */
@@ -119,6 +132,7 @@ int run_main(int argc, char **argv) {
         case OPTION_VERIFY: set_option("verify", optarg); break;
         case OPTION_NO_CHILDREN: set_variable("MEMCTX_NO_CHILDREN", "1"); break;
         case OPTION_SET: set_pair(optarg); break;
+        case OPTION_RULE: add_rule(optarg); break;
         case 'v': set_variable("MEMCTX_VERBOSE", "1"); break;
         default: break;
         }

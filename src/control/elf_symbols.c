@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The functions of a mapped object; see elf_symbols.h. Files are read, not mapped: one that gets shorter meanwhile would
+ * end the process.
+ */
+#include "control/elf_symbols.h"
+#include "control/control.h"
+#include "os/fault.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PART_MAX (1UL << 30) /* of a file, in memory at one time */
+
+struct part { /* of a file, in memory */
+    char *bytes;
+    size_t size;
+};
+
+struct file {
+    int fd;
+    struct part sections; /* Elf64_Shdr */
+};
+
+static void part_free(struct part *part) {
+    control_unmap(part->bytes, part->size);
+    *part = (struct part){NULL, 0};
+}
+
+static bool part_read(struct part *part, int fd, uint64_t offset, uint64_t size) {
+    *part = (struct part){NULL, 0};
+    if (!size || size > PART_MAX || offset > INT64_MAX - size)
+        return false;
+    char *bytes = control_map(size);
+    uint64_t done = 0;
+    while (bytes && done < size) {
+        ssize_t got = OS_TRY(pread(fd, bytes + done, size - done, (off_t)(offset + done)));
+        if (got <= 0)
+            break;
+        done += (uint64_t)got;
+    }
+    *part = (struct part){bytes, size};
+    if (done < size && bytes)
+        part_free(part);
+    return done == size;
+}
+
+static unsigned section_count(const struct file *file) {
+    return (unsigned)(file->sections.size / sizeof(Elf64_Shdr));
+}
+static const Elf64_Shdr *section_at(const struct file *file, unsigned i) {
+    return (const Elf64_Shdr *)(void *)file->sections.bytes + i;
+}
+
+static void file_close(struct file *file) {
+    part_free(&file->sections);
+    close(file->fd);
+}
+
+/* The file that was mapped, and not one that was put in its place since. */
+static bool is_same(const struct file *file, const struct module *module) {
+    for (unsigned i = 0; i < section_count(file) && module->build_id_bytes; i++) {
+        const Elf64_Shdr *section = section_at(file, i);
+        struct part note;
+        size_t wanted = sizeof(Elf64_Nhdr) + 4 + module->build_id_bytes;
+        if (section->sh_type != SHT_NOTE || section->sh_size < wanted ||
+            !part_read(&note, file->fd, section->sh_offset, wanted))
+            continue;
+        const Elf64_Nhdr *head = (const void *)note.bytes;
+        bool is_id = head->n_type == NT_GNU_BUILD_ID && head->n_namesz == 4;
+        bool same = !__builtin_memcmp(note.bytes + sizeof *head + 4, module->build_id,
+                                      module->build_id_bytes);
+        part_free(&note);
+        if (is_id)
+            return same;
+    }
+    return !module->build_id_bytes;
+}
+
+static bool file_open(struct file *file, const char *path, const struct module *module) {
+    struct stat status;
+    struct part head;
+    bool good = false;
+    *file = (struct file){.fd = OS_TRY(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
+    if (file->fd < 0)
+        return false;
+    if (!OS_TRY(fstat(file->fd, &status)) && S_ISREG(status.st_mode) &&
+        part_read(&head, file->fd, 0, sizeof(Elf64_Ehdr))) {
+        const Elf64_Ehdr *elf = (const void *)head.bytes;
+        good = !__builtin_memcmp(elf->e_ident, ELFMAG, SELFMAG) &&
+               elf->e_ident[EI_CLASS] == ELFCLASS64 && elf->e_shentsize == sizeof(Elf64_Shdr) &&
+               part_read(&file->sections, file->fd, elf->e_shoff,
+                         (uint64_t)elf->e_shnum * sizeof(Elf64_Shdr));
+        part_free(&head);
+    }
+    if (good && is_same(file, module))
+        return true;
+    file_close(file);
+    return false;
+}
+
+static void visit_all(const struct part *symbols, const struct part *names,
+                      elf_function_visit *visit, void *context) {
+    const Elf64_Sym *symbol = (const void *)symbols->bytes;
+    for (size_t i = 0; i < symbols->size / sizeof *symbol; i++, symbol++)
+        if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx != SHN_UNDEF &&
+            symbol->st_name < names->size)
+            visit(names->bytes + symbol->st_name, symbol->st_value,
+                  symbol->st_value + symbol->st_size, context);
+}
+
+static bool each_of_table(const struct file *file, uint32_t type, elf_function_visit *visit,
+                          void *context) {
+    for (unsigned i = 0; i < section_count(file); i++) {
+        const Elf64_Shdr *table = section_at(file, i);
+        struct part symbols, names;
+        if (table->sh_type != type || table->sh_link >= section_count(file))
+            continue;
+        const Elf64_Shdr *strings = section_at(file, table->sh_link);
+        if (strings->sh_type != SHT_STRTAB ||
+            !part_read(&symbols, file->fd, table->sh_offset, table->sh_size))
+            return false;
+        bool good = part_read(&names, file->fd, strings->sh_offset, strings->sh_size);
+        if (good) {
+            names.bytes[names.size - 1] = 0;
+            visit_all(&symbols, &names, visit, context);
+            part_free(&names);
+        }
+        part_free(&symbols);
+        return good;
+    }
+    return false;
+}
+
+static bool debug_file_open(struct file *file, const struct module *module) {
+    static const char digits[] = "0123456789abcdef";
+    char path[128];
+    struct text text = {.bytes = path, .capacity = sizeof path - 1};
+    if (module->build_id_bytes < 2)
+        return false;
+    text_add(&text, "/usr/lib/debug/.build-id/");
+    for (unsigned i = 0; i < module->build_id_bytes; i++) {
+        char pair[2] = {digits[module->build_id[i] >> 4], digits[module->build_id[i] & 15]};
+        text_add_bytes(&text, pair, 2);
+        text_add(&text, i ? "" : "/");
+    }
+    text_add(&text, ".debug");
+    path[text.length] = 0;
+    return file_open(file, path, module);
+}
+
+bool elf_each_function(const struct module *module, elf_function_visit *visit, void *context) {
+    struct file file, debug;
+    if (module->path[0] != '/' || !file_open(&file, module->path, module))
+        return false;
+    bool done = each_of_table(&file, SHT_SYMTAB, visit, context);
+    if (!done && debug_file_open(&debug, module)) {
+        done = each_of_table(&debug, SHT_SYMTAB, visit, context);
+        file_close(&debug);
+    }
+    done = done || each_of_table(&file, SHT_DYNSYM, visit, context);
+    file_close(&file);
+    return done;
+}
