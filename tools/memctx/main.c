@@ -160,9 +160,9 @@ static const struct cli_verb verbs[] = {
      "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
      merge_main},
     {"verify", "TARGET [--json] [--human]", "compare what was predicted with what came of it",
-     TARGET_HELP "\nFor each isolate, merge and trim of contexts, the last 16: what it should "
-                 "save, what was free "
-                 "around\nthese contexts then (trim: the resident set) and is now.\n\n"
+     TARGET_HELP "\nFor each isolate, merge, trim and set policy= of contexts, the last 16: what it "
+                 "should save, what was\nfree around these contexts then (of a policy: rounding and "
+                 "holes of their chunks; trim: the resident\nset) and is now.\n\n"
                  "  --json             one object of schema memctx-verify/1\n"
                  "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
      verify_main},
