@@ -160,11 +160,12 @@ static const struct cli_verb verbs[] = {
      "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
      merge_main},
     {"verify", "TARGET [--json] [--human]", "compare what was predicted with what came of it",
-     TARGET_HELP "\nFor each isolate, merge, trim and set policy= of contexts, the last 16: what it "
-                 "should save, what was\nfree around these contexts then (of a policy: rounding and "
-                 "holes of their chunks; trim: the resident\nset) and is now.\n\n"
-                 "  --json             one object of schema memctx-verify/1\n"
-                 "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
+     TARGET_HELP
+     "\nFor each isolate, merge, trim and set policy= of contexts, the last 16: what it "
+     "should save,\nwhat was free around these contexts then and is now; of a policy: "
+     "rounding and holes of their\nchunks; of a trim: the resident set.\n\n"
+     "  --json             one object of schema memctx-verify/1\n"
+     "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
      verify_main},
     {"rules", "TARGET [--add RULE] [--clear] [--json] [--human]",
      "place call paths by the functions on them",
