@@ -30,24 +30,26 @@ static void choose_below(struct chosen *chosen, const struct model *model, const
     free(below);
 }
 
-enum { OPTION_SITE = 1 };
+const struct option choose_options[] = {{"json", no_argument, NULL, READING_JSON},
+                                        {"human", no_argument, NULL, READING_HUMAN},
+                                        {"site", required_argument, NULL, CHOOSE_SITE},
+                                        READING_NAME_OPTIONS,
+                                        CLI_COMMON_OPTIONS};
 
-static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
-                                             {"site", required_argument, NULL, OPTION_SITE},
-                                             READING_NAME_OPTIONS,
-                                             CLI_COMMON_OPTIONS};
+void choose_take(struct choice *choice, int option) {
+    switch (option) {
+    case READING_JSON: choice->json = true; break;
+    case READING_HUMAN: choice->human = true; break;
+    case CHOOSE_SITE: choice->site = optarg; break;
+    default: reading_take(&choice->names, option); break;
+    }
+}
 
 void choose_parse(struct choice *choice, int argc, char **argv) {
     int option;
     *choice = (struct choice){.site = NULL};
-    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
-        switch (option) {
-        case READING_JSON: choice->json = true; break;
-        case READING_HUMAN: choice->human = true; break;
-        case OPTION_SITE: choice->site = optarg; break;
-        default: reading_take(&choice->names, option); break;
-        }
+    while ((option = cli_next_option(argc, argv, ":hV", choose_options)) != -1) {
+        choose_take(choice, option);
     }
     choice->target = reading_target_word(argc, argv, INT32_MAX);
     choice->ids = argv + optind + 1;

@@ -16,6 +16,10 @@ struct choice {
     struct reading_names names;
     bool json, human;
 };
+/* The options of such verbs, and what each of them does; CHOOSE_SITE is no character. */
+enum { CHOOSE_SITE = 1 };
+extern const struct option choose_options[];
+void choose_take(struct choice *choice, int option);
 void choose_parse(struct choice *choice, int argc, char **argv);
 
 struct chosen {

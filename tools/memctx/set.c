@@ -5,14 +5,6 @@
 
 #include "place.h"
 
-enum { OPTION_SITE = 1 };
-
-static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
-                                             {"site", required_argument, NULL, OPTION_SITE},
-                                             READING_NAME_OPTIONS,
-                                             CLI_COMMON_OPTIONS};
-
 static void set_policy(const struct choice *choice, const char *assignment) {
     static const char name[] = "policy=";
     if (strncmp(assignment, name, strlen(name)) != 0) {
@@ -32,13 +24,8 @@ int set_main(int argc, char **argv) {
     struct target target;
     struct choice choice = {.site = NULL};
     int option;
-    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
-        switch (option) {
-        case READING_JSON: choice.json = true; break;
-        case READING_HUMAN: choice.human = true; break;
-        case OPTION_SITE: choice.site = optarg; break;
-        default: reading_take(&choice.names, option); break;
-        }
+    while ((option = cli_next_option(argc, argv, ":hV", choose_options)) != -1) {
+        choose_take(&choice, option);
     }
     const char *word = reading_target_word(argc, argv, argc);
     if (optind + 1 >= argc) {
