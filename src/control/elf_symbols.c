@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PART_MAX (1UL << 30) /* of a file, in memory at one time */
+#define PART_MAX (1UL << 28) /* of a file, in memory at one time */
 
 struct part { /* of a file, in memory */
     char *bytes;
