@@ -113,5 +113,7 @@ uint64_t control_uptime_ns(void);
 /* Memory of the control thread: stack and tables; resident bytes, or what is mapped. */
 int64_t control_bytes(bool resident);
 INTERNAL char *control_stack_top; /* set by the thread */
+/* False: what it opens, the program may close, and a fork inherits. */
+bool control_has_own_descriptors(void);
 
 #endif

@@ -8,6 +8,7 @@
 #include "region/heap.h"
 
 #define TEXTS_BYTES 4096U
+#define NODES_PER_TURN 65536U
 #define MODULES_MAX 4096U /* names in others match no rule */
 
 struct policy_rule {
@@ -29,7 +30,7 @@ static struct {
     size_t texts_used;
     uint8_t *matched[PLACED_LEAVES]; /* by context: the rule of its path, from 1 on */
     struct names {
-        struct range *ranges; /* in control_map's memory */
+        struct range *ranges; /* by where they start; none begins where another does */
         uint32_t count, capacity;
         uint8_t module_rule; /* that holds for all of it */
         bool read;
@@ -110,18 +111,59 @@ static void add_range(const char *name, uint64_t start, uint64_t end, void *cont
             continue;
         if (names->count == names->capacity) {
             uint32_t capacity = names->capacity ? names->capacity * 2 : 64;
-            struct range *ranges = control_map(capacity * sizeof *ranges);
+            struct range *ranges = meta_alloc(capacity * sizeof *ranges);
+            struct range *before = names->ranges;
+            size_t bytes = names->capacity * sizeof *ranges;
             if (!ranges)
                 return;
             if (names->count)
-                __builtin_memcpy(ranges, names->ranges, names->count * sizeof *ranges);
-            control_unmap(names->ranges, names->capacity * sizeof *ranges);
-            names->ranges = ranges;
+                __builtin_memcpy(ranges, before, names->count * sizeof *ranges);
+            names->ranges = ranges; /* first: a fork may come at any time */
             names->capacity = capacity;
+            meta_free(before, bytes);
         }
         names->ranges[names->count++] = (struct range){start, end, (uint8_t)(i + 1)};
         return;
     }
+}
+
+static bool is_behind(const struct range *a, const struct range *b) {
+    return a->start != b->start ? a->start > b->start : a->rule > b->rule;
+}
+
+/* Sorted by Shell's method; of several with the same start, which are names of one function, the first rule's stays. */
+static void sort_ranges(struct names *names) {
+    struct range *ranges = names->ranges;
+    uint32_t gap = 1, kept = 0;
+    while (gap < names->count / 3)
+        gap = gap * 3 + 1;
+    for (; gap; gap /= 3)
+        for (uint32_t i = gap; i < names->count; i++) {
+            struct range moved = ranges[i];
+            uint32_t at = i;
+            for (; at >= gap && is_behind(&ranges[at - gap], &moved); at -= gap)
+                ranges[at] = ranges[at - gap];
+            ranges[at] = moved;
+        }
+    for (uint32_t i = 0; i < names->count; i++)
+        if (!kept || ranges[kept - 1].start != ranges[i].start)
+            ranges[kept++] = ranges[i];
+        else if (ranges[kept - 1].end < ranges[i].end)
+            ranges[kept - 1].end = ranges[i].end;
+    names->count = kept;
+}
+
+/* The rule of the function that an address of a file is in; 0: none. */
+static uint8_t rule_of_address(const struct names *names, uint64_t address) {
+    uint32_t low = 0, high = names->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (names->ranges[middle].start <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low && address < names->ranges[low - 1].end ? names->ranges[low - 1].rule : 0;
 }
 
 static struct names *names_of(uint32_t module) {
@@ -129,12 +171,15 @@ static struct names *names_of(uint32_t module) {
     if (!names || names->read)
         return names;
     const struct module *object = rules_module(module);
-    names->read = true;
+    names->count = 0; /* a fork may have come while it was read */
     for (uint32_t i = state.count; i-- > 0;)
         if (state.list[i].of_modules && glob(state.list[i].pattern, base_name(object->path),
                                              text_length(base_name(object->path))))
             names->module_rule = (uint8_t)(i + 1);
-    elf_each_function(object, add_range, names);
+    /* Not with the program's descriptors, which it may close. */
+    if (control_has_own_descriptors() && elf_each_function(object, add_range, names))
+        sort_ranges(names);
+    names->read = true;
     return names;
 }
 
@@ -150,18 +195,17 @@ static uint8_t rule_of_frame(const struct tree_node *node) {
         return 0;
     /* A return address may already belong to the next function. */
     uint64_t address = node->address - (node->exact ? 0 : 1) - rules_module(node->module)->bias;
-    uint8_t rule = names->module_rule;
-    for (uint32_t i = 0; i < names->count; i++)
-        if (address >= names->ranges[i].start && address < names->ranges[i].end)
-            rule = first_of(rule, names->ranges[i].rule);
-    return rule;
+    return first_of(names->module_rule, rule_of_address(names, address));
 }
 
 static void forget_names(void) {
     for (uint32_t i = 0; i < rules_module_count() && i < MODULES_MAX; i++) {
         struct names *names = &state.modules[i];
-        control_unmap(names->ranges, names->capacity * sizeof *names->ranges);
+        struct range *before = names->ranges;
+        size_t bytes = names->capacity * sizeof *before;
         *names = (struct names){0};
+        if (before)
+            meta_free(before, bytes);
     }
 }
 
@@ -202,6 +246,8 @@ void policy_rules_apply(void) {
     bool moved = false;
     if (count > PLACED_LEAVES * PLACED_PER_LEAF)
         count = PLACED_LEAVES * PLACED_PER_LEAF;
+    if (count - state.seen > NODES_PER_TURN)
+        count = state.seen + NODES_PER_TURN;   /* others wait, too */
     for (; state.seen < count; state.seen++) { /* parents come before their children */
         const struct tree_node *node = tree_node(state.seen);
         uint8_t before = (uint8_t)policy_rules_of(state.seen);
@@ -233,6 +279,11 @@ static bool add_rule(const char *rule, size_t length, struct text *text) {
     while (equals && rule[equals - 1] != '=')
         equals--;
     struct policy_rule *new = &state.list[state.count];
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)rule[i] < ' ') {
+            refuse(text, rule, 0, "it has a control character");
+            return false;
+        }
     if (equals < 2) {
         refuse(text, rule, length, "it is PATTERN=POLICY");
         return false;
@@ -272,7 +323,9 @@ static bool add_rule(const char *rule, size_t length, struct text *text) {
 void policy_rules_init(const char *rules, struct text *warnings) {
     while (rules && *rules) {
         size_t length = 0;
-        while (rules[length] && rules[length] != ';')
+        while (*rules == ' ' || *rules == '\n' || *rules == '\t')
+            rules++;
+        while (rules[length] && rules[length] != ';' && rules[length] != '\n')
             length++;
         if (length) {
             size_t before = warnings->length;

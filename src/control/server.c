@@ -348,6 +348,10 @@ static bool is_alone(void) {
     return false;
 }
 
+bool control_has_own_descriptors(void) {
+    return control.own_descriptors;
+}
+
 static void serve(void) {
     /* The listener, then only the clients that there are: RLIMIT_NOFILE bounds what may be asked for. */
     struct pollfd polls[WIRE_CLIENTS_MAX + 1];

@@ -108,8 +108,9 @@ static uint64_t find_used(const struct page *page, const char *start, uint64_t *
     }
     if (page->granule_mask >= OS_PAGE_BYTES)
         used |= bits_of(start, start + page->records, blocks_record_bytes(page));
-    if ((uintptr_t)page->next_block % OS_PAGE_BYTES && blocks_handed_out(page) < page->capacity)
-        used |= bits_of(start, page->next_block, 1); /* its end was never used */
+    if (page->fresh_left ||
+        ((uintptr_t)page->next_block % OS_PAGE_BYTES && blocks_handed_out(page) < page->capacity))
+        used |= bits_of(start, page->next_block, 1); /* its end was never used, or is opened */
     return used;
 }
 

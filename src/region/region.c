@@ -40,15 +40,16 @@ COLD static void change_policy(struct heap *heap, struct bins *bins, uint32_t po
 /* What is to be done now and then before a chunk is placed; its context may get a region by that, or
  * another policy for it, which is returned. */
 static uint32_t look_around(struct heap *heap, struct view *view) {
-    enum placement placement = heap_placement(view->context);
-    uint32_t policy =
-        placement >= PLACE_SLAB && !UNLIKELY(options.check) ? placement : PLACE_DEFAULT;
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
     if (UNLIKELY(heap->trims != load_relaxed(&trim_number)))
         trim_heap(heap);
     if (UNLIKELY(heap->placings != load_relaxed(&heap_placings)))
         heap_reconsider(heap);
+    /* Behind that: who places it later has the next look come. */
+    enum placement placement = heap_placement(view->context);
+    uint32_t policy =
+        placement >= PLACE_SLAB && !UNLIKELY(options.check) ? placement : PLACE_DEFAULT;
     if (!view->region)
         promote(heap, view, placement);
     if (view->region && UNLIKELY(view->region->policy != policy))
@@ -288,7 +289,9 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
 static void free_of_parked(struct heap *owner, struct page *page, void *block) {
     bins_collect_remote(owner);
     if (UNLIKELY(page->kind == PAGE_SERIAL)) {
+        struct region *region = region_of(page->view->region);
         serial_free_of_parked(owner, page, block);
+        serial_release_empty(region); /* nobody allocates here */
     } else {
         /* Any other page is given back when it gets empty, perhaps with its segment, and is not
          * to be looked at any more. */

@@ -145,9 +145,9 @@ INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t si
 
 /* The same for up to SMALL_MAX bytes. */
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
-/* After one of these gave NULL: behind the context's last chunk, if its policy says so. */
+/* After one of these gave NULL: behind the context's last chunk, if its policy says so and there is room. */
 INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    return serial_is(view->bins->policy) ? serial_alloc(heap, view, size, 16, fresh) : NULL;
+    return serial_is(view->bins->policy) ? serial_alloc_current(heap, view, size, fresh) : NULL;
 }
 /* After one of these gave NULL: from another page that has free blocks. */
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh);

@@ -200,6 +200,7 @@ static struct page *next_page(struct heap *heap, struct view *view, size_t bytes
     serial_put_aside(heap, region);
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
+    heap_publish_waste(heap);
     struct page *page = region->spare;
     if (page && page->slices >= slices) {
         region->spare = NULL;
@@ -227,17 +228,13 @@ static uint32_t bytes_for(size_t size) {
     return (uint32_t)align_up(size ? size : 1, SERIAL_UNIT);
 }
 
-void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
-                   bool *fresh) {
-    struct page *page = region_of(view->region)->serial;
+/* A chunk behind the page's last one. NULL: there is no room. */
+static void *alloc_in(struct heap *heap, struct page *page, struct view *view, size_t size,
+                      size_t alignment, bool *fresh) {
     uint32_t bytes = bytes_for(size);
     char *chunk = LIKELY(page != NULL) ? fit(page, bytes, alignment) : NULL;
-    if (UNLIKELY(!chunk)) {
-        page = next_page(heap, view, bytes + alignment);
-        chunk = page ? fit(page, bytes, alignment) : NULL;
-        if (!chunk)
-            return NULL;
-    }
+    if (UNLIKELY(!chunk))
+        return NULL;
     if (UNLIKELY(chunk != page->next_block)) {
         struct serial_chunk skipped = {.bytes = (uint32_t)(chunk - page->next_block)};
         append(page, page->next_block, skipped);
@@ -250,6 +247,19 @@ void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t ali
     *fresh = page->fresh;
     view_account_alloc(view, size);
     return chunk;
+}
+
+void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    return alloc_in(heap, region_of(view->region)->serial, view, size, SERIAL_UNIT, fresh);
+}
+
+void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                   bool *fresh) {
+    void *chunk = alloc_in(heap, region_of(view->region)->serial, view, size, alignment, fresh);
+    if (chunk)
+        return chunk;
+    struct page *page = next_page(heap, view, bytes_for(size) + alignment);
+    return alloc_in(heap, page, view, size, alignment, fresh);
 }
 
 static void is_dead(struct heap *heap, struct page *page, uint32_t bytes) {

@@ -41,6 +41,8 @@ INLINE bool serial_is(uint32_t policy) {
  * *fresh becomes true when it is zero. NULL: out of memory. */
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh);
+/* The same from the current page only, at 16 bytes' alignment. NULL: it is full, and others have to be looked for. */
+void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh);
 void serial_free(struct heap *heap, struct page *page, void *chunk);
 /* Another thread's free, before blocks_free_remote: the bytes that were requested. Any thread. */
 size_t serial_release(const struct page *page, void *chunk);

@@ -103,7 +103,7 @@ static const char *answer(const char *request, uint32_t *status) {
 
 Test(policy_rules, text_is_understood_or_refused) {
     static const char *const bad[] = {
-        "", "x", "=slab", "f=", "f=fast", "module:=aset", "f=slab ", "f=slab,aset"};
+        "", "x", "=slab", "f=", "f=fast", "module:=aset", "f=slab ", "f=slab,aset", "a\tb=slab"};
     uint32_t status;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *said = answer(bad[i], &status);
@@ -131,7 +131,7 @@ Test(policy_rules, text_is_understood_or_refused) {
     cr_assert(strstr(answer(longer, &status), "too many"), "of bytes");
     char lines[200];
     struct text warnings = {.bytes = lines, .capacity = sizeof lines - 1};
-    policy_rules_init(";a=slab;;b=bump;", &warnings);
+    policy_rules_init(";a=slab;;\n  b=bump\n;\n", &warnings);
     cr_assert_eq(warnings.length, 0);
     cr_assert_str_eq(answer("list", &status), "a=slab\t0\t0\t0\nb=bump\t0\t0\t0\n");
 }
