@@ -68,12 +68,12 @@ def build_program(source, name=None, flags=()):
         return target
     cxx = source.endswith(".cc")
     compiler = os.environ.get("CXX", "g++") if cxx else os.environ.get("CC", "gcc")
-    command = [compiler, "-std=gnu++17" if cxx else "-std=gnu17", *CFLAGS, *flags, source,
-               "-o", target + ".new", "-ldl"]
+    made = f"{target}.{os.getpid()}.new"  # another suite may be building it, too
+    command = [compiler, "-std=gnu++17" if cxx else "-std=gnu17", *CFLAGS, *flags, source, "-o", made, "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    os.rename(target + ".new", target)  # another suite may be starting the old one right now
+    os.rename(made, target)  # another suite may be starting the old one right now
     return target
 
 
