@@ -690,13 +690,13 @@ static const struct rule rules[] = {
      "A library that was bound to libc's own malloc (RTLD_DEEPBIND), or a second malloc in the "
      "program: what it allocated there was not freed.",
      look_for_foreign_frees},
-    {"past-peak", "a peak that is over",
-     "Nothing needs to be done now; the same may be needed again.", look_for_past_peak},
     {"thrashing", "memory that comes and goes",
      "Each OS page that the kernel gives anew costs a fault, in which it is filled with zeros; "
      "what is kept for reuse costs "
      "none.",
      look_for_thrashing},
+    {"past-peak", "a peak that is over",
+     "Nothing needs to be done now; the same may be needed again.", look_for_past_peak},
     {"freelist", "empty memory that is kept",
      "Harmless: it is used first, and goes back to the kernel after MEMCTX_DECAY_MS.",
      look_for_freelist},
