@@ -48,7 +48,8 @@ void answer_reserve(struct answer *answer, size_t bytes);
 void answer_free(struct answer *answer);
 /* Memory for the control thread's tables, counted in the ledger's line for it. */
 void *control_map(size_t bytes);
-void control_unmap(void *start, size_t bytes);
+void control_unmap(void *start);
+void control_unmap_kept(void); /* no client is there */
 
 /* The handler of a request: body of `length` bytes -> answer; returns enum wire_status. */
 uint32_t command_run(uint16_t type, const char *body, size_t length, struct answer *answer);

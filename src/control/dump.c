@@ -76,37 +76,39 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
         return;
     uint32_t live = 0, only = WIRE_NONE;
     bool sole = true;
-    for (int round = 0; round < 2; round++) { /* first count, then charge the shares */
+    /* First count, then charge: without pinned bytes there are no shares to count for. */
+    for (int round = scan->flags & WIRE_DUMP_PINNED ? 0 : 1; round < 2; round++) {
         int64_t free_bytes = touched - (int64_t)live * page->block_bytes;
         int64_t share = round && live ? free_bytes / live : 0;
         int64_t rest = round && live ? free_bytes % live : 0;
-        for (unsigned i = 0; i < granules * page->granule_capacity; i++) {
-            const char *granule = start + i / page->granule_capacity * granule_bytes;
-            unsigned index = i % page->granule_capacity;
-            if (punched >> i / page->granule_capacity & 1)
-                continue; /* its records went with it, and looking would map them */
-            struct record record = record_read(page, blocks_record(page, granule, index));
-            if (record.free || !record.view_index ||
-                record.view_index >= load_acquire(&heap->view_count))
-                continue;
-            uint32_t context = heap_view_at(heap, record.view_index)->context;
-            if (!round) {
-                sole = sole && (only == WIRE_NONE || only == context);
-                only = context;
-                live++;
-                continue;
-            }
-            struct wire_totals *totals = totals_of(scan, context);
-            uintptr_t block =
-                (uintptr_t)granule + page->first + (uintptr_t)index * page->block_bytes;
-            totals->block_bytes += page->block_bytes;
-            totals->reserved_bytes += page->block_bytes;
-            if (scan->resident_known && resident_in(scan, block, block + 1))
-                totals->resident_bytes += page->block_bytes;
-            scan->ledger->mixed_block_bytes += page->block_bytes;
-            if (scan->flags & WIRE_DUMP_PINNED) {
-                totals->pinned_bytes += share + rest;
-                rest = 0;
+        for (unsigned i = 0; i < granules; i++) {
+            const char *granule = start + i * granule_bytes;
+            /* Where it is punched its records went with it, and looking would map them. */
+            unsigned count = punched >> i & 1 ? 0 : page->granule_capacity;
+            for (unsigned index = 0; index < count; index++) {
+                struct record record = record_read(page, blocks_record(page, granule, index));
+                if (record.free || !record.view_index ||
+                    record.view_index >= load_acquire(&heap->view_count))
+                    continue;
+                uint32_t context = heap_view_at(heap, record.view_index)->context;
+                if (!round) {
+                    sole = sole && (only == WIRE_NONE || only == context);
+                    only = context;
+                    live++;
+                    continue;
+                }
+                struct wire_totals *totals = totals_of(scan, context);
+                uintptr_t block =
+                    (uintptr_t)granule + page->first + (uintptr_t)index * page->block_bytes;
+                totals->block_bytes += page->block_bytes;
+                totals->reserved_bytes += page->block_bytes;
+                if (scan->resident_known && resident_in(scan, block, block + 1))
+                    totals->resident_bytes += page->block_bytes;
+                scan->ledger->mixed_block_bytes += page->block_bytes;
+                if (scan->flags & WIRE_DUMP_PINNED) {
+                    totals->pinned_bytes += share + rest;
+                    rest = 0;
+                }
             }
         }
     }
@@ -308,7 +310,7 @@ static void add_remotes(struct answer *answer, uint32_t thread_count) {
     if (room && found.length)
         __builtin_memcpy(room, found.bytes, found.length);
     answer->failed |= found.failed | !owners;
-    control_unmap(owners, heaps * sizeof *owners);
+    control_unmap(owners);
     answer_free(&found);
 }
 
@@ -479,8 +481,8 @@ uint32_t dump_build(const struct wire_dump_request *request, struct answer *answ
         scan.occupancy = control_map(scan.count * sizeof *scan.occupancy);
         if (scan.totals && scan.occupancy)
             status = fill(request, answer, &strings, &scan, &sums);
-        control_unmap(scan.totals, scan.count * sizeof *scan.totals);
-        control_unmap(scan.occupancy, scan.count * sizeof *scan.occupancy);
+        control_unmap(scan.totals);
+        control_unmap(scan.occupancy);
     }
     sums_free(&sums);
     answer_free(&strings);

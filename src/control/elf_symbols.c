@@ -25,7 +25,7 @@ struct file {
 };
 
 static void part_free(struct part *part) {
-    control_unmap(part->bytes, part->size);
+    control_unmap(part->bytes);
     *part = (struct part){NULL, 0};
 }
 

@@ -418,8 +418,7 @@ static void scan_segment(struct segment *segment, bool huge, void *context) {
 uint32_t pages_build(const struct wire_pages_request *request, struct answer *answer) {
     static struct scan scan; /* control thread only */
     scan = (struct scan){.from = request->from, .flags = request->flags, .contexts = tree_count()};
-    size_t seen_bytes = scan.contexts * sizeof *scan.seen;
-    scan.seen = control_map(seen_bytes);
+    scan.seen = control_map(scan.contexts * sizeof *scan.seen);
     scan.pages = answer;
     answer_reserve(answer, sizeof(struct wire_pages) +
                                (WIRE_PAGES_MAX + SEGMENT_SLICES) * sizeof(struct wire_page));
@@ -436,7 +435,7 @@ uint32_t pages_build(const struct wire_pages_request *request, struct answer *an
             .count = scan.count,
             .share_count = (uint32_t)(scan.shares.length / sizeof(struct wire_share))};
     bool done = scan.seen && !answer->failed;
-    control_unmap(scan.seen, seen_bytes);
+    control_unmap(scan.seen);
     answer_free(&scan.shares);
     return done ? WIRE_OK : WIRE_NO_MEMORY;
 }

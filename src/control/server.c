@@ -60,8 +60,10 @@ struct client {
     size_t got;
     struct wire_frame frame; /* read first, then body */
     char *body;              /* WIRE_REQUEST_MAX + 1 */
-    struct answer answer;    /* being written when bytes is set */
-    size_t written;
+    bool answering;          /* head and answer are being written */
+    struct wire_frame head;
+    struct answer answer;
+    size_t written; /* of both */
 };
 
 uint32_t control_waiting FORK_PAGE;
@@ -143,33 +145,28 @@ static void let_go(struct held *held) {
 static void client_drop(struct client *client) {
     let_go(&client->socket);
     answer_free(&client->answer);
+    client->answering = false;
     client->got = client->written = 0;
 }
 
 static void client_answer(struct client *client, uint16_t type, const char *body, size_t length) {
-    struct answer content = {0};
-    struct wire_frame head = {.magic = WIRE_MAGIC, .version = WIRE_VERSION, .type = type};
+    client->head = (struct wire_frame){.magic = WIRE_MAGIC, .version = WIRE_VERSION, .type = type};
     if (type != WIRE_HELLO) {
-        head.status = command_run(type, body, length, &content);
+        client->head.status = command_run(type, body, length, &client->answer);
     } else {
-        void *room = answer_add(&content, length);
+        void *room = answer_add(&client->answer, length);
         if (room)
             __builtin_memcpy(room, body, length);
     }
-    if (content.failed)
-        head.status = WIRE_NO_MEMORY;
-    head.length = head.status == WIRE_NO_MEMORY ? 0 : content.length;
-    if (answer_add(&client->answer, sizeof head + head.length)) {
-        __builtin_memcpy(client->answer.bytes, &head, sizeof head);
-        if (head.length)
-            __builtin_memcpy(client->answer.bytes + sizeof head, content.bytes, head.length);
-    }
-    answer_free(&content);
+    if (client->answer.failed)
+        client->head.status = WIRE_NO_MEMORY;
+    if (client->head.status == WIRE_NO_MEMORY)
+        answer_free(&client->answer);
+    client->head.length = client->answer.length;
+    client->answering = true;
     client->written = 0;
     client->got = 0;
     client->since_ns = client->begun_ns = os_now_exact_ns();
-    if (client->answer.failed)
-        client_drop(client);
 }
 
 static uint64_t start_ticks(void) {
@@ -200,9 +197,12 @@ static void client_greet(struct client *client) {
 }
 
 static void client_write(struct client *client) {
-    const struct answer *answer = &client->answer;
-    ssize_t sent = OS_TRY(send(client->socket.fd, answer->bytes + client->written,
-                               answer->length - client->written, MSG_NOSIGNAL | MSG_DONTWAIT));
+    size_t head = sizeof client->head;
+    bool begun = client->written >= head;
+    const char *from = begun ? client->answer.bytes + (client->written - head)
+                             : (const char *)&client->head + client->written;
+    size_t left = (begun ? head + client->answer.length : head) - client->written;
+    ssize_t sent = OS_TRY(send(client->socket.fd, from, left, MSG_NOSIGNAL | MSG_DONTWAIT));
     if (sent < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (sent <= 0) {
@@ -211,8 +211,9 @@ static void client_write(struct client *client) {
     }
     client->written += (size_t)sent;
     client->since_ns = os_now_exact_ns();
-    if (client->written == answer->length) {
+    if (client->written == head + client->answer.length) {
         answer_free(&client->answer);
+        client->answering = false;
         client->begun_ns = client->since_ns;
     }
 }
@@ -264,7 +265,7 @@ static void accept_client(void) {
             break;
         }
         /* With every place taken, who has asked for nothing, or read the same answer, for longest makes room. */
-        uint64_t patience = client->answer.bytes ? SLOW_READER_NS : DEADLINE_NS;
+        uint64_t patience = client->answering ? SLOW_READER_NS : DEADLINE_NS;
         if (!client->got && now - client->begun_ns > patience &&
             (!room || client->begun_ns < room->begun_ns))
             room = client;
@@ -290,7 +291,7 @@ static void drop_late_clients(void) {
     uint64_t now = os_now_exact_ns();
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
         struct client *client = &clients[i];
-        uint64_t limit = client->answer.bytes || client->got ? DEADLINE_NS : IDLE_CLIENT_NS;
+        uint64_t limit = client->answering || client->got ? DEADLINE_NS : IDLE_CLIENT_NS;
         if (client->socket.fd >= 0 && now - client->since_ns > limit)
             client_drop(client);
     }
@@ -369,7 +370,7 @@ static void serve(void) {
         nfds_t count = 1;
         for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
             struct client *client = &clients[i];
-            short events = client->answer.bytes ? POLLOUT : POLLIN;
+            short events = client->answering ? POLLOUT : POLLIN;
             if (!is_still_held(&client->socket)) {
                 client_drop(client);
                 continue;
@@ -377,6 +378,8 @@ static void serve(void) {
             polled[count] = client;
             polls[count++] = (struct pollfd){.fd = client->socket.fd, .events = events};
         }
+        if (count == 1)
+            control_unmap_kept();
         struct segment_usage usage = segment_usage();
         int64_t decay = load_relaxed(&options.decay_ms) / 2;
         int wait = usage.freelist_bytes && decay < IDLE_POLL_MS ? (int)(decay < 50 ? 50 : decay)
@@ -403,7 +406,7 @@ static void serve(void) {
                     continue;
                 if (!is_still_held(&client->socket))
                     client_drop(client);
-                else if (client->answer.bytes)
+                else if (client->answering)
                     client_write(client);
                 else
                     client_read(client);

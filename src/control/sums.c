@@ -106,8 +106,8 @@ static size_t entries_bytes(size_t room) {
 static void entries_free(struct sums_entries *entries) {
     while (entries) {
         struct sums_entries *earlier = entries->earlier;
-        control_unmap(entries->kept, entries->room * sizeof *entries->kept);
-        control_unmap(entries, entries_bytes(entries->room));
+        control_unmap(entries->kept);
+        control_unmap(entries);
         entries = earlier;
     }
 }
@@ -185,14 +185,14 @@ bool sums_collect(struct sums *sums, bool keep_views) {
         collected = collect(sums, firsts, keep_views);
         lock_release(&heap_global.lock);
     }
-    control_unmap(firsts, sums->count * sizeof *firsts);
+    control_unmap(firsts);
     if (!collected)
         sums_free(sums);
     return collected;
 }
 
 void sums_free(struct sums *sums) {
-    control_unmap(sums->rows, sums->count * sizeof *sums->rows);
+    control_unmap(sums->rows);
     entries_free(sums->entries);
     sums->rows = NULL;
     sums->entries = NULL;
@@ -272,7 +272,7 @@ uint32_t reset_run(const struct wire_reset_request *request, struct text *text) 
         }
     }
     lock_release(&heap_global.lock);
-    control_unmap(selected, count);
+    control_unmap(selected);
     text_add(text, "counters and peaks of ");
     text_add_number(text, (int64_t)contexts);
     text_add(text, " contexts start anew; nothing was freed");
