@@ -68,8 +68,10 @@ static void *map_untouched(size_t bytes) {
             place = mappings[i].start ? NULL : &mappings[i];
     }
     char *start = place ? os_map(bytes) : NULL;
-    if (start)
+    if (start) {
         *place = (struct mapping){.start = start, .bytes = bytes};
+        os_wipe_on_fork(start, bytes); /* by which memctx frag knows it */
+    }
     return start;
 }
 

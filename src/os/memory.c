@@ -33,6 +33,10 @@ void os_unmap(void *start, size_t bytes) {
     OS_CALL(SYS_munmap, start, bytes, 0, 0, 0, 0);
 }
 
+void os_wipe_on_fork(void *start, size_t bytes) {
+    OS_CALL(SYS_madvise, start, bytes, MADV_WIPEONFORK, 0, 0, 0);
+}
+
 void *os_map_aligned(size_t bytes, size_t alignment) {
     /* The kernel places mappings downwards next to each other, so behind one aligned segment the
      * next one mostly fits without trimming. */

@@ -19,6 +19,8 @@ void *os_map_aligned(size_t bytes, size_t alignment);
 /* Whether the kernel is to put huge pages under it. It may know none. */
 void os_advise_huge(void *start, size_t bytes, bool huge);
 void os_unmap(void *start, size_t bytes);
+/* A forked child finds it zeroed; and whoever reads the kernel's map can tell it from others. Not before Linux 4.14. */
+void os_wipe_on_fork(void *start, size_t bytes);
 bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
 /* Moves a mapping's pages onto `target`, which must be mapped and is replaced. */
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
@@ -62,6 +64,7 @@ enum lock_rank { /* a thread takes locks in this order only; checked in debug bu
                  RANK_HEAPS,   /* list of heaps, parking and adopting them, folding their views */
                  RANK_PARKED,  /* one parked or shared heap */
                  RANK_SETTLE,  /* accounting of emergency chunks */
+                 RANK_NAMED,   /* named contexts, and their large chunks */
                  RANK_TREE,    /* new nodes of the context tree */
                  RANK_RULES,   /* new unwind rules and modules */
                  RANK_SEGMENT, /* segments and their free slices */

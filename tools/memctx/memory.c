@@ -4,7 +4,7 @@
  *
  * A mapping is told by what smaps says of it: files (with the .bss that follows a file's writable
  * part), stacks (the main one, and others by the one guard page that pthread puts below them),
- * the brk heap, code made at run time, shared memory. What is left is anonymous memory: the
+ * the brk heap, code made at run time, shared memory, the control thread's by their flags. What is left is anonymous memory: the
  * library's, and what the program mapped itself. The library knows how much of it is resident and
  * its own, so the rest of it shows up in the residue.
  */
@@ -98,6 +98,11 @@ static int64_t read_peak(pid_t pid) {
     return peak;
 }
 
+/* The control thread's, which has a line of its own, of another moment: nobody else's are of both kinds. */
+static bool is_control_memory(const char *flags) {
+    return strstr(flags, " wf") != NULL && strstr(flags, " nr") != NULL;
+}
+
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
     char path[64];
     snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
@@ -110,16 +115,20 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
     enum mapping_kind kind = KIND_ANONYMOUS;
     char *line = NULL;
     size_t capacity = 0, seen = 0;
+    int64_t rss = 0;
     while (getline(&line, &capacity, file) > 0) {
         long long kib;
         if (sscanf(line, "Rss: %lld kB", &kib) == 1) {
-            *find_sum(mappings, kind) += kib * 1024;
+            rss = kib * 1024;
+            *find_sum(mappings, kind) += rss;
             mappings->rss_bytes += kib * 1024;
             seen++;
         } else if (sscanf(line, "AnonHugePages: %lld kB", &kib) == 1) {
             mappings->huge_bytes += kib * 1024;
         } else if (sscanf(line, "Swap: %lld kB", &kib) == 1) {
             mappings->swap_bytes += kib * 1024;
+        } else if (strncmp(line, "VmFlags:", 8) == 0) {
+            *find_sum(mappings, kind) -= is_control_memory(line) ? rss : 0;
         } else if (line[0] < 'A' || line[0] > 'Z') { /* addresses begin with a small hex digit */
             before = mapping;
             if (parse_header(line, &mapping)) {
