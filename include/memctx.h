@@ -1,26 +1,277 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * memctx.h - for programs that want to know whether memctx is under them.
+ * memctx.h - memory contexts for programs that take part: lifetimes, by name.
  *
- * Nothing needs to be linked: the function is a weak reference, NULL when libmemctx.so is not
- * preloaded. May be called by any thread at any time.
+ * A context is a place to allocate in that has a name, a parent and a policy. All that was allocated in it is freed at
+ * once by memctx_reset or memctx_delete; single chunks by free, as ever. While a thread is switched to a
+ * context, every malloc of that thread, of any library, goes there. `memctx dump` shows the contexts by name.
+ *
+ *     memctx_t request = memctx_create(NULL, "request", MEMCTX_ASET);
+ *     MEMCTX_SCOPE(request) {
+ *         handle(...);            // malloc, strdup, operator new: all in the context
+ *     }
+ *     memctx_reset(request);      // all of it is freed
+ *
+ * Nothing is linked: the functions are weak references, which libmemctx.so fills in when it is preloaded (memctx run).
+ * Without it there are no contexts: memctx_create gives NULL, memctx_alloc is malloc, all others do nothing, in
+ * a load and a compare. A program that relies on a reset to free asks memctx_is_active() first.
+ *
+ * Threads: a context belongs to the thread that made it, which alone allocates in it, switches to it, resets, changes and
+ * deletes it. Any thread may free its chunks and resize them (which then are in no context any more), but not while it is reset or
+ * deleted. Not for signal handlers.
+ *
+ * Misuse ends the program with a line that names the context: one that was deleted, one of another thread's, the deletion
+ * of the current one, a chunk that is freed twice.
+ *
+ * Source: PostgreSQL's memory contexts.
  */
 #ifndef MEMCTX_H
 #define MEMCTX_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* The version of the library that serves this process, such as "0.1.0". */
-const char *memctx_version(void) __attribute__((weak));
+#define MEMCTX_WEAK __attribute__((weak))
 
-/* 1 when libmemctx.so is this process's allocator, else 0. */
+/* A context. NULL is none: what is allocated there is paid for by its call path, as everywhere. Out of date
+ * after its delete, which is noticed. */
+typedef struct memctx_context *memctx_t;
+
+/* How chunks stand in a context's pages. */
+enum memctx_policy {
+    MEMCTX_ASET, /* blocks by size; what is freed is used again at once. For most */
+    MEMCTX_SLAB, /* blocks of just the sizes that are asked for. For chunks of one size, or few */
+    MEMCTX_GENERATION, /* one behind the other; a page is used again when all in it is freed. For what dies in
+                        * the order in which it was made */
+    MEMCTX_BUMP /* the same, and no empty page is kept. For what dies all at once: the fastest, and the smallest */
+};
+
+/* To be called when its context is reset or deleted next, before anything is freed; the last one first. Given by the caller, who
+ * keeps it until then: in the context itself, best. */
+struct memctx_callback {
+    void (*function)(void *argument);
+    void *argument;
+    struct memctx_callback *next; /* the library's */
+};
+
+struct memctx_stats {
+    uint64_t requested_bytes, chunks; /* alive */
+    uint64_t peak_bytes;              /* the most that was requested at a time */
+    uint64_t allocs, frees;           /* ever */
+    uint64_t reserved_bytes;          /* of pages and large chunks */
+    uint64_t free_bytes;              /* of these, not requested: free, or rounding */
+    uint32_t pages, children;
+};
+
+/* --- what libmemctx.so has; use the functions below ---------------------------------------------------- */
+
+const char *memctx_version(void) MEMCTX_WEAK;
+memctx_t memctx_do_create(memctx_t parent, const char *name, enum memctx_policy policy) MEMCTX_WEAK;
+void memctx_do_delete(memctx_t context) MEMCTX_WEAK;
+void memctx_do_reset(memctx_t context) MEMCTX_WEAK;
+void memctx_do_reset_children(memctx_t context) MEMCTX_WEAK;
+memctx_t memctx_do_switch(memctx_t context) MEMCTX_WEAK;
+memctx_t memctx_do_current(void) MEMCTX_WEAK;
+void *memctx_do_alloc(memctx_t context, size_t bytes) MEMCTX_WEAK;
+void *memctx_do_zalloc(memctx_t context, size_t bytes) MEMCTX_WEAK;
+void *memctx_do_alloc_aligned(memctx_t context, size_t alignment, size_t bytes) MEMCTX_WEAK;
+memctx_t memctx_do_owner(const void *chunk) MEMCTX_WEAK;
+memctx_t memctx_do_parent(memctx_t context) MEMCTX_WEAK;
+void memctx_do_set_parent(memctx_t context, memctx_t parent) MEMCTX_WEAK;
+int memctx_do_is_empty(memctx_t context) MEMCTX_WEAK;
+const char *memctx_do_name(memctx_t context) MEMCTX_WEAK;
+const char *memctx_do_identifier(memctx_t context) MEMCTX_WEAK;
+void memctx_do_identify(memctx_t context, const char *identifier) MEMCTX_WEAK;
+void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *callback) MEMCTX_WEAK;
+void memctx_do_stats(memctx_t context, struct memctx_stats *stats) MEMCTX_WEAK;
+int memctx_do_walk(memctx_t context, int (*visit)(memctx_t context, int depth, void *argument),
+                   void *argument) MEMCTX_WEAK;
+const char *memctx_do_check(memctx_t context) MEMCTX_WEAK;
+
+/* --- asking --------------------------------------------------------------------------------------------- */
+
+/* 1 when libmemctx.so is this process's allocator, else 0. memctx_version() is then its version, such as "0.1.0", and
+ * NULL to call otherwise. Any thread. */
 static inline int memctx_is_active(void) {
     return memctx_version != 0;
 }
 
-#ifdef __cplusplus
+/* --- contexts ------------------------------------------------------------------------------------------- */
+
+/* A new context of the calling thread's. parent: NULL, or one whose delete and reset delete this one, too. name:
+ * copied; contexts of one name below one parent are one line of a dump after another has ended. NULL: out of
+ * memory, or the library is not there. */
+static inline memctx_t memctx_create(memctx_t parent, const char *name, enum memctx_policy policy) {
+    return memctx_do_create ? memctx_do_create(parent, name, policy) : NULL;
 }
+/* Frees all that is in it, and in its children, and them. NULL: nothing is done, here and below. */
+static inline void memctx_delete(memctx_t context) {
+    if (context && memctx_do_delete)
+        memctx_do_delete(context);
+}
+/* Frees all that is in it, and deletes its children. */
+static inline void memctx_reset(memctx_t context) {
+    if (context && memctx_do_reset)
+        memctx_do_reset(context);
+}
+/* Resets the children, and theirs, which stay. */
+static inline void memctx_reset_children(memctx_t context) {
+    if (context && memctx_do_reset_children)
+        memctx_do_reset_children(context);
+}
+/* What this thread allocates from now on goes there; NULL: where its call path says. The one before. What realloc resizes
+ * stays in the context that it is in. */
+static inline memctx_t memctx_switch(memctx_t context) {
+    return memctx_do_switch ? memctx_do_switch(context) : NULL;
+}
+static inline memctx_t memctx_current(void) {
+    return memctx_do_current ? memctx_do_current() : NULL;
+}
+
+/* --- chunks --------------------------------------------------------------------------------------------- */
+
+/* As malloc, in the context; in NULL as malloc itself. */
+static inline void *memctx_alloc(memctx_t context, size_t bytes) {
+    return context && memctx_do_alloc ? memctx_do_alloc(context, bytes) : malloc(bytes);
+}
+/* The same, zeroed. */
+static inline void *memctx_zalloc(memctx_t context, size_t bytes) {
+    return context && memctx_do_zalloc ? memctx_do_zalloc(context, bytes) : calloc(1, bytes);
+}
+/* At a multiple of the alignment, which is a power of two. NULL: out of memory, or it is none. */
+static inline void *memctx_alloc_aligned(memctx_t context, size_t alignment, size_t bytes) {
+    return context && memctx_do_alloc_aligned ? memctx_do_alloc_aligned(context, alignment, bytes)
+                                              : aligned_alloc(alignment, bytes);
+}
+/* A chunk stays in the context that it is in; NULL is allocated in this one. */
+static inline void *memctx_realloc(memctx_t context, void *chunk, size_t bytes) {
+    return chunk ? realloc(chunk, bytes) : memctx_alloc(context, bytes);
+}
+static inline void memctx_free(void *chunk) {
+    free(chunk);
+}
+static inline char *memctx_strdup(memctx_t context, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    char *copy = (char *)memctx_alloc(context, bytes);
+    return copy ? (char *)memcpy(copy, text, bytes) : NULL;
+}
+/* The context that a chunk is in; NULL: none of this thread's. */
+static inline memctx_t memctx_owner(const void *chunk) {
+    return chunk && memctx_do_owner ? memctx_do_owner(chunk) : NULL;
+}
+
+/* --- what is known of a context ------------------------------------------------------------------------- */
+
+static inline memctx_t memctx_parent(memctx_t context) {
+    return context && memctx_do_parent ? memctx_do_parent(context) : NULL;
+}
+/* It is deleted with that parent from now on. A dump goes on to show it below the one that it was made below. */
+static inline void memctx_set_parent(memctx_t context, memctx_t parent) {
+    if (context && memctx_do_set_parent)
+        memctx_do_set_parent(context, parent);
+}
+/* 1: no chunk is alive in it; its children's do not count. 1 for NULL. */
+static inline int memctx_is_empty(memctx_t context) {
+    return context && memctx_do_is_empty ? memctx_do_is_empty(context) : 1;
+}
+/* Valid as long as the process. "" for NULL. */
+static inline const char *memctx_name(memctx_t context) {
+    return context && memctx_do_name ? memctx_do_name(context) : "";
+}
+/* What tells it from others of its name, such as a query's text: copied, up to 55 bytes; shown in dumps. "" at first. */
+static inline const char *memctx_identifier(memctx_t context) {
+    return context && memctx_do_identifier ? memctx_do_identifier(context) : "";
+}
+static inline void memctx_identify(memctx_t context, const char *identifier) {
+    if (context && memctx_do_identify)
+        memctx_do_identify(context, identifier);
+}
+static inline void memctx_call_on_reset(memctx_t context, struct memctx_callback *callback) {
+    if (context && memctx_do_call_on_reset)
+        memctx_do_call_on_reset(context, callback);
+}
+/* All zero without the library. */
+static inline void memctx_get_stats(memctx_t context, struct memctx_stats *stats) {
+    memset(stats, 0, sizeof *stats);
+    if (context && memctx_do_stats)
+        memctx_do_stats(context, stats);
+}
+/* Visits the context and all below it, parents first, until visit returns other than 0, which is then the result. It may
+ * neither make nor delete contexts. */
+static inline int memctx_walk(memctx_t context,
+                              int (*visit)(memctx_t context, int depth, void *argument),
+                              void *argument) {
+    return context && memctx_do_walk ? memctx_do_walk(context, visit, argument) : 0;
+}
+/* NULL: its pages and chunks hang together; else what does not, in words. Takes a look at each chunk. */
+static inline const char *memctx_check(memctx_t context) {
+    return context && memctx_do_check ? memctx_do_check(context) : NULL;
+}
+
+/* --- scopes --------------------------------------------------------------------------------------------- */
+
+static inline void memctx_end_scope(memctx_t *before) {
+    memctx_switch(*before);
+}
+/* The statement that follows runs switched to the context; however it is left but by longjmp, the one before is back. */
+#define MEMCTX_SCOPE_NAME(name, line) MEMCTX_SCOPE_PASTE(name, line)
+#define MEMCTX_SCOPE_PASTE(name, line) name##line
+#define MEMCTX_SCOPE_OF(context, before, once)                                                     \
+    for (memctx_t before __attribute__((cleanup(memctx_end_scope))) = memctx_switch(context),      \
+                         once = (memctx_t)(uintptr_t)1;                                            \
+         once; once = NULL)
+#define MEMCTX_SCOPE(context)                                                                      \
+    MEMCTX_SCOPE_OF(context, MEMCTX_SCOPE_NAME(memctx_before_, __LINE__),                          \
+                    MEMCTX_SCOPE_NAME(memctx_once_, __LINE__))
+
+#ifdef __cplusplus
+} /* extern "C" */
+
+namespace memctx {
+
+/* A context that is deleted with its object. */
+class context {
+  public:
+    explicit context(const char *name, enum memctx_policy policy = MEMCTX_ASET,
+                     memctx_t parent = nullptr)
+        : handle(memctx_create(parent, name, policy)) {}
+    ~context() {
+        memctx_delete(handle);
+    }
+    context(const context &) = delete;
+    context &operator=(const context &) = delete;
+    operator memctx_t() const {
+        return handle;
+    }
+    void reset() {
+        memctx_reset(handle);
+    }
+
+  private:
+    memctx_t handle;
+};
+
+/* As long as it lives its thread is switched to the context. */
+class scope {
+  public:
+    explicit scope(memctx_t context) : before(memctx_switch(context)) {}
+    ~scope() {
+        memctx_switch(before);
+    }
+    scope(const scope &) = delete;
+    scope &operator=(const scope &) = delete;
+
+  private:
+    memctx_t before;
+};
+
+} // namespace memctx
 #endif
+
 #endif

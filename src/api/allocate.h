@@ -42,6 +42,9 @@ void *allocate_wide(struct heap *heap, struct view *view, size_t size, enum allo
 void *allocate_next(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                     uintptr_t frame);
 void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame);
+/* Entered, and who pays is known; of any size. */
+void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                       enum allocate_how how, uintptr_t frame);
 /* Out of memory in operator new. */
 void *new_retry(size_t size, size_t alignment, uintptr_t frame);
 

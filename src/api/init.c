@@ -8,6 +8,7 @@
  * with it, because the same thread goes on in the child.
  */
 #include "api/thread.h"
+#include "context/named.h"
 #include "context/tree.h"
 #include "control/policy_rules.h"
 #include "os/fault.h"
@@ -30,8 +31,7 @@ EXPORT const char *memctx_version(void) {
 }
 
 #ifndef MEMCTX_UNIT
-static struct lock *const fork_locks[] = {&heap_global.lock, &region_settle_lock, &tree_lock,
-                                          &rules_lock};
+static struct lock *const fork_locks[] = {&heap_global.lock, &region_lock, &tree_lock, &rules_lock};
 #define FORK_LOCKS (sizeof fork_locks / sizeof fork_locks[0])
 
 static void fork_prepare(void) {

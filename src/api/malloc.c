@@ -8,6 +8,7 @@
 #include "api/allocate.h"
 #include "context/tree.h"
 #include "control/control.h"
+#include "region/named.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -26,7 +27,9 @@ struct request {
 static void *serve(struct heap *heap, struct view *view, const struct request *request,
                    uintptr_t frame) {
     if (!view)
-        view = context_view(heap, frame);
+        view = request->old && UNLIKELY(load_relaxed(&region_named_any))
+                   ? context_view_kept(heap, request->old, frame)
+                   : context_view(heap, frame);
     if (!view)
         return NULL;
     if (request->old)
@@ -160,6 +163,12 @@ NOINLINE void *allocate_bigger(size_t size, enum allocate_how how, uintptr_t fra
     return allocate_wide(heap, view, size, how, frame);
 }
 
+void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                       enum allocate_how how, uintptr_t frame) {
+    struct request request = {.size = size, .alignment = alignment, .zero = how == ALLOCATE_ZEROED};
+    return serve_entered(heap, THREAD_OWN, view, &request, frame);
+}
+
 void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame) {
     return serve_slow(&(struct request){.size = size, .alignment = alignment}, frame);
 }
@@ -186,7 +195,9 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
     struct heap *heap;
     if (UNLIKELY(size > SMALL_MAX) || UNLIKELY(!(heap = thread_enter())))
         return serve_slow(&request, frame);
-    struct view *view = context_view(heap, frame);
+    struct view *view = UNLIKELY(load_relaxed(&region_named_any))
+                            ? context_view_kept(heap, old, frame)
+                            : context_view(heap, frame);
     if (UNLIKELY(!view) || !region_resize(heap, view, old, size))
         return serve_entered(heap, THREAD_OWN, view, &request, frame);
     thread_leave(heap);

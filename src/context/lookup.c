@@ -3,6 +3,8 @@
 #include "context/lookup.h"
 #include "context/tree.h"
 #include "path/oracle.h"
+#include "region/named.h"
+#include "region/region.h"
 
 struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context) {
     /* The first view stands for all that cannot be accounted elsewhere, so it is made first. */
@@ -20,7 +22,8 @@ static void verify(struct heap *heap, const struct view *view) {
     }
     paths->verify_left = (uint32_t)load_relaxed(&options.verify);
     /* The shared heap serves handlers too, and one may have interrupted libunwind. */
-    if (!oracle_is_loaded() || heap->state == HEAP_SHARED || view->context < TREE_FIXED_COUNT)
+    if (!oracle_is_loaded() || heap->state == HEAP_SHARED || view->context < TREE_FIXED_COUNT ||
+        tree_is_named(view->context))
         return;
     uintptr_t addresses[MEMCTX_DEPTH_MAX];
     unsigned count = 0;
@@ -200,8 +203,13 @@ INLINE void judge(struct paths *paths, uint32_t seen, uint32_t found, uint32_t s
 }
 
 /* Which way the next allocations take, by the table or past it; or, with depth 0, neither. */
+static bool is_switched(const struct paths *paths) {
+    return paths->fixed && tree_is_named(paths->fixed->context);
+}
+
 static void ways_open(struct paths *paths) {
-    bool fixed = UNLIKELY(!load_relaxed(&options.depth)), check = options.check;
+    bool check = options.check;
+    bool fixed = UNLIKELY(!load_relaxed(&options.depth)) || UNLIKELY(is_switched(paths));
     /* With MEMCTX_VERIFY and MEMCTX_CHECK every allocation is to be looked up. */
     uint32_t fast = load_relaxed(&options.verify) <= 0 && !fixed && !check ? paths->generation : 0;
     paths->fast_generation = paths->passing ? 0 : fast;
@@ -228,6 +236,11 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generat
         paths->generation = generation;
     }
     struct view *view;
+    if (UNLIKELY(is_switched(paths))) {
+        paths->timing = false;
+        ways_open(paths);
+        return paths->fixed;
+    }
     unsigned depth = (unsigned)load_relaxed(&options.depth); /* once: it may be set meanwhile */
     if (UNLIKELY(!depth)) {
         view = context_view_fixed(heap, TREE_NO_PATHS);
@@ -301,6 +314,27 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
     return view;
 }
 
+void context_switch(struct heap *heap, struct view *view) {
+    struct paths *paths = paths_of(heap);
+    paths->fixed = view;
+    ways_open(paths);
+}
+
+struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame) {
+    struct view *view = region_named_view(heap, chunk);
+    if (!view && is_switched(paths_of(heap))) {
+        uint32_t context = region_context_of(chunk);
+        if (context != REGION_NO_CONTEXT && !tree_is_named(context))
+            view = heap_view(heap, context);
+    }
+    return view ? view : context_view(heap, frame);
+}
+
+struct view *context_switched(struct heap *heap) {
+    struct paths *paths = paths_of(heap);
+    return is_switched(paths) ? paths->fixed : NULL;
+}
+
 COLD void context_judge_steps(struct paths *paths) {
     judge(paths, STEPS_JUDGED, 0, STEPS_JUDGED * COST_FOLLOW);
 }
@@ -312,6 +346,7 @@ void context_fork_child(struct heap *heap) {
 }
 
 void context_forget(struct heap *heap) {
+    paths_of(heap)->fixed = NULL;
     cache_flush(paths_of(heap));
     follow_flush(paths_of(heap));
 }

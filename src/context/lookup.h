@@ -50,6 +50,12 @@ INLINE struct view *context_view(struct heap *heap, uintptr_t frame) {
 
 /* For an allocation that must not walk: a signal handler inside the allocator. */
 struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context);
+/* From now on this view pays for all that its thread allocates, whatever the path; NULL: no more. */
+void context_switch(struct heap *heap, struct view *view);
+struct view *context_switched(struct heap *heap); /* NULL: none does */
+/* Who pays for a chunk when its size changes, where there are named contexts: the one that it is in stays, so that it lives
+ * as long as that; and while the thread is switched to one, what is in none stays where it is. */
+struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame);
 /* In a forked child: the cache is only read for a while. */
 void context_fork_child(struct heap *heap);
 /* The thread is gone: its cache is given back. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is said of a chunk that a program misused, beside the line that names it: the call path that allocated it,
  * and the one that just misused it, in a form that addr2line takes. The process is about to end. */
+#include "context/named.h"
 #include "context/tree.h"
 #include "path/stack.h"
 #include "region/region.h"
@@ -37,6 +38,12 @@ static void print_context(uint32_t context) {
         print_line("memctx:     a call path that is not known\n");
     for (unsigned i = 0; i < FRAMES_SHOWN && context >= TREE_FIXED_COUNT; i++) {
         const struct tree_node *node = tree_node(context);
+        if (tree_is_named(context)) {
+            print_line("memctx:     the named context ");
+            print_line(named_name(context));
+            print_line("\n");
+            return;
+        }
         print_frame(node->address, node->exact, node->module);
         context = node->parent;
     }

@@ -31,10 +31,13 @@ enum tree_fixed {
     TREE_FIXED_COUNT
 };
 
+/* The module of a named context's node, whose address is the context's place: see context/named.h. */
+#define MODULE_NAMED 0xfffeU
+
 struct tree_node {
     uintptr_t address; /* return address; 0 for fixed nodes */
     uint32_t parent;   /* id */
-    uint16_t module;   /* index, or MODULE_NONE */
+    uint16_t module;   /* index, MODULE_NONE or MODULE_NAMED */
     bool exact;
     bool in_table;                           /* not among its parent's `children` */
     uint32_t children[TREE_INLINE_CHILDREN]; /* atomic: id, above it bits of its address; 0: none */
@@ -57,6 +60,10 @@ INLINE struct tree_node *tree_node(uint32_t id) {
     if (UNLIKELY(id < TREE_FIXED_COUNT))
         return &tree_fixed_nodes[id];
     return &load_acquire(&tree_blocks[id / TREE_NODES_PER_BLOCK])[id % TREE_NODES_PER_BLOCK];
+}
+
+INLINE bool tree_is_named(uint32_t id) {
+    return tree_node(id)->module == MODULE_NAMED;
 }
 
 INLINE bool tree_node_is(uint32_t id, uint32_t parent, struct tree_frame frame) {

@@ -38,7 +38,11 @@ static bool all_exist(const struct wire_contexts_request *request, struct text *
 /* --- placing ----------------------------------------------------------------------------------- */
 
 static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
-    heap_place(context, (enum placement)(verb & PLACE_MASK));
+    enum placement placement = (enum placement)(verb & PLACE_MASK);
+    /* A named context's pages are its own, whatever is asked for. */
+    if (tree_is_named(context) && placement < PLACE_SLAB)
+        placement = PLACE_APART;
+    heap_place(context, placement);
     store_owner(byte, (uint8_t)(*byte | PLACED_BY_HAND));
 }
 

@@ -6,6 +6,7 @@
  * kind is left out, and ids are checked before they index anything.
  */
 #include "base/options.h"
+#include "context/named.h"
 #include "context/tree.h"
 #include "control/control.h"
 #include "os/meta.h"
@@ -231,15 +232,17 @@ static void add_contexts(struct answer *answer, struct answer *strings, const st
         add_section(answer, SECTION(contexts), scan->count, sizeof *context);
     for (uint32_t id = 0; context && id < scan->count; id++, context++) {
         const struct tree_node *node = tree_node(id);
-        const char *label = tree_fixed_label(id);
+        bool named = node->module == MODULE_NAMED;
+        const char *label = named ? named_name(id) : tree_fixed_label(id);
         context->id = id;
         context->parent = id == TREE_ROOT ? WIRE_NONE : node->parent;
         context->kind = id == TREE_ROOT ? WIRE_KIND_ROOT
+                        : named         ? WIRE_KIND_NAMED
                         : label         ? WIRE_KIND_UNKNOWN
                                         : WIRE_KIND_PATH;
         context->exact_address = node->exact;
-        context->module = node->module == MODULE_NONE ? WIRE_NONE : node->module;
-        context->address = node->address;
+        context->module = node->module >= MODULE_NAMED ? WIRE_NONE : node->module;
+        context->address = named ? 0 : node->address;
         context->label = label ? add_string(strings, label) : WIRE_NONE;
         context->self = scan->totals[id];
         context->placement = (uint8_t)heap_placement(id);

@@ -190,7 +190,7 @@ static uint8_t first_of(uint8_t a, uint8_t b) {
 /* The first rule that holds for a frame; 0: none. */
 static uint8_t rule_of_frame(const struct tree_node *node) {
     const struct names *names =
-        node->module != MODULE_NONE && node->address ? names_of(node->module) : NULL;
+        node->module < MODULE_NAMED && node->address ? names_of(node->module) : NULL;
     if (!names)
         return 0;
     /* A return address may already belong to the next function. */

@@ -63,8 +63,7 @@ enum lock_rank { /* a thread takes locks in this order only; checked in debug bu
                  RANK_CONTROL = 1, /* start of the control thread, marks */
                  RANK_HEAPS,   /* list of heaps, parking and adopting them, folding their views */
                  RANK_PARKED,  /* one parked or shared heap */
-                 RANK_SETTLE,  /* accounting of emergency chunks */
-                 RANK_NAMED,   /* named contexts, and their large chunks */
+                 RANK_REGION,  /* accounting of emergency chunks; named contexts */
                  RANK_TREE,    /* new nodes of the context tree */
                  RANK_RULES,   /* new unwind rules and modules */
                  RANK_SEGMENT, /* segments and their free slices */

@@ -270,6 +270,17 @@ void blocks_page_destroy(struct heap *heap, struct page *page) {
     segment_span_free(page);
 }
 
+void blocks_rewind(struct heap *heap, struct page *page) {
+    size_t free_blocks = blocks_handed_out(page) - page->used;
+    store_owner(&heap->own_free, heap->own_free - (int64_t)free_blocks * page->waste_unit);
+    page->free = NULL;
+    page->fresh = 0;
+    store_owner(&page->used, 0);
+    store_owner(&page->fresh_left, 0);
+    store_release(&page->next_block, NULL);
+    blocks_open_granule(page);
+}
+
 void bins_init(struct bins *bins) {
     for (unsigned i = 0; i < SIZE_CLASSES; i++) {
         bins->current[i] = &heap_no_page;
@@ -377,7 +388,7 @@ static void partial_push(struct bins *bins, struct page *page) {
     flag_set(page, PAGE_LISTED);
 }
 
-static void partial_remove(struct bins *bins, struct page *page) {
+void bins_unlist(struct bins *bins, struct page *page) {
     struct page **head = &bins->partial[page->size_class];
     if (page == *head) {
         *head = page->next;
@@ -403,6 +414,8 @@ static void current_is_full(struct heap *heap, struct page *page) {
     store_owner(&page->filled, load_relaxed(&segment_clock));
     flag_set(page, PAGE_FULL);
     tail_done(heap, page);
+    if (UNLIKELY(page->view && region_of(page->view->region)->named))
+        region_list(&region_of(page->view->region)->pages, page);
 }
 
 void bins_put_aside(struct heap *heap, struct bins *bins, unsigned size_class) {
@@ -425,7 +438,7 @@ void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_c
         next = page->next;
         if (bins_serve(bins, page))
             continue;
-        partial_remove(bins, page);
+        bins_unlist(bins, page);
         current_is_full(heap, page);
     }
 }
@@ -439,7 +452,7 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
         if (!next)
             return false;
         current_is_full(heap, *current);
-        partial_remove(bins, next);
+        bins_unlist(bins, next);
         *current = next;
     } while (!blocks_has_free(*current)); /* of a page that was given back in part, some again */
     struct page *after = bins->partial[size_class];
@@ -472,7 +485,7 @@ static bool own_becomes_mixed(struct page *page) {
     owners->count = granules_in(page) * page->granule_capacity;
     for (unsigned i = 0; i < owners->count; i++)
         owners->views[i] = view->index;
-    partial_remove(view->region, page);
+    bins_unlist(view->region, page);
     page->owners = owners;
     /* Others who free meanwhile read the page either way to the same end: see paid_by. */
     blocks_mark(page, META_OWNERS);
@@ -545,15 +558,21 @@ static void current_is_empty(struct heap *heap, struct page *page) {
 static void bins_freed_into(struct heap *heap, struct page *page) {
     struct bins *bins = bins_of(heap, page);
     if (page->flags & PAGE_FULL) {
+        bool listed = UNLIKELY(page->view && region_of(bins)->named);
+        if (listed)
+            region_unlist(&region_of(bins)->pages, page);
         flag_clear(page, PAGE_FULL);
         if (!page->used)
             blocks_page_destroy(heap, page);
         else if (LIKELY(bins_serve(bins, page)))
             partial_push(bins, page);
-        else
-            flag_set(page, PAGE_FULL); /* to be looked at with its next free again */
+        else { /* to be looked at with its next free again */
+            flag_set(page, PAGE_FULL);
+            if (listed)
+                region_list(&region_of(bins)->pages, page);
+        }
     } else if (!page->used && page->flags & PAGE_LISTED) {
-        partial_remove(bins, page);
+        bins_unlist(bins, page);
         blocks_page_destroy(heap, page);
     } else if (!page->used && page->kind == PAGE_OWN) {
         current_is_empty(heap, page);

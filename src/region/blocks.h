@@ -238,6 +238,27 @@ void bins_release_page(struct heap *heap, struct page *page, void *block);
 /* Gives back the empty current pages: of some bins, of all regions. */
 void bins_release_empty(struct heap *heap, struct bins *bins);
 void regions_release_empty(struct heap *heap);
+/* Out of the list of pages with free blocks. */
+void bins_unlist(struct bins *bins, struct page *page);
+/* The list of a region's pages that are in no other one. */
+INLINE void region_list(struct page **list, struct page *page) {
+    page->prev = NULL;
+    page->next = *list;
+    if (page->next)
+        page->next->prev = page;
+    *list = page;
+}
+INLINE void region_unlist(struct page **list, struct page *page) {
+    if (page->prev)
+        page->prev->next = page->next;
+    else
+        *list = page->next;
+    if (page->next)
+        page->next->prev = page->prev;
+    page->next = page->prev = NULL;
+}
+/* Nothing in the page is alive, and its first block is the next one again. */
+void blocks_rewind(struct heap *heap, struct page *page);
 INLINE void blocks_mark(struct page *page, unsigned meta) {
     or_release(&page->meta_shift, (uint8_t)meta);
 }

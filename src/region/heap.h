@@ -213,7 +213,13 @@ struct region {
     uint16_t units
         [SIZE_CLASSES];  /* region/slab.h: of its blocks of that class; 0: none were asked for */
     struct page *serial; /* region/serial.h: the page that new chunks come from; NULL: none */
-    struct page *spare, *pages; /* an empty one; all, by `next` and `prev` */
+    struct page *spare;  /* an empty one */
+    struct page
+        *pages; /* by `next` and `prev`: all of region/serial.h; where `named`, full ones, too */
+    struct page *large; /* where `named`: large chunks, under region_lock */
+    /* Where `named`: what others freed, or the view's account does not tell for another reason, when that was last counted. */
+    int64_t others_chunks, others_bytes;
+    bool named; /* all that is allocated there is freed together: region/named.h */
 };
 INLINE struct region *region_of(struct bins *bins) {
     return (struct region *)(void *)bins;

@@ -6,6 +6,7 @@
  * that allocated. Cannot do: share an OS page with another chunk.
  */
 #include "region/check.h"
+#include "region/named.h"
 
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
                          bool zero) {
@@ -31,6 +32,8 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
     page->requested_bytes = size;
     page->context = view->context;
     view_account_alloc(view, size);
+    if (UNLIKELY(region_is_named(view)))
+        region_named_large(view, page);
     if (UNLIKELY(tail)) {
         page->meta_shift = META_CHECKED;
         check_seal(page->chunk, size, page->chunk + size + tail);

@@ -19,7 +19,9 @@ uint8_t *heap_placed_byte(uint32_t context) {
         uint8_t *made = meta_alloc(PLACED_PER_LEAF);
         if (!made)
             return NULL;
-        store_release(leaf, made);
+        uint8_t *there = NULL;
+        if (!cas_acq_rel(leaf, &there, made)) /* threads place their named contexts themselves */
+            meta_free(made, PLACED_PER_LEAF);
     }
     return &(*leaf)[context % PLACED_PER_LEAF];
 }
@@ -29,7 +31,7 @@ bool heap_place(uint32_t context, enum placement placement) {
     if (!byte)
         return false;
     store_owner(byte, (uint8_t)((*byte & ~PLACE_MASK) | placement));
-    store_release(&heap_placed_any, heap_placed_any | 1U << placement);
+    or_release(&heap_placed_any, 1U << placement);
     return true;
 }
 

@@ -9,6 +9,7 @@
 #include "region/region.h"
 #include "os/meta.h"
 #include "region/check.h"
+#include "region/named.h"
 #include "region/punch.h"
 #include "region/serial.h"
 #include "region/slab.h"
@@ -24,8 +25,9 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
     view->region = &region->bins;
 }
 
-/* What stands in the region's pages stays there, and they go when they are empty. */
-COLD static void change_policy(struct heap *heap, struct bins *bins, uint32_t policy) {
+COLD void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy) {
+    if (bins->policy == policy)
+        return;
     bins->policy = policy;
     serial_put_aside(heap, region_of(bins));
     serial_release_empty(region_of(bins));
@@ -53,7 +55,7 @@ static uint32_t look_around(struct heap *heap, struct view *view) {
     if (!view->region)
         promote(heap, view, placement);
     if (view->region && UNLIKELY(view->region->policy != policy))
-        change_policy(heap, view->region, policy);
+        region_change_policy(heap, view->region, policy);
     return view->region ? view->region->policy : PLACE_DEFAULT;
 }
 
@@ -195,10 +197,10 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
 
 /* --- free ---------------------------------------------------------------------------------- */
 
-struct lock region_settle_lock FORK_PAGE = LOCK_INIT(RANK_SETTLE);
+struct lock region_lock FORK_PAGE = LOCK_INIT(RANK_REGION);
 
 void region_settle(struct heap *heap) {
-    lock_take(&region_settle_lock);
+    lock_take(&region_lock);
     struct page *header = segment_emergency_take();
     for (struct page *next; header; header = next) {
         next = header->next;
@@ -207,7 +209,7 @@ void region_settle(struct heap *heap) {
             view_account_alloc(view, header->requested_bytes);
         segment_emergency_booked(header);
     }
-    lock_release(&region_settle_lock);
+    lock_release(&region_lock);
 }
 
 /* True: the chunk stands in the books. Waits for a thread that is just settling it. */
@@ -225,6 +227,8 @@ static bool is_settled(struct heap *heap, struct page *page) {
 static void free_large(struct heap *heap, struct page *page, void *chunk) {
     if (page->chunk != chunk)
         region_report(MISUSE_INTERIOR, page, chunk);
+    if (UNLIKELY(page->view != NULL))
+        region_named_large_gone(page);
     if (check_is_on(page))
         check_sealed(page, chunk, page->requested_bytes,
                      page->chunk + page->requested_bytes + CHECK_TAIL);
@@ -395,6 +399,8 @@ COLD void region_report(enum region_misuse misuse, const struct page *page, cons
         [MISUSE_INTERIOR] = "memctx: free of an invalid pointer ",
         [MISUSE_OVERFLOW] = "memctx: write behind the end of ",
         [MISUSE_WRITTEN_FREE] = "memctx: write into freed memory at ",
+        [MISUSE_FREED_IN_RESET] =
+            "memctx: a context was reset while another thread freed a chunk in the page ",
     };
     text_add(&text, words[misuse]);
     text_add_hex(&text, (uintptr_t)chunk);
@@ -426,6 +432,11 @@ static struct page *page_of_any(const void *chunk) {
 
 static bool is_large(const struct page *page) {
     return page->kind == PAGE_SPAN || page->kind == PAGE_HUGE;
+}
+
+uint32_t region_context_of(const void *chunk) {
+    struct page *page = page_of_any(chunk);
+    return page ? context_at(page, chunk) : REGION_NO_CONTEXT;
 }
 
 size_t region_usable(const void *chunk) {
@@ -526,7 +537,12 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
             region_report(MISUSE_INTERIOR, page, chunk);
         bool settled = is_settled(heap, page);
         uint64_t old_bytes = page->requested_bytes;
+        struct view *named = page->view;
+        if (UNLIKELY(named != NULL)) /* its header may move */
+            region_named_large_gone(page);
         struct page *resized = resize_large(page, size);
+        if (UNLIKELY(named != NULL))
+            region_named_large(named, resized ? resized : page);
         if (resized) {
             struct view *old = settled ? heap_view(heap, resized->context) : NULL;
             if (old)

@@ -20,6 +20,7 @@
 #include "region/serial.h"
 
 #define REGION_SIZE_MAX ((size_t)PTRDIFF_MAX)
+#define REGION_NO_CONTEXT UINT32_MAX
 
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero);
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
@@ -34,12 +35,22 @@ bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t siz
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
 /* Accounts what signal handlers got past the books (segment_emergency_alloc). */
 void region_settle(struct heap *heap);
-INTERNAL struct lock region_settle_lock;
+INTERNAL struct lock region_lock; /* rare: that, and all of region/named.h and context/named.h */
+/* The context that pays for it; REGION_NO_CONTEXT: it is not ours, or free. */
+uint32_t region_context_of(const void *chunk);
 /* Bytes that may be used; 0 for NULL and for what is not ours. */
 size_t region_usable(const void *chunk);
 
-enum region_misuse { MISUSE_DOUBLE_FREE, MISUSE_INTERIOR, MISUSE_OVERFLOW, MISUSE_WRITTEN_FREE };
-#define REGION_NO_CONTEXT UINT32_MAX
+enum region_misuse {
+    MISUSE_DOUBLE_FREE,
+    MISUSE_INTERIOR,
+    MISUSE_OVERFLOW,
+    MISUSE_WRITTEN_FREE,
+    MISUSE_FREED_IN_RESET
+};
+/* Of a region, the policy of the chunks to come (PLACE_DEFAULT, or one from PLACE_SLAB on). What stands in its pages
+ * stays there, and they go when they are empty. */
+void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy);
 /* Prints the path that allocated, if there is a context, and the one that called, which misused it or found that it
  * was. Of the layer that knows paths (context/misuse.c). */
 void misuse_explain(uint32_t context, bool found);

@@ -111,18 +111,9 @@ static void rewind_page(struct heap *heap, struct page *page) {
     store_release(&page->next_block, segment_span_start(page));
 }
 
-static void list_remove(struct region *region, struct page *page) {
-    if (page->prev)
-        page->prev->next = page->next;
-    else
-        region->pages = page->next;
-    if (page->next)
-        page->next->prev = page->prev;
-}
-
 static void destroy(struct heap *heap, struct region *region, struct page *page) {
     add_dead(heap, page, -(int64_t)page->serial.dead_bytes);
-    list_remove(region, page);
+    region_unlist(&region->pages, page);
     segment_span_free(page);
 }
 
@@ -139,6 +130,14 @@ static void got_empty(struct heap *heap, struct page *page) {
     }
 }
 
+void serial_reset(struct heap *heap, struct region *region, struct page *page) {
+    store_owner(&page->used, 0);
+    if (page == region->serial)
+        rewind_page(heap, page);
+    else if (page != region->spare)
+        destroy(heap, region, page);
+}
+
 void serial_put_aside(struct heap *heap, struct region *region) {
     struct page *page = region->serial;
     region->serial = NULL;
@@ -153,12 +152,12 @@ void serial_put_aside(struct heap *heap, struct region *region) {
 void serial_release_empty(struct region *region) {
     struct page *page = region->serial;
     if (page && !page->used) {
-        list_remove(region, page);
+        region_unlist(&region->pages, page);
         region->serial = NULL;
         segment_span_free(page);
     }
     if (region->spare) {
-        list_remove(region, region->spare);
+        region_unlist(&region->pages, region->spare);
         segment_span_free(region->spare);
         region->spare = NULL;
     }
@@ -177,10 +176,7 @@ static struct page *create(struct heap *heap, struct view *view, uint32_t slices
     page->next_block = segment_span_start(page);
     page->view = view;
     page->heap = heap;
-    page->next = region->pages;
-    if (page->next)
-        page->next->prev = page;
-    region->pages = page;
+    region_list(&region->pages, page);
     store_release(&page->kind, PAGE_SERIAL);
     return page;
 }
@@ -392,7 +388,7 @@ static size_t punch(struct heap *heap, struct page *page) {
 size_t serial_punch(struct region *region) {
     size_t bytes = 0;
     for (struct page *page = region->pages; page; page = page->next)
-        if (page != region->serial && page->used)
+        if (page->kind == PAGE_SERIAL && page != region->serial && page->used)
             bytes += punch(page->heap, page);
     return bytes;
 }

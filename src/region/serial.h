@@ -54,6 +54,8 @@ void serial_collect(struct heap *heap, struct page *page, void *chunks);
 bool serial_resize(struct page *page, void *chunk, size_t size);
 size_t serial_usable(const struct page *page, const void *chunk); /* any thread */
 
+/* None of the page's chunks is alive any more; the accounts are the caller's. */
+void serial_reset(struct heap *heap, struct region *region, struct page *page);
 /* No chunk comes from the current page any more. */
 void serial_put_aside(struct heap *heap, struct region *region);
 /* Gives back what is kept empty. */

@@ -353,4 +353,30 @@ MUTANTS = {
     "a-node-for-each-thread": (
         "src/context/tree.c", "        child = find_linked(parent, frame); /* another thread may have made it */\n    if (!child)\n        child = find_newest(parent, frame);",
         "        child = 0;", ["model:tree-grows-in-three-threads"]),
+    # --- named contexts ---
+    "full-pages-stay-listed": (
+        "src/region/blocks.c", "        if (listed)\n            region_unlist(&region_of(bins)->pages, page);",
+        "        (void)listed;", ["named:model"]),
+    "deleted-contexts-are-alive": (
+        "src/context/named.c", "    store_release(&named->generation, named->generation + 1);\n    give_place(place);",
+        "    give_place(place);", ["named:misuse-used-after-delete"]),
+    "switched-paths-open-again": (
+        "src/context/lookup.c", " || UNLIKELY(is_switched(paths));", ";", ["named:scopes"]),
+    "realloc-leaves-the-context": (
+        "src/context/lookup.c", "    struct view *view = region_named_view(heap, chunk);", "    struct view *view = NULL;",
+        ["named:model"]),
+    "large-chunks-outlive-a-reset": (
+        "src/region/named.c", "        if (page->kind == PAGE_HUGE)\n            segment_huge_free(page);\n"
+        "        else\n            segment_span_free(page);", "        ;", ["named:model"]),
+    "freed-large-chunks-stay-listed": (
+        "src/region/region.c", "    if (UNLIKELY(page->view != NULL))\n        region_named_large_gone(page);", "",
+        ["named:other-threads"]),
+    "others-contexts-may-be-used": (
+        "src/context/named.h", "    if (UNLIKELY(named->heap != heap))", "    if (0)",
+        ["named:misuse-allocated-by-another", "named:misuse-reset-by-another"]),
+    "callbacks-are-called-again": (
+        "src/api/contexts.c", "        find(context, what)->callbacks = callback->next; /* first: it may add another one */\n        callback->function(callback->argument);",
+        "        callback->function(callback->argument);\n        find(context, what)->callbacks = NULL;", ["named:callbacks"]),
+    "resets-spare-the-children": (
+        "src/api/contexts.c", "    delete_children(context, what);\n", "", ["named:callbacks"]),
 }

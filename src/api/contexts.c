@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The program's own contexts: what memctx.h calls, when it is there.
+ *
+ * Each call enters the thread's heap, as malloc does. Callbacks are called outside of it, for they allocate.
+ */
+#include "api/allocate.h"
+#include "context/named.h"
+#include "context/tree.h"
+
+/* NULL: in a signal handler that interrupted the allocator, or without memory for a heap of its own. */
+static struct heap *enter(void) {
+    struct heap *heap = thread_enter();
+    if (LIKELY(heap != NULL))
+        return heap;
+    enum thread_access access = thread_enter_slow(&heap);
+    if (access == THREAD_OWN)
+        return heap;
+    thread_leave_slow(heap, access);
+    return NULL;
+}
+
+/* Entered; the context is alive, and this thread's. Else the program ends. */
+static struct named *enter_mine(struct heap **heap, memctx_t context, const char *what) {
+    *heap = enter();
+    if (!*heap)
+        named_misused(what, context, "is used in a signal handler, or by a thread that is ending");
+    return named_mine(*heap, context, what);
+}
+
+/* Alive, whoever's it is. */
+static struct named *find(memctx_t context, const char *what) {
+    struct named *named = named_find(context);
+    if (!named)
+        named_misused(what, context, "was deleted, or is none");
+    return named;
+}
+
+EXPORT memctx_t memctx_do_create(memctx_t parent, const char *name, enum memctx_policy policy) {
+    struct heap *heap = enter();
+    if (!heap)
+        return NULL;
+    memctx_t made = named_create(heap, parent, name, policy);
+    thread_leave(heap);
+    return made;
+}
+
+static void call_back(memctx_t context, const char *what) {
+    for (struct memctx_callback *callback; (callback = find(context, what)->callbacks);) {
+        find(context, what)->callbacks = callback->next; /* first: it may add another one */
+        callback->function(callback->argument);
+    }
+}
+
+static void free_all(memctx_t context, const char *what) {
+    struct heap *heap;
+    struct named *named = enter_mine(&heap, context, what);
+    region_reset(heap, named->view);
+    thread_leave(heap);
+}
+
+static void delete_children(memctx_t context, const char *what) {
+    for (memctx_t child; (child = named_first_child(find(context, what)));)
+        memctx_do_delete(child);
+}
+
+static void check_mine(memctx_t context, const char *what) {
+    struct heap *heap;
+    enter_mine(&heap, context, what);
+    thread_leave(heap);
+}
+
+static void reset(memctx_t context, const char *what) {
+    check_mine(context, what);
+    delete_children(context, what);
+    call_back(context, what);
+    free_all(context, what);
+}
+
+EXPORT void memctx_do_reset(memctx_t context) {
+    reset(context, "memctx_reset");
+}
+
+EXPORT void memctx_do_delete(memctx_t context) {
+    static const char what[] = "memctx_delete";
+    reset(context, what);
+    struct heap *heap;
+    struct named *named = enter_mine(&heap, context, what);
+    if (context_switched(heap) == named->view)
+        named_misused(what, context, "is the current one of its thread");
+    named_end(heap, named);
+    thread_leave(heap);
+}
+
+static void reset_below(memctx_t context, const char *what) {
+    for (memctx_t child = named_first_child(find(context, what)); child;
+         child = named_next(find(child, what))) {
+        reset_below(child, what);
+        call_back(child, what);
+        free_all(child, what);
+    }
+}
+
+EXPORT void memctx_do_reset_children(memctx_t context) {
+    check_mine(context, "memctx_reset_children");
+    reset_below(context, "memctx_reset_children");
+}
+
+static memctx_t handle_of(const struct view *view) {
+    return view ? named_handle((uint32_t)tree_node(view->context)->address) : NULL;
+}
+
+EXPORT memctx_t memctx_do_switch(memctx_t context) {
+    struct heap *heap = enter();
+    if (!heap)
+        return NULL;
+    memctx_t before = handle_of(context_switched(heap));
+    context_switch(heap, context ? named_mine(heap, context, "memctx_switch")->view : NULL);
+    thread_leave(heap);
+    return before;
+}
+
+EXPORT memctx_t memctx_do_current(void) {
+    struct heap *heap = enter();
+    if (!heap)
+        return NULL;
+    memctx_t current = handle_of(context_switched(heap));
+    thread_leave(heap);
+    return current;
+}
+
+INLINE void *allocate_in(memctx_t context, size_t size, enum allocate_how how, uintptr_t frame) {
+    struct heap *heap = thread_enter();
+    if (UNLIKELY(!heap) && !(heap = enter()))
+        return allocate_slow(size, how, frame);
+    const struct named *named = named_mine(heap, context, "memctx_alloc");
+    struct view *view = named->view;
+    if (named->policy >= MEMCTX_GENERATION && size <= SMALL_MAX && view->bins == view->region &&
+        serial_is(view->bins->policy)) {
+        bool fresh = false;
+        void *chunk = serial_alloc_current(heap, view, size, &fresh);
+        return allocate_done(heap, view, size, how, frame, chunk, fresh);
+    }
+    if (UNLIKELY(options.check) || UNLIKELY(size > SMALL_MAX))
+        return allocate_entered(heap, view, size, 1, how, frame);
+    if (UNLIKELY(size > NARROW_MAX))
+        return allocate_wide(heap, view, size, how, frame);
+    return allocate_with(heap, view, size, how, frame);
+}
+
+EXPORT void *memctx_do_alloc(memctx_t context, size_t size) {
+    return allocate_in(context, size, ALLOCATE_PLAIN, FRAME);
+}
+
+EXPORT void *memctx_do_zalloc(memctx_t context, size_t size) {
+    return allocate_in(context, size, ALLOCATE_ZEROED, FRAME);
+}
+
+EXPORT void *memctx_do_alloc_aligned(memctx_t context, size_t alignment, size_t size) {
+    if (!is_power_of_two(alignment) || size > REGION_SIZE_MAX)
+        return NULL;
+    if (alignment <= 16)
+        return allocate_in(context, size, ALLOCATE_PLAIN, FRAME);
+    struct heap *heap;
+    struct view *view = enter_mine(&heap, context, "memctx_alloc_aligned")->view;
+    return allocate_entered(heap, view, size, alignment, ALLOCATE_PLAIN, FRAME);
+}
+
+EXPORT memctx_t memctx_do_owner(const void *chunk) {
+    struct heap *heap = enter();
+    if (!heap)
+        return NULL;
+    memctx_t owner = named_owner(heap, chunk);
+    thread_leave(heap);
+    return owner;
+}
+
+EXPORT memctx_t memctx_do_parent(memctx_t context) {
+    uint32_t parent = load_relaxed(&find(context, "memctx_parent")->parent);
+    return parent ? named_handle(parent) : NULL;
+}
+
+EXPORT void memctx_do_set_parent(memctx_t context, memctx_t parent) {
+    static const char what[] = "memctx_set_parent";
+    struct heap *heap;
+    enter_mine(&heap, context, what);
+    if (parent)
+        named_mine(heap, parent, what);
+    named_set_parent(named_place(context), named_place(parent));
+    thread_leave(heap);
+}
+
+EXPORT int memctx_do_is_empty(memctx_t context) {
+    struct heap *heap;
+    struct named *named = enter_mine(&heap, context, "memctx_is_empty");
+    uint64_t chunks = region_alive(heap, named->view).chunks;
+    thread_leave(heap);
+    return !chunks;
+}
+
+EXPORT const char *memctx_do_name(memctx_t context) {
+    return find(context, "memctx_name")->name;
+}
+
+EXPORT const char *memctx_do_identifier(memctx_t context) {
+    return find(context, "memctx_identifier")->identifier;
+}
+
+EXPORT void memctx_do_identify(memctx_t context, const char *identifier) {
+    struct named *named = find(context, "memctx_identify");
+    struct text text = {.bytes = named->identifier, .capacity = sizeof named->identifier - 1};
+    check_mine(context, "memctx_identify");
+    text_add(&text, identifier);
+    named->identifier[text.length] = 0;
+}
+
+EXPORT void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *callback) {
+    check_mine(context, "memctx_call_on_reset");
+    struct named *named = find(context, "memctx_call_on_reset");
+    callback->next = named->callbacks;
+    named->callbacks = callback;
+}
+
+EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {
+    struct heap *heap;
+    struct named *named = enter_mine(&heap, context, "memctx_get_stats");
+    const struct view *view = named->view;
+    struct region_size size = region_size(heap, named->view);
+    struct region_alive alive = region_alive(heap, named->view);
+    *stats = (struct memctx_stats){
+        .requested_bytes = alive.bytes,
+        .chunks = alive.chunks,
+        .peak_bytes = (uint64_t)view->peak_bytes,
+        .allocs = view->allocs,
+        .frees = view->allocs - alive.chunks,
+        .reserved_bytes = size.reserved_bytes,
+        .pages = size.pages,
+    };
+    if (stats->reserved_bytes > stats->requested_bytes)
+        stats->free_bytes = stats->reserved_bytes - stats->requested_bytes;
+    for (memctx_t child = named_first_child(named); child; child = named_next(named_find(child)))
+        stats->children++;
+    thread_leave(heap);
+}
+
+static int walk(memctx_t context, int depth,
+                int (*visit)(memctx_t context, int depth, void *argument), void *argument) {
+    int result = visit(context, depth, argument);
+    for (memctx_t child = named_first_child(find(context, "memctx_walk")); child && !result;
+         child = named_next(find(child, "memctx_walk")))
+        result = walk(child, depth + 1, visit, argument);
+    return result;
+}
+
+EXPORT int memctx_do_walk(memctx_t context,
+                          int (*visit)(memctx_t context, int depth, void *argument),
+                          void *argument) {
+    check_mine(context, "memctx_walk");
+    return walk(context, 0, visit, argument);
+}
+
+EXPORT const char *memctx_do_check(memctx_t context) {
+    struct heap *heap;
+    struct named *named = enter_mine(&heap, context, "memctx_check");
+    const char *wrong = region_named_check(heap, named->view);
+    thread_leave(heap);
+    return wrong;
+}

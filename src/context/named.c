@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+/* Named contexts; see named.h. */
+#include "context/named.h"
+#include "context/tree.h"
+#include "os/meta.h"
+#include "region/region.h"
+
+struct named *named_blocks[NAMED_BLOCKS];
+uint32_t named_count;
+
+/* Contexts of one name below one parent: the places that were given up. A table that doubles when it is half full. */
+struct kind {
+    const char *name; /* NULL: no kind */
+    uint32_t parent, spare;
+};
+static struct {
+    struct kind *table;
+    uint32_t mask, count;
+    uint32_t first_top; /* of the contexts without a parent */
+} kinds;                /* under region_lock */
+
+static uint64_t kind_hash(uint32_t parent, const char *name) {
+    uint64_t hash = parent;
+    for (; *name; name++)
+        hash = (hash ^ (uint8_t)*name) * 0x100000001b3ULL;
+    return hash_mix(hash, parent);
+}
+
+static bool same_text(const char *a, const char *b) {
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+static struct kind *kind_place(struct kind *table, uint32_t mask, uint32_t parent,
+                               const char *name) {
+    uint64_t at = kind_hash(parent, name);
+    for (;; at++) {
+        struct kind *kind = &table[at & mask];
+        if (!kind->name || (kind->parent == parent && same_text(kind->name, name)))
+            return kind;
+    }
+}
+
+#define FIRST_KINDS 64U
+
+static bool kinds_grow(void) {
+    uint32_t old_count = kinds.table ? kinds.mask + 1 : 0;
+    uint32_t count = old_count ? old_count * 2 : FIRST_KINDS;
+    struct kind *table = meta_alloc(count * sizeof *table);
+    if (!table)
+        return false;
+    for (uint32_t i = 0; i < old_count; i++)
+        if (kinds.table[i].name)
+            *kind_place(table, count - 1, kinds.table[i].parent, kinds.table[i].name) =
+                kinds.table[i];
+    meta_free(kinds.table, old_count * sizeof *table);
+    kinds.table = table;
+    kinds.mask = count - 1;
+    return true;
+}
+
+/* The kind, made when missing. NULL: out of memory. */
+static struct kind *kind_of(uint32_t parent, const char *name) {
+    if ((!kinds.table || kinds.count * 2 > kinds.mask) && !kinds_grow())
+        return NULL;
+    struct kind *kind = kind_place(kinds.table, kinds.mask, parent, name);
+    if (kind->name)
+        return kind;
+    size_t bytes = text_length(name) + 1;
+    char *copy = meta_alloc(bytes);
+    if (!copy)
+        return NULL;
+    __builtin_memcpy(copy, name, bytes);
+    *kind = (struct kind){.name = copy, .parent = parent};
+    kinds.count++;
+    return kind;
+}
+
+static uint32_t new_place(void) {
+    uint32_t place = named_count ? named_count : 1;
+    if (place / NAMED_PLACES_PER_BLOCK >= NAMED_BLOCKS)
+        return 0;
+    struct named **block = &named_blocks[place / NAMED_PLACES_PER_BLOCK];
+    if (!*block) {
+        struct named *fresh = meta_alloc(NAMED_PLACES_PER_BLOCK * sizeof *fresh);
+        if (!fresh)
+            return 0;
+        store_release(block, fresh);
+    }
+    store_release(&named_count, place + 1);
+    return place;
+}
+
+/* --- the tree of those that are alive, under region_lock ---------------------------------------------- */
+
+static uint32_t *children_of(uint32_t parent) {
+    return parent ? &named_at(parent)->first_child : &kinds.first_top;
+}
+
+static void link_child(uint32_t place, uint32_t parent) {
+    struct named *named = named_at(place);
+    uint32_t *first = children_of(parent);
+    named->parent = parent;
+    named->prev = 0;
+    named->next = *first;
+    if (*first)
+        named_at(*first)->prev = place;
+    *first = place;
+}
+
+static void unlink_child(uint32_t place) {
+    struct named *named = named_at(place);
+    if (named->prev)
+        named_at(named->prev)->next = named->next;
+    else
+        *children_of(named->parent) = named->next;
+    if (named->next)
+        named_at(named->next)->prev = named->prev;
+    named->next = named->prev = named->parent = 0;
+}
+
+void named_set_parent(uint32_t place, uint32_t parent) {
+    bool below = false;
+    lock_take(&region_lock);
+    for (uint32_t at = parent; at && !below; at = named_at(at)->parent)
+        below = at == place;
+    if (!below) {
+        unlink_child(place);
+        link_child(place, parent);
+    }
+    lock_release(&region_lock);
+    if (below)
+        named_misused("memctx_set_parent", named_handle(place), "is the new parent, or above it");
+}
+
+/* --- making and ending ------------------------------------------------------------------------------- */
+
+static const uint8_t placements[] = {[MEMCTX_ASET] = PLACE_APART,
+                                     [MEMCTX_SLAB] = PLACE_SLAB,
+                                     [MEMCTX_GENERATION] = PLACE_GENERATION,
+                                     [MEMCTX_BUMP] = PLACE_BUMP};
+
+/* A place for it, in the tree, but not alive yet. 0: out of memory. */
+static uint32_t take_place(uint32_t parent, const char *name) {
+    lock_take(&region_lock);
+    struct kind *kind = kind_of(parent, name);
+    uint32_t place = kind ? kind->spare : 0;
+    if (place) {
+        kind->spare = named_at(place)->spare;
+    } else if (kind && (place = new_place())) {
+        named_at(place)->name = kind->name;
+        named_at(place)->made_below = parent;
+    }
+    if (place)
+        link_child(place, parent);
+    lock_release(&region_lock);
+    return place;
+}
+
+static void give_place(uint32_t place) {
+    struct named *named = named_at(place);
+    lock_take(&region_lock);
+    unlink_child(place);
+    struct kind *kind = kind_of(named->made_below, named->name); /* is there */
+    named->spare = kind->spare;
+    kind->spare = place;
+    lock_release(&region_lock);
+}
+
+static bool make_node(struct heap *heap, struct named *named, uint32_t place) {
+    uint32_t above = named->made_below ? named_at(named->made_below)->context : TREE_ROOT;
+    if (!named->context)
+        named->context = tree_child(
+            above, (struct tree_frame){.address = place, .module = MODULE_NAMED, .exact = true});
+    if (!named->context)
+        return false;
+    struct view *view = heap_view(heap, named->context);
+    if (!view || view->context != named->context)
+        return false;
+    named->view = view;
+    enum placement placement = (enum placement)placements[named->policy];
+    return (heap_placement(named->context) == placement || heap_place(named->context, placement)) &&
+           region_make_named(heap, view, placement);
+}
+
+memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
+                      enum memctx_policy policy) {
+    uint32_t above = named_place(parent);
+    if (policy >= sizeof placements || !name)
+        return NULL;
+    if (above && !named_find(parent))
+        named_misused("memctx_create", parent, "is the parent, and was deleted");
+    uint32_t place = take_place(above, name);
+    if (!place)
+        return NULL;
+    struct named *named = named_at(place);
+    named->policy = policy;
+    named->heap = heap;
+    named->callbacks = NULL;
+    named->identifier[0] = 0;
+    if (!make_node(heap, named, place)) {
+        give_place(place);
+        return NULL;
+    }
+    store_release(&named->generation, named->generation + 1);
+    return named_handle(place);
+}
+
+void named_end(struct heap *heap, struct named *named) {
+    uint32_t place = (uint32_t)tree_node(named->context)->address;
+    bins_release_empty(heap, named->view->region);
+    serial_release_empty(region_of(named->view->region));
+    store_release(&named->generation, named->generation + 1);
+    give_place(place);
+}
+
+memctx_t named_first_child(const struct named *named) {
+    uint32_t child = load_acquire(&named->first_child);
+    return child ? named_handle(child) : NULL;
+}
+
+memctx_t named_next(const struct named *named) {
+    uint32_t next = load_acquire(&named->next);
+    return next ? named_handle(next) : NULL;
+}
+
+memctx_t named_owner(const struct heap *heap, const void *chunk) {
+    const struct view *view = region_named_view(heap, chunk);
+    return view ? named_handle((uint32_t)tree_node(view->context)->address) : NULL;
+}
+
+const char *named_name(uint32_t context) {
+    return named_at((uint32_t)tree_node(context)->address)->name;
+}
+
+void named_misused(const char *what, memctx_t handle, const char *why) {
+    char line[256];
+    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    uint32_t place = named_place(handle);
+    text_add(&text, "memctx: ");
+    text_add(&text, what);
+    text_add(&text, ": the context ");
+    if (place && place < load_acquire(&named_count)) {
+        text_add(&text, "\"");
+        text_add(&text, named_at(place)->name);
+        text_add(&text, "\" ");
+    }
+    text_add(&text, why);
+    text_add(&text, "\n");
+    os_print(&text);
+    misuse_explain(REGION_NO_CONTEXT, false);
+    os_abort();
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * named.h - contexts that the program makes itself: their names, their tree, whose they are.
+ *
+ * Each has a place in a table (128 bytes), and by that a node of the tree of contexts, under its parent's. A place that was
+ * given up is used again for the next context of the same name below the same parent, so that the node keeps the history
+ * of all of them, and there are as many nodes as were alive at one time. What a program holds is a place and its
+ * generation, which is another one after a delete: so a handle that is out of date is told from a good one.
+ *
+ * For: lifetimes that the program knows. Cannot do: be used by two threads. A context belongs to one thread, which alone
+ * allocates in it, resets and deletes it; chunks are freed and looked at by any, but not while it is reset or deleted.
+ *
+ * Source: PostgreSQL's memory contexts (src/backend/utils/mmgr): the tree, reset, delete, switch, callbacks, identifiers.
+ *
+ * Threads: the owner's heap is entered; the table and the lists of children are guarded by region_lock. What is misused
+ * ends the program, with a line that names the context.
+ */
+#ifndef MEMCTX_NAMED_H
+#define MEMCTX_NAMED_H
+
+#include "memctx.h"
+#include "region/named.h"
+
+#define NAMED_PLACES_PER_BLOCK 1024U
+#define NAMED_BLOCKS 1024U /* 1 M places */
+
+struct named {
+    uint32_t generation; /* atomic; odd: alive */
+    uint32_t context;    /* id of its node; 0: none yet */
+    struct heap *heap;   /* the owner's */
+    struct view *view;
+    uint32_t parent, first_child, next, prev; /* places; 0: none */
+    uint32_t made_below;                      /* place of the parent of its node */
+    uint32_t spare;                           /* the next one that was given up, of its kind */
+    uint32_t policy;                          /* enum memctx_policy */
+    struct memctx_callback *callbacks;        /* owner; the newest first */
+    const char *name;                         /* for good */
+    char identifier[56];
+};
+_Static_assert(sizeof(struct named) == 128, "as the header says");
+
+INTERNAL struct named *named_blocks[NAMED_BLOCKS]; /* atomic */
+INTERNAL uint32_t named_count; /* atomic: places below it were used; 0 is none */
+
+INLINE struct named *named_at(uint32_t place) {
+    return &load_acquire(
+        &named_blocks[place / NAMED_PLACES_PER_BLOCK])[place % NAMED_PLACES_PER_BLOCK];
+}
+INLINE uint32_t named_place(memctx_t handle) {
+    return (uint32_t)(uintptr_t)handle;
+}
+INLINE memctx_t named_handle(uint32_t place) {
+    return (memctx_t)((uintptr_t)named_at(place)->generation << 32 | place);
+}
+/* NULL: it was deleted, or never was. */
+INLINE struct named *named_find(memctx_t handle) {
+    uint32_t place = named_place(handle), generation = (uint32_t)((uintptr_t)handle >> 32);
+    if (UNLIKELY(!place || place >= load_acquire(&named_count)) || UNLIKELY(!(generation & 1)))
+        return NULL;
+    struct named *named = named_at(place);
+    return LIKELY(load_relaxed(&named->generation) == generation) ? named : NULL;
+}
+/* Of a named context's node; for dumps and messages. */
+const char *named_name(uint32_t context);
+
+/* Ends the program: `what` was done with that handle, and why it must not be. */
+__attribute__((noreturn, cold)) void named_misused(const char *what, memctx_t handle,
+                                                   const char *why);
+/* The context, which is alive and the heap's; else the program ends. */
+INLINE struct named *named_mine(const struct heap *heap, memctx_t handle, const char *what) {
+    struct named *named = named_find(handle);
+    if (UNLIKELY(!named))
+        named_misused(what, handle, "was deleted, or is none");
+    if (UNLIKELY(named->heap != heap))
+        named_misused(what, handle, "belongs to another thread");
+    return named;
+}
+
+/* By a thread whose heap is entered. */
+memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
+                      enum memctx_policy policy); /* NULL: out of memory */
+/* It has no children, and was reset; its place is free after it. */
+void named_end(struct heap *heap, struct named *named);
+void named_set_parent(uint32_t place, uint32_t parent);
+/* The handle of the context that a chunk is in; NULL: in none, or in one of another thread's. */
+memctx_t named_owner(const struct heap *heap, const void *chunk);
+memctx_t named_first_child(const struct named *named); /* NULL: none */
+memctx_t named_next(const struct named *named);        /* the next child of its parent */
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* Regions whose chunks may be freed all at once; see named.h. */
+#include "region/named.h"
+#include "os/meta.h"
+#include "region/punch.h"
+#include "region/region.h"
+
+uint32_t region_named_any;
+
+bool region_make_named(struct heap *heap, struct view *view, enum placement placement) {
+    uint32_t policy = placement >= PLACE_SLAB && !options.check ? placement : PLACE_DEFAULT;
+    if (!view->region) {
+        struct region *region = meta_alloc(sizeof *region);
+        if (!region)
+            return false;
+        bins_init(&region->bins);
+        region->bins.policy = policy;
+        view->region = &region->bins;
+    }
+    region_of(view->region)->named = true;
+    region_change_policy(heap, view->region, policy);
+    view->bins = view->region;
+    store_owner(&region_named_any, 1);
+    return true;
+}
+
+struct view *region_named_view(const struct heap *heap, const void *chunk) {
+    const struct page *page = segment_page_of(chunk);
+    if (!page)
+        page = segment_huge_of(chunk);
+    if (!page || page->kind == PAGE_NONE || page->kind == PAGE_MIXED)
+        return NULL;
+    bool large = page->kind == PAGE_SPAN || page->kind == PAGE_HUGE;
+    struct view *view = page->view;
+    if (!view || !region_is_named(view))
+        return NULL;
+    bool mine =
+        large
+            ? view->index < heap->view_count &&
+                  heap->views[view->index / VIEWS_PER_BLOCK] + view->index % VIEWS_PER_BLOCK == view
+            : page->heap == heap;
+    return mine ? view : NULL;
+}
+
+/* --- large chunks ---------------------------------------------------------------------------------- */
+
+void region_named_large(struct view *view, struct page *page) {
+    page->view = view;
+    lock_take(&region_lock);
+    region_list(&region_of(view->region)->large, page);
+    lock_release(&region_lock);
+}
+
+void region_named_large_gone(struct page *page) {
+    lock_take(&region_lock);
+    region_unlist(&region_of(page->view->region)->large, page);
+    lock_release(&region_lock);
+    page->view = NULL;
+}
+
+/* --- all at once ----------------------------------------------------------------------------------- */
+
+/* Calls `each` for every page of the region that has chunks or had some; it may end the page. */
+static void for_each_page(struct heap *heap, struct region *region,
+                          void (*each)(struct heap *heap, struct region *region, struct page *page,
+                                       void *context),
+                          void *context) {
+    for (unsigned i = 0; i < SIZE_CLASSES; i++) {
+        struct page *page = region->bins.current[i];
+        if (page != &heap_no_page)
+            each(heap, region, page, context);
+        for (struct page *next = region->bins.partial[i]; (page = next);) {
+            next = page->next;
+            each(heap, region, page, context);
+        }
+    }
+    for (struct page *next = region->pages, *page; (page = next);) {
+        next = page->next;
+        each(heap, region, page, context);
+    }
+}
+
+/* Calls `each` with every chunk of the page that is alive. */
+static void for_each_alive(const struct page *page,
+                           void (*each)(const char *chunk, uint32_t requested, void *context),
+                           void *context) {
+    char *start = segment_span_start(page);
+    if (page->kind == PAGE_SERIAL) {
+        struct serial_chunk chunk;
+        for (unsigned i = 0; serial_next(page, start, &i, &chunk);)
+            if (chunk.state == SERIAL_LIVE)
+                each(start + chunk.offset, chunk.bytes - chunk.slack, context);
+        return;
+    }
+    size_t granule_bytes = (size_t)page->granule_mask + 1;
+    uint64_t punched = granule_bytes == OS_PAGE_BYTES ? blocks_punched(page) : 0;
+    for (size_t i = 0; i * granule_bytes < blocks_reached(page, start); i++) {
+        const char *granule = start + i * granule_bytes;
+        unsigned count = punched >> i & 1 ? 0 : page->granule_capacity;
+        for (unsigned index = 0; index < count; index++) {
+            struct record record = record_read(page, blocks_record(page, granule, index));
+            if (!record.free)
+                each(granule + page->first + (size_t)index * page->block_bytes,
+                     page->block_bytes - record.slack, context);
+        }
+    }
+}
+
+static void count_page(struct heap *heap, struct region *region, struct page *page, void *context) {
+    (void)heap, (void)region;
+    *(uint64_t *)context += page->used;
+}
+
+static void add_chunk(const char *chunk, uint32_t requested, void *context) {
+    struct region_alive *sum = context;
+    (void)chunk;
+    sum->chunks++;
+    sum->bytes += requested;
+}
+
+static void add_page(struct heap *heap, struct region *region, struct page *page, void *context) {
+    (void)heap, (void)region;
+    for_each_alive(page, add_chunk, context);
+}
+
+static void tell_watcher(const char *chunk, uint32_t requested, void *context) {
+    (void)requested, (void)context;
+    segment_watch(chunk);
+}
+
+/* The current pages stay, up to so many bytes: what comes next needs as many. */
+#define KEEPER_BYTES (64U << 10)
+
+static void reset_page(struct heap *heap, struct region *region, struct page *page, void *context) {
+    uint32_t *kept = context;
+    if (blocks_are_watched(page))
+        for_each_alive(page, tell_watcher, NULL);
+    if (UNLIKELY(load_acquire(&page->remote)))
+        region_report(MISUSE_FREED_IN_RESET, page, segment_span_start(page));
+    if (page->kind == PAGE_SERIAL) {
+        serial_reset(heap, region, page);
+        return;
+    }
+    bool current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
+    if (current && *kept + page->slices * SLICE_BYTES <= KEEPER_BYTES &&
+        !(load_relaxed(&page->meta_shift) & META_PUNCHED)) {
+        *kept += page->slices * SLICE_BYTES;
+        blocks_rewind(heap, page);
+        return;
+    }
+    if (page->flags & PAGE_FULL)
+        region_unlist(&region->pages, page);
+    else if (current)
+        region->bins.current[page->size_class] = &heap_no_page;
+    else
+        bins_unlist(&region->bins, page);
+    store_owner(&heap->own_free, heap->own_free + (int64_t)page->used * page->waste_unit);
+    page->used = 0;
+    blocks_page_destroy(heap, page);
+}
+
+static struct region_alive large_alive(const struct region *region) {
+    struct region_alive sum = {0, 0};
+    lock_take(&region_lock);
+    for (const struct page *page = region->large; page; page = page->next)
+        add_chunk(NULL, 0, &sum), sum.bytes += page->requested_bytes;
+    lock_release(&region_lock);
+    return sum;
+}
+
+static void free_large_chunks(struct region *region) {
+    for (;;) {
+        lock_take(&region_lock);
+        struct page *page = region->large;
+        if (page)
+            region_unlist(&region->large, page);
+        lock_release(&region_lock);
+        if (!page)
+            return;
+        page->view = NULL;
+        if (page->kind == PAGE_HUGE)
+            segment_huge_free(page);
+        else
+            segment_span_free(page);
+    }
+}
+
+struct region_alive region_alive(struct heap *heap, struct view *view) {
+    struct region *region = region_of(view->region);
+    if (load_relaxed(&heap->remote_pages))
+        bins_collect_remote(heap);
+    struct region_alive large = large_alive(region), alive = large;
+    for_each_page(heap, region, count_page, &alive.chunks);
+    int64_t chunks = (int64_t)(view->allocs - view->frees);
+    if (chunks - region->others_chunks == (int64_t)alive.chunks) {
+        alive.bytes = (uint64_t)(view_live_bytes(view) - region->others_bytes);
+        return alive;
+    }
+    alive = large; /* others freed some, which stands in views of theirs: counted one by one */
+    for_each_page(heap, region, add_page, &alive);
+    region->others_chunks = chunks - (int64_t)alive.chunks;
+    region->others_bytes = view_live_bytes(view) - (int64_t)alive.bytes;
+    return alive;
+}
+
+struct region_alive region_reset(struct heap *heap, struct view *view) {
+    struct region *region = region_of(view->region);
+    struct region_alive gone = region_alive(heap, view);
+    uint32_t kept = 0;
+    for_each_page(heap, region, reset_page, &kept);
+    free_large_chunks(region);
+    add_owner(&view->frees, gone.chunks);
+    add_owner(&view->freed_cum_bytes, gone.bytes);
+    return gone;
+}
+
+static void size_page(struct heap *heap, struct region *region, struct page *page, void *context) {
+    struct region_size *size = context;
+    (void)heap, (void)region;
+    size->reserved_bytes += page->slices * SLICE_BYTES;
+    size->pages++;
+}
+
+struct region_size region_size(struct heap *heap, struct view *view) {
+    struct region *region = region_of(view->region);
+    struct region_size size = {0, 0};
+    for_each_page(heap, region, size_page, &size);
+    size.reserved_bytes += large_alive(region).bytes;
+    return size;
+}
+
+/* --- whether it hangs together --------------------------------------------------------------------- */
+
+static void check_page(struct heap *heap, struct region *region, struct page *page, void *context) {
+    const char **wrong = context;
+    struct region_alive alive = {0, 0};
+    (void)region;
+    if (*wrong)
+        return;
+    if (page->heap != heap || !page->view || page->view->region != &region->bins) {
+        *wrong = "a page of another context is among its pages";
+        return;
+    }
+    unsigned pending = (unsigned)(load_acquire(&page->remote) >> 48);
+    for_each_alive(page, add_chunk, &alive);
+    if (alive.chunks + pending < page->used || alive.chunks > page->used) {
+        *wrong = "a page's count is not that of its chunks";
+        return;
+    }
+    if (page->kind == PAGE_SERIAL)
+        return;
+    const char *start = segment_span_start(page), *end = start + page->slices * SLICE_BYTES;
+    unsigned length = 0;
+    for (const char *block = page->free; block; block = *(const char *const *)(const void *)block) {
+        if (block < start || block >= end || ++length > page->capacity) {
+            *wrong = "a freed chunk was written to: its page's list leads elsewhere";
+            return;
+        }
+    }
+}
+
+const char *region_named_check(struct heap *heap, struct view *view) {
+    const char *wrong = NULL;
+    for_each_page(heap, region_of(view->region), check_page, &wrong);
+    return wrong;
+}

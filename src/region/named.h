@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * named.h - regions whose chunks may be freed all at once: those of named contexts.
+ *
+ * For: lifetimes that the program knows. Such a region has pages of its own from the first chunk on, whatever the waste
+ * cap, which no other context shares; its full pages stand in region->pages and its large chunks in
+ * region->large, so that a reset finds them all without looking at chunks. Cannot do: hold chunks of other threads.
+ *
+ * Cost: allocating and freeing as in any region of its own; a large chunk a lock more; a reset some ten ns a page, and a
+ * look at each record only where another thread freed some.
+ *
+ * Threads: the owner of the heap; large chunks are freed by any.
+ */
+#ifndef MEMCTX_NAMED_REGION_H
+#define MEMCTX_NAMED_REGION_H
+
+#include "region/blocks.h"
+
+INTERNAL struct lock
+    region_lock; /* lists of large chunks, and the table of contexts: context/named.h */
+INTERNAL uint32_t region_named_any; /* atomic: there was a named context */
+
+/* The view's region from now on is a named one with that policy (PLACE_APART or one from PLACE_SLAB on). False: out of
+ * memory. */
+bool region_make_named(struct heap *heap, struct view *view, enum placement placement);
+INLINE bool region_is_named(const struct view *view) {
+    return view->region && region_of(view->region)->named;
+}
+
+struct region_alive {
+    uint64_t chunks, bytes; /* requested */
+};
+/* In a few ns a page; at each record where others freed some since the last time. */
+struct region_alive region_alive(struct heap *heap, struct view *view);
+/* Frees all chunks. Nobody frees one of them meanwhile. What was alive. */
+struct region_alive region_reset(struct heap *heap, struct view *view);
+struct region_size {
+    uint64_t reserved_bytes; /* of pages and large chunks */
+    uint32_t pages;
+};
+struct region_size region_size(struct heap *heap, struct view *view);
+
+/* The context's view in the heap, if the chunk is in a named context of that heap; NULL: it is not. */
+struct view *region_named_view(const struct heap *heap, const void *chunk);
+
+/* What becomes of large chunks' headers. */
+void region_named_large(struct view *view, struct page *page);
+void region_named_large_gone(struct page *page);
+
+/* What hangs together in the region's pages. NULL: all; else what does not. */
+const char *region_named_check(struct heap *heap, struct view *view);
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+/* What memctx.h says, one case at a time: use CASE. Exit status 0: as it says. Misuse is to end the program. */
+#include <memctx.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("line %d: " #condition "\n", __LINE__);                                         \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static memctx_t make(memctx_t parent, const char *name) {
+    memctx_t made = memctx_create(parent, name, MEMCTX_ASET);
+    CHECK(made);
+    return made;
+}
+
+static void *run_thread(void *(*body)(void *), void *argument) {
+    pthread_t thread;
+    void *result;
+    CHECK(!pthread_create(&thread, NULL, body, argument));
+    CHECK(!pthread_join(thread, &result));
+    return result;
+}
+
+/* Without the library: everything works on, and does nothing. */
+static void absent(void) {
+    struct memctx_stats stats;
+    struct memctx_callback callback = {NULL, NULL, NULL};
+    CHECK(!memctx_is_active());
+    memctx_t context = memctx_create(NULL, "a", MEMCTX_ASET);
+    CHECK(!context && !memctx_switch(context) && !memctx_current());
+    char *chunk = memctx_alloc(context, 100);
+    CHECK(chunk && !memctx_owner(chunk));
+    chunk = memctx_realloc(context, chunk, 200);
+    memctx_free(chunk);
+    chunk = memctx_zalloc(context, 100);
+    CHECK(chunk && !chunk[99]);
+    memctx_free(chunk);
+    chunk = memctx_alloc_aligned(context, 64, 128);
+    CHECK(chunk && (uintptr_t)chunk % 64 == 0);
+    memctx_free(chunk);
+    chunk = memctx_strdup(context, "text");
+    CHECK(!strcmp(chunk, "text"));
+    memctx_free(chunk);
+    memctx_get_stats(context, &stats);
+    CHECK(!stats.chunks && memctx_is_empty(context) && !*memctx_name(context));
+    CHECK(!*memctx_identifier(context) && !memctx_parent(context) && !memctx_check(context));
+    CHECK(!memctx_walk(context, NULL, NULL));
+    memctx_call_on_reset(context, &callback);
+    memctx_identify(context, "b");
+    memctx_set_parent(context, NULL);
+    memctx_reset_children(context);
+    memctx_reset(context);
+    memctx_delete(context);
+    int times = 0;
+    MEMCTX_SCOPE(context) {
+        times++;
+    }
+    CHECK(times == 1);
+}
+
+static char order[16];
+static void note(void *argument) {
+    strcat(order, argument);
+    free(malloc(1000)); /* in the middle of a reset */
+}
+
+static void callbacks(void) {
+    memctx_t top = make(NULL, "top"), child = make(top, "child");
+    struct memctx_callback *first = memctx_zalloc(top, sizeof *first);
+    struct memctx_callback *second = memctx_zalloc(top, sizeof *second);
+    struct memctx_callback *below = memctx_zalloc(child, sizeof *below);
+    *first = (struct memctx_callback){note, "1", NULL};
+    *second = (struct memctx_callback){note, "2", NULL};
+    *below = (struct memctx_callback){note, "c", NULL};
+    memctx_call_on_reset(top, first);
+    memctx_call_on_reset(top, second);
+    memctx_call_on_reset(child, below);
+    memctx_reset(top);
+    CHECK(!strcmp(order, "c21"));
+    memctx_reset(top);
+    CHECK(!strcmp(order, "c21"));
+    memctx_delete(top);
+}
+
+static int visit(memctx_t context, int depth, void *argument) {
+    char line[64];
+    snprintf(line, sizeof line, "%d%s%s ", depth, memctx_name(context), memctx_identifier(context));
+    strcat(argument, line);
+    return 0;
+}
+
+static void tree(void) {
+    char seen[256] = "";
+    memctx_t a = make(NULL, "a"), b = make(a, "b"), c = make(b, "c"), d = make(a, "d");
+    memctx_identify(c, "#1");
+    CHECK(memctx_parent(c) == b && !memctx_parent(a));
+    CHECK(!memctx_walk(a, visit, seen));
+    CHECK(!strcmp(seen, "0a 1d 1b 2c#1 "));
+    char *in_c = memctx_alloc(c, 100), *in_d = memctx_alloc(d, 100);
+    CHECK(memctx_owner(in_c) == c && memctx_owner(in_d) == d);
+    memctx_set_parent(c, NULL);
+    memctx_reset_children(a);
+    CHECK(memctx_is_empty(d) && !memctx_is_empty(c));
+    memctx_delete(a); /* b and d with it */
+    CHECK(!strcmp(memctx_name(c), "c"));
+    memctx_t again = make(NULL, "a");
+    CHECK(again != a);
+    memctx_delete(c);
+    memctx_delete(again);
+}
+
+/* The bytes of what was freed are used again, at once and after thousands of times. */
+static void memory_is_used_again(void) {
+    memctx_t context = make(NULL, "request");
+    struct memctx_stats stats;
+    for (int i = 0; i < 20000; i++) {
+        for (int k = 0; k < 20; k++)
+            memset(memctx_alloc(context, 100), k, 100);
+        if (i % 100 == 0)
+            memset(memctx_alloc(context, 3 << 20), 1, 100);
+        memctx_reset(context);
+    }
+    memctx_get_stats(context, &stats);
+    CHECK(!stats.chunks && !stats.requested_bytes && stats.reserved_bytes <= 65536);
+    CHECK(stats.allocs == 20000 * 20 + 200 && stats.frees == stats.allocs);
+    CHECK(stats.peak_bytes == 20 * 100 + (3 << 20));
+    for (int i = 0; i < 20000; i++) {
+        memctx_t request = make(context, "query");
+        memctx_alloc(request, 100);
+        memctx_delete(request);
+    }
+    memctx_delete(context);
+}
+
+static void *free_it(void *chunk) {
+    CHECK(!memctx_owner(chunk)); /* of this thread's */
+    free(chunk);
+    return NULL;
+}
+
+static void *resize_it(void *chunk) {
+    char *moved = realloc(chunk, 100000);
+    CHECK(!memctx_owner(moved));
+    return moved;
+}
+
+static void other_threads(void) {
+    memctx_t context = make(NULL, "shared");
+    char *kept = memctx_strdup(context, "kept");
+    run_thread(free_it, memctx_alloc(context, 1000));
+    run_thread(free_it, memctx_alloc(context, 100000));
+    char *moved = run_thread(resize_it, kept);
+    CHECK(!strcmp(moved, "kept") && memctx_is_empty(context));
+    memctx_delete(context);
+    CHECK(!strcmp(moved, "kept"));
+    free(moved);
+}
+
+/* What is in no context stays in none, whatever its thread is switched to when it is resized. */
+static void resized_elsewhere(void) {
+    memctx_t context = make(NULL, "short");
+    char *chunk = malloc(24);
+    strcpy(chunk, "stays");
+    MEMCTX_SCOPE(context) {
+        for (size_t bytes = 24; bytes < 10 << 20; bytes *= 3) {
+            chunk = realloc(chunk, bytes);
+            CHECK(!memctx_owner(chunk));
+        }
+    }
+    memctx_delete(context);
+    CHECK(!strcmp(chunk, "stays"));
+    free(chunk);
+}
+
+static void early_end(memctx_t context) {
+    MEMCTX_SCOPE(context) {
+        if (memctx_current() == context)
+            return;
+    }
+}
+
+/* One call path, known from before the switch, or first seen in it. */
+static __attribute__((noinline)) void *get(void) {
+    void *chunk = malloc(100);
+    __asm__ volatile("");
+    return chunk;
+}
+static void known_paths(memctx_t context) {
+    enum { TIMES = 3000 };
+    static void *chunks[4 * TIMES];
+    for (int i = 0; i < 4 * TIMES; i++) {
+        if (i % TIMES == 0)
+            memctx_switch(i / TIMES % 2 ? context : NULL);
+        chunks[i] = get();
+        CHECK(memctx_owner(chunks[i]) == (i / TIMES % 2 ? context : NULL));
+    }
+    memctx_switch(NULL);
+    for (int i = 0; i < 4 * TIMES; i++)
+        free(chunks[i]);
+    CHECK(memctx_is_empty(context));
+}
+
+static void scopes(void) {
+    memctx_t a = make(NULL, "a"), b = make(NULL, "b");
+    known_paths(a);
+    MEMCTX_SCOPE(a) {
+        early_end(b);
+        CHECK(memctx_current() == a);
+        MEMCTX_SCOPE(NULL) {
+            char *outside = strdup("x");
+            CHECK(!memctx_owner(outside));
+            free(outside);
+        }
+        char *inside = strdup("x");
+        CHECK(memctx_owner(inside) == a);
+    }
+    CHECK(!memctx_current());
+    memctx_delete(a);
+    memctx_delete(b);
+}
+
+/* --- misuse --------------------------------------------------------------------------------------------- */
+
+static void used_after_delete(void) {
+    memctx_t context = make(NULL, "gone");
+    memctx_delete(context);
+    memctx_alloc(context, 1);
+}
+
+static void deleted_twice(void) {
+    memctx_t context = make(NULL, "gone");
+    memctx_delete(context);
+    make(NULL, "gone"); /* in its place */
+    memctx_delete(context);
+}
+
+static void deleted_while_current(void) {
+    memctx_t context = make(NULL, "current");
+    memctx_switch(context);
+    memctx_delete(context);
+}
+
+static void *allocate_there(void *context) {
+    return memctx_alloc(context, 1);
+}
+static void allocated_by_another(void) {
+    run_thread(allocate_there, make(NULL, "mine"));
+}
+
+static void *reset_it(void *context) {
+    memctx_reset(context);
+    return NULL;
+}
+static void reset_by_another(void) {
+    run_thread(reset_it, make(NULL, "mine"));
+}
+
+static void freed_twice(void) {
+    memctx_t context = make(NULL, "twice");
+    char *chunk = memctx_alloc(context, 100);
+    memctx_alloc(context, 100);
+    free(chunk);
+    free(chunk);
+}
+
+static void freed_after_reset(void) {
+    memctx_t context = make(NULL, "reset");
+    char *chunk = memctx_alloc(context, 100);
+    memctx_reset(context);
+    free(chunk);
+}
+
+static void parent_below_itself(void) {
+    memctx_t top = make(NULL, "top"), below = make(top, "below");
+    memctx_set_parent(top, below);
+}
+
+int main(int argc, char **argv) {
+#define CASE(name)                                                                                 \
+    { #name, name }
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {
+        CASE(absent),
+        CASE(callbacks),
+        CASE(tree),
+        CASE(memory_is_used_again),
+        CASE(other_threads),
+        CASE(resized_elsewhere),
+        CASE(scopes),
+        CASE(used_after_delete),
+        CASE(deleted_twice),
+        CASE(deleted_while_current),
+        CASE(allocated_by_another),
+        CASE(reset_by_another),
+        CASE(freed_twice),
+        CASE(freed_after_reset),
+        CASE(parent_below_itself),
+    };
+    for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof cases[0]; i++)
+        if (!strcmp(argv[1], cases[i].name)) {
+            cases[i].run();
+            puts("done");
+            return 0;
+        }
+    return 2;
+}
