@@ -17,7 +17,7 @@
  * a load and a compare. A program that relies on a reset to free asks memctx_is_active() first.
  *
  * Threads: a context belongs to the thread that made it, which alone allocates in it, switches to it, resets, changes and
- * deletes it. Any thread may free its chunks and resize them (which then are in no context any more), but not while it is reset or
+ * deletes it, until it hands it over. Any thread may free its chunks and resize them (which then are in no context any more), but not while it is reset or
  * deleted. Not for signal handlers.
  *
  * Misuse ends the program with a line that names the context: one that was deleted, one of another thread's, the deletion
@@ -60,6 +60,15 @@ struct memctx_callback {
     struct memctx_callback *next; /* the library's */
 };
 
+/* What is alive in a context may not be more than `bytes` as requested: an allocation that would be past it calls the
+ * function, if there is one, with the bytes that were asked for, and is tried again if that gives other than 0; else it fails with
+ * ENOMEM. While it is called the limit has no function. Given by the caller, who keeps it. */
+struct memctx_limit {
+    uint64_t bytes;
+    int (*function)(memctx_t context, size_t bytes, void *argument);
+    void *argument;
+};
+
 struct memctx_stats {
     uint64_t requested_bytes, chunks; /* alive */
     uint64_t peak_bytes;              /* the most that was requested at a time */
@@ -76,12 +85,15 @@ memctx_t memctx_do_create(memctx_t parent, const char *name, enum memctx_policy 
 void memctx_do_delete(memctx_t context) MEMCTX_WEAK;
 void memctx_do_reset(memctx_t context) MEMCTX_WEAK;
 void memctx_do_reset_children(memctx_t context) MEMCTX_WEAK;
+int memctx_do_reset_requested(memctx_t context) MEMCTX_WEAK;
 memctx_t memctx_do_switch(memctx_t context) MEMCTX_WEAK;
 memctx_t memctx_do_current(void) MEMCTX_WEAK;
 void *memctx_do_alloc(memctx_t context, size_t bytes) MEMCTX_WEAK;
 void *memctx_do_zalloc(memctx_t context, size_t bytes) MEMCTX_WEAK;
 void *memctx_do_alloc_aligned(memctx_t context, size_t alignment, size_t bytes) MEMCTX_WEAK;
 memctx_t memctx_do_owner(const void *chunk) MEMCTX_WEAK;
+int memctx_do_hand_over(memctx_t context) MEMCTX_WEAK;
+int memctx_do_take(memctx_t context) MEMCTX_WEAK;
 memctx_t memctx_do_parent(memctx_t context) MEMCTX_WEAK;
 void memctx_do_set_parent(memctx_t context, memctx_t parent) MEMCTX_WEAK;
 int memctx_do_is_empty(memctx_t context) MEMCTX_WEAK;
@@ -89,6 +101,7 @@ const char *memctx_do_name(memctx_t context) MEMCTX_WEAK;
 const char *memctx_do_identifier(memctx_t context) MEMCTX_WEAK;
 void memctx_do_identify(memctx_t context, const char *identifier) MEMCTX_WEAK;
 void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *callback) MEMCTX_WEAK;
+void memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) MEMCTX_WEAK;
 void memctx_do_stats(memctx_t context, struct memctx_stats *stats) MEMCTX_WEAK;
 int memctx_do_walk(memctx_t context, int (*visit)(memctx_t context, int depth, void *argument),
                    void *argument) MEMCTX_WEAK;
@@ -125,6 +138,11 @@ static inline void memctx_reset_children(memctx_t context) {
     if (context && memctx_do_reset_children)
         memctx_do_reset_children(context);
 }
+/* 1: somebody asked for a reset of it by `memctx reset TARGET --named NAME`, and waits. To be asked where all that is in the
+ * context may go; memctx_reset and memctx_delete answer. Any thread, a load and a compare. */
+static inline int memctx_reset_requested(memctx_t context) {
+    return context && memctx_do_reset_requested ? memctx_do_reset_requested(context) : 0;
+}
 /* What this thread allocates from now on goes there; NULL: where its call path says. The one before. What realloc resizes
  * stays in the context that it is in. */
 static inline memctx_t memctx_switch(memctx_t context) {
@@ -132,6 +150,16 @@ static inline memctx_t memctx_switch(memctx_t context) {
 }
 static inline memctx_t memctx_current(void) {
     return memctx_do_current ? memctx_do_current() : NULL;
+}
+
+/* The context, with all below it, is nobody's until another thread takes it: nobody allocates in it, resets or deletes it;
+ * chunks are freed as ever, but not during these two calls. One of a thread that has ended may be taken, too. 0: done;
+ * -1: out of memory, call it again. */
+static inline int memctx_hand_over(memctx_t context) {
+    return context && memctx_do_hand_over ? memctx_do_hand_over(context) : 0;
+}
+static inline int memctx_take(memctx_t context) {
+    return context && memctx_do_take ? memctx_do_take(context) : 0;
 }
 
 /* --- chunks --------------------------------------------------------------------------------------------- */
@@ -184,7 +212,7 @@ static inline int memctx_is_empty(memctx_t context) {
 static inline const char *memctx_name(memctx_t context) {
     return context && memctx_do_name ? memctx_do_name(context) : "";
 }
-/* What tells it from others of its name, such as a query's text: copied, up to 55 bytes; shown in dumps. "" at first. */
+/* What tells it from others of its name, such as a query's text: copied, up to 31 bytes; shown in dumps. "" at first. */
 static inline const char *memctx_identifier(memctx_t context) {
     return context && memctx_do_identifier ? memctx_do_identifier(context) : "";
 }
@@ -195,6 +223,11 @@ static inline void memctx_identify(memctx_t context, const char *identifier) {
 static inline void memctx_call_on_reset(memctx_t context, struct memctx_callback *callback) {
     if (context && memctx_do_call_on_reset)
         memctx_do_call_on_reset(context, callback);
+}
+/* NULL: no limit, as at first. A context with one is slower: each allocation looks. */
+static inline void memctx_set_limit(memctx_t context, const struct memctx_limit *limit) {
+    if (context && memctx_do_set_limit)
+        memctx_do_set_limit(context, limit);
 }
 /* All zero without the library. */
 static inline void memctx_get_stats(memctx_t context, struct memctx_stats *stats) {

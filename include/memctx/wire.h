@@ -46,6 +46,9 @@ enum wire_type {
     WIRE_RULES =
         12, /* text: "list" -> text, one "rule\tcontexts\tlive bytes\tlive chunks" line a rule;
                         "clear", or a rule to add behind the others, "PATTERN=POLICY" -> text */
+    WIRE_RESET_NAMED =
+        13, /* text: "ask NAME", that named contexts of that name be reset by the program, or
+                            * "look NAME" -> text "asked\treset since\tbytes freed" */
 };
 
 enum wire_status {

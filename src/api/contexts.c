@@ -55,7 +55,12 @@ static void call_back(memctx_t context, const char *what) {
 static void free_all(memctx_t context, const char *what) {
     struct heap *heap;
     struct named *named = enter_mine(&heap, context, what);
-    region_reset(heap, named->view);
+    uint32_t wanted = load_acquire(&named->wanted);
+    uint64_t freed = region_reset(heap, named->view).bytes;
+    if (named->done != wanted) {
+        named->freed = freed;
+        store_release(&named->done, wanted);
+    }
     thread_leave(heap);
 }
 
@@ -90,6 +95,11 @@ EXPORT void memctx_do_delete(memctx_t context) {
         named_misused(what, context, "is the current one of its thread");
     named_end(heap, named);
     thread_leave(heap);
+}
+
+EXPORT int memctx_do_reset_requested(memctx_t context) {
+    const struct named *named = find(context, "memctx_reset_requested");
+    return load_relaxed(&named->wanted) != load_relaxed(&named->done);
 }
 
 static void reset_below(memctx_t context, const char *what) {
@@ -175,6 +185,34 @@ EXPORT memctx_t memctx_do_owner(const void *chunk) {
     return owner;
 }
 
+/* Those below come along. */
+static bool move_all(memctx_t context, const char *what,
+                     bool (*move)(struct heap *heap, struct named *named)) {
+    struct heap *heap;
+    struct named *named = find(context, what);
+    bool all = true;
+    for (memctx_t child = named_first_child(named); child; child = named_next(find(child, what)))
+        all &= move_all(child, what, move);
+    if (move == named_give) {
+        enter_mine(&heap, context, what);
+        if (context_switched(heap) == named->view)
+            named_misused(what, context, "is the current one of its thread");
+    } else if (!(heap = enter())) {
+        return false;
+    }
+    all &= move(heap, named);
+    thread_leave(heap);
+    return all;
+}
+
+EXPORT int memctx_do_hand_over(memctx_t context) {
+    return move_all(context, "memctx_hand_over", named_give) ? 0 : -1;
+}
+
+EXPORT int memctx_do_take(memctx_t context) {
+    return move_all(context, "memctx_take", named_take) ? 0 : -1;
+}
+
 EXPORT memctx_t memctx_do_parent(memctx_t context) {
     uint32_t parent = load_relaxed(&find(context, "memctx_parent")->parent);
     return parent ? named_handle(parent) : NULL;
@@ -207,9 +245,9 @@ EXPORT const char *memctx_do_identifier(memctx_t context) {
 }
 
 EXPORT void memctx_do_identify(memctx_t context, const char *identifier) {
+    check_mine(context, "memctx_identify");
     struct named *named = find(context, "memctx_identify");
     struct text text = {.bytes = named->identifier, .capacity = sizeof named->identifier - 1};
-    check_mine(context, "memctx_identify");
     text_add(&text, identifier);
     named->identifier[text.length] = 0;
 }
@@ -219,6 +257,14 @@ EXPORT void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *ca
     struct named *named = find(context, "memctx_call_on_reset");
     callback->next = named->callbacks;
     named->callbacks = callback;
+}
+
+EXPORT void memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) {
+    struct heap *heap;
+    struct named *named = enter_mine(&heap, context, "memctx_set_limit");
+    named->limit = limit;
+    region_limit(named->view, limit ? limit->bytes : 0);
+    thread_leave(heap);
 }
 
 EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {

@@ -6,9 +6,9 @@
  * Sources: malloc(3), posix_memalign(3), POSIX.1-2024, C23 7.24.3.
  */
 #include "api/allocate.h"
+#include "context/named.h"
 #include "context/tree.h"
 #include "control/control.h"
-#include "region/named.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -23,15 +23,26 @@ struct request {
     void *old; /* to resize; NULL: allocate */
 };
 
-/* view NULL: to be looked up. */
+static bool is_past_limit(struct heap *heap, struct view *view, const struct request *request) {
+    size_t had = request->old && region_context_of(request->old) == view->context
+                     ? region_requested(request->old)
+                     : 0;
+    return region_is_named(view) && region_is_past_limit(heap, view, request->size, had);
+}
+
+/* view NULL: to be looked up. *limited: the context, where its limit is why there is no memory. */
 static void *serve(struct heap *heap, struct view *view, const struct request *request,
-                   uintptr_t frame) {
+                   uintptr_t frame, uint32_t *limited) {
     if (!view)
         view = request->old && UNLIKELY(load_relaxed(&region_named_any))
                    ? context_view_kept(heap, request->old, frame)
                    : context_view(heap, frame);
     if (!view)
         return NULL;
+    if (UNLIKELY(load_relaxed(&region_named_any)) && is_past_limit(heap, view, request)) {
+        *limited = view->context;
+        return NULL;
+    }
     if (request->old)
         return region_realloc(heap, view, request->old, request->size);
     if (request->alignment > 16)
@@ -58,17 +69,20 @@ static void *serve_emergency(const struct request *request) {
 static void *serve_entered(struct heap *heap, enum thread_access access, struct view *view,
                            const struct request *request, uintptr_t frame) {
     thread_settle(heap);
-    uint32_t refused = os_refused();
-    void *chunk = serve(heap, view, request, frame);
+    uint32_t refused = os_refused(), limited = 0;
+    void *chunk = serve(heap, view, request, frame, &limited);
     if (UNLIKELY(!chunk) && os_refused() != refused) {
         segment_purge(true);
-        chunk = serve(heap, view, request, frame);
+        chunk = serve(heap, view, request, frame, &limited);
     }
     bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access == THREAD_OWN &&
                          control_is_due() && context_outside_libc(heap, frame);
     thread_leave_slow(heap, access);
     if (start_control)
         control_start();
+    if (UNLIKELY(limited) && named_limit_reached(limited, request->size) &&
+        thread_enter_slow(&heap) == access)
+        return serve_entered(heap, access, heap_view(heap, limited), request, frame);
     if (!chunk)
         errno = ENOMEM;
     return chunk;
@@ -195,10 +209,10 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
     struct heap *heap;
     if (UNLIKELY(size > SMALL_MAX) || UNLIKELY(!(heap = thread_enter())))
         return serve_slow(&request, frame);
-    struct view *view = UNLIKELY(load_relaxed(&region_named_any))
-                            ? context_view_kept(heap, old, frame)
-                            : context_view(heap, frame);
-    if (UNLIKELY(!view) || !region_resize(heap, view, old, size))
+    bool any_named = UNLIKELY(load_relaxed(&region_named_any));
+    struct view *view = any_named ? context_view_kept(heap, old, frame) : context_view(heap, frame);
+    bool may = LIKELY(view != NULL) && !(any_named && view->bins == &heap_no_bins); /* a limit? */
+    if (UNLIKELY(!may) || !region_resize(heap, view, old, size))
         return serve_entered(heap, THREAD_OWN, view, &request, frame);
     thread_leave(heap);
     return old;

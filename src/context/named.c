@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Named contexts; see named.h. */
 #include "context/named.h"
+#include "context/lookup.h"
 #include "context/tree.h"
 #include "os/meta.h"
 #include "region/region.h"
@@ -149,8 +150,8 @@ static uint32_t take_place(uint32_t parent, const char *name) {
     if (place) {
         kind->spare = named_at(place)->spare;
     } else if (kind && (place = new_place())) {
-        named_at(place)->name = kind->name;
         named_at(place)->made_below = parent;
+        store_release(&named_at(place)->name, kind->name);
     }
     if (place)
         link_child(place, parent);
@@ -198,6 +199,7 @@ memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
     named->policy = policy;
     named->heap = heap;
     named->callbacks = NULL;
+    named->limit = NULL;
     named->identifier[0] = 0;
     if (!make_node(heap, named, place)) {
         give_place(place);
@@ -213,6 +215,97 @@ void named_end(struct heap *heap, struct named *named) {
     serial_release_empty(region_of(named->view->region));
     store_release(&named->generation, named->generation + 1);
     give_place(place);
+}
+
+bool named_limit_reached(uint32_t context, size_t bytes) {
+    uint32_t place = (uint32_t)tree_node(context)->address;
+    struct named *named = named_at(place);
+    const struct memctx_limit *limit = named->limit;
+    if (!limit || !limit->function)
+        return false;
+    named->limit = NULL;
+    memctx_t handle = named_handle(place);
+    bool again = limit->function(handle, bytes, limit->argument);
+    if (named_find(handle))
+        named->limit = limit;
+    return again;
+}
+
+static bool move_to(struct named *named, struct heap *from, struct heap *to) {
+    struct view *view = heap_view(to, named->context);
+    if (!view || view->context != named->context)
+        return false;
+    region_move(from, named->view, to, view);
+    named->view = view;
+    store_release(&named->heap, to);
+    return true;
+}
+
+bool named_give(struct heap *heap, struct named *named) {
+    struct heap *shared = heap_shared_lock();
+    if (!shared)
+        return false;
+    /* Its first view stands for what cannot be accounted elsewhere. */
+    bool given = context_view_fixed(shared, TREE_UNKNOWN) && move_to(named, heap, shared);
+    heap_shared_unlock(shared);
+    return given;
+}
+
+bool named_take(struct heap *heap, struct named *named) {
+    struct heap *owner = load_acquire(&named->heap), *shared = heap_shared_lock();
+    uint32_t place = (uint32_t)tree_node(named->context)->address;
+    bool taken = true;
+    if (!shared)
+        return false;
+    if (owner == shared)
+        taken = move_to(named, owner, heap);
+    heap_shared_unlock(shared);
+    if (owner == shared || owner == heap)
+        return taken;
+    bool parked = false;
+    if (lock_try(&owner->lock)) {
+        parked = load_acquire(&owner->state) == HEAP_PARKED;
+        taken = parked && move_to(named, owner, heap);
+        lock_release(&owner->lock);
+    }
+    if (!parked)
+        named_misused("memctx_take", named_handle(place), "belongs to another thread");
+    return taken;
+}
+
+static uint32_t last_wish; /* control thread */
+
+static struct named *next_of_name(uint32_t *place, const char *name) {
+    while (++*place < load_acquire(&named_count)) {
+        struct named *named = named_at(*place);
+        const char *its_name = load_acquire(&named->name);
+        if (its_name && same_text(its_name, name))
+            return named;
+    }
+    return NULL;
+}
+
+void named_ask_reset(const char *name) {
+    last_wish++;
+    for (uint32_t place = 0; place < load_acquire(&named_count);) {
+        struct named *named = next_of_name(&place, name);
+        if (named && load_relaxed(&named->generation) & 1)
+            store_release(&named->wanted, last_wish);
+    }
+}
+
+struct named_answers named_answers(const char *name) {
+    struct named_answers answers = {0};
+    for (uint32_t place = 0; place < load_acquire(&named_count);) {
+        struct named *named = next_of_name(&place, name);
+        if (!named || load_relaxed(&named->wanted) != last_wish || !last_wish)
+            continue;
+        bool done = load_acquire(&named->done) == last_wish;
+        answers.asked++;
+        answers.done += done;
+        answers.freed_bytes += done ? load_relaxed(&named->freed) : 0;
+    }
+    return answers;
 }
 
 memctx_t named_first_child(const struct named *named) {

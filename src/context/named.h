@@ -35,7 +35,11 @@ struct named {
     uint32_t policy;                          /* enum memctx_policy */
     struct memctx_callback *callbacks;        /* owner; the newest first */
     const char *name;                         /* for good */
-    char identifier[56];
+    /* memctx reset --named: the control thread's last wish, and the owner's last answer to one. */
+    uint32_t wanted, done;            /* atomic: numbers of wishes */
+    uint64_t freed;                   /* by that reset: requested bytes */
+    const struct memctx_limit *limit; /* owner; NULL: none, or its function is being called */
+    char identifier[32];
 };
 _Static_assert(sizeof(struct named) == 128, "as the header says");
 
@@ -81,9 +85,22 @@ memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
                       enum memctx_policy policy); /* NULL: out of memory */
 /* It has no children, and was reset; its place is free after it. */
 void named_end(struct heap *heap, struct named *named);
+/* The context, without those below it, becomes nobody's: the shared heap has it. False: out of memory. */
+bool named_give(struct heap *heap, struct named *named);
+/* And somebody's again; also that of a thread that ended. False: out of memory. The program ends if it is somebody's. */
+bool named_take(struct heap *heap, struct named *named);
 void named_set_parent(uint32_t place, uint32_t parent);
 /* The handle of the context that a chunk is in; NULL: in none, or in one of another thread's. */
 memctx_t named_owner(const struct heap *heap, const void *chunk);
+/* For the control thread: asks all contexts of that name to be reset; how many were asked last, how many have been reset since, and
+ * what that freed. */
+void named_ask_reset(const char *name);
+struct named_answers {
+    uint32_t asked, done;
+    uint64_t freed_bytes;
+} named_answers(const char *name);
+/* For an allocation that is past the limit of the context, not entered: true: the program made room, try again. */
+bool named_limit_reached(uint32_t context, size_t bytes);
 memctx_t named_first_child(const struct named *named); /* NULL: none */
 memctx_t named_next(const struct named *named);        /* the next child of its parent */
 

@@ -2,6 +2,7 @@
 /* The requests of wire.h, one table; and the buffers that answers are built in. */
 #include "base/options.h"
 #include "context/lookup.h"
+#include "context/named.h"
 #include "context/tree.h"
 #include "control/policy_rules.h"
 #include "os/meta.h"
@@ -179,6 +180,23 @@ static uint32_t fill_reset(const char *body, struct text *text) {
     return reset_run(&request, text);
 }
 
+static uint32_t fill_reset_named(const char *body, struct text *text) {
+    static const char ask[] = "ask ", look[] = "look ";
+    bool asks = !__builtin_strncmp(body, ask, sizeof ask - 1);
+    if (!asks && __builtin_strncmp(body, look, sizeof look - 1) != 0)
+        return WIRE_REFUSED;
+    const char *name = body + (asks ? sizeof ask : sizeof look) - 1;
+    if (asks)
+        named_ask_reset(name);
+    struct named_answers answers = named_answers(name);
+    text_add_number(text, answers.asked);
+    text_add(text, "\t");
+    text_add_number(text, answers.done);
+    text_add(text, "\t");
+    text_add_number(text, (int64_t)answers.freed_bytes);
+    return WIRE_OK;
+}
+
 static uint32_t fill_set(const char *body, struct text *text) {
     int64_t depth = load_relaxed(&options.depth);
     enum option_result result = options_set(body, text);
@@ -344,6 +362,7 @@ bool command_is_known(uint16_t type, size_t length) {
     case WIRE_SET: return length > 0;
     case WIRE_NOTE: return length > 0 && length < WIRE_NOTE_BYTES;
     case WIRE_RULES: return length > 0;
+    case WIRE_RESET_NAMED: return length > 0;
     case WIRE_PAGES: return length == sizeof(struct wire_pages_request);
     case WIRE_TRIM:
     case WIRE_PLACE:
@@ -367,6 +386,7 @@ uint32_t command_run(uint16_t type, const char *body, size_t length, struct answ
     case WIRE_SELF: return run_text(answer, fill_self, body);
     case WIRE_NOTE: return run_text(answer, note_run, body);
     case WIRE_RULES: return run_text(answer, policy_rules_run, body);
+    case WIRE_RESET_NAMED: return run_text(answer, fill_reset_named, body);
     case WIRE_PAGES: return run_pages(body, answer);
     case WIRE_PLACE: return run_text(answer, fill_place, body);
     default: return run_trim(body, answer);

@@ -65,6 +65,14 @@ static void scan_own(struct scan *scan, const struct page *page, const char *sta
     scan->ledger->untouched_bytes += bytes - touched;
 }
 
+/* Of a copy of the page's header; nearly all are of the one kind. */
+static struct record read_record(const struct page *page, const void *record) {
+    if (UNLIKELY((page->meta_shift & (META_SHIFT | META_OWNERS)) != META_MIXED))
+        return record_read(page, record);
+    uint32_t word = load_relaxed((const uint32_t *)record);
+    return (struct record){(word & 0xff) - 1, word >> 8, !(word & 0xff)};
+}
+
 static void scan_mixed(struct scan *scan, const struct page *page, const char *start) {
     struct heap *heap = page->heap;
     int64_t bytes = (int64_t)(page->slices * SLICE_BYTES);
@@ -77,6 +85,8 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
         return;
     uint32_t live = 0, only = WIRE_NONE;
     bool sole = true;
+    uint32_t last_view = 0, context = 0; /* neighbours are often of one context */
+    uint32_t views = load_acquire(&heap->view_count);
     /* First count, then charge: without pinned bytes there are no shares to count for. */
     for (int round = scan->flags & WIRE_DUMP_PINNED ? 0 : 1; round < 2; round++) {
         int64_t free_bytes = touched - (int64_t)live * page->block_bytes;
@@ -87,11 +97,13 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
             /* Where it is punched its records went with it, and looking would map them. */
             unsigned count = punched >> i & 1 ? 0 : page->granule_capacity;
             for (unsigned index = 0; index < count; index++) {
-                struct record record = record_read(page, blocks_record(page, granule, index));
-                if (record.free || !record.view_index ||
-                    record.view_index >= load_acquire(&heap->view_count))
+                struct record record = read_record(page, blocks_record(page, granule, index));
+                if (record.free || !record.view_index || record.view_index >= views)
                     continue;
-                uint32_t context = heap_view_at(heap, record.view_index)->context;
+                if (record.view_index != last_view) {
+                    last_view = record.view_index;
+                    context = heap_view_at(heap, last_view)->context;
+                }
                 if (!round) {
                     sole = sole && (only == WIRE_NONE || only == context);
                     only = context;
@@ -227,13 +239,29 @@ static uint8_t policy_of(const struct wire_context *context) {
     return context->placement >= WIRE_PLACE_SLAB ? context->placement : WIRE_POLICY_ASET;
 }
 
+/* A named context as PostgreSQL writes it: its name, and what tells it from others. */
+static uint32_t add_label(struct answer *strings, uint32_t id, const char *fixed) {
+    char label[128];
+    struct text text = {.bytes = label, .capacity = sizeof label - 1};
+    if (fixed || !tree_is_named(id))
+        return fixed ? add_string(strings, fixed) : WIRE_NONE;
+    const struct named *named = named_at((uint32_t)tree_node(id)->address);
+    text_add(&text, named->name);
+    if (load_relaxed(&named->generation) & 1 && named->identifier[0]) {
+        text_add(&text, ": ");
+        text_add(&text, named->identifier);
+    }
+    label[text.length] = 0;
+    return add_string(strings, label);
+}
+
 static void add_contexts(struct answer *answer, struct answer *strings, const struct scan *scan) {
     struct wire_context *context =
         add_section(answer, SECTION(contexts), scan->count, sizeof *context);
     for (uint32_t id = 0; context && id < scan->count; id++, context++) {
         const struct tree_node *node = tree_node(id);
         bool named = node->module == MODULE_NAMED;
-        const char *label = named ? named_name(id) : tree_fixed_label(id);
+        const char *label = tree_fixed_label(id);
         context->id = id;
         context->parent = id == TREE_ROOT ? WIRE_NONE : node->parent;
         context->kind = id == TREE_ROOT ? WIRE_KIND_ROOT
@@ -243,7 +271,7 @@ static void add_contexts(struct answer *answer, struct answer *strings, const st
         context->exact_address = node->exact;
         context->module = node->module >= MODULE_NAMED ? WIRE_NONE : node->module;
         context->address = named ? 0 : node->address;
-        context->label = label ? add_string(strings, label) : WIRE_NONE;
+        context->label = add_label(strings, id, label);
         context->self = scan->totals[id];
         context->placement = (uint8_t)heap_placement(id);
         context->policy = policy_of(context);

@@ -260,6 +260,8 @@ static void fold(struct heap *heap, struct view *view) {
     store_owner(&view->requested_cum_bytes, 0);
     store_owner(&view->freed_cum_bytes, 0);
     store_owner(&view->peak_bytes, 0);
+    if (view->region)
+        region_of(view->region)->others_chunks = REGION_RECOUNT;
 }
 
 /* The same with the counts of frees of others' chunks. */

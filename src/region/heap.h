@@ -219,8 +219,12 @@ struct region {
     struct page *large; /* where `named`: large chunks, under region_lock */
     /* Where `named`: what others freed, or the view's account does not tell for another reason, when that was last counted. */
     int64_t others_chunks, others_bytes;
+    uint64_t
+        limit; /* where `named`: of requested bytes; 0: none. Else `bins` of its view are heap_no_bins */
     bool named; /* all that is allocated there is freed together: region/named.h */
 };
+#define REGION_RECOUNT                                                                             \
+    (INT64_MAX / 2) /* others_chunks: what the view's account tells of is not known any more */
 INLINE struct region *region_of(struct bins *bins) {
     return (struct region *)(void *)bins;
 }

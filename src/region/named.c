@@ -19,6 +19,7 @@ bool region_make_named(struct heap *heap, struct view *view, enum placement plac
     }
     region_of(view->region)->named = true;
     region_change_policy(heap, view->region, policy);
+    region_of(view->region)->limit = 0;
     view->bins = view->region;
     store_owner(&region_named_any, 1);
     return true;
@@ -201,6 +202,65 @@ struct region_alive region_alive(struct heap *heap, struct view *view) {
     region->others_chunks = chunks - (int64_t)alive.chunks;
     region->others_bytes = view_live_bytes(view) - (int64_t)alive.bytes;
     return alive;
+}
+
+void region_limit(struct view *view, uint64_t bytes) {
+    region_of(view->region)->limit = bytes;
+    view->bins = (struct bins *)&heap_no_bins;
+}
+
+bool region_is_past_limit(struct heap *heap, struct view *view, size_t more, size_t fewer) {
+    const struct region *region = region_of(view->region);
+    if (LIKELY(!region->limit))
+        return false;
+    int64_t bytes = view_live_bytes(view) - region->others_bytes - (int64_t)fewer;
+    if (bytes < 0 || more > region->limit || (uint64_t)bytes > region->limit - more) {
+        bytes = (int64_t)region_alive(heap, view).bytes - (int64_t)fewer;
+        return more > region->limit || bytes > (int64_t)(region->limit - more);
+    }
+    return false;
+}
+
+struct move {
+    struct heap *to;
+    struct view *view;
+};
+
+/* With what it holds that is free, which the heaps' books have as waste. */
+static void move_page(struct heap *from, struct region *region, struct page *page, void *context) {
+    const struct move *move = context;
+    int64_t waste = 0;
+    (void)region;
+    if (page->kind == PAGE_SERIAL) {
+        waste = page->serial.dead_bytes;
+    } else {
+        size_t free_blocks = blocks_handed_out(page) - page->used;
+        if (load_relaxed(&page->meta_shift) & META_PUNCHED)
+            free_blocks -= punch_held(page);
+        waste = (int64_t)free_blocks * page->waste_unit +
+                (page->flags & PAGE_TAIL ? (int64_t)OS_PAGE_BYTES : 0);
+    }
+    store_owner(&from->own_free, from->own_free - waste);
+    store_owner(&move->to->own_free, move->to->own_free + waste);
+    store_release(&page->view, move->view);
+    store_release(&page->heap, move->to);
+}
+
+void region_move(struct heap *from, struct view *view, struct heap *to, struct view *to_view) {
+    struct region *region = region_of(view->region);
+    struct move move = {.to = to, .view = to_view};
+    if (load_relaxed(&from->remote_pages))
+        bins_collect_remote(from);
+    for_each_page(from, region, move_page, &move);
+    lock_take(&region_lock);
+    for (struct page *page = region->large; page; page = page->next)
+        page->view = to_view;
+    lock_release(&region_lock);
+    region->others_chunks = REGION_RECOUNT;
+    to_view->region = view->region;
+    to_view->bins = (struct bins *)&heap_no_bins; /* whatever waits for its heap is seen first */
+    view->region = NULL;
+    view->bins = &from->mixed;
 }
 
 struct region_alive region_reset(struct heap *heap, struct view *view) {

@@ -34,11 +34,20 @@ struct region_alive {
 struct region_alive region_alive(struct heap *heap, struct view *view);
 /* Frees all chunks. Nobody frees one of them meanwhile. What was alive. */
 struct region_alive region_reset(struct heap *heap, struct view *view);
+/* No more than so many requested bytes; 0: no limit. */
+void region_limit(struct view *view, uint64_t bytes);
+/* So many more, and fewer, would be past the limit. */
+bool region_is_past_limit(struct heap *heap, struct view *view, size_t more, size_t fewer);
+
 struct region_size {
     uint64_t reserved_bytes; /* of pages and large chunks */
     uint32_t pages;
 };
 struct region_size region_size(struct heap *heap, struct view *view);
+
+/* All of it is the other heap's from now on, of its view of the same context. Both heaps are the caller's, and nobody frees
+ * a chunk meanwhile. */
+void region_move(struct heap *from, struct view *view, struct heap *to, struct view *to_view);
 
 /* The context's view in the heap, if the chunk is in a named context of that heap; NULL: it is not. */
 struct view *region_named_view(const struct heap *heap, const void *chunk);

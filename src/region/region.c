@@ -59,6 +59,11 @@ static uint32_t look_around(struct heap *heap, struct view *view) {
     return view->region ? view->region->policy : PLACE_DEFAULT;
 }
 
+/* Where the view's next chunks come from. A region with a limit is asked the slow way for each. */
+static struct bins *bins_of_region(const struct view *view) {
+    return UNLIKELY(region_of(view->region)->limit) ? (struct bins *)&heap_no_bins : view->region;
+}
+
 /* After look_around: of this size class, or of the one that serves it; `room`: the bytes that a block has to have. */
 static struct page *page_for(struct heap *heap, struct view *view, unsigned size_class,
                              size_t room) {
@@ -79,7 +84,9 @@ static struct page *page_for(struct heap *heap, struct view *view, unsigned size
     } else {
         size_class = bins_share_class(heap, size_class);
     }
-    view->bins = page ? view->region : &heap->mixed;
+    if (UNLIKELY(!page) && region_is_named(view)) /* where a reset would not find it, none is */
+        return NULL;
+    view->bins = page ? bins_of_region(view) : &heap->mixed;
     return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
 }
 
@@ -155,7 +162,7 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
     bool fresh = false;
     void *block;
     if (serial_is(look_around(heap, view))) {
-        view->bins = view->region;
+        view->bins = bins_of_region(view);
         block = serial_alloc(heap, view, size, 16, &fresh);
     } else {
         struct page *page = page_for(heap, view, blocks_class_of(size), size);
@@ -178,7 +185,7 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     bool fresh = false;
     uint32_t policy = look_around(heap, view);
     if (serial_is(policy)) {
-        view->bins = view->region;
+        view->bins = bins_of_region(view);
         return serial_alloc(heap, view, size, alignment, &fresh);
     }
     if (alignment > 64 || blocks_bytes_table[size_class] % alignment || policy == PLACE_SLAB) {
@@ -453,6 +460,19 @@ size_t region_usable(const void *chunk) {
     if (check_is_on(page))
         return page->block_bytes - record_read(page, at).slack;
     return (size_t)(block + page->block_bytes - (const char *)chunk);
+}
+
+size_t region_requested(const void *chunk) {
+    struct page *page = page_of_any(chunk);
+    char *block;
+    if (!page || page->kind == PAGE_NONE)
+        return 0;
+    if (is_large(page))
+        return page->requested_bytes;
+    if (page->kind == PAGE_SERIAL)
+        return serial_requested(page, chunk);
+    const void *at = region_block_of(page, chunk, &block);
+    return page->block_bytes - record_read(page, at).slack;
 }
 
 /* Chunks of that view in that page. */

@@ -40,6 +40,7 @@ INTERNAL struct lock region_lock; /* rare: that, and all of region/named.h and c
 uint32_t region_context_of(const void *chunk);
 /* Bytes that may be used; 0 for NULL and for what is not ours. */
 size_t region_usable(const void *chunk);
+size_t region_requested(const void *chunk); /* the same */
 
 enum region_misuse {
     MISUSE_DOUBLE_FREE,

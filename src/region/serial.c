@@ -336,6 +336,11 @@ size_t serial_usable(const struct page *page, const void *chunk) {
     return chunk_of(load_relaxed(find_alive(page, chunk))).bytes;
 }
 
+size_t serial_requested(const struct page *page, const void *chunk) {
+    struct serial_chunk there = chunk_of(load_relaxed(find_alive(page, chunk)));
+    return there.bytes - there.slack;
+}
+
 struct serial_sum serial_live(const struct page *page, const char *start) {
     struct serial_sum sum = {0, 0};
     struct serial_chunk chunk;

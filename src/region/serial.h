@@ -52,7 +52,8 @@ void serial_free_of_parked(struct heap *owner, struct page *page, void *chunk);
 void serial_collect(struct heap *heap, struct page *page, void *chunks);
 /* The new size where the chunk stands. False: nothing changed. */
 bool serial_resize(struct page *page, void *chunk, size_t size);
-size_t serial_usable(const struct page *page, const void *chunk); /* any thread */
+size_t serial_usable(const struct page *page, const void *chunk);    /* any thread */
+size_t serial_requested(const struct page *page, const void *chunk); /* the same */
 
 /* None of the page's chunks is alive any more; the accounts are the caller's. */
 void serial_reset(struct heap *heap, struct region *region, struct page *page);

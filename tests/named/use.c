@@ -2,10 +2,12 @@
 /* What memctx.h says, one case at a time: use CASE. Exit status 0: as it says. Misuse is to end the program. */
 #include <memctx.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -55,6 +57,8 @@ static void absent(void) {
     CHECK(!memctx_walk(context, NULL, NULL));
     memctx_call_on_reset(context, &callback);
     memctx_identify(context, "b");
+    memctx_set_limit(context, NULL);
+    CHECK(!memctx_hand_over(context) && !memctx_take(context) && !memctx_reset_requested(context));
     memctx_set_parent(context, NULL);
     memctx_reset_children(context);
     memctx_reset(context);
@@ -227,6 +231,174 @@ static void scopes(void) {
     memctx_delete(b);
 }
 
+static char *to_give_up[8];
+static int give_up(memctx_t context, size_t bytes, void *argument) {
+    int *calls = argument;
+    CHECK(bytes == 1000 && context);
+    CHECK(!memctx_alloc(context, 1000)); /* there is nobody to ask now */
+    free(to_give_up[*calls]);
+    return to_give_up[(*calls)++] != NULL;
+}
+
+static void *free_others_piece(void *chunk) {
+    free(chunk);
+    return NULL;
+}
+
+static void limits(void) {
+    for (int policy = MEMCTX_ASET; policy <= MEMCTX_BUMP; policy++) {
+        int calls = 0;
+        memctx_t context = memctx_create(NULL, "limited", (enum memctx_policy)policy);
+        struct memctx_limit plain = {.bytes = 10000}, asking = {10000, give_up, &calls};
+        char *first = memctx_alloc(context, 6000);
+        memctx_set_limit(context, &plain);
+        CHECK(!memctx_alloc(context, 4001) && errno == ENOMEM);
+        char *second = memctx_alloc(context, 4000);
+        CHECK(second && !memctx_zalloc(context, 1));
+        CHECK(!memctx_alloc_aligned(context, 64, 64) && !memctx_alloc(context, 100000));
+        errno = 0;
+        MEMCTX_SCOPE(context) {
+            CHECK(!malloc(1) && errno == ENOMEM);
+        }
+        CHECK(!realloc(second, 4001) && (second = realloc(second, 3999)));
+        free(first);
+        CHECK((first = memctx_alloc(context, 6001)));
+        run_thread(free_others_piece, first);
+        CHECK((first = memctx_alloc(context, 6001)));
+        memctx_set_limit(context, NULL);
+        CHECK(memctx_alloc(context, 100000));
+        memctx_reset(context);
+        memctx_set_limit(context, &asking);
+        for (int i = 0; i < 10; i++)
+            CHECK((to_give_up[i < 3 ? i : 3] = memctx_alloc(context, 1000)));
+        to_give_up[3] = NULL;
+        for (int i = 0; i < 3; i++)
+            CHECK(memctx_alloc(context, 1000) && calls == i + 1);
+        CHECK(!memctx_alloc(context, 1000) && calls == 4);
+        CHECK(!memctx_check(context));
+        memctx_delete(context);
+        context =
+            memctx_create(NULL, "limited", MEMCTX_ASET); /* the same place, without its limit */
+        CHECK(memctx_alloc(context, 100000));
+        memctx_delete(context);
+    }
+}
+
+/* Made by one thread, used on by another, ended by the first. */
+enum { HANDED = 4, EACH = 3000 };
+static memctx_t handed, parts[HANDED];
+static char *pieces[HANDED][EACH];
+
+static size_t piece_size(int i) {
+    return i % 500 == 499 ? 100000 : (size_t)(16 + i % 700);
+}
+
+static void get_pieces(int first, int step) {
+    for (int part = 0; part < HANDED; part++)
+        for (int i = first; i < EACH; i += step) {
+            pieces[part][i] = memctx_alloc(parts[part], piece_size(i));
+            memset(pieces[part][i], part * 7 + i % 100, piece_size(i));
+        }
+}
+
+static void free_pieces(int first, int step) {
+    for (int part = 0; part < HANDED; part++)
+        for (int i = first; i < EACH; i += step) {
+            for (size_t k = 0; k < piece_size(i); k += 7)
+                CHECK(pieces[part][i][k] == (char)(part * 7 + i % 100));
+            free(pieces[part][i]);
+        }
+}
+
+static void check_parts(uint64_t chunks) {
+    struct memctx_stats stats;
+    for (int part = 0; part < HANDED; part++) {
+        memctx_get_stats(parts[part], &stats);
+        CHECK(stats.chunks == chunks && !memctx_check(parts[part]));
+    }
+}
+
+static void *work_on(void *nothing) {
+    CHECK(!memctx_take(handed));
+    check_parts(EACH);
+    free_pieces(1, 2);
+    get_pieces(1, 4);
+    check_parts(EACH / 2 + EACH / 4);
+    CHECK(memctx_owner(pieces[2][5]) == parts[2]);
+    memctx_reset(parts[3]);
+    CHECK(!memctx_hand_over(handed));
+    return nothing;
+}
+
+static void *leave_it(void *nothing) {
+    handed = make(NULL, "left");
+    parts[0] = memctx_create(handed, "part", MEMCTX_SLAB);
+    pieces[0][0] = memctx_strdup(parts[0], "left behind");
+    return nothing;
+}
+
+static void handed_over(void) {
+    handed = make(NULL, "handed");
+    for (int part = 0; part < HANDED; part++) {
+        parts[part] = memctx_create(handed, "part", (enum memctx_policy)part);
+        CHECK(parts[part]);
+    }
+    for (int round = 0; round < 20; round++) {
+        get_pieces(0, 1);
+        CHECK(!memctx_hand_over(handed));
+        run_thread(free_it, memctx_alloc(NULL, 10));
+        run_thread(work_on, NULL);
+        CHECK(!memctx_take(handed));
+        CHECK(memctx_is_empty(parts[3]) && !memctx_check(parts[3]));
+        for (int part = 0; part < 3; part++)
+            CHECK(!memctx_is_empty(parts[part]) && !memctx_check(parts[part]));
+        memctx_reset_children(handed);
+        check_parts(0);
+    }
+    memctx_delete(handed);
+    run_thread(leave_it, NULL); /* which ends, and hands nothing over */
+    CHECK(!memctx_take(handed));
+    CHECK(!strcmp(pieces[0][0], "left behind"));
+    memctx_delete(handed);
+}
+
+/* A cache of each of two workers, and one that nobody asks; until a line comes. */
+static void *keep_cache(void *nothing) {
+    memctx_t cache = make(NULL, "cache");
+    for (int i = 0; i < 1000; i++)
+        memctx_alloc(cache, 1000);
+    while (!memctx_reset_requested(cache))
+        usleep(1000);
+    memctx_reset(cache);
+    CHECK(!memctx_reset_requested(cache));
+    pause();
+    return nothing;
+}
+
+static void serves(void) {
+    char line[8];
+    pthread_t workers[2];
+    memctx_t deaf = make(NULL, "deaf");
+    memctx_alloc(deaf, 1000);
+    for (int i = 0; i < 2; i++)
+        CHECK(!pthread_create(&workers[i], NULL, keep_cache, NULL));
+    puts("begun");
+    fflush(stdout);
+    CHECK(fgets(line, sizeof line, stdin));
+    CHECK(!memctx_is_empty(deaf));
+}
+
+static void identified(void) {
+    char line[8];
+    memctx_t query = make(NULL, "query"), other = make(NULL, "query");
+    memctx_identify(query, "SELECT 1");
+    memctx_alloc(other, 10);
+    puts("begun");
+    fflush(stdout);
+    CHECK(fgets(line, sizeof line, stdin));
+    memctx_delete(query);
+}
+
 /* --- misuse --------------------------------------------------------------------------------------------- */
 
 static void used_after_delete(void) {
@@ -263,6 +435,20 @@ static void reset_by_another(void) {
     run_thread(reset_it, make(NULL, "mine"));
 }
 
+static void used_after_hand_over(void) {
+    memctx_t context = make(NULL, "given");
+    CHECK(!memctx_hand_over(context));
+    memctx_alloc(context, 1);
+}
+
+static void *take_it(void *context) {
+    memctx_take(context);
+    return NULL;
+}
+static void taken_from_its_owner(void) {
+    run_thread(take_it, make(NULL, "mine"));
+}
+
 static void freed_twice(void) {
     memctx_t context = make(NULL, "twice");
     char *chunk = memctx_alloc(context, 100);
@@ -297,11 +483,17 @@ int main(int argc, char **argv) {
         CASE(other_threads),
         CASE(resized_elsewhere),
         CASE(scopes),
+        CASE(limits),
+        CASE(handed_over),
+        CASE(serves),
+        CASE(identified),
         CASE(used_after_delete),
         CASE(deleted_twice),
         CASE(deleted_while_current),
         CASE(allocated_by_another),
         CASE(reset_by_another),
+        CASE(used_after_hand_over),
+        CASE(taken_from_its_owner),
         CASE(freed_twice),
         CASE(freed_after_reset),
         CASE(parent_below_itself),

@@ -46,7 +46,7 @@ _memctx() {
         report) options="-o --output --before $names" ;;
         mark) ;;
         diff) options="--json --min --limit --depth --human $names" ;;
-        reset) options="--context --site $names" ;;
+        reset) options="--context --site --named --timeout $names" ;;
         trim | isolate | merge | set) options="--json --site --human $names" ;;
         verify) options="--json --human" ;;
         rules) options="--json --human --add --clear" ;;

@@ -124,13 +124,18 @@ static const struct cli_verb verbs[] = {
                  "  --depth N          N frames of each path (8)\n"
                  "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
      diff_main},
-    {"reset", "TARGET [--context ID | --site REGEX]", "begin counting anew",
+    {"reset", "TARGET [--context ID | --site REGEX | --named NAME]", "begin counting anew",
      LIVE_TARGET_HELP
      "\nSets the counters since start to zero and the peaks to what is live, for the whole tree "
      "or\n"
-     "for a part of it. No chunk is freed.\n\n"
+     "for a part of it. No chunk is freed, but with --named: that asks a program that makes "
+     "contexts\n"
+     "of its own (memctx.h) to reset those of that name, and waits until it has, where it asks\n"
+     "memctx_reset_requested(). Exit status 1: some were not reset in time.\n\n"
      "  --context ID       this context and all below it\n"
-     "  --site REGEX       every context whose site matches\n" READING_NAME_HELP COMMON_HELP,
+     "  --site REGEX       every context whose site matches\n"
+     "  --named NAME       the program's own contexts of that name: their chunks are freed\n"
+     "  --timeout SECONDS  how long to wait for that (10)\n" READING_NAME_HELP COMMON_HELP,
      reset_main},
     {"trim", "TARGET [CONTEXT... | --site REGEX]", "hand empty memory back to the kernel",
      LIVE_TARGET_HELP

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* reset.c - `memctx reset`: counters to zero and peaks to the present; no chunk is touched. */
+/* reset.c - `memctx reset`: counters to zero and peaks to the present; no chunk is touched. With --named the program is asked
+ * to reset contexts of its own, which it does itself, where it may. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "reading.h"
 #include "view.h"
 
-enum { OPTION_CONTEXT = 1, OPTION_SITE };
+enum { OPTION_CONTEXT = 1, OPTION_SITE, OPTION_NAMED, OPTION_TIMEOUT };
+
+#define LOOK_EVERY_MS 20
 
 static const struct option options_list[] = {{"context", required_argument, NULL, OPTION_CONTEXT},
                                              {"site", required_argument, NULL, OPTION_SITE},
+                                             {"named", required_argument, NULL, OPTION_NAMED},
+                                             {"timeout", required_argument, NULL, OPTION_TIMEOUT},
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
@@ -44,10 +51,50 @@ static void reset_site(struct target *target, const char *site, const struct rea
     printf("reset %zu contexts\n", count);
 }
 
+struct answers {
+    int64_t asked, reset, freed_bytes;
+};
+
+static struct answers ask_named(struct target *target, const char *verb, const char *name) {
+    struct answers answers = {0};
+    char *request = cli_format("%s %s", verb, name);
+    char *text = target_ask_text(target, WIRE_RESET_NAMED, request, strlen(request));
+    if (sscanf(text, "%" SCNd64 "\t%" SCNd64 "\t%" SCNd64, &answers.asked, &answers.reset,
+               &answers.freed_bytes) != 3) {
+        cli_die(CLI_REFUSED, "%s answered what is not understood", target->client.source);
+    }
+    free(text);
+    free(request);
+    return answers;
+}
+
+static void reset_named(struct target *target, const char *name, int64_t timeout_s) {
+    struct timespec pause = {.tv_nsec = LOOK_EVERY_MS * 1000000L};
+    struct answers answers = ask_named(target, "ask", name);
+    if (answers.asked == 0) {
+        cli_die(CLI_REFUSED, "%s has no context named \"%s\"; see memctx dump",
+                target->client.source, name);
+    }
+    for (int64_t left = timeout_s * 1000; answers.reset < answers.asked && left > 0;
+         left -= LOOK_EVERY_MS) {
+        nanosleep(&pause, NULL);
+        answers = ask_named(target, "look", name);
+    }
+    printf("%" PRId64 " of %" PRId64 " contexts named \"%s\" were reset, %" PRId64 " bytes freed\n",
+           answers.reset, answers.asked, name, answers.freed_bytes);
+    if (answers.reset < answers.asked) {
+        cli_die(CLI_REFUSED,
+                "the others were not within %" PRId64
+                " s: the program resets them where it asks memctx_reset_requested(), and still may",
+                timeout_s);
+    }
+}
+
 int reset_main(int argc, char **argv) {
     struct reading_names names = {0};
     const char *site = NULL;
-    int64_t context = -1;
+    const char *named = NULL;
+    int64_t context = -1, timeout_s = 10;
     struct target target;
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
@@ -55,13 +102,17 @@ int reset_main(int argc, char **argv) {
             context = cli_parse_number("--context", optarg, 0, WIRE_NONE - 1);
         } else if (option == OPTION_SITE) {
             site = optarg;
+        } else if (option == OPTION_NAMED) {
+            named = optarg;
+        } else if (option == OPTION_TIMEOUT) {
+            timeout_s = cli_parse_number("--timeout", optarg, 0, 86400);
         } else {
             reading_take(&names, option);
         }
     }
     const char *word = reading_target_word(argc, argv, 1);
-    if (site != NULL && context >= 0) {
-        cli_usage("--context and --site exclude each other");
+    if ((site != NULL) + (context >= 0) + (named != NULL) > 1) {
+        cli_usage("--context, --site and --named exclude each other");
     }
     if (site != NULL) {
         regex_t regex;
@@ -69,7 +120,9 @@ int reset_main(int argc, char **argv) {
         regfree(&regex);
     }
     target_open(&target, word, true);
-    if (site != NULL) {
+    if (named != NULL) {
+        reset_named(&target, named, timeout_s);
+    } else if (site != NULL) {
         reset_site(&target, site, &names);
     } else {
         printf("%s\n", reset_context(&target, context >= 0 ? (uint32_t)context : WIRE_NONE));
