@@ -27,18 +27,12 @@ static uint64_t kind_hash(uint32_t parent, const char *name) {
     return hash_mix(hash, parent);
 }
 
-static bool same_text(const char *a, const char *b) {
-    while (*a && *a == *b)
-        a++, b++;
-    return *a == *b;
-}
-
 static struct kind *kind_place(struct kind *table, uint32_t mask, uint32_t parent,
                                const char *name) {
     uint64_t at = kind_hash(parent, name);
     for (;; at++) {
         struct kind *kind = &table[at & mask];
-        if (!kind->name || (kind->parent == parent && same_text(kind->name, name)))
+        if (!kind->name || (kind->parent == parent && text_equal(kind->name, name)))
             return kind;
     }
 }
@@ -279,7 +273,7 @@ static struct named *next_of_name(uint32_t *place, const char *name) {
     while (++*place < load_acquire(&named_count)) {
         struct named *named = named_at(*place);
         const char *its_name = load_acquire(&named->name);
-        if (its_name && same_text(its_name, name))
+        if (its_name && text_equal(its_name, name))
             return named;
     }
     return NULL;
