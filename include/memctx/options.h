@@ -33,6 +33,10 @@
     X(check, CHECK, INT, 0, 0, 1, 0,                                                               \
       "1: find writes behind a chunk's end and into freed memory, and end the program there; "     \
       "slower")                                                                                    \
+    X(automatic, AUTO, INT, 0, 0, 1, 1,                                                            \
+      "1: choose slab or generation for call paths whose sizes and lifetimes call for it, and "    \
+      "say "                                                                                       \
+      "why in the dump")                                                                           \
     X(thp, THP, THP_MODE, 0, 0, 2, 0,                                                              \
       "transparent huge pages under the program's memory: default (as the system is set), "        \
       "always (they are asked for, and empty ones go back whole), never")                          \

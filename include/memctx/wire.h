@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 3
+#define WIRE_VERSION 4
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
 #define WIRE_DEADLINE_MS 2000
@@ -120,6 +120,8 @@ struct wire_context {
     uint32_t module;       /* index into the modules, or WIRE_NONE */
     uint64_t address;      /* as it was in the process; 0 without a frame */
     uint32_t label;        /* offset into the strings, or WIRE_NONE */
+    uint32_t why;          /* the same: a rule, or another reason for its placement */
+    uint32_t reserved;
     uint32_t occupancy[WIRE_OCCUPANCY_BINS]; /* own pages per bin; zeros unless PINNED was asked */
     struct wire_totals self;
 };

@@ -145,6 +145,7 @@ __attribute__((constructor)) static void start(void) {
     os_identity_init();
     rules_init();
     rules_new_generation(); /* allocations before this had the default depth, and no names */
+    policy_rules_begin();
     if (load_relaxed(&heap_global.threads_seen) <= 1)
         rebind_libc((uintptr_t)&malloc);
     if (options.verbose)

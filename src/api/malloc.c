@@ -9,6 +9,7 @@
 #include "context/named.h"
 #include "context/tree.h"
 #include "control/control.h"
+#include "region/terms.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -23,11 +24,23 @@ struct request {
     void *old; /* to resize; NULL: allocate */
 };
 
-static bool is_past_limit(struct heap *heap, struct view *view, const struct request *request) {
-    size_t had = request->old && region_context_of(request->old) == view->context
-                     ? region_requested(request->old)
-                     : 0;
-    return region_is_named(view) && region_is_past_limit(heap, view, request->size, had);
+/* Of a named context, or of the terms of a rule. *limited: the context that may get more room by its function. */
+static bool is_past_limit(struct heap *heap, struct view *view, const struct request *request,
+                          uint32_t *limited) {
+    uint32_t had_in = request->old ? region_context_of(request->old) : REGION_NO_CONTEXT;
+    size_t had = had_in != REGION_NO_CONTEXT ? region_requested(request->old) : 0;
+    if (!terms_allow(view->context, request->size, had_in, had))
+        return true;
+    if (!region_is_named(view) ||
+        !region_is_past_limit(heap, view, request->size, had_in == view->context ? had : 0))
+        return false;
+    *limited = view->context;
+    return true;
+}
+
+/* Contexts of which each allocation comes the slow way may exist. */
+static bool limits_exist(void) {
+    return load_relaxed(&region_named_any) || terms_exist();
 }
 
 /* view NULL: to be looked up. *limited: the context, where its limit is why there is no memory. */
@@ -39,10 +52,8 @@ static void *serve(struct heap *heap, struct view *view, const struct request *r
                    : context_view(heap, frame);
     if (!view)
         return NULL;
-    if (UNLIKELY(load_relaxed(&region_named_any)) && is_past_limit(heap, view, request)) {
-        *limited = view->context;
+    if (UNLIKELY(limits_exist()) && is_past_limit(heap, view, request, limited))
         return NULL;
-    }
     if (request->old)
         return region_realloc(heap, view, request->old, request->size);
     if (request->alignment > 16)
@@ -211,7 +222,8 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
         return serve_slow(&request, frame);
     bool any_named = UNLIKELY(load_relaxed(&region_named_any));
     struct view *view = any_named ? context_view_kept(heap, old, frame) : context_view(heap, frame);
-    bool may = LIKELY(view != NULL) && !(any_named && view->bins == &heap_no_bins); /* a limit? */
+    bool limits = UNLIKELY(limits_exist());
+    bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins); /* one of its? */
     if (UNLIKELY(!may) || !region_resize(heap, view, old, size))
         return serve_entered(heap, THREAD_OWN, view, &request, frame);
     thread_leave(heap);

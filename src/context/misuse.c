@@ -4,7 +4,9 @@
 #include "context/named.h"
 #include "context/tree.h"
 #include "path/stack.h"
+#include "region/guard.h"
 #include "region/region.h"
+#include "region/terms.h"
 
 #define FRAMES_SHOWN 40U
 
@@ -26,12 +28,13 @@ static void print_frame(uintptr_t address, bool exact, uint32_t module_index) {
     os_print(&text);
 }
 
+static const char names_hint[] = "memctx:   names: addr2line -Cfipe FILE OFFSET\n";
+
 static void print_line(const char *line) {
     os_print(&(struct text){.bytes = (char *)(uintptr_t)line, .length = text_length(line)});
 }
 
 static void print_context(uint32_t context) {
-    print_line("memctx:   allocated by\n");
     if (context >= tree_count())
         context = TREE_UNKNOWN;
     if (context < TREE_FIXED_COUNT)
@@ -49,28 +52,84 @@ static void print_context(uint32_t context) {
     }
 }
 
-/* Frames of this library are left out. */
-static void print_caller(uintptr_t frame, bool found) {
-    static struct stack stack;
+/* Calls `each` for the frames from there outwards, but for those of this library. */
+static void each_caller(struct stack *stack, uintptr_t frame, unsigned max,
+                        void (*each)(const struct stack_frame *at, void *context), void *context) {
     struct cfi_object self;
-    if (!stack_make_room(&stack, FRAMES_SHOWN) || !cfi_find_object((uintptr_t)&print_caller, &self))
+    if (!stack_make_room(stack, max) || !cfi_find_object((uintptr_t)&each_caller, &self))
         return;
-    stack_walk(&stack, frame, FRAMES_SHOWN);
-    print_line(found ? "memctx:   found by\n" : "memctx:   misused by\n");
-    for (uint32_t i = stack.count; i-- > 0;) {
-        const struct stack_frame *at = &stack.frames[i];
+    stack_walk(stack, frame, max);
+    for (uint32_t i = stack->count; i-- > 0;) {
+        const struct stack_frame *at = &stack->frames[i];
         if (at->address < self.start || at->address >= self.end)
-            print_frame(at->address, at->exact, rule_module(at->rule));
+            each(at, context);
     }
+}
+
+static void print_caller(const struct stack_frame *at, void *context) {
+    (void)context;
+    print_frame(at->address, at->exact, rule_module(at->rule));
+}
+
+struct callers {
+    uintptr_t *addresses;
+    unsigned count, max;
+};
+
+static void note_caller(const struct stack_frame *at, void *context) {
+    struct callers *callers = context;
+    if (callers->count < callers->max)
+        callers->addresses[callers->count++] = at->address + at->exact; /* as return addresses */
+}
+
+unsigned misuse_callers(uintptr_t frame, uintptr_t *addresses, unsigned max) {
+    static struct stack stack; /* under region_lock */
+    struct callers callers = {.addresses = addresses, .max = max};
+    each_caller(&stack, frame, FRAMES_SHOWN, note_caller, &callers);
+    return callers.count;
+}
+
+static void print_callers(const char *line) {
+    static struct stack stack; /* once */
+    if (lock_any_is_mine()) /* a handler that interrupted us: finding rules might want that lock */
+        return;
+    print_line(line);
+    each_caller(&stack, (uintptr_t)__builtin_frame_address(0), FRAMES_SHOWN, print_caller, NULL);
 }
 
 COLD void misuse_explain(uint32_t context, bool found) {
     static bool once; /* a handler of the SIGABRT that follows may come here again */
     if (exchange_relaxed(&once, true))
         return;
-    if (context != REGION_NO_CONTEXT)
+    if (context != REGION_NO_CONTEXT) {
+        print_line("memctx:   allocated by\n");
         print_context(context);
-    if (!lock_any_is_mine()) /* a handler that interrupted us: finding rules might want that lock */
-        print_caller((uintptr_t)__builtin_frame_address(0), found);
-    print_line("memctx:   names: addr2line -Cfipe FILE OFFSET\n");
+    }
+    print_callers(found ? "memctx:   found by\n" : "memctx:   misused by\n");
+    print_line(names_hint);
+}
+
+COLD void misuse_explain_guarded(uint32_t context, const uintptr_t *freed_by, unsigned count) {
+    static bool once;
+    if (exchange_relaxed(&once, true))
+        return;
+    print_line("memctx:   allocated by\n");
+    print_context(context);
+    if (count)
+        print_line("memctx:   freed by\n");
+    for (unsigned i = 0; i < count; i++)
+        print_frame(freed_by[i], false, rule_module(rules_find(freed_by[i], false)));
+    print_callers("memctx:   misused by\n");
+    print_line(names_hint);
+}
+
+COLD void terms_tell(const struct terms *terms, uint32_t context) {
+    char line[512];
+    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    text_add(&text, "memctx: the limit of the rule ");
+    text_add(&text, terms->rule);
+    text_add(&text, " is passed; its latest allocation\n");
+    os_print(&text);
+    print_context(context);
+    print_line(names_hint);
 }

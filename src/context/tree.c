@@ -8,6 +8,7 @@
 
 struct lock tree_lock FORK_PAGE = LOCK_INIT(RANK_TREE);
 uint64_t tree_lost START_PAGE;
+void (*tree_watch)(uint32_t id);
 
 struct table {
     uint64_t mask;
@@ -182,6 +183,8 @@ NOINLINE uint32_t tree_child_further(uint32_t parent, struct tree_frame frame) {
         child = find_newest(parent, frame);
     if (!child)
         child = create(parent, frame);
+    if (UNLIKELY(tree_watch != NULL) && child && child + 1 == tree.count)
+        tree_watch(child);
     lock_release(&tree_lock);
     if (!child)
         add_relaxed(&tree_lost, 1);

@@ -90,6 +90,8 @@ INLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame) {
     }
     return tree_child_further(parent, frame);
 }
+/* Told of each new node before anybody else finds it, under tree_lock; NULL: nobody wants to know. */
+INTERNAL void (*tree_watch)(uint32_t id);
 void tree_fork_child(void);
 uint32_t tree_count(void);                 /* ids below it are valid */
 const char *tree_fixed_label(uint32_t id); /* NULL for a frame */

@@ -60,6 +60,9 @@ bool command_is_known(uint16_t type, size_t length);
  * not. */
 struct page;
 bool pages_copy_header(struct page *copy, const struct page *page, const char *start);
+/* The least that was not requested of a live block of a page of one context, in whole units of what a slab could do
+ * without. */
+uint8_t pages_spare_units(const struct page *page, const char *start);
 unsigned pages_occupancy_bin(uint64_t live, uint64_t capacity);
 /* Of a segment's residency, bytes of a part of it. */
 int64_t pages_resident_in(const unsigned char *resident, uintptr_t start, uintptr_t end);

@@ -8,7 +8,8 @@
 #include "base/options.h"
 #include "context/named.h"
 #include "context/tree.h"
-#include "control/control.h"
+#include "control/automatic.h"
+#include "control/policy_rules.h"
 #include "os/meta.h"
 #include "region/serial.h"
 
@@ -255,9 +256,29 @@ static uint32_t add_label(struct answer *strings, uint32_t id, const char *fixed
     return add_string(strings, label);
 }
 
+/* Why it stands where it does. Texts of rules are there once each. */
+static uint32_t add_reason(struct answer *strings, uint32_t id, uint32_t *rules_at) {
+    char reason[192];
+    struct text text = {.bytes = reason, .capacity = sizeof reason - 1};
+    unsigned rule = policy_rules_of(id);
+    const char *rule_text = policy_rules_text(rule);
+    if (rule_text) {
+        if (!rules_at[rule]) {
+            uint32_t at = add_string(strings, rule_text);
+            rules_at[rule] = at == WIRE_NONE ? 0 : at + 1;
+        }
+        return rules_at[rule] - 1;
+    }
+    if (!automatic_reason(id, &text))
+        return WIRE_NONE;
+    reason[text.length] = 0;
+    return add_string(strings, reason);
+}
+
 static void add_contexts(struct answer *answer, struct answer *strings, const struct scan *scan) {
     struct wire_context *context =
         add_section(answer, SECTION(contexts), scan->count, sizeof *context);
+    uint32_t rules_at[POLICY_RULES_MAX + 1] = {0};
     for (uint32_t id = 0; context && id < scan->count; id++, context++) {
         const struct tree_node *node = tree_node(id);
         bool named = node->module == MODULE_NAMED;
@@ -272,6 +293,7 @@ static void add_contexts(struct answer *answer, struct answer *strings, const st
         context->module = node->module >= MODULE_NAMED ? WIRE_NONE : node->module;
         context->address = named ? 0 : node->address;
         context->label = add_label(strings, id, label);
+        context->why = add_reason(strings, id, rules_at);
         context->self = scan->totals[id];
         context->placement = (uint8_t)heap_placement(id);
         context->policy = policy_of(context);
@@ -472,6 +494,8 @@ static uint32_t fill(const struct wire_dump_request *request, struct answer *ans
     segment_each(scan_segment, scan);
     for (uint32_t id = 0; id < scan->count; id++)
         fill_view_totals(&scan->totals[id], &sums->rows[id]);
+    if (!sums->rows[TREE_ROOT].views) /* the whole process's: sums of peaks are none */
+        scan->totals[TREE_ROOT].peak_requested_bytes = WIRE_UNKNOWN;
     fill_ledger(&ledger, request->flags, request->flags & WIRE_DUMP_RESIDENT);
     add_contexts(answer, strings, scan);
     add_modules(answer, strings);

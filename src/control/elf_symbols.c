@@ -14,23 +14,13 @@
 
 #define PART_MAX (1UL << 28) /* of a file, in memory at one time */
 
-struct part { /* of a file, in memory */
-    char *bytes;
-    size_t size;
-};
-
-struct file {
-    int fd;
-    struct part sections; /* Elf64_Shdr */
-};
-
-static void part_free(struct part *part) {
+void elf_part_free(struct elf_part *part) {
     control_unmap(part->bytes);
-    *part = (struct part){NULL, 0};
+    *part = (struct elf_part){NULL, 0};
 }
 
-static bool part_read(struct part *part, int fd, uint64_t offset, uint64_t size) {
-    *part = (struct part){NULL, 0};
+static bool part_read(struct elf_part *part, int fd, uint64_t offset, uint64_t size) {
+    *part = (struct elf_part){NULL, 0};
     if (!size || size > PART_MAX || offset > INT64_MAX - size)
         return false;
     char *bytes = control_map(size);
@@ -41,29 +31,30 @@ static bool part_read(struct part *part, int fd, uint64_t offset, uint64_t size)
             break;
         done += (uint64_t)got;
     }
-    *part = (struct part){bytes, size};
+    *part = (struct elf_part){bytes, size};
     if (done < size && bytes)
-        part_free(part);
+        elf_part_free(part);
     return done == size;
 }
 
-static unsigned section_count(const struct file *file) {
+static unsigned section_count(const struct elf_file *file) {
     return (unsigned)(file->sections.size / sizeof(Elf64_Shdr));
 }
-static const Elf64_Shdr *section_at(const struct file *file, unsigned i) {
+static const Elf64_Shdr *section_at(const struct elf_file *file, unsigned i) {
     return (const Elf64_Shdr *)(void *)file->sections.bytes + i;
 }
 
-static void file_close(struct file *file) {
-    part_free(&file->sections);
+void elf_close(struct elf_file *file) {
+    elf_part_free(&file->sections);
+    elf_part_free(&file->names);
     close(file->fd);
 }
 
 /* The file that was mapped, and not one that was put in its place since. */
-static bool is_same(const struct file *file, const struct module *module) {
+static bool is_same(const struct elf_file *file, const struct module *module) {
     for (unsigned i = 0; i < section_count(file) && module->build_id_bytes; i++) {
         const Elf64_Shdr *section = section_at(file, i);
-        struct part note;
+        struct elf_part note;
         size_t wanted = sizeof(Elf64_Nhdr) + 4 + module->build_id_bytes;
         if (section->sh_type != SHT_NOTE || section->sh_size < wanted ||
             !part_read(&note, file->fd, section->sh_offset, wanted))
@@ -72,18 +63,18 @@ static bool is_same(const struct file *file, const struct module *module) {
         bool is_id = head->n_type == NT_GNU_BUILD_ID && head->n_namesz == 4;
         bool same = !__builtin_memcmp(note.bytes + sizeof *head + 4, module->build_id,
                                       module->build_id_bytes);
-        part_free(&note);
+        elf_part_free(&note);
         if (is_id)
             return same;
     }
     return !module->build_id_bytes;
 }
 
-static bool file_open(struct file *file, const char *path, const struct module *module) {
+static bool file_open(struct elf_file *file, const char *path, const struct module *module) {
     struct stat status;
-    struct part head;
+    struct elf_part head;
     bool good = false;
-    *file = (struct file){.fd = OS_TRY(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
+    *file = (struct elf_file){.fd = OS_TRY(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
     if (file->fd < 0)
         return false;
     if (!OS_TRY(fstat(file->fd, &status)) && S_ISREG(status.st_mode) &&
@@ -93,15 +84,19 @@ static bool file_open(struct file *file, const char *path, const struct module *
                elf->e_ident[EI_CLASS] == ELFCLASS64 && elf->e_shentsize == sizeof(Elf64_Shdr) &&
                part_read(&file->sections, file->fd, elf->e_shoff,
                          (uint64_t)elf->e_shnum * sizeof(Elf64_Shdr));
-        part_free(&head);
+        if (good && elf->e_shstrndx < section_count(file)) { /* it may do without */
+            const Elf64_Shdr *names = section_at(file, elf->e_shstrndx);
+            (void)part_read(&file->names, file->fd, names->sh_offset, names->sh_size);
+        }
+        elf_part_free(&head);
     }
     if (good && is_same(file, module))
         return true;
-    file_close(file);
+    elf_close(file);
     return false;
 }
 
-static void visit_all(const struct part *symbols, const struct part *names,
+static void visit_all(const struct elf_part *symbols, const struct elf_part *names,
                       elf_function_visit *visit, void *context) {
     const Elf64_Sym *symbol = (const void *)symbols->bytes;
     for (size_t i = 0; i < symbols->size / sizeof *symbol; i++, symbol++)
@@ -111,11 +106,11 @@ static void visit_all(const struct part *symbols, const struct part *names,
                   symbol->st_value + symbol->st_size, context);
 }
 
-static bool each_of_table(const struct file *file, uint32_t type, elf_function_visit *visit,
+static bool each_of_table(const struct elf_file *file, uint32_t type, elf_function_visit *visit,
                           void *context) {
     for (unsigned i = 0; i < section_count(file); i++) {
         const Elf64_Shdr *table = section_at(file, i);
-        struct part symbols, names;
+        struct elf_part symbols, names;
         if (table->sh_type != type || table->sh_link >= section_count(file))
             continue;
         const Elf64_Shdr *strings = section_at(file, table->sh_link);
@@ -126,15 +121,15 @@ static bool each_of_table(const struct file *file, uint32_t type, elf_function_v
         if (good) {
             names.bytes[names.size - 1] = 0;
             visit_all(&symbols, &names, visit, context);
-            part_free(&names);
+            elf_part_free(&names);
         }
-        part_free(&symbols);
+        elf_part_free(&symbols);
         return good;
     }
     return false;
 }
 
-static bool debug_file_open(struct file *file, const struct module *module) {
+static bool debug_file_open(struct elf_file *file, const struct module *module) {
     static const char digits[] = "0123456789abcdef";
     char path[128];
     struct text text = {.bytes = path, .capacity = sizeof path - 1};
@@ -151,16 +146,34 @@ static bool debug_file_open(struct file *file, const struct module *module) {
     return file_open(file, path, module);
 }
 
+bool elf_open(struct elf_file *file, const struct module *module, bool debug) {
+    if (debug)
+        return debug_file_open(file, module);
+    return module->path[0] == '/' && file_open(file, module->path, module);
+}
+
+bool elf_read_section(struct elf_part *part, struct elf_file *file, const char *name) {
+    size_t length = text_length(name) + 1;
+    for (unsigned i = 0; i < section_count(file); i++) {
+        const Elf64_Shdr *section = section_at(file, i);
+        if (section->sh_name + length <= file->names.size &&
+            !__builtin_memcmp(file->names.bytes + section->sh_name, name, length))
+            return section->sh_type == SHT_PROGBITS && !(section->sh_flags & SHF_COMPRESSED) &&
+                   part_read(part, file->fd, section->sh_offset, section->sh_size);
+    }
+    return false;
+}
+
 bool elf_each_function(const struct module *module, elf_function_visit *visit, void *context) {
-    struct file file, debug;
-    if (module->path[0] != '/' || !file_open(&file, module->path, module))
+    struct elf_file file, debug;
+    if (!elf_open(&file, module, false))
         return false;
     bool done = each_of_table(&file, SHT_SYMTAB, visit, context);
-    if (!done && debug_file_open(&debug, module)) {
+    if (!done && elf_open(&debug, module, true)) {
         done = each_of_table(&debug, SHT_SYMTAB, visit, context);
-        file_close(&debug);
+        elf_close(&debug);
     }
     done = done || each_of_table(&file, SHT_DYNSYM, visit, context);
-    file_close(&file);
+    elf_close(&file);
     return done;
 }

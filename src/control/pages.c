@@ -145,9 +145,8 @@ static void look_at_records(struct scan *scan, const struct page *page, const ch
     }
 }
 
-/* The least that was not requested of a live block of a page of one context, in whole units of what a slab could do
- * without. The slack of a free block is larger than any other. */
-static uint8_t spare_units(const struct page *page, const char *start) {
+/* The slack of a free block is larger than any other. */
+uint8_t pages_spare_units(const struct page *page, const char *start) {
     uint32_t least = UINT32_MAX;
     size_t granule_bytes = (size_t)page->granule_mask + 1, reached = blocks_reached(page, start);
     bool many = page->granule_mask < OS_PAGE_BYTES;
@@ -188,7 +187,8 @@ static void look_at_blocks(struct scan *scan, const struct page *page, const cha
     size_t records_first = page->records / OS_PAGE_BYTES;
     size_t records_last = (page->records + blocks_record_bytes(page) - 1) / OS_PAGE_BYTES;
     for (size_t i = 0; i < count && i < OS_PAGES_MAX; i++) {
-        bool records = !many && i >= records_first && i <= records_last;
+        size_t at = many ? i : i % (granule_bytes / OS_PAGE_BYTES);
+        bool records = !many && at >= records_first && at <= records_last;
         if (punched >> i & 1)
             continue;
         if (!live_in[i] && !records && !stays)
@@ -330,7 +330,7 @@ static void scan_blocks(struct scan *scan, const struct page *page, const char *
         if (!view)
             return;
         out.context = known(scan, view->context);
-        out.spare_units = spare_units(page, start);
+        out.spare_units = pages_spare_units(page, start);
         out.live = page->used > pending ? (uint32_t)(page->used - pending) : 0;
     }
     if (own && out.live == out.capacity)

@@ -2,14 +2,14 @@
 /*
  * policy_rules.h - which call paths are placed how, by the names of the functions on them.
  *
- * A rule is "PATTERN=POLICY"; several are separated by ';'. PATTERN is the name of a function, or module:NAME, the file
- * name of an object; in both, * stands for any characters and ? for one. Of a C++ function it is the name without what
- * is around it (session_open for _Z12session_openv). A rule holds for every path that has such a frame anywhere; of those that
- * hold the first one counts. MEMCTX_RULES has the rules that a program starts with; memctx rules adds to them.
+ * A rule is "PATTERN=POLICY,OPTION,..."; several are separated by ';'. PATTERN is the name of a function, or regex: and an
+ * expression that is searched for in it, module: and the file name of an object, file: and the name of a source file, context: and
+ * a number; in names * stands for any characters and ? for one. Of a C++ function it is any part of its name, or ns::type::function.
+ * A rule holds for every path that has such a frame anywhere; of those that hold the first one counts. MEMCTX_RULES has the rules that
+ * a program starts with; memctx rules adds to them. Options: region/terms.h.
  *
- * The control thread looks at what is new in the tree ten times a second, so that a path that is new at a place that
- * somebody chose is placed before it has much alive. Symbols are read from the objects' files, once for each object and
- * set of rules; of them only the address ranges of functions that match are kept.
+ * A node is matched when it is made (tree_watch), by what is known then: names of what was loaded at the start. The control
+ * thread reads those of other objects, and looks at what is new in the tree ten times a second.
  *
  * Threads: the control thread, but for policy_rules_init. A context that was placed by hand (memctx set, isolate,
  * merge) stays as it is.
@@ -23,6 +23,9 @@
 
 /* The rules of MEMCTX_RULES; what is not understood is said in `warnings`. In the constructor. */
 void policy_rules_init(const char *rules, struct text *warnings);
+/* Reads the names of what is loaded, so that a path is placed with its first chunk. In the constructor, once code can be
+ * looked up. */
+void policy_rules_begin(void);
 bool policy_rules_exist(void);
 /* Places what is new in the tree. */
 void policy_rules_apply(void);
@@ -31,5 +34,7 @@ void policy_rules_apply(void);
 uint32_t policy_rules_run(const char *body, struct text *text);
 /* The rule that a context is placed by, from 1 on; 0: none. */
 unsigned policy_rules_of(uint32_t context);
+/* Its text; NULL: there is none. */
+const char *policy_rules_text(unsigned rule);
 
 #endif

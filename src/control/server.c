@@ -6,6 +6,7 @@
  */
 #include "base/options.h"
 #include "context/lookup.h"
+#include "control/automatic.h"
 #include "control/place.h"
 #include "control/policy_rules.h"
 #include "os/fault.h"
@@ -363,6 +364,7 @@ static void serve(void) {
         segment_clock_set(os_now_exact_ns());
         if (policy_rules_exist())
             policy_rules_apply();
+        automatic_look();
         if (!is_still_held(&control.listener))
             control.listener.fd = -1;
         bool deaf = os_now_exact_ns() < control.deaf_until_ns;

@@ -86,6 +86,11 @@ bool os_protect(void *start, size_t bytes, bool writable) {
     return !OS_FAILED(OS_CALL(SYS_mprotect, start, bytes, protection, 0, 0, 0));
 }
 
+bool os_forbid(void *start, size_t bytes, bool forbidden) {
+    int protection = forbidden ? PROT_NONE : PROT_READ | PROT_WRITE;
+    return !OS_FAILED(OS_CALL(SYS_mprotect, start, bytes, protection, 0, 0, 0));
+}
+
 static bool is_advisable(uintptr_t start, size_t bytes) {
     return !OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_NORMAL, 0, 0, 0));
 }

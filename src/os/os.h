@@ -28,6 +28,8 @@ bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
 void os_discard(void *start, size_t bytes);
 /* Read-only memory of a loaded object: made writable, and read-only again. At the start only. */
 bool os_protect(void *start, size_t bytes, bool writable);
+/* Nobody may touch it, or again everybody. False: nothing changed. */
+bool os_forbid(void *start, size_t bytes, bool forbidden);
 bool os_is_mapped(uintptr_t start, uintptr_t end);
 /* Resident bytes of a mapped range; -1 when the kernel does not say. */
 int64_t os_resident_bytes(const void *start, size_t bytes);

@@ -189,7 +189,9 @@ size_t blocks_handed_out(const struct page *page) {
 /* What depends on the size class, the bytes of a block, which is at most those of the class, and on whose blocks these are. */
 static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_class,
                        uint32_t block_bytes) {
-    size_t granule = block_bytes <= GRANULE_BLOCK_MAX ? OS_PAGE_BYTES : bytes;
+    size_t granule = block_bytes <= GRANULE_BLOCK_MAX                     ? OS_PAGE_BYTES
+                     : size_class < NARROW_CLASSES && bytes > SLICE_BYTES ? SLICE_BYTES
+                                                                          : bytes;
     unsigned shift = (own ? 0 : 2) + (size_class < NARROW_CLASSES ? 0 : 1);
     page->meta_shift = (uint8_t)(shift | (UNLIKELY(options.check) ? META_CHECKED : 0));
     page->granule_mask = (uint16_t)(granule - 1);
@@ -226,7 +228,7 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     bool large = live >= GROUPED_BYTES;
     uint32_t group = live >= GROUPED_BYTES * 2 ? 64 : 16;
     struct page *page =
-        segment_span_alloc_grouped(size_class < NARROW_CLASSES ? 1 : WIDE_PAGE_SLICES, group,
+        segment_span_alloc_grouped(slab_page_slices(view ? view->region : NULL, size_class), group,
                                    large ? &view->region->next_page : &heap->mixed.next_page);
     if (!page)
         return NULL;
@@ -535,6 +537,8 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
         page = blocks_page_create(heap, view, size_class);
         if (page && apart)
             blocks_mark(page, META_APART);
+        if (page && UNLIKELY(bins->terms) && terms_table[bins->terms].flags & TERMS_ZERO)
+            blocks_mark(page, META_ALIGNED); /* what makes a free go the further way */
     } else if (view && ++heap->denied >= SWEEP_EVERY + heap->view_count) {
         heap->denied = 0;
         regions_release_empty(heap); /* current pages that are empty, the one waste we hold */

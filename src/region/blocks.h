@@ -191,8 +191,9 @@ INLINE bool blocks_has_free(struct page *page) {
 }
 /* Bytes of the page, from its start, that blocks were handed out of, in whole OS pages. */
 INLINE size_t blocks_reached(const struct page *page, const char *start) {
-    size_t open = page->granule_mask < OS_PAGE_BYTES || page->next_block == start;
-    return align_up((size_t)(page->next_block - start) + (open && page->fresh_left), OS_PAGE_BYTES);
+    size_t bytes = (size_t)(page->next_block - start);
+    size_t open = page->granule_mask < OS_PAGE_BYTES || !(bytes & page->granule_mask);
+    return align_up(bytes + (open && page->fresh_left), OS_PAGE_BYTES);
 }
 /* A bit for each OS page of these that was given back. The word first: another thread's page may just become one with
  * META_OWNERS, which stand in that word, and then the bit is gone before. */

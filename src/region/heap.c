@@ -53,7 +53,9 @@ static struct view *view_create(struct heap *heap, uint32_t context) {
     struct view *view = heap_view_at(heap, index);
     view->context = context;
     view->index = index;
-    view->bins = &heap->mixed;
+    /* Where contexts were placed, it is asked for with the first chunk. */
+    view->bins =
+        LIKELY(!load_relaxed(&heap_placed_any)) ? &heap->mixed : (struct bins *)&heap_no_bins;
     store_release(&heap->view_count, index + 1);
     return view;
 }

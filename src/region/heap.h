@@ -51,7 +51,9 @@ struct bins {
     /* Where to look for the next page; the heap's: of what is mixed or of small regions. */
     uintptr_t next_page;
     uint64_t allocs_at_release; /* of a region: the view's when its empty pages were given back */
-    uint32_t policy; /* of a region: enum placement, from PLACE_SLAB on; else PLACE_DEFAULT */
+    uint16_t policy; /* of a region: enum placement, from PLACE_SLAB on; else PLACE_DEFAULT */
+    uint8_t terms;   /* of a region: what its pages are made by, see region/terms.h */
+    uint8_t slices;  /* of its pages; 0: as many as usual */
 };
 _Static_assert(sizeof(struct view) == CACHE_LINE, "a view is one line");
 
@@ -232,7 +234,8 @@ INLINE struct region *region_of(struct bins *bins) {
 #define PLACED_BY_HAND 64U /* beside the placement: no rule changes it */
 #define PLACED_PER_LEAF 4096U
 #define PLACED_LEAVES 1024U
-INTERNAL uint32_t heap_placed_any; /* atomic: bits 1 << placement that some context has */
+INTERNAL uint32_t
+    heap_placed_any; /* atomic: bits 1 << placement that some context has, and HEAP_TERMS */
 INTERNAL uint8_t
     *heap_placed[PLACED_LEAVES]; /* atomic: enum placement by context; NULL: all default */
 INLINE enum placement heap_placement(uint32_t context) {

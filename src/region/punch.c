@@ -106,8 +106,9 @@ static uint64_t find_used(const struct page *page, const char *start, uint64_t *
         if (!(listed[unit >> 6] >> (unit & 63) & 1) && !(place.os_pages & blocks_punched(page)))
             used |= place.os_pages;
     }
-    if (page->granule_mask >= OS_PAGE_BYTES)
-        used |= bits_of(start, start + page->records, blocks_record_bytes(page));
+    for (size_t at = 0; page->granule_mask >= OS_PAGE_BYTES && at < bytes;
+         at += (size_t)page->granule_mask + 1)
+        used |= bits_of(start, start + at + page->records, blocks_record_bytes(page));
     if (page->fresh_left ||
         ((uintptr_t)page->next_block % OS_PAGE_BYTES && blocks_handed_out(page) < page->capacity))
         used |= bits_of(start, page->next_block, 1); /* its end was never used, or is opened */

@@ -9,14 +9,16 @@
 #include "region/region.h"
 #include "os/meta.h"
 #include "region/check.h"
+#include "region/guard.h"
 #include "region/named.h"
 #include "region/punch.h"
 #include "region/serial.h"
 #include "region/slab.h"
 
 static void promote(struct heap *heap, struct view *view, enum placement placement) {
-    if (view_live_bytes(view) < options.promote_bytes || placement == PLACE_SHARED ||
-        (placement == PLACE_DEFAULT && !heap_may_segregate(heap)))
+    bool at_once = UNLIKELY(terms_with(view->context, TERMS_OWN) != NULL);
+    if (!at_once && (view_live_bytes(view) < options.promote_bytes || placement == PLACE_SHARED ||
+                     (placement == PLACE_DEFAULT && !heap_may_segregate(heap))))
         return;
     struct region *region = meta_alloc(sizeof *region);
     if (!region)
@@ -39,6 +41,25 @@ COLD void region_change_policy(struct heap *heap, struct bins *bins, uint32_t po
     }
 }
 
+/* The region's next pages are made by those terms. */
+COLD static void region_change_terms(struct heap *heap, struct bins *bins, unsigned number) {
+    bins->terms = (uint8_t)number;
+    bins->slices = terms_table[number].slices;
+    serial_put_aside(heap, region_of(bins));
+    serial_release_empty(region_of(bins));
+    for (unsigned i = 0; i < SIZE_CLASSES; i++)
+        bins_put_aside_others(heap, bins, i);
+}
+
+COLD static void look_at_terms(struct heap *heap, struct view *view) {
+    unsigned number = terms_number(view->context);
+    struct terms *terms = &terms_table[number];
+    if (view->region && view->region->terms != number)
+        region_change_terms(heap, view->region, number);
+    if (load_relaxed(&terms->to_tell) && exchange_relaxed(&terms->to_tell, 0))
+        terms_tell(terms, view->context);
+}
+
 /* What is to be done now and then before a chunk is placed; its context may get a region by that, or
  * another policy for it, which is returned. */
 static uint32_t look_around(struct heap *heap, struct view *view) {
@@ -56,12 +77,16 @@ static uint32_t look_around(struct heap *heap, struct view *view) {
         promote(heap, view, placement);
     if (view->region && UNLIKELY(view->region->policy != policy))
         region_change_policy(heap, view->region, policy);
+    if (terms_exist())
+        look_at_terms(heap, view);
     return view->region ? view->region->policy : PLACE_DEFAULT;
 }
 
-/* Where the view's next chunks come from. A region with a limit is asked the slow way for each. */
-static struct bins *bins_of_region(const struct view *view) {
-    return UNLIKELY(region_of(view->region)->limit) ? (struct bins *)&heap_no_bins : view->region;
+/* Where the view's next chunks come from. With a limit or guards it is asked the slow way for each. */
+static void set_bins(struct view *view, struct bins *bins) {
+    bool slow = (view->region && UNLIKELY(region_of(view->region)->limit)) ||
+                UNLIKELY(terms_with(view->context, TERMS_LIMIT | TERMS_GUARD) != NULL);
+    view->bins = slow ? (struct bins *)&heap_no_bins : bins;
 }
 
 /* After look_around: of this size class, or of the one that serves it; `room`: the bytes that a block has to have. */
@@ -73,7 +98,7 @@ static struct page *page_for(struct heap *heap, struct view *view, unsigned size
         UNLIKELY(placement == PLACE_APART) && !view->region ? bins_apart(heap) : NULL;
     if (apart) {
         bins_split_class(heap, size_class);
-        view->bins = &apart->bins; /* the control thread may set it anew */
+        set_bins(view, &apart->bins); /* the control thread may set it anew */
         return bins_next_page(heap, &apart->bins, NULL, size_class);
     }
     if (view->region) { /* shared pages are the thread's */
@@ -86,7 +111,7 @@ static struct page *page_for(struct heap *heap, struct view *view, unsigned size
     }
     if (UNLIKELY(!page) && region_is_named(view)) /* where a reset would not find it, none is */
         return NULL;
-    view->bins = page ? bins_of_region(view) : &heap->mixed;
+    set_bins(view, page ? view->region : &heap->mixed);
     return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
 }
 
@@ -154,7 +179,30 @@ COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t siz
     return zero ? __builtin_memset(chunk, 0, size) : chunk;
 }
 
+/* With a guard page behind it. NULL: it is to have none, or can have none. */
+COLD static void *alloc_guarded(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                                bool zero) {
+    struct terms *terms = terms_with(view->context, TERMS_GUARD);
+    if (!terms)
+        return NULL;
+    look_around(heap, view);
+    struct page *page = guard_alloc(size, alignment);
+    add_relaxed(page ? &terms->guarded : &terms->unguarded, 1);
+    if (!page)
+        return NULL;
+    page->requested_bytes = size;
+    page->context = view->context;
+    view->bins = (struct bins *)&heap_no_bins;
+    view_account_alloc(view, size);
+    if (zero && !page->fresh)
+        __builtin_memset(page->chunk, 0, size);
+    return page->chunk;
+}
+
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
+    void *guarded = terms_exist() ? alloc_guarded(heap, view, size, 16, zero) : NULL;
+    if (UNLIKELY(guarded != NULL))
+        return guarded;
     if (UNLIKELY(options.check))
         return alloc_checked(heap, view, size, 16, zero);
     if (size > SMALL_MAX)
@@ -162,7 +210,7 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
     bool fresh = false;
     void *block;
     if (serial_is(look_around(heap, view))) {
-        view->bins = bins_of_region(view);
+        set_bins(view, view->region);
         block = serial_alloc(heap, view, size, 16, &fresh);
     } else {
         struct page *page = page_for(heap, view, blocks_class_of(size), size);
@@ -176,6 +224,9 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
 }
 
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment) {
+    void *guarded = terms_exist() ? alloc_guarded(heap, view, size, alignment, false) : NULL;
+    if (UNLIKELY(guarded != NULL))
+        return guarded;
     if (UNLIKELY(options.check))
         return alloc_checked(heap, view, size, alignment, false);
     if (size > SMALL_MAX || size + alignment > SMALL_MAX)
@@ -185,7 +236,7 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     bool fresh = false;
     uint32_t policy = look_around(heap, view);
     if (serial_is(policy)) {
-        view->bins = bins_of_region(view);
+        set_bins(view, view->region);
         return serial_alloc(heap, view, size, alignment, &fresh);
     }
     if (alignment > 64 || blocks_bytes_table[size_class] % alignment || policy == PLACE_SLAB) {
@@ -231,6 +282,18 @@ static bool is_settled(struct heap *heap, struct page *page) {
     return false;
 }
 
+/* Whole OS pages by the kernel, which gives them back. */
+static void zero_large(const struct page *page) {
+    char *start = page->chunk, *end = start + page->requested_bytes;
+    char *first = (char *)align_up((uintptr_t)start, OS_PAGE_BYTES);
+    if (end < first + OS_PAGE_BYTES) {
+        __builtin_memset(start, 0, (size_t)(end - start));
+        return;
+    }
+    __builtin_memset(start, 0, (size_t)(first - start));
+    os_discard(first, align_up((size_t)(end - first), OS_PAGE_BYTES));
+}
+
 static void free_large(struct heap *heap, struct page *page, void *chunk) {
     if (page->chunk != chunk)
         region_report(MISUSE_INTERIOR, page, chunk);
@@ -242,6 +305,12 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
     struct view *view = is_settled(heap, page) ? heap_view(heap, page->context) : NULL;
     if (view)
         view_account_free(view, page->requested_bytes);
+    if (UNLIKELY(load_relaxed(&page->flags) & PAGE_GUARDED)) {
+        guard_free(page);
+        return;
+    }
+    if (UNLIKELY(terms_with(page->context, TERMS_ZERO) != NULL))
+        zero_large(page);
     if (page->kind == PAGE_HUGE)
         segment_huge_free(page);
     else
@@ -263,6 +332,17 @@ COLD static void check_freed(const struct page *page, char *block, const char *c
                              size_t requested) {
     check_sealed(page, chunk, requested, block + page->block_bytes);
     check_fill(page, block);
+}
+
+/* A block that was freed: what stood in it is written over, where that is asked for. Of what is zeroed all stands in pages of
+ * its own with META_ALIGNED. */
+COLD static void wipe_freed(const struct page *page, char *block, const char *chunk,
+                            size_t requested) {
+    const struct view *view = load_acquire(&page->view);
+    if (check_is_on(page))
+        check_freed(page, block, chunk, requested);
+    else if (view && terms_with(view->context, TERMS_ZERO))
+        __builtin_memset(block, 0, page->block_bytes);
 }
 
 NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *chunk) {
@@ -288,8 +368,8 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
         requested = page->block_bytes - record.slack;
         view_account_free(paid_by(heap, page, at, &record), requested);
     }
-    if (check_is_on(page))
-        check_freed(page, block, chunk, requested);
+    if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
+        wipe_freed(page, block, chunk, requested);
     bool rare = load_plain(&page->meta_shift) == META_MIXED
                     ? blocks_free_mixed(heap, page, block)
                     : blocks_free_owned(heap, page, block) || blocks_are_watched(page);
@@ -332,13 +412,13 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
         paid = paid_by(owner, page, at, &record);
         requested = page->block_bytes - record.slack;
+        if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
+            wipe_freed(page, block, chunk, requested);
     }
     heap_count_remote(heap, owner);
     struct view *view = heap_view_twin(heap, paid);
     if (view)
         view_account_free(view, requested);
-    if (check_is_on(page))
-        check_freed(page, block, chunk, requested);
     if (load_acquire(&owner->state) == HEAP_PARKED && !lock_any_is_mine() &&
         lock_try(&owner->lock)) {
         bool parked = load_acquire(&owner->state) == HEAP_PARKED;
@@ -371,7 +451,7 @@ void region_free_slow(struct heap *heap, struct page *page, void *chunk) {
         free_unknown(heap, chunk);
     else if (load_relaxed(&page->kind) == PAGE_SPAN)
         free_large(heap, page, chunk);
-    else if (load_relaxed(&page->kind) == PAGE_NONE)
+    else if (load_relaxed(&page->kind) == PAGE_NONE || load_relaxed(&page->kind) == PAGE_WAITING)
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     else
         free_of_other(heap, page, chunk);
@@ -380,7 +460,7 @@ void region_free_slow(struct heap *heap, struct page *page, void *chunk) {
 /* Whose the block is that the pointer is into, or was when it was freed. */
 static uint32_t context_at(const struct page *page, const void *chunk) {
     bool exact;
-    if (page->kind == PAGE_SPAN || page->kind == PAGE_HUGE)
+    if (page->kind == PAGE_SPAN || page->kind == PAGE_HUGE || page->kind == PAGE_WAITING)
         return page->context;
     if (page->kind == PAGE_NONE || !page->heap)
         return REGION_NO_CONTEXT;
@@ -413,8 +493,10 @@ COLD void region_report(enum region_misuse misuse, const struct page *page, cons
     text_add_hex(&text, (uintptr_t)chunk);
     if (page->kind == PAGE_NONE) {
         text_add(&text, "; in empty memory");
-    } else if (page->kind == PAGE_SPAN || page->kind == PAGE_HUGE) {
-        text_add(&text, "; in a large chunk");
+    } else if (page->kind == PAGE_SPAN || page->kind == PAGE_HUGE || page->kind == PAGE_WAITING) {
+        text_add(&text, page->kind == PAGE_WAITING || page->flags & PAGE_GUARDED
+                            ? "; a chunk with a guard page"
+                            : "; in a large chunk");
     } else if (page->kind != PAGE_SERIAL) {
         text_add(&text, "; block of ");
         text_add_number(&text, page->block_bytes);
@@ -426,7 +508,10 @@ COLD void region_report(enum region_misuse misuse, const struct page *page, cons
     }
     text_add(&text, "\n");
     os_print(&text);
-    misuse_explain(context, misuse >= MISUSE_OVERFLOW);
+    if (page->kind == PAGE_WAITING)
+        guard_explain(page);
+    else
+        misuse_explain(context, misuse >= MISUSE_OVERFLOW);
     os_abort();
 }
 
@@ -448,11 +533,12 @@ uint32_t region_context_of(const void *chunk) {
 
 size_t region_usable(const void *chunk) {
     struct page *page = page_of_any(chunk);
-    if (!page || page->kind == PAGE_NONE)
+    if (!page || page->kind == PAGE_NONE || page->kind == PAGE_WAITING)
         return 0;
     if (is_large(page))
-        return check_is_on(page) ? page->requested_bytes
-                                 : align_up(page->requested_bytes, OS_PAGE_BYTES);
+        return check_is_on(page) || page->flags & PAGE_GUARDED
+                   ? page->requested_bytes
+                   : align_up(page->requested_bytes, OS_PAGE_BYTES);
     if (page->kind == PAGE_SERIAL)
         return serial_usable(page, chunk);
     char *block;
@@ -465,7 +551,7 @@ size_t region_usable(const void *chunk) {
 size_t region_requested(const void *chunk) {
     struct page *page = page_of_any(chunk);
     char *block;
-    if (!page || page->kind == PAGE_NONE)
+    if (!page || page->kind == PAGE_NONE || page->kind == PAGE_WAITING)
         return 0;
     if (is_large(page))
         return page->requested_bytes;
@@ -500,7 +586,10 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
         (size * 2 < page->block_bytes && bins_class_of(heap, size) != page->size_class))
         return false;
     struct view *old = paid_by(heap, page, at, &record);
-    view_account_free(old, page->block_bytes - record.slack);
+    size_t had = page->block_bytes - record.slack;
+    if (size < had && UNLIKELY(terms_with(old->context, TERMS_ZERO) != NULL))
+        __builtin_memset((char *)chunk + size, 0, had - size);
+    view_account_free(old, had);
     view_account_alloc(view, size);
     record_write(page, at, view->index, page->block_bytes - (uint32_t)size);
     return true;
@@ -516,7 +605,8 @@ bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t siz
 static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had) {
     size_t room = had + had / 4;
     bool fresh;
-    if (size <= had || size >= room || room > SMALL_MAX || UNLIKELY(options.check))
+    if (size <= had || size >= room || room > SMALL_MAX || UNLIKELY(options.check) ||
+        UNLIKELY(terms_with(view->context, TERMS_GUARD) != NULL))
         return region_alloc(heap, view, size, false);
     if (!slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
         return region_alloc(heap, view, size, false);
@@ -527,7 +617,7 @@ static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size
 }
 
 static struct page *resize_large(struct page *page, size_t size) {
-    if (UNLIKELY(options.check)) /* the tail is to be looked at */
+    if (UNLIKELY(options.check) || page->flags & PAGE_GUARDED) /* the tail is to be looked at */
         return NULL;
     if (page->kind == PAGE_HUGE)
         return size > (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)
@@ -550,7 +640,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
             add_relaxed(&heap_global.foreign_frees, 1);
         return NULL;
     }
-    if (page->kind == PAGE_NONE)
+    if (page->kind == PAGE_NONE || page->kind == PAGE_WAITING)
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     if (is_large(page)) {
         if (page->chunk != chunk)
@@ -560,7 +650,8 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
         struct view *named = page->view;
         if (UNLIKELY(named != NULL)) /* its header may move */
             region_named_large_gone(page);
-        struct page *resized = resize_large(page, size);
+        bool zero = size < old_bytes && UNLIKELY(terms_with(page->context, TERMS_ZERO) != NULL);
+        struct page *resized = zero ? NULL : resize_large(page, size);
         if (UNLIKELY(named != NULL))
             region_named_large(named, resized ? resized : page);
         if (resized) {

@@ -2,6 +2,7 @@
 /* Pages in which chunks stand one behind the other; see serial.h. */
 #include "region/serial.h"
 #include "region/region.h"
+#include "region/terms.h"
 
 #define SMALL_PAGE_MAX 1024U /* larger chunks would leave too much at the end of a small page */
 #define UNITS_SHIFT 12
@@ -193,6 +194,8 @@ static struct page *next_page(struct heap *heap, struct view *view, size_t bytes
     struct region *region = region_of(view->region);
     bool large = bytes > SMALL_PAGE_MAX || view_live_bytes(view) >= SERIAL_LARGE_BYTES;
     uint32_t slices = large ? WIDE_PAGE_SLICES : 1;
+    if (UNLIKELY(region->bins.slices)) /* what is small fits into either */
+        slices = region->bins.slices;
     serial_put_aside(heap, region);
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
@@ -263,12 +266,18 @@ static void is_dead(struct heap *heap, struct page *page, uint32_t bytes) {
     store_owner(&page->used, (uint16_t)(page->used - 1));
 }
 
+static void serial_zero(const struct page *page, void *chunk, size_t bytes) {
+    if (UNLIKELY(terms_with(page->view->context, TERMS_ZERO) != NULL))
+        __builtin_memset(chunk, 0, bytes);
+}
+
 void serial_free(struct heap *heap, struct page *page, void *chunk) {
     uint32_t *record = find_alive(page, chunk);
     struct serial_chunk freed = set_state(record, SERIAL_DEAD);
     const char *start = segment_span_start(page);
     store_owner(&page->serial.found, (uint16_t)(record_at(page, start, 0) - record));
     view_account_free(page->view, freed.bytes - freed.slack);
+    serial_zero(page, chunk, freed.bytes);
     is_dead(heap, page, freed.bytes);
     if (blocks_are_watched(page))
         segment_watch(chunk);
@@ -278,6 +287,7 @@ void serial_free(struct heap *heap, struct page *page, void *chunk) {
 
 size_t serial_release(const struct page *page, void *chunk) {
     struct serial_chunk freed = set_state(find_alive(page, chunk), SERIAL_FREED);
+    serial_zero(page, chunk, freed.bytes);
     return freed.bytes - freed.slack;
 }
 

@@ -40,6 +40,7 @@ enum page_kind {
     PAGE_SPAN,     /* one large chunk, a run of slices */
     PAGE_HUGE,     /* one large chunk with its own segment */
     PAGE_SERIAL,   /* chunks of one context, one behind the other: region/serial.h */
+    PAGE_WAITING,  /* held one chunk, which was freed: region/guard.h */
 };
 
 enum page_flag {
@@ -47,6 +48,7 @@ enum page_flag {
     PAGE_LISTED = 8, /* in its owner's list of pages with free blocks; neither: the current page */
     PAGE_TAIL = 16,  /* own page: its last touched OS page counts in heap.own_free */
     PAGE_EMERGENCY = 4, /* a huge chunk that stands in no books yet */
+    PAGE_GUARDED = 32,  /* a span whose end cannot be touched: region/guard.h */
 };
 
 struct heap;

@@ -39,7 +39,7 @@ _memctx() {
         run) options="--depth --verify --no-children --rule --set -v --verbose" ;;
         ps) options="--json --human" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --site --threads
-            --human --self --svg $names" ;;
+            --human --peak --self --svg $names" ;;
         frag) options="--json --map --quick --sort --min --limit --depth --site --human $names" ;;
         doctor) options="--json --watch --fail-on --depth $names" ;;
         export) options="--pprof --folded --speedscope --heaptrack --csv --metric $names" ;;

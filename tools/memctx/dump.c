@@ -19,6 +19,7 @@ enum {
     OPTION_FLAT,
     OPTION_LIMIT,
     OPTION_SELF,
+    OPTION_PEAK,
     OPTION_SVG
 };
 
@@ -32,6 +33,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"flat", no_argument, NULL, OPTION_FLAT},
                                              {"limit", required_argument, NULL, OPTION_LIMIT},
                                              {"self", no_argument, NULL, OPTION_SELF},
+                                             {"peak", no_argument, NULL, OPTION_PEAK},
                                              {"svg", required_argument, NULL, OPTION_SVG},
                                              {"output", required_argument, NULL, 'o'},
                                              READING_NAME_OPTIONS,
@@ -61,6 +63,7 @@ static void take_option(struct dump_request *request, int option) {
         request->render.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX);
         break;
     case OPTION_SELF: request->self = true; break;
+    case OPTION_PEAK: request->render.peak = true; break;
     case OPTION_SVG: request->svg = optarg; break;
     case 'o': request->output = optarg; break;
     default: reading_take(&request->names, option); break;

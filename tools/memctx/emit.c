@@ -109,6 +109,9 @@ static void write_context(struct json_writer *json, const struct model *model,
     if (context->placement != WIRE_PLACE_DEFAULT) {
         json_put_text(json, "placement", model_placement_word(context->placement));
     }
+    if (context->why != NULL) {
+        json_put_text(json, "why", context->why);
+    }
     if (context->exact_address) {
         json_put_boolean(json, "exact_address", true);
     }

@@ -164,7 +164,8 @@ void model_compute_totals(struct model *model, const bool *included) {
         sum->peak_requested_bytes = peak;
     }
     free(parts);
-    if (included == NULL && count > 1) {
+    if (included == NULL && count > 1 &&
+        model->contexts[0].self.peak_requested_bytes != WIRE_UNKNOWN) {
         model->contexts[0].total.peak_requested_bytes =
             model->contexts[0].self.peak_requested_bytes;
     }

@@ -109,6 +109,7 @@ struct model_context {
     uint32_t module;           /* index or WIRE_NONE */
     uint64_t address;
     char *label; /* NULL for frames */
+    char *why;   /* the rule, or another reason, that it is placed by; NULL: none */
     uint32_t occupancy[WIRE_OCCUPANCY_BINS];
     struct wire_totals self, total;
     const struct model_names *names; /* NULL: not known */

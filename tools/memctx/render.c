@@ -145,11 +145,16 @@ static void print_figures(const struct wire_totals *totals, const struct render_
     char chunks[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
     bool human = options->human;
     printf(
-        "%s total in %s pages; %s free (%s chunks); %s used; %s requested\n",
+        "%s total in %s pages; %s free (%s chunks); %s used; %s requested",
         render_bytes(reserved, totals->reserved_bytes, human), render_count(pages, totals->pages),
         render_bytes(unused, difference(totals->reserved_bytes, totals->block_bytes), human),
         render_count(chunks, totals->live_chunks), render_bytes(used, totals->block_bytes, human),
         render_bytes(requested, totals->requested_bytes, human));
+    if (options->peak && totals->peak_requested_bytes != WIRE_UNKNOWN) {
+        printf("; Maximum Storage: %s",
+               render_bytes(requested, totals->peak_requested_bytes, human));
+    }
+    putchar('\n');
 }
 
 void render_line(const char *name, const struct wire_totals *totals,
@@ -167,6 +172,12 @@ void render_head(const struct model *model, const struct render_options *options
            model->exact ? "" : "; not exact: some operations were not charged to their path");
     for (size_t i = 0; i < model->mark_count; i++) {
         printf("mark \"%s\" at %.3f s\n", model->marks[i].name, model->marks[i].uptime_s);
+    }
+}
+
+static void print_reason(const struct model_context *context, int indent) {
+    if (context->why != NULL) {
+        printf("%*splaced by %s\n", indent, "", context->why);
     }
 }
 
@@ -267,6 +278,7 @@ static void print_node(const struct tree *tree, uint32_t index, int64_t level, i
     printf("%*s", indent, "");
     render_line(name, &context->total, tree->options);
     free(name);
+    print_reason(context, indent + 2);
     if (tree->options->threads) {
         print_threads(model, context, tree->options, indent + 2);
     }
@@ -317,6 +329,7 @@ void render_flat(const struct model *model, const struct view *view,
         char *name = render_frame(model, context, false);
         render_line(name, &context->self, options);
         free(name);
+        print_reason(context, 4);
         uint32_t at = context->parent;
         for (int64_t frame = 1; at != WIRE_NONE && model->contexts[at].parent != WIRE_NONE;
              frame++) {

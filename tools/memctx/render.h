@@ -17,6 +17,7 @@
 struct render_options {
     bool human; /* 1.5 MiB instead of 1572864 */
     bool color;
+    bool peak;      /* the most that was requested at a time */
     bool threads;   /* each context's thread views */
     int64_t levels; /* tree: levels shown; list: frames of each path; -1: all */
     int64_t limit;  /* list: contexts shown; 0: all */

@@ -19,7 +19,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
 
 struct line {
     char *rule;
-    int64_t contexts, bytes, chunks;
+    int64_t contexts, bytes, chunks, limit, refused, guarded, unguarded;
 };
 
 /* Cuts the next line off; false: there is none that is whole. */
@@ -31,8 +31,11 @@ static bool next_line(char **text, struct line *line) {
     *tab = *end = '\0';
     line->rule = cli_clean(*text);
     *text = end + 1;
-    return sscanf(tab + 1, "%" SCNd64 "\t%" SCNd64 "\t%" SCNd64, &line->contexts, &line->bytes,
-                  &line->chunks) == 3;
+    return sscanf(tab + 1,
+                  "%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
+                  "\t%" SCNd64,
+                  &line->contexts, &line->bytes, &line->chunks, &line->limit, &line->refused,
+                  &line->guarded, &line->unguarded) == 7;
 }
 
 static void print_json(const struct target *target, char *text) {
@@ -49,6 +52,14 @@ static void print_json(const struct target *target, char *text) {
         json_put_integer(&json, "contexts", line.contexts);
         json_put_integer(&json, "requested_bytes", line.bytes);
         json_put_integer(&json, "live_chunks", line.chunks);
+        if (line.limit != 0) {
+            json_put_integer(&json, "limit_bytes", line.limit);
+            json_put_integer(&json, "passed", line.refused);
+        }
+        if (line.guarded + line.unguarded != 0) {
+            json_put_integer(&json, "guarded", line.guarded);
+            json_put_integer(&json, "unguarded", line.unguarded);
+        }
         json_put_close(&json, '}');
     }
     json_put_close(&json, ']');
@@ -67,6 +78,14 @@ static void print_text(char *text, bool human) {
         }
         printf("%10" PRId64 " %12" PRId64 " %12s  %s\n", line.contexts, line.chunks,
                render_bytes(bytes, line.bytes, human), line.rule);
+        if (line.refused != 0) {
+            printf("%36s  its limit of %s was passed %" PRId64 " times\n", "",
+                   render_bytes(bytes, line.limit, human), line.refused);
+        }
+        if (line.guarded + line.unguarded != 0) {
+            printf("%36s  %" PRId64 " allocations had a guard page, %" PRId64 " could have none\n",
+                   "", line.guarded, line.unguarded);
+        }
     }
     if (count == 0) {
         printf("no rules; memctx rules TARGET --add 'FUNCTION=slab' adds one\n");
@@ -91,7 +110,7 @@ int rules_main(int argc, char **argv) {
     const char *word = reading_target_word(argc, argv, 1);
     for (size_t i = 0; i < count; i++) {
         if (strchr(added[i], '=') == NULL || strlen(added[i]) >= WIRE_REQUEST_MAX) {
-            cli_usage("a rule is PATTERN=POLICY; got \"%.100s\"", added[i]);
+            cli_usage("a rule is PATTERN=POLICY,OPTIONS; got \"%.100s\"", added[i]);
         }
     }
     target_open(&target, word, true);

@@ -62,7 +62,7 @@ static void set_pair(const char *pair) {
 static void add_rule(const char *rule) {
     const char *before = getenv("MEMCTX_RULES");
     if (strrchr(rule, '=') == NULL || strrchr(rule, '=') == rule) {
-        cli_usage("--rule takes PATTERN=POLICY; got \"%.100s\"", rule);
+        cli_usage("--rule takes PATTERN=POLICY,OPTIONS; got \"%.100s\"", rule);
     }
     char *rules =
         before != NULL && before[0] != '\0' ? cli_format("%s;%s", before, rule) : cli_copy(rule);

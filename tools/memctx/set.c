@@ -5,11 +5,43 @@
 
 #include "place.h"
 
+/* With options the contexts get a rule of their own, which holds for all below them, too. */
+static void set_by_rule(const struct choice *choice, const char *wanted) {
+    struct target target;
+    if (choice->site != NULL) {
+        cli_usage("options are set for contexts by number, or by a rule: memctx rules TARGET --add "
+                  "'regex:%.100s=%.100s'",
+                  choice->site, wanted);
+    }
+    if (strlen(wanted) > WIRE_REQUEST_MAX / 2) {
+        cli_usage("so many options cannot be; got \"%.100s\"", wanted);
+    }
+    target_open(&target, choice->target, true);
+    for (size_t i = 0; i < choice->id_count; i++) {
+        int64_t id;
+        if (!cli_is_number(choice->ids[i], &id)) {
+            cli_usage("a CONTEXT is a number, as memctx dump --flat shows it; got \"%.100s\"",
+                      choice->ids[i]);
+        }
+        char *rule = cli_format("context:%s=%s", choice->ids[i], wanted);
+        free(target_ask_text(&target, WIRE_RULES, rule, strlen(rule)));
+        printf("added the rule %s, for what is allocated from now on\n", rule);
+        free(rule);
+    }
+}
+
 static void set_policy(const struct choice *choice, const char *assignment) {
     static const char name[] = "policy=";
     if (strncmp(assignment, name, strlen(name)) != 0) {
         cli_usage("of a context the policy can be set: policy=slab, say; got \"%.100s\"",
                   assignment);
+    }
+    if (strchr(assignment, ',') != NULL || strchr(assignment, ':') != NULL ||
+        strcmp(assignment + strlen(name), "own") == 0 ||
+        strcmp(assignment + strlen(name), "zero") == 0 ||
+        strcmp(assignment + strlen(name), "guard") == 0) {
+        set_by_rule(choice, assignment + strlen(name));
+        return;
     }
     const struct placing *placing = placing_by_policy(assignment + strlen(name));
     if (placing == NULL) {

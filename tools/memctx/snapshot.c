@@ -166,6 +166,7 @@ static bool load_contexts(struct model *model, const json_t *list, struct cli_fa
                                          WIRE_POLICY_BUMP, model_policy_word);
         context->placement = number_of_word(json_string_value(json_object_get(object, "placement")),
                                             WIRE_PLACE_BUMP, model_placement_word);
+        context->why = text_of(object, "why");
         context->exact_address = json_is_true(json_object_get(object, "exact_address"));
         const json_t *self = json_object_get(object, "self");
         if (context->id == WIRE_NONE || !json_is_object(self)) {

@@ -127,7 +127,8 @@ static bool load_contexts(struct model *model, struct answer *answer) {
                             "exist",
                             answer->source, wire.id);
         }
-        if (wire.label != WIRE_NONE && !read_string(answer, wire.label, &context->label)) {
+        if ((wire.label != WIRE_NONE && !read_string(answer, wire.label, &context->label)) ||
+            (wire.why != WIRE_NONE && !read_string(answer, wire.why, &context->why))) {
             return false;
         }
     }

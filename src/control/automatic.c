@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* Policies that are chosen for call paths; see automatic.h. */
+#include "control/automatic.h"
+#include "base/options.h"
+#include "context/tree.h"
+#include "control/policy_rules.h"
+#include "os/meta.h"
+#include "region/serial.h"
+
+#define LOOK_EVERY_NS 2000000000ULL
+#define LOOK_SHARE 50U      /* of the time, one part in so many */
+#define CHOICES_MAX 1024U   /* contexts that something was chosen for */
+#define CANDIDATES_MAX 256U /* looked at at a time */
+/* What has to be so, in per cent of the bytes of the context's pages, for it to be worth a change. */
+#define SLAB_SPARE 10
+#define GENERATION_WASTE 10
+#define GENERATION_SIZES 3U /* of blocks */
+#define TURNOVERS 4         /* all that is alive was replaced so often */
+#define BETTER_BY 2         /* the least that a trial has to gain */
+#define WORSE_BY 15         /* it is taken back at once */
+
+struct choice {
+    uint32_t context;
+    uint8_t placement; /* what it has now; PLACE_DEFAULT: it was taken back */
+    bool tried;        /* the outcome is known */
+    uint8_t sizes;
+    int16_t before, after; /* per cent of its pages: spare (slab), or not requested (generation) */
+    int64_t frees_then;
+};
+static struct {
+    struct choice *choices;
+    uint32_t count;
+    uint64_t next_ns;
+} state;
+
+/* A context whose pages are looked at. */
+struct candidate {
+    uint32_t context;
+    int64_t live_bytes, live_chunks, frees;
+    int64_t touched_bytes, block_bytes, spare_bytes;
+    uint64_t sizes; /* a bit for each size class that has a page */
+};
+struct look {
+    struct candidate list[CANDIDATES_MAX];
+    uint16_t *number_of; /* by context, from 1 on */
+    uint32_t count, contexts;
+};
+
+static struct choice *choice_of(uint32_t context) {
+    for (uint32_t i = 0; i < state.count; i++)
+        if (state.choices[i].context == context)
+            return &state.choices[i];
+    return NULL;
+}
+
+/* A choice may be made for it, or is to be judged. */
+static bool is_candidate(uint32_t context, const struct sum *sum) {
+    const uint8_t *leaf = context / PLACED_PER_LEAF < PLACED_LEAVES
+                              ? load_acquire(&heap_placed[context / PLACED_PER_LEAF])
+                              : NULL;
+    bool by_hand = leaf && load_relaxed(&leaf[context % PLACED_PER_LEAF]) & PLACED_BY_HAND;
+    const struct choice *choice = choice_of(context);
+    if (by_hand || context < TREE_FIXED_COUNT || tree_is_named(context) ||
+        policy_rules_of(context) || (choice && choice->tried))
+        return false;
+    return choice || sum->live_bytes >= AUTO_LIVE_BYTES;
+}
+
+static void add_candidates(struct look *look, const struct sums *sums) {
+    for (uint32_t id = 0; id < sums->count && look->count < CANDIDATES_MAX; id++) {
+        const struct sum *sum = &sums->rows[id];
+        if (!is_candidate(id, sum))
+            continue;
+        look->list[look->count] = (struct candidate){.context = id,
+                                                     .live_bytes = sum->live_bytes,
+                                                     .live_chunks = sum->allocs - sum->frees,
+                                                     .frees = sum->frees};
+        look->number_of[id] = (uint16_t)++look->count;
+    }
+}
+
+static void add_page(struct look *look, const struct page *page, const char *start) {
+    const struct view *view = page->view;
+    uint32_t number = view && view->context < look->contexts ? look->number_of[view->context] : 0;
+    if (!number)
+        return;
+    struct candidate *candidate = &look->list[number - 1];
+    if (page->kind == PAGE_SERIAL) {
+        candidate->touched_bytes += (int64_t)serial_touched(page, start);
+        candidate->block_bytes += (int64_t)serial_live(page, start).bytes;
+        return;
+    }
+    candidate->touched_bytes += (int64_t)blocks_touched(page, start);
+    candidate->block_bytes += (int64_t)page->used * page->block_bytes;
+    candidate->spare_bytes +=
+        (int64_t)page->used * pages_spare_units(page, start) * (int64_t)SERIAL_UNIT;
+    candidate->sizes |= 1UL << page->size_class;
+}
+
+static void look_at_segment(struct segment *segment, bool huge, void *context) {
+    for (unsigned i = HEADER_SLICES; !huge && i < SEGMENT_SLICES;) {
+        const char *start = segment_span_start(&segment->pages[i]);
+        struct page page;
+        if (!pages_copy_header(&page, &segment->pages[i], start) ||
+            i + page.slices > SEGMENT_SLICES) {
+            i++;
+            continue;
+        }
+        if (page.kind == PAGE_OWN || page.kind == PAGE_SERIAL)
+            add_page(context, &page, start);
+        i += page.slices;
+    }
+}
+
+static int16_t per_cent(int64_t part, int64_t whole) {
+    return (int16_t)(whole > 0 && part > 0 ? part * 100 / whole : 0);
+}
+
+/* True: it stands elsewhere from now on. */
+static bool choose(const struct candidate *candidate, enum placement placement, int16_t before) {
+    if (state.count == CHOICES_MAX || !heap_place(candidate->context, placement))
+        return false;
+    state.choices[state.count++] =
+        (struct choice){.context = candidate->context,
+                        .placement = (uint8_t)placement,
+                        .tried = placement == PLACE_SLAB, /* never takes more */
+                        .sizes = (uint8_t)__builtin_popcountl(candidate->sizes),
+                        .before = before,
+                        .frees_then = candidate->frees};
+    return true;
+}
+
+/* Whether the trial of a generation has helped. */
+static bool judge(struct choice *choice, const struct candidate *candidate) {
+    int64_t frees = candidate->frees - choice->frees_then;
+    choice->after =
+        per_cent(candidate->touched_bytes - candidate->live_bytes, candidate->touched_bytes);
+    bool worse = choice->after >= choice->before + WORSE_BY && frees > candidate->live_chunks;
+    if (!worse && frees < TURNOVERS * (candidate->live_chunks + 1))
+        return false;
+    choice->tried = true;
+    if (choice->after + BETTER_BY <= choice->before || !candidate->touched_bytes)
+        return false;
+    choice->placement = PLACE_DEFAULT;
+    return heap_place(choice->context, PLACE_DEFAULT);
+}
+
+static bool decide(const struct candidate *candidate) {
+    struct choice *choice = choice_of(candidate->context);
+    if (choice)
+        return judge(choice, candidate);
+    int16_t spare = per_cent(candidate->spare_bytes, candidate->block_bytes);
+    if (spare >= SLAB_SPARE)
+        return choose(candidate, PLACE_SLAB, spare);
+    int16_t waste =
+        per_cent(candidate->touched_bytes - candidate->live_bytes, candidate->touched_bytes);
+    unsigned sizes = (unsigned)__builtin_popcountl(candidate->sizes);
+    if (waste >= GENERATION_WASTE && sizes >= GENERATION_SIZES &&
+        candidate->frees >= TURNOVERS * candidate->live_chunks)
+        return choose(candidate, PLACE_GENERATION, waste);
+    return false;
+}
+
+static void look_now(void) {
+    struct sums sums;
+    struct look *look = control_map(sizeof *look);
+    bool moved = false;
+    if (!state.choices)
+        state.choices = meta_alloc(CHOICES_MAX * sizeof *state.choices);
+    if (look && state.choices && sums_collect(&sums, false)) {
+        look->contexts = sums.count;
+        look->number_of = control_map(sums.count * sizeof *look->number_of);
+        if (look->number_of)
+            add_candidates(look, &sums);
+        if (look->count)
+            segment_each(look_at_segment, look);
+        for (uint32_t i = 0; i < look->count; i++)
+            moved |= decide(&look->list[i]);
+        control_unmap(look->number_of);
+        sums_free(&sums);
+    }
+    control_unmap(look);
+    if (moved) {
+        lock_take(&heap_global.lock);
+        heaps_reconsider();
+        lock_release(&heap_global.lock);
+    }
+}
+
+void automatic_look(void) {
+    uint64_t now = os_now_exact_ns();
+    if (!load_relaxed(&options.automatic) || now < state.next_ns)
+        return;
+    look_now();
+    uint64_t after = os_now_exact_ns(), took = (after - now) * LOOK_SHARE;
+    state.next_ns = after + (took > LOOK_EVERY_NS ? took : LOOK_EVERY_NS);
+}
+
+bool automatic_reason(uint32_t context, struct text *text) {
+    const struct choice *choice = state.count ? choice_of(context) : NULL;
+    if (!choice)
+        return false;
+    text_add(text, "automatic: ");
+    if (choice->placement == PLACE_SLAB) {
+        text_add(text, "slab, because nobody asked for ");
+        text_add_number(text, choice->before);
+        text_add(text, " % of its blocks");
+        return true;
+    }
+    text_add(text, choice->placement == PLACE_GENERATION
+                       ? "generation, because its chunks come and go, in blocks of "
+                       : "generation was tried, for blocks of ");
+    text_add_number(text, choice->sizes);
+    text_add(text, " sizes, and ");
+    text_add_number(text, choice->before);
+    text_add(text, " % of its pages were not requested");
+    if (choice->tried) {
+        text_add(text, choice->placement == PLACE_GENERATION ? "; since then "
+                                                             : "; taken back, for then it was ");
+        text_add_number(text, choice->after);
+        text_add(text, " %");
+    }
+    return true;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* Chunks with a guard page; see guard.h. */
+#include "region/guard.h"
+#include "os/fault.h"
+#include "os/meta.h"
+#include "region/check.h"
+
+#include <signal.h>
+#include <ucontext.h>
+
+#define FREED_BY_MAX 20U
+
+struct waiting { /* a freed chunk; a ring, the oldest makes room */
+    struct page *page;
+    uint32_t count;
+    uintptr_t freed_by[FREED_BY_MAX];
+};
+static struct {
+    struct waiting *ring; /* GUARD_WAITING; made with the first free */
+    uint64_t freed;       /* so many ever */
+    uint32_t pages;       /* alive and waiting */
+    bool watching;        /* for SIGSEGV */
+    struct sigaction before;
+} guards; /* under region_lock */
+
+static size_t span_bytes(const struct page *page) {
+    return page->slices * SLICE_BYTES;
+}
+static char *guard_start(const struct page *page) {
+    return segment_span_start(page) + span_bytes(page) - GUARD_BYTES;
+}
+
+static const struct waiting *waiting_at(const struct page *page) {
+    const struct waiting *waiting =
+        guards.ring && page->capacity < GUARD_WAITING ? &guards.ring[page->capacity] : NULL;
+    return waiting && waiting->page == page ? waiting : NULL;
+}
+
+/* --- the fault ----------------------------------------------------------------------------------- */
+
+void guard_explain(const struct page *page) {
+    const struct waiting *waiting = page->kind == PAGE_WAITING ? waiting_at(page) : NULL;
+    misuse_explain_guarded(page->context, waiting ? waiting->freed_by : NULL,
+                           waiting ? waiting->count : 0);
+}
+
+static void tell(const struct page *page, const char *at, bool writes) {
+    char line[256];
+    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    bool freed = page->kind == PAGE_WAITING;
+    text_add(&text, writes ? "memctx: write to " : "memctx: read of ");
+    text_add_hex(&text, (uintptr_t)at);
+    const char *end = page->chunk + page->requested_bytes;
+    if (at >= end) {
+        text_add(&text, ", ");
+        text_add_number(&text, at - end);
+        text_add(&text, " bytes behind the end of a chunk of ");
+    } else {
+        text_add(&text, at < page->chunk ? ", in front of a chunk of " : ", in a chunk of ");
+    }
+    text_add_number(&text, (int64_t)page->requested_bytes);
+    text_add(&text, freed ? " bytes that was freed; context " : " bytes; context ");
+    text_add_number(&text, page->context);
+    text_add(&text, "\n");
+    os_print(&text);
+    guard_explain(page);
+}
+
+/* The access is tried again by who was there before us, which ends the program, mostly. */
+static void fault(int number, siginfo_t *info, void *context) {
+    const struct page *page = segment_page_of(info->si_addr);
+    bool ours = page && info->si_code == SEGV_ACCERR &&
+                (page->kind == PAGE_WAITING ||
+                 (page->kind == PAGE_SPAN && load_relaxed(&page->flags) & PAGE_GUARDED));
+    if (ours)
+        tell(page, info->si_addr, ((ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & 2);
+    else if (guards.before.sa_flags & SA_SIGINFO && guards.before.sa_sigaction) {
+        guards.before.sa_sigaction(number, info, context);
+        return;
+    } else if (guards.before.sa_handler != SIG_DFL && guards.before.sa_handler != SIG_IGN) {
+        guards.before.sa_handler(number);
+        return;
+    }
+    struct sigaction before = guards.before;
+    if (before.sa_handler == SIG_IGN && !(before.sa_flags & SA_SIGINFO))
+        before.sa_handler = SIG_DFL; /* as the kernel does with one that is ignored */
+    sigaction(SIGSEGV, &before, NULL);
+}
+
+static void watch(void) {
+    struct sigaction action = {.sa_sigaction = fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    if (guards.watching)
+        return;
+    guards.watching = true;
+    if (OS_TRY(sigaction(SIGSEGV, NULL, &guards.before)))
+        return;
+    action.sa_mask = guards.before.sa_mask;
+    action.sa_flags |= guards.before.sa_flags & (SA_NODEFER | SA_RESTART);
+    (void)sigaction(SIGSEGV, &action, NULL);
+}
+
+/* --- chunks -------------------------------------------------------------------------------------- */
+
+/* Under region_lock. */
+static void give_back(struct page *page) {
+    guards.pages--;
+    if (os_forbid(segment_span_start(page), span_bytes(page), false))
+        segment_span_free(page); /* else its address space is lost */
+}
+
+struct page *guard_alloc(size_t size, size_t alignment) {
+    alignment = alignment < 16 ? 16 : alignment;
+    if (size > MAX_SPAN_SLICES * SLICE_BYTES || alignment > OS_PAGE_BYTES)
+        return NULL;
+    size_t bytes = align_up(align_up(size ? size : 1, alignment), OS_PAGE_BYTES) + GUARD_BYTES;
+    if (bytes > MAX_SPAN_SLICES * SLICE_BYTES)
+        return NULL;
+    lock_take(&region_lock);
+    bool room = guards.pages < GUARD_MAX;
+    guards.pages += room;
+    if (room)
+        watch();
+    lock_release(&region_lock);
+    struct page *page =
+        room ? segment_span_alloc((uint32_t)((bytes + SLICE_BYTES - 1) >> SLICE_SHIFT)) : NULL;
+    if (page && !os_forbid(guard_start(page), GUARD_BYTES, true)) {
+        segment_span_free(page);
+        page = NULL;
+    }
+    if (!page) {
+        lock_take(&region_lock);
+        guards.pages -= room;
+        lock_release(&region_lock);
+        return NULL;
+    }
+    char *end = guard_start(page);
+    page->chunk = (char *)((uintptr_t)(end - (size ? size : 1)) & ~(alignment - 1));
+    store_owner(&page->flags, PAGE_GUARDED);
+    check_seal(page->chunk, size, end);
+    store_release(&page->kind, PAGE_SPAN);
+    return page;
+}
+
+void guard_free(struct page *page) {
+    check_sealed(page, page->chunk, page->requested_bytes, guard_start(page));
+    lock_take(&region_lock);
+    if (!guards.ring)
+        guards.ring = meta_alloc(GUARD_WAITING * sizeof *guards.ring);
+    char *start = segment_span_start(page);
+    os_discard(start, span_bytes(page) - GUARD_BYTES); /* which was never touched */
+    store_release(&page->kind, PAGE_WAITING);
+    if (!guards.ring || !os_forbid(start, span_bytes(page), true)) {
+        give_back(page);
+        lock_release(&region_lock);
+        return;
+    }
+    struct waiting *waiting = &guards.ring[guards.freed % GUARD_WAITING];
+    if (waiting->page)
+        give_back(waiting->page);
+    waiting->page = page;
+    page->capacity = (uint32_t)(guards.freed % GUARD_WAITING);
+    guards.freed++;
+    waiting->count =
+        misuse_callers((uintptr_t)__builtin_frame_address(0), waiting->freed_by, FREED_BY_MAX);
+    lock_release(&region_lock);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* What a rule asks of its contexts' chunks; see terms.h. */
+#include "region/terms.h"
+#include "os/meta.h"
+
+struct terms terms_table[TERMS_COUNT];
+uint8_t *terms_leaves[PLACED_LEAVES];
+
+bool terms_set(uint32_t context, unsigned number) {
+    if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
+        return false;
+    uint8_t **leaf = &terms_leaves[context / PLACED_PER_LEAF];
+    if (!load_acquire(leaf)) {
+        uint8_t *made = number ? meta_alloc(PLACED_PER_LEAF) : NULL;
+        uint8_t *there = NULL;
+        if (!made)
+            return !number;
+        if (!cas_acq_rel(leaf, &there, made))
+            meta_free(made, PLACED_PER_LEAF);
+    }
+    store_release(&(*leaf)[context % PLACED_PER_LEAF], (uint8_t)number);
+    if (number)
+        or_release(&heap_placed_any, HEAP_TERMS);
+    return true;
+}
+
+int64_t terms_live(unsigned number) {
+    int64_t bytes = 0;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        uint32_t views = load_acquire(&heap->view_count);
+        for (uint32_t i = 1; i < views; i++) {
+            const struct view *view = heap_view_at(heap, i);
+            if (terms_number(view->context) == number)
+                bytes += view_live_bytes(view);
+        }
+    }
+    return bytes;
+}
+
+static bool grant(struct terms *terms, int64_t bytes) {
+    int64_t left = load_relaxed(&terms->allowance);
+    do
+        if (left < bytes)
+            return false;
+    while (!cas_release(&terms->allowance, &left, left - bytes));
+    return true;
+}
+
+/* Sums up what is alive, and grants out of what is left by that. */
+static bool grant_anew(struct terms *terms, unsigned number, int64_t bytes) {
+    int64_t left = terms->limit - terms_live(number);
+    exchange_relaxed(&terms->allowance, left > bytes ? left - bytes : 0);
+    return left >= bytes;
+}
+
+bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had) {
+    unsigned number = terms_number(context);
+    struct terms *terms = &terms_table[number];
+    if (LIKELY(!(load_relaxed(&terms->flags) & TERMS_LIMIT)))
+        return true;
+    if (had && terms_number(had_in) == number) {
+        if (more <= had)
+            return true;
+        more -= had;
+    }
+    if (more <= (size_t)terms->limit) {
+        if (LIKELY(grant(terms, (int64_t)more)) || grant_anew(terms, number, (int64_t)more))
+            return true;
+        /* The views of a thread that just ends are counted twice while they are folded. */
+        if (!lock_any_is_mine()) {
+            lock_take(&heap_global.lock);
+            bool granted = grant_anew(terms, number, (int64_t)more);
+            lock_release(&heap_global.lock);
+            if (granted)
+                return true;
+        }
+    }
+    add_relaxed(&terms->refused, 1);
+    return false;
+}

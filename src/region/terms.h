@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * terms.h - what a rule asks of the chunks of its contexts, beside a policy.
+ *
+ * For: one call path of a program that is not to be changed: a limit, pages of its own from the first chunk on, of another size,
+ * chunks that are zeroed when they are freed, chunks with a guard page (region/guard.h). A byte a context says whose
+ * terms hold, in leaves as those of heap_placed; it is read where heap_placed is, so that nobody else pays. Those of a limit or of
+ * guards come the slow way with each allocation (their views' bins are heap_no_bins).
+ *
+ * A limit is of all contexts of its rule together. Granted is out of an allowance, which is what was left when the views were
+ * last summed up; when that is used up they are summed again, in a few ns a view. So what was freed counts at once, and the
+ * limit may be passed by one chunk for each thread that allocates at that moment.
+ *
+ * Threads: any; the table is written by the control thread before a context's byte names the entry.
+ */
+#ifndef MEMCTX_TERMS_H
+#define MEMCTX_TERMS_H
+
+#include "region/heap.h"
+
+#define TERMS_COUNT 65U /* number 0 is none */
+
+enum terms_flag {
+    TERMS_OWN = 1,   /* pages of its own from the first chunk on */
+    TERMS_ZERO = 2,  /* what is freed is zeroed */
+    TERMS_GUARD = 4, /* each chunk has a guard page behind it */
+    TERMS_LIMIT = 8, /* past the limit allocations fail */
+    TERMS_WARN = 16, /* past it one line is printed */
+};
+
+struct terms {
+    uint32_t flags;     /* enum terms_flag */
+    uint8_t slices;     /* of a page; 0: as many as usual */
+    const char *rule;   /* its text */
+    int64_t limit;      /* of requested bytes */
+    int64_t allowance;  /* atomic: may be granted before the views are summed up again */
+    uint64_t refused;   /* atomic: allocations */
+    uint64_t guarded;   /* atomic: allocations that have a guard page */
+    uint64_t unguarded; /* atomic: those that could have none */
+    uint32_t to_tell;   /* atomic: the limit of TERMS_WARN is passed, and nobody was told yet */
+};
+INTERNAL struct terms terms_table[TERMS_COUNT];
+INTERNAL uint8_t *terms_leaves[PLACED_LEAVES]; /* atomic: numbers by context; NULL: all none */
+
+#define HEAP_TERMS (1U << 31) /* in heap_placed_any: some context has terms */
+
+INLINE bool terms_exist(void) {
+    return UNLIKELY(load_relaxed(&heap_placed_any) & HEAP_TERMS);
+}
+INLINE unsigned terms_number(uint32_t context) {
+    if (!terms_exist() || context / PLACED_PER_LEAF >= PLACED_LEAVES)
+        return 0;
+    const uint8_t *leaf = load_acquire(&terms_leaves[context / PLACED_PER_LEAF]);
+    return leaf ? load_relaxed(&leaf[context % PLACED_PER_LEAF]) : 0;
+}
+/* Whether that flag holds for the context. */
+INLINE struct terms *terms_with(uint32_t context, uint32_t flags) {
+    if (!terms_exist())
+        return NULL;
+    struct terms *terms = &terms_table[terms_number(context)];
+    return load_relaxed(&terms->flags) & flags ? terms : NULL;
+}
+/* From now on those hold for the context. False: out of memory. */
+bool terms_set(uint32_t context, unsigned number);
+/* Requested and alive in all contexts of the terms. */
+int64_t terms_live(unsigned number);
+/* So many bytes more, of a chunk that had so many in the context `had_in`. False: it would be past the limit. */
+bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had);
+
+/* Tells once that the limit of TERMS_WARN is passed, and by which path. Of the layer that knows paths
+ * (context/misuse.c). */
+void terms_tell(const struct terms *terms, uint32_t context);
+
+#endif

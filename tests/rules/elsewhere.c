@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+#include "elsewhere.h"
+
+#include <stdlib.h>
+
+char *elsewhere_new(size_t bytes) {
+    char *chunk = malloc(bytes);
+    __asm__ volatile("" ::: "memory"); /* no sibling call: it has a frame */
+    return chunk;
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/* What rules ask of one call path, done by an ordinary program: `use CASE`. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "elsewhere.h"
+
+#define NOINLINE __attribute__((noinline))
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* Filled, so that what is alive can be told from what is not. */
+static NOINLINE char *row_new(size_t bytes) {
+    char *row = malloc(bytes);
+    if (row != NULL) {
+        memset(row, 0x5a, bytes);
+    }
+    return row;
+}
+
+static NOINLINE void row_free(char *row) {
+    free(row);
+}
+
+static NOINLINE char *row_resize(char *row, size_t bytes) {
+    return realloc(row, bytes);
+}
+
+static void begun(void) {
+    puts("begun");
+    fflush(stdout);
+    getchar();
+}
+
+/* --- guard ------------------------------------------------------------------------------------- */
+
+static void overflow(void) {
+    volatile char *row = row_new(100);
+    row[112] = 1;
+}
+
+static void overflow_of_one(void) { /* of a multiple of 16 nothing lies between */
+    volatile char *row = row_new(4096);
+    row[4096] = 1;
+}
+
+static void overflow_read(void) {
+    volatile char *row = row_new(64);
+    putchar(row[64]);
+}
+
+static void overflow_in_tail(void) {
+    char *row = row_new(100);
+    ((volatile char *)row)[100] = 1;
+    row_free(row);
+}
+
+static void use_after_free(void) {
+    char *row = row_new(100);
+    row_free(row);
+    ((volatile char *)row)[3] = 1;
+}
+
+static void use_long_after_free(void) {
+    char *row = row_new(100);
+    row_free(row);
+    for (int i = 0; i < 4000; i++) {
+        row_free(row_new(50));
+    }
+    putchar(((volatile char *)row)[3]);
+}
+
+static void *free_it(void *row) {
+    row_free(row);
+    return NULL;
+}
+
+static void freed_by_another(void) {
+    pthread_t thread;
+    char *row = row_new(100);
+    pthread_create(&thread, NULL, free_it, row);
+    pthread_join(thread, NULL);
+    ((volatile char *)row)[3] = 1;
+}
+
+static void double_free(void) {
+    char *row = row_new(100);
+    row_free(row);
+    row_free(row);
+}
+
+/* A program that handles the signal itself gets to know what is not ours. */
+static void on_fault(int number) {
+    static const char line[] = "own handler\n";
+    (void)number;
+    fwrite(line, 1, sizeof(line) - 1, stdout);
+    fflush(stdout);
+    _Exit(7);
+}
+
+static void own_handler(void) {
+    signal(SIGSEGV, on_fault);
+    row_free(row_new(100));
+    *(volatile char *)16 = 1;
+}
+
+/* --- all options: nothing goes wrong -------------------------------------------------------------- */
+
+#define ROWS 6000
+
+static uint64_t next_number(uint64_t *state) {
+    *state = *state * 6364136223846793005U + 1442695040888963407U;
+    return *state >> 33;
+}
+
+struct row {
+    unsigned char *bytes;
+    size_t size;
+    unsigned char fill;
+};
+
+static void fill_row(struct row *row, size_t size, unsigned char fill) {
+    row->bytes = (unsigned char *)row_new(size);
+    row->size = row->bytes != NULL ? size : 0;
+    row->fill = fill;
+    if (row->bytes != NULL) {
+        memset(row->bytes, fill, size);
+    }
+}
+
+static bool is_whole(const struct row *row, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        if (row->bytes[i] != row->fill) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void wrong(const char *what) {
+    printf("wrong: %s\n", what);
+    exit(1);
+}
+
+static void end_row(struct row *row) {
+    if (!is_whole(row, row->size)) {
+        wrong("contents");
+    }
+    row_free((char *)row->bytes);
+    row->bytes = NULL;
+    row->size = 0;
+}
+
+static void change_row(struct row *row, uint64_t *state) {
+    static const size_t sizes[] = {24, 100, 300, 700, 1032, 2000, 5000, 9000, 40000};
+    size_t size = sizes[next_number(state) % (next_number(state) % 16 ? 6 : COUNT(sizes))];
+    size -= next_number(state) % 20;
+    unsigned char fill = (unsigned char)(next_number(state) | 1);
+    if (next_number(state) % 4 == 0 && row->bytes != NULL) {
+        size_t kept = size < row->size ? size : row->size;
+        unsigned char *moved = (unsigned char *)row_resize((char *)row->bytes, size);
+        if (moved == NULL) {
+            return; /* a limit: the old one is intact */
+        }
+        row->bytes = moved;
+        if (!is_whole(row, kept)) {
+            wrong("contents after realloc");
+        }
+        row->size = size;
+        memset(row->bytes, row->fill, size);
+        return;
+    }
+    end_row(row);
+    fill_row(row, size, fill);
+}
+
+static void *free_rows(void *rows) {
+    for (size_t i = 0; i < ROWS; i += 3) {
+        end_row(&((struct row *)rows)[i]);
+    }
+    return NULL;
+}
+
+static void many(void) {
+    static struct row rows[ROWS];
+    uint64_t state = 7;
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 4 * ROWS; i++) {
+            change_row(&rows[next_number(&state) % ROWS], &state);
+        }
+        pthread_t thread;
+        pthread_create(&thread, NULL, free_rows, rows);
+        pthread_join(thread, NULL);
+    }
+    begun();
+    for (size_t i = 0; i < ROWS; i++) {
+        end_row(&rows[i]);
+    }
+    begun();
+}
+
+/* --- limit ------------------------------------------------------------------------------------- */
+
+#define LIMIT (1 << 20)
+
+static void limited(void) {
+    static char *rows[4000];
+    size_t count = 0;
+    errno = 0;
+    while (count < COUNT(rows) && (rows[count] = row_new(1000)) != NULL) {
+        count++;
+    }
+    printf("%zu %s\n", count, errno == ENOMEM ? "ENOMEM" : "no limit");
+    row_free(rows[--count]);
+    rows[count] = row_new(1000); /* what was freed counts at once */
+    printf("%s\n", rows[count] != NULL ? "again" : "too little");
+    char *more = row_new(1000);
+    printf("%s\n", more == NULL ? "full" : "too much");
+    char *other = malloc(100000); /* of another path */
+    printf("%s\n", other != NULL ? "other" : "none");
+    char *moved = realloc(rows[0], 2000);
+    printf("%s\n", moved == NULL || moved == rows[0] ? "kept" : "moved to another path");
+    begun();
+}
+
+static void *take_rows(void *count) {
+    size_t taken = 0;
+    while (row_new(1000) != NULL && taken < 100000) {
+        taken++;
+    }
+    *(size_t *)count = taken;
+    return NULL;
+}
+
+static void limited_threads(void) {
+    pthread_t threads[4];
+    size_t counts[4], sum = 0;
+    for (size_t i = 0; i < COUNT(threads); i++) {
+        pthread_create(&threads[i], NULL, take_rows, &counts[i]);
+    }
+    for (size_t i = 0; i < COUNT(threads); i++) {
+        pthread_join(threads[i], NULL);
+        sum += counts[i];
+    }
+    printf("%zu\n", sum);
+}
+
+static void warned(void) {
+    static char *rows[1500];
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            if (rows[i] == NULL) {
+                rows[i] = row_new(1000);
+            }
+        }
+        begun();
+        row_free(rows[0]);
+        rows[0] = row_new(1000);
+    }
+    begun();
+}
+
+/* --- zero ------------------------------------------------------------------------------------------ */
+
+/* Of all sizes, each way to free. Behind the first words, which the allocator uses, nothing is left. */
+static bool is_zero_from(const volatile char *row, size_t from, size_t to) {
+    for (size_t i = from; i < to; i++) {
+        if (row[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void zeroed(void) {
+    static const size_t sizes[] = {32, 100, 500, 1032, 4000, 8000};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        char *before = row_new(sizes[i]), *row = row_new(sizes[i]), *behind = row_new(sizes[i]);
+        row_free(row);
+        printf("%d", is_zero_from(row, 16, sizes[i]));
+        pthread_t thread;
+        pthread_create(&thread, NULL, free_it, before);
+        pthread_join(thread, NULL);
+        printf("%d", is_zero_from(before, 16, sizes[i]));
+        row_free(behind);
+    }
+    char *row = row_new(4000);
+    if (row_resize(row, 3900) == row) {
+        printf("%d", is_zero_from(row, 3900, 4000));
+    }
+    putchar('\n');
+}
+
+/* --- patterns --------------------------------------------------------------------------------------- */
+
+static void patterns(void) {
+    char *rows[] = {row_new(3000), elsewhere_new(3000)};
+    begun();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        free(rows[i]);
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    {"overflow", overflow},
+    {"overflow_of_one", overflow_of_one},
+    {"overflow_read", overflow_read},
+    {"overflow_in_tail", overflow_in_tail},
+    {"use_after_free", use_after_free},
+    {"use_long_after_free", use_long_after_free},
+    {"freed_by_another", freed_by_another},
+    {"double_free", double_free},
+    {"own_handler", own_handler},
+    {"many", many},
+    {"limited", limited},
+    {"limited_threads", limited_threads},
+    {"warned", warned},
+    {"zeroed", zeroed},
+    {"patterns", patterns},
+};
+
+int main(int argc, char **argv) {
+    for (size_t i = 0; argc == 2 && i < COUNT(cases); i++) {
+        if (strcmp(cases[i].name, argv[1]) == 0) {
+            cases[i].run();
+            return 0;
+        }
+    }
+    return 2;
+}
