@@ -49,7 +49,8 @@ enum memctx_policy {
     MEMCTX_SLAB, /* blocks of just the sizes that are asked for. For chunks of one size, or few */
     MEMCTX_GENERATION, /* one behind the other; a page is used again when all in it is freed. For what dies in
                         * the order in which it was made */
-    MEMCTX_BUMP /* the same, and no empty page is kept. For what dies all at once: the fastest, and the smallest */
+    MEMCTX_BUMP, /* the same, and no empty page is kept. For what dies all at once: the fastest, and the smallest */
+    MEMCTX_SIMPLE /* each chunk by itself, in a list. For comparison with the others */
 };
 
 /* To be called when its context is reset or deleted next, before anything is freed; the last one first. Given by the caller, who

@@ -134,6 +134,7 @@ enum wire_policy {
     WIRE_POLICY_SLAB = 3,
     WIRE_POLICY_GENERATION = 4,
     WIRE_POLICY_BUMP = 5,
+    WIRE_POLICY_SIMPLE = 6,
 };
 /* Where its next chunks are to stand: as the allocator decides; apart from contexts that are not; in no new pages of its
  * own; in pages of its own by a policy. */
@@ -144,6 +145,7 @@ enum wire_placement {
     WIRE_PLACE_SLAB = WIRE_POLICY_SLAB,
     WIRE_PLACE_GENERATION = WIRE_POLICY_GENERATION,
     WIRE_PLACE_BUMP = WIRE_POLICY_BUMP,
+    WIRE_PLACE_SIMPLE = WIRE_POLICY_SIMPLE,
 };
 
 /* An object (executable, library, vDSO) that holds frames. A closed library keeps its entry. */

@@ -148,7 +148,7 @@ INLINE void *allocate_in(memctx_t context, size_t size, enum allocate_how how, u
     if (named->policy >= MEMCTX_GENERATION && size <= SMALL_MAX && view->bins == view->region &&
         serial_is(view->bins->policy)) {
         bool fresh = false;
-        void *chunk = serial_alloc_current(heap, view, size, &fresh);
+        void *chunk = serial_alloc_current(view, size, &fresh);
         return allocate_done(heap, view, size, how, frame, chunk, fresh);
     }
     if (UNLIKELY(options.check) || UNLIKELY(size > SMALL_MAX))

@@ -88,9 +88,17 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
     }
     bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access == THREAD_OWN &&
                          control_is_due() && context_outside_libc(heap, frame);
+    struct view *switched = start_control ? context_switched(heap) : NULL;
+    if (UNLIKELY(switched !=
+                 NULL)) /* what libc allocates for the thread is not to go with a reset */
+        context_switch(heap, NULL);
     thread_leave_slow(heap, access);
     if (start_control)
         control_start();
+    if (UNLIKELY(switched != NULL) && LIKELY((heap = thread_enter()) != NULL)) {
+        context_switch(heap, switched);
+        thread_leave(heap);
+    }
     if (UNLIKELY(limited) && named_limit_reached(limited, request->size) &&
         thread_enter_slow(&heap) == access)
         return serve_entered(heap, access, heap_view(heap, limited), request, frame);
@@ -129,7 +137,7 @@ NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size,
     void *chunk = NULL;
     bool may =
         LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)) && LIKELY(!options.check);
-    if (may && (chunk = region_alloc_serial(heap, view, size, &fresh)))
+    if (may && (chunk = region_alloc_serial(view, size, &fresh)))
         return allocate_done(heap, view, size, how, frame, chunk, fresh);
     context_time_soon(heap);
     if (may)

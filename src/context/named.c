@@ -134,7 +134,8 @@ void named_set_parent(uint32_t place, uint32_t parent) {
 static const uint8_t placements[] = {[MEMCTX_ASET] = PLACE_APART,
                                      [MEMCTX_SLAB] = PLACE_SLAB,
                                      [MEMCTX_GENERATION] = PLACE_GENERATION,
-                                     [MEMCTX_BUMP] = PLACE_BUMP};
+                                     [MEMCTX_BUMP] = PLACE_BUMP,
+                                     [MEMCTX_SIMPLE] = PLACE_SIMPLE};
 
 /* A place for it, in the tree, but not alive yet. 0: out of memory. */
 static uint32_t take_place(uint32_t parent, const char *name) {

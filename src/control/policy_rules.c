@@ -57,7 +57,8 @@ static const char *const kind_words[RULE_KINDS] = {[OF_FUNCTIONS] = "",
 static const char *const words[PLACE_COUNT] = {
     [PLACE_DEFAULT] = "default",       [PLACE_APART] = "aset",
     [PLACE_SHARED] = "mixed",          [PLACE_SLAB] = "slab",
-    [PLACE_GENERATION] = "generation", [PLACE_BUMP] = "bump"};
+    [PLACE_GENERATION] = "generation", [PLACE_BUMP] = "bump",
+    [PLACE_SIMPLE] = "simple"};
 
 /* --- patterns ------------------------------------------------------------------------------------ */
 
@@ -454,7 +455,8 @@ static const char *parse_word(const char *word, struct policy_rule *rule, struct
     else if (text_equal(word, "guard"))
         terms->flags |= TERMS_GUARD;
     else
-        return "the policies are default, aset, mixed, slab, generation and bump, the options own, "
+        return "the policies are default, aset, mixed, slab, generation, bump and simple, the "
+               "options own, "
                "page:16K, page:64K, limit:BYTES, warn:BYTES, guard and zero";
     return NULL;
 }

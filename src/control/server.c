@@ -360,6 +360,7 @@ static void serve(void) {
     struct client *polled[WIRE_CLIENTS_MAX + 1];
     segment_clock_set(os_now_exact_ns());
     pages_clock_start = load_relaxed(&segment_clock);
+    store_release(&segment_purger, os_process_id());
     while (!load_acquire(&control.stopping) && !is_alone()) {
         segment_clock_set(os_now_exact_ns());
         if (policy_rules_exist())
@@ -399,7 +400,7 @@ static void serve(void) {
             if (nanosleep(&time, NULL) && errno != EINTR)
                 return; /* rather than spin */
         }
-        if (usage.freelist_bytes)
+        if (segment_usage().freelist_bytes) /* what came while it waited, too */
             segment_purge(false);
         if (ready > 0) {
             for (nfds_t i = 1; i < count; i++) {
@@ -447,6 +448,7 @@ static void *thread_main(void *argument) {
     if (control.own_descriptors && options.verbose)
         close(2);
     serve();
+    store_release(&segment_purger, 0);
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
         client_drop(&clients[i]);
     socket_remove();

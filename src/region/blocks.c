@@ -14,6 +14,7 @@
 #include "os/meta.h"
 #include "region/punch.h"
 #include "region/serial.h"
+#include "region/simple.h"
 #include "region/slab.h"
 
 /* Pages that were denied before all regions are looked through for empty ones, and as many more as there are views,
@@ -539,6 +540,10 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
             blocks_mark(page, META_APART);
         if (page && UNLIKELY(bins->terms) && terms_table[bins->terms].flags & TERMS_ZERO)
             blocks_mark(page, META_ALIGNED); /* what makes a free go the further way */
+        if (page && view && UNLIKELY(bins->policy == PLACE_SIMPLE)) {
+            blocks_mark(page, META_ALIGNED);
+            flag_set(page, PAGE_SIMPLE);
+        }
     } else if (view && ++heap->denied >= SWEEP_EVERY + heap->view_count) {
         heap->denied = 0;
         regions_release_empty(heap); /* current pages that are empty, the one waste we hold */
@@ -651,6 +656,8 @@ void bins_collect_remote(struct heap *heap) {
             page = next;
             continue;
         }
+        if (simple_is(page))
+            simple_unlink_all(page, block);
         if (page->free) { /* mostly there is none, and the blocks are not looked at: they are in no cache */
             void *last = block;
             while (*(void **)last)

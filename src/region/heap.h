@@ -205,6 +205,7 @@ enum placement {
     PLACE_SLAB,       /* blocks of the very sizes it asks for: region/slab.h */
     PLACE_GENERATION, /* chunks one behind the other: region/serial.h */
     PLACE_BUMP,       /* the same, and no empty page is kept */
+    PLACE_SIMPLE,     /* each chunk by itself, in a list: region/simple.h */
     PLACE_COUNT,
     PLACE_MASK = 7,
 };
@@ -216,6 +217,7 @@ struct region {
         [SIZE_CLASSES];  /* region/slab.h: of its blocks of that class; 0: none were asked for */
     struct page *serial; /* region/serial.h: the page that new chunks come from; NULL: none */
     struct page *spare;  /* an empty one */
+    struct simple_node *chunks; /* region/simple.h: all of them */
     struct page
         *pages; /* by `next` and `prev`: all of region/serial.h; where `named`, full ones, too */
     struct page *large; /* where `named`: large chunks, under region_lock */

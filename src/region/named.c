@@ -4,6 +4,7 @@
 #include "os/meta.h"
 #include "region/punch.h"
 #include "region/region.h"
+#include "region/simple.h"
 
 uint32_t region_named_any;
 
@@ -20,7 +21,7 @@ bool region_make_named(struct heap *heap, struct view *view, enum placement plac
     region_of(view->region)->named = true;
     region_change_policy(heap, view->region, policy);
     region_of(view->region)->limit = 0;
-    view->bins = view->region;
+    view->bins = policy == PLACE_SIMPLE ? (struct bins *)&heap_no_bins : view->region;
     store_owner(&region_named_any, 1);
     return true;
 }
@@ -131,6 +132,8 @@ static void tell_watcher(const char *chunk, uint32_t requested, void *context) {
 
 /* The current pages stay, up to so many bytes: what comes next needs as many. */
 #define KEEPER_BYTES (64U << 10)
+/* From so much on the kernel is not waited for: see segment_purge_later. */
+#define RESET_MUCH_BYTES (4UL << 20)
 
 static void reset_page(struct heap *heap, struct region *region, struct page *page, void *context) {
     uint32_t *kept = context;
@@ -265,12 +268,18 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
 
 struct region_alive region_reset(struct heap *heap, struct view *view) {
     struct region *region = region_of(view->region);
-    struct region_alive gone = region_alive(heap, view);
+    struct region_alive gone = region_alive(heap, view), rest = gone;
     uint32_t kept = 0;
+    if (gone.bytes >= RESET_MUCH_BYTES)
+        segment_purge_later();
+    if (UNLIKELY(region->chunks != NULL)) { /* these are accounted one by one */
+        simple_reset(heap, region);
+        rest = region_alive(heap, view);
+    }
     for_each_page(heap, region, reset_page, &kept);
     free_large_chunks(region);
-    add_owner(&view->frees, gone.chunks);
-    add_owner(&view->freed_cum_bytes, gone.bytes);
+    add_owner(&view->frees, rest.chunks);
+    add_owner(&view->freed_cum_bytes, rest.bytes);
     return gone;
 }
 

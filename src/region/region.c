@@ -13,6 +13,7 @@
 #include "region/named.h"
 #include "region/punch.h"
 #include "region/serial.h"
+#include "region/simple.h"
 #include "region/slab.h"
 
 static void promote(struct heap *heap, struct view *view, enum placement placement) {
@@ -84,8 +85,10 @@ static uint32_t look_around(struct heap *heap, struct view *view) {
 
 /* Where the view's next chunks come from. With a limit or guards it is asked the slow way for each. */
 static void set_bins(struct view *view, struct bins *bins) {
-    bool slow = (view->region && UNLIKELY(region_of(view->region)->limit)) ||
-                UNLIKELY(terms_with(view->context, TERMS_LIMIT | TERMS_GUARD) != NULL);
+    const struct bins *region = view->region;
+    bool slow =
+        (region && (UNLIKELY(region_of(view->region)->limit) || region->policy == PLACE_SIMPLE)) ||
+        UNLIKELY(terms_with(view->context, TERMS_LIMIT | TERMS_GUARD) != NULL);
     view->bins = slow ? (struct bins *)&heap_no_bins : bins;
 }
 
@@ -157,6 +160,10 @@ static struct page *page_with_slack(struct heap *heap, struct view *view, size_t
     return page_for(heap, view, size_class, room);
 }
 
+struct page *region_page_with(struct heap *heap, struct view *view, size_t size, size_t room) {
+    return page_with_slack(heap, view, size, blocks_class_of(room), room);
+}
+
 /* As the two below, with a tail behind the chunk. */
 COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t size, size_t alignment,
                                 bool zero) {
@@ -209,9 +216,14 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
         return region_alloc_large(heap, view, size, 1, zero);
     bool fresh = false;
     void *block;
-    if (serial_is(look_around(heap, view))) {
+    uint32_t policy = look_around(heap, view);
+    if (serial_is(policy)) {
         set_bins(view, view->region);
         block = serial_alloc(heap, view, size, 16, &fresh);
+    } else if (UNLIKELY(policy == PLACE_SIMPLE) && size + SIMPLE_ROOM <= SMALL_MAX) {
+        block = simple_alloc(heap, view, size, 16);
+    } else if (UNLIKELY(policy == PLACE_SIMPLE)) {
+        return region_alloc_large(heap, view, size, 1, zero);
     } else {
         struct page *page = page_for(heap, view, blocks_class_of(size), size);
         block = page ? region_take(heap, page, view, size, false, &fresh) : NULL;
@@ -239,6 +251,10 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
         set_bins(view, view->region);
         return serial_alloc(heap, view, size, alignment, &fresh);
     }
+    if (policy == PLACE_SIMPLE)
+        return size + alignment + SIMPLE_ROOM <= SMALL_MAX
+                   ? simple_alloc(heap, view, size, alignment)
+                   : region_alloc_large(heap, view, size, alignment, false);
     if (alignment > 64 || blocks_bytes_table[size_class] % alignment || policy == PLACE_SLAB) {
         room = (size ? size : 1) + alignment - 16;
         size_class = blocks_class_of(room);
@@ -342,7 +358,7 @@ COLD static void wipe_freed(const struct page *page, char *block, const char *ch
     if (check_is_on(page))
         check_freed(page, block, chunk, requested);
     else if (view && terms_with(view->context, TERMS_ZERO))
-        __builtin_memset(block, 0, page->block_bytes);
+        __builtin_memset(block, 0, page->block_bytes - simple_bytes(page));
 }
 
 NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *chunk) {
@@ -367,6 +383,8 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
         requested = page->block_bytes - record.slack;
         view_account_free(paid_by(heap, page, at, &record), requested);
+        if (simple_is(page))
+            simple_unlink(page, block);
     }
     if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
         wipe_freed(page, block, chunk, requested);
@@ -386,6 +404,8 @@ static void free_of_parked(struct heap *owner, struct page *page, void *block) {
     } else {
         /* Any other page is given back when it gets empty, perhaps with its segment, and is not
          * to be looked at any more. */
+        if (simple_is(page))
+            simple_unlink(page, block);
         bool is_current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
         bool rare = blocks_free_owned(owner, page, block) || blocks_are_watched(page);
         if (is_current && !page->used) /* nobody allocates here */
@@ -545,7 +565,7 @@ size_t region_usable(const void *chunk) {
     const void *at = region_block_of(page, chunk, &block);
     if (check_is_on(page))
         return page->block_bytes - record_read(page, at).slack;
-    return (size_t)(block + page->block_bytes - (const char *)chunk);
+    return (size_t)(block + page->block_bytes - (const char *)chunk) - simple_bytes(page);
 }
 
 size_t region_requested(const void *chunk) {
@@ -580,7 +600,7 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
     struct record record = record_read(page, at);
     if (record.free || blocks_is_punched(page, block))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
-    size_t room = (size_t)(block + page->block_bytes - (char *)chunk);
+    size_t room = (size_t)(block + page->block_bytes - (char *)chunk) - simple_bytes(page);
     if (UNLIKELY(options.check) || page->heap != heap || !may_stand_in(page, view) || size > room ||
         !slack_fits(page->block_bytes, size) ||
         (size * 2 < page->block_bytes && bins_class_of(heap, size) != page->size_class))

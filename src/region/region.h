@@ -58,6 +58,10 @@ void misuse_explain(uint32_t context, bool found);
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
 
+/* A page of that view's region for a block with so much room, whose records can tell how little of it was requested. NULL: out of
+ * memory. */
+struct page *region_page_with(struct heap *heap, struct view *view, size_t size, size_t room);
+
 /* The number of the block behind a chunk's pointer; aborts the program for a wrong pointer. */
 INLINE unsigned region_block_index(const struct page *page, const char *granule, const void *chunk,
                                    char **block) {
@@ -158,8 +162,8 @@ INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t si
 /* The same for up to SMALL_MAX bytes. */
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
 /* After one of these gave NULL: behind the context's last chunk, if its policy says so and there is room. */
-INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    return serial_is(view->bins->policy) ? serial_alloc_current(heap, view, size, fresh) : NULL;
+INLINE void *region_alloc_serial(struct view *view, size_t size, bool *fresh) {
+    return serial_is(view->bins->policy) ? serial_alloc_current(view, size, fresh) : NULL;
 }
 /* After one of these gave NULL: from another page that has free blocks. */
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh);

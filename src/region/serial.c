@@ -5,31 +5,19 @@
 #include "region/terms.h"
 
 #define SMALL_PAGE_MAX 1024U /* larger chunks would leave too much at the end of a small page */
-#define UNITS_SHIFT 12
-#define STATE_SHIFT 22
-#define SLACK_SHIFT 24
-#define UNITS_MAX ((1U << (STATE_SHIFT - UNITS_SHIFT)) - 1)
+#define UNITS_MAX ((1U << (SERIAL_STATE_SHIFT - SERIAL_UNITS_SHIFT)) - 1)
 #define SLACK_MAX 255U
-_Static_assert(WIDE_PAGE_SLICES *SLICE_BYTES / SERIAL_UNIT <= 1U << UNITS_SHIFT, "offsets fit");
+_Static_assert(WIDE_PAGE_SLICES *SLICE_BYTES / SERIAL_UNIT <= 1U << SERIAL_UNITS_SHIFT,
+               "offsets fit");
 _Static_assert(SMALL_MAX / SERIAL_UNIT <= UNITS_MAX, "chunks fit");
-
-static uint32_t word_of(struct serial_chunk chunk) {
-    return chunk.offset / SERIAL_UNIT | chunk.bytes / SERIAL_UNIT << UNITS_SHIFT |
-           (uint32_t)chunk.state << STATE_SHIFT | chunk.slack << SLACK_SHIFT;
-}
 
 static struct serial_chunk chunk_of(uint32_t word) {
     return (struct serial_chunk){
-        .offset = (word & ((1U << UNITS_SHIFT) - 1)) * SERIAL_UNIT,
-        .bytes = (word >> UNITS_SHIFT & UNITS_MAX) * SERIAL_UNIT,
-        .slack = word >> SLACK_SHIFT,
-        .state = (enum serial_state)(word >> STATE_SHIFT & 3),
+        .offset = (word & ((1U << SERIAL_UNITS_SHIFT) - 1)) * SERIAL_UNIT,
+        .bytes = (word >> SERIAL_UNITS_SHIFT & UNITS_MAX) * SERIAL_UNIT,
+        .slack = word >> SERIAL_SLACK_SHIFT,
+        .state = (enum serial_state)(word >> SERIAL_STATE_SHIFT & 3),
     };
-}
-
-/* The record of that number; those before it stand behind it. */
-static uint32_t *record_at(const struct page *page, const char *start, unsigned number) {
-    return (uint32_t *)(uintptr_t)(start + page->slices * SLICE_BYTES) - 1 - number;
 }
 
 bool serial_next(const struct page *page, const char *start, unsigned *number,
@@ -38,7 +26,7 @@ bool serial_next(const struct page *page, const char *start, unsigned *number,
     size_t bytes = page->slices * SLICE_BYTES;
     if (*number >= count || count > bytes / SERIAL_UNIT || bytes > WIDE_PAGE_SLICES * SLICE_BYTES)
         return false;
-    const uint32_t *record = record_at(page, start, *number);
+    const uint32_t *record = serial_record(page, start, *number);
     *chunk = chunk_of(load_relaxed(record));
     *number += 1;
     return chunk->bytes && chunk->offset + chunk->bytes <= bytes;
@@ -48,26 +36,26 @@ bool serial_next(const struct page *page, const char *start, unsigned *number,
 static uint32_t *find(const struct page *page, const void *chunk) {
     const char *start = segment_span_start(page);
     size_t offset = (size_t)((const char *)chunk - start);
-    uint32_t unit = (uint32_t)(offset / SERIAL_UNIT), mask = (1U << UNITS_SHIFT) - 1;
+    uint32_t unit = (uint32_t)(offset / SERIAL_UNIT), mask = (1U << SERIAL_UNITS_SHIFT) - 1;
     unsigned count = load_acquire(&page->serial.records);
     unsigned likely = load_relaxed(&page->serial.found);
     if (offset % SERIAL_UNIT || !count)
         return NULL;
     for (unsigned i = likely; i < count && i < likely + 2; i++)
-        if ((load_relaxed(record_at(page, start, i)) & mask) == unit)
-            return record_at(page, start, i);
+        if ((load_relaxed(serial_record(page, start, i)) & mask) == unit)
+            return serial_record(page, start, i);
     unsigned low = 0, high = count - 1, at = high;
     while (low < high) {
-        uint32_t there = load_relaxed(record_at(page, start, at)) & mask;
+        uint32_t there = load_relaxed(serial_record(page, start, at)) & mask;
         if (there == unit)
-            return record_at(page, start, at);
+            return serial_record(page, start, at);
         if (there < unit)
             low = at + 1;
         else
             high = at;
         at = low + (high - low) / 2;
     }
-    uint32_t *record = record_at(page, start, low);
+    uint32_t *record = serial_record(page, start, low);
     return (load_relaxed(record) & mask) == unit ? record : NULL;
 }
 
@@ -84,7 +72,7 @@ static uint32_t *find_alive(const struct page *page, const void *chunk) {
 static struct serial_chunk set_state(uint32_t *record, enum serial_state state) {
     struct serial_chunk chunk = chunk_of(load_relaxed(record));
     chunk.state = state;
-    store_owner(record, word_of(chunk));
+    store_owner(record, serial_word(chunk));
     return chunk;
 }
 
@@ -187,7 +175,7 @@ static char *fit(const struct page *page, size_t bytes, size_t alignment) {
     char *start = segment_span_start(page);
     char *chunk = (char *)align_up((uintptr_t)page->next_block, alignment);
     unsigned records = page->serial.records + (chunk != page->next_block) + 1U;
-    return chunk + bytes <= (char *)record_at(page, start, records - 1) ? chunk : NULL;
+    return chunk + bytes <= (char *)serial_record(page, start, records - 1) ? chunk : NULL;
 }
 
 static struct page *next_page(struct heap *heap, struct view *view, size_t bytes) {
@@ -216,7 +204,7 @@ static struct page *next_page(struct heap *heap, struct view *view, size_t bytes
 static void append(struct page *page, const char *chunk, struct serial_chunk what) {
     char *start = segment_span_start(page);
     what.offset = (uint32_t)(chunk - start);
-    store_owner(record_at(page, start, page->serial.records), word_of(what));
+    store_owner(serial_record(page, start, page->serial.records), serial_word(what));
     store_release(&page->next_block, start + what.offset + what.bytes);
     store_release(&page->serial.records, (uint16_t)(page->serial.records + 1));
 }
@@ -248,10 +236,6 @@ static void *alloc_in(struct heap *heap, struct page *page, struct view *view, s
     return chunk;
 }
 
-void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    return alloc_in(heap, region_of(view->region)->serial, view, size, SERIAL_UNIT, fresh);
-}
-
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh) {
     void *chunk = alloc_in(heap, region_of(view->region)->serial, view, size, alignment, fresh);
@@ -275,7 +259,7 @@ void serial_free(struct heap *heap, struct page *page, void *chunk) {
     uint32_t *record = find_alive(page, chunk);
     struct serial_chunk freed = set_state(record, SERIAL_DEAD);
     const char *start = segment_span_start(page);
-    store_owner(&page->serial.found, (uint16_t)(record_at(page, start, 0) - record));
+    store_owner(&page->serial.found, (uint16_t)(serial_record(page, start, 0) - record));
     view_account_free(page->view, freed.bytes - freed.slack);
     serial_zero(page, chunk, freed.bytes);
     is_dead(heap, page, freed.bytes);
@@ -325,7 +309,7 @@ bool serial_resize(struct page *page, void *chunk, size_t size) {
     if (end == page->next_block && page == region_for(page)->serial) { /* the last one */
         new.bytes = bytes_for(size);
         if ((char *)chunk + new.bytes >
-            (char *)(record_at(page, segment_span_start(page), page->serial.records - 1U)))
+            (char *)(serial_record(page, segment_span_start(page), page->serial.records - 1U)))
             return false;
     } else if (size > old.bytes || size * 2 < old.bytes || old.bytes - size > SLACK_MAX) {
         return false;
@@ -333,7 +317,7 @@ bool serial_resize(struct page *page, void *chunk, size_t size) {
     new.slack = new.bytes - (uint32_t)size;
     view_account_free(page->view, old.bytes - old.slack);
     view_account_alloc(page->view, size);
-    store_owner(record, word_of(new));
+    store_owner(record, serial_word(new));
     if (new.bytes != old.bytes) {
         if (new.bytes < old.bytes)
             page->fresh = 0;
@@ -381,7 +365,7 @@ static size_t punch(struct heap *heap, struct page *page) {
     char *start = segment_span_start(page);
     size_t count = (size_t)(page->next_block - start) / OS_PAGE_BYTES; /* without what is unused */
     uint64_t used =
-        os_pages_of((size_t)((char *)record_at(page, start, page->serial.records) + 4 - start),
+        os_pages_of((size_t)((char *)serial_record(page, start, page->serial.records) + 4 - start),
                     (size_t)page->serial.records * sizeof(uint32_t));
     struct serial_chunk chunk;
     for (unsigned i = 0; serial_next(page, start, &i, &chunk);)

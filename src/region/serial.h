@@ -35,14 +35,47 @@ struct serial_chunk {
 };
 
 INLINE bool serial_is(uint32_t policy) {
-    return UNLIKELY(policy >= PLACE_GENERATION);
+    return UNLIKELY(policy == PLACE_GENERATION || policy == PLACE_BUMP);
 }
 /* A chunk of up to SMALL_MAX bytes, the alignment counted in, for a context whose region has one of these policies.
  * *fresh becomes true when it is zero. NULL: out of memory. */
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh);
+
+/* A record: where the chunk begins and how long it is, in units; its state; the bytes that were not requested. */
+#define SERIAL_UNITS_SHIFT 12
+#define SERIAL_STATE_SHIFT 22
+#define SERIAL_SLACK_SHIFT 24
+INLINE uint32_t serial_word(struct serial_chunk chunk) {
+    return chunk.offset / SERIAL_UNIT | chunk.bytes / SERIAL_UNIT << SERIAL_UNITS_SHIFT |
+           (uint32_t)chunk.state << SERIAL_STATE_SHIFT | chunk.slack << SERIAL_SLACK_SHIFT;
+}
+/* The record of that number; those before it stand behind it. */
+INLINE uint32_t *serial_record(const struct page *page, const char *start, unsigned number) {
+    return (uint32_t *)(uintptr_t)(start + page->granule_mask + 1) - 1 - number;
+}
+
 /* The same from the current page only, at 16 bytes' alignment. NULL: it is full, and others have to be looked for. */
-void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh);
+INLINE void *serial_alloc_current(struct view *view, size_t size, bool *fresh) {
+    struct page *page = region_of(view->region)->serial;
+    if (UNLIKELY(!page))
+        return NULL;
+    uint32_t bytes = (uint32_t)align_up(size | !size, SERIAL_UNIT);
+    char *start = segment_span_start(page), *chunk = page->next_block;
+    uint32_t *record = serial_record(page, start, page->serial.records);
+    if (UNLIKELY(chunk + bytes > (char *)record))
+        return NULL;
+    add_owner(&page->used, 1);
+    store_owner(record, serial_word((struct serial_chunk){.offset = (uint32_t)(chunk - start),
+                                                          .bytes = bytes,
+                                                          .slack = bytes - (uint32_t)size,
+                                                          .state = SERIAL_LIVE}));
+    store_release(&page->next_block, chunk + bytes);
+    store_release(&page->serial.records, (uint16_t)(page->serial.records + 1));
+    *fresh = page->fresh;
+    view_account_alloc(view, size);
+    return chunk;
+}
 void serial_free(struct heap *heap, struct page *page, void *chunk);
 /* Another thread's free, before blocks_free_remote: the bytes that were requested. Any thread. */
 size_t serial_release(const struct page *page, void *chunk);

@@ -32,7 +32,8 @@ INLINE uint32_t slab_block_bytes(struct bins *bins, unsigned size_class) {
 bool slab_serves_terms(const struct bins *bins, const struct page *page);
 INLINE bool bins_serve(struct bins *bins, const struct page *page) {
     return page->block_bytes == slab_block_bytes(bins, page->size_class) &&
-           (LIKELY(!bins->terms) || slab_serves_terms(bins, page));
+           (LIKELY(!bins->terms) || slab_serves_terms(bins, page)) &&
+           (page->flags & PAGE_SIMPLE) == (bins->policy == PLACE_SIMPLE ? PAGE_SIMPLE : 0);
 }
 /* Slices of the region's next page of a class; small blocks only in other than the usual ones. */
 uint32_t slab_page_slices(const struct bins *bins, unsigned size_class);

@@ -15,8 +15,9 @@ struct segment_global {
     uint64_t free_slices, dirty_slices;
     int64_t used_bytes; /* written under lock, read by any thread */
     int64_t huge_bytes;
-    uint64_t next_purge_ns; /* atomic */
-    uint32_t calls;         /* atomic */
+    uint64_t next_purge_ns;  /* atomic */
+    uint64_t later_until_ns; /* atomic: until then who frees gives nothing back; 0: does */
+    uint32_t calls;          /* atomic */
     /* Huge mappings kept for reuse, under lock. */
     struct huge_cached {
         char *start;

@@ -301,6 +301,20 @@ static int64_t slices_excess(void) {
            (bound < items ? bound : items);
 }
 
+uint32_t segment_purger;
+
+void segment_purge_later(void) {
+    if (load_relaxed(&segment_purger) == os_process_id())
+        store_owner(&global.later_until_ns, os_now_ns() + SEGMENT_LATER_NS);
+}
+
+static bool is_for_later(void) {
+    if (os_now_ns() < load_relaxed(&global.later_until_ns))
+        return true;
+    store_owner(&global.later_until_ns, 0);
+    return false;
+}
+
 void segment_span_free(struct page *page) {
     struct segment *segment = segment_of_page(page);
     unsigned start = (unsigned)(page - segment->pages);
@@ -310,6 +324,8 @@ void segment_span_free(struct page *page) {
     return_slices(segment, start, page->slices, true);
     bool over = slices_excess() > 0;
     lock_release(&global.lock);
+    if (UNLIKELY(load_relaxed(&global.later_until_ns)) && is_for_later())
+        return;
     if (over)
         segment_purge(false);
     else

@@ -48,6 +48,7 @@ enum page_flag {
     PAGE_LISTED = 8, /* in its owner's list of pages with free blocks; neither: the current page */
     PAGE_TAIL = 16,  /* own page: its last touched OS page counts in heap.own_free */
     PAGE_EMERGENCY = 4, /* a huge chunk that stands in no books yet */
+    PAGE_SIMPLE = 64,   /* its blocks have nodes of a list: region/simple.h; never changes */
     PAGE_GUARDED = 32,  /* a span whose end cannot be touched: region/guard.h */
 };
 
@@ -226,6 +227,12 @@ void segment_clock_set(uint64_t now_ns);
 size_t segment_purge(bool all);
 /* The same, when the clock says that it is time; cheap otherwise. */
 void segment_purge_when_due(void);
+/* What is over the bounds for the next moment goes back by the hand of a thread that gives memory back regularly
+ * (segment_purger), within SEGMENT_LATER_NS, and may be used again until then: who frees very much at once
+ * need not wait for the kernel. Without such a thread nothing changes. */
+#define SEGMENT_LATER_NS 1200000000ULL
+INTERNAL uint32_t segment_purger; /* atomic: its process; 0: there is none */
+void segment_purge_later(void);
 
 struct segment_usage {
     int64_t mapped_bytes, used_bytes, header_bytes;

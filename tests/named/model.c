@@ -144,7 +144,7 @@ static void make(int at) {
     snprintf(names[at], sizeof names[at], "kind%d", at % 5);
     *context = (struct context){.parent = parent};
     context->handle = memctx_create(parent < 0 ? NULL : contexts[parent].handle, names[at],
-                                    (enum memctx_policy)dice(4));
+                                    (enum memctx_policy)dice(5));
     if (!context->handle)
         fail("create");
 }
@@ -221,6 +221,44 @@ static void release(int i) {
     drop(i);
 }
 
+/* It is nobody's for a moment; what is freed then is freed as another thread's would be. */
+static void hand_over(int at) {
+    memctx_t handle = contexts[at].handle;
+    wait_for_others();
+    if (memctx_hand_over(handle))
+        fail("hand over");
+    for (int i = 0, freed = 0; i < chunk_count && freed < 3; i++)
+        if (chunks[i].owner == at) {
+            verify(&chunks[i]);
+            free(chunks[i].bytes);
+            drop(i--);
+            freed++;
+        }
+    if (memctx_take(handle))
+        fail("take");
+    look(at);
+}
+
+static void limit(int at) {
+    struct context *context = &contexts[at];
+    struct memctx_limit limit = {.bytes = context->bytes + 1000};
+    wait_for_others();
+    memctx_set_limit(context->handle, &limit);
+    if (memctx_alloc(context->handle, 1001))
+        fail("past the limit");
+    void *chunk = memctx_alloc(context->handle, 1000);
+    if (!chunk)
+        fail("below the limit");
+    if (memctx_alloc(context->handle, 1))
+        fail("a byte past the limit");
+    void *larger = realloc(chunk, 1001);
+    if (larger)
+        fail("grown past the limit");
+    free(chunk);
+    memctx_set_limit(context->handle, NULL);
+    look(at);
+}
+
 static void step(void) {
     unsigned what = dice(1000);
     int at = (int)dice(CONTEXTS);
@@ -267,6 +305,10 @@ static void step(void) {
             memctx_set_parent(context->handle, contexts[parent].handle);
             context->parent = parent;
         }
+    } else if (what < 983) {
+        hand_over(at);
+    } else if (what < 986) {
+        limit(at);
     } else {
         wait_for_others();
         look(at);

@@ -198,6 +198,7 @@ const char *model_placement_word(uint8_t placement) {
     case WIRE_PLACE_SLAB: return "slab";
     case WIRE_PLACE_GENERATION: return "generation";
     case WIRE_PLACE_BUMP: return "bump";
+    case WIRE_PLACE_SIMPLE: return "simple";
     default: return "default";
     }
 }
@@ -209,6 +210,7 @@ const char *model_policy_word(uint8_t policy) {
     case WIRE_POLICY_SLAB: return "slab";
     case WIRE_POLICY_GENERATION: return "generation";
     case WIRE_POLICY_BUMP: return "bump";
+    case WIRE_POLICY_SIMPLE: return "simple";
     default: return "none";
     }
 }

@@ -19,6 +19,7 @@ static const struct placing placings[] = {
     {"generation", "generation", "one behind the other, in the order they come",
      WIRE_PLACE_GENERATION},
     {"bump", "bump", "one behind the other, and no empty page is kept", WIRE_PLACE_BUMP},
+    {"simple", "simple", "each by itself, in a list", WIRE_PLACE_SIMPLE},
 };
 #define PLACING_COUNT (sizeof(placings) / sizeof(placings[0]))
 

@@ -45,8 +45,8 @@ static void set_policy(const struct choice *choice, const char *assignment) {
     }
     const struct placing *placing = placing_by_policy(assignment + strlen(name));
     if (placing == NULL) {
-        cli_usage("there is no policy \"%.100s\"; there are default, aset, mixed, slab, generation "
-                  "and bump",
+        cli_usage("there is no policy \"%.100s\"; there are default, aset, mixed, slab, "
+                  "generation, bump and simple",
                   assignment + strlen(name));
     }
     place_contexts(choice, placing);

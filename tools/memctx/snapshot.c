@@ -163,9 +163,9 @@ static bool load_contexts(struct model *model, const json_t *list, struct cli_fa
         context->module = WIRE_NONE;
         context->kind = kind_of(json_string_value(json_object_get(object, "kind")), i == 0);
         context->policy = number_of_word(json_string_value(json_object_get(object, "policy")),
-                                         WIRE_POLICY_BUMP, model_policy_word);
+                                         WIRE_POLICY_SIMPLE, model_policy_word);
         context->placement = number_of_word(json_string_value(json_object_get(object, "placement")),
-                                            WIRE_PLACE_BUMP, model_placement_word);
+                                            WIRE_PLACE_SIMPLE, model_placement_word);
         context->why = text_of(object, "why");
         context->exact_address = json_is_true(json_object_get(object, "exact_address"));
         const json_t *self = json_object_get(object, "self");
