@@ -9,31 +9,43 @@
 struct named *named_blocks[NAMED_BLOCKS];
 uint32_t named_count;
 
-/* Contexts of one name below one parent: the places that were given up. A table that doubles when it is half full. */
+/* Contexts of one name below one parent: the places that were given up. They stay where they are; the table that finds them
+ * doubles when it is half full, and has all that this takes: some ns an entry, and its own first touch. */
+#define KINDS_PER_BLOCK 1024U
 struct kind {
-    const char *name; /* NULL: no kind */
+    const char *name;
     uint32_t parent, spare;
 };
+struct kind_slot {
+    uint32_t hash, number; /* from 1 on; 0: empty */
+};
 static struct {
-    struct kind *table;
+    struct kind *blocks[NAMED_BLOCKS];
+    struct kind_slot *table;
     uint32_t mask, count;
     uint32_t first_top; /* of the contexts without a parent */
 } kinds;                /* under region_lock */
 
-static uint64_t kind_hash(uint32_t parent, const char *name) {
+static uint32_t kind_hash(uint32_t parent, const char *name) {
     uint64_t hash = parent;
     for (; *name; name++)
         hash = (hash ^ (uint8_t)*name) * 0x100000001b3ULL;
-    return hash_mix(hash, parent);
+    return (uint32_t)hash_mix(hash, parent);
 }
 
-static struct kind *kind_place(struct kind *table, uint32_t mask, uint32_t parent,
-                               const char *name) {
-    uint64_t at = kind_hash(parent, name);
-    for (;; at++) {
-        struct kind *kind = &table[at & mask];
-        if (!kind->name || (kind->parent == parent && text_equal(kind->name, name)))
-            return kind;
+static struct kind *kind_at(uint32_t number) {
+    return &kinds.blocks[number / KINDS_PER_BLOCK][number % KINDS_PER_BLOCK];
+}
+
+/* Where it stands, or would stand. */
+static struct kind_slot *kind_slot(uint32_t parent, const char *name, uint32_t hash) {
+    for (uint32_t at = hash;; at++) {
+        struct kind_slot *slot = &kinds.table[at & kinds.mask];
+        if (!slot->number)
+            return slot;
+        const struct kind *kind = slot->hash == hash ? kind_at(slot->number) : NULL;
+        if (kind && kind->parent == parent && text_equal(kind->name, name))
+            return slot;
     }
 }
 
@@ -42,34 +54,50 @@ static struct kind *kind_place(struct kind *table, uint32_t mask, uint32_t paren
 static bool kinds_grow(void) {
     uint32_t old_count = kinds.table ? kinds.mask + 1 : 0;
     uint32_t count = old_count ? old_count * 2 : FIRST_KINDS;
-    struct kind *table = meta_alloc(count * sizeof *table);
+    struct kind_slot *table = meta_alloc(count * sizeof *table);
     if (!table)
         return false;
-    for (uint32_t i = 0; i < old_count; i++)
-        if (kinds.table[i].name)
-            *kind_place(table, count - 1, kinds.table[i].parent, kinds.table[i].name) =
-                kinds.table[i];
+    for (uint32_t i = 0; i < old_count; i++) {
+        uint32_t at = kinds.table[i].hash;
+        if (!kinds.table[i].number)
+            continue;
+        while (table[at & (count - 1)].number)
+            at++;
+        table[at & (count - 1)] = kinds.table[i];
+    }
     meta_free(kinds.table, old_count * sizeof *table);
     kinds.table = table;
     kinds.mask = count - 1;
     return true;
 }
 
+/* A new one; 0: out of memory, or there are too many. */
+static uint32_t kind_create(uint32_t parent, const char *name) {
+    uint32_t number = kinds.count + 1;
+    if (number / KINDS_PER_BLOCK >= NAMED_BLOCKS)
+        return 0;
+    struct kind **block = &kinds.blocks[number / KINDS_PER_BLOCK];
+    if (!*block && !(*block = meta_alloc(KINDS_PER_BLOCK * sizeof **block)))
+        return 0;
+    size_t bytes = text_length(name) + 1;
+    char *copy = meta_alloc(bytes);
+    if (!copy)
+        return 0;
+    __builtin_memcpy(copy, name, bytes);
+    *kind_at(number) = (struct kind){.name = copy, .parent = parent};
+    kinds.count++;
+    return number;
+}
+
 /* The kind, made when missing. NULL: out of memory. */
 static struct kind *kind_of(uint32_t parent, const char *name) {
     if ((!kinds.table || kinds.count * 2 > kinds.mask) && !kinds_grow())
         return NULL;
-    struct kind *kind = kind_place(kinds.table, kinds.mask, parent, name);
-    if (kind->name)
-        return kind;
-    size_t bytes = text_length(name) + 1;
-    char *copy = meta_alloc(bytes);
-    if (!copy)
-        return NULL;
-    __builtin_memcpy(copy, name, bytes);
-    *kind = (struct kind){.name = copy, .parent = parent};
-    kinds.count++;
-    return kind;
+    uint32_t hash = kind_hash(parent, name);
+    struct kind_slot *slot = kind_slot(parent, name, hash);
+    if (!slot->number)
+        *slot = (struct kind_slot){.hash = hash, .number = kind_create(parent, name)};
+    return slot->number ? kind_at(slot->number) : NULL;
 }
 
 static uint32_t new_place(void) {

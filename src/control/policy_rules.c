@@ -532,7 +532,7 @@ static bool add_rule(const char *rule, size_t length, struct text *text) {
         refuse(text, rule, length, "there are too many");
         return false;
     }
-    if (!state.modules && !(state.modules = control_map(MODULES_MAX * sizeof *state.modules))) {
+    if (!state.modules && !(state.modules = meta_alloc(MODULES_MAX * sizeof *state.modules))) {
         text_add(text, "no memory for rules");
         return false;
     }

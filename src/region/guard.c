@@ -66,25 +66,31 @@ static void tell(const struct page *page, const char *at, bool writes) {
     guard_explain(page);
 }
 
-/* The access is tried again by who was there before us, which ends the program, mostly. */
+/* The access is tried again by who was there before us, which ends the program, mostly; a signal that was sent, not caused,
+ * is sent again. */
 static void fault(int number, siginfo_t *info, void *context) {
+    struct sigaction before = guards.before;
     const struct page *page = segment_page_of(info->si_addr);
-    bool ours = page && info->si_code == SEGV_ACCERR &&
+    bool ours = info->si_code == SEGV_ACCERR && page &&
                 (page->kind == PAGE_WAITING ||
                  (page->kind == PAGE_SPAN && load_relaxed(&page->flags) & PAGE_GUARDED));
-    if (ours)
+    bool sent = info->si_code <= 0, has_handler = before.sa_flags & SA_SIGINFO;
+    if (ours) {
         tell(page, info->si_addr, ((ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & 2);
-    else if (guards.before.sa_flags & SA_SIGINFO && guards.before.sa_sigaction) {
-        guards.before.sa_sigaction(number, info, context);
+    } else if (has_handler) {
+        before.sa_sigaction(number, info, context);
         return;
-    } else if (guards.before.sa_handler != SIG_DFL && guards.before.sa_handler != SIG_IGN) {
-        guards.before.sa_handler(number);
+    } else if (before.sa_handler == SIG_IGN && sent) {
+        return;
+    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+        before.sa_handler(number);
         return;
     }
-    struct sigaction before = guards.before;
-    if (before.sa_handler == SIG_IGN && !(before.sa_flags & SA_SIGINFO))
+    if (!has_handler && before.sa_handler == SIG_IGN)
         before.sa_handler = SIG_DFL; /* as the kernel does with one that is ignored */
-    sigaction(SIGSEGV, &before, NULL);
+    (void)sigaction(SIGSEGV, &before, NULL);
+    if (sent)
+        raise(SIGSEGV);
 }
 
 static void watch(void) {

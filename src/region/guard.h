@@ -19,7 +19,7 @@
 #include "region/heap.h"
 
 #define GUARD_BYTES 8192U   /* two OS pages: one is what stands below a stack */
-#define GUARD_MAX 24000U    /* alive and waiting */
+#define GUARD_MAX 16000U    /* alive and waiting */
 #define GUARD_WAITING 4096U /* freed ones that are not used again yet */
 
 /* NULL: it can have no guard. The caller accounts it. */

@@ -130,8 +130,8 @@ static void tell_watcher(const char *chunk, uint32_t requested, void *context) {
     segment_watch(chunk);
 }
 
-/* The current pages stay, up to so many bytes: what comes next needs as many. */
-#define KEEPER_BYTES (64U << 10)
+/* The current pages stay, up to so many bytes that were written in them: what comes next needs as many. */
+#define KEEPER_BYTES (128U << 10)
 /* From so much on the kernel is not waited for: see segment_purge_later. */
 #define RESET_MUCH_BYTES (4UL << 20)
 
@@ -146,9 +146,10 @@ static void reset_page(struct heap *heap, struct region *region, struct page *pa
         return;
     }
     bool current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
-    if (current && *kept + page->slices * SLICE_BYTES <= KEEPER_BYTES &&
+    uint32_t touched = (uint32_t)blocks_touched(page, segment_span_start(page));
+    if (current && *kept + touched <= KEEPER_BYTES &&
         !(load_relaxed(&page->meta_shift) & META_PUNCHED)) {
-        *kept += page->slices * SLICE_BYTES;
+        *kept += touched;
         blocks_rewind(heap, page);
         return;
     }

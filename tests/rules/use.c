@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "elsewhere.h"
 
@@ -107,6 +109,37 @@ static void own_handler(void) {
     signal(SIGSEGV, on_fault);
     row_free(row_new(100));
     *(volatile char *)16 = 1;
+}
+
+static void sent_signal(void) {
+    row_free(row_new(100));
+    raise(SIGSEGV);
+    puts("survived");
+}
+
+static void ignored_signal(void) {
+    signal(SIGSEGV, SIG_IGN);
+    row_free(row_new(100));
+    raise(SIGSEGV);
+    puts("ignored");
+}
+
+/* A forked child has new call paths of its own, before anybody looks there. */
+static NOINLINE void in_child(void) {
+    volatile char *row = row_new(100);
+    row[112] = 1;
+}
+
+static void forked(void) {
+    int status;
+    row_free(row_new(100));
+    pid_t child = fork();
+    if (child == 0) {
+        in_child();
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    printf("%d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 }
 
 /* --- all options: nothing goes wrong -------------------------------------------------------------- */
@@ -319,6 +352,9 @@ static const struct {
     {"freed_by_another", freed_by_another},
     {"double_free", double_free},
     {"own_handler", own_handler},
+    {"sent_signal", sent_signal},
+    {"ignored_signal", ignored_signal},
+    {"forked", forked},
     {"many", many},
     {"limited", limited},
     {"limited_threads", limited_threads},

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The experiments that memory contexts come from, with ours: seeds EXPERIMENT POLICY. One line a figure, "NAME VALUE". Needs
+ * libmemctx.so preloaded; bench/seeds runs all of them and says what each is compared with.
+ */
+#include <memctx.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static enum memctx_policy policy;
+static const char *const policies[] = {"aset", "slab", "generation", "bump", "simple"};
+static uint64_t dice_state = 88172645463325252U;
+
+static uint32_t dice(uint32_t sides) {
+    dice_state = dice_state * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(dice_state >> 33) % sides;
+}
+
+static double now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static long rss_kib(void) {
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%ld %ld", &pages, &resident) != 2) {
+        exit(1);
+    }
+    fclose(file);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void figure(const char *name, double value) {
+    printf("%s %.3f\n", name, value);
+}
+
+static memctx_t make(memctx_t parent, const char *name) {
+    memctx_t made = memctx_create(parent, name, policy);
+    if (made == NULL) {
+        fprintf(stderr, "seeds: no context could be made\n");
+        exit(1);
+    }
+    return made;
+}
+
+/* Written to, as what is allocated is. */
+static char *take(memctx_t context, size_t bytes) {
+    char *chunk = memctx_alloc(context, bytes);
+    if (chunk == NULL) {
+        exit(1);
+    }
+    memset(chunk, 1, bytes < 64 ? bytes : 64);
+    return chunk;
+}
+
+/* A small query: some 90 chunks, most of them tiny, all of which go with it. */
+static void query(void) {
+    enum { QUERIES = 40000, CHUNKS = 90 };
+    static uint16_t sizes[1024];
+    for (size_t i = 0; i < 1024; i++) {
+        uint32_t kind = dice(100);
+        sizes[i] = (uint16_t)(kind < 60   ? 16 + dice(49)
+                              : kind < 90 ? 64 + dice(193)
+                                          : 256 + dice(1793));
+    }
+    memctx_t context = make(NULL, "query");
+    double begin = 0;
+    for (int i = -QUERIES / 10; i < QUERIES; i++) {
+        if (i == 0) {
+            begin = now_ns();
+        }
+        for (int k = 0; k < CHUNKS; k++) {
+            take(context, sizes[(i * 7 + k) & 1023]);
+        }
+        memctx_reset(context);
+    }
+    figure("ns", (now_ns() - begin) / QUERIES);
+}
+
+/* A sort of many tuples, kept until its end. */
+static void sort(void) {
+    enum { TUPLES = 30000000, BYTES = 48 };
+    memctx_t context = make(NULL, "sort");
+    long before = rss_kib();
+    double begin = now_ns();
+    for (int i = 0; i < TUPLES; i++) {
+        take(context, BYTES);
+    }
+    double filled = now_ns();
+    figure("bytes", (double)(rss_kib() - before) * 1024 / TUPLES);
+    double reset = now_ns();
+    memctx_reset(context);
+    figure("ns", (now_ns() - reset + filled - begin) / TUPLES);
+}
+
+/* Nodes of a radix tree: few sizes, inserted and deleted at random. */
+static void radix(void) {
+    enum { NODES = 200000, STEPS = 4000000 };
+    static const size_t sizes[] = {40, 160, 656, 1304};
+    static char *nodes[NODES];
+    static uint8_t kinds[NODES];
+    memctx_t contexts[4];
+    for (int i = 0; i < 4; i++) { /* one context a size, as a slab has */
+        contexts[i] = make(NULL, "nodes");
+    }
+    double begin = now_ns();
+    for (int i = 0; i < STEPS; i++) {
+        uint32_t at = dice(NODES);
+        if (nodes[at] != NULL) {
+            memctx_free(nodes[at]);
+            nodes[at] = NULL;
+        } else {
+            uint32_t kind = dice(100);
+            kinds[at] = kind < 70 ? 0 : kind < 90 ? 1 : kind < 98 ? 2 : 3;
+            nodes[at] = take(contexts[kinds[at]], sizes[kinds[at]]);
+        }
+    }
+    figure("ns", (now_ns() - begin) / STEPS);
+}
+
+/* One chunk, allocated and freed again and again: each time its block gets empty. */
+static void alternate(void) {
+    enum { STEPS = 10000000 };
+    memctx_t context = make(NULL, "one");
+    double begin = now_ns();
+    for (int i = 0; i < STEPS; i++) {
+        memctx_free(take(context, 100));
+    }
+    figure("ns", (now_ns() - begin) / STEPS);
+}
+
+/* A tuplestore of tuples of 1 kB: what it takes, and what stays when it is read and trimmed behind the reader. */
+static void tuplestore(void) {
+    enum { TUPLES = 8000, BYTES = 1024 + 24 }; /* a text of 1 kB, its length and a tuple's head */
+    static char *tuples[TUPLES];
+    struct memctx_stats stats;
+    memctx_t context = make(NULL, "tuplestore");
+    for (int i = 0; i < TUPLES; i++) {
+        tuples[i] = take(context, BYTES);
+    }
+    memctx_get_stats(context, &stats);
+    figure("kB", (double)stats.reserved_bytes / 1024);
+    figure("requested_kB", (double)stats.requested_bytes / 1024);
+    uint32_t most = 0;
+    for (int i = 0; i < TUPLES; i++) { /* first in, first out; new ones come */
+        memctx_free(tuples[i]);
+        if (i >= 64) {
+            memctx_free(tuples[i - 64]);
+        }
+        tuples[i] = take(context, BYTES);
+    }
+    memctx_get_stats(context, &stats);
+    for (int i = TUPLES - 64; i < TUPLES; i++) {
+        memctx_free(tuples[i]);
+    }
+    memctx_get_stats(context, &stats);
+    most = stats.pages;
+    figure("pages_left", most);
+}
+
+/* What a chunk costs beside itself. */
+static void overhead(void) {
+    enum { CHUNKS = 2000000, BYTES = 64 };
+    struct memctx_stats stats;
+    memctx_t context = make(NULL, "many");
+    for (int i = 0; i < CHUNKS; i++) {
+        take(context, BYTES);
+    }
+    memctx_get_stats(context, &stats);
+    figure("bytes", (double)stats.reserved_bytes / CHUNKS - BYTES);
+}
+
+/* array_agg with very many groups: a context each, with one small state in it. */
+static void groups(void) {
+    enum { GROUPS = 1000000, BYTES = 100 };
+    memctx_t parent = make(NULL, "aggregate");
+    long before = rss_kib();
+    for (int i = 0; i < GROUPS; i++) {
+        take(make(parent, "group"), BYTES);
+    }
+    figure("ratio", (double)(rss_kib() - before) * 1024 / ((double)GROUPS * BYTES));
+}
+
+/* Very many states in the one context of the aggregate, as it was mended. */
+static void states(void) {
+    enum { GROUPS = 1000000, BYTES = 100 };
+    memctx_t parent = make(NULL, "aggregate");
+    long before = rss_kib();
+    for (int i = 0; i < GROUPS; i++) {
+        take(parent, BYTES);
+    }
+    figure("ratio", (double)(rss_kib() - before) * 1024 / ((double)GROUPS * BYTES));
+}
+
+/* Buffers that grow by doubling, many at a time. */
+static void buffers(void) {
+    enum { BUFFERS = 2000, ROUNDS = 20 };
+    static char *rows[BUFFERS];
+    memctx_t context = make(NULL, "buffers");
+    double begin = now_ns();
+    for (int round = 0; round < ROUNDS; round++) {
+        for (size_t bytes = 64; bytes <= 16384; bytes *= 2) {
+            for (int i = 0; i < BUFFERS; i++) {
+                rows[i] = memctx_realloc(context, bytes == 64 ? NULL : rows[i], bytes);
+                memset(rows[i] + bytes / 2, 1, bytes / 2);
+            }
+        }
+        memctx_reset(context);
+    }
+    figure("ns", (now_ns() - begin) / ((double)ROUNDS * BUFFERS * 9));
+}
+
+/* The table of contexts by name grows: what moving an entry takes, by the slowest creation at each doubling. */
+static void table(void) {
+    enum { CONTEXTS = 300000 };
+    static double took[CONTEXTS];
+    double worst = 0;
+    for (int i = 0; i < CONTEXTS; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "context %d", i);
+        double begin = now_ns();
+        make(NULL, name);
+        took[i] = now_ns() - begin;
+    }
+    /* Each range has one doubling; in small ones another process that has its turn would count for more. */
+    for (int first = 32768; first * 2 < CONTEXTS; first *= 2) {
+        double slowest = 0;
+        int at = first;
+        for (int i = first; i < first * 2; i++) {
+            if (took[i] > slowest) {
+                slowest = took[i];
+                at = i;
+            }
+        }
+        double each = slowest / at;
+        worst = each > worst ? each : worst;
+    }
+    figure("ns", worst);
+}
+
+/* Columns are loaded raw, then compressed to next to nothing: 120 MB become 31 kB. By plain malloc, so for any allocator. */
+static void columns(void) {
+    enum { COLUMNS = 62, PIECES = 1900, PIECE = 1024, COMPRESSED = 500 };
+    static char *pieces[COLUMNS][PIECES], *compressed[COLUMNS];
+    memset(pieces, 1, sizeof(pieces)); /* the program's own */
+    memset(compressed, 1, sizeof(compressed));
+    free(malloc(PIECE));
+    usleep(200000); /* the library's thread is there */
+    figure("before_kB", (double)rss_kib());
+    for (int i = 0; i < COLUMNS; i++) {
+        for (int k = 0; k < PIECES; k++) {
+            pieces[i][k] = memset(malloc(PIECE), k, PIECE);
+        }
+    }
+    figure("loaded_kB", (double)rss_kib());
+    for (int i = 0; i < COLUMNS; i++) {
+        compressed[i] = memset(malloc(COMPRESSED), i, COMPRESSED);
+        for (int k = 0; k < PIECES; k++) {
+            free(pieces[i][k]);
+        }
+    }
+    figure("compressed_kB", (double)rss_kib());
+    sleep(2);
+    figure("after_kB", (double)rss_kib());
+    for (int i = 0; i < COLUMNS; i++) {
+        free(compressed[i]);
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } experiments[] = {{"query", query},           {"sort", sort},
+                       {"radix", radix},           {"alternate", alternate},
+                       {"tuplestore", tuplestore}, {"overhead", overhead},
+                       {"groups", groups},         {"states", states},
+                       {"buffers", buffers},       {"table", table},
+                       {"columns", columns}};
+    if (argc != 3 || (!memctx_is_active() && strcmp(argv[1], "columns") != 0)) {
+        fprintf(stderr, "usage: memctx run -- seeds EXPERIMENT POLICY\n");
+        return 2;
+    }
+    for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
+        if (strcmp(policies[i], argv[2]) == 0) {
+            policy = (enum memctx_policy)i;
+        }
+    }
+    for (size_t i = 0; i < sizeof(experiments) / sizeof(experiments[0]); i++) {
+        if (strcmp(experiments[i].name, argv[1]) == 0) {
+            experiments[i].run();
+            return 0;
+        }
+    }
+    return 2;
+}
