@@ -248,9 +248,11 @@ bool named_limit_reached(uint32_t context, size_t bytes) {
         return false;
     named->limit = NULL;
     memctx_t handle = named_handle(place);
+    const struct heap *owner = named->heap;
     bool again = limit->function(handle, bytes, limit->argument);
-    if (named_find(handle))
-        named->limit = limit;
+    if (!named_find(handle) || named->heap != owner)
+        return false; /* it deleted the context, or gave it away */
+    named->limit = limit;
     return again;
 }
 

@@ -32,14 +32,14 @@ MUTANTS = {
         "src/api/free.c", "EXPORT void free(void *chunk) {\n", "EXPORT void free(void *chunk) {\n    errno = EINVAL;\n",
         ["limits-errno-preserved", "limits-errno-free-locked"]),
     "out-of-memory-aborts": (
-        MALLOC, "    if (start_control)\n        control_start();\n    if (!chunk)\n        errno = ENOMEM;",
-        "    if (start_control)\n        control_start();\n    if (!chunk)\n        __builtin_trap();",
+        MALLOC, "request, frame);\n    if (!chunk)\n        errno = ENOMEM;\n    return chunk;\n}\n\nstatic void *serve_slow",
+        "request, frame);\n    if (!chunk)\n        __builtin_trap();\n    return chunk;\n}\n\nstatic void *serve_slow",
         ["limits-out-of-memory", "cxx-bad-alloc", "cxx-bad-alloc-aligned"]),
     "segments-need-a-gigabyte": (
         "src/segment/segment.c", "    void *start = os_map_aligned(bytes, SEGMENT_BYTES);",
         "    void *start = os_map_aligned(bytes + (1UL << 30), SEGMENT_BYTES);", ["limits-small-address-space"]),
     "usable-size-is-too-large": (
-        "src/region/region.c", "        return page->block_bytes - record_read(page, at).slack;\n    return (size_t)(block + page->block_bytes - (const char *)chunk);",
+        "src/region/region.c", "        return page->block_bytes - record_read(page, at).slack;\n    return (size_t)(block + page->block_bytes - (const char *)chunk) - simple_bytes(page);",
         "        return page->block_bytes - record_read(page, at).slack;\n"
         "    return (size_t)(block + page->block_bytes - (const char *)chunk) + 16;", ["content-usable-size"]),
     "check-mode-copies-before-it-looks": (
@@ -139,8 +139,8 @@ MUTANTS = {
     "a-child-keeps-its-locks": (
         "src/api/init.c", "    fork_done(true);", "", ["threads-fork-child-allocates"]),
     "usable-size-of-foreign": (
-        "src/region/region.c", "    if (!page || page->kind == PAGE_NONE)\n        return 0;\n    if (is_large",
-        "    if (!page || page->kind == PAGE_NONE)\n        return 8;\n    if (is_large", ["misuse-usable-foreign"]),
+        "src/region/region.c", "        return 0;\n    if (is_large(page))\n        return check_is_on",
+        "        return 8;\n    if (is_large(page))\n        return check_is_on", ["misuse-usable-foreign"]),
     "cfree-is-missing": (
         "src/api/exports.map", "free_aligned_sized; cfree;", "free_aligned_sized;",
         ["names-whole-family", "report-cfree-of-old-binaries"]),
@@ -379,4 +379,35 @@ MUTANTS = {
         "        callback->function(callback->argument);\n        find(context, what)->callbacks = NULL;", ["named:callbacks"]),
     "resets-spare-the-children": (
         "src/api/contexts.c", "    delete_children(context, what);\n", "", ["named:callbacks"]),
+    "control-thread-in-a-context": (
+        "src/api/malloc.c", "start_control ? context_switched(heap) : NULL;", "NULL;", ["named:control-starts-in-a-scope"]),
+    "much-stays-after-a-reset": (
+        "src/control/server.c", "        if (segment_usage().freelist_bytes) /* what came while it waited, too */\n            segment_purge(false);",
+        "", ["named:reset-of-much-goes-back"]),
+    "simple-chunks-stay-linked": (
+        "src/region/region.c", "        if (simple_is(page))\n            simple_unlink(page, block);\n    }\n    if (UNLIKELY(load_relaxed(&page->meta_shift)",
+        "    }\n    if (UNLIKELY(load_relaxed(&page->meta_shift)", ["named:model"]),
+    "rules-wait-for-the-thread": (
+        "src/context/tree.c", "        tree_watch(child);", "        ;", ["rules:guard-finds-overflow"]),
+    "guards-leave-what-is-freed": (
+        "src/region/guard.c", "    if (!guards.ring || !os_forbid(start, span_bytes(page), true)) {",
+        "    if (1) {", ["rules:guard-finds-use-after-free"]),
+    "guards-forget-who-freed": (
+        "src/region/guard.c", "waiting->page == page ? waiting : NULL;", "0 ? waiting : NULL;",
+        ["rules:guard-finds-use-after-free", "rules:guard-finds-double-free"]),
+    "guards-take-sent-signals": (
+        "src/region/guard.c", "    if (sent)\n        raise(SIGSEGV);", "", ["rules:guard-leaves-sent-signals-as-they-are"]),
+    "limits-grant-twice": (
+        "src/region/terms.c", "    while (!cas_release(&terms->allowance, &left, left - bytes));",
+        "    while (!cas_release(&terms->allowance, &left, left));", ["rules:limit-fails-with-enomem"]),
+    "limits-forget-what-was-freed": (
+        "src/region/terms.c", "    int64_t left = terms->limit - terms_live(number);",
+        "    int64_t left = terms->refused ? 0 : terms->limit - terms_live(number);", ["rules:limit-fails-with-enomem"]),
+    "zero-spares-others-frees": (
+        "src/region/region.c", "        requested = page->block_bytes - record.slack;\n        if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))\n            wipe_freed(page, block, chunk, requested);\n    }",
+        "        requested = page->block_bytes - record.slack;\n    }", ["rules:zero-zeroes"]),
+    "own-pages-wait-for-bytes": (
+        "src/region/region.c", "    if (!at_once && (view_live_bytes", "    if ((view_live_bytes", ["rules:pages-are-its-own-from-the-first-chunk-on"]),
+    "trials-are-not-judged": (
+        "src/control/automatic.c", "        return judge(choice, candidate);", "        return false;", ["rules:automatic-choices"]),
 }

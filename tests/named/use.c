@@ -297,6 +297,34 @@ static void *free_others_piece(void *chunk) {
     return NULL;
 }
 
+/* It gives the whole context away, or ends it, and says that there is room now. */
+static int give_away(memctx_t context, size_t bytes, void *ends) {
+    CHECK(bytes == 6000);
+    if (ends)
+        memctx_delete(context);
+    else
+        CHECK(!memctx_hand_over(context));
+    return 1;
+}
+
+static void limits_of_what_is_gone(void) {
+    for (int ends = 0; ends < 2; ends++) {
+        struct memctx_limit limit = {10000, give_away, ends ? &limit : NULL};
+        memctx_t context = make(NULL, "limited");
+        struct memctx_stats stats;
+        CHECK(memctx_alloc(context, 6000));
+        memctx_set_limit(context, &limit);
+        CHECK(!memctx_alloc(context, 6000) && errno == ENOMEM);
+        if (ends)
+            continue;
+        CHECK(!memctx_take(context));
+        memctx_get_stats(context, &stats);
+        CHECK(stats.chunks == 1 && stats.requested_bytes == 6000);
+        memctx_set_limit(context, NULL);
+        memctx_delete(context);
+    }
+}
+
 static void limits(void) {
     for (int policy = MEMCTX_ASET; policy <= MEMCTX_SIMPLE; policy++) {
         int calls = 0;
@@ -539,6 +567,7 @@ int main(int argc, char **argv) {
         CASE(resized_elsewhere),
         CASE(scopes),
         CASE(limits),
+        CASE(limits_of_what_is_gone),
         CASE(handed_over),
         CASE(serves),
         CASE(identified),
