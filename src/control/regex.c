@@ -294,20 +294,30 @@ static bool takes(const struct regex *regex, const struct regex_step *step, uint
            (step->kind == SET && regex->sets[step->character][c / 64] >> c % 64 & 1);
 }
 
+static void clear(struct ways *ways) {
+    __builtin_memset(ways->in, 0, sizeof ways->in);
+    ways->count = 0;
+}
+
 bool regex_matches(const struct regex *regex, const char *text, size_t length) {
-    struct ways now = {.count = 0};
+    struct ways both_ways[2], *now = &both_ways[0], *next = &both_ways[1];
+    bool from_begin = regex->steps[0].kind == LINE_BEGINS;
+    clear(now);
     for (size_t i = 0;; i++) {
-        struct ways next = {.count = 0};
-        add_way(regex, &now, 0, !i, i == length); /* it may begin anywhere */
-        for (unsigned k = 0; k < now.count; k++) {
-            unsigned at = now.list[k];
+        if (!i || !from_begin)
+            add_way(regex, now, 0, !i, i == length); /* it may begin anywhere */
+        clear(next);
+        for (unsigned k = 0; k < now->count; k++) {
+            unsigned at = now->list[k];
             if (regex->steps[at].kind == DONE)
                 return true;
             if (i < length && takes(regex, &regex->steps[at], (uint8_t)text[i]))
-                add_way(regex, &next, at + 1, false, i + 1 == length);
+                add_way(regex, next, at + 1, false, i + 1 == length);
         }
-        if (i == length)
+        if (i == length || (from_begin && !next->count))
             return false;
+        struct ways *before = now;
         now = next;
+        next = before;
     }
 }
