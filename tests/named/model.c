@@ -298,10 +298,12 @@ static void step(void) {
                 }
         memctx_reset_children(context->handle);
     } else if (what < 980) {
-        int parent = (int)dice(CONTEXTS), above = parent;
+        int parent = (int)dice(CONTEXTS);
+        int above =
+            contexts[parent].handle ? parent : at; /* of those that ended it leads anywhere */
         while (above >= 0 && above != at)
             above = contexts[above].parent;
-        if (contexts[parent].handle && above != at) {
+        if (above != at) {
             memctx_set_parent(context->handle, contexts[parent].handle);
             context->parent = parent;
         }
