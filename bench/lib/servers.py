@@ -151,7 +151,7 @@ def postgres_user():
     return entry.pw_uid, entry.pw_gid
 
 
-def create_cluster(site, data, user):
+def create_cluster(site, data, user, scale=3):
     """A cluster with pgbench's tables, made once per benchmark run, without any preload."""
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": site.tmp}
     become = []
@@ -167,7 +167,7 @@ def create_cluster(site, data, user):
               f"-c listen_addresses= -c unix_socket_directories={data} -c fsync=off", "start"],
              "pg_ctl start", env=env, cwd=data)
         try:
-            call(["pgbench", "-h", data, "-U", "postgres", "-i", "-q", "-s", "3", "postgres"],
+            call(["pgbench", "-h", data, "-U", "postgres", "-i", "-q", "-s", str(scale), "postgres"],
                  "pgbench -i", env=env)
         finally:
             call([*become, f"{PG_BIN}/pg_ctl", "-D", data, "-m", "fast", "-w", "stop"],

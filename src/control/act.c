@@ -57,9 +57,7 @@ uint32_t place_run(const struct wire_contexts_request *request, struct text *tex
         text_add(text, "no memory to remember it");
         return WIRE_NO_MEMORY;
     }
-    lock_take(&heap_global.lock);
     heaps_reconsider();
-    lock_release(&heap_global.lock);
     text_add(text, "placed");
     return WIRE_OK;
 }
@@ -155,11 +153,8 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     trim_idle_heaps();
     int patience_ms = some ? TRIM_CONTEXTS_WAIT_MS : TRIM_WAIT_MS;
     for (int waited_ms = 0; waited_ms < patience_ms; waited_ms += TRIM_LOOK_MS) {
-        if (waited_ms % TRIM_REMIND_MS == 0) {
-            lock_take(&heap_global.lock);
+        if (waited_ms % TRIM_REMIND_MS == 0)
             heaps_reconsider();
-            lock_release(&heap_global.lock);
-        }
         trim->threads_waiting = count_waiting(&trim->threads);
         if (!trim->threads_waiting)
             break;

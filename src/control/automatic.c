@@ -55,10 +55,7 @@ static struct choice *choice_of(uint32_t context) {
 
 /* A choice may be made for it, or is to be judged. */
 static bool is_candidate(uint32_t context, const struct sum *sum) {
-    const uint8_t *leaf = context / PLACED_PER_LEAF < PLACED_LEAVES
-                              ? load_acquire(&heap_placed[context / PLACED_PER_LEAF])
-                              : NULL;
-    bool by_hand = leaf && load_relaxed(&leaf[context % PLACED_PER_LEAF]) & PLACED_BY_HAND;
+    bool by_hand = heap_leaf_byte(heap_placed, context) & PLACED_BY_HAND;
     const struct choice *choice = choice_of(context);
     if (by_hand || context < TREE_FIXED_COUNT || tree_is_named(context) ||
         policy_rules_of(context) || (choice && choice->tried))
@@ -79,8 +76,10 @@ static void add_candidates(struct look *look, const struct sums *sums) {
     }
 }
 
-static void add_page(struct look *look, const struct page *page, const char *start) {
-    const struct view *view = page->view;
+static void look_at_page(const struct page *page, const char *start, void *context) {
+    struct look *look = context;
+    bool of_one = page->kind == PAGE_OWN || page->kind == PAGE_SERIAL;
+    const struct view *view = of_one ? page->view : NULL;
     uint32_t number = view && view->context < look->contexts ? look->number_of[view->context] : 0;
     if (!number)
         return;
@@ -98,18 +97,8 @@ static void add_page(struct look *look, const struct page *page, const char *sta
 }
 
 static void look_at_segment(struct segment *segment, bool huge, void *context) {
-    for (unsigned i = HEADER_SLICES; !huge && i < SEGMENT_SLICES;) {
-        const char *start = segment_span_start(&segment->pages[i]);
-        struct page page;
-        if (!pages_copy_header(&page, &segment->pages[i], start) ||
-            i + page.slices > SEGMENT_SLICES) {
-            i++;
-            continue;
-        }
-        if (page.kind == PAGE_OWN || page.kind == PAGE_SERIAL)
-            add_page(context, &page, start);
-        i += page.slices;
-    }
+    if (!huge)
+        pages_each(segment, NULL, look_at_page, context);
 }
 
 static int16_t per_cent(int64_t part, int64_t whole) {
@@ -180,11 +169,8 @@ static void look_now(void) {
         sums_free(&sums);
     }
     control_unmap(look);
-    if (moved) {
-        lock_take(&heap_global.lock);
+    if (moved)
         heaps_reconsider();
-        lock_release(&heap_global.lock);
-    }
 }
 
 void automatic_look(void) {

@@ -56,13 +56,16 @@ uint32_t command_run(uint16_t type, const char *body, size_t length, struct answ
 /* False: no such type, or its body cannot have that length; costs the client its connection. */
 bool command_is_known(uint16_t type, size_t length);
 
-/* A page may be given back and made anew while it is read: what is used is a copy that hangs together. False: it does
- * not. */
 struct page;
-bool pages_copy_header(struct page *copy, const struct page *page, const char *start);
 /* The least that was not requested of a live block of a page of one context, in whole units of what a slab could do
  * without. */
 uint8_t pages_spare_units(const struct page *page, const char *start);
+/* Calls `visit` for each page of a sliced segment, with a copy of its header. resident: as os_resident_vector told, so that
+ * headers that were given back are not looked at, which would map them; NULL: all are. */
+struct segment;
+void pages_each(const struct segment *segment, const unsigned char *resident,
+                void (*visit)(const struct page *page, const char *start, void *context),
+                void *context);
 unsigned pages_occupancy_bin(uint64_t live, uint64_t capacity);
 /* Of a segment's residency, bytes of a part of it. */
 int64_t pages_resident_in(const unsigned char *resident, uintptr_t start, uintptr_t end);

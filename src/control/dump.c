@@ -135,7 +135,10 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
 static void scan_large(struct scan *scan, const struct page *page, const char *start, int64_t bytes,
                        int64_t header_bytes) {
     struct wire_totals *totals = totals_of(scan, page->context);
-    int64_t block = (int64_t)align_up(page->requested_bytes, OS_PAGE_BYTES);
+    int64_t touched = (int64_t)align_up(page->requested_bytes, OS_PAGE_BYTES);
+    /* What else stands in its OS pages is the guard's, not the program's rounding. */
+    int64_t block =
+        page->flags & PAGE_GUARDED ? (int64_t)align_up(page->requested_bytes, 16) : touched;
     totals->reserved_bytes += bytes;
     totals->block_bytes += block;
     totals->pages++;
@@ -152,7 +155,16 @@ static void scan_large(struct scan *scan, const struct page *page, const char *s
     }
     scan->ledger->pages_reserved += bytes;
     scan->ledger->untouched_bytes +=
-        bytes > block + header_bytes ? bytes - block - header_bytes : 0;
+        bytes > touched + header_bytes ? bytes - touched - header_bytes : 0;
+}
+
+static void scan_page(const struct page *page, const char *start, void *context) {
+    if (page->kind == PAGE_OWN || page->kind == PAGE_SERIAL)
+        scan_own(context, page, start);
+    else if (page->kind == PAGE_MIXED)
+        scan_mixed(context, page, start);
+    else if (page->kind == PAGE_SPAN)
+        scan_large(context, page, start, (int64_t)(page->slices * SLICE_BYTES), 0);
 }
 
 static void scan_segment(struct segment *segment, bool huge, void *context) {
@@ -172,30 +184,7 @@ static void scan_segment(struct segment *segment, bool huge, void *context) {
             scan->ledger->segments_resident +=
                 resident_in(scan, (uintptr_t)segment, (uintptr_t)segment + SEGMENT_BYTES);
     }
-    for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES;) {
-        /* Headers that were given back tell of nothing, and looking would map them. */
-        size_t os_page = i * sizeof(struct page) / OS_PAGE_BYTES;
-        if (scan->flags & WIRE_DUMP_RESIDENT && scan->resident_known &&
-            !(scan->resident[os_page] & 1)) {
-            i = (unsigned)((os_page + 1) * OS_PAGE_BYTES / sizeof(struct page));
-            continue;
-        }
-        const char *start = segment_span_start(&segment->pages[i]);
-        struct page page;
-        if (!pages_copy_header(&page, &segment->pages[i], start) ||
-            i + page.slices > SEGMENT_SLICES) {
-            i++;
-            continue;
-        }
-        uint32_t slices = page.slices;
-        if (page.kind == PAGE_OWN || page.kind == PAGE_SERIAL)
-            scan_own(scan, &page, start);
-        else if (page.kind == PAGE_MIXED)
-            scan_mixed(scan, &page, start);
-        else if (page.kind == PAGE_SPAN)
-            scan_large(scan, &page, start, (int64_t)(slices * SLICE_BYTES), 0);
-        i += slices;
-    }
+    pages_each(segment, scan->resident_known ? scan->resident : NULL, scan_page, scan);
 }
 
 /* --- laying it out ----------------------------------------------------------------------------- */

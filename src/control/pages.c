@@ -9,7 +9,9 @@
 
 typedef uint64_t word __attribute__((may_alias));
 
-bool pages_copy_header(struct page *copy, const struct page *page, const char *start) {
+/* A page may be given back and made anew while it is read: what is used is a copy that hangs together. False: it does
+ * not. */
+static bool copy_header(struct page *copy, const struct page *page, const char *start) {
     uint8_t kind = load_acquire(&page->kind);
     for (size_t i = 0; i < sizeof *copy; i += sizeof(word)) {
         word part = load_acquire((const word *)((const char *)page + i));
@@ -24,6 +26,26 @@ bool pages_copy_header(struct page *copy, const struct page *page, const char *s
     return kind == PAGE_SPAN ||
            (copy->heap && copy->granule_capacity && copy->block_bytes &&
             copy->next_block >= start && copy->next_block <= start + copy->slices * SLICE_BYTES);
+}
+
+void pages_each(const struct segment *segment, const unsigned char *resident,
+                void (*visit)(const struct page *page, const char *start, void *context),
+                void *context) {
+    for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES;) {
+        size_t os_page = i * sizeof(struct page) / OS_PAGE_BYTES;
+        if (resident && !(resident[os_page] & 1)) {
+            i = (unsigned)((os_page + 1) * OS_PAGE_BYTES / sizeof(struct page));
+            continue;
+        }
+        const char *start = segment_span_start(&segment->pages[i]);
+        struct page page;
+        if (!copy_header(&page, &segment->pages[i], start) || i + page.slices > SEGMENT_SLICES) {
+            i++;
+            continue;
+        }
+        visit(&page, start, context);
+        i += page.slices;
+    }
 }
 
 unsigned pages_occupancy_bin(uint64_t live, uint64_t capacity) {
@@ -360,6 +382,20 @@ static void scan_large(struct scan *scan, const struct page *page, const char *s
     add_page(scan, &out);
 }
 
+static void scan_page(const struct page *page, const char *start, void *context) {
+    struct scan *scan = context;
+    uint64_t bytes = page->slices * SLICE_BYTES;
+    if (page->kind == PAGE_SPAN)
+        scan_large(scan, page, start, bytes,
+                   scan->resident_known ? pages_resident_in(scan->resident, (uintptr_t)start,
+                                                            (uintptr_t)start + bytes)
+                                        : WIRE_UNKNOWN);
+    else if (page->kind == PAGE_SERIAL)
+        scan_serial(scan, page, start);
+    else
+        scan_blocks(scan, page, start);
+}
+
 /* Where the segment stands in the order of segment_each. */
 static uint64_t position(const struct segment *segment) {
     bool near = segment_near_flags((uintptr_t)segment >> SEGMENT_SHIFT) != NULL;
@@ -387,32 +423,7 @@ static void scan_segment(struct segment *segment, bool huge, void *context) {
         return;
     }
     scan->resident_known = resident && os_resident_vector(segment, SEGMENT_BYTES, scan->resident);
-    for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES;) {
-        const char *start = segment_span_start(&segment->pages[i]);
-        /* Headers that were given back tell of nothing, and looking would map them. */
-        size_t os_page = i * sizeof(struct page) / OS_PAGE_BYTES;
-        struct page page;
-        if (scan->resident_known && !(scan->resident[os_page] & 1)) {
-            i = (unsigned)((os_page + 1) * OS_PAGE_BYTES / sizeof(struct page));
-            continue;
-        }
-        if (!pages_copy_header(&page, &segment->pages[i], start) ||
-            i + page.slices > SEGMENT_SLICES) {
-            i++;
-            continue;
-        }
-        uint64_t bytes = page.slices * SLICE_BYTES;
-        if (page.kind == PAGE_SPAN)
-            scan_large(scan, &page, start, bytes,
-                       scan->resident_known ? pages_resident_in(scan->resident, (uintptr_t)start,
-                                                                (uintptr_t)start + bytes)
-                                            : WIRE_UNKNOWN);
-        else if (page.kind == PAGE_SERIAL)
-            scan_serial(scan, &page, start);
-        else
-            scan_blocks(scan, &page, start);
-        i += page.slices;
-    }
+    pages_each(segment, scan->resident_known ? scan->resident : NULL, scan_page, scan);
 }
 
 uint32_t pages_build(const struct wire_pages_request *request, struct answer *answer) {

@@ -289,25 +289,15 @@ static void forget_names(void) {
 /* --- contexts ------------------------------------------------------------------------------------ */
 
 unsigned policy_rules_of(uint32_t context) {
-    const uint8_t *leaf =
-        context / PLACED_PER_LEAF < PLACED_LEAVES ? state.matched[context / PLACED_PER_LEAF] : NULL;
-    return leaf ? leaf[context % PLACED_PER_LEAF] : 0;
+    return heap_leaf_byte(state.matched, context);
 }
 
 /* False: out of memory. */
 static bool set_rule(uint32_t context, uint8_t rule) {
-    uint8_t **leaf = &state.matched[context / PLACED_PER_LEAF];
-    if (!*leaf && !(*leaf = meta_alloc(PLACED_PER_LEAF)))
-        return false;
-    (*leaf)[context % PLACED_PER_LEAF] = rule;
-    return true;
-}
-
-/* Every thread asks anew where its contexts' chunks are to stand. */
-static void reconsider(void) {
-    lock_take(&heap_global.lock);
-    heaps_reconsider();
-    lock_release(&heap_global.lock);
+    uint8_t *byte = heap_leaf_place(state.matched, context);
+    if (byte)
+        store_owner(byte, rule);
+    return byte;
 }
 
 static bool is_by_hand(uint8_t rule) {
@@ -353,25 +343,25 @@ static bool match(uint32_t context) {
 
 /* What is made before the control thread looks. Under tree_lock. */
 static void match_new(uint32_t context) {
-    if (context / PLACED_PER_LEAF < PLACED_LEAVES)
-        match(context);
+    match(context);
 }
 
 /* Whether the limit of a rule that only warns was passed since it was last told of. */
 static void look_at_limits(void) {
-    bool told = false;
+    bool passed = false;
     for (unsigned i = 1; i <= state.count; i++) {
         struct terms *terms = &terms_table[i];
-        if (!(terms->flags & TERMS_WARN) || terms_live(i) <= terms->allowance)
+        int64_t live = terms->flags & TERMS_WARN ? terms_live(i) : 0;
+        if (live <= terms->allowance)
             continue;
-        while (terms->allowance < INT64_MAX / 2 && terms_live(i) > terms->allowance)
+        while (terms->allowance < INT64_MAX / 2 && live > terms->allowance)
             terms->allowance *= 2; /* told of again when there is twice as much */
-        add_relaxed(&terms->refused, 1);
+        add_relaxed(&terms->passed, 1);
         store_release(&terms->to_tell, 1);
-        told = true;
+        passed = true;
     }
-    if (told)
-        reconsider();
+    if (passed)
+        heaps_reconsider();
 }
 
 void policy_rules_apply(void) {
@@ -392,7 +382,7 @@ void policy_rules_apply(void) {
     }
     state.clearing &= state.seen < tree_count();
     if (moved)
-        reconsider();
+        heaps_reconsider();
     if (turns++ % LIMITS_EVERY == 0)
         look_at_limits();
 }
@@ -641,7 +631,7 @@ static void describe(struct text *text) {
                                    bytes[i + 1],
                                    chunks[i + 1],
                                    terms->limit,
-                                   (int64_t)load_relaxed(&terms->refused),
+                                   (int64_t)load_relaxed(&terms->passed),
                                    (int64_t)load_relaxed(&terms->guarded),
                                    (int64_t)load_relaxed(&terms->unguarded)};
         text_add(text, state.list[i].text);

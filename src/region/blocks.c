@@ -16,6 +16,7 @@
 #include "region/serial.h"
 #include "region/simple.h"
 #include "region/slab.h"
+#include "region/terms.h"
 
 /* Pages that were denied before all regions are looked through for empty ones, and as many more as there are views,
  * because that is how long it takes. */
@@ -224,12 +225,34 @@ static size_t granules_in(const struct page *page) {
     return page->slices * SLICE_BYTES / ((size_t)page->granule_mask + 1);
 }
 
+#define RESIZABLE_MAX 2048U /* of larger blocks too few fit into other pages */
+
+/* Of the next page of a class; bins NULL: a mixed one. */
+static uint32_t page_slices(const struct bins *bins, unsigned size_class) {
+    if (LIKELY(!bins) || LIKELY(!bins->slices) || blocks_bytes_table[size_class] > RESIZABLE_MAX)
+        return size_class < NARROW_CLASSES ? 1 : WIDE_PAGE_SLICES;
+    return bins->slices;
+}
+
+static bool serves_terms(const struct bins *bins, const struct page *page) {
+    bool zero = terms_table[bins->terms].flags & TERMS_ZERO;
+    return page->slices == page_slices(bins, page->size_class) &&
+           (!zero || load_relaxed(&page->meta_shift) & META_ALIGNED);
+}
+
+/* Whether new chunks of its class are to stand in the page: it is as the next one would be made. */
+INLINE bool bins_serve(struct bins *bins, const struct page *page) {
+    return page->block_bytes == slab_block_bytes(bins, page->size_class) &&
+           (LIKELY(!bins->terms) || serves_terms(bins, page)) &&
+           simple_is(page) == (bins->policy == PLACE_SIMPLE);
+}
+
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class) {
     int64_t live = view ? view_live_bytes(view) : 0;
     bool large = live >= GROUPED_BYTES;
     uint32_t group = live >= GROUPED_BYTES * 2 ? 64 : 16;
     struct page *page =
-        segment_span_alloc_grouped(slab_page_slices(view ? view->region : NULL, size_class), group,
+        segment_span_alloc_grouped(page_slices(view ? view->region : NULL, size_class), group,
                                    large ? &view->region->next_page : &heap->mixed.next_page);
     if (!page)
         return NULL;

@@ -240,16 +240,23 @@ INTERNAL uint32_t
     heap_placed_any; /* atomic: bits 1 << placement that some context has, and HEAP_TERMS */
 INTERNAL uint8_t
     *heap_placed[PLACED_LEAVES]; /* atomic: enum placement by context; NULL: all default */
-INLINE enum placement heap_placement(uint32_t context) {
-    if (LIKELY(!load_relaxed(&heap_placed_any)) || context / PLACED_PER_LEAF >= PLACED_LEAVES)
-        return PLACE_DEFAULT;
-    const uint8_t *leaf = load_acquire(&heap_placed[context / PLACED_PER_LEAF]);
-    return leaf ? load_relaxed(&leaf[context % PLACED_PER_LEAF]) & PLACE_MASK : PLACE_DEFAULT;
+/* Of such leaves, the context's byte; 0: there is none. */
+INLINE uint8_t heap_leaf_byte(uint8_t *const *leaves, uint32_t context) {
+    if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
+        return 0;
+    const uint8_t *leaf = load_acquire(&leaves[context / PLACED_PER_LEAF]);
+    return leaf ? load_relaxed(&leaf[context % PLACED_PER_LEAF]) : 0;
 }
-/* The context's byte there. Control thread only. NULL: out of memory. */
+INLINE enum placement heap_placement(uint32_t context) {
+    return LIKELY(!load_relaxed(&heap_placed_any))
+               ? PLACE_DEFAULT
+               : (enum placement)(heap_leaf_byte(heap_placed, context) & PLACE_MASK);
+}
+/* Its place, made when missing. NULL: out of memory. */
+uint8_t *heap_leaf_place(uint8_t **leaves, uint32_t context);
 uint8_t *heap_placed_byte(uint32_t context);
 bool heap_place(uint32_t context, enum placement placement);
-/* So that each context comes to where this is decided with its next chunk. Under heap_global.lock. */
+/* So that each context comes to where this is decided with its next chunk. */
 INTERNAL uint32_t heap_placings; /* atomic: how often */
 void heaps_reconsider(void);
 /* The same of one heap, by its owner. */

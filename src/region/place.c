@@ -11,11 +11,11 @@
 uint32_t heap_placed_any FORK_PAGE, heap_placings;
 uint8_t *heap_placed[PLACED_LEAVES];
 
-uint8_t *heap_placed_byte(uint32_t context) {
+uint8_t *heap_leaf_place(uint8_t **leaves, uint32_t context) {
     if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
         return NULL;
-    uint8_t **leaf = &heap_placed[context / PLACED_PER_LEAF];
-    if (!*leaf) {
+    uint8_t **leaf = &leaves[context / PLACED_PER_LEAF];
+    if (!load_acquire(leaf)) {
         uint8_t *made = meta_alloc(PLACED_PER_LEAF);
         if (!made)
             return NULL;
@@ -24,6 +24,10 @@ uint8_t *heap_placed_byte(uint32_t context) {
             meta_free(made, PLACED_PER_LEAF);
     }
     return &(*leaf)[context % PLACED_PER_LEAF];
+}
+
+uint8_t *heap_placed_byte(uint32_t context) {
+    return heap_leaf_place(heap_placed, context);
 }
 
 bool heap_place(uint32_t context, enum placement placement) {
@@ -48,7 +52,9 @@ void heap_reconsider(struct heap *heap) {
 
 /* An owner may set its views' at the same time, to what was right before; then it does the same at its next page. */
 void heaps_reconsider(void) {
+    lock_take(&heap_global.lock);
     store_release(&heap_placings, heap_placings + 1);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
         forget_bins(heap);
+    lock_release(&heap_global.lock);
 }

@@ -155,11 +155,7 @@ static size_t punch_bins(struct heap *heap, const struct bins *bins) {
 }
 
 static bool is_wanted(const struct view *view) {
-    uint32_t context = view->context;
-    if (trim_wanted.all || context / PLACED_PER_LEAF >= PLACED_LEAVES)
-        return trim_wanted.all;
-    const uint8_t *leaf = load_acquire(&heap_placed[context / PLACED_PER_LEAF]);
-    return leaf && load_relaxed(&leaf[context % PLACED_PER_LEAF]) & TRIM_MARK;
+    return trim_wanted.all || heap_leaf_byte(heap_placed, view->context) & TRIM_MARK;
 }
 
 COLD void trim_heap(struct heap *heap) {

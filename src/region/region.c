@@ -15,6 +15,7 @@
 #include "region/serial.h"
 #include "region/simple.h"
 #include "region/slab.h"
+#include "region/terms.h"
 
 static void promote(struct heap *heap, struct view *view, enum placement placement) {
     bool at_once = UNLIKELY(terms_with(view->context, TERMS_OWN) != NULL);
@@ -160,10 +161,6 @@ static struct page *page_with_slack(struct heap *heap, struct view *view, size_t
     return page_for(heap, view, size_class, room);
 }
 
-struct page *region_page_with(struct heap *heap, struct view *view, size_t size, size_t room) {
-    return page_with_slack(heap, view, size, blocks_class_of(room), room);
-}
-
 /* As the two below, with a tail behind the chunk. */
 COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t size, size_t alignment,
                                 bool zero) {
@@ -206,6 +203,31 @@ COLD static void *alloc_guarded(struct heap *heap, struct view *view, size_t siz
     return page->chunk;
 }
 
+/* A block with room for the alignment, and for the node of a simple one. */
+static void *alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                           uint32_t policy) {
+    size_t node = policy == PLACE_SIMPLE ? sizeof(struct simple_node) : 0;
+    if (size + node + alignment > SMALL_MAX)
+        return region_alloc_large(heap, view, size, alignment, false);
+    unsigned size_class = blocks_class_of(size);
+    size_t room = size;
+    bool fresh = false;
+    if (alignment > 64 || blocks_bytes_table[size_class] % alignment || policy >= PLACE_SLAB) {
+        room = (size ? size : 1) + node + alignment - 16;
+        size_class = blocks_class_of(room);
+    }
+    struct page *page = page_with_slack(heap, view, size, size_class, room);
+    if (!page)
+        return NULL;
+    char *block = region_take(heap, page, view, size, false, &fresh);
+    char *chunk = (char *)align_up((uintptr_t)block, alignment);
+    if (chunk != block)
+        blocks_mark(page, META_ALIGNED);
+    if (simple_is(page))
+        simple_link(page, block);
+    return chunk;
+}
+
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
     void *guarded = terms_exist() ? alloc_guarded(heap, view, size, 16, zero) : NULL;
     if (UNLIKELY(guarded != NULL))
@@ -220,10 +242,8 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
     if (serial_is(policy)) {
         set_bins(view, view->region);
         block = serial_alloc(heap, view, size, 16, &fresh);
-    } else if (UNLIKELY(policy == PLACE_SIMPLE) && size + SIMPLE_ROOM <= SMALL_MAX) {
-        block = simple_alloc(heap, view, size, 16);
     } else if (UNLIKELY(policy == PLACE_SIMPLE)) {
-        return region_alloc_large(heap, view, size, 1, zero);
+        block = alloc_aligned(heap, view, size, 16, policy);
     } else {
         struct page *page = page_for(heap, view, blocks_class_of(size), size);
         block = page ? region_take(heap, page, view, size, false, &fresh) : NULL;
@@ -243,30 +263,13 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
         return alloc_checked(heap, view, size, alignment, false);
     if (size > SMALL_MAX || size + alignment > SMALL_MAX)
         return region_alloc_large(heap, view, size, alignment, false);
-    unsigned size_class = blocks_class_of(size);
-    size_t room = size;
     bool fresh = false;
     uint32_t policy = look_around(heap, view);
     if (serial_is(policy)) {
         set_bins(view, view->region);
         return serial_alloc(heap, view, size, alignment, &fresh);
     }
-    if (policy == PLACE_SIMPLE)
-        return size + alignment + SIMPLE_ROOM <= SMALL_MAX
-                   ? simple_alloc(heap, view, size, alignment)
-                   : region_alloc_large(heap, view, size, alignment, false);
-    if (alignment > 64 || blocks_bytes_table[size_class] % alignment || policy == PLACE_SLAB) {
-        room = (size ? size : 1) + alignment - 16;
-        size_class = blocks_class_of(room);
-    }
-    struct page *page = page_with_slack(heap, view, size, size_class, room);
-    if (!page)
-        return NULL;
-    char *block = region_take(heap, page, view, size, false, &fresh);
-    char *chunk = (char *)align_up((uintptr_t)block, alignment);
-    if (chunk != block)
-        blocks_mark(page, META_ALIGNED);
-    return chunk;
+    return alloc_aligned(heap, view, size, alignment, policy);
 }
 
 /* --- free ---------------------------------------------------------------------------------- */
@@ -466,21 +469,31 @@ static bool is_behind_segment(const void *chunk) {
     return !((uintptr_t)chunk & (SEGMENT_BYTES - 1));
 }
 
+/* Whatever was there has been freed. */
+static bool holds_none(const struct page *page) {
+    uint8_t kind = load_relaxed(&page->kind);
+    return kind == PAGE_NONE || kind == PAGE_WAITING;
+}
+
 void region_free_slow(struct heap *heap, struct page *page, void *chunk) {
     if (!page || is_behind_segment(chunk))
         free_unknown(heap, chunk);
     else if (load_relaxed(&page->kind) == PAGE_SPAN)
         free_large(heap, page, chunk);
-    else if (load_relaxed(&page->kind) == PAGE_NONE || load_relaxed(&page->kind) == PAGE_WAITING)
+    else if (holds_none(page))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     else
         free_of_other(heap, page, chunk);
 }
 
+static bool is_large(const struct page *page) {
+    return page->kind == PAGE_SPAN || page->kind == PAGE_HUGE;
+}
+
 /* Whose the block is that the pointer is into, or was when it was freed. */
 static uint32_t context_at(const struct page *page, const void *chunk) {
     bool exact;
-    if (page->kind == PAGE_SPAN || page->kind == PAGE_HUGE || page->kind == PAGE_WAITING)
+    if (is_large(page) || page->kind == PAGE_WAITING)
         return page->context;
     if (page->kind == PAGE_NONE || !page->heap)
         return REGION_NO_CONTEXT;
@@ -513,7 +526,7 @@ COLD void region_report(enum region_misuse misuse, const struct page *page, cons
     text_add_hex(&text, (uintptr_t)chunk);
     if (page->kind == PAGE_NONE) {
         text_add(&text, "; in empty memory");
-    } else if (page->kind == PAGE_SPAN || page->kind == PAGE_HUGE || page->kind == PAGE_WAITING) {
+    } else if (is_large(page) || page->kind == PAGE_WAITING) {
         text_add(&text, page->kind == PAGE_WAITING || page->flags & PAGE_GUARDED
                             ? "; a chunk with a guard page"
                             : "; in a large chunk");
@@ -542,10 +555,6 @@ static struct page *page_of_any(const void *chunk) {
     return page ? page : segment_huge_of(chunk);
 }
 
-static bool is_large(const struct page *page) {
-    return page->kind == PAGE_SPAN || page->kind == PAGE_HUGE;
-}
-
 uint32_t region_context_of(const void *chunk) {
     struct page *page = page_of_any(chunk);
     return page ? context_at(page, chunk) : REGION_NO_CONTEXT;
@@ -553,7 +562,7 @@ uint32_t region_context_of(const void *chunk) {
 
 size_t region_usable(const void *chunk) {
     struct page *page = page_of_any(chunk);
-    if (!page || page->kind == PAGE_NONE || page->kind == PAGE_WAITING)
+    if (!page || holds_none(page))
         return 0;
     if (is_large(page))
         return check_is_on(page) || page->flags & PAGE_GUARDED
@@ -571,7 +580,7 @@ size_t region_usable(const void *chunk) {
 size_t region_requested(const void *chunk) {
     struct page *page = page_of_any(chunk);
     char *block;
-    if (!page || page->kind == PAGE_NONE || page->kind == PAGE_WAITING)
+    if (!page || holds_none(page))
         return 0;
     if (is_large(page))
         return page->requested_bytes;
@@ -660,7 +669,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
             add_relaxed(&heap_global.foreign_frees, 1);
         return NULL;
     }
-    if (page->kind == PAGE_NONE || page->kind == PAGE_WAITING)
+    if (holds_none(page))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     if (is_large(page)) {
         if (page->chunk != chunk)

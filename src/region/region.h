@@ -58,10 +58,6 @@ void misuse_explain(uint32_t context, bool found);
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
 
-/* A page of that view's region for a block with so much room, whose records can tell how little of it was requested. NULL: out of
- * memory. */
-struct page *region_page_with(struct heap *heap, struct view *view, size_t size, size_t room);
-
 /* The number of the block behind a chunk's pointer; aborts the program for a wrong pointer. */
 INLINE unsigned region_block_index(const struct page *page, const char *granule, const void *chunk,
                                    char **block) {

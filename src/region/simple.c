@@ -7,23 +7,13 @@ static struct simple_node *node_of(const struct page *page, const char *block) {
     return (struct simple_node *)(void *)(uintptr_t)(block + page->block_bytes) - 1;
 }
 
-void *simple_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment) {
-    bool fresh = false;
-    size_t room =
-        (size | !size) + sizeof(struct simple_node) + (alignment > 16 ? alignment - 16 : 0);
-    struct page *page = region_page_with(heap, view, size, room);
-    char *block = page ? region_take(heap, page, view, size, false, &fresh) : NULL;
-    if (!block)
-        return NULL;
-    if (!simple_is(page)) /* one of all contexts, for want of memory */
-        return (char *)align_up((uintptr_t)block, alignment);
-    struct region *region = region_of(view->region);
+void simple_link(const struct page *page, const char *block) {
+    struct region *region = region_of(page->view->region);
     struct simple_node *node = node_of(page, block);
     *node = (struct simple_node){.next = region->chunks};
     if (region->chunks)
         region->chunks->prev = node;
     region->chunks = node;
-    return (char *)align_up((uintptr_t)block, alignment);
 }
 
 void simple_unlink(const struct page *page, const char *block) {

@@ -16,8 +16,7 @@
 
 #include "region/blocks.h"
 
-#define SIMPLE_ROOM 16U /* of a node */
-struct simple_node {    /* behind a chunk */
+struct simple_node { /* behind a chunk */
     struct simple_node *prev, *next;
 };
 
@@ -28,9 +27,8 @@ INLINE bool simple_is(const struct page *page) {
 INLINE size_t simple_bytes(const struct page *page) {
     return simple_is(page) ? sizeof(struct simple_node) : 0;
 }
-/* A chunk of up to SMALL_MAX bytes, the alignment and the node counted in. NULL: out of memory. */
-void *simple_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment);
-/* The block is free, and in its list still. */
+/* The block is in use from now on, or free. */
+void simple_link(const struct page *page, const char *block);
 void simple_unlink(const struct page *page, const char *block);
 /* The same of all that are linked by their first words. */
 void simple_unlink_all(const struct page *page, const char *blocks);

@@ -18,7 +18,6 @@
 #define MEMCTX_SLAB_H
 
 #include "region/blocks.h"
-#include "region/terms.h"
 
 #define SLAB_UNIT 16U
 
@@ -28,16 +27,6 @@ INLINE uint32_t slab_block_bytes(struct bins *bins, unsigned size_class) {
         return blocks_bytes_table[size_class];
     return (uint32_t)region_of(bins)->units[size_class] * SLAB_UNIT;
 }
-/* Whether new chunks of its class are to stand in the page. */
-bool slab_serves_terms(const struct bins *bins, const struct page *page);
-INLINE bool bins_serve(struct bins *bins, const struct page *page) {
-    return page->block_bytes == slab_block_bytes(bins, page->size_class) &&
-           (LIKELY(!bins->terms) || slab_serves_terms(bins, page)) &&
-           (page->flags & PAGE_SIMPLE) == (bins->policy == PLACE_SIMPLE ? PAGE_SIMPLE : 0);
-}
-/* Slices of the region's next page of a class; small blocks only in other than the usual ones. */
-uint32_t slab_page_slices(const struct bins *bins, unsigned size_class);
-
 /* Before a page is looked for: blocks of that class are as large as this. */
 void slab_fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t size);
 

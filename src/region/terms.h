@@ -29,12 +29,12 @@ enum terms_flag {
 };
 
 struct terms {
-    uint32_t flags;     /* enum terms_flag */
-    uint8_t slices;     /* of a page; 0: as many as usual */
-    const char *rule;   /* its text */
-    int64_t limit;      /* of requested bytes */
-    int64_t allowance;  /* atomic: may be granted before the views are summed up again */
-    uint64_t refused;   /* atomic: allocations */
+    uint32_t flags;    /* enum terms_flag */
+    uint8_t slices;    /* of a page; 0: as many as usual */
+    const char *rule;  /* its text */
+    int64_t limit;     /* of requested bytes */
+    int64_t allowance; /* atomic: may be granted before the views are summed up again */
+    uint64_t passed; /* atomic: allocations that were refused; with TERMS_WARN, times it was told */
     uint64_t guarded;   /* atomic: allocations that have a guard page */
     uint64_t unguarded; /* atomic: those that could have none */
     uint32_t to_tell;   /* atomic: the limit of TERMS_WARN is passed, and nobody was told yet */
@@ -48,10 +48,7 @@ INLINE bool terms_exist(void) {
     return UNLIKELY(load_relaxed(&heap_placed_any) & HEAP_TERMS);
 }
 INLINE unsigned terms_number(uint32_t context) {
-    if (!terms_exist() || context / PLACED_PER_LEAF >= PLACED_LEAVES)
-        return 0;
-    const uint8_t *leaf = load_acquire(&terms_leaves[context / PLACED_PER_LEAF]);
-    return leaf ? load_relaxed(&leaf[context % PLACED_PER_LEAF]) : 0;
+    return terms_exist() ? heap_leaf_byte(terms_leaves, context) : 0;
 }
 /* Whether that flag holds for the context. */
 INLINE struct terms *terms_with(uint32_t context, uint32_t flags) {

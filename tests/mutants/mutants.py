@@ -52,8 +52,8 @@ MUTANTS = {
     # --- alignment ---
     "chunks-start-at-their-block": (
         "src/region/region.c", "    char *chunk = (char *)align_up((uintptr_t)block, alignment);\n    if (chunk != block)\n"
-        "        blocks_mark(page, META_ALIGNED);\n    return chunk;",
-        "    char *chunk = block;\n    return chunk;", ["aligned-every-alignment", "aligned-aligned-mixed-use", "cxx-aligned"]),
+        "        blocks_mark(page, META_ALIGNED);\n    if (simple",
+        "    char *chunk = block;\n    if (simple", ["aligned-every-alignment", "aligned-aligned-mixed-use", "cxx-aligned"]),
     "valloc-is-malloc": (
         MALLOC, "    return allocate_aligned(size, OS_PAGE_BYTES, FRAME);\n}\n\nEXPORT void *pvalloc",
         "    return allocate(size, ALLOCATE_PLAIN, FRAME);\n}\n\nEXPORT void *pvalloc", ["aligned-page-aligned"]),
@@ -402,7 +402,7 @@ MUTANTS = {
         "    while (!cas_release(&terms->allowance, &left, left));", ["rules:limit-fails-with-enomem"]),
     "limits-forget-what-was-freed": (
         "src/region/terms.c", "    int64_t left = terms->limit - terms_live(number);",
-        "    int64_t left = terms->refused ? 0 : terms->limit - terms_live(number);", ["rules:limit-fails-with-enomem"]),
+        "    int64_t left = terms->passed ? 0 : terms->limit - terms_live(number);", ["rules:limit-fails-with-enomem"]),
     "zero-spares-others-frees": (
         "src/region/region.c", "        requested = page->block_bytes - record.slack;\n        if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))\n            wipe_freed(page, block, chunk, requested);\n    }",
         "        requested = page->block_bytes - record.slack;\n    }", ["rules:zero-zeroes"]),

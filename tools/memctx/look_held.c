@@ -2,7 +2,6 @@
 /* look_held.c - memory that is held and not used. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "look.h"
 
@@ -98,8 +97,7 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
     for (size_t i = 0; i < model->context_count; i++) {
         const struct wire_totals *self = &look->totals[i];
         int64_t bytes = self->block_bytes - self->requested_bytes;
-        bool guarded = model->contexts[i].why != NULL && strstr(model->contexts[i].why, "guard");
-        rounding[i] = bytes > self->block_bytes / 8 && !guarded ? bytes : 0; /* a guard takes it */
+        rounding[i] = bytes > self->block_bytes / 8 ? bytes : 0;
     }
     struct blame blame;
     blame_make(&blame, &look->paths, rounding, floor_of(look, 8 * MIB, 5));

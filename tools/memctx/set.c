@@ -5,6 +5,17 @@
 
 #include "place.h"
 
+/* More than a policy by itself: options as rules have them, or one of them without a policy. */
+static bool asks_for_options(const char *wanted) {
+    static const char *const options[] = {"own", "zero", "guard"};
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        if (strcmp(wanted, options[i]) == 0) {
+            return true;
+        }
+    }
+    return strpbrk(wanted, ",:") != NULL;
+}
+
 /* With options the contexts get a rule of their own, which holds for all below them, too. */
 static void set_by_rule(const struct choice *choice, const char *wanted) {
     struct target target;
@@ -36,10 +47,7 @@ static void set_policy(const struct choice *choice, const char *assignment) {
         cli_usage("of a context the policy can be set: policy=slab, say; got \"%.100s\"",
                   assignment);
     }
-    if (strchr(assignment, ',') != NULL || strchr(assignment, ':') != NULL ||
-        strcmp(assignment + strlen(name), "own") == 0 ||
-        strcmp(assignment + strlen(name), "zero") == 0 ||
-        strcmp(assignment + strlen(name), "guard") == 0) {
+    if (asks_for_options(assignment + strlen(name))) {
         set_by_rule(choice, assignment + strlen(name));
         return;
     }
