@@ -102,7 +102,7 @@ const char *memctx_do_name(memctx_t context) MEMCTX_WEAK;
 const char *memctx_do_identifier(memctx_t context) MEMCTX_WEAK;
 void memctx_do_identify(memctx_t context, const char *identifier) MEMCTX_WEAK;
 void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *callback) MEMCTX_WEAK;
-void memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) MEMCTX_WEAK;
+int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) MEMCTX_WEAK;
 void memctx_do_stats(memctx_t context, struct memctx_stats *stats) MEMCTX_WEAK;
 int memctx_do_walk(memctx_t context, int (*visit)(memctx_t context, int depth, void *argument),
                    void *argument) MEMCTX_WEAK;
@@ -225,10 +225,10 @@ static inline void memctx_call_on_reset(memctx_t context, struct memctx_callback
     if (context && memctx_do_call_on_reset)
         memctx_do_call_on_reset(context, callback);
 }
-/* NULL: no limit, as at first. A context with one is slower: each allocation looks. */
-static inline void memctx_set_limit(memctx_t context, const struct memctx_limit *limit) {
-    if (context && memctx_do_set_limit)
-        memctx_do_set_limit(context, limit);
+/* NULL: no limit, as at first. A context with one is slower: each allocation looks. 0, also without the library; -1: out of
+ * memory, and it has the limit that it had. */
+static inline int memctx_set_limit(memctx_t context, const struct memctx_limit *limit) {
+    return context && memctx_do_set_limit ? memctx_do_set_limit(context, limit) : 0;
 }
 /* All zero without the library. */
 static inline void memctx_get_stats(memctx_t context, struct memctx_stats *stats) {

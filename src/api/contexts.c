@@ -259,12 +259,14 @@ EXPORT void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *ca
     named->callbacks = callback;
 }
 
-EXPORT void memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) {
+EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) {
     struct heap *heap;
     struct named *named = enter_mine(&heap, context, "memctx_set_limit");
-    named->limit = limit;
-    region_limit(named->view, limit ? limit->bytes : 0);
+    bool set = region_limit(heap, named->view, limit ? limit->bytes : 0);
+    if (set)
+        named->limit = limit;
     thread_leave(heap);
+    return set ? 0 : -1;
 }
 
 EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {

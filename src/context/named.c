@@ -234,8 +234,11 @@ memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
 
 void named_end(struct heap *heap, struct named *named) {
     uint32_t place = (uint32_t)tree_node(named->context)->address;
-    bins_release_empty(heap, named->view->region);
-    serial_release_empty(region_of(named->view->region));
+    struct bins *region = named->view->region;
+    if (region) {
+        bins_release_empty(heap, region);
+        serial_release_empty(region_of(region));
+    }
     store_release(&named->generation, named->generation + 1);
     give_place(place);
 }
@@ -343,7 +346,7 @@ memctx_t named_next(const struct named *named) {
     return next ? named_handle(next) : NULL;
 }
 
-memctx_t named_owner(const struct heap *heap, const void *chunk) {
+memctx_t named_owner(struct heap *heap, const void *chunk) {
     const struct view *view = region_named_view(heap, chunk);
     return view ? named_handle((uint32_t)tree_node(view->context)->address) : NULL;
 }

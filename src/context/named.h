@@ -91,7 +91,7 @@ bool named_give(struct heap *heap, struct named *named);
 bool named_take(struct heap *heap, struct named *named);
 void named_set_parent(uint32_t place, uint32_t parent);
 /* The handle of the context that a chunk is in; NULL: in none, or in one of another thread's. */
-memctx_t named_owner(const struct heap *heap, const void *chunk);
+memctx_t named_owner(struct heap *heap, const void *chunk);
 /* For the control thread: asks all contexts of that name to be reset; how many were asked last, how many have been reset since, and
  * what that freed. */
 void named_ask_reset(const char *name);

@@ -178,6 +178,15 @@ bool blocks_open_granule(struct page *page) {
     return true;
 }
 
+bool blocks_list_holds(const struct page *page) {
+    const char *start = segment_span_start(page), *end = start + page->slices * SLICE_BYTES;
+    unsigned length = 0;
+    for (const char *block = page->free; block; block = *(const char *const *)(const void *)block)
+        if (block < start || block >= end || ++length > page->capacity)
+            return false;
+    return true;
+}
+
 size_t blocks_handed_out(const struct page *page) {
     struct reserved reserved = blocks_reserved_in(page);
     char *granule;

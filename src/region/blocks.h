@@ -206,6 +206,8 @@ INLINE size_t blocks_touched(const struct page *page, const char *start) {
     return blocks_reached(page, start) -
            (size_t)__builtin_popcountl(blocks_punched(page)) * OS_PAGE_BYTES;
 }
+/* False: a free block was written to, so that the page's list leads elsewhere. The owner. */
+bool blocks_list_holds(const struct page *page);
 /* Blocks that were handed out at least once. */
 size_t blocks_handed_out(const struct page *page);
 /* The blocks of a granule whose place its records take. */

@@ -15,6 +15,8 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
     size_t tail = check_tail_bytes();
     if (size > REGION_SIZE_MAX || alignment > REGION_SIZE_MAX / 2)
         return NULL;
+    if (UNLIKELY(region_is_tiny(view)) && !region_make_whole(heap, view))
+        return NULL;
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
     if (size + tail + padding <= (size_t)MAX_SPAN_SLICES * SLICE_BYTES) {

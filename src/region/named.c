@@ -8,7 +8,8 @@
 
 uint32_t region_named_any;
 
-bool region_make_named(struct heap *heap, struct view *view, enum placement placement) {
+bool region_make_whole(struct heap *heap, struct view *view) {
+    enum placement placement = heap_placement(view->context);
     uint32_t policy = placement >= PLACE_SLAB && !options.check ? placement : PLACE_DEFAULT;
     if (!view->region) {
         struct region *region = meta_alloc(sizeof *region);
@@ -16,22 +17,44 @@ bool region_make_named(struct heap *heap, struct view *view, enum placement plac
             return false;
         bins_init(&region->bins);
         region->bins.policy = policy;
+        region->named = true;
+        region->others_chunks = REGION_RECOUNT; /* those of shared pages, some of which are gone */
         view->region = &region->bins;
     }
-    region_of(view->region)->named = true;
     region_change_policy(heap, view->region, policy);
-    region_of(view->region)->limit = 0;
     view->bins = policy == PLACE_SIMPLE ? (struct bins *)&heap_no_bins : view->region;
-    store_owner(&region_named_any, 1);
     return true;
 }
 
-struct view *region_named_view(const struct heap *heap, const void *chunk) {
+bool region_make_named(struct heap *heap, struct view *view, enum placement placement) {
+    store_owner(&region_named_any, 1);
+    bool tiny = placement == PLACE_APART && !options.check && tiny_begin(view->context, heap);
+    if (tiny && !view->region) {
+        view->bins = (struct bins *)&heap_no_bins;
+        return true;
+    }
+    if (!region_make_whole(heap, view))
+        return false;
+    region_of(view->region)->named = true;
+    region_of(view->region)->limit = 0;
+    return true;
+}
+
+/* Of a chunk in pages that several contexts share. */
+static struct view *tiny_view(struct heap *heap, const void *chunk) {
+    uint32_t context = region_context_of(chunk);
+    const struct tiny *tiny = context == REGION_NO_CONTEXT ? NULL : tiny_of(context);
+    return tiny && load_acquire(&tiny->owner) == heap->number ? heap_view(heap, context) : NULL;
+}
+
+struct view *region_named_view(struct heap *heap, const void *chunk) {
     const struct page *page = segment_page_of(chunk);
     if (!page)
         page = segment_huge_of(chunk);
-    if (!page || page->kind == PAGE_NONE || page->kind == PAGE_MIXED)
+    if (!page || page->kind == PAGE_NONE)
         return NULL;
+    if (page->kind == PAGE_MIXED)
+        return page->meta_shift & META_APART ? tiny_view(heap, chunk) : NULL;
     bool large = page->kind == PAGE_SPAN || page->kind == PAGE_HUGE;
     struct view *view = page->view;
     if (!view || !region_is_named(view))
@@ -191,10 +214,18 @@ static void free_large_chunks(struct region *region) {
 }
 
 struct region_alive region_alive(struct heap *heap, struct view *view) {
+    struct tiny_sum tiny = {0, 0, 0};
     struct region *region = region_of(view->region);
+    if (tiny_any(view->context))
+        tiny = tiny_sum(view->context);
+    if (!region)
+        return (struct region_alive){tiny.chunks, tiny.bytes};
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
-    struct region_alive large = large_alive(region), alive = large;
+    struct region_alive large = large_alive(region), alive;
+    large.chunks += tiny.chunks;
+    large.bytes += tiny.bytes;
+    alive = large;
     for_each_page(heap, region, count_page, &alive.chunks);
     int64_t chunks = (int64_t)(view->allocs - view->frees);
     if (chunks - region->others_chunks == (int64_t)alive.chunks) {
@@ -208,14 +239,19 @@ struct region_alive region_alive(struct heap *heap, struct view *view) {
     return alive;
 }
 
-void region_limit(struct view *view, uint64_t bytes) {
+bool region_limit(struct heap *heap, struct view *view, uint64_t bytes) {
+    if (!bytes && !view->region)
+        return true;
+    if (!region_make_whole(heap, view))
+        return false;
     region_of(view->region)->limit = bytes;
     view->bins = (struct bins *)&heap_no_bins;
+    return true;
 }
 
 bool region_is_past_limit(struct heap *heap, struct view *view, size_t more, size_t fewer) {
     const struct region *region = region_of(view->region);
-    if (LIKELY(!region->limit))
+    if (!region || LIKELY(!region->limit))
         return false;
     int64_t bytes = view_live_bytes(view) - region->others_bytes - (int64_t)fewer;
     if (bytes < 0 || more > region->limit || (uint64_t)bytes > region->limit - more) {
@@ -253,6 +289,16 @@ static void move_page(struct heap *from, struct region *region, struct page *pag
 void region_move(struct heap *from, struct view *view, struct heap *to, struct view *to_view) {
     struct region *region = region_of(view->region);
     struct move move = {.to = to, .view = to_view};
+    tiny_move(view->context, to);
+    to_view->bins = (struct bins *)&heap_no_bins; /* whatever waits for its heap is seen first */
+    view->bins = &from->mixed;
+    if (!region) { /* the other one may have one, from when it had the context before */
+        if (to_view->region) {
+            region_of(to_view->region)->limit = 0;
+            region_of(to_view->region)->others_chunks = REGION_RECOUNT;
+        }
+        return;
+    }
     if (load_relaxed(&from->remote_pages))
         bins_collect_remote(from);
     for_each_page(from, region, move_page, &move);
@@ -262,21 +308,24 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
     lock_release(&region_lock);
     region->others_chunks = REGION_RECOUNT;
     to_view->region = view->region;
-    to_view->bins = (struct bins *)&heap_no_bins; /* whatever waits for its heap is seen first */
     view->region = NULL;
-    view->bins = &from->mixed;
 }
 
 struct region_alive region_reset(struct heap *heap, struct view *view) {
     struct region *region = region_of(view->region);
     struct region_alive gone = region_alive(heap, view), rest = gone;
     uint32_t kept = 0;
+    bool tiny = tiny_any(view->context);
+    if (tiny) /* these are accounted one by one, as those of `simple` are */
+        tiny_reset(heap, view->context);
+    if (!region)
+        return gone;
     if (gone.bytes >= RESET_MUCH_BYTES)
         segment_purge_later();
-    if (UNLIKELY(region->chunks != NULL)) { /* these are accounted one by one */
+    if (UNLIKELY(region->chunks != NULL))
         simple_reset(heap, region);
+    if (tiny || region->bins.policy == PLACE_SIMPLE)
         rest = region_alive(heap, view);
-    }
     for_each_page(heap, region, reset_page, &kept);
     free_large_chunks(region);
     add_owner(&view->frees, rest.chunks);
@@ -293,13 +342,17 @@ static void size_page(struct heap *heap, struct region *region, struct page *pag
 
 struct region_size region_size(struct heap *heap, struct view *view) {
     struct region *region = region_of(view->region);
-    struct region_size size = {0, 0};
+    struct region_size size = {.reserved_bytes = tiny_sum(view->context).block_bytes};
+    if (!region)
+        return size;
     for_each_page(heap, region, size_page, &size);
     size.reserved_bytes += large_alive(region).bytes;
     return size;
 }
 
 /* --- whether it hangs together --------------------------------------------------------------------- */
+
+static const char damaged[] = "a freed chunk was written to: its page's list leads elsewhere";
 
 static void check_page(struct heap *heap, struct region *region, struct page *page, void *context) {
     const char **wrong = context;
@@ -317,20 +370,13 @@ static void check_page(struct heap *heap, struct region *region, struct page *pa
         *wrong = "a page's count is not that of its chunks";
         return;
     }
-    if (page->kind == PAGE_SERIAL)
-        return;
-    const char *start = segment_span_start(page), *end = start + page->slices * SLICE_BYTES;
-    unsigned length = 0;
-    for (const char *block = page->free; block; block = *(const char *const *)(const void *)block) {
-        if (block < start || block >= end || ++length > page->capacity) {
-            *wrong = "a freed chunk was written to: its page's list leads elsewhere";
-            return;
-        }
-    }
+    if (page->kind != PAGE_SERIAL && !blocks_list_holds(page))
+        *wrong = damaged;
 }
 
 const char *region_named_check(struct heap *heap, struct view *view) {
-    const char *wrong = NULL;
-    for_each_page(heap, region_of(view->region), check_page, &wrong);
+    const char *wrong = tiny_check(heap, view->context) ? NULL : damaged;
+    if (view->region)
+        for_each_page(heap, region_of(view->region), check_page, &wrong);
     return wrong;
 }

@@ -14,17 +14,23 @@
 #ifndef MEMCTX_NAMED_REGION_H
 #define MEMCTX_NAMED_REGION_H
 
-#include "region/blocks.h"
+#include "region/tiny.h"
 
 INTERNAL struct lock
     region_lock; /* lists of large chunks, and the table of contexts: context/named.h */
 INTERNAL uint32_t region_named_any; /* atomic: there was a named context */
 
-/* The view's region from now on is a named one with that policy (PLACE_APART or one from PLACE_SLAB on). False: out of
- * memory. */
+/* The view's context from now on is a named one with that policy (PLACE_APART or one from PLACE_SLAB on), without chunks. False:
+ * out of memory. */
 bool region_make_named(struct heap *heap, struct view *view, enum placement placement);
 INLINE bool region_is_named(const struct view *view) {
-    return view->region && region_of(view->region)->named;
+    return view->region ? region_of(view->region)->named
+                        : load_relaxed(&region_named_any) && tiny_of(view->context);
+}
+/* It has a region, made when missing: what a tiny one needs before anything that region/tiny.h does not do. False: out of memory. */
+bool region_make_whole(struct heap *heap, struct view *view);
+INLINE bool region_is_tiny(const struct view *view) {
+    return !view->region && region_is_named(view);
 }
 
 struct region_alive {
@@ -34,8 +40,8 @@ struct region_alive {
 struct region_alive region_alive(struct heap *heap, struct view *view);
 /* Frees all chunks. Nobody frees one of them meanwhile. What was alive. */
 struct region_alive region_reset(struct heap *heap, struct view *view);
-/* No more than so many requested bytes; 0: no limit. */
-void region_limit(struct view *view, uint64_t bytes);
+/* No more than so many requested bytes; 0: no limit. False: out of memory, nothing changed. */
+bool region_limit(struct heap *heap, struct view *view, uint64_t bytes);
 /* So many more, and fewer, would be past the limit. */
 bool region_is_past_limit(struct heap *heap, struct view *view, size_t more, size_t fewer);
 
@@ -50,7 +56,7 @@ struct region_size region_size(struct heap *heap, struct view *view);
 void region_move(struct heap *from, struct view *view, struct heap *to, struct view *to_view);
 
 /* The context's view in the heap, if the chunk is in a named context of that heap; NULL: it is not. */
-struct view *region_named_view(const struct heap *heap, const void *chunk);
+struct view *region_named_view(struct heap *heap, const void *chunk);
 
 /* What becomes of large chunks' headers. */
 void region_named_large(struct view *view, struct page *page);

@@ -16,6 +16,7 @@
 #include "region/simple.h"
 #include "region/slab.h"
 #include "region/terms.h"
+#include "region/tiny.h"
 
 static void promote(struct heap *heap, struct view *view, enum placement placement) {
     bool at_once = UNLIKELY(terms_with(view->context, TERMS_OWN) != NULL);
@@ -75,7 +76,7 @@ static uint32_t look_around(struct heap *heap, struct view *view) {
     enum placement placement = heap_placement(view->context);
     uint32_t policy =
         placement >= PLACE_SLAB && !UNLIKELY(options.check) ? placement : PLACE_DEFAULT;
-    if (!view->region)
+    if (!view->region && !region_is_tiny(view))
         promote(heap, view, placement);
     if (view->region && UNLIKELY(view->region->policy != policy))
         region_change_policy(heap, view->region, policy);
@@ -228,7 +229,23 @@ static void *alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     return chunk;
 }
 
+/* Where the context is a tiny one: among the shared pages, else it gets a region and `refused` says whether it could. */
+static void *alloc_tiny(struct heap *heap, struct view *view, size_t size, bool zero,
+                        bool *refused) {
+    bool fresh = false;
+    look_around(heap, view);
+    void *chunk = tiny_alloc(heap, view, size, &fresh);
+    if (!chunk)
+        *refused = !region_make_whole(heap, view);
+    return chunk && zero && !fresh ? __builtin_memset(chunk, 0, size) : chunk;
+}
+
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
+    bool refused = false;
+    void *tiny =
+        UNLIKELY(region_is_tiny(view)) ? alloc_tiny(heap, view, size, zero, &refused) : NULL;
+    if (UNLIKELY(tiny != NULL) || UNLIKELY(refused))
+        return tiny;
     void *guarded = terms_exist() ? alloc_guarded(heap, view, size, 16, zero) : NULL;
     if (UNLIKELY(guarded != NULL))
         return guarded;
@@ -256,6 +273,8 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
 }
 
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment) {
+    if (UNLIKELY(region_is_tiny(view)) && !region_make_whole(heap, view))
+        return NULL;
     void *guarded = terms_exist() ? alloc_guarded(heap, view, size, alignment, false) : NULL;
     if (UNLIKELY(guarded != NULL))
         return guarded;
@@ -385,9 +404,12 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
         if (record.free || blocks_is_punched(page, block))
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
         requested = page->block_bytes - record.slack;
-        view_account_free(paid_by(heap, page, at, &record), requested);
+        struct view *paid = paid_by(heap, page, at, &record);
+        view_account_free(paid, requested);
         if (simple_is(page))
             simple_unlink(page, block);
+        if (UNLIKELY(load_plain(&page->meta_shift) & META_APART))
+            tiny_freed(paid->context, chunk);
     }
     if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
         wipe_freed(page, block, chunk, requested);
@@ -435,6 +457,8 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
         paid = paid_by(owner, page, at, &record);
         requested = page->block_bytes - record.slack;
+        if (UNLIKELY(load_relaxed(&page->meta_shift) & META_APART))
+            tiny_freed(paid->context, chunk);
         if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
             wipe_freed(page, block, chunk, requested);
     }
@@ -598,6 +622,11 @@ static bool may_stand_in(const struct page *page, const struct view *view) {
     return apart == (heap_placement(view->context) == PLACE_APART);
 }
 
+/* Chunks of the one become the other's where they stand. */
+static bool may_change_hands(const struct view *from, const struct view *to) {
+    return from == to || (!region_is_named(from) && !region_is_named(to));
+}
+
 /* Fits the new size into the block where that costs no more than a block of its own would; not where its tail is
  * to be looked at. */
 static bool resize_in_block(struct heap *heap, struct view *view, struct page *page, void *chunk,
@@ -616,6 +645,11 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
         return false;
     struct view *old = paid_by(heap, page, at, &record);
     size_t had = page->block_bytes - record.slack;
+    bool apart = UNLIKELY(load_relaxed(&page->meta_shift) & META_APART);
+    if (apart && !may_change_hands(old, view))
+        return false;
+    if (apart)
+        tiny_resized(view->context, chunk, size);
     if (size < had && UNLIKELY(terms_with(old->context, TERMS_ZERO) != NULL))
         __builtin_memset((char *)chunk + size, 0, had - size);
     view_account_free(old, had);
@@ -635,7 +669,7 @@ static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size
     size_t room = had + had / 4;
     bool fresh;
     if (size <= had || size >= room || room > SMALL_MAX || UNLIKELY(options.check) ||
-        UNLIKELY(terms_with(view->context, TERMS_GUARD) != NULL))
+        UNLIKELY(region_is_tiny(view)) || UNLIKELY(terms_with(view->context, TERMS_GUARD) != NULL))
         return region_alloc(heap, view, size, false);
     if (!slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
         return region_alloc(heap, view, size, false);

@@ -385,8 +385,27 @@ MUTANTS = {
         "src/control/server.c", "        if (segment_usage().freelist_bytes) /* what came while it waited, too */\n            segment_purge(false);",
         "", ["named:reset-of-much-goes-back"]),
     "simple-chunks-stay-linked": (
-        "src/region/region.c", "        if (simple_is(page))\n            simple_unlink(page, block);\n    }\n    if (UNLIKELY(load_relaxed(&page->meta_shift)",
-        "    }\n    if (UNLIKELY(load_relaxed(&page->meta_shift)", ["named:model"]),
+        "src/region/region.c", "        if (simple_is(page))\n            simple_unlink(page, block);\n        if (UNLIKELY(load_plain",
+        "        if (UNLIKELY(load_plain", ["named:model"]),
+    "tiny-ones-stay-listed": (
+        "src/region/region.c", "        if (UNLIKELY(load_plain(&page->meta_shift) & META_APART))\n            tiny_freed(paid->context, chunk);\n", "",
+        ["named:model-tiny"]),
+    "tiny-ones-that-others-free-stay-listed": (
+        "src/region/region.c", "        if (UNLIKELY(load_relaxed(&page->meta_shift) & META_APART))\n            tiny_freed(paid->context, chunk);\n", "",
+        ["named:tiny-ones"]),
+    "tiny-ones-keep-their-size": (
+        "src/region/region.c", "    if (apart)\n        tiny_resized(view->context, chunk, size);\n", "", ["named:tiny-ones-grow"]),
+    "tiny-ones-change-hands": (
+        "src/region/region.c", "    return from == to || (!region_is_named(from) && !region_is_named(to));", "    return true;",
+        ["named:tiny-ones-grow"]),
+    "tiny-ones-stay-their-makers": (
+        "src/region/named.c", "    tiny_move(view->context, to);\n", "", ["named:tiny-ones"]),
+    "tiny-ones-outlive-a-reset": (
+        "src/region/named.c", "        tiny_reset(heap, view->context);", "        ;", ["named:model-tiny"]),
+    "tiny-ones-are-none": (
+        "src/region/tiny.c", "    if (!tiny || size > TINY_MAX ||", "    if (1 || !tiny || size > TINY_MAX ||", ["named:very-many-cost-little"]),
+    "tiny-ones-are-not-counted": (
+        "src/region/named.c", "    large.chunks += tiny.chunks;\n    large.bytes += tiny.bytes;\n", "", ["named:model-tiny"]),
     "rules-wait-for-the-thread": (
         "src/context/tree.c", "        tree_watch(child);", "        ;", ["rules:guard-finds-overflow"]),
     "guards-leave-what-is-freed": (
@@ -404,8 +423,8 @@ MUTANTS = {
         "src/region/terms.c", "    int64_t left = terms->limit - terms_live(number);",
         "    int64_t left = terms->passed ? 0 : terms->limit - terms_live(number);", ["rules:limit-fails-with-enomem"]),
     "zero-spares-others-frees": (
-        "src/region/region.c", "        requested = page->block_bytes - record.slack;\n        if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))\n            wipe_freed(page, block, chunk, requested);\n    }",
-        "        requested = page->block_bytes - record.slack;\n    }", ["rules:zero-zeroes"]),
+        "src/region/region.c", "        if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))\n            wipe_freed(page, block, chunk, requested);\n    }\n    heap_count",
+        "    }\n    heap_count", ["rules:zero-zeroes"]),
     "own-pages-wait-for-bytes": (
         "src/region/region.c", "    if (!at_once && (view_live_bytes", "    if ((view_live_bytes", ["rules:pages-are-its-own-from-the-first-chunk-on"]),
     "trials-are-not-judged": (

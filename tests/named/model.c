@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Random use of named contexts, held against a model: model SEED OPERATIONS. Each chunk's bytes tell whose it is; before
+/* Random use of named contexts, held against a model: model SEED OPERATIONS [tiny]. Each chunk's bytes tell whose it is; before
  * anything is freed they are looked at. Another thread frees some. At the end it prints what is alive, "look", and waits
- * for a line. */
+ * for a line. "tiny": contexts live shortly, hold next to nothing, and each has a name of its own. */
 #include <memctx.h>
 
 #include <pthread.h>
@@ -26,6 +26,7 @@ static struct context contexts[CONTEXTS];
 static struct chunk chunks[CHUNKS];
 static int chunk_count;
 static unsigned long long state;
+static int tiny, made;
 static char names[CONTEXTS][16];
 
 static unsigned dice(unsigned sides) {
@@ -52,6 +53,8 @@ static void fill(const struct chunk *chunk) {
 
 static size_t some_size(void) {
     unsigned kind = dice(200);
+    if (tiny && kind)
+        return dice(kind < 20 ? 1200 : 200);
     return kind == 0   ? dice(3 << 20)
            : kind < 4  ? dice(60000)
            : kind < 30 ? dice(9000)
@@ -141,10 +144,10 @@ static void make(int at) {
     struct context *context = &contexts[at];
     if (parent < 0 || !contexts[parent].handle)
         parent = -1;
-    snprintf(names[at], sizeof names[at], "kind%d", at % 5);
+    snprintf(names[at], sizeof names[at], "kind%d", tiny ? made++ : at % 5);
     *context = (struct context){.parent = parent};
     context->handle = memctx_create(parent < 0 ? NULL : contexts[parent].handle, names[at],
-                                    (enum memctx_policy)dice(5));
+                                    tiny ? MEMCTX_ASET : (enum memctx_policy)dice(5));
     if (!context->handle)
         fail("create");
 }
@@ -262,13 +265,15 @@ static void limit(int at) {
 static void step(void) {
     unsigned what = dice(1000);
     int at = (int)dice(CONTEXTS);
+    if (tiny && what >= 860) /* resized, or what is done with a context */
+        what = 940 + dice(60);
     struct context *context = &contexts[at];
     if (!context->handle) {
         make(at);
         return;
     }
     if (what < 500) {
-        if (chunk_count < CHUNKS)
+        if (chunk_count < CHUNKS && (!tiny || context->chunks < 2 + (int)dice(3)))
             allocate(at);
     } else if (what < 840) {
         if (chunk_count)
@@ -320,7 +325,8 @@ static void step(void) {
 int main(int argc, char **argv) {
     pthread_t other;
     char line[16];
-    if (argc != 3 || !memctx_is_active())
+    tiny = argc == 4;
+    if (argc < 3 || !memctx_is_active())
         return 2;
     state = strtoull(argv[1], NULL, 10) * 2 + 1;
     pthread_create(&other, NULL, free_others, NULL);
