@@ -279,6 +279,22 @@ bool named_give(struct heap *heap, struct named *named) {
     return given;
 }
 
+void heap_leave_named(struct heap *heap) {
+    struct heap *shared = load_relaxed(&region_named_any) ? heap_shared_lock() : NULL;
+    if (!shared)
+        return;
+    bool ready = context_view_fixed(shared, TREE_UNKNOWN);
+    for (uint32_t i = 1; ready && i < heap->view_count; i++) {
+        const struct view *view = heap_view_at(heap, i);
+        struct named *named = tree_is_named(view->context)
+                                  ? named_at((uint32_t)tree_node(view->context)->address)
+                                  : NULL;
+        if (named && named->view == view && load_relaxed(&named->generation) & 1)
+            (void)move_to(named, heap, shared); /* without memory it stays with the heap */
+    }
+    heap_shared_unlock(shared);
+}
+
 bool named_take(struct heap *heap, struct named *named) {
     struct heap *owner = load_acquire(&named->heap), *shared = heap_shared_lock();
     uint32_t place = (uint32_t)tree_node(named->context)->address;

@@ -193,6 +193,7 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     }
     if (heap) {
         bins_collect_remote(heap);
+        heap_leave_named(heap); /* of a thread that did not come along in a fork */
         return heap;
     }
     heap = exchange_relaxed(&heap_global.first_used, true) ? meta_alloc(sizeof *heap) : &first_heap;
@@ -285,6 +286,7 @@ static void fold_remote(struct heap *heap) {
 
 void heap_park(struct heap *heap) {
     bins_collect_remote(heap);
+    heap_leave_named(heap);
     bins_release_empty(heap, &heap->mixed);
     lock_take(&heap_global.lock);
     if (!heap_global.totals) {

@@ -152,6 +152,9 @@ INTERNAL const struct bins
 struct heap *heap_acquire(uint32_t tid, bool threads_tell);
 /* Folds the views into the totals, gives empty pages back and parks the heap. */
 void heap_park(struct heap *heap);
+/* The named contexts of a heap whose thread ended become nobody's, so that they can be taken whoever has the heap next. Of the layer
+ * that knows them (context/named.c). */
+void heap_leave_named(struct heap *heap);
 /* The shared heap, locked and ready; NULL: this thread holds it already (a handler within). */
 struct heap *heap_shared_lock(void);
 void heap_shared_unlock(struct heap *heap);

@@ -387,6 +387,8 @@ MUTANTS = {
     "simple-chunks-stay-linked": (
         "src/region/region.c", "        if (simple_is(page))\n            simple_unlink(page, block);\n        if (UNLIKELY(load_plain",
         "        if (UNLIKELY(load_plain", ["named:model"]),
+    "heaps-keep-what-was-left": (
+        "src/context/named.c", "        if (named && named->view == view &&", "        if (0 && named->view == view &&", ["named:left-behind"]),
     "tiny-ones-stay-listed": (
         "src/region/region.c", "        if (UNLIKELY(load_plain(&page->meta_shift) & META_APART))\n            tiny_freed(paid->context, chunk);\n", "",
         ["named:model-tiny"]),

@@ -442,6 +442,29 @@ static void handed_over(void) {
     memctx_delete(handed);
 }
 
+/* What a thread left behind may be taken, also where another one has its heap by then. */
+static pthread_barrier_t began, may_end;
+static void *adopt_heap(void *nothing) {
+    free(malloc(100));
+    pthread_barrier_wait(&began);
+    pthread_barrier_wait(&may_end);
+    return nothing;
+}
+
+static void left_behind(void) {
+    pthread_t thread;
+    pthread_barrier_init(&began, NULL, 2);
+    pthread_barrier_init(&may_end, NULL, 2);
+    run_thread(leave_it, NULL);
+    CHECK(!pthread_create(&thread, NULL, adopt_heap, NULL));
+    pthread_barrier_wait(&began);
+    CHECK(!memctx_take(handed) && !strcmp(pieces[0][0], "left behind"));
+    CHECK(memctx_owner(pieces[0][0]) == parts[0] && !memctx_check(parts[0]));
+    memctx_delete(handed);
+    pthread_barrier_wait(&may_end);
+    CHECK(!pthread_join(thread, NULL));
+}
+
 /* Contexts that hold next to nothing: their chunks stand among others' of the thread that allocated them, whoever's the context is. */
 enum { SMALL_ONES = 2000 };
 static memctx_t small_ones[SMALL_ONES];
@@ -676,6 +699,7 @@ int main(int argc, char **argv) {
         CASE(limits),
         CASE(limits_of_what_is_gone),
         CASE(handed_over),
+        CASE(left_behind),
         CASE(tiny_ones),
         CASE(tiny_ones_grow),
         CASE(very_many),
