@@ -7,6 +7,7 @@
 #include "control/elf_symbols.h"
 #include "control/regex.h"
 #include "os/meta.h"
+#include "region/policy.h"
 #include "region/terms.h"
 
 #include <link.h>
@@ -55,10 +56,7 @@ static const char *const kind_words[RULE_KINDS] = {[OF_FUNCTIONS] = "",
                                                    [OF_CONTEXT] = "context:"};
 
 static const char *const words[PLACE_COUNT] = {
-    [PLACE_DEFAULT] = "default",       [PLACE_APART] = "aset",
-    [PLACE_SHARED] = "mixed",          [PLACE_SLAB] = "slab",
-    [PLACE_GENERATION] = "generation", [PLACE_BUMP] = "bump",
-    [PLACE_SIMPLE] = "simple"};
+    [PLACE_DEFAULT] = "default", [PLACE_SHARED] = "mixed"}; /* others are a policy's name */
 
 /* --- patterns ------------------------------------------------------------------------------------ */
 
@@ -426,7 +424,7 @@ static const char *parse_limit(const char *word, struct terms *terms, uint32_t f
 static const char *parse_word(const char *word, struct policy_rule *rule, struct terms *terms) {
     const char *value;
     for (unsigned i = 0; i < PLACE_COUNT; i++)
-        if (text_equal(words[i], word)) {
+        if (text_equal(words[i] ? words[i] : policy_table[i]->name, word)) {
             if (rule->placement != PLACE_COUNT)
                 return "it has two policies";
             rule->placement = (uint8_t)i;

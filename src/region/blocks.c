@@ -12,6 +12,7 @@
  */
 #include "base/options.h"
 #include "os/meta.h"
+#include "region/policy.h"
 #include "region/punch.h"
 #include "region/serial.h"
 #include "region/simple.h"
@@ -572,7 +573,7 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
             blocks_mark(page, META_APART);
         if (page && UNLIKELY(bins->terms) && terms_table[bins->terms].flags & TERMS_ZERO)
             blocks_mark(page, META_ALIGNED); /* what makes a free go the further way */
-        if (page && view && UNLIKELY(bins->policy == PLACE_SIMPLE)) {
+        if (page && view && UNLIKELY(policy_of(bins)->lists_chunks)) {
             blocks_mark(page, META_ALIGNED);
             flag_set(page, PAGE_SIMPLE);
         }

@@ -2,6 +2,7 @@
 /* Regions whose chunks may be freed all at once; see named.h. */
 #include "region/named.h"
 #include "os/meta.h"
+#include "region/policy.h"
 #include "region/punch.h"
 #include "region/region.h"
 #include "region/simple.h"
@@ -9,8 +10,7 @@
 uint32_t region_named_any;
 
 bool region_make_whole(struct heap *heap, struct view *view) {
-    enum placement placement = heap_placement(view->context);
-    uint32_t policy = placement >= PLACE_SLAB && !options.check ? placement : PLACE_DEFAULT;
+    uint32_t policy = policy_placed(heap_placement(view->context));
     if (!view->region) {
         struct region *region = meta_alloc(sizeof *region);
         if (!region)
@@ -22,7 +22,8 @@ bool region_make_whole(struct heap *heap, struct view *view) {
         view->region = &region->bins;
     }
     region_change_policy(heap, view->region, policy);
-    view->bins = policy == PLACE_SIMPLE ? (struct bins *)&heap_no_bins : view->region;
+    view->bins =
+        policy_of(view->region)->lists_chunks ? (struct bins *)&heap_no_bins : view->region;
     return true;
 }
 
@@ -324,7 +325,7 @@ struct region_alive region_reset(struct heap *heap, struct view *view) {
         segment_purge_later();
     if (UNLIKELY(region->chunks != NULL))
         simple_reset(heap, region);
-    if (tiny || region->bins.policy == PLACE_SIMPLE)
+    if (tiny || policy_of(&region->bins)->lists_chunks)
         rest = region_alive(heap, view);
     for_each_page(heap, region, reset_page, &kept);
     free_large_chunks(region);

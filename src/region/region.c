@@ -8,13 +8,13 @@
  */
 #include "region/region.h"
 #include "os/meta.h"
+#include "region/aset.h"
 #include "region/check.h"
 #include "region/guard.h"
 #include "region/named.h"
 #include "region/punch.h"
 #include "region/serial.h"
 #include "region/simple.h"
-#include "region/slab.h"
 #include "region/terms.h"
 #include "region/tiny.h"
 
@@ -37,7 +37,7 @@ COLD void region_change_policy(struct heap *heap, struct bins *bins, uint32_t po
     serial_put_aside(heap, region_of(bins));
     serial_release_empty(region_of(bins));
     for (unsigned i = 0; i < SIZE_CLASSES; i++) {
-        if (serial_is(policy))
+        if (policy_of(bins)->in_order)
             bins_put_aside(heap, bins, i);
         else
             bins_put_aside_others(heap, bins, i);
@@ -65,7 +65,7 @@ COLD static void look_at_terms(struct heap *heap, struct view *view) {
 
 /* What is to be done now and then before a chunk is placed; its context may get a region by that, or
  * another policy for it, which is returned. */
-static uint32_t look_around(struct heap *heap, struct view *view) {
+static const struct policy *look_around(struct heap *heap, struct view *view) {
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
     if (UNLIKELY(heap->trims != load_relaxed(&trim_number)))
@@ -74,56 +74,14 @@ static uint32_t look_around(struct heap *heap, struct view *view) {
         heap_reconsider(heap);
     /* Behind that: who places it later has the next look come. */
     enum placement placement = heap_placement(view->context);
-    uint32_t policy =
-        placement >= PLACE_SLAB && !UNLIKELY(options.check) ? placement : PLACE_DEFAULT;
+    uint32_t policy = policy_placed(placement);
     if (!view->region && !region_is_tiny(view))
         promote(heap, view, placement);
     if (view->region && UNLIKELY(view->region->policy != policy))
         region_change_policy(heap, view->region, policy);
     if (terms_exist())
         look_at_terms(heap, view);
-    return view->region ? view->region->policy : PLACE_DEFAULT;
-}
-
-/* Where the view's next chunks come from. With a limit or guards it is asked the slow way for each. */
-static void set_bins(struct view *view, struct bins *bins) {
-    const struct bins *region = view->region;
-    bool slow =
-        (region && (UNLIKELY(region_of(view->region)->limit) || region->policy == PLACE_SIMPLE)) ||
-        UNLIKELY(terms_with(view->context, TERMS_LIMIT | TERMS_GUARD) != NULL);
-    view->bins = slow ? (struct bins *)&heap_no_bins : bins;
-}
-
-/* After look_around: of this size class, or of the one that serves it; `room`: the bytes that a block has to have. */
-static struct page *page_for(struct heap *heap, struct view *view, unsigned size_class,
-                             size_t room) {
-    struct page *page = NULL;
-    enum placement placement = heap_placement(view->context);
-    struct pool *apart =
-        UNLIKELY(placement == PLACE_APART) && !view->region ? bins_apart(heap) : NULL;
-    if (apart) {
-        bins_split_class(heap, size_class);
-        set_bins(view, &apart->bins); /* the control thread may set it anew */
-        return bins_next_page(heap, &apart->bins, NULL, size_class);
-    }
-    if (view->region) { /* shared pages are the thread's */
-        bins_split_class(heap, size_class);
-        if (UNLIKELY(view->region->policy == PLACE_SLAB))
-            slab_fit(heap, view->region, size_class, room);
-        page = bins_next_page(heap, view->region, view, size_class);
-    } else {
-        size_class = bins_share_class(heap, size_class);
-    }
-    if (UNLIKELY(!page) && region_is_named(view)) /* where a reset would not find it, none is */
-        return NULL;
-    set_bins(view, page ? view->region : &heap->mixed);
-    return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
-}
-
-/* Whether the record of a block can tell that so little of it was requested. */
-static bool slack_fits(uint32_t block_bytes, size_t size) {
-    uint32_t max = block_bytes <= NARROW_MAX ? SLACK_NARROW_MAX : UINT16_MAX - 1;
-    return block_bytes - size <= max;
+    return view->region ? policy_of(view->region) : &policy_aset;
 }
 
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh) {
@@ -151,17 +109,6 @@ void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool 
     return chunk ? chunk : region_alloc_wide(heap, view, size, fresh);
 }
 
-/* A page of that class, or of one whose records can tell that so little of a block was requested. */
-static struct page *page_with_slack(struct heap *heap, struct view *view, size_t size,
-                                    unsigned size_class, size_t room) {
-    /* A class that serves others is as well aligned as any of them. */
-    if (!slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
-        bins_split_class(heap, size_class);
-    if (!slack_fits(blocks_bytes_table[size_class], size))
-        size_class = NARROW_CLASSES;
-    return page_for(heap, view, size_class, room);
-}
-
 /* As the two below, with a tail behind the chunk. */
 COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t size, size_t alignment,
                                 bool zero) {
@@ -169,7 +116,7 @@ COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t siz
         return region_alloc_large(heap, view, size, alignment, zero);
     size_t room = size + CHECK_TAIL + alignment - 16;
     look_around(heap, view);
-    struct page *page = page_with_slack(heap, view, size, blocks_class_of(room), room);
+    struct page *page = aset_page(heap, view, size, blocks_class_of(room), room);
     if (!page)
         return NULL;
     bool fresh = false, checked = check_is_on(page);
@@ -204,31 +151,6 @@ COLD static void *alloc_guarded(struct heap *heap, struct view *view, size_t siz
     return page->chunk;
 }
 
-/* A block with room for the alignment, and for the node of a simple one. */
-static void *alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment,
-                           uint32_t policy) {
-    size_t node = policy == PLACE_SIMPLE ? sizeof(struct simple_node) : 0;
-    if (size + node + alignment > SMALL_MAX)
-        return region_alloc_large(heap, view, size, alignment, false);
-    unsigned size_class = blocks_class_of(size);
-    size_t room = size;
-    bool fresh = false;
-    if (alignment > 64 || blocks_bytes_table[size_class] % alignment || policy >= PLACE_SLAB) {
-        room = (size ? size : 1) + node + alignment - 16;
-        size_class = blocks_class_of(room);
-    }
-    struct page *page = page_with_slack(heap, view, size, size_class, room);
-    if (!page)
-        return NULL;
-    char *block = region_take(heap, page, view, size, false, &fresh);
-    char *chunk = (char *)align_up((uintptr_t)block, alignment);
-    if (chunk != block)
-        blocks_mark(page, META_ALIGNED);
-    if (simple_is(page))
-        simple_link(page, block);
-    return chunk;
-}
-
 /* Where the context is a tiny one: among the shared pages, else it gets a region and `refused` says whether it could. */
 static void *alloc_tiny(struct heap *heap, struct view *view, size_t size, bool zero,
                         bool *refused) {
@@ -254,17 +176,7 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
     if (size > SMALL_MAX)
         return region_alloc_large(heap, view, size, 1, zero);
     bool fresh = false;
-    void *block;
-    uint32_t policy = look_around(heap, view);
-    if (serial_is(policy)) {
-        set_bins(view, view->region);
-        block = serial_alloc(heap, view, size, 16, &fresh);
-    } else if (UNLIKELY(policy == PLACE_SIMPLE)) {
-        block = alloc_aligned(heap, view, size, 16, policy);
-    } else {
-        struct page *page = page_for(heap, view, blocks_class_of(size), size);
-        block = page ? region_take(heap, page, view, size, false, &fresh) : NULL;
-    }
+    char *block = look_around(heap, view)->alloc(heap, view, size, 16, &fresh);
     if (!block)
         return NULL;
     if (zero && !fresh)
@@ -283,12 +195,7 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     if (size > SMALL_MAX || size + alignment > SMALL_MAX)
         return region_alloc_large(heap, view, size, alignment, false);
     bool fresh = false;
-    uint32_t policy = look_around(heap, view);
-    if (serial_is(policy)) {
-        set_bins(view, view->region);
-        return serial_alloc(heap, view, size, alignment, &fresh);
-    }
-    return alloc_aligned(heap, view, size, alignment, policy);
+    return look_around(heap, view)->alloc(heap, view, size, alignment, &fresh);
 }
 
 /* --- free ---------------------------------------------------------------------------------- */
@@ -640,7 +547,7 @@ static bool resize_in_block(struct heap *heap, struct view *view, struct page *p
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     size_t room = (size_t)(block + page->block_bytes - (char *)chunk) - simple_bytes(page);
     if (UNLIKELY(options.check) || page->heap != heap || !may_stand_in(page, view) || size > room ||
-        !slack_fits(page->block_bytes, size) ||
+        !aset_slack_fits(page->block_bytes, size) ||
         (size * 2 < page->block_bytes && bins_class_of(heap, size) != page->size_class))
         return false;
     struct view *old = paid_by(heap, page, at, &record);
@@ -671,11 +578,11 @@ static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size
     if (size <= had || size >= room || room > SMALL_MAX || UNLIKELY(options.check) ||
         UNLIKELY(region_is_tiny(view)) || UNLIKELY(terms_with(view->context, TERMS_GUARD) != NULL))
         return region_alloc(heap, view, size, false);
-    if (!slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
+    if (!aset_slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
         return region_alloc(heap, view, size, false);
-    if (UNLIKELY(look_around(heap, view) >= PLACE_SLAB)) /* these grow to what they need */
+    if (UNLIKELY(look_around(heap, view) != &policy_aset)) /* these grow to what they need */
         return region_alloc(heap, view, size, false);
-    struct page *page = page_for(heap, view, blocks_class_of(room), room);
+    struct page *page = aset_page_of(heap, view, blocks_class_of(room), room);
     return page ? region_take(heap, page, view, size, false, &fresh) : NULL;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Pages in which chunks stand one behind the other; see serial.h. */
 #include "region/serial.h"
+#include "region/aset.h"
 #include "region/region.h"
 #include "region/terms.h"
 
@@ -111,7 +112,7 @@ static void got_empty(struct heap *heap, struct page *page) {
     struct region *region = region_for(page);
     if (page == region->serial) {
         rewind_page(heap, page);
-    } else if (region->bins.policy == PLACE_GENERATION && !region->spare) {
+    } else if (policy_of(&region->bins)->keeps_spare && !region->spare) {
         rewind_page(heap, page);
         region->spare = page;
     } else {
@@ -238,6 +239,7 @@ static void *alloc_in(struct heap *heap, struct page *page, struct view *view, s
 
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh) {
+    aset_set_bins(view, view->region);
     void *chunk = alloc_in(heap, region_of(view->region)->serial, view, size, alignment, fresh);
     if (chunk)
         return chunk;

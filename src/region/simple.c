@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Each chunk by itself, in a list; see simple.h. */
 #include "region/simple.h"
+#include "region/aset.h"
 #include "region/region.h"
 
 static struct simple_node *node_of(const struct page *page, const char *block) {
@@ -39,3 +40,5 @@ void simple_reset(struct heap *heap, struct region *region) {
         region_free(heap, (char *)(uintptr_t)inside + sizeof *region->chunks - page->block_bytes);
     }
 }
+
+const struct policy policy_simple = {.name = "simple", .alloc = aset_alloc, .lists_chunks = true};

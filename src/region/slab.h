@@ -27,7 +27,5 @@ INLINE uint32_t slab_block_bytes(struct bins *bins, unsigned size_class) {
         return blocks_bytes_table[size_class];
     return (uint32_t)region_of(bins)->units[size_class] * SLAB_UNIT;
 }
-/* Before a page is looked for: blocks of that class are as large as this. */
-void slab_fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t size);
 
 #endif

@@ -51,7 +51,7 @@ MUTANTS = {
         ["aligned-posix-memalign-invalid"]),
     # --- alignment ---
     "chunks-start-at-their-block": (
-        "src/region/region.c", "    char *chunk = (char *)align_up((uintptr_t)block, alignment);\n    if (chunk != block)\n"
+        "src/region/aset.c", "    char *chunk = (char *)align_up((uintptr_t)block, alignment);\n    if (chunk != block)\n"
         "        blocks_mark(page, META_ALIGNED);\n    if (simple",
         "    char *chunk = block;\n    if (simple", ["aligned-every-alignment", "aligned-aligned-mixed-use", "cxx-aligned"]),
     "valloc-is-malloc": (

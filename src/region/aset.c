@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* Blocks by size class; see aset.h. */
+#include "region/aset.h"
+#include "region/named.h"
+#include "region/region.h"
+#include "region/simple.h"
+
+INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_class,
+                            size_t room) {
+    struct page *page = NULL;
+    enum placement placement = heap_placement(view->context);
+    struct pool *apart =
+        UNLIKELY(placement == PLACE_APART) && !view->region ? bins_apart(heap) : NULL;
+    if (apart) {
+        bins_split_class(heap, size_class);
+        aset_set_bins(view, &apart->bins); /* the control thread may set it anew */
+        return bins_next_page(heap, &apart->bins, NULL, size_class);
+    }
+    if (view->region) { /* shared pages are the thread's */
+        bins_split_class(heap, size_class);
+        if (UNLIKELY(policy_of(view->region)->fit != NULL))
+            policy_of(view->region)->fit(heap, view->region, size_class, room);
+        page = bins_next_page(heap, view->region, view, size_class);
+    } else {
+        size_class = bins_share_class(heap, size_class);
+    }
+    if (UNLIKELY(!page) && region_is_named(view)) /* where a reset would not find it, none is */
+        return NULL;
+    aset_set_bins(view, page ? view->region : &heap->mixed);
+    return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
+}
+
+struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_class, size_t room) {
+    return page_of(heap, view, size_class, room);
+}
+
+struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
+                       size_t room) {
+    /* A class that serves others is as well aligned as any of them. */
+    if (!aset_slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
+        bins_split_class(heap, size_class);
+    if (!aset_slack_fits(blocks_bytes_table[size_class], size))
+        size_class = NARROW_CLASSES;
+    return aset_page_of(heap, view, size_class, room);
+}
+
+/* A block with room for the alignment, and for the node of a list. */
+static void *alloc_with_room(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                             bool *fresh) {
+    const struct policy *policy = view->region ? policy_of(view->region) : &policy_aset;
+    size_t node = policy->lists_chunks ? sizeof(struct simple_node) : 0;
+    if (size + node + alignment > SMALL_MAX)
+        return region_alloc_large(heap, view, size, alignment, false);
+    unsigned size_class = blocks_class_of(size);
+    size_t room = size;
+    if (alignment > 64 || blocks_bytes_table[size_class] % alignment || policy != &policy_aset) {
+        room = (size ? size : 1) + node + alignment - 16;
+        size_class = blocks_class_of(room);
+    }
+    struct page *page = aset_page(heap, view, size, size_class, room);
+    if (!page)
+        return NULL;
+    char *block = region_take(heap, page, view, size, false, fresh);
+    char *chunk = (char *)align_up((uintptr_t)block, alignment);
+    if (chunk != block)
+        blocks_mark(page, META_ALIGNED);
+    if (simple_is(page))
+        simple_link(page, block);
+    return chunk;
+}
+
+void *aset_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment, bool *fresh) {
+    if (alignment > 16 || (view->region && UNLIKELY(policy_of(view->region)->lists_chunks)))
+        return alloc_with_room(heap, view, size, alignment, fresh);
+    struct page *page = page_of(heap, view, blocks_class_of(size), size);
+    return page ? region_take(heap, page, view, size, false, fresh) : NULL;
+}
+
+const struct policy policy_aset = {.name = "aset", .alloc = aset_alloc};
+
+const struct policy *const policy_table[PLACE_COUNT] = {
+    [PLACE_DEFAULT] = &policy_aset,          [PLACE_APART] = &policy_aset,
+    [PLACE_SHARED] = &policy_aset,           [PLACE_SLAB] = &policy_slab,
+    [PLACE_GENERATION] = &policy_generation, [PLACE_BUMP] = &policy_bump,
+    [PLACE_SIMPLE] = &policy_simple,
+};

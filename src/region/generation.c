@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Generations: chunks that die in the order in which they were born.
+ *
+ * For: queues, logs, tuples of a sort. Chunks stand one behind the other (region/serial.h); a page goes when all that is in it was
+ * freed, but for one, so that a queue of constant length asks for no page. Cannot do: use again what was freed in a page that
+ * still has a chunk.
+ *
+ * Source: PostgreSQL's generation contexts (Tomas Vondra, 2017).
+ */
+#include "region/policy.h"
+#include "region/serial.h"
+
+const struct policy policy_generation = {
+    .name = "generation", .alloc = serial_alloc, .in_order = true, .keeps_spare = true};
