@@ -70,6 +70,22 @@ struct memctx_limit {
     void *argument;
 };
 
+/* What a context may be made with, beside its policy. All zero: nothing. */
+enum memctx_flag {
+    MEMCTX_ZERO_FREED =
+        1, /* what is freed, and what goes with a reset, is zeroed: for keys and passwords */
+    MEMCTX_GUARDED =
+        2, /* each chunk of up to 1 MiB ends at memory that cannot be touched, and cannot be touched when it was
+                            * freed: for finding who writes there, at some us and an OS page a chunk. The program ends with a
+                            * line that says by which paths it was allocated, freed and touched */
+    MEMCTX_LARGE_PAGES = 4 /* pages of 64 KiB, not 16: for contexts that hold much */
+};
+struct memctx_options {
+    unsigned flags;                   /* a sum of enum memctx_flag */
+    const struct memctx_limit *limit; /* NULL: none; see memctx_set_limit */
+    const char *identifier;           /* NULL: none; see memctx_identify */
+};
+
 struct memctx_stats {
     uint64_t requested_bytes, chunks; /* alive */
     uint64_t peak_bytes;              /* the most that was requested at a time */
@@ -83,6 +99,8 @@ struct memctx_stats {
 
 const char *memctx_version(void) MEMCTX_WEAK;
 memctx_t memctx_do_create(memctx_t parent, const char *name, enum memctx_policy policy) MEMCTX_WEAK;
+memctx_t memctx_do_create_with(memctx_t parent, const char *name, enum memctx_policy policy,
+                               const struct memctx_options *with) MEMCTX_WEAK;
 void memctx_do_delete(memctx_t context) MEMCTX_WEAK;
 void memctx_do_reset(memctx_t context) MEMCTX_WEAK;
 void memctx_do_reset_children(memctx_t context) MEMCTX_WEAK;
@@ -123,6 +141,12 @@ static inline int memctx_is_active(void) {
  * memory, or the library is not there. */
 static inline memctx_t memctx_create(memctx_t parent, const char *name, enum memctx_policy policy) {
     return memctx_do_create ? memctx_do_create(parent, name, policy) : NULL;
+}
+/* The same with options, which need not last; NULL: none. NULL also where a flag is not known. */
+static inline memctx_t memctx_create_with(memctx_t parent, const char *name,
+                                          enum memctx_policy policy,
+                                          const struct memctx_options *with) {
+    return memctx_do_create_with ? memctx_do_create_with(parent, name, policy, with) : NULL;
 }
 /* Frees all that is in it, and in its children, and them. NULL: nothing is done, here and below. */
 static inline void memctx_delete(memctx_t context) {
@@ -273,8 +297,8 @@ namespace memctx {
 class context {
   public:
     explicit context(const char *name, enum memctx_policy policy = MEMCTX_ASET,
-                     memctx_t parent = nullptr)
-        : handle(memctx_create(parent, name, policy)) {}
+                     memctx_t parent = nullptr, const struct memctx_options *with = nullptr)
+        : handle(memctx_create_with(parent, name, policy, with)) {}
     ~context() {
         memctx_delete(handle);
     }

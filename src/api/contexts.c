@@ -36,13 +36,24 @@ static struct named *find(memctx_t context, const char *what) {
     return named;
 }
 
-EXPORT memctx_t memctx_do_create(memctx_t parent, const char *name, enum memctx_policy policy) {
+EXPORT memctx_t memctx_do_create_with(memctx_t parent, const char *name, enum memctx_policy policy,
+                                      const struct memctx_options *with) {
     struct heap *heap = enter();
     if (!heap)
         return NULL;
-    memctx_t made = named_create(heap, parent, name, policy);
+    memctx_t made = named_create(heap, parent, name, policy, with ? with->flags : 0);
     thread_leave(heap);
+    if (made && with && with->identifier)
+        memctx_do_identify(made, with->identifier);
+    if (made && with && with->limit && memctx_do_set_limit(made, with->limit)) {
+        memctx_do_delete(made);
+        made = NULL;
+    }
     return made;
+}
+
+EXPORT memctx_t memctx_do_create(memctx_t parent, const char *name, enum memctx_policy policy) {
+    return memctx_do_create_with(parent, name, policy, NULL);
 }
 
 static void call_back(memctx_t context, const char *what) {

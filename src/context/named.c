@@ -5,6 +5,7 @@
 #include "context/tree.h"
 #include "os/meta.h"
 #include "region/region.h"
+#include "region/terms.h"
 
 struct named *named_blocks[NAMED_BLOCKS];
 uint32_t named_count;
@@ -192,7 +193,13 @@ static void give_place(uint32_t place) {
     lock_release(&region_lock);
 }
 
-static bool make_node(struct heap *heap, struct named *named, uint32_t place) {
+static unsigned asked_by(unsigned flags) {
+    return (flags & MEMCTX_ZERO_FREED ? TERMS_ASKED_ZERO : 0U) |
+           (flags & MEMCTX_GUARDED ? TERMS_ASKED_GUARD : 0U) |
+           (flags & MEMCTX_LARGE_PAGES ? TERMS_ASKED_WIDE : 0U);
+}
+
+static bool make_node(struct heap *heap, struct named *named, uint32_t place, unsigned flags) {
     uint32_t above = named->made_below ? named_at(named->made_below)->context : TREE_ROOT;
     if (!named->context)
         named->context = tree_child(
@@ -205,13 +212,14 @@ static bool make_node(struct heap *heap, struct named *named, uint32_t place) {
     named->view = view;
     enum placement placement = (enum placement)placements[named->policy];
     return (heap_placement(named->context) == placement || heap_place(named->context, placement)) &&
-           region_make_named(heap, view, placement);
+           terms_ask(named->context, asked_by(flags)) && region_make_named(heap, view, placement);
 }
 
 memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
-                      enum memctx_policy policy) {
+                      enum memctx_policy policy, unsigned flags) {
+    const unsigned known = MEMCTX_ZERO_FREED | MEMCTX_GUARDED | MEMCTX_LARGE_PAGES;
     uint32_t above = named_place(parent);
-    if (policy >= sizeof placements || !name)
+    if (policy >= sizeof placements || !name || flags & ~known)
         return NULL;
     if (above && !named_find(parent))
         named_misused("memctx_create", parent, "is the parent, and was deleted");
@@ -224,7 +232,7 @@ memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
     named->callbacks = NULL;
     named->limit = NULL;
     named->identifier[0] = 0;
-    if (!make_node(heap, named, place)) {
+    if (!make_node(heap, named, place, flags)) {
         give_place(place);
         return NULL;
     }

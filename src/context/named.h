@@ -82,7 +82,7 @@ INLINE struct named *named_mine(const struct heap *heap, memctx_t handle, const 
 
 /* By a thread whose heap is entered. */
 memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
-                      enum memctx_policy policy); /* NULL: out of memory */
+                      enum memctx_policy policy, unsigned flags); /* NULL: out of memory */
 /* It has no children, and was reset; its place is free after it. */
 void named_end(struct heap *heap, struct named *named);
 /* The context, without those below it, becomes nobody's: the shared heap has it. False: out of memory. */

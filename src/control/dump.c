@@ -12,6 +12,7 @@
 #include "control/policy_rules.h"
 #include "os/meta.h"
 #include "region/serial.h"
+#include "region/terms.h"
 
 struct scan {
     uint32_t flags, count;
@@ -258,8 +259,18 @@ static uint32_t add_reason(struct answer *strings, uint32_t id, uint32_t *rules_
         }
         return rules_at[rule] - 1;
     }
-    if (!automatic_reason(id, &text))
+    unsigned asked = tree_is_named(id) ? terms_asked(id) : 0;
+    if (asked) {
+        static const char *const words[] = {"zeroed", "guarded", "pages of 64 KiB"};
+        text_add(&text, "asked for:");
+        for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++)
+            if (asked & 1U << i) {
+                text_add(&text, text.length > sizeof "asked for:" ? ", " : " ");
+                text_add(&text, words[i]);
+            }
+    } else if (!automatic_reason(id, &text)) {
         return WIRE_NONE;
+    }
     reason[text.length] = 0;
     return add_string(strings, reason);
 }

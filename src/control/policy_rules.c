@@ -603,7 +603,8 @@ static void forget_rules(void) {
     state.clearing = true;
     __builtin_memset(state.kinds, 0, sizeof state.kinds);
     __builtin_memset(terms_table, 0,
-                     sizeof terms_table); /* contexts that still have one of these have none */
+                     TERMS_RULES *
+                         sizeof *terms_table); /* contexts that still have one of these have none */
     lock_release(&tree_lock);
 }
 

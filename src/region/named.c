@@ -6,6 +6,7 @@
 #include "region/punch.h"
 #include "region/region.h"
 #include "region/simple.h"
+#include "region/terms.h"
 
 uint32_t region_named_any;
 
@@ -22,14 +23,17 @@ bool region_make_whole(struct heap *heap, struct view *view) {
         view->region = &region->bins;
     }
     region_change_policy(heap, view->region, policy);
-    view->bins =
-        policy_of(view->region)->lists_chunks ? (struct bins *)&heap_no_bins : view->region;
+    bool slow = policy_of(view->region)->lists_chunks ||
+                view->region->terms /* or it is to have some from now on, or other ones */
+                || terms_number(view->context);
+    view->bins = slow ? (struct bins *)&heap_no_bins : view->region;
     return true;
 }
 
 bool region_make_named(struct heap *heap, struct view *view, enum placement placement) {
     store_owner(&region_named_any, 1);
-    bool tiny = placement == PLACE_APART && !options.check && tiny_begin(view->context, heap);
+    bool tiny = placement == PLACE_APART && !options.check && !terms_number(view->context) &&
+                tiny_begin(view->context, heap);
     if (tiny && !view->region) {
         view->bins = (struct bins *)&heap_no_bins;
         return true;
@@ -106,27 +110,28 @@ static void for_each_page(struct heap *heap, struct region *region,
     }
 }
 
-/* Calls `each` with every chunk of the page that is alive. */
+/* Calls `each` with every chunk of the page that is alive, and the room that it has. */
 static void for_each_alive(const struct page *page,
-                           void (*each)(const char *chunk, uint32_t requested, void *context),
+                           void (*each)(char *chunk, uint32_t room, uint32_t requested,
+                                        void *context),
                            void *context) {
     char *start = segment_span_start(page);
     if (page->kind == PAGE_SERIAL) {
         struct serial_chunk chunk;
         for (unsigned i = 0; serial_next(page, start, &i, &chunk);)
             if (chunk.state == SERIAL_LIVE)
-                each(start + chunk.offset, chunk.bytes - chunk.slack, context);
+                each(start + chunk.offset, chunk.bytes, chunk.bytes - chunk.slack, context);
         return;
     }
     size_t granule_bytes = (size_t)page->granule_mask + 1;
     uint64_t punched = granule_bytes == OS_PAGE_BYTES ? blocks_punched(page) : 0;
     for (size_t i = 0; i * granule_bytes < blocks_reached(page, start); i++) {
-        const char *granule = start + i * granule_bytes;
+        char *granule = start + i * granule_bytes;
         unsigned count = punched >> i & 1 ? 0 : page->granule_capacity;
         for (unsigned index = 0; index < count; index++) {
             struct record record = record_read(page, blocks_record(page, granule, index));
             if (!record.free)
-                each(granule + page->first + (size_t)index * page->block_bytes,
+                each(granule + page->first + (size_t)index * page->block_bytes, page->block_bytes,
                      page->block_bytes - record.slack, context);
         }
     }
@@ -137,9 +142,9 @@ static void count_page(struct heap *heap, struct region *region, struct page *pa
     *(uint64_t *)context += page->used;
 }
 
-static void add_chunk(const char *chunk, uint32_t requested, void *context) {
+static void add_chunk(char *chunk, uint32_t room, uint32_t requested, void *context) {
     struct region_alive *sum = context;
-    (void)chunk;
+    (void)chunk, (void)room;
     sum->chunks++;
     sum->bytes += requested;
 }
@@ -149,9 +154,14 @@ static void add_page(struct heap *heap, struct region *region, struct page *page
     for_each_alive(page, add_chunk, context);
 }
 
-static void tell_watcher(const char *chunk, uint32_t requested, void *context) {
-    (void)requested, (void)context;
+static void tell_watcher(char *chunk, uint32_t room, uint32_t requested, void *context) {
+    (void)room, (void)requested, (void)context;
     segment_watch(chunk);
+}
+
+static void zero_chunk(char *chunk, uint32_t room, uint32_t requested, void *context) {
+    (void)requested, (void)context;
+    __builtin_memset(chunk, 0, room);
 }
 
 /* The current pages stay, up to so many bytes that were written in them: what comes next needs as many. */
@@ -165,6 +175,8 @@ static void reset_page(struct heap *heap, struct region *region, struct page *pa
         for_each_alive(page, tell_watcher, NULL);
     if (UNLIKELY(load_acquire(&page->remote)))
         region_report(MISUSE_FREED_IN_RESET, page, segment_span_start(page));
+    if (UNLIKELY(region->bins.terms) && terms_with(page->view->context, TERMS_ZERO))
+        for_each_alive(page, zero_chunk, NULL);
     if (page->kind == PAGE_SERIAL) {
         serial_reset(heap, region, page);
         return;
@@ -192,7 +204,7 @@ static struct region_alive large_alive(const struct region *region) {
     struct region_alive sum = {0, 0};
     lock_take(&region_lock);
     for (const struct page *page = region->large; page; page = page->next)
-        add_chunk(NULL, 0, &sum), sum.bytes += page->requested_bytes;
+        add_chunk(NULL, 0, 0, &sum), sum.bytes += page->requested_bytes;
     lock_release(&region_lock);
     return sum;
 }
@@ -207,10 +219,7 @@ static void free_large_chunks(struct region *region) {
         if (!page)
             return;
         page->view = NULL;
-        if (page->kind == PAGE_HUGE)
-            segment_huge_free(page);
-        else
-            segment_span_free(page);
+        region_give_large(page);
     }
 }
 

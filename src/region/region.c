@@ -146,6 +146,8 @@ COLD static void *alloc_guarded(struct heap *heap, struct view *view, size_t siz
     page->context = view->context;
     view->bins = (struct bins *)&heap_no_bins;
     view_account_alloc(view, size);
+    if (region_is_named(view))
+        region_named_large(view, page);
     if (zero && !page->fresh)
         __builtin_memset(page->chunk, 0, size);
     return page->chunk;
@@ -239,6 +241,19 @@ static void zero_large(const struct page *page) {
     os_discard(first, align_up((size_t)(end - first), OS_PAGE_BYTES));
 }
 
+void region_give_large(struct page *page) {
+    if (UNLIKELY(load_relaxed(&page->flags) & PAGE_GUARDED)) {
+        guard_free(page);
+        return;
+    }
+    if (UNLIKELY(terms_with(page->context, TERMS_ZERO) != NULL))
+        zero_large(page);
+    if (page->kind == PAGE_HUGE)
+        segment_huge_free(page);
+    else
+        segment_span_free(page);
+}
+
 static void free_large(struct heap *heap, struct page *page, void *chunk) {
     if (page->chunk != chunk)
         region_report(MISUSE_INTERIOR, page, chunk);
@@ -250,16 +265,7 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
     struct view *view = is_settled(heap, page) ? heap_view(heap, page->context) : NULL;
     if (view)
         view_account_free(view, page->requested_bytes);
-    if (UNLIKELY(load_relaxed(&page->flags) & PAGE_GUARDED)) {
-        guard_free(page);
-        return;
-    }
-    if (UNLIKELY(terms_with(page->context, TERMS_ZERO) != NULL))
-        zero_large(page);
-    if (page->kind == PAGE_HUGE)
-        segment_huge_free(page);
-    else
-        segment_span_free(page);
+    region_give_large(page);
 }
 
 /* Who paid for the block of that record. The owner may just be making its page a mixed one, which takes the

@@ -26,6 +26,8 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
                          bool zero);
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment);
+/* The memory of a large chunk whose accounts and lists are done with. */
+void region_give_large(struct page *page);
 /* Chunks that are not blocks of this heap's pages: NULL, large, foreign, of another thread. */
 void region_free_slow(struct heap *heap, struct page *page, void *chunk);
 /* The new size in the same block, where that is no waste; the chunk then belongs to `view`. False: nothing

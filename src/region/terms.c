@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a rule asks of its contexts' chunks; see terms.h. */
 #include "region/terms.h"
+#include "region/region.h"
 
 struct terms terms_table[TERMS_COUNT];
 uint8_t *terms_leaves[PLACED_LEAVES];
@@ -13,6 +14,18 @@ bool terms_set(uint32_t context, unsigned number) {
     if (number)
         or_release(&heap_placed_any, HEAP_TERMS);
     return true;
+}
+
+bool terms_ask(uint32_t context, unsigned asked) {
+    if (!asked)
+        return !terms_number(context) || terms_set(context, 0);
+    unsigned number = TERMS_RULES + asked - 1;
+    lock_take(&region_lock);
+    terms_table[number].flags = TERMS_OWN | (asked & TERMS_ASKED_ZERO ? TERMS_ZERO : 0) |
+                                (asked & TERMS_ASKED_GUARD ? TERMS_GUARD : 0);
+    terms_table[number].slices = asked & TERMS_ASKED_WIDE ? WIDE_PAGE_SLICES : 0;
+    lock_release(&region_lock);
+    return terms_set(context, number);
 }
 
 int64_t terms_live(unsigned number) {

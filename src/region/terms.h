@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * terms.h - what a rule asks of the chunks of its contexts, beside a policy.
+ * terms.h - what a rule asks of the chunks of its contexts, or a program of those of a named one, beside a policy.
  *
- * For: one call path of a program that is not to be changed: a limit, pages of its own from the first chunk on, of another size,
+ * For: one call path of a program that is not to be changed, mostly: a limit, pages of its own from the first chunk on, of another size,
  * chunks that are zeroed when they are freed, chunks with a guard page (region/guard.h). A byte a context says whose
  * terms hold, in leaves as those of heap_placed; it is read where heap_placed is, so that nobody else pays. Those of a limit or of
  * guards come the slow way with each allocation (their views' bins are heap_no_bins).
@@ -18,7 +18,8 @@
 
 #include "region/heap.h"
 
-#define TERMS_COUNT 65U /* number 0 is none */
+#define TERMS_RULES 65U /* those of rules have the numbers below; 0 is none */
+#define TERMS_COUNT (TERMS_RULES + TERMS_ASKED_MAX)
 
 enum terms_flag {
     TERMS_OWN = 1,   /* pages of its own from the first chunk on */
@@ -27,6 +28,10 @@ enum terms_flag {
     TERMS_LIMIT = 8, /* past the limit allocations fail */
     TERMS_WARN = 16, /* past it one line is printed */
 };
+
+/* What a program may ask for a named context; their sum, from 1 on, is added to TERMS_RULES - 1. */
+enum terms_asked { TERMS_ASKED_ZERO = 1, TERMS_ASKED_GUARD = 2, TERMS_ASKED_WIDE = 4 };
+#define TERMS_ASKED_MAX 7U
 
 struct terms {
     uint32_t flags;    /* enum terms_flag */
@@ -59,6 +64,13 @@ INLINE struct terms *terms_with(uint32_t context, uint32_t flags) {
 }
 /* From now on those hold for the context. False: out of memory. */
 bool terms_set(uint32_t context, unsigned number);
+/* The same with what a program asks for: a sum of enum terms_asked. */
+bool terms_ask(uint32_t context, unsigned asked);
+/* That sum; 0: nothing, or these are a rule's. */
+INLINE unsigned terms_asked(uint32_t context) {
+    unsigned number = terms_number(context);
+    return number >= TERMS_RULES ? number - TERMS_RULES + 1 : 0;
+}
 /* Requested and alive in all contexts of the terms. */
 int64_t terms_live(unsigned number);
 /* So many bytes more, of a chunk that had so many in the context `had_in`. False: it would be past the limit. */

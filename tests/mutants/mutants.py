@@ -366,8 +366,16 @@ MUTANTS = {
         "src/context/lookup.c", "    struct view *view = region_named_view(heap, chunk);", "    struct view *view = NULL;",
         ["named:model"]),
     "large-chunks-outlive-a-reset": (
-        "src/region/named.c", "        if (page->kind == PAGE_HUGE)\n            segment_huge_free(page);\n"
-        "        else\n            segment_span_free(page);", "        ;", ["named:model"]),
+        "src/region/named.c", "        region_give_large(page);\n", "", ["named:model"]),
+    "resets-leave-what-is-secret": (
+        "src/region/named.c", "        for_each_alive(page, zero_chunk, NULL);", "        ;", ["named:zeroed-by-each-policy"]),
+    "guarded-chunks-outlive-a-reset": (
+        "src/region/region.c", "    if (region_is_named(view))\n        region_named_large(view, page);\n    if (zero", "    if (zero",
+        ["named:guarded-chunks-go-with-a-reset"]),
+    "options-outlive-their-context": (
+        "src/region/terms.c", "        return !terms_number(context) || terms_set(context, 0);", "        return true;", ["named:options"]),
+    "options-are-not-shown": (
+        "src/control/dump.c", "tree_is_named(id) ? terms_asked(id) : 0;", "0;", ["named:options-are-shown"]),
     "freed-large-chunks-stay-listed": (
         "src/region/region.c", "    if (UNLIKELY(page->view != NULL))\n        region_named_large_gone(page);", "",
         ["named:other-threads"]),

@@ -146,8 +146,12 @@ static void make(int at) {
         parent = -1;
     snprintf(names[at], sizeof names[at], "kind%d", tiny ? made++ : at % 5);
     *context = (struct context){.parent = parent};
-    context->handle = memctx_create(parent < 0 ? NULL : contexts[parent].handle, names[at],
-                                    tiny ? MEMCTX_ASET : (enum memctx_policy)dice(5));
+    struct memctx_options with = {.flags = dice(4) ? 0 : dice(8)};
+    if (dice(4)) /* these take long */
+        with.flags &= ~(unsigned)MEMCTX_GUARDED;
+    context->handle =
+        memctx_create_with(parent < 0 ? NULL : contexts[parent].handle, names[at],
+                           tiny ? MEMCTX_ASET : (enum memctx_policy)dice(5), tiny ? NULL : &with);
     if (!context->handle)
         fail("create");
 }
