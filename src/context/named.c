@@ -267,6 +267,7 @@ bool named_limit_reached(uint32_t context, size_t bytes) {
     return again;
 }
 
+/* Under heap_global.lock, and those of heaps that are not the caller's. */
 static bool move_to(struct named *named, struct heap *from, struct heap *to) {
     struct view *view = heap_view(to, named->context);
     if (!view || view->context != named->context)
@@ -277,22 +278,37 @@ static bool move_to(struct named *named, struct heap *from, struct heap *to) {
     return true;
 }
 
-bool named_give(struct heap *heap, struct named *named) {
+/* The shared heap with both locks; NULL: not now, or no memory for its first view, which stands for what cannot be accounted
+ * elsewhere. */
+static struct heap *lock_both(void) {
+    lock_take(&heap_global.lock);
     struct heap *shared = heap_shared_lock();
-    if (!shared)
-        return false;
-    /* Its first view stands for what cannot be accounted elsewhere. */
-    bool given = context_view_fixed(shared, TREE_UNKNOWN) && move_to(named, heap, shared);
+    if (shared && context_view_fixed(shared, TREE_UNKNOWN))
+        return shared;
+    if (shared)
+        heap_shared_unlock(shared);
+    lock_release(&heap_global.lock);
+    return NULL;
+}
+
+static void unlock_both(struct heap *shared) {
     heap_shared_unlock(shared);
+    lock_release(&heap_global.lock);
+}
+
+bool named_give(struct heap *heap, struct named *named) {
+    struct heap *shared = lock_both();
+    bool given = shared && move_to(named, heap, shared);
+    if (shared)
+        unlock_both(shared);
     return given;
 }
 
 void heap_leave_named(struct heap *heap) {
-    struct heap *shared = load_relaxed(&region_named_any) ? heap_shared_lock() : NULL;
+    struct heap *shared = load_relaxed(&region_named_any) ? lock_both() : NULL;
     if (!shared)
         return;
-    bool ready = context_view_fixed(shared, TREE_UNKNOWN);
-    for (uint32_t i = 1; ready && i < heap->view_count; i++) {
+    for (uint32_t i = 1; i < heap->view_count; i++) {
         const struct view *view = heap_view_at(heap, i);
         struct named *named = tree_is_named(view->context)
                                   ? named_at((uint32_t)tree_node(view->context)->address)
@@ -300,28 +316,26 @@ void heap_leave_named(struct heap *heap) {
         if (named && named->view == view && load_relaxed(&named->generation) & 1)
             (void)move_to(named, heap, shared); /* without memory it stays with the heap */
     }
-    heap_shared_unlock(shared);
+    unlock_both(shared);
 }
 
 bool named_take(struct heap *heap, struct named *named) {
-    struct heap *owner = load_acquire(&named->heap), *shared = heap_shared_lock();
-    uint32_t place = (uint32_t)tree_node(named->context)->address;
-    bool taken = true;
+    struct heap *shared = lock_both(), *owner = load_acquire(&named->heap);
+    bool nobodys = owner == shared, taken = owner == heap;
     if (!shared)
         return false;
-    if (owner == shared)
+    if (nobodys)
         taken = move_to(named, owner, heap);
     heap_shared_unlock(shared);
-    if (owner == shared || owner == heap)
-        return taken;
-    bool parked = false;
-    if (lock_try(&owner->lock)) {
-        parked = load_acquire(&owner->state) == HEAP_PARKED;
-        taken = parked && move_to(named, owner, heap);
+    if (!nobodys && !taken && lock_try(&owner->lock)) {
+        nobodys = load_acquire(&owner->state) == HEAP_PARKED;
+        taken = nobodys && move_to(named, owner, heap);
         lock_release(&owner->lock);
     }
-    if (!parked)
-        named_misused("memctx_take", named_handle(place), "belongs to another thread");
+    lock_release(&heap_global.lock);
+    if (!nobodys && !taken)
+        named_misused("memctx_take", named_handle((uint32_t)tree_node(named->context)->address),
+                      "belongs to another thread");
     return taken;
 }
 

@@ -237,14 +237,10 @@ void heap_count_remote_further(struct heap *heap, uint32_t owner) {
     store_release(&heap->freed_of_count, count);
 }
 
-/* Moves a view's numbers to the totals of exited threads. */
-static void fold(struct heap *heap, struct view *view) {
-    struct view *sum = heap_view(heap_global.totals, view->context);
+void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct view *sum) {
     struct baseline *base = heap_baseline(heap, view->index, false);
-    if (!sum)
-        return;
     if (base) {
-        struct baseline *sum_base = heap_baseline(heap_global.totals, sum->index, true);
+        struct baseline *sum_base = heap_baseline(to, sum->index, true);
         if (sum_base) {
             sum_base->allocs += base->allocs;
             sum_base->frees += base->frees;
@@ -265,6 +261,13 @@ static void fold(struct heap *heap, struct view *view) {
     store_owner(&view->peak_bytes, 0);
     if (view->region)
         region_of(view->region)->others_chunks = REGION_RECOUNT;
+}
+
+/* Moves a view's numbers to the totals of exited threads. */
+static void fold_into_totals(struct heap *heap, struct view *view) {
+    struct view *sum = heap_view(heap_global.totals, view->context);
+    if (sum)
+        heap_fold(heap, view, heap_global.totals, sum);
 }
 
 /* The same with the counts of frees of others' chunks. */
@@ -301,7 +304,7 @@ void heap_park(struct heap *heap) {
     for (uint32_t i = 1; i < heap->view_count; i++) {
         struct view *view = heap_view_at(heap, i);
         if (heap_global.totals && (view->allocs || view->frees))
-            fold(heap, view);
+            fold_into_totals(heap, view);
     }
     if (heap_global.totals)
         fold_remote(heap);

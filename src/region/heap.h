@@ -152,6 +152,8 @@ INTERNAL const struct bins
 struct heap *heap_acquire(uint32_t tid, bool threads_tell);
 /* Folds the views into the totals, gives empty pages back and parks the heap. */
 void heap_park(struct heap *heap);
+/* Moves a view's numbers to another one of the same context, in that heap. Under heap_global.lock, so that no dump sees them twice. */
+void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct view *sum);
 /* The named contexts of a heap whose thread ended become nobody's, so that they can be taken whoever has the heap next. Of the layer
  * that knows them (context/named.c). */
 void heap_leave_named(struct heap *heap);

@@ -299,6 +299,10 @@ static void move_page(struct heap *from, struct region *region, struct page *pag
 void region_move(struct heap *from, struct view *view, struct heap *to, struct view *to_view) {
     struct region *region = region_of(view->region);
     struct move move = {.to = to, .view = to_view};
+    int64_t peak = view->peak_bytes;
+    heap_fold(from, view, to, to_view);
+    if (peak > to_view->peak_bytes)
+        store_owner(&to_view->peak_bytes, peak);
     tiny_move(view->context, to);
     to_view->bins = (struct bins *)&heap_no_bins; /* whatever waits for its heap is seen first */
     view->bins = &from->mixed;

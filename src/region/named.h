@@ -51,8 +51,8 @@ struct region_size {
 };
 struct region_size region_size(struct heap *heap, struct view *view);
 
-/* All of it is the other heap's from now on, of its view of the same context. Both heaps are the caller's, and nobody frees
- * a chunk meanwhile. */
+/* All of it is the other heap's from now on, of its view of the same context, with the account. Both heaps are the caller's, nobody frees
+ * a chunk meanwhile, and heap_global.lock is held. */
 void region_move(struct heap *from, struct view *view, struct heap *to, struct view *to_view);
 
 /* The context's view in the heap, if the chunk is in a named context of that heap; NULL: it is not. */

@@ -395,6 +395,8 @@ MUTANTS = {
     "simple-chunks-stay-linked": (
         "src/region/region.c", "        if (simple_is(page))\n            simple_unlink(page, block);\n        if (UNLIKELY(load_plain",
         "        if (UNLIKELY(load_plain", ["named:model"]),
+    "accounts-stay-behind": (
+        "src/region/named.c", "    heap_fold(from, view, to, to_view);\n", "", ["named:accounts-move"]),
     "heaps-keep-what-was-left": (
         "src/context/named.c", "        if (named && named->view == view &&", "        if (0 && named->view == view &&", ["named:left-behind"]),
     "tiny-ones-stay-listed": (

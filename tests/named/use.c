@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <unistd.h>
 
 #define CHECK(condition)                                                                           \
@@ -444,8 +445,75 @@ static void handed_over(void) {
     memctx_delete(handed);
 }
 
-/* What a thread left behind may be taken, also where another one has its heap by then. */
 static pthread_barrier_t began, may_end;
+
+/* The account goes with the context. */
+static void check_account(uint64_t allocs, uint64_t frees, uint64_t peak) {
+    struct memctx_stats stats;
+    memctx_get_stats(handed, &stats);
+    CHECK(stats.allocs == allocs && stats.frees == frees && stats.peak_bytes == peak);
+    CHECK(stats.chunks == allocs - frees);
+}
+
+static void *add_to_account(void *nothing) {
+    CHECK(!memctx_take(handed));
+    check_account(12, 0, 1200);
+    free(memctx_alloc(handed, 100));
+    memctx_alloc(handed, 10);
+    CHECK(!memctx_hand_over(handed));
+    return nothing;
+}
+
+static void accounts_move(void) {
+    handed = make(NULL, "accounted");
+    for (int i = 0; i < 12; i++)
+        memctx_alloc(handed, 100);
+    CHECK(!memctx_hand_over(handed));
+    run_thread(add_to_account, NULL);
+    CHECK(!memctx_take(handed));
+    check_account(14, 1, 1300);
+    memctx_reset(handed);
+    check_account(14, 14, 1300);
+    memctx_delete(handed);
+}
+
+/* Two threads that give a context to each other for as long as dumps are made of it. */
+static volatile int handing;
+static void *give_and_take(void *nothing) {
+    while (handing) {
+        pthread_barrier_wait(&began);
+        CHECK(!memctx_take(handed) && !memctx_hand_over(handed));
+        pthread_barrier_wait(&may_end);
+    }
+    return nothing;
+}
+
+static void hands_over_all_the_time(void) {
+    pthread_t thread;
+    fd_set readable;
+    struct timeval now = {0, 0};
+    pthread_barrier_init(&began, NULL, 2);
+    pthread_barrier_init(&may_end, NULL, 2);
+    handed = make(NULL, "handed");
+    for (int i = 0; i < 1000; i++)
+        memctx_alloc(handed, 100);
+    handing = 1;
+    CHECK(!pthread_create(&thread, NULL, give_and_take, NULL));
+    puts("begun");
+    fflush(stdout);
+    do {
+        CHECK(!memctx_hand_over(handed));
+        pthread_barrier_wait(&began);
+        FD_ZERO(&readable);
+        FD_SET(0, &readable);
+        handing = !select(1, &readable, NULL, NULL, &now);
+        pthread_barrier_wait(&may_end);
+        CHECK(!memctx_take(handed));
+    } while (handing);
+    CHECK(!pthread_join(thread, NULL));
+}
+
+/* What a thread left behind may be taken, also where another one has its heap by then. */
 static void *adopt_heap(void *nothing) {
     free(malloc(100));
     pthread_barrier_wait(&began);
@@ -792,6 +860,8 @@ int main(int argc, char **argv) {
         CASE(limits_of_what_is_gone),
         CASE(handed_over),
         CASE(left_behind),
+        CASE(accounts_move),
+        CASE(hands_over_all_the_time),
         CASE(tiny_ones),
         CASE(tiny_ones_grow),
         CASE(very_many),
