@@ -88,10 +88,12 @@ struct memctx_options {
 
 struct memctx_stats {
     uint64_t requested_bytes, chunks; /* alive */
-    uint64_t peak_bytes;              /* the most that was requested at a time */
-    uint64_t allocs, frees;           /* ever */
-    uint64_t reserved_bytes;          /* of pages and large chunks */
-    uint64_t free_bytes;              /* of these, not requested: free, or rounding */
+    uint64_t
+        peak_bytes; /* the most that was requested at a time; what other threads freed counts, so that it may be
+                                       * too much where they do */
+    uint64_t allocs, frees;  /* ever */
+    uint64_t reserved_bytes; /* of pages and large chunks */
+    uint64_t free_bytes;     /* of these, not requested: free, or rounding */
     uint32_t pages, children;
 };
 

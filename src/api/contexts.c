@@ -75,9 +75,25 @@ static void free_all(memctx_t context, const char *what) {
     thread_leave(heap);
 }
 
-static void delete_children(memctx_t context, const char *what) {
+/* What is below a context is gone through without recursion: chains may be as long as they like. First those that have
+ * nothing below them. */
+static memctx_t lowest(memctx_t context, const char *what) {
     for (memctx_t child; (child = named_first_child(find(context, what)));)
-        memctx_do_delete(child);
+        context = child;
+    return context;
+}
+
+static memctx_t parent_of(memctx_t context, const char *what) {
+    uint32_t parent = load_relaxed(&find(context, what)->parent);
+    return parent ? named_handle(parent) : NULL;
+}
+
+/* The one after it, the last of which is `top`; NULL: that was it. */
+static memctx_t after(memctx_t context, memctx_t top, const char *what) {
+    memctx_t next = context == top ? NULL : named_next(find(context, what));
+    if (next)
+        return lowest(next, what);
+    return context == top ? NULL : parent_of(context, what);
 }
 
 static void check_mine(memctx_t context, const char *what) {
@@ -86,10 +102,39 @@ static void check_mine(memctx_t context, const char *what) {
     thread_leave(heap);
 }
 
-static void reset(memctx_t context, const char *what) {
+static void end(memctx_t context, const char *what) {
+    struct heap *heap;
+    free_all(context, what);
+    struct named *named = enter_mine(&heap, context, what);
+    if (context_switched(heap) == named->view)
+        named_misused(what, context, "is the current one of its thread");
+    named_end(heap, named);
+    thread_leave(heap);
+}
+
+static void delete_below(memctx_t context, const char *what) {
+    for (memctx_t at = lowest(context, what); at != context; at = lowest(at, what)) {
+        memctx_t parent = parent_of(at, what);
+        check_mine(at, what);
+        call_back(at, what);
+        if (named_first_child(find(at, what))) /* it made some */
+            continue;
+        end(at, what);
+        at = parent;
+    }
+}
+
+/* All that is below it goes, and whatever hears of that is called. */
+static void prepare(memctx_t context, const char *what) {
     check_mine(context, what);
-    delete_children(context, what);
-    call_back(context, what);
+    do {
+        delete_below(context, what);
+        call_back(context, what);
+    } while (named_first_child(find(context, what)));
+}
+
+static void reset(memctx_t context, const char *what) {
+    prepare(context, what);
     free_all(context, what);
 }
 
@@ -99,13 +144,8 @@ EXPORT void memctx_do_reset(memctx_t context) {
 
 EXPORT void memctx_do_delete(memctx_t context) {
     static const char what[] = "memctx_delete";
-    reset(context, what);
-    struct heap *heap;
-    struct named *named = enter_mine(&heap, context, what);
-    if (context_switched(heap) == named->view)
-        named_misused(what, context, "is the current one of its thread");
-    named_end(heap, named);
-    thread_leave(heap);
+    prepare(context, what);
+    end(context, what);
 }
 
 EXPORT int memctx_do_reset_requested(memctx_t context) {
@@ -113,18 +153,13 @@ EXPORT int memctx_do_reset_requested(memctx_t context) {
     return load_relaxed(&named->wanted) != load_relaxed(&named->done);
 }
 
-static void reset_below(memctx_t context, const char *what) {
-    for (memctx_t child = named_first_child(find(context, what)); child;
-         child = named_next(find(child, what))) {
-        reset_below(child, what);
-        call_back(child, what);
-        free_all(child, what);
-    }
-}
-
 EXPORT void memctx_do_reset_children(memctx_t context) {
-    check_mine(context, "memctx_reset_children");
-    reset_below(context, "memctx_reset_children");
+    static const char what[] = "memctx_reset_children";
+    check_mine(context, what);
+    for (memctx_t at = lowest(context, what); at != context; at = after(at, context, what)) {
+        call_back(at, what);
+        free_all(at, what);
+    }
 }
 
 static memctx_t handle_of(const struct view *view) {
@@ -196,14 +231,10 @@ EXPORT memctx_t memctx_do_owner(const void *chunk) {
     return owner;
 }
 
-/* Those below come along. */
-static bool move_all(memctx_t context, const char *what,
+static bool move_one(memctx_t context, const char *what,
                      bool (*move)(struct heap *heap, struct named *named)) {
     struct heap *heap;
     struct named *named = find(context, what);
-    bool all = true;
-    for (memctx_t child = named_first_child(named); child; child = named_next(find(child, what)))
-        all &= move_all(child, what, move);
     if (move == named_give) {
         enter_mine(&heap, context, what);
         if (context_switched(heap) == named->view)
@@ -211,8 +242,17 @@ static bool move_all(memctx_t context, const char *what,
     } else if (!(heap = enter())) {
         return false;
     }
-    all &= move(heap, named);
+    bool moved = move(heap, named);
     thread_leave(heap);
+    return moved;
+}
+
+/* Those below come along. */
+static bool move_all(memctx_t context, const char *what,
+                     bool (*move)(struct heap *heap, struct named *named)) {
+    bool all = true;
+    for (memctx_t at = lowest(context, what); at; at = after(at, context, what))
+        all &= move_one(at, what, move);
     return all;
 }
 
@@ -302,20 +342,24 @@ EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {
     thread_leave(heap);
 }
 
-static int walk(memctx_t context, int depth,
-                int (*visit)(memctx_t context, int depth, void *argument), void *argument) {
-    int result = visit(context, depth, argument);
-    for (memctx_t child = named_first_child(find(context, "memctx_walk")); child && !result;
-         child = named_next(find(child, "memctx_walk")))
-        result = walk(child, depth + 1, visit, argument);
-    return result;
-}
-
 EXPORT int memctx_do_walk(memctx_t context,
                           int (*visit)(memctx_t context, int depth, void *argument),
                           void *argument) {
-    check_mine(context, "memctx_walk");
-    return walk(context, 0, visit, argument);
+    static const char what[] = "memctx_walk";
+    check_mine(context, what);
+    int depth = 0;
+    for (memctx_t at = context;;) {
+        int result = visit(at, depth, argument);
+        memctx_t next = named_first_child(find(at, what));
+        depth += next != NULL;
+        for (; !next && at != context; depth -= !next) {
+            next = named_next(find(at, what));
+            at = next ? at : parent_of(at, what);
+        }
+        if (result || !next)
+            return result;
+        at = next;
+    }
 }
 
 EXPORT const char *memctx_do_check(memctx_t context) {

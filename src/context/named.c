@@ -199,11 +199,20 @@ static unsigned asked_by(unsigned flags) {
            (flags & MEMCTX_LARGE_PAGES ? TERMS_ASKED_WIDE : 0U);
 }
 
+/* Of a context below that node: a chain that is longer goes on side by side, so that readers of dumps may rely on it. */
+static uint32_t node_above(uint32_t made_below) {
+    uint32_t above = made_below ? named_at(made_below)->context : TREE_ROOT;
+    unsigned level = 0;
+    for (uint32_t at = above; at != TREE_ROOT && level < NAMED_LEVELS; level++)
+        at = tree_node(at)->parent;
+    return level < NAMED_LEVELS ? above : tree_node(above)->parent;
+}
+
 static bool make_node(struct heap *heap, struct named *named, uint32_t place, unsigned flags) {
-    uint32_t above = named->made_below ? named_at(named->made_below)->context : TREE_ROOT;
     if (!named->context)
         named->context = tree_child(
-            above, (struct tree_frame){.address = place, .module = MODULE_NAMED, .exact = true});
+            node_above(named->made_below),
+            (struct tree_frame){.address = place, .module = MODULE_NAMED, .exact = true});
     if (!named->context)
         return false;
     struct view *view = heap_view(heap, named->context);

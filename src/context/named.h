@@ -23,6 +23,7 @@
 
 #define NAMED_PLACES_PER_BLOCK 1024U
 #define NAMED_BLOCKS 1024U /* 1 M places */
+#define NAMED_LEVELS 500U  /* of nodes, below the root */
 
 struct named {
     uint32_t generation; /* atomic; odd: alive */

@@ -104,6 +104,51 @@ static int visit(memctx_t context, int depth, void *argument) {
     return 0;
 }
 
+/* A chain that no stack is deep enough for. */
+static int count_levels(memctx_t context, int depth, void *argument) {
+    int *levels = argument;
+    CHECK(context && depth == (*levels)++);
+    return depth == 150000 ? 7 : 0;
+}
+
+static void long_chain(void) {
+    enum { LEVELS = 150000 };
+    memctx_t top = make(NULL, "top"), at = top;
+    int levels = 0;
+    for (int i = 0; i < LEVELS; i++) {
+        at = make(at, "below");
+        memctx_alloc(at, 10);
+    }
+    CHECK(memctx_walk(top, count_levels, &levels) == 7 && levels == LEVELS + 1);
+    CHECK(!memctx_hand_over(top) && !memctx_take(top) && !memctx_is_empty(at));
+    puts("begun");
+    fflush(stdout);
+    getchar();
+    memctx_reset_children(top);
+    CHECK(memctx_is_empty(at));
+    memctx_delete(top);
+}
+
+/* Callbacks that make contexts where others are just deleted. */
+static memctx_t made_late;
+static void make_late(void *parent) {
+    made_late = make(parent, "late");
+    memctx_alloc(made_late, 100);
+}
+
+static void made_by_callbacks(void) {
+    memctx_t top = make(NULL, "top"), below = make(top, "below");
+    struct memctx_callback of_top = {.function = make_late, .argument = top};
+    struct memctx_callback of_below = {.function = make_late, .argument = below};
+    struct memctx_stats stats;
+    memctx_call_on_reset(top, &of_top);
+    memctx_call_on_reset(below, &of_below);
+    memctx_reset(top);
+    memctx_get_stats(top, &stats);
+    CHECK(!stats.children && memctx_is_empty(top));
+    memctx_delete(top);
+}
+
 static void tree(void) {
     char seen[256] = "";
     memctx_t a = make(NULL, "a"), b = make(a, "b"), c = make(b, "c"), d = make(a, "d");
@@ -849,6 +894,8 @@ int main(int argc, char **argv) {
         CASE(absent),
         CASE(callbacks),
         CASE(tree),
+        CASE(long_chain),
+        CASE(made_by_callbacks),
         CASE(memory_is_used_again),
         CASE(control_starts_in_a_scope),
         CASE(check_finds_what_is_damaged),
