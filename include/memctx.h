@@ -243,6 +243,7 @@ static inline const char *memctx_name(memctx_t context) {
 static inline const char *memctx_identifier(memctx_t context) {
     return context && memctx_do_identifier ? memctx_do_identifier(context) : "";
 }
+/* Copied, up to 31 bytes; what a dump has behind the name. NULL: nothing. */
 static inline void memctx_identify(memctx_t context, const char *identifier) {
     if (context && memctx_do_identify)
         memctx_do_identify(context, identifier);

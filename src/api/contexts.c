@@ -299,8 +299,12 @@ EXPORT void memctx_do_identify(memctx_t context, const char *identifier) {
     check_mine(context, "memctx_identify");
     struct named *named = find(context, "memctx_identify");
     struct text text = {.bytes = named->identifier, .capacity = sizeof named->identifier - 1};
+    identifier = identifier ? identifier : "";
     text_add(&text, identifier);
-    named->identifier[text.length] = 0;
+    size_t length = text.length; /* at the end of a character of UTF-8 */
+    while (length && ((unsigned char)identifier[length] & 0xc0) == 0x80)
+        length--;
+    named->identifier[length] = 0;
 }
 
 EXPORT void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *callback) {

@@ -713,6 +713,18 @@ static void zeroed(void) {
         }
 }
 
+static void long_identifiers(void) {
+    memctx_t context = make(NULL, "query");
+    memctx_identify(context, "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                             "\u00e9\u00e9\u00e9\u00e9\u00e9");
+    CHECK(strlen(memctx_identifier(context)) == 30); /* not half of the 16th */
+    memctx_identify(context, "0123456789012345678901234567890123456789");
+    CHECK(strlen(memctx_identifier(context)) == 31);
+    memctx_identify(context, "short");
+    CHECK(!strcmp(memctx_identifier(context), "short"));
+    memctx_delete(context);
+}
+
 static void options(void) {
     struct memctx_limit limit = {.bytes = 1000};
     struct memctx_options with = {.limit = &limit, .identifier = "small"}, odd = {.flags = 64};
@@ -913,6 +925,7 @@ int main(int argc, char **argv) {
         CASE(tiny_ones_grow),
         CASE(very_many),
         CASE(zeroed),
+        CASE(long_identifiers),
         CASE(options),
         CASE(guarded),
         CASE(with_options),
