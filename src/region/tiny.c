@@ -5,6 +5,7 @@
 #include "region/region.h"
 
 struct tiny *tiny_leaves[PLACED_LEAVES];
+static uint32_t tiny_count; /* atomic: contexts that are or were named ones */
 
 #define CHUNK_BITS 48U
 
@@ -15,6 +16,17 @@ static uint64_t word_of(const void *chunk, size_t size) {
 static char *chunk_of(uint64_t word) {
     return (char *)(uintptr_t)(word & ((1UL << CHUNK_BITS) - 1));
 }
+
+/* The list's words; NULL: it has not so many. */
+static uint64_t *word_at(const struct tiny *tiny, unsigned i) {
+    if (i < TINY_FIRST)
+        return (uint64_t *)(uintptr_t)&tiny->chunks[i];
+    uint64_t *more = i < TINY_FIRST + TINY_MORE ? load_acquire(&tiny->more) : NULL;
+    return more ? &more[i - TINY_FIRST] : NULL;
+}
+
+#define FOR_EACH_WORD(word, tiny)                                                                  \
+    for (uint64_t i_ = 0, *word; (tiny) && (word = word_at(tiny, (unsigned)i_)); i_++)
 
 bool tiny_begin(uint32_t context, const struct heap *heap) {
     if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
@@ -28,6 +40,8 @@ bool tiny_begin(uint32_t context, const struct heap *heap) {
             meta_free(made, PLACED_PER_LEAF * sizeof *made);
     }
     struct tiny *tiny = load_acquire(leaf) + context % PLACED_PER_LEAF;
+    if (!tiny->named)
+        add_relaxed(&tiny_count, 1);
     tiny->allocs = 0;
     store_owner(&tiny->named, true);
     tiny_move(context, heap);
@@ -40,16 +54,32 @@ void tiny_move(uint32_t context, const struct heap *to) {
         store_release(&tiny->owner, to->number);
 }
 
+/* For one chunk more; NULL: it is no tiny one any more, or there is no memory. */
+static uint64_t *room_for(struct tiny *tiny, size_t size) {
+    bool many = load_relaxed(&tiny_count) >= TINY_MANY;
+    uint64_t *room = NULL;
+    size_t bytes = size;
+    if (size > TINY_MAX || tiny->allocs >= (many ? TINY_ALLOCS_OF_MANY : TINY_ALLOCS))
+        return NULL;
+    FOR_EACH_WORD(word, tiny) {
+        uint64_t there = load_relaxed(word);
+        bytes += there >> CHUNK_BITS;
+        room = there || room ? room : word;
+    }
+    if (!room && many && !tiny->more) {
+        uint64_t *more = meta_alloc(TINY_MORE * sizeof *more);
+        store_release(&tiny->more, more);
+        room = more;
+    }
+    return bytes <= TINY_BYTES ? room : NULL;
+}
+
 void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     struct tiny *tiny = tiny_of(view->context);
-    struct pool *pool;
-    unsigned free = 0;
-    if (!tiny || size > TINY_MAX || tiny->allocs >= TINY_ALLOCS ||
-        heap_placement(view->context) != PLACE_APART || !(pool = bins_apart(heap)))
-        return NULL;
-    while (free < TINY_CHUNKS && load_relaxed(&tiny->chunks[free]))
-        free++;
-    if (free == TINY_CHUNKS)
+    uint64_t *room = tiny ? room_for(tiny, size) : NULL;
+    struct pool *pool =
+        room && heap_placement(view->context) == PLACE_APART ? bins_apart(heap) : NULL;
+    if (!pool)
         return NULL;
     unsigned size_class = blocks_class_of(size);
     bins_split_class(heap, size_class);
@@ -58,61 +88,63 @@ void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh)
     if (!chunk)
         return NULL;
     tiny->allocs++;
-    store_release(&tiny->chunks[free], word_of(chunk, size));
+    store_release(room, word_of(chunk, size));
     return chunk;
 }
 
-/* The chunk's word; NULL: it is not in the list. */
-static uint64_t *find(uint32_t context, const void *chunk) {
-    struct tiny *tiny = tiny_of(context);
-    for (unsigned i = 0; tiny && i < TINY_CHUNKS; i++)
-        if (chunk_of(load_relaxed(&tiny->chunks[i])) == chunk)
-            return &tiny->chunks[i];
-    return NULL;
+/* The chunk is in the list from now on as that word; in none: nothing is done. */
+static void replace(uint32_t context, const void *chunk, uint64_t by) {
+    const struct tiny *tiny = tiny_of(context);
+    FOR_EACH_WORD(word, tiny)
+    if (chunk_of(load_relaxed(word)) == chunk) {
+        store_release(word, by);
+        return;
+    }
 }
 
 void tiny_freed(uint32_t context, const void *chunk) {
-    uint64_t *word = find(context, chunk);
-    if (word)
-        store_release(word, 0);
+    replace(context, chunk, 0);
 }
 
 void tiny_resized(uint32_t context, const void *chunk, size_t size) {
-    uint64_t *word = find(context, chunk);
-    if (word)
-        store_release(word, word_of(chunk, size));
+    replace(context, chunk, word_of(chunk, size));
 }
 
 struct tiny_sum tiny_sum(uint32_t context) {
     const struct tiny *tiny = tiny_of(context);
     struct tiny_sum sum = {0, 0, 0};
-    for (unsigned i = 0; tiny && i < TINY_CHUNKS; i++) {
-        uint64_t word = load_acquire(&tiny->chunks[i]);
-        if (!word)
+    FOR_EACH_WORD(word, tiny) {
+        uint64_t there = load_acquire(word);
+        if (!there)
             continue;
         sum.chunks++;
-        sum.bytes += word >> CHUNK_BITS;
-        sum.block_bytes += blocks_bytes_table[blocks_class_of(word >> CHUNK_BITS)];
+        sum.bytes += there >> CHUNK_BITS;
+        sum.block_bytes += blocks_bytes_table[blocks_class_of(there >> CHUNK_BITS)];
     }
     return sum;
 }
 
 void tiny_reset(struct heap *heap, uint32_t context) {
-    struct tiny *tiny = tiny_of(context);
-    for (unsigned i = 0; tiny && i < TINY_CHUNKS; i++) {
-        uint64_t word = load_acquire(&tiny->chunks[i]);
-        if (word)
-            region_free(heap, chunk_of(word));
+    const struct tiny *tiny = tiny_of(context);
+    FOR_EACH_WORD(word, tiny) {
+        uint64_t there = load_acquire(word);
+        if (there)
+            region_free(heap, chunk_of(there));
     }
+}
+
+static bool holds(const struct heap *heap, const struct page *page) {
+    return !page || page == &heap_no_page || page->heap != heap || blocks_list_holds(page);
 }
 
 bool tiny_check(const struct heap *heap, uint32_t context) {
     const struct tiny *tiny = tiny_of(context);
-    for (unsigned i = 0; tiny && i < TINY_CHUNKS; i++) {
-        uint64_t word = load_acquire(&tiny->chunks[i]);
-        const struct page *page = word ? segment_page_of(chunk_of(word)) : NULL;
-        if (page && page->heap == heap && !blocks_list_holds(page))
-            return false;
+    bool all = true;
+    FOR_EACH_WORD(word, tiny) {
+        uint64_t there = load_acquire(word);
+        all &= holds(heap, there ? segment_page_of(chunk_of(there)) : NULL);
     }
-    return true;
+    for (unsigned i = 0; tiny && heap->apart && i < NARROW_CLASSES; i++)
+        all &= holds(heap, heap->apart->bins.current[i]->behind);
+    return all;
 }

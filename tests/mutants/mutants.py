@@ -415,7 +415,9 @@ MUTANTS = {
     "tiny-ones-outlive-a-reset": (
         "src/region/named.c", "        tiny_reset(heap, view->context);", "        ;", ["named:model-tiny"]),
     "tiny-ones-are-none": (
-        "src/region/tiny.c", "    if (!tiny || size > TINY_MAX ||", "    if (1 || !tiny || size > TINY_MAX ||", ["named:very-many-cost-little"]),
+        "src/region/tiny.c", "    if (size > TINY_MAX ||", "    if (1 || size > TINY_MAX ||", ["named:very-many-cost-little"]),
+    "tiny-ones-have-no-more": (
+        "src/region/tiny.c", "    if (!room && many && !tiny->more) {", "    if (0) {", ["named:very-many-cost-little"]),
     "tiny-ones-are-not-counted": (
         "src/region/named.c", "    large.chunks += tiny.chunks;\n    large.bytes += tiny.bytes;\n", "", ["named:model-tiny"]),
     "rules-wait-for-the-thread": (

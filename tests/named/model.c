@@ -277,7 +277,7 @@ static void step(void) {
         return;
     }
     if (what < 500) {
-        if (chunk_count < CHUNKS && (!tiny || context->chunks < 2 + (int)dice(3)))
+        if (chunk_count < CHUNKS && (!tiny || context->chunks < 2 + (int)dice(dice(4) ? 3 : 20)))
             allocate(at);
     } else if (what < 840) {
         if (chunk_count)

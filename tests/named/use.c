@@ -777,12 +777,15 @@ static void with_options(void) {
     getchar();
 }
 
-/* A hundred thousand of them: an OS page each would be 400 MB. */
+/* A hundred thousand of them, each tenth with some chunks more: an OS page each would be 400 MB. */
 static void very_many(void) {
     enum { MANY = 100000 };
     memctx_t all = make(NULL, "all");
-    for (int i = 0; i < MANY; i++)
-        memset(memctx_alloc(make(all, "one"), 100), 1, 100);
+    for (int i = 0; i < MANY; i++) {
+        memctx_t one = make(all, "one");
+        for (int k = 0; k < (i % 10 ? 1 : 8); k++)
+            memset(memctx_alloc(one, 100), 1, 100);
+    }
     puts("begun");
     fflush(stdout);
     getchar();
