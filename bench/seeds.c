@@ -275,6 +275,67 @@ static void columns(void) {
     }
 }
 
+/* By turns of 64 chunks of 100 bytes: malloc and free, the context's alloc and free, and its alloc and one reset. */
+enum { TURN = 64, TURNS = 100000 };
+
+static double turns_of(memctx_t context, int resets) {
+    char *chunks[TURN];
+    double begin = 0;
+    for (int i = -TURNS / 10; i < TURNS; i++) {
+        if (i == 0) {
+            begin = now_ns();
+        }
+        for (int k = 0; k < TURN; k++) {
+            chunks[k] = memctx_alloc(context, 100); /* malloc's own, of none */
+            __asm__ volatile("" : : "r"(chunks[k]) : "memory");
+        }
+        if (resets) {
+            memctx_reset(context);
+        } else {
+            for (int k = 0; k < TURN; k++) {
+                free(chunks[k]);
+            }
+        }
+    }
+    return (now_ns() - begin) / ((double)TURNS * TURN);
+}
+
+static void fast(void) {
+    memctx_t context = make(NULL, "fast");
+    figure("malloc_ns", turns_of(NULL, 0));
+    figure("free_ns", turns_of(context, 0));
+    figure("reset_ns", turns_of(context, 1));
+}
+
+/* A million chunks, 116 MB, freed at once; the second time, when the pages are known. */
+static void reset(void) {
+    enum { CHUNKS = 1000000, BYTES = 116 };
+    memctx_t context = make(NULL, "million");
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < CHUNKS; i++) {
+            take(context, BYTES);
+        }
+        double begin = now_ns();
+        memctx_reset(context);
+        if (round) {
+            figure("ms", (now_ns() - begin) / 1e6 / ((double)CHUNKS * BYTES / 1e8));
+        }
+        usleep(300000);
+    }
+}
+
+/* Calls without the library, in a loop that costs something itself. */
+static void no_op(void) {
+    enum { CALLS = 200000000 };
+    memctx_t volatile none = NULL;
+    double begin = now_ns();
+    for (int i = 0; i < CALLS; i++) {
+        memctx_reset(none);
+        memctx_switch(none);
+    }
+    figure("ns", (now_ns() - begin) / CALLS / 2);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -284,8 +345,10 @@ int main(int argc, char **argv) {
                        {"tuplestore", tuplestore}, {"overhead", overhead},
                        {"groups", groups},         {"states", states},
                        {"buffers", buffers},       {"table", table},
-                       {"columns", columns}};
-    if (argc != 3 || (!memctx_is_active() && strcmp(argv[1], "columns") != 0)) {
+                       {"columns", columns},       {"fast", fast},
+                       {"reset", reset},           {"no-op", no_op}};
+    int alone = argc == 3 && (!strcmp(argv[1], "columns") || !strcmp(argv[1], "no-op"));
+    if (argc != 3 || (!memctx_is_active() && !alone)) {
         fprintf(stderr, "usage: memctx run -- seeds EXPERIMENT POLICY\n");
         return 2;
     }
