@@ -72,14 +72,17 @@ struct memctx_limit {
 
 /* What a context may be made with, beside its policy. All zero: nothing. */
 enum memctx_flag {
-    MEMCTX_ZERO_FREED =
-        1, /* what is freed, and what goes with a reset, is zeroed: for keys and passwords */
-    MEMCTX_GUARDED =
-        2, /* each chunk of up to 1 MiB ends at memory that cannot be touched, and cannot be touched when it was
-                            * freed: for finding who writes there, at some us and an OS page a chunk. The program ends with a
-                            * line that says by which paths it was allocated, freed and touched */
-    MEMCTX_LARGE_PAGES = 4 /* pages of 64 KiB, not 16: for contexts that hold much */
+    /* What is freed, and what goes with a reset, is zeroed: for keys and passwords. */
+    MEMCTX_ZERO_FREED = 1,
+    /* Each chunk of up to 1 MiB ends at memory that cannot be touched, and cannot be touched itself when it was freed: for finding
+     * who writes there, at some us and an OS page a chunk. The program ends with a line that says by which paths it was allocated,
+     * freed and touched. */
+    MEMCTX_GUARDED = 2,
+    /* Pages of 64 KiB, not 16: for contexts that hold much. */
+    MEMCTX_LARGE_PAGES = 4
 };
+#define MEMCTX_FLAGS ((unsigned)MEMCTX_ZERO_FREED | MEMCTX_GUARDED | MEMCTX_LARGE_PAGES) /* all */
+
 struct memctx_options {
     unsigned flags;                   /* a sum of enum memctx_flag */
     const struct memctx_limit *limit; /* NULL: none; see memctx_set_limit */
@@ -88,9 +91,8 @@ struct memctx_options {
 
 struct memctx_stats {
     uint64_t requested_bytes, chunks; /* alive */
-    uint64_t
-        peak_bytes; /* the most that was requested at a time; what other threads freed counts, so that it may be
-                                       * too much where they do */
+    /* The most that was requested at a time; what other threads freed counts as there, so it may be too much where they do. */
+    uint64_t peak_bytes;
     uint64_t allocs, frees;  /* ever */
     uint64_t reserved_bytes; /* of pages and large chunks */
     uint64_t free_bytes;     /* of these, not requested: free, or rounding */

@@ -265,8 +265,7 @@ EXPORT int memctx_do_take(memctx_t context) {
 }
 
 EXPORT memctx_t memctx_do_parent(memctx_t context) {
-    uint32_t parent = load_relaxed(&find(context, "memctx_parent")->parent);
-    return parent ? named_handle(parent) : NULL;
+    return parent_of(context, "memctx_parent");
 }
 
 EXPORT void memctx_do_set_parent(memctx_t context, memctx_t parent) {

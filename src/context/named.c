@@ -193,12 +193,6 @@ static void give_place(uint32_t place) {
     lock_release(&region_lock);
 }
 
-static unsigned asked_by(unsigned flags) {
-    return (flags & MEMCTX_ZERO_FREED ? TERMS_ASKED_ZERO : 0U) |
-           (flags & MEMCTX_GUARDED ? TERMS_ASKED_GUARD : 0U) |
-           (flags & MEMCTX_LARGE_PAGES ? TERMS_ASKED_WIDE : 0U);
-}
-
 /* Of a context below that node: a chain that is longer goes on side by side, so that readers of dumps may rely on it. */
 static uint32_t node_above(uint32_t made_below) {
     uint32_t above = made_below ? named_at(made_below)->context : TREE_ROOT;
@@ -221,14 +215,13 @@ static bool make_node(struct heap *heap, struct named *named, uint32_t place, un
     named->view = view;
     enum placement placement = (enum placement)placements[named->policy];
     return (heap_placement(named->context) == placement || heap_place(named->context, placement)) &&
-           terms_ask(named->context, asked_by(flags)) && region_make_named(heap, view, placement);
+           terms_ask(named->context, flags) && region_make_named(heap, view, placement);
 }
 
 memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
                       enum memctx_policy policy, unsigned flags) {
-    const unsigned known = MEMCTX_ZERO_FREED | MEMCTX_GUARDED | MEMCTX_LARGE_PAGES;
     uint32_t above = named_place(parent);
-    if (policy >= sizeof placements || !name || flags & ~known)
+    if (policy >= sizeof placements || !name || flags & ~MEMCTX_FLAGS)
         return NULL;
     if (above && !named_find(parent))
         named_misused("memctx_create", parent, "is the parent, and was deleted");

@@ -104,10 +104,12 @@ static void mark(uint8_t *byte, uint32_t context, uint32_t verb) {
 }
 
 static void forget_marks(void) {
-    for (uint32_t leaf = 0; leaf < PLACED_LEAVES; leaf++)
-        for (uint32_t i = 0; heap_placed[leaf] && i < PLACED_PER_LEAF; i++)
-            if (heap_placed[leaf][i] & TRIM_MARK)
-                store_owner(&heap_placed[leaf][i], (uint8_t)(heap_placed[leaf][i] & ~TRIM_MARK));
+    for (uint32_t leaf = 0; leaf < PLACED_LEAVES; leaf++) {
+        uint8_t *bytes = load_acquire(&heap_placed[leaf]);
+        for (uint32_t i = 0; bytes && i < PLACED_PER_LEAF; i++)
+            if (bytes[i] & TRIM_MARK)
+                store_owner(&bytes[i], (uint8_t)(bytes[i] & ~TRIM_MARK));
+    }
 }
 
 /* Those of no living thread, under their lock; and under heap_global.lock, so that no fork comes in between. */

@@ -246,6 +246,20 @@ static uint32_t add_label(struct answer *strings, uint32_t id, const char *fixed
     return add_string(strings, label);
 }
 
+/* What the program asked for; false: nothing. */
+static bool asked_reason(uint32_t id, struct text *text) {
+    static const char *const words[] = {"zeroed", "guarded", "pages of 64 KiB"};
+    unsigned asked = terms_asked(id);
+    const char *before = "asked for: ";
+    for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (asked & 1U << i) {
+            text_add(text, before);
+            text_add(text, words[i]);
+            before = ", ";
+        }
+    return asked;
+}
+
 /* Why it stands where it does. Texts of rules are there once each. */
 static uint32_t add_reason(struct answer *strings, uint32_t id, uint32_t *rules_at) {
     char reason[192];
@@ -259,18 +273,8 @@ static uint32_t add_reason(struct answer *strings, uint32_t id, uint32_t *rules_
         }
         return rules_at[rule] - 1;
     }
-    unsigned asked = tree_is_named(id) ? terms_asked(id) : 0;
-    if (asked) {
-        static const char *const words[] = {"zeroed", "guarded", "pages of 64 KiB"};
-        text_add(&text, "asked for:");
-        for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++)
-            if (asked & 1U << i) {
-                text_add(&text, text.length > sizeof "asked for:" ? ", " : " ");
-                text_add(&text, words[i]);
-            }
-    } else if (!automatic_reason(id, &text)) {
+    if (!asked_reason(id, &text) && !automatic_reason(id, &text))
         return WIRE_NONE;
-    }
     reason[text.length] = 0;
     return add_string(strings, reason);
 }

@@ -38,9 +38,9 @@ static struct {
     uint32_t seen;           /* contexts below it were looked at */
     char texts[TEXTS_BYTES]; /* of all rules, each ended by a 0 */
     size_t texts_used;
-    bool kinds[RULE_KINDS];          /* there are such rules */
-    bool clearing;                   /* contexts may still have rules that were cleared */
-    uint8_t *matched[PLACED_LEAVES]; /* by context: the rule of its path, from 1 on */
+    bool kinds[RULE_KINDS];       /* there are such rules */
+    bool clearing;                /* contexts may still have rules that were cleared */
+    void *matched[PLACED_LEAVES]; /* bytes by context: the rule of its path, from 1 on */
     struct names {
         struct range *functions, *files; /* by where they start; none begins where another does */
         uint32_t function_count, file_count, function_room, file_room;
@@ -292,7 +292,7 @@ unsigned policy_rules_of(uint32_t context) {
 
 /* False: out of memory. */
 static bool set_rule(uint32_t context, uint8_t rule) {
-    uint8_t *byte = heap_leaf_place(state.matched, context);
+    uint8_t *byte = heap_leaf_place(state.matched, context, 1);
     if (byte)
         store_owner(byte, rule);
     return byte;

@@ -243,10 +243,10 @@ INLINE struct region *region_of(struct bins *bins) {
 #define PLACED_LEAVES 1024U
 INTERNAL uint32_t
     heap_placed_any; /* atomic: bits 1 << placement that some context has, and HEAP_TERMS */
-INTERNAL uint8_t
-    *heap_placed[PLACED_LEAVES]; /* atomic: enum placement by context; NULL: all default */
+INTERNAL void
+    *heap_placed[PLACED_LEAVES]; /* atomic: bytes, enum placement by context; NULL: all default */
 /* Of such leaves, the context's byte; 0: there is none. */
-INLINE uint8_t heap_leaf_byte(uint8_t *const *leaves, uint32_t context) {
+INLINE uint8_t heap_leaf_byte(void *const *leaves, uint32_t context) {
     if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
         return 0;
     const uint8_t *leaf = load_acquire(&leaves[context / PLACED_PER_LEAF]);
@@ -257,8 +257,8 @@ INLINE enum placement heap_placement(uint32_t context) {
                ? PLACE_DEFAULT
                : (enum placement)(heap_leaf_byte(heap_placed, context) & PLACE_MASK);
 }
-/* Its place, made when missing. NULL: out of memory. */
-uint8_t *heap_leaf_place(uint8_t **leaves, uint32_t context);
+/* The place of the context, where each has so many bytes, made when missing; any thread. NULL: out of memory. */
+void *heap_leaf_place(void **leaves, uint32_t context, size_t bytes);
 uint8_t *heap_placed_byte(uint32_t context);
 bool heap_place(uint32_t context, enum placement placement);
 /* So that each context comes to where this is decided with its next chunk. */

@@ -9,25 +9,24 @@
 #include "region/heap.h"
 
 uint32_t heap_placed_any FORK_PAGE, heap_placings;
-uint8_t *heap_placed[PLACED_LEAVES];
+void *heap_placed[PLACED_LEAVES];
 
-uint8_t *heap_leaf_place(uint8_t **leaves, uint32_t context) {
+void *heap_leaf_place(void **leaves, uint32_t context, size_t bytes) {
     if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
         return NULL;
-    uint8_t **leaf = &leaves[context / PLACED_PER_LEAF];
+    void **leaf = &leaves[context / PLACED_PER_LEAF];
     if (!load_acquire(leaf)) {
-        uint8_t *made = meta_alloc(PLACED_PER_LEAF);
+        void *made = meta_alloc(PLACED_PER_LEAF * bytes), *there = NULL;
         if (!made)
             return NULL;
-        uint8_t *there = NULL;
         if (!cas_acq_rel(leaf, &there, made)) /* threads place their named contexts themselves */
-            meta_free(made, PLACED_PER_LEAF);
+            meta_free(made, PLACED_PER_LEAF * bytes);
     }
-    return &(*leaf)[context % PLACED_PER_LEAF];
+    return (char *)load_acquire(leaf) + context % PLACED_PER_LEAF * bytes;
 }
 
 uint8_t *heap_placed_byte(uint32_t context) {
-    return heap_leaf_place(heap_placed, context);
+    return heap_leaf_place(heap_placed, context, 1);
 }
 
 bool heap_place(uint32_t context, enum placement placement) {

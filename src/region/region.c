@@ -153,23 +153,18 @@ COLD static void *alloc_guarded(struct heap *heap, struct view *view, size_t siz
     return page->chunk;
 }
 
-/* Where the context is a tiny one: among the shared pages, else it gets a region and `refused` says whether it could. */
-static void *alloc_tiny(struct heap *heap, struct view *view, size_t size, bool zero,
-                        bool *refused) {
-    bool fresh = false;
-    look_around(heap, view);
-    void *chunk = tiny_alloc(heap, view, size, &fresh);
-    if (!chunk)
-        *refused = !region_make_whole(heap, view);
+static void *zeroed(void *chunk, size_t size, bool zero, bool fresh) {
     return chunk && zero && !fresh ? __builtin_memset(chunk, 0, size) : chunk;
 }
 
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
-    bool refused = false;
-    void *tiny =
-        UNLIKELY(region_is_tiny(view)) ? alloc_tiny(heap, view, size, zero, &refused) : NULL;
-    if (UNLIKELY(tiny != NULL) || UNLIKELY(refused))
-        return tiny;
+    bool fresh = false;
+    if (UNLIKELY(region_is_tiny(view))) {
+        look_around(heap, view);
+        void *chunk = tiny_alloc(heap, view, size, &fresh);
+        if (chunk || !region_make_whole(heap, view))
+            return zeroed(chunk, size, zero, fresh);
+    }
     void *guarded = terms_exist() ? alloc_guarded(heap, view, size, 16, zero) : NULL;
     if (UNLIKELY(guarded != NULL))
         return guarded;
@@ -177,13 +172,7 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
         return alloc_checked(heap, view, size, 16, zero);
     if (size > SMALL_MAX)
         return region_alloc_large(heap, view, size, 1, zero);
-    bool fresh = false;
-    char *block = look_around(heap, view)->alloc(heap, view, size, 16, &fresh);
-    if (!block)
-        return NULL;
-    if (zero && !fresh)
-        __builtin_memset(block, 0, size);
-    return block;
+    return zeroed(look_around(heap, view)->alloc(heap, view, size, 16, &fresh), size, zero, fresh);
 }
 
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment) {

@@ -4,10 +4,10 @@
 #include "region/region.h"
 
 struct terms terms_table[TERMS_COUNT];
-uint8_t *terms_leaves[PLACED_LEAVES];
+void *terms_leaves[PLACED_LEAVES];
 
 bool terms_set(uint32_t context, unsigned number) {
-    uint8_t *byte = heap_leaf_place(terms_leaves, context);
+    uint8_t *byte = heap_leaf_place(terms_leaves, context, 1);
     if (!byte)
         return false;
     store_release(byte, (uint8_t)number);
@@ -16,14 +16,14 @@ bool terms_set(uint32_t context, unsigned number) {
     return true;
 }
 
-bool terms_ask(uint32_t context, unsigned asked) {
-    if (!asked)
+bool terms_ask(uint32_t context, unsigned flags) {
+    if (!flags)
         return !terms_number(context) || terms_set(context, 0);
-    unsigned number = TERMS_RULES + asked - 1;
+    unsigned number = TERMS_RULES + flags - 1;
     lock_take(&region_lock);
-    terms_table[number].flags = TERMS_OWN | (asked & TERMS_ASKED_ZERO ? TERMS_ZERO : 0) |
-                                (asked & TERMS_ASKED_GUARD ? TERMS_GUARD : 0);
-    terms_table[number].slices = asked & TERMS_ASKED_WIDE ? WIDE_PAGE_SLICES : 0;
+    terms_table[number].flags = TERMS_OWN | (flags & MEMCTX_ZERO_FREED ? TERMS_ZERO : 0) |
+                                (flags & MEMCTX_GUARDED ? TERMS_GUARD : 0);
+    terms_table[number].slices = flags & MEMCTX_LARGE_PAGES ? WIDE_PAGE_SLICES : 0;
     lock_release(&region_lock);
     return terms_set(context, number);
 }

@@ -16,10 +16,13 @@
 #ifndef MEMCTX_TERMS_H
 #define MEMCTX_TERMS_H
 
+#include "memctx.h"
 #include "region/heap.h"
 
 #define TERMS_RULES 65U /* those of rules have the numbers below; 0 is none */
-#define TERMS_COUNT (TERMS_RULES + TERMS_ASKED_MAX)
+#define TERMS_COUNT                                                                                \
+    (TERMS_RULES +                                                                                 \
+     MEMCTX_FLAGS) /* those that a program asks for: a sum of enum memctx_flag behind */
 
 enum terms_flag {
     TERMS_OWN = 1,   /* pages of its own from the first chunk on */
@@ -28,10 +31,6 @@ enum terms_flag {
     TERMS_LIMIT = 8, /* past the limit allocations fail */
     TERMS_WARN = 16, /* past it one line is printed */
 };
-
-/* What a program may ask for a named context; their sum, from 1 on, is added to TERMS_RULES - 1. */
-enum terms_asked { TERMS_ASKED_ZERO = 1, TERMS_ASKED_GUARD = 2, TERMS_ASKED_WIDE = 4 };
-#define TERMS_ASKED_MAX 7U
 
 struct terms {
     uint32_t flags;    /* enum terms_flag */
@@ -45,7 +44,7 @@ struct terms {
     uint32_t to_tell;   /* atomic: the limit of TERMS_WARN is passed, and nobody was told yet */
 };
 INTERNAL struct terms terms_table[TERMS_COUNT];
-INTERNAL uint8_t *terms_leaves[PLACED_LEAVES]; /* atomic: numbers by context; NULL: all none */
+INTERNAL void *terms_leaves[PLACED_LEAVES]; /* atomic: bytes, numbers by context; NULL: all none */
 
 #define HEAP_TERMS (1U << 31) /* in heap_placed_any: some context has terms */
 
@@ -64,8 +63,8 @@ INLINE struct terms *terms_with(uint32_t context, uint32_t flags) {
 }
 /* From now on those hold for the context. False: out of memory. */
 bool terms_set(uint32_t context, unsigned number);
-/* The same with what a program asks for: a sum of enum terms_asked. */
-bool terms_ask(uint32_t context, unsigned asked);
+/* The same with what a program asks for: a sum of enum memctx_flag. */
+bool terms_ask(uint32_t context, unsigned flags);
 /* That sum; 0: nothing, or these are a rule's. */
 INLINE unsigned terms_asked(uint32_t context) {
     unsigned number = terms_number(context);

@@ -4,7 +4,7 @@
 #include "os/meta.h"
 #include "region/region.h"
 
-struct tiny *tiny_leaves[PLACED_LEAVES];
+void *tiny_leaves[PLACED_LEAVES];
 static uint32_t tiny_count; /* atomic: contexts that are or were named ones */
 
 #define CHUNK_BITS 48U
@@ -17,29 +17,20 @@ static char *chunk_of(uint64_t word) {
     return (char *)(uintptr_t)(word & ((1UL << CHUNK_BITS) - 1));
 }
 
-/* The list's words; NULL: it has not so many. */
+/* The list's words; NULL: it has not so many, or there is no list. */
 static uint64_t *word_at(const struct tiny *tiny, unsigned i) {
+    if (!tiny || i >= TINY_FIRST + TINY_MORE)
+        return NULL;
     if (i < TINY_FIRST)
         return (uint64_t *)(uintptr_t)&tiny->chunks[i];
-    uint64_t *more = i < TINY_FIRST + TINY_MORE ? load_acquire(&tiny->more) : NULL;
+    uint64_t *more = load_acquire(&tiny->more);
     return more ? &more[i - TINY_FIRST] : NULL;
 }
 
-#define FOR_EACH_WORD(word, tiny)                                                                  \
-    for (uint64_t i_ = 0, *word; (tiny) && (word = word_at(tiny, (unsigned)i_)); i_++)
-
 bool tiny_begin(uint32_t context, const struct heap *heap) {
-    if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
+    struct tiny *tiny = heap_leaf_place(tiny_leaves, context, sizeof *tiny);
+    if (!tiny)
         return false;
-    struct tiny **leaf = &tiny_leaves[context / PLACED_PER_LEAF];
-    if (!load_acquire(leaf)) {
-        struct tiny *made = meta_alloc(PLACED_PER_LEAF * sizeof *made), *there = NULL;
-        if (!made)
-            return false;
-        if (!cas_acq_rel(leaf, &there, made))
-            meta_free(made, PLACED_PER_LEAF * sizeof *made);
-    }
-    struct tiny *tiny = load_acquire(leaf) + context % PLACED_PER_LEAF;
     if (!tiny->named)
         add_relaxed(&tiny_count, 1);
     tiny->allocs = 0;
@@ -57,11 +48,11 @@ void tiny_move(uint32_t context, const struct heap *to) {
 /* For one chunk more; NULL: it is no tiny one any more, or there is no memory. */
 static uint64_t *room_for(struct tiny *tiny, size_t size) {
     bool many = load_relaxed(&tiny_count) >= TINY_MANY;
-    uint64_t *room = NULL;
+    uint64_t *room = NULL, *word;
     size_t bytes = size;
     if (size > TINY_MAX || tiny->allocs >= (many ? TINY_ALLOCS_OF_MANY : TINY_ALLOCS))
         return NULL;
-    FOR_EACH_WORD(word, tiny) {
+    for (unsigned i = 0; (word = word_at(tiny, i)); i++) {
         uint64_t there = load_relaxed(word);
         bytes += there >> CHUNK_BITS;
         room = there || room ? room : word;
@@ -95,11 +86,12 @@ void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh)
 /* The chunk is in the list from now on as that word; in none: nothing is done. */
 static void replace(uint32_t context, const void *chunk, uint64_t by) {
     const struct tiny *tiny = tiny_of(context);
-    FOR_EACH_WORD(word, tiny)
-    if (chunk_of(load_relaxed(word)) == chunk) {
-        store_release(word, by);
-        return;
-    }
+    uint64_t *word;
+    for (unsigned i = 0; (word = word_at(tiny, i)); i++)
+        if (chunk_of(load_relaxed(word)) == chunk) {
+            store_release(word, by);
+            return;
+        }
 }
 
 void tiny_freed(uint32_t context, const void *chunk) {
@@ -113,7 +105,8 @@ void tiny_resized(uint32_t context, const void *chunk, size_t size) {
 struct tiny_sum tiny_sum(uint32_t context) {
     const struct tiny *tiny = tiny_of(context);
     struct tiny_sum sum = {0, 0, 0};
-    FOR_EACH_WORD(word, tiny) {
+    uint64_t *word;
+    for (unsigned i = 0; (word = word_at(tiny, i)); i++) {
         uint64_t there = load_acquire(word);
         if (!there)
             continue;
@@ -126,7 +119,8 @@ struct tiny_sum tiny_sum(uint32_t context) {
 
 void tiny_reset(struct heap *heap, uint32_t context) {
     const struct tiny *tiny = tiny_of(context);
-    FOR_EACH_WORD(word, tiny) {
+    uint64_t *word;
+    for (unsigned i = 0; (word = word_at(tiny, i)); i++) {
         uint64_t there = load_acquire(word);
         if (there)
             region_free(heap, chunk_of(there));
@@ -140,7 +134,8 @@ static bool holds(const struct heap *heap, const struct page *page) {
 bool tiny_check(const struct heap *heap, uint32_t context) {
     const struct tiny *tiny = tiny_of(context);
     bool all = true;
-    FOR_EACH_WORD(word, tiny) {
+    uint64_t *word;
+    for (unsigned i = 0; (word = word_at(tiny, i)); i++) {
         uint64_t there = load_acquire(word);
         all &= holds(heap, there ? segment_page_of(chunk_of(there)) : NULL);
     }

@@ -38,12 +38,12 @@ struct tiny {
 };
 _Static_assert(sizeof(struct tiny) == 32, "as the header says");
 
-INTERNAL struct tiny *tiny_leaves[PLACED_LEAVES]; /* atomic: by context, as heap_placed */
+INTERNAL void *tiny_leaves[PLACED_LEAVES]; /* atomic: struct tiny by context, as heap_placed */
 
 INLINE struct tiny *tiny_of(uint32_t context) { /* NULL: it never was one */
     if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
         return NULL;
-    struct tiny *leaf = load_acquire(&tiny_leaves[context / PLACED_PER_LEAF]);
+    struct tiny *leaf = (struct tiny *)load_acquire(&tiny_leaves[context / PLACED_PER_LEAF]);
     struct tiny *tiny = leaf ? &leaf[context % PLACED_PER_LEAF] : NULL;
     return tiny && load_relaxed(&tiny->named) ? tiny : NULL;
 }

@@ -375,7 +375,7 @@ MUTANTS = {
     "options-outlive-their-context": (
         "src/region/terms.c", "        return !terms_number(context) || terms_set(context, 0);", "        return true;", ["named:options"]),
     "options-are-not-shown": (
-        "src/control/dump.c", "tree_is_named(id) ? terms_asked(id) : 0;", "0;", ["named:options-are-shown"]),
+        "src/control/dump.c", "    unsigned asked = terms_asked(id);", "    unsigned asked = 0;", ["named:options-are-shown"]),
     "freed-large-chunks-stay-listed": (
         "src/region/region.c", "    if (UNLIKELY(page->view != NULL))\n        region_named_large_gone(page);", "",
         ["named:other-threads"]),
@@ -386,7 +386,8 @@ MUTANTS = {
         "src/api/contexts.c", "        find(context, what)->callbacks = callback->next; /* first: it may add another one */\n        callback->function(callback->argument);",
         "        callback->function(callback->argument);\n        find(context, what)->callbacks = NULL;", ["named:callbacks"]),
     "resets-spare-the-children": (
-        "src/api/contexts.c", "    delete_children(context, what);\n", "", ["named:callbacks"]),
+        "src/api/contexts.c", "    do {\n        delete_below(context, what);\n        call_back(context, what);\n    } while (named_first_child(find(context, what)));",
+        "    if (0)\n        delete_below(context, what);\n    call_back(context, what);", ["named:callbacks"]),
     "control-thread-in-a-context": (
         "src/api/malloc.c", "start_control ? context_switched(heap) : NULL;", "NULL;", ["named:control-starts-in-a-scope"]),
     "much-stays-after-a-reset": (
