@@ -175,6 +175,15 @@ static void overhead(void) {
     }
     memctx_get_stats(context, &stats);
     figure("bytes", (double)stats.reserved_bytes / CHUNKS - BYTES);
+    memctx_reset(context);
+    double rounded = 0;
+    for (int i = 0; i < CHUNKS; i++) {
+        size_t bytes = 16 * (1 + dice(7));
+        take(context, bytes);
+        rounded += (double)bytes;
+    }
+    memctx_get_stats(context, &stats);
+    figure("mixed_bytes", ((double)stats.reserved_bytes - rounded) / CHUNKS);
 }
 
 /* array_agg with very many groups: a context each, with one small state in it. */

@@ -62,7 +62,7 @@ void model_point(const void *at);
 #endif
 #endif
 #define add_relaxed(p, v) (POINT(p) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
-#define or_release(p, v) (POINT(p) __atomic_fetch_or((p), (v), __ATOMIC_RELEASE))
+#define or_release(p, v) (POINT(p) __atomic_fetch_or((p), (v), __ATOMIC_RELEASE)) /* what it was */
 #define and_release(p, v) (POINT(p) __atomic_fetch_and((p), (v), __ATOMIC_RELEASE))
 #define exchange_relaxed(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_RELAXED))
 #define exchange_acquire(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE))

@@ -268,19 +268,18 @@ static void add_page(struct scan *scan, const struct wire_page *out) {
 /* The OS pages of a page whose chunks stand one behind the other. */
 static void look_at_chunks(const struct page *page, const char *start, struct wire_page *out) {
     uint32_t live_in[OS_PAGES_MAX] = {0};
-    uint64_t held = blocks_punched(page), records = 0;
+    uint64_t held = blocks_punched(page);
     struct serial_chunk chunk;
-    unsigned number = 0;
-    while (serial_next(page, start, &number, &chunk)) {
+    struct serial_walk walk = serial_walk(page);
+    while (serial_next(page, start, &walk, &chunk)) {
         if (chunk.state == SERIAL_LIVE)
             add_live(live_in, chunk.offset, chunk.bytes);
         else if (chunk.state == SERIAL_FREED) /* not collected yet */
             held |= 1UL << chunk.offset / OS_PAGE_BYTES;
-        records += sizeof(uint32_t);
     }
     size_t count = (size_t)(page->next_block - start + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES;
     size_t whole = (size_t)(page->next_block - start) / OS_PAGE_BYTES;
-    size_t records_at = (page->slices * SLICE_BYTES - records) / OS_PAGE_BYTES;
+    size_t records_at = (page->slices * SLICE_BYTES - serial_record_bytes(page)) / OS_PAGE_BYTES;
     bool stays = out->state == WIRE_PAGE_CURRENT || !out->live;
     for (size_t i = 0; i < count && i < OS_PAGES_MAX; i++) {
         if (blocks_punched(page) >> i & 1)

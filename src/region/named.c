@@ -118,7 +118,7 @@ static void for_each_alive(const struct page *page,
     char *start = segment_span_start(page);
     if (page->kind == PAGE_SERIAL) {
         struct serial_chunk chunk;
-        for (unsigned i = 0; serial_next(page, start, &i, &chunk);)
+        for (struct serial_walk walk = serial_walk(page); serial_next(page, start, &walk, &chunk);)
             if (chunk.state == SERIAL_LIVE)
                 each(start + chunk.offset, chunk.bytes, chunk.bytes - chunk.slack, context);
         return;
@@ -282,7 +282,7 @@ static void move_page(struct heap *from, struct region *region, struct page *pag
     int64_t waste = 0;
     (void)region;
     if (page->kind == PAGE_SERIAL) {
-        waste = page->serial.dead_bytes;
+        waste = page->dead_bytes;
     } else {
         size_t free_blocks = blocks_handed_out(page) - page->used;
         if (load_relaxed(&page->meta_shift) & META_PUNCHED)

@@ -349,7 +349,8 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
     size_t requested;
     char *block;
     if (UNLIKELY(page->kind == PAGE_SERIAL)) {
-        requested = serial_release(page, chunk);
+        if (!serial_release(page, chunk, &requested))
+            return;
         paid = page->view;
         block = chunk;
     } else {

@@ -1,80 +1,168 @@
 /* SPDX-License-Identifier: MIT */
 /* Pages in which chunks stand one behind the other; see serial.h. */
 #include "region/serial.h"
+#include "os/meta.h"
 #include "region/aset.h"
 #include "region/region.h"
 #include "region/terms.h"
 
 #define SMALL_PAGE_MAX 1024U /* larger chunks would leave too much at the end of a small page */
-#define UNITS_MAX ((1U << (SERIAL_STATE_SHIFT - SERIAL_UNITS_SHIFT)) - 1)
-#define SLACK_MAX 255U
-_Static_assert(WIDE_PAGE_SLICES *SLICE_BYTES / SERIAL_UNIT <= 1U << SERIAL_UNITS_SHIFT,
+#define SLACK_MAX ((1U << SERIAL_SLACK_BITS) - 1)
+_Static_assert(WIDE_PAGE_SLICES *SLICE_BYTES / SERIAL_UNIT <= 1U << SERIAL_FIRST_BITS,
                "offsets fit");
-_Static_assert(SMALL_MAX / SERIAL_UNIT <= UNITS_MAX, "chunks fit");
+_Static_assert(SMALL_MAX / SERIAL_UNIT < 1U << SERIAL_UNITS_BITS, "chunks fit");
+_Static_assert(SERIAL_FIRST_BITS + SERIAL_SHAPE_BITS <= SERIAL_KIND_SHIFT, "records fit");
+_Static_assert(SERIAL_RECORDS_SHIFT + SERIAL_END_BITS <= 64, "the last run fits");
 
-static struct serial_chunk chunk_of(uint32_t word) {
-    return (struct serial_chunk){
-        .offset = (word & ((1U << SERIAL_UNITS_SHIFT) - 1)) * SERIAL_UNIT,
-        .bytes = (word >> SERIAL_UNITS_SHIFT & UNITS_MAX) * SERIAL_UNIT,
-        .slack = word >> SERIAL_SLACK_SHIFT,
-        .state = (enum serial_state)(word >> SERIAL_STATE_SHIFT & 3),
-    };
+static struct serial_run run_of(uint32_t record) {
+    return (struct serial_run){
+        .first = serial_bits(record, 0, SERIAL_FIRST_BITS),
+        .units = serial_bits(record, SERIAL_FIRST_BITS, SERIAL_UNITS_BITS),
+        .slack = serial_bits(record, SERIAL_FIRST_BITS + SERIAL_UNITS_BITS, SERIAL_SLACK_BITS),
+        .count = 1};
 }
 
-bool serial_next(const struct page *page, const char *start, unsigned *number,
+static enum serial_record kind_of(uint32_t record) {
+    return (enum serial_record)(record >> SERIAL_KIND_SHIFT);
+}
+
+/* --- what is not alive ----------------------------------------------------------------------- */
+
+/* Words for a bit by unit. */
+static size_t words_of(const struct page *page) {
+    return page->slices * (SLICE_BYTES / SERIAL_UNIT / 64);
+}
+
+static size_t gone_bytes(const struct page *page) {
+    return 2 * words_of(page) * sizeof(uint64_t);
+}
+
+INLINE enum serial_state state_of(const struct page *page, uint32_t unit) {
+    const uint64_t *gone = load_acquire(&page->gone);
+    if (!gone)
+        return SERIAL_LIVE;
+    if (load_relaxed(&gone[unit / 64]) >> unit % 64 & 1)
+        return SERIAL_DEAD;
+    return load_relaxed(&gone[words_of(page) + unit / 64]) >> unit % 64 & 1 ? SERIAL_FREED
+                                                                            : SERIAL_LIVE;
+}
+
+/* The table, made when it is missing. NULL: out of memory. Any thread that holds a chunk of the page. */
+NOINLINE static uint64_t *make_gone(struct page *page) {
+    uint64_t *gone = meta_alloc(gone_bytes(page)), *there = NULL;
+    if (gone && !cas_acq_rel(&page->gone, &there, gone)) {
+        meta_free(gone, gone_bytes(page));
+        return there;
+    }
+    return gone;
+}
+
+INLINE uint64_t *gone_of(struct page *page) {
+    uint64_t *gone = load_acquire(&page->gone);
+    return LIKELY(gone != NULL) ? gone : make_gone(page);
+}
+
+/* The owner. */
+INLINE void set_dead(uint64_t *gone, uint32_t unit) {
+    store_owner(&gone[unit / 64], gone[unit / 64] | 1UL << unit % 64);
+}
+
+/* --- where a chunk stands ---------------------------------------------------------------------- */
+
+bool serial_next(const struct page *page, const char *start, struct serial_walk *walk,
                  struct serial_chunk *chunk) {
-    unsigned count = load_acquire(&page->serial.records);
-    size_t bytes = page->slices * SLICE_BYTES;
-    if (*number >= count || count > bytes / SERIAL_UNIT || bytes > WIDE_PAGE_SLICES * SLICE_BYTES)
-        return false;
-    const uint32_t *record = serial_record(page, start, *number);
-    *chunk = chunk_of(load_relaxed(record));
-    *number += 1;
-    return chunk->bytes && chunk->offset + chunk->bytes <= bytes;
+    struct serial_run *rest = &walk->rest;
+    size_t units = page->slices * (SLICE_BYTES / SERIAL_UNIT);
+    uint32_t records = serial_records(walk->run);
+    if (!rest->count) {
+        if (walk->number > records || records * sizeof(uint32_t) > units * SERIAL_UNIT)
+            return false;
+        if (walk->number == records) {
+            *rest = serial_last_run(walk->run);
+        } else {
+            uint32_t record = load_relaxed(serial_record(page, start, walk->number));
+            *rest = run_of(record);
+            if (kind_of(record) == SERIAL_SEVERAL && ++walk->number < records)
+                rest->count = serial_bits(load_relaxed(serial_record(page, start, walk->number)),
+                                          SERIAL_FIRST_BITS, SERIAL_END_BITS);
+        }
+        walk->number++;
+        /* What was read may be of a page that was just used for something else. */
+        if (!rest->count || !rest->units || rest->first + (size_t)rest->units * rest->count > units)
+            return false;
+    }
+    *chunk = (struct serial_chunk){.offset = rest->first * SERIAL_UNIT,
+                                   .bytes = rest->units * SERIAL_UNIT,
+                                   .slack = rest->slack,
+                                   .state = state_of(page, rest->first)};
+    rest->first += rest->units;
+    rest->count--;
+    return true;
 }
 
-/* The record of the chunk that begins there; NULL: none does. */
-static uint32_t *find(const struct page *page, const void *chunk) {
+/* Of the records, the last whose run begins not behind that unit, which is not before the first. */
+static uint32_t record_at(const struct page *page, const char *start, uint32_t unit,
+                          uint32_t records) {
+    uint32_t mask = (1U << SERIAL_FIRST_BITS) - 1, low = 0, high = records - 1;
+    uint32_t likely = load_relaxed(&page->found);
+    if (likely < records && (load_relaxed(serial_record(page, start, likely)) & mask) <= unit) {
+        low = likely;
+        if (low + 2 < high && (load_relaxed(serial_record(page, start, low + 2)) & mask) > unit)
+            high = low + 1;
+    }
+    while (low < high) {
+        uint32_t middle = high - (high - low) / 2;
+        if ((load_relaxed(serial_record(page, start, middle)) & mask) <= unit)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+struct place {
+    struct serial_run run; /* in which it is */
+    uint32_t unit;         /* the first one */
+    uint32_t number;       /* of the run's last record; of the last run, how many there are */
+};
+
+/* False: no chunk begins there. Inline, because it is a handful of registers, and slow as a thing in memory. */
+INLINE bool find(const struct page *page, const void *chunk, struct place *place) {
     const char *start = segment_span_start(page);
     size_t offset = (size_t)((const char *)chunk - start);
-    uint32_t unit = (uint32_t)(offset / SERIAL_UNIT), mask = (1U << SERIAL_UNITS_SHIFT) - 1;
-    unsigned count = load_acquire(&page->serial.records);
-    unsigned likely = load_relaxed(&page->serial.found);
-    if (offset % SERIAL_UNIT || !count)
-        return NULL;
-    for (unsigned i = likely; i < count && i < likely + 2; i++)
-        if ((load_relaxed(serial_record(page, start, i)) & mask) == unit)
-            return serial_record(page, start, i);
-    unsigned low = 0, high = count - 1, at = high;
-    while (low < high) {
-        uint32_t there = load_relaxed(serial_record(page, start, at)) & mask;
-        if (there == unit)
-            return serial_record(page, start, at);
-        if (there < unit)
-            low = at + 1;
-        else
-            high = at;
-        at = low + (high - low) / 2;
+    uint32_t unit = (uint32_t)(offset / SERIAL_UNIT);
+    uint64_t last = load_acquire(&page->run);
+    struct serial_run run = serial_last_run(last);
+    uint32_t number = serial_records(last);
+    if (unit < run.first && number) {
+        number = record_at(page, start, unit, number);
+        uint32_t record = load_relaxed(serial_record(page, start, number));
+        bool several = kind_of(record) == SERIAL_COUNT && number;
+        run = run_of(several ? load_relaxed(serial_record(page, start, number - 1)) : record);
+        if (several)
+            run.count = serial_bits(record, SERIAL_FIRST_BITS, SERIAL_END_BITS);
     }
-    uint32_t *record = serial_record(page, start, low);
-    return (load_relaxed(record) & mask) == unit ? record : NULL;
+    *place = (struct place){.run = run, .unit = unit, .number = number};
+    uint32_t behind = unit - run.first; /* much, for what is before it */
+    return offset % SERIAL_UNIT == 0 && behind < run.units * run.count && behind % run.units == 0;
 }
 
 /* Of a chunk that is alive, or the program ends. */
-static uint32_t *find_alive(const struct page *page, const void *chunk) {
-    uint32_t *record = find(page, chunk);
-    if (UNLIKELY(!record))
+INLINE struct place find_alive(const struct page *page, const void *chunk) {
+    struct place place;
+    if (UNLIKELY(!find(page, chunk, &place)))
         region_report(MISUSE_INTERIOR, page, chunk);
-    if (UNLIKELY(chunk_of(load_relaxed(record)).state != SERIAL_LIVE))
+    if (UNLIKELY(state_of(page, place.unit) != SERIAL_LIVE))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
-    return record;
+    return place;
 }
 
-static struct serial_chunk set_state(uint32_t *record, enum serial_state state) {
-    struct serial_chunk chunk = chunk_of(load_relaxed(record));
-    chunk.state = state;
-    store_owner(record, serial_word(chunk));
-    return chunk;
+static uint32_t bytes_of(const struct place *place) {
+    return place->run.units * SERIAL_UNIT;
+}
+
+static uint32_t requested_of(const struct place *place) {
+    return bytes_of(place) - place->run.slack;
 }
 
 /* --- pages ---------------------------------------------------------------------------------- */
@@ -84,27 +172,37 @@ static struct region *region_for(const struct page *page) {
 }
 
 static void add_dead(struct heap *heap, struct page *page, int64_t bytes) {
-    page->serial.dead_bytes += (uint32_t)bytes;
+    page->dead_bytes += (uint32_t)bytes;
     store_owner(&heap->own_free, heap->own_free + bytes);
 }
 
 /* Nothing in it is alive. */
 static void rewind_page(struct heap *heap, struct page *page) {
-    add_dead(heap, page, -(int64_t)page->serial.dead_bytes);
+    add_dead(heap, page, -(int64_t)page->dead_bytes);
     page->fresh = 0;
-    page->serial.found = 0;
+    page->found = 0;
     if (load_relaxed(&page->meta_shift) & META_PUNCHED) {
         and_release(&page->meta_shift, (uint8_t)~META_PUNCHED);
         store_owner(&page->punched, 0);
     }
-    store_release(&page->serial.records, 0);
+    store_release(&page->run, 0);
     store_release(&page->next_block, segment_span_start(page));
+    if (page->gone)
+        __builtin_memset(page->gone, 0, gone_bytes(page));
+}
+
+/* Of a region's list of pages. */
+static void give_back(struct page **list, struct page *page) {
+    uint64_t *gone = page->gone;
+    region_unlist(list, page);
+    store_release(&page->gone, NULL);
+    meta_free(gone, gone_bytes(page));
+    segment_span_free(page);
 }
 
 static void destroy(struct heap *heap, struct region *region, struct page *page) {
-    add_dead(heap, page, -(int64_t)page->serial.dead_bytes);
-    region_unlist(&region->pages, page);
-    segment_span_free(page);
+    add_dead(heap, page, -(int64_t)page->dead_bytes);
+    give_back(&region->pages, page);
 }
 
 /* Its last chunk was freed. */
@@ -142,13 +240,11 @@ void serial_put_aside(struct heap *heap, struct region *region) {
 void serial_release_empty(struct region *region) {
     struct page *page = region->serial;
     if (page && !page->used) {
-        region_unlist(&region->pages, page);
         region->serial = NULL;
-        segment_span_free(page);
+        give_back(&region->pages, page);
     }
     if (region->spare) {
-        region_unlist(&region->pages, region->spare);
-        segment_span_free(region->spare);
+        give_back(&region->pages, region->spare);
         region->spare = NULL;
     }
 }
@@ -169,14 +265,6 @@ static struct page *create(struct heap *heap, struct view *view, uint32_t slices
     region_list(&region->pages, page);
     store_release(&page->kind, PAGE_SERIAL);
     return page;
-}
-
-/* Where a chunk of so many bytes fits behind the last one; NULL: nowhere. */
-static char *fit(const struct page *page, size_t bytes, size_t alignment) {
-    char *start = segment_span_start(page);
-    char *chunk = (char *)align_up((uintptr_t)page->next_block, alignment);
-    unsigned records = page->serial.records + (chunk != page->next_block) + 1U;
-    return chunk + bytes <= (char *)serial_record(page, start, records - 1) ? chunk : NULL;
 }
 
 static struct page *next_page(struct heap *heap, struct view *view, size_t bytes) {
@@ -201,37 +289,53 @@ static struct page *next_page(struct heap *heap, struct view *view, size_t bytes
     return page;
 }
 
-/* Behind the last chunk; that it is there is told last. */
-static void append(struct page *page, const char *chunk, struct serial_chunk what) {
-    char *start = segment_span_start(page);
-    what.offset = (uint32_t)(chunk - start);
-    store_owner(serial_record(page, start, page->serial.records), serial_word(what));
-    store_release(&page->next_block, start + what.offset + what.bytes);
-    store_release(&page->serial.records, (uint16_t)(page->serial.records + 1));
-}
-
 /* --- chunks ---------------------------------------------------------------------------------- */
 
 static uint32_t bytes_for(size_t size) {
     return (uint32_t)align_up(size ? size : 1, SERIAL_UNIT);
 }
 
+char *serial_append(struct page *page, uint64_t run, uint32_t first, uint32_t units,
+                    uint32_t slack) {
+    uint32_t shape = serial_shape(units, slack), records = serial_records(run), end = first + units;
+    if (serial_bits(run, SERIAL_SHAPE_SHIFT, SERIAL_SHAPE_BITS) == shape &&
+        first == serial_end(run))
+        return serial_has_room(page, end, records) ? serial_extend(page, run, units) : NULL;
+    struct serial_run last = serial_last_run(run);
+    uint32_t closing = last.count < 2 ? last.count : 2;
+    if (!serial_has_room(page, end, records + closing))
+        return NULL;
+    const char *start = segment_span_start(page);
+    if (closing)
+        store_owner(serial_record(page, start, records),
+                    last.first | serial_shape(last.units, last.slack) << SERIAL_FIRST_BITS |
+                        (closing == 2 ? SERIAL_SEVERAL : SERIAL_ALONE) << SERIAL_KIND_SHIFT);
+    if (closing == 2)
+        store_owner(serial_record(page, start, records + 1),
+                    last.first | last.count << SERIAL_FIRST_BITS |
+                        (uint32_t)SERIAL_COUNT << SERIAL_KIND_SHIFT);
+    run = first | (uint64_t)shape << SERIAL_SHAPE_SHIFT |
+          (uint64_t)(records + closing) << SERIAL_RECORDS_SHIFT;
+    return serial_extend(page, run, units);
+}
+
 /* A chunk behind the page's last one. NULL: there is no room. */
 static void *alloc_in(struct heap *heap, struct page *page, struct view *view, size_t size,
                       size_t alignment, bool *fresh) {
     uint32_t bytes = bytes_for(size);
-    char *chunk = LIKELY(page != NULL) ? fit(page, bytes, alignment) : NULL;
+    if (UNLIKELY(!page))
+        return NULL;
+    uint32_t end = serial_end(page->run);
+    uintptr_t start = (uintptr_t)segment_span_start(page);
+    uint32_t first =
+        (uint32_t)((align_up(start + (size_t)end * SERIAL_UNIT, alignment) - start) / SERIAL_UNIT);
+    char *chunk =
+        serial_append(page, page->run, first, bytes / SERIAL_UNIT, bytes - (uint32_t)size);
     if (UNLIKELY(!chunk))
         return NULL;
-    if (UNLIKELY(chunk != page->next_block)) {
-        struct serial_chunk skipped = {.bytes = (uint32_t)(chunk - page->next_block)};
-        append(page, page->next_block, skipped);
-        add_dead(heap, page, skipped.bytes);
-    }
+    if (UNLIKELY(first != end))
+        add_dead(heap, page, (int64_t)(first - end) * SERIAL_UNIT);
     add_owner(&page->used, 1);
-    append(page, chunk,
-           (struct serial_chunk){
-               .bytes = bytes, .slack = bytes - (uint32_t)size, .state = SERIAL_LIVE});
     *fresh = page->fresh;
     view_account_alloc(view, size);
     return chunk;
@@ -252,36 +356,48 @@ static void is_dead(struct heap *heap, struct page *page, uint32_t bytes) {
     store_owner(&page->used, (uint16_t)(page->used - 1));
 }
 
-static void serial_zero(const struct page *page, void *chunk, size_t bytes) {
+INLINE void serial_zero(const struct page *page, void *chunk, size_t bytes) {
     if (UNLIKELY(terms_with(page->view->context, TERMS_ZERO) != NULL))
         __builtin_memset(chunk, 0, bytes);
 }
 
 void serial_free(struct heap *heap, struct page *page, void *chunk) {
-    uint32_t *record = find_alive(page, chunk);
-    struct serial_chunk freed = set_state(record, SERIAL_DEAD);
-    const char *start = segment_span_start(page);
-    store_owner(&page->serial.found, (uint16_t)(serial_record(page, start, 0) - record));
-    view_account_free(page->view, freed.bytes - freed.slack);
-    serial_zero(page, chunk, freed.bytes);
-    is_dead(heap, page, freed.bytes);
+    struct place place = find_alive(page, chunk);
+    if (page->used > 1) { /* else nothing is left to be told from it */
+        uint64_t *gone = gone_of(page);
+        if (UNLIKELY(!gone))
+            return; /* nowhere to note it: it stays alive */
+        set_dead(gone, place.unit);
+    }
+    store_owner(&page->found, (uint16_t)place.number);
+    view_account_free(page->view, requested_of(&place));
+    serial_zero(page, chunk, bytes_of(&place));
+    is_dead(heap, page, bytes_of(&place));
     if (blocks_are_watched(page))
         segment_watch(chunk);
     if (UNLIKELY(!page->used))
         got_empty(heap, page);
 }
 
-size_t serial_release(const struct page *page, void *chunk) {
-    struct serial_chunk freed = set_state(find_alive(page, chunk), SERIAL_FREED);
-    serial_zero(page, chunk, freed.bytes);
-    return freed.bytes - freed.slack;
+bool serial_release(struct page *page, void *chunk, size_t *requested) {
+    struct place place = find_alive(page, chunk);
+    uint64_t *gone = gone_of(page), bit = 1UL << place.unit % 64;
+    if (UNLIKELY(!gone))
+        return false;
+    if (UNLIKELY(or_release(&gone[words_of(page) + place.unit / 64], bit) & bit))
+        region_report(MISUSE_DOUBLE_FREE, page, chunk);
+    serial_zero(page, chunk, bytes_of(&place));
+    *requested = requested_of(&place);
+    return true;
 }
 
 /* Not in the page's `remote` any more, or never there. */
 static void settle_freed(struct heap *heap, struct page *page, const void *chunk) {
-    uint32_t *record = find(page, chunk);
-    if (record)
-        is_dead(heap, page, set_state(record, SERIAL_DEAD).bytes);
+    struct place place;
+    if (find(page, chunk, &place)) {
+        set_dead(page->gone, place.unit);
+        is_dead(heap, page, bytes_of(&place));
+    }
 }
 
 void serial_collect(struct heap *heap, struct page *page, void *chunks) {
@@ -302,45 +418,53 @@ void serial_free_of_parked(struct heap *owner, struct page *page, void *chunk) {
         got_empty(owner, page);
 }
 
+/* The last run, without its last chunk. */
+static uint64_t run_without(uint64_t run, const struct place *last) {
+    if (last->run.count > 1)
+        return run - last->run.units - (1UL << SERIAL_COUNT_SHIFT);
+    return last->unit | (uint64_t)serial_records(run) << SERIAL_RECORDS_SHIFT;
+}
+
 bool serial_resize(struct page *page, void *chunk, size_t size) {
-    uint32_t *record = find_alive(page, chunk);
-    struct serial_chunk old = chunk_of(*record), new = old;
-    char *end = (char *)chunk + old.bytes;
+    struct place place = find_alive(page, chunk);
+    uint32_t old = bytes_of(&place), bytes = bytes_for(size);
+    char *end = (char *)chunk + old;
     if (size > SMALL_MAX)
         return false;
     if (end == page->next_block && page == region_for(page)->serial) { /* the last one */
-        new.bytes = bytes_for(size);
-        if ((char *)chunk + new.bytes >
-            (char *)(serial_record(page, segment_span_start(page), page->serial.records - 1U)))
+        if (!serial_append(page, run_without(page->run, &place), place.unit, bytes / SERIAL_UNIT,
+                           bytes - (uint32_t)size))
             return false;
-    } else if (size > old.bytes || size * 2 < old.bytes || old.bytes - size > SLACK_MAX) {
-        return false;
-    }
-    new.slack = new.bytes - (uint32_t)size;
-    view_account_free(page->view, old.bytes - old.slack);
-    view_account_alloc(page->view, size);
-    store_owner(record, serial_word(new));
-    if (new.bytes != old.bytes) {
-        if (new.bytes < old.bytes)
+        if (bytes < old)
             page->fresh = 0;
-        store_release(&page->next_block, (char *)chunk + new.bytes);
+    } else if (size > old || size * 2 < old || old - size > SLACK_MAX) {
+        return false;
+    } else if (old - size != place.run.slack) {
+        if (place.run.count > 1 || place.number == serial_records(page->run))
+            return false; /* the others have as much as they had */
+        uint32_t *record = serial_record(page, segment_span_start(page), place.number);
+        uint32_t shape = serial_shape(place.run.units, old - (uint32_t)size);
+        store_owner(record, place.unit | shape << SERIAL_FIRST_BITS);
     }
+    view_account_free(page->view, requested_of(&place));
+    view_account_alloc(page->view, size);
     return true;
 }
 
 size_t serial_usable(const struct page *page, const void *chunk) {
-    return chunk_of(load_relaxed(find_alive(page, chunk))).bytes;
+    struct place place = find_alive(page, chunk);
+    return bytes_of(&place);
 }
 
 size_t serial_requested(const struct page *page, const void *chunk) {
-    struct serial_chunk there = chunk_of(load_relaxed(find_alive(page, chunk)));
-    return there.bytes - there.slack;
+    struct place place = find_alive(page, chunk);
+    return requested_of(&place);
 }
 
 struct serial_sum serial_live(const struct page *page, const char *start) {
     struct serial_sum sum = {0, 0};
     struct serial_chunk chunk;
-    for (unsigned i = 0; serial_next(page, start, &i, &chunk);) {
+    for (struct serial_walk walk = serial_walk(page); serial_next(page, start, &walk, &chunk);) {
         bool live = chunk.state == SERIAL_LIVE;
         sum.chunks += live;
         sum.bytes += live ? chunk.bytes : 0;
@@ -350,7 +474,7 @@ struct serial_sum serial_live(const struct page *page, const char *start) {
 
 size_t serial_touched(const struct page *page, const char *start) {
     size_t reached = blocks_reached(page, start), bytes = page->slices * SLICE_BYTES;
-    size_t records = align_up(page->serial.records * sizeof(uint32_t), OS_PAGE_BYTES);
+    size_t records = align_up(serial_record_bytes(page), OS_PAGE_BYTES);
     size_t all = reached + records < bytes ? reached + records : bytes;
     size_t punched = (size_t)__builtin_popcountl(blocks_punched(page)) * OS_PAGE_BYTES;
     return all > punched ? all - punched : 0;
@@ -366,11 +490,10 @@ static uint64_t os_pages_of(size_t offset, size_t bytes) {
 static size_t punch(struct heap *heap, struct page *page) {
     char *start = segment_span_start(page);
     size_t count = (size_t)(page->next_block - start) / OS_PAGE_BYTES; /* without what is unused */
-    uint64_t used =
-        os_pages_of((size_t)((char *)serial_record(page, start, page->serial.records) + 4 - start),
-                    (size_t)page->serial.records * sizeof(uint32_t));
+    size_t records = serial_record_bytes(page);
+    uint64_t used = records ? os_pages_of(page->slices * SLICE_BYTES - records, records) : 0;
     struct serial_chunk chunk;
-    for (unsigned i = 0; serial_next(page, start, &i, &chunk);)
+    for (struct serial_walk walk = serial_walk(page); serial_next(page, start, &walk, &chunk);)
         if (chunk.state != SERIAL_DEAD)
             used |= os_pages_of(chunk.offset, chunk.bytes);
     uint64_t empty = ~used & ~blocks_punched(page) & ((1UL << count) - 1);

@@ -58,11 +58,8 @@ struct view;
 struct page {
     /* First line: what the owner's malloc and free touch; a stand-in has no more. */
     union {
-        void *free;                  /* owner: list of free blocks */
-        struct {                     /* PAGE_SERIAL */
-            uint16_t records, found; /* atomic: so many; owner: the one that was looked for last */
-            uint32_t dead_bytes;     /* owner: what stands before next_block and is not alive */
-        } serial;
+        void *free;   /* owner: list of free blocks */
+        uint64_t run; /* PAGE_SERIAL: atomic: see region/serial.h */
     };
     struct heap *heap; /* owner of the blocks; NULL for PAGE_SPAN and PAGE_HUGE */
     union {
@@ -74,17 +71,23 @@ struct page {
         char *chunk;      /* PAGE_SPAN and PAGE_HUGE */
     };
     uint32_t block_bytes; /* constant while the page is in use */
-    uint32_t reciprocal;  /* floor(2^32 / block_bytes) + 1: division by multiplication */
-    uint16_t waste_unit;  /* block_bytes in what is or was PAGE_OWN, else 0: see heap.own_free */
-    uint16_t used;        /* owner: live blocks, those freed by others not yet collected */
+    union {
+        uint32_t reciprocal; /* floor(2^32 / block_bytes) + 1: division by multiplication */
+        uint32_t dead_bytes; /* PAGE_SERIAL, owner: before next_block, and not alive */
+    };
+    uint16_t waste_unit; /* block_bytes in what is or was PAGE_OWN, else 0: see heap.own_free */
+    uint16_t used;       /* owner: live blocks, those freed by others not yet collected */
     uint16_t rare_at; /* owner: with a free down to so many, there is more to do: see flags_set */
     uint16_t fresh_left;   /* owner: blocks from next_block on to the end of its granule */
     uint16_t first;        /* bytes before the first block; 0 in narrow pages */
     uint16_t granule_mask; /* bytes of a granule - 1; narrow pages */
-    uint16_t records;      /* bytes before the records of a granule; 0 in a stand-in */
-    uint8_t flags;         /* owner: enum page_flag */
-    uint8_t kind;          /* enum page_kind */
-    uint8_t meta_shift;    /* of the block records; see region/blocks.h */
+    union {
+        uint16_t records; /* bytes before the records of a granule; 0 in a stand-in */
+        uint16_t found;   /* PAGE_SERIAL, owner: the record that was looked for last */
+    };
+    uint8_t flags;      /* owner: enum page_flag */
+    uint8_t kind;       /* enum page_kind */
+    uint8_t meta_shift; /* of the block records; see region/blocks.h */
     uint8_t size_class;
     uint8_t granule_capacity; /* blocks, and those whose place the records take */
     uint8_t color_mask;       /* of a stand-in: see blocks_records_of */
@@ -97,9 +100,12 @@ struct page {
     struct page *next, *prev; /* owner: list of pages with free blocks */
     union {
         uint64_t requested_bytes; /* large chunks */
-        uint32_t filled; /* pages of blocks: segment_clock when none was free, the last time */
+        uint64_t *gone;           /* PAGE_SERIAL: atomic: which chunks are not alive; NULL: none */
     };
-    uint32_t context;  /* large chunks: context id */
+    union {
+        uint32_t context; /* large chunks: context id */
+        uint32_t filled;  /* others: segment_clock when no block was free, the last time */
+    };
     uint32_t slices;   /* of the page */
     uint32_t capacity; /* blocks */
     uint32_t born; /* segment_clock when it was made; of what is resized or moved, the first time */

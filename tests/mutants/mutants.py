@@ -421,6 +421,11 @@ MUTANTS = {
         "src/region/tiny.c", "    if (!room && many && !tiny->more) {", "    if (0) {", ["named:very-many-cost-little"]),
     "tiny-ones-are-not-counted": (
         "src/region/named.c", "    large.chunks += tiny.chunks;\n    large.bytes += tiny.bytes;\n", "", ["named:model-tiny"]),
+    "runs-lose-what-follows-their-first": (
+        "src/region/serial.c", "closing = last.count < 2 ? last.count : 2;", "closing = last.count < 2 ? last.count : 1;",
+        ["named:model"]),
+    "pages-keep-what-was-gone": (
+        "src/region/serial.c", "        __builtin_memset(page->gone, 0, gone_bytes(page));", "        {}", ["named:model"]),
     "rules-wait-for-the-thread": (
         "src/context/tree.c", "        tree_watch(child);", "        ;", ["rules:guard-finds-overflow"]),
     "guards-leave-what-is-freed": (

@@ -320,6 +320,110 @@ Test(serial, the_last_chunk_grows_and_shrinks_where_it_is) {
     cr_assert_eq(view_live_bytes(view), 40 * 512 + 300 + 200);
 }
 
+/* A page of them, and nothing but them. */
+Test(serial, chunks_that_are_alike_take_nothing_beside_themselves) {
+    static const size_t sizes[] = {16, 64, 128, 1024, 2048, 4096};
+    struct heap *heap = heap_new();
+    for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct view *view = placed(heap, 20 + i, PLACE_BUMP);
+        struct page *page = NULL, *wide = NULL;
+        unsigned count = 0;
+        for (size_t bytes = 0; bytes < (2UL << 20); bytes += sizes[i]) {
+            char *chunk = alloc(heap, view, sizes[i], false);
+            if (page_at(chunk) == page) {
+                count++;
+                continue;
+            }
+            if (page && page->slices == WIDE_PAGE_SLICES) {
+                cr_assert_eq(count * sizes[i], WIDE_PAGE_SLICES * SLICE_BYTES, "%u of %zu", count,
+                             sizes[i]);
+                cr_assert_eq(serial_record_bytes(page), 0);
+                wide = page;
+            }
+            page = page_at(chunk);
+            count = 1;
+        }
+        cr_assert(wide);
+    }
+}
+
+/* Runs of several and of one, all that a walk tells, and each chunk freed, by both threads. */
+Test(serial, runs_of_all_lengths) {
+    enum { CHUNKS = 3000 };
+    static char *chunks[CHUNKS];
+    static size_t sizes[CHUNKS];
+    static bool freed[CHUNKS];
+    struct heap *heap = heap_new(), *other = heap_acquire(1, false);
+    struct view *view = placed(heap, 7, PLACE_GENERATION);
+    size_t size = 0;
+    for (int i = 0, left = 0, run = 0; i < CHUNKS; i++) {
+        if (!left--) {
+            left = run++ % 7;
+            size = 1 + (size_t)run * 37 % 400;
+        }
+        sizes[i] = size;
+        chunks[i] = alloc(heap, view, size, false);
+    }
+    for (int step = 0; step < 2; step++) {
+        int i = 0;
+        struct serial_chunk there;
+        for (struct page *page = NULL; i < CHUNKS;) {
+            page = page_at(chunks[i]);
+            struct serial_walk walk = serial_walk(page);
+            char *start = segment_span_start(page);
+            while (serial_next(page, start, &walk, &there)) {
+                if (start + there.offset < chunks[i])
+                    continue; /* what the region had before */
+                cr_assert_eq(start + there.offset, chunks[i], "chunk %d", i);
+                cr_assert_eq(there.bytes, align_up(sizes[i], 16));
+                cr_assert_eq(there.bytes - there.slack, sizes[i]);
+                cr_assert_eq(there.state,
+                             !freed[i]    ? SERIAL_LIVE
+                             : i % 4 == 3 ? SERIAL_FREED
+                                          : SERIAL_DEAD,
+                             "chunk %d", i);
+                if (!freed[i])
+                    cr_assert_eq(region_requested(chunks[i]), sizes[i]);
+                i++;
+            }
+        }
+        for (i = 0; i < CHUNKS && !step; i++) /* odd ones, so that no page gets empty */
+            if ((freed[i] = i % 2))
+                region_free(i % 4 == 3 ? other : heap, chunks[i]);
+    }
+    for (int i = 0; i < CHUNKS; i += 2)
+        region_free(i % 3 ? heap : other, chunks[i]);
+    bins_collect_remote(heap);
+    cr_assert_eq(view_live_bytes(view) + view_live_bytes(heap_view(other, 7)), 40 * 512);
+}
+
+Test(serial, one_of_several_that_are_alike_is_resized) {
+    struct heap *heap = heap_new();
+    struct view *view = placed(heap, 7, PLACE_BUMP);
+    char *chunks[5];
+    for (int i = 0; i < 5; i++)
+        chunks[i] = alloc(heap, view, 100, false);
+    cr_assert_not(region_resize(heap, view, chunks[2], 97), "its neighbours have 100");
+    cr_assert(region_resize(heap, view, chunks[2], 100));
+    cr_assert(region_resize(heap, view, chunks[4], 200), "the last one");
+    cr_assert_eq(region_requested(chunks[4]), 200);
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(region_requested(chunks[i]), 100);
+    cr_assert(region_resize(heap, view, chunks[4], 100), "the run grows together");
+    char *next = alloc(heap, view, 100, false);
+    cr_assert_eq(next, chunks[4] + 112);
+    cr_assert_eq(region_requested(chunks[4]), 100);
+    char *alone = alloc(heap, view, 300, false);
+    alloc(heap, view, 40, false);
+    cr_assert(region_resize(heap, view, alone, 290), "alone of its kind");
+    cr_assert_eq(region_requested(alone), 290);
+    cr_assert_eq(view_live_bytes(view), 40 * 512 + 6 * 100 + 290 + 40);
+    region_free(heap, alone);
+    for (int i = 0; i < 5; i++)
+        region_free(heap, chunks[i]);
+    cr_assert_eq(view_live_bytes(view), 40 * 512 + 100 + 40);
+}
+
 Test(serial, others_free_and_the_owner_collects) {
     enum { CHUNKS = 5000 };
     static char *chunks[CHUNKS];
@@ -401,18 +505,28 @@ Test(serial, what_is_not_collected_yet_stays) {
         cr_assert_eq(page->used, 0, "freed, and lost");
 }
 
-static void wrong_free(bool by_another, bool twice, size_t offset) {
+static void wrong_free_of(bool first_by_another, bool by_another, bool twice, size_t offset) {
     struct heap *heap = heap_new(), *other = heap_acquire(1, false);
     struct view *view = placed(heap, 7, PLACE_GENERATION);
     char *chunks[50];
     for (int i = 0; i < 50; i++)
         chunks[i] = alloc(heap, view, 100, false);
     if (twice)
-        region_free(heap, chunks[20]);
+        region_free(first_by_another ? other : heap, chunks[20]);
     region_free(by_another ? other : heap, chunks[20] + offset);
     _exit(0);
 }
 
+static void wrong_free(bool by_another, bool twice, size_t offset) {
+    wrong_free_of(false, by_another, twice, offset);
+}
+
+Test(misuse, a_second_free_of_a_serial_chunk_that_another_freed_aborts, .signal = SIGABRT) {
+    wrong_free_of(true, false, true, 0);
+}
+Test(misuse, a_second_free_by_another_of_what_another_freed_aborts, .signal = SIGABRT) {
+    wrong_free_of(true, true, true, 0);
+}
 Test(misuse, a_second_free_of_a_serial_chunk_aborts, .signal = SIGABRT) {
     wrong_free(false, true, 0);
 }
@@ -452,6 +566,8 @@ static size_t some_size(void) {
     case 0: return roll(20);
     case 1: return 1000 + roll(300);
     case 2: return roll(9000);
+    case 3:
+    case 4: return 16 * (1 + roll(2)); /* chunks that are alike, one behind the other */
     default: return 16 + roll(200);
     }
 }
