@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,28 +62,153 @@ static char *take(memctx_t context, size_t bytes) {
     return chunk;
 }
 
-/* A small query: some 90 chunks, most of them tiny, all of which go with it. */
-static void query(void) {
-    enum { QUERIES = 40000, CHUNKS = 90 };
-    static uint16_t sizes[1024];
-    for (size_t i = 0; i < 1024; i++) {
+/* What a small query allocates: some 90 chunks, most of them tiny, all of which go with it. */
+enum { QUERY_CHUNKS = 90, QUERY_SIZES = 1024 };
+static uint16_t query_sizes[QUERY_SIZES];
+
+static void draw_query_sizes(void) {
+    for (size_t i = 0; i < QUERY_SIZES; i++) {
         uint32_t kind = dice(100);
-        sizes[i] = (uint16_t)(kind < 60   ? 16 + dice(49)
-                              : kind < 90 ? 64 + dice(193)
-                                          : 256 + dice(1793));
+        query_sizes[i] = (uint16_t)(kind < 60   ? 16 + dice(49)
+                                    : kind < 90 ? 64 + dice(193)
+                                                : 256 + dice(1793));
     }
+}
+
+static void take_for_query(memctx_t context, int query) {
+    for (int k = 0; k < QUERY_CHUNKS; k++) {
+        take(context, query_sizes[(query * 7 + k) & (QUERY_SIZES - 1)]);
+    }
+}
+
+/* Its chunks alone. */
+static void query(void) {
+    enum { QUERIES = 40000 };
+    draw_query_sizes();
     memctx_t context = make(NULL, "query");
     double begin = 0;
     for (int i = -QUERIES / 10; i < QUERIES; i++) {
         if (i == 0) {
             begin = now_ns();
         }
-        for (int k = 0; k < CHUNKS; k++) {
-            take(context, sizes[(i * 7 + k) & 1023]);
-        }
+        take_for_query(context, i);
         memctx_reset(context);
     }
     figure("ns", (now_ns() - begin) / QUERIES);
+}
+
+/* The same as a server has it: a client asks over a socket, and waits for each answer; the text is cut into words, a row is looked up
+ * and written out. The client, another process, checks the answers. */
+enum { SELECT_ROWS = 100000 };
+
+static int balance_of(int account) {
+    return account * 7 % 10007;
+}
+
+static void ask(int server) {
+    char text[128], answer[128], expected[128];
+    for (int i = 0;; i++) {
+        int account = i * 31 % SELECT_ROWS;
+        int length =
+            snprintf(text, sizeof(text), "SELECT abalance FROM accounts WHERE aid = %d ;", account);
+        if (send(server, text, (size_t)length, MSG_NOSIGNAL) != length) {
+            _exit(0);
+        }
+        ssize_t bytes = read(server, answer, sizeof(answer) - 1);
+        if (bytes <= 0) {
+            _exit(0); /* that was all */
+        }
+        answer[bytes] = '\0';
+        snprintf(expected, sizeof(expected), "abalance %d", balance_of(account));
+        if (strcmp(answer, expected) != 0) {
+            _exit(1);
+        }
+    }
+}
+
+/* False: the client has gone, or asks for nothing that there is. */
+static int answer(int client, memctx_t context, const int (*rows)[2], int query) {
+    char text[128];
+    ssize_t bytes = read(client, text, sizeof(text) - 1);
+    if (bytes <= 0) {
+        return 0;
+    }
+    text[bytes] = '\0';
+    char *words[16] = {NULL}, *rest = NULL;
+    int count = 0;
+    for (char *word = strtok_r(text, " ", &rest); word != NULL && count < 16;
+         word = strtok_r(NULL, " ", &rest)) {
+        size_t length = strlen(word) + 1;
+        words[count++] = memcpy(take(context, length), word, length);
+    }
+    if (count < 8) {
+        return 0;
+    }
+    int account = atoi(words[7]), low = 0, high = SELECT_ROWS - 1;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (rows[middle][0] < account) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    take_for_query(context, query);
+    char *line = take(context, 128);
+    int length = snprintf(line, 128, "%s %d", words[1], rows[low][1]);
+    memcpy(text, line, (size_t)length);
+    memctx_reset(
+        context); /* the answer says that the query has ended, so nothing of it is hidden behind the client's turn */
+    return write(client, text, (size_t)length) == length;
+}
+
+static int ascending(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* By turns with aset, a batch each, since what the kernel takes to wake up the other one changes from second to second. */
+static void selects(void) {
+    enum { BATCHES = 41, QUERIES = 500 };
+    static int rows[SELECT_ROWS][2];
+    static double took[2][BATCHES];
+    int ends[2], status = 0, number = 0;
+    for (int i = 0; i < SELECT_ROWS; i++) {
+        rows[i][0] = i;
+        rows[i][1] = balance_of(i);
+    }
+    draw_query_sizes();
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) {
+        exit(1);
+    }
+    pid_t client = fork();
+    if (client == 0) {
+        close(ends[0]);
+        ask(ends[1]);
+    }
+    close(ends[1]);
+    memctx_t contexts[2] = {memctx_create(NULL, "query", MEMCTX_ASET), make(NULL, "query")};
+    for (int batch = -4; batch < 2 * BATCHES; batch++) {
+        double begin = now_ns();
+        for (int i = 0; i < QUERIES; i++) {
+            if (!answer(ends[0], contexts[batch & 1], (const int(*)[2])rows, number++)) {
+                fprintf(stderr, "seeds: the client got no answer, or a wrong one\n");
+                exit(1);
+            }
+        }
+        if (batch >= 0) {
+            took[batch & 1][batch / 2] = (now_ns() - begin) / QUERIES;
+        }
+    }
+    close(ends[0]);
+    if (client < 0 || waitpid(client, &status, 0) != client || status != 0) {
+        exit(1);
+    }
+    for (int i = 0; i < 2; i++) {
+        qsort(took[i], BATCHES, sizeof(took[i][0]), ascending);
+    }
+    figure("aset_ns", took[0][BATCHES / 2]);
+    figure("ns", took[1][BATCHES / 2]);
 }
 
 /* A sort of many tuples, kept until its end. */
@@ -349,13 +476,11 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } experiments[] = {{"query", query},           {"sort", sort},
-                       {"radix", radix},           {"alternate", alternate},
-                       {"tuplestore", tuplestore}, {"overhead", overhead},
-                       {"groups", groups},         {"states", states},
-                       {"buffers", buffers},       {"table", table},
-                       {"columns", columns},       {"fast", fast},
-                       {"reset", reset},           {"no-op", no_op}};
+    } experiments[] = {{"select", selects},    {"query", query},         {"sort", sort},
+                       {"radix", radix},       {"alternate", alternate}, {"tuplestore", tuplestore},
+                       {"overhead", overhead}, {"groups", groups},       {"states", states},
+                       {"buffers", buffers},   {"table", table},         {"columns", columns},
+                       {"fast", fast},         {"reset", reset},         {"no-op", no_op}};
     int alone = argc == 3 && (!strcmp(argv[1], "columns") || !strcmp(argv[1], "no-op"));
     if (argc != 3 || (!memctx_is_active() && !alone)) {
         fprintf(stderr, "usage: memctx run -- seeds EXPERIMENT POLICY\n");

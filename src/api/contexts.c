@@ -199,6 +199,12 @@ INLINE void *allocate_in(memctx_t context, size_t size, enum allocate_how how, u
     }
     if (UNLIKELY(options.check) || UNLIKELY(size > SMALL_MAX))
         return allocate_entered(heap, view, size, 1, how, frame);
+    if (named->policy == MEMCTX_SIMPLE) {
+        bool fresh = false;
+        void *chunk = region_alloc_listed(heap, view, size, &fresh);
+        return chunk ? allocate_done(heap, view, size, how, frame, chunk, fresh)
+                     : allocate_next(heap, view, size, how, frame);
+    }
     if (UNLIKELY(size > NARROW_MAX))
         return allocate_wide(heap, view, size, how, frame);
     return allocate_with(heap, view, size, how, frame);

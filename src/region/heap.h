@@ -223,6 +223,7 @@ struct region {
     struct page *serial; /* region/serial.h: the page that new chunks come from; NULL: none */
     struct page *spare;  /* an empty one */
     struct simple_node *chunks; /* region/simple.h: all of them */
+    uint32_t looked;            /* heap.placings when its policy was looked at, the last time */
     struct page
         *pages; /* by `next` and `prev`: all of region/serial.h; where `named`, full ones, too */
     struct page *large; /* where `named`: large chunks, under region_lock */

@@ -328,18 +328,18 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
 struct region_alive region_reset(struct heap *heap, struct view *view) {
     struct region *region = region_of(view->region);
     struct region_alive gone = region_alive(heap, view), rest = gone;
-    uint32_t kept = 0;
     bool tiny = tiny_any(view->context);
-    if (tiny) /* these are accounted one by one, as those of `simple` are */
+    if (tiny) /* these are accounted one by one */
         tiny_reset(heap, view->context);
     if (!region)
         return gone;
     if (gone.bytes >= RESET_MUCH_BYTES)
         segment_purge_later();
-    if (UNLIKELY(region->chunks != NULL))
-        simple_reset(heap, region);
-    if (tiny || policy_of(&region->bins)->lists_chunks)
+    if (tiny)
         rest = region_alive(heap, view);
+    region->chunks = NULL;
+    bool keeps = !policy_of(&region->bins)->lists_chunks || load_relaxed(&options.freelist_kib);
+    uint32_t kept = keeps ? 0 : KEEPER_BYTES;
     for_each_page(heap, region, reset_page, &kept);
     free_large_chunks(region);
     add_owner(&view->frees, rest.chunks);

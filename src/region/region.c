@@ -77,8 +77,11 @@ static const struct policy *look_around(struct heap *heap, struct view *view) {
     uint32_t policy = policy_placed(placement);
     if (!view->region && !region_is_tiny(view))
         promote(heap, view, placement);
-    if (view->region && UNLIKELY(view->region->policy != policy))
-        region_change_policy(heap, view->region, policy);
+    if (view->region) {
+        region_of(view->region)->looked = heap->placings;
+        if (UNLIKELY(view->region->policy != policy))
+            region_change_policy(heap, view->region, policy);
+    }
     if (terms_exist())
         look_at_terms(heap, view);
     return view->region ? policy_of(view->region) : &policy_aset;

@@ -18,6 +18,8 @@
 
 #include "base/options.h"
 #include "region/serial.h"
+#include "region/simple.h"
+#include "region/terms.h"
 
 #define REGION_SIZE_MAX ((size_t)PTRDIFF_MAX)
 #define REGION_NO_CONTEXT UINT32_MAX
@@ -162,6 +164,19 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
 /* After one of these gave NULL: behind the context's last chunk, if its policy says so and there is room. */
 INLINE void *region_alloc_serial(struct view *view, size_t size, bool *fresh) {
     return serial_is(view->bins->policy) ? serial_alloc_current(view, size, fresh) : NULL;
+}
+/* The same for `simple`, where nothing but that is to be looked at. */
+INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    size_t room = (size | !size) + sizeof(struct simple_node);
+    if (LIKELY(!view->region) || view->region->policy != PLACE_SIMPLE || room > NARROW_MAX ||
+        terms_exist() || region_of(view->region)->limit ||
+        region_of(view->region)->looked != load_relaxed(&heap_placings))
+        return NULL;
+    struct page *page = view->region->current[blocks_class_of(room)];
+    char *block = simple_is(page) ? region_take(heap, page, view, size, true, fresh) : NULL;
+    if (LIKELY(block != NULL))
+        simple_link(page, block);
+    return block;
 }
 /* After one of these gave NULL: from another page that has free blocks. */
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh);

@@ -2,10 +2,10 @@
 /*
  * simple.h - each chunk an allocation by itself, in a list: what the other policies are measured against.
  *
- * For: experiments. A chunk is a block of its size and 16 bytes for the list of its region, at the block's end; it is freed
- * one by one, also when its context is reset, by walking that list. Its pages go to the freelist as all do, so the freelist is
- * what makes the next chunks cheap (MEMCTX_FREELIST_KIB=0 and MEMCTX_DECAY_MS=0 show what it is worth). Cannot do:
- * anything better than MEMCTX_ASET does.
+ * For: experiments. A chunk is a block of its size and 16 bytes for the list of its region, at the block's end. Empty pages are the
+ * freelist's as all are, so the freelist is what makes the next chunks cheap: without it (MEMCTX_FREELIST_KIB=0,
+ * MEMCTX_DECAY_MS=0) a reset gives back every page, and with it the pages in use stay, as they do for MEMCTX_ASET. Cannot do:
+ * anything better than that one does.
  *
  * Source: the baseline of the experiments with allocation sets in PostgreSQL, where each chunk is one of malloc's.
  *
@@ -27,12 +27,20 @@ INLINE bool simple_is(const struct page *page) {
 INLINE size_t simple_bytes(const struct page *page) {
     return simple_is(page) ? sizeof(struct simple_node) : 0;
 }
+INLINE struct simple_node *simple_node_of(const struct page *page, const char *block) {
+    return (struct simple_node *)(void *)(uintptr_t)(block + page->block_bytes) - 1;
+}
 /* The block is in use from now on, or free. */
-void simple_link(const struct page *page, const char *block);
+INLINE void simple_link(const struct page *page, const char *block) {
+    struct region *region = region_of(page->view->region);
+    struct simple_node *node = simple_node_of(page, block);
+    *node = (struct simple_node){.next = region->chunks};
+    if (region->chunks)
+        region->chunks->prev = node;
+    region->chunks = node;
+}
 void simple_unlink(const struct page *page, const char *block);
 /* The same of all that are linked by their first words. */
 void simple_unlink_all(const struct page *page, const char *blocks);
-/* Frees all that is in the region's list. */
-void simple_reset(struct heap *heap, struct region *region);
 
 #endif

@@ -38,6 +38,8 @@ static void *alloc(struct heap *heap, struct view *view, size_t size, bool zero)
     }
     if (!chunk && size <= SMALL_MAX)
         chunk = region_alloc_serial(view, size, &fresh);
+    if (!chunk && size <= SMALL_MAX)
+        chunk = region_alloc_listed(heap, view, size, &fresh);
     if (!chunk)
         chunk = region_alloc_next(heap, view, size, &fresh);
     if (!chunk)
@@ -139,8 +141,9 @@ Test(slab, aligned_chunks_fit) {
 Test(place, a_context_in_use_comes_over) {
     enum { CHUNKS = 2000 };
     static char *chunks[CHUNKS];
-    static const enum placement placements[] = {PLACE_SLAB, PLACE_GENERATION, PLACE_DEFAULT,
-                                                PLACE_BUMP, PLACE_SLAB,       PLACE_APART};
+    static const enum placement placements[] = {PLACE_SLAB,   PLACE_GENERATION, PLACE_DEFAULT,
+                                                PLACE_SIMPLE, PLACE_BUMP,       PLACE_SLAB,
+                                                PLACE_SIMPLE, PLACE_APART};
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 7);
     for (int i = 0; i < CHUNKS; i++)
@@ -159,8 +162,57 @@ Test(place, a_context_in_use_comes_over) {
             if (!serial)
                 cr_assert_eq(page->block_bytes, placements[p] == PLACE_SLAB ? 144 : 160, "%d, %zu",
                              i, p);
+            cr_assert_eq(simple_is(page), placements[p] == PLACE_SIMPLE, "%d, %zu", i, p);
         }
     }
+}
+
+/* Its chunks do not come the slow way, where that would be seen. */
+Test(simple, a_context_that_is_placed_elsewhere_comes_over) {
+    struct heap *heap = heap_new();
+    struct view *view = placed(heap, 7, PLACE_SIMPLE);
+    void *chunk = alloc(heap, view, 100, false);
+    cr_assert(simple_is(page_at(chunk)));
+    region_free(heap, chunk);
+    place(7, PLACE_DEFAULT);
+    alloc(heap, heap_view(heap, 8), 5000,
+          false); /* the thread has seen it, but for another context */
+    chunk = alloc(heap, view, 100, false);
+    cr_assert_not(simple_is(page_at(chunk)));
+}
+
+/* From the region's list: number of chunks, of those that hang together. */
+static unsigned listed(const struct view *view) {
+    unsigned count = 0;
+    const struct simple_node *before = NULL;
+    for (struct simple_node *node = region_of(view->region)->chunks; node; node = node->next) {
+        cr_assert_eq(node->prev, before);
+        before = node;
+        count++;
+    }
+    return count;
+}
+
+Test(simple, each_chunk_is_in_the_list_and_no_other) {
+    enum { CHUNKS = 1000 };
+    static char *chunks[CHUNKS];
+    struct heap *heap = heap_new(), *other = heap_acquire(1, false);
+    struct view *view = placed(heap, 7, PLACE_SIMPLE);
+    for (int i = 0; i < CHUNKS; i++) {
+        size_t size = (size_t)i * 7 % 1500;
+        chunks[i] =
+            i % 5 ? alloc(heap, view, size, false) : region_alloc_aligned(heap, view, size, 256);
+        cr_assert_geq(region_usable(chunks[i]), size);
+        memset(chunks[i], 0xff, region_usable(chunks[i]));
+    }
+    cr_assert_eq(listed(view), CHUNKS);
+    for (int i = 0; i < CHUNKS; i += 2)
+        region_free(i % 4 ? other : heap, chunks[i]);
+    bins_collect_remote(heap);
+    cr_assert_eq(listed(view), CHUNKS / 2);
+    for (int i = 1; i < CHUNKS; i += 2)
+        region_free(heap, chunks[i]);
+    cr_assert_eq(listed(view), 0);
 }
 
 /* Whatever the place is at which it was left: also where a granule was just opened. */
