@@ -8,6 +8,8 @@
 #include "context/named.h"
 #include "context/tree.h"
 
+#include <errno.h>
+
 /* NULL: in a signal handler that interrupted the allocator, or without memory for a heap of its own. */
 static struct heap *enter(void) {
     struct heap *heap = thread_enter();
@@ -20,18 +22,27 @@ static struct heap *enter(void) {
     return NULL;
 }
 
-/* Entered; the context is alive, and this thread's. Else the program ends. */
-static struct named *enter_mine(struct heap **heap, memctx_t context, const char *what) {
-    *heap = enter();
-    if (!*heap)
+static struct heap *must_enter(memctx_t context, const char *what) {
+    struct heap *heap = enter();
+    if (!heap)
         named_misused(what, context, "is used in a signal handler, or by a thread that is ending");
-    return named_mine(*heap, context, what);
+    return heap;
 }
 
-/* Alive, whoever's it is. */
+/* Entered; the context is alive, and this thread's. Else the program ends. NULL, and not entered: out of memory for what is asked of
+ * a member of a crowd. */
+static struct named *enter_mine(struct heap **heap, memctx_t context, const char *what) {
+    *heap = must_enter(context, what);
+    struct named *named = named_mine(*heap, context, what);
+    if (UNLIKELY(!named))
+        thread_leave(*heap);
+    return named;
+}
+
+/* Alive, whoever's it is. NULL: it is a member of a crowd. */
 static struct named *find(memctx_t context, const char *what) {
     struct named *named = named_find(context);
-    if (!named)
+    if (!named && !named_crowd_of(context))
         named_misused(what, context, "was deleted, or is none");
     return named;
 }
@@ -41,7 +52,7 @@ EXPORT memctx_t memctx_do_create_with(memctx_t parent, const char *name, enum me
     struct heap *heap = enter();
     if (!heap)
         return NULL;
-    memctx_t made = named_create(heap, parent, name, policy, with ? with->flags : 0);
+    memctx_t made = named_create(heap, parent, name, policy, with ? with->flags : 0, !with);
     thread_leave(heap);
     if (made && with && with->identifier)
         memctx_do_identify(made, with->identifier);
@@ -57,15 +68,32 @@ EXPORT memctx_t memctx_do_create(memctx_t parent, const char *name, enum memctx_
 }
 
 static void call_back(memctx_t context, const char *what) {
-    for (struct memctx_callback *callback; (callback = find(context, what)->callbacks);) {
-        find(context, what)->callbacks = callback->next; /* first: it may add another one */
+    struct named *named;
+    while ((named = find(context, what)) && named->callbacks) {
+        struct memctx_callback *callback = named->callbacks;
+        named->callbacks = callback->next; /* first: it may add another one */
         callback->function(callback->argument);
     }
 }
 
+/* The same of a member that has not grown; its crowd. NULL: it is none, or is to tell that it was reset. */
+static struct named *free_of_member(struct heap *heap, memctx_t context, const char *what) {
+    struct named *crowd = named_my_crowd(heap, context, what);
+    uint64_t chunk = crowd ? load_acquire(&named_member(context)->chunk) : 0;
+    if (!crowd || load_relaxed(&crowd->asking))
+        return NULL;
+    if (member_state(chunk) == MEMBER_HAS && chunk)
+        region_free(heap, member_address(chunk));
+    return crowd;
+}
+
 static void free_all(memctx_t context, const char *what) {
-    struct heap *heap;
-    struct named *named = enter_mine(&heap, context, what);
+    struct heap *heap = must_enter(context, what);
+    bool member = free_of_member(heap, context, what);
+    thread_leave(heap);
+    struct named *named = member ? NULL : enter_mine(&heap, context, what);
+    if (!named)
+        return;
     uint32_t wanted = load_acquire(&named->wanted);
     uint64_t freed = region_reset(heap, named->view).bytes;
     if (named->done != wanted) {
@@ -75,37 +103,56 @@ static void free_all(memctx_t context, const char *what) {
     thread_leave(heap);
 }
 
+static memctx_t first_child(memctx_t context, const char *what) {
+    find(context, what);
+    return named_first_child(context);
+}
+
+static memctx_t next_child(memctx_t context, const char *what) {
+    find(context, what);
+    return named_next(context);
+}
+
 /* What is below a context is gone through without recursion: chains may be as long as they like. First those that have
  * nothing below them. */
 static memctx_t lowest(memctx_t context, const char *what) {
-    for (memctx_t child; (child = named_first_child(find(context, what)));)
+    for (memctx_t child; (child = first_child(context, what));)
         context = child;
     return context;
 }
 
 static memctx_t parent_of(memctx_t context, const char *what) {
-    uint32_t parent = load_relaxed(&find(context, what)->parent);
-    return parent ? named_handle(parent) : NULL;
+    find(context, what);
+    return named_parent(context);
 }
 
 /* The one after it, the last of which is `top`; NULL: that was it. */
 static memctx_t after(memctx_t context, memctx_t top, const char *what) {
-    memctx_t next = context == top ? NULL : named_next(find(context, what));
+    memctx_t next = context == top ? NULL : next_child(context, what);
     if (next)
         return lowest(next, what);
     return context == top ? NULL : parent_of(context, what);
 }
 
 static void check_mine(memctx_t context, const char *what) {
-    struct heap *heap;
-    enter_mine(&heap, context, what);
+    struct heap *heap = must_enter(context, what);
+    if (!named_my_crowd(heap, context, what))
+        named_mine(heap, context, what);
     thread_leave(heap);
 }
 
 static void end(memctx_t context, const char *what) {
-    struct heap *heap;
+    struct heap *heap = must_enter(context, what);
+    struct named *crowd = free_of_member(heap, context, what);
+    if (crowd)
+        named_end_member(crowd, context);
+    thread_leave(heap);
+    if (crowd)
+        return;
     free_all(context, what);
     struct named *named = enter_mine(&heap, context, what);
+    if (!named) /* without memory to grow by: nothing can be told of it, so it stays, empty */
+        return;
     if (context_switched(heap) == named->view)
         named_misused(what, context, "is the current one of its thread");
     named_end(heap, named);
@@ -117,7 +164,7 @@ static void delete_below(memctx_t context, const char *what) {
         memctx_t parent = parent_of(at, what);
         check_mine(at, what);
         call_back(at, what);
-        if (named_first_child(find(at, what))) /* it made some */
+        if (first_child(at, what)) /* it made some */
             continue;
         end(at, what);
         at = parent;
@@ -130,7 +177,7 @@ static void prepare(memctx_t context, const char *what) {
     do {
         delete_below(context, what);
         call_back(context, what);
-    } while (named_first_child(find(context, what)));
+    } while (first_child(context, what));
 }
 
 static void reset(memctx_t context, const char *what) {
@@ -150,6 +197,9 @@ EXPORT void memctx_do_delete(memctx_t context) {
 
 EXPORT int memctx_do_reset_requested(memctx_t context) {
     const struct named *named = find(context, "memctx_reset_requested");
+    const struct named *crowd = named ? NULL : named_crowd_of(context);
+    if (!named)
+        return crowd && load_relaxed(&crowd->asking);
     return load_relaxed(&named->wanted) != load_relaxed(&named->done);
 }
 
@@ -171,7 +221,9 @@ EXPORT memctx_t memctx_do_switch(memctx_t context) {
     if (!heap)
         return NULL;
     memctx_t before = handle_of(context_switched(heap));
-    context_switch(heap, context ? named_mine(heap, context, "memctx_switch")->view : NULL);
+    const struct named *to = context ? named_mine(heap, context, "memctx_switch") : NULL;
+    if (LIKELY(to || !context)) /* else there is no memory, and it stays as it was */
+        context_switch(heap, to ? to->view : NULL);
     thread_leave(heap);
     return before;
 }
@@ -185,11 +237,33 @@ EXPORT memctx_t memctx_do_current(void) {
     return current;
 }
 
+NOINLINE static void *allocate_as_member(struct heap *heap, memctx_t context, size_t size,
+                                         enum allocate_how how, uintptr_t frame) {
+    bool fresh = false;
+    const struct named *crowd = named_my_crowd(heap, context, "memctx_alloc");
+    uint32_t number = named_place(context) & ~NAMED_MEMBER;
+    void *chunk = crowd ? member_alloc(heap, crowd->view, number, size, &fresh) : NULL;
+    return chunk ? allocate_done(heap, crowd->view, size, how, frame, chunk, fresh) : NULL;
+}
+
+COLD static void *allocate_failed(struct heap *heap) {
+    thread_leave(heap);
+    errno = ENOMEM;
+    return NULL;
+}
+
 INLINE void *allocate_in(memctx_t context, size_t size, enum allocate_how how, uintptr_t frame) {
     struct heap *heap = thread_enter();
     if (UNLIKELY(!heap) && !(heap = enter()))
         return allocate_slow(size, how, frame);
+    if (UNLIKELY(named_place(context) & NAMED_MEMBER)) {
+        void *chunk = allocate_as_member(heap, context, size, how, frame);
+        if (chunk)
+            return chunk;
+    }
     const struct named *named = named_mine(heap, context, "memctx_alloc");
+    if (UNLIKELY(!named))
+        return allocate_failed(heap);
     struct view *view = named->view;
     if (named->policy >= MEMCTX_GENERATION && size <= SMALL_MAX && view->bins == view->region &&
         serial_is(view->bins->policy)) {
@@ -224,8 +298,9 @@ EXPORT void *memctx_do_alloc_aligned(memctx_t context, size_t alignment, size_t 
     if (alignment <= 16)
         return allocate_in(context, size, ALLOCATE_PLAIN, FRAME);
     struct heap *heap;
-    struct view *view = enter_mine(&heap, context, "memctx_alloc_aligned")->view;
-    return allocate_entered(heap, view, size, alignment, ALLOCATE_PLAIN, FRAME);
+    const struct named *named = enter_mine(&heap, context, "memctx_alloc_aligned");
+    return named ? allocate_entered(heap, named->view, size, alignment, ALLOCATE_PLAIN, FRAME)
+                 : NULL;
 }
 
 EXPORT memctx_t memctx_do_owner(const void *chunk) {
@@ -242,11 +317,21 @@ static bool move_one(memctx_t context, const char *what,
     struct heap *heap;
     struct named *named = find(context, what);
     if (move == named_give) {
-        enter_mine(&heap, context, what);
+        named = enter_mine(&heap, context, what);
+        if (!named)
+            return false;
         if (context_switched(heap) == named->view)
             named_misused(what, context, "is the current one of its thread");
     } else if (!(heap = enter())) {
         return false;
+    } else if (!named) {
+        const struct named *crowd = named_crowd_of(context);
+        bool mine = crowd && crowd->heap == heap;
+        named = mine ? NULL : named_grow_of_nobody(context);
+        if (!named) {
+            thread_leave(heap);
+            return mine;
+        }
     }
     bool moved = move(heap, named);
     thread_leave(heap);
@@ -274,35 +359,59 @@ EXPORT memctx_t memctx_do_parent(memctx_t context) {
     return parent_of(context, "memctx_parent");
 }
 
+static uint32_t place_of(const struct named *named) {
+    return (uint32_t)tree_node(named->context)->address;
+}
+
 EXPORT void memctx_do_set_parent(memctx_t context, memctx_t parent) {
     static const char what[] = "memctx_set_parent";
     struct heap *heap;
-    enter_mine(&heap, context, what);
-    if (parent)
-        named_mine(heap, parent, what);
-    named_set_parent(named_place(context), named_place(parent));
+    const struct named *named = enter_mine(&heap, context, what);
+    if (!named)
+        return;
+    const struct named *above = parent ? named_mine(heap, parent, what) : NULL;
+    if (above || !parent)
+        named_set_parent(place_of(named), above ? place_of(above) : 0);
     thread_leave(heap);
 }
 
 EXPORT int memctx_do_is_empty(memctx_t context) {
-    struct heap *heap;
-    struct named *named = enter_mine(&heap, context, "memctx_is_empty");
+    struct heap *heap = must_enter(context, "memctx_is_empty");
+    if (named_my_crowd(heap, context, "memctx_is_empty")) {
+        uint64_t chunk = load_acquire(&named_member(context)->chunk);
+        thread_leave(heap);
+        return !chunk || member_state(chunk) == MEMBER_HAD;
+    }
+    struct named *named = named_mine(heap, context, "memctx_is_empty");
     uint64_t chunks = region_alive(heap, named->view).chunks;
     thread_leave(heap);
     return !chunks;
 }
 
 EXPORT const char *memctx_do_name(memctx_t context) {
-    return find(context, "memctx_name")->name;
+    const struct named *named = find(context, "memctx_name");
+    const struct named *crowd = named ? named : named_crowd_of(context);
+    return crowd ? crowd->name : "";
 }
 
 EXPORT const char *memctx_do_identifier(memctx_t context) {
-    return find(context, "memctx_identifier")->identifier;
+    const struct named *named = find(context, "memctx_identifier");
+    return named ? named->identifier : "";
+}
+
+/* With a place, and this thread's. NULL: out of memory. */
+static struct named *mine(memctx_t context, const char *what) {
+    struct heap *heap;
+    struct named *named = enter_mine(&heap, context, what);
+    if (named)
+        thread_leave(heap);
+    return named;
 }
 
 EXPORT void memctx_do_identify(memctx_t context, const char *identifier) {
-    check_mine(context, "memctx_identify");
-    struct named *named = find(context, "memctx_identify");
+    struct named *named = mine(context, "memctx_identify");
+    if (!named)
+        return;
     struct text text = {.bytes = named->identifier, .capacity = sizeof named->identifier - 1};
     identifier = identifier ? identifier : "";
     text_add(&text, identifier);
@@ -313,8 +422,9 @@ EXPORT void memctx_do_identify(memctx_t context, const char *identifier) {
 }
 
 EXPORT void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *callback) {
-    check_mine(context, "memctx_call_on_reset");
-    struct named *named = find(context, "memctx_call_on_reset");
+    struct named *named = mine(context, "memctx_call_on_reset");
+    if (!named)
+        return;
     callback->next = named->callbacks;
     named->callbacks = callback;
 }
@@ -322,6 +432,8 @@ EXPORT void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *ca
 EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) {
     struct heap *heap;
     struct named *named = enter_mine(&heap, context, "memctx_set_limit");
+    if (!named)
+        return -1;
     bool set = region_limit(heap, named->view, limit ? limit->bytes : 0);
     if (set)
         named->limit = limit;
@@ -332,6 +444,10 @@ EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limi
 EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {
     struct heap *heap;
     struct named *named = enter_mine(&heap, context, "memctx_get_stats");
+    if (!named) {
+        *stats = (struct memctx_stats){0};
+        return;
+    }
     const struct view *view = named->view;
     struct region_size size = region_size(heap, named->view);
     struct region_alive alive = region_alive(heap, named->view);
@@ -346,7 +462,7 @@ EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {
     };
     if (stats->reserved_bytes > stats->requested_bytes)
         stats->free_bytes = stats->reserved_bytes - stats->requested_bytes;
-    for (memctx_t child = named_first_child(named); child; child = named_next(named_find(child)))
+    for (memctx_t child = named_first_child(context); child; child = named_next(child))
         stats->children++;
     thread_leave(heap);
 }
@@ -359,10 +475,10 @@ EXPORT int memctx_do_walk(memctx_t context,
     int depth = 0;
     for (memctx_t at = context;;) {
         int result = visit(at, depth, argument);
-        memctx_t next = named_first_child(find(at, what));
+        memctx_t next = first_child(at, what);
         depth += next != NULL;
         for (; !next && at != context; depth -= !next) {
-            next = named_next(find(at, what));
+            next = next_child(at, what);
             at = next ? at : parent_of(at, what);
         }
         if (result || !next)
@@ -374,6 +490,8 @@ EXPORT int memctx_do_walk(memctx_t context,
 EXPORT const char *memctx_do_check(memctx_t context) {
     struct heap *heap;
     struct named *named = enter_mine(&heap, context, "memctx_check");
+    if (!named)
+        return NULL;
     const char *wrong = region_named_check(heap, named->view);
     thread_leave(heap);
     return wrong;

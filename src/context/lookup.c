@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The slow half of finding who pays: search, walk, tree, oracle; see lookup.h. */
 #include "context/lookup.h"
+#include "context/named.h"
 #include "context/tree.h"
 #include "path/oracle.h"
 #include "region/named.h"
@@ -321,7 +322,7 @@ void context_switch(struct heap *heap, struct view *view) {
 }
 
 struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame) {
-    struct view *view = region_named_view(heap, chunk);
+    struct view *view = named_view_of(heap, chunk);
     if (!view && is_switched(paths_of(heap))) {
         uint32_t context = region_context_of(chunk);
         if (context != REGION_NO_CONTEXT && !tree_is_named(context))

@@ -16,6 +16,8 @@ uint32_t named_count;
 struct kind {
     const char *name;
     uint32_t parent, spare;
+    uint32_t alive; /* without members */
+    uint32_t crowd; /* place; 0: none yet */
 };
 struct kind_slot {
     uint32_t hash, number; /* from 1 on; 0: empty */
@@ -25,6 +27,7 @@ static struct {
     struct kind_slot *table;
     uint32_t mask, count;
     uint32_t first_top; /* of the contexts without a parent */
+    uint32_t spare;     /* members: a number */
 } kinds;                /* under region_lock */
 
 static uint32_t kind_hash(uint32_t parent, const char *name) {
@@ -122,26 +125,32 @@ static uint32_t *children_of(uint32_t parent) {
     return parent ? &named_at(parent)->first_child : &kinds.first_top;
 }
 
-static void link_child(uint32_t place, uint32_t parent) {
-    struct named *named = named_at(place);
-    uint32_t *first = children_of(parent);
-    named->parent = parent;
-    named->prev = 0;
-    named->next = *first;
-    if (*first)
-        named_at(*first)->prev = place;
-    *first = place;
+static uint32_t *next_of(uint32_t link) {
+    return link & NAMED_MEMBER ? &member_at(link & ~NAMED_MEMBER)->next : &named_at(link)->next;
 }
 
-static void unlink_child(uint32_t place) {
-    struct named *named = named_at(place);
-    if (named->prev)
-        named_at(named->prev)->next = named->next;
+static uint32_t *prev_of(uint32_t link) {
+    return link & NAMED_MEMBER ? &member_at(link & ~NAMED_MEMBER)->prev : &named_at(link)->prev;
+}
+
+static void link_child(uint32_t link, uint32_t parent) {
+    uint32_t *first = children_of(parent);
+    *prev_of(link) = 0;
+    *next_of(link) = *first;
+    if (*first)
+        *prev_of(*first) = link;
+    store_release(first, link);
+}
+
+static void unlink_child(uint32_t link, uint32_t parent) {
+    uint32_t next = *next_of(link), prev = *prev_of(link);
+    if (prev)
+        *next_of(prev) = next;
     else
-        *children_of(named->parent) = named->next;
-    if (named->next)
-        named_at(named->next)->prev = named->prev;
-    named->next = named->prev = named->parent = 0;
+        *children_of(parent) = next;
+    if (next)
+        *prev_of(next) = prev;
+    *next_of(link) = *prev_of(link) = 0;
 }
 
 void named_set_parent(uint32_t place, uint32_t parent) {
@@ -150,8 +159,9 @@ void named_set_parent(uint32_t place, uint32_t parent) {
     for (uint32_t at = parent; at && !below; at = named_at(at)->parent)
         below = at == place;
     if (!below) {
-        unlink_child(place);
-        link_child(place, parent);
+        unlink_child(named_link(place), named_at(place)->parent);
+        link_child(named_link(place), parent);
+        named_at(place)->parent = parent;
     }
     lock_release(&region_lock);
     if (below)
@@ -166,30 +176,74 @@ static const uint8_t placements[] = {[MEMCTX_ASET] = PLACE_APART,
                                      [MEMCTX_BUMP] = PLACE_BUMP,
                                      [MEMCTX_SIMPLE] = PLACE_SIMPLE};
 
-/* A place for it, in the tree, but not alive yet. 0: out of memory. */
-static uint32_t take_place(uint32_t parent, const char *name) {
-    lock_take(&region_lock);
-    struct kind *kind = kind_of(parent, name);
+/* A place of that kind, which is in no list yet. 0: out of memory. */
+static uint32_t place_of_kind(struct kind *kind) {
     uint32_t place = kind ? kind->spare : 0;
     if (place) {
         kind->spare = named_at(place)->spare;
     } else if (kind && (place = new_place())) {
-        named_at(place)->made_below = parent;
+        named_at(place)->made_below = kind->parent;
         store_release(&named_at(place)->name, kind->name);
     }
+    if (place) {
+        kind->alive++;
+        named_at(place)->member = 0;
+        named_at(place)->first_child = 0;
+        named_at(place)->parent = kind->parent;
+    }
+    return place;
+}
+
+static void spare_place(struct kind *kind, uint32_t place) {
+    kind->alive--;
+    named_at(place)->member = 0;
+    named_at(place)->spare = kind->spare;
+    kind->spare = place;
+}
+
+static struct kind *kind_of_place(uint32_t place) {
+    return kind_of(named_at(place)->made_below, named_at(place)->name); /* is there */
+}
+
+/* In the tree, but not alive yet. */
+static uint32_t take_place(uint32_t parent, const char *name) {
+    lock_take(&region_lock);
+    uint32_t place = place_of_kind(kind_of(parent, name));
     if (place)
         link_child(place, parent);
     lock_release(&region_lock);
     return place;
 }
 
+static void spare_member(uint32_t number) {
+    struct member *member = member_at(number);
+    store_release(&member->generation, member->generation + 1);
+    store_release(&member->crowd, kinds.spare);
+    kinds.spare = number;
+}
+
+static struct named *crowd_at(uint32_t number) {
+    return named_at((uint32_t)tree_node(load_relaxed(&member_at(number)->crowd))->address);
+}
+
+/* Its place is soon another one's. */
+static void keep_answer(struct named *named, struct named *crowd) {
+    if (!named->wanted || named->wanted != named->done || named->wanted != crowd->wanted)
+        return;
+    crowd->freed += named->freed;
+    store_release(&crowd->done, crowd->done + 1);
+    store_release(&named->wanted, 0);
+}
+
 static void give_place(uint32_t place) {
-    struct named *named = named_at(place);
     lock_take(&region_lock);
-    unlink_child(place);
-    struct kind *kind = kind_of(named->made_below, named->name); /* is there */
-    named->spare = kind->spare;
-    kind->spare = place;
+    uint32_t link = named_link(place);
+    unlink_child(link, named_at(place)->parent);
+    if (link & NAMED_MEMBER) {
+        keep_answer(named_at(place), crowd_at(link & ~NAMED_MEMBER));
+        spare_member(link & ~NAMED_MEMBER);
+    }
+    spare_place(kind_of_place(place), place);
     lock_release(&region_lock);
 }
 
@@ -218,22 +272,211 @@ static bool make_node(struct heap *heap, struct named *named, uint32_t place, un
            terms_ask(named->context, flags) && region_make_named(heap, view, placement);
 }
 
-memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
-                      enum memctx_policy policy, unsigned flags) {
-    uint32_t above = named_place(parent);
-    if (policy >= sizeof placements || !name || flags & ~MEMCTX_FLAGS)
-        return NULL;
-    if (above && !named_find(parent))
-        named_misused("memctx_create", parent, "is the parent, and was deleted");
-    uint32_t place = take_place(above, name);
-    if (!place)
-        return NULL;
-    struct named *named = named_at(place);
-    named->policy = policy;
+static void begin(struct named *named, struct heap *heap, enum memctx_policy policy) {
+    named->policy = (uint8_t)policy;
     named->heap = heap;
     named->callbacks = NULL;
     named->limit = NULL;
     named->identifier[0] = 0;
+}
+
+/* --- crowds ------------------------------------------------------------------------------------------ */
+
+/* The number of a member that is alive; 0: there is none. */
+static uint32_t member_alive(memctx_t handle) {
+    uint32_t place = named_place(handle), number = place & ~NAMED_MEMBER;
+    return place & NAMED_MEMBER && number && number < load_acquire(&member_count) &&
+                   named_generation(handle) & 1 &&
+                   load_relaxed(&member_at(number)->generation) == named_generation(handle)
+               ? number
+               : 0;
+}
+
+struct named *named_grown(memctx_t handle) {
+    uint32_t number = member_alive(handle);
+    uint64_t chunk = number ? load_acquire(&member_at(number)->chunk) : 0;
+    return member_state(chunk) == MEMBER_GROWN
+               ? named_at((uint32_t)tree_node((uint32_t)(chunk >> MEMBER_ID_SHIFT))->address)
+               : NULL;
+}
+
+struct named *named_crowd_of(memctx_t handle) {
+    uint32_t number = member_alive(handle);
+    return number && member_state(load_acquire(&member_at(number)->chunk)) != MEMBER_GROWN
+               ? crowd_at(number)
+               : NULL;
+}
+
+struct named *named_my_crowd(const struct heap *heap, memctx_t handle, const char *what) {
+    struct named *crowd = named_crowd_of(handle);
+    if (crowd && crowd->heap != heap)
+        named_misused(what, handle, "belongs to another thread");
+    return crowd;
+}
+
+/* The crowd of the kind, if the heap may add to it; made when it is missing and they are many. NULL: not now. While a reset is asked
+ * of all of that name there are no new members, because it is not asked of these. */
+static struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const char *name) {
+    lock_take(&region_lock);
+    struct kind *kind = kind_of(parent, name);
+    bool many = kind && kind->alive >= NAMED_MANY;
+    uint32_t place = many ? kind->crowd : 0;
+    bool make = many && !place && (place = place_of_kind(kind));
+    lock_release(&region_lock);
+    if (!place)
+        return NULL;
+    struct named *crowd = named_at(place);
+    if (make) {
+        begin(crowd, heap, MEMCTX_ASET);
+        bool made = make_node(heap, crowd, place, 0);
+        crowd->policy = NAMED_CROWD;
+        lock_take(&region_lock);
+        bool first = made && !kind->crowd;
+        if (first)
+            kind->crowd = place;
+        else
+            spare_place(kind, place);
+        lock_release(&region_lock);
+        return first ? crowd : NULL;
+    }
+    if (crowd->heap != heap && !load_acquire(&crowd->members)) { /* nobody has anything in it */
+        struct view *view = heap_view(heap, crowd->context);
+        if (!view || view->context != crowd->context)
+            return NULL;
+        lock_take(&region_lock);
+        if (!crowd->members) {
+            crowd->view = view;
+            crowd->heap = heap;
+        }
+        lock_release(&region_lock);
+    }
+    return crowd->heap == heap && !load_relaxed(&crowd->asking) ? crowd : NULL;
+}
+
+static memctx_t create_member(struct named *crowd) {
+    lock_take(&region_lock);
+    uint32_t number = kinds.spare;
+    if (number)
+        kinds.spare = member_at(number)->crowd;
+    else
+        number = member_new();
+    if (number) {
+        struct member *member = member_at(number);
+        store_release(&member->crowd, crowd->context);
+        store_release(&member->chunk, 0);
+        link_child(NAMED_MEMBER | number, crowd->made_below);
+        store_release(&member->generation, member->generation + 1);
+        crowd->members++;
+    }
+    lock_release(&region_lock);
+    return number ? named_handle(NAMED_MEMBER | number) : NULL;
+}
+
+/* Under region_lock. */
+static void one_fewer(struct named *crowd) {
+    store_release(&crowd->members, crowd->members - 1);
+    if (!crowd->members)
+        store_release(&crowd->asking, 0);
+}
+
+void named_end_member(struct named *crowd, memctx_t handle) {
+    uint32_t number = named_place(handle) & ~NAMED_MEMBER;
+    lock_take(&region_lock);
+    unlink_child(NAMED_MEMBER | number, crowd->made_below);
+    spare_member(number);
+    one_fewer(crowd);
+    lock_release(&region_lock);
+}
+
+/* What the member has goes along, also in the accounts: there it is as if it was freed, and allocated once more. */
+static void bring_along(struct member *member, struct named *crowd, struct named *grown) {
+    uint64_t chunk = load_acquire(&member->chunk);
+    uint64_t id = (uint64_t)grown->context << MEMBER_ID_SHIFT | MEMBER_GROWN;
+    void *address = member_state(chunk) == MEMBER_HAS ? member_address(chunk) : NULL;
+    uint32_t bytes = member_bytes(chunk);
+    if (chunk)
+        view_account_alloc(grown->view, bytes);
+    if (address)
+        tiny_adopt(grown->context, address, bytes);
+    while (!cas_acq_rel(&member->chunk, &chunk, id))
+        ; /* somebody just freed it */
+    if (member_state(chunk) == MEMBER_HAD) {
+        if (address)
+            tiny_freed(grown->context, address);
+        view_account_free(grown->view, bytes);
+    } else if (address) {
+        view_account_free(crowd->view, bytes);
+    }
+}
+
+/* For the crowd's owner, or who holds the lock of its heap. NULL: out of memory. */
+static struct named *grow(memctx_t handle, struct named *crowd) {
+    uint32_t number = named_place(handle) & ~NAMED_MEMBER;
+    struct heap *heap = crowd->heap;
+    lock_take(&region_lock);
+    struct kind *kind = kind_of_place((uint32_t)tree_node(crowd->context)->address);
+    uint32_t place = place_of_kind(kind);
+    lock_release(&region_lock);
+    if (!place)
+        return NULL;
+    struct named *named = named_at(place);
+    begin(named, heap, MEMCTX_ASET);
+    bool made = make_node(heap, named, place, 0) &&
+                (tiny_of(named->context) || tiny_begin(named->context, heap));
+    if (made)
+        bring_along(member_at(number), crowd, named);
+    lock_take(&region_lock);
+    if (made) {
+        named->member = number & (MEMBER_VIEW - 1);
+        named->done = 0;
+        store_release(&named->wanted, load_acquire(&crowd->asking) ? crowd->wanted : 0);
+        store_release(&named->generation, named->generation + 1);
+        one_fewer(crowd);
+    } else {
+        spare_place(kind, place);
+    }
+    lock_release(&region_lock);
+    return made ? named : NULL;
+}
+
+struct named *named_mine_further(struct heap *heap, memctx_t handle, const char *what) {
+    struct named *crowd = named_my_crowd(heap, handle, what);
+    if (!crowd)
+        named_misused(what, handle, "was deleted, or is none");
+    return grow(handle, crowd);
+}
+
+struct view *named_view_of(struct heap *heap, const void *chunk) {
+    uint32_t number = region_member_of(chunk);
+    memctx_t handle = number ? named_handle(NAMED_MEMBER | number) : NULL;
+    struct named *crowd = handle ? named_crowd_of(handle) : NULL, *grown = NULL;
+    if (crowd && crowd->heap == heap)
+        grown = grow(handle, crowd);
+    return grown ? grown->view : region_named_view(heap, chunk);
+}
+
+memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
+                      enum memctx_policy policy, unsigned flags, bool plain) {
+    struct named *over = named_find(parent);
+    if (policy >= sizeof placements || !name || flags & ~MEMCTX_FLAGS)
+        return NULL;
+    if (parent && !over && !named_crowd_of(parent))
+        named_misused("memctx_create", parent, "is the parent, and was deleted");
+    if (parent && !over && !(over = named_mine_further(heap, parent, "memctx_create")))
+        return NULL;
+    uint32_t above = over ? (uint32_t)tree_node(over->context)->address : 0;
+    struct named *crowd =
+        plain && policy == MEMCTX_ASET && (!over || over->heap == heap) && !options.check
+            ? crowd_of_kind(heap, above, name)
+            : NULL;
+    memctx_t member = crowd ? create_member(crowd) : NULL;
+    if (member)
+        return member;
+    uint32_t place = take_place(above, name);
+    if (!place)
+        return NULL;
+    struct named *named = named_at(place);
+    begin(named, heap, policy);
     if (!make_node(heap, named, place, flags)) {
         give_place(place);
         return NULL;
@@ -270,6 +513,15 @@ bool named_limit_reached(uint32_t context, size_t bytes) {
 }
 
 /* Under heap_global.lock, and those of heaps that are not the caller's. */
+static bool move_crowd(struct named *crowd, struct heap *to) {
+    struct view *view = heap_view(to, crowd->context);
+    if (!view || view->context != crowd->context)
+        return false;
+    crowd->view = view;
+    store_release(&crowd->heap, to);
+    return true;
+}
+
 static bool move_to(struct named *named, struct heap *from, struct heap *to) {
     struct view *view = heap_view(to, named->context);
     if (!view || view->context != named->context)
@@ -315,7 +567,9 @@ void heap_leave_named(struct heap *heap) {
         struct named *named = tree_is_named(view->context)
                                   ? named_at((uint32_t)tree_node(view->context)->address)
                                   : NULL;
-        if (named && named->view == view && load_relaxed(&named->generation) & 1)
+        if (named && named->view == view && named->policy == NAMED_CROWD && named->members)
+            (void)move_crowd(named, shared);
+        else if (named && named->view == view && load_relaxed(&named->generation) & 1)
             (void)move_to(named, heap, shared); /* without memory it stays with the heap */
     }
     unlock_both(shared);
@@ -341,7 +595,26 @@ bool named_take(struct heap *heap, struct named *named) {
     return taken;
 }
 
+struct named *named_grow_of_nobody(memctx_t handle) {
+    struct heap *shared = lock_both();
+    struct named *crowd = shared ? named_crowd_of(handle) : NULL, *grown = NULL;
+    if (crowd && crowd->heap == shared)
+        grown = grow(handle, crowd);
+    if (shared)
+        unlock_both(shared);
+    if (crowd && crowd->heap != shared)
+        named_misused("memctx_take", handle, "belongs to another thread");
+    return grown;
+}
+
 static uint32_t last_wish; /* control thread */
+
+/* Who is asked by that: the context, or so many members. */
+static uint32_t asked_by(const struct named *named) {
+    if (named->policy == NAMED_CROWD)
+        return load_acquire(&named->members);
+    return load_relaxed(&named->generation) & 1;
+}
 
 static struct named *next_of_name(uint32_t *place, const char *name) {
     while (++*place < load_acquire(&named_count)) {
@@ -357,8 +630,16 @@ void named_ask_reset(const char *name) {
     last_wish++;
     for (uint32_t place = 0; place < load_acquire(&named_count);) {
         struct named *named = next_of_name(&place, name);
-        if (named && load_relaxed(&named->generation) & 1)
-            store_release(&named->wanted, last_wish);
+        if (!named || !asked_by(named))
+            continue;
+        bool crowd = named->policy == NAMED_CROWD;
+        if (crowd) {
+            store_release(&named->done, 0);
+            named->freed = 0;
+        }
+        store_release(&named->wanted, last_wish);
+        if (crowd)
+            store_release(&named->asking, 1);
     }
 }
 
@@ -368,6 +649,13 @@ struct named_answers named_answers(const char *name) {
         struct named *named = next_of_name(&place, name);
         if (!named || load_relaxed(&named->wanted) != last_wish || !last_wish)
             continue;
+        if (named->policy == NAMED_CROWD) {
+            uint32_t ended = load_acquire(&named->done);
+            answers.asked += ended + (load_relaxed(&named->asking) ? asked_by(named) : 0);
+            answers.done += ended;
+            answers.freed_bytes += load_relaxed(&named->freed);
+            continue;
+        }
         bool done = load_acquire(&named->done) == last_wish;
         answers.asked++;
         answers.done += done;
@@ -376,17 +664,29 @@ struct named_answers named_answers(const char *name) {
     return answers;
 }
 
-memctx_t named_first_child(const struct named *named) {
-    uint32_t child = load_acquire(&named->first_child);
+memctx_t named_first_child(memctx_t handle) {
+    const struct named *named = named_find(handle);
+    uint32_t child = named ? load_acquire(&named->first_child) : 0;
     return child ? named_handle(child) : NULL;
 }
 
-memctx_t named_next(const struct named *named) {
-    uint32_t next = load_acquire(&named->next);
+memctx_t named_next(memctx_t handle) {
+    uint32_t next = load_acquire(next_of(named_place(handle)));
     return next ? named_handle(next) : NULL;
 }
 
+memctx_t named_parent(memctx_t handle) {
+    const struct named *crowd = named_crowd_of(handle), *named = crowd ? NULL : named_find(handle);
+    uint32_t parent = crowd ? crowd->made_below : named ? load_relaxed(&named->parent) : 0;
+    return parent ? named_handle(parent) : NULL;
+}
+
 memctx_t named_owner(struct heap *heap, const void *chunk) {
+    uint32_t number = region_member_of(chunk);
+    memctx_t handle = number ? named_handle(NAMED_MEMBER | number) : NULL;
+    const struct named *crowd = handle ? named_crowd_of(handle) : NULL;
+    if (crowd)
+        return crowd->heap == heap ? handle : NULL;
     const struct view *view = region_named_view(heap, chunk);
     return view ? named_handle((uint32_t)tree_node(view->context)->address) : NULL;
 }
@@ -395,16 +695,27 @@ const char *named_name(uint32_t context) {
     return named_at((uint32_t)tree_node(context)->address)->name;
 }
 
+/* Also of one that was deleted, but for members; NULL: not known. */
+static const char *name_of(memctx_t handle) {
+    uint32_t place = named_place(handle);
+    const struct named *named = named_crowd_of(handle);
+    if (place & NAMED_MEMBER)
+        named = named ? named : named_grown(handle);
+    else if (place && place < load_acquire(&named_count))
+        named = named_at(place);
+    return named ? named->name : NULL;
+}
+
 void named_misused(const char *what, memctx_t handle, const char *why) {
     char line[256];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
-    uint32_t place = named_place(handle);
     text_add(&text, "memctx: ");
     text_add(&text, what);
     text_add(&text, ": the context ");
-    if (place && place < load_acquire(&named_count)) {
+    const char *name = name_of(handle);
+    if (name) {
         text_add(&text, "\"");
-        text_add(&text, named_at(place)->name);
+        text_add(&text, name);
         text_add(&text, "\" ");
     }
     text_add(&text, why);

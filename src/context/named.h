@@ -7,6 +7,10 @@
  * of all of them, and there are as many nodes as were alive at one time. What a program holds is a place and its
  * generation, which is another one after a delete: so a handle that is out of date is told from a good one.
  *
+ * Where contexts of one name below one parent are very many, each further one begins as a member of their crowd (region/member.h): a
+ * hidden context, which has their node. It grows into one with a place when more is asked of it than member.h does.
+ * Its handle stays, and so does its part in the list of its parent's children.
+ *
  * For: lifetimes that the program knows. Cannot do: be used by two threads. A context belongs to one thread, which alone
  * allocates in it, resets and deletes it; chunks are freed and looked at by any, but not while it is reset or deleted.
  *
@@ -19,25 +23,40 @@
 #define MEMCTX_NAMED_H
 
 #include "memctx.h"
+#include "region/member.h"
 #include "region/named.h"
 
 #define NAMED_PLACES_PER_BLOCK 1024U
 #define NAMED_BLOCKS 1024U /* 1 M places */
 #define NAMED_LEVELS 500U  /* of nodes, below the root */
+#define NAMED_CROWD 255U   /* for a policy: it stands for its members, and is never alive itself */
+#define NAMED_MANY 1024U   /* of a name below a parent: further ones are members */
+#define NAMED_MEMBER (1U << 31) /* in a place: what is below is a member's number */
 
 struct named {
     uint32_t generation; /* atomic; odd: alive */
     uint32_t context;    /* id of its node; 0: none yet */
     struct heap *heap;   /* the owner's */
     struct view *view;
-    uint32_t parent, first_child, next, prev; /* places; 0: none */
-    uint32_t made_below;                      /* place of the parent of its node */
-    uint32_t spare;                           /* the next one that was given up, of its kind */
-    uint32_t policy;                          /* enum memctx_policy */
-    struct memctx_callback *callbacks;        /* owner; the newest first */
-    const char *name;                         /* for good */
-    /* memctx reset --named: the control thread's last wish, and the owner's last answer to one. */
-    uint32_t wanted, done;            /* atomic: numbers of wishes */
+    uint32_t parent; /* places; 0: none */
+    union {
+        uint32_t first_child;
+        uint32_t members; /* of a crowd: how many have not grown */
+    };
+    uint32_t next, prev; /* not of one that has grown: see named_link */
+    uint32_t made_below; /* place of the parent of its node */
+    union {
+        uint32_t spare; /* the next one that was given up, of its kind */
+        uint32_t
+            asking; /* of a crowd: its members are asked by `wanted`; there come no new ones; atomic */
+    };
+    uint32_t policy : 8;               /* enum memctx_policy, or NAMED_CROWD */
+    uint32_t member : 24;              /* the number it had before it grew; 0: none */
+    struct memctx_callback *callbacks; /* owner; the newest first */
+    const char *name;                  /* for good */
+    /* memctx reset --named: the control thread's last wish, and the owner's last answer to one; of a crowd how many
+     * members answered that have ended since, and all of what these freed. */
+    uint32_t wanted, done;            /* atomic */
     uint64_t freed;                   /* by that reset: requested bytes */
     const struct memctx_limit *limit; /* owner; NULL: none, or its function is being called */
     char identifier[32];
@@ -54,14 +73,32 @@ INLINE struct named *named_at(uint32_t place) {
 INLINE uint32_t named_place(memctx_t handle) {
     return (uint32_t)(uintptr_t)handle;
 }
-INLINE memctx_t named_handle(uint32_t place) {
-    return (memctx_t)((uintptr_t)named_at(place)->generation << 32 | place);
+INLINE uint32_t named_generation(memctx_t handle) {
+    return (uint32_t)((uintptr_t)handle >> 32);
 }
-/* NULL: it was deleted, or never was. */
+/* Of one that is alive: the place that stands in its handle, and in lists of children. */
+INLINE uint32_t named_link(uint32_t place) {
+    uint32_t member = place & NAMED_MEMBER ? 0 : named_at(place)->member;
+    return member ? NAMED_MEMBER | member : place;
+}
+INLINE memctx_t named_handle(uint32_t place) {
+    uint32_t link = named_link(place);
+    uint32_t generation = link & NAMED_MEMBER ? member_at(link & ~NAMED_MEMBER)->generation
+                                              : named_at(link)->generation;
+    return (memctx_t)((uintptr_t)generation << 32 | link);
+}
+INLINE struct member *named_member(memctx_t handle) {
+    return member_at(named_place(handle) & ~NAMED_MEMBER);
+}
+/* The crowd of a member that is alive and has not grown; NULL: it is none such. */
+struct named *named_crowd_of(memctx_t handle);
+/* Of one that has grown. */
+struct named *named_grown(memctx_t handle);
+/* NULL: it was deleted, or never was, or is a member that has not grown. */
 INLINE struct named *named_find(memctx_t handle) {
-    uint32_t place = named_place(handle), generation = (uint32_t)((uintptr_t)handle >> 32);
+    uint32_t place = named_place(handle), generation = named_generation(handle);
     if (UNLIKELY(!place || place >= load_acquire(&named_count)) || UNLIKELY(!(generation & 1)))
-        return NULL;
+        return UNLIKELY(place & NAMED_MEMBER) ? named_grown(handle) : NULL;
     struct named *named = named_at(place);
     return LIKELY(load_relaxed(&named->generation) == generation) ? named : NULL;
 }
@@ -71,25 +108,32 @@ const char *named_name(uint32_t context);
 /* Ends the program: `what` was done with that handle, and why it must not be. */
 __attribute__((noreturn, cold)) void named_misused(const char *what, memctx_t handle,
                                                    const char *why);
-/* The context, which is alive and the heap's; else the program ends. */
-INLINE struct named *named_mine(const struct heap *heap, memctx_t handle, const char *what) {
+/* The context, which is alive and the heap's; else the program ends. A member grows by it: NULL: out of memory. */
+struct named *named_mine_further(struct heap *heap, memctx_t handle, const char *what);
+INLINE struct named *named_mine(struct heap *heap, memctx_t handle, const char *what) {
     struct named *named = named_find(handle);
     if (UNLIKELY(!named))
-        named_misused(what, handle, "was deleted, or is none");
+        return named_mine_further(heap, handle, what);
     if (UNLIKELY(named->heap != heap))
         named_misused(what, handle, "belongs to another thread");
     return named;
 }
+/* The crowd of a member that has not grown, if it is the heap's, else the program ends; NULL: it is none. */
+struct named *named_my_crowd(const struct heap *heap, memctx_t handle, const char *what);
 
 /* By a thread whose heap is entered. */
 memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
-                      enum memctx_policy policy, unsigned flags); /* NULL: out of memory */
+                      enum memctx_policy policy, unsigned flags,
+                      bool plain); /* NULL: out of memory; plain: no more is asked of it for now */
 /* It has no children, and was reset; its place is free after it. */
 void named_end(struct heap *heap, struct named *named);
+void named_end_member(struct named *crowd, memctx_t handle);
 /* The context, without those below it, becomes nobody's: the shared heap has it. False: out of memory. */
 bool named_give(struct heap *heap, struct named *named);
 /* And somebody's again; also that of a thread that ended. False: out of memory. The program ends if it is somebody's. */
 bool named_take(struct heap *heap, struct named *named);
+/* A member of a crowd that is nobody's grows, so that it can be taken. NULL: out of memory. */
+struct named *named_grow_of_nobody(memctx_t handle);
 void named_set_parent(uint32_t place, uint32_t parent);
 /* The handle of the context that a chunk is in; NULL: in none, or in one of another thread's. */
 memctx_t named_owner(struct heap *heap, const void *chunk);
@@ -102,7 +146,10 @@ struct named_answers {
 } named_answers(const char *name);
 /* For an allocation that is past the limit of the context, not entered: true: the program made room, try again. */
 bool named_limit_reached(uint32_t context, size_t bytes);
-memctx_t named_first_child(const struct named *named); /* NULL: none */
-memctx_t named_next(const struct named *named);        /* the next child of its parent */
+/* The view of the context that the chunk is in, for a realloc: a member grows by it. NULL: it is in none of this heap's. */
+struct view *named_view_of(struct heap *heap, const void *chunk);
+memctx_t named_first_child(memctx_t handle); /* NULL: none */
+memctx_t named_next(memctx_t handle);        /* the next child of its parent */
+memctx_t named_parent(memctx_t handle);
 
 #endif

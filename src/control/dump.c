@@ -11,6 +11,7 @@
 #include "control/automatic.h"
 #include "control/policy_rules.h"
 #include "os/meta.h"
+#include "region/member.h"
 #include "region/serial.h"
 #include "region/terms.h"
 
@@ -88,7 +89,6 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
     uint32_t live = 0, only = WIRE_NONE;
     bool sole = true;
     uint32_t last_view = 0, context = 0; /* neighbours are often of one context */
-    uint32_t views = load_acquire(&heap->view_count);
     /* First count, then charge: without pinned bytes there are no shares to count for. */
     for (int round = scan->flags & WIRE_DUMP_PINNED ? 0 : 1; round < 2; round++) {
         int64_t free_bytes = touched - (int64_t)live * page->block_bytes;
@@ -100,12 +100,14 @@ static void scan_mixed(struct scan *scan, const struct page *page, const char *s
             unsigned count = punched >> i & 1 ? 0 : page->granule_capacity;
             for (unsigned index = 0; index < count; index++) {
                 struct record record = read_record(page, blocks_record(page, granule, index));
-                if (record.free || !record.view_index || record.view_index >= views)
+                if (record.free || !record.view_index)
                     continue;
                 if (record.view_index != last_view) {
                     last_view = record.view_index;
-                    context = heap_view_at(heap, last_view)->context;
+                    context = member_payer(heap, last_view);
                 }
+                if (context == REGION_NO_CONTEXT)
+                    continue;
                 if (!round) {
                     sole = sole && (only == WIRE_NONE || only == context);
                     only = context;
@@ -238,7 +240,9 @@ static uint32_t add_label(struct answer *strings, uint32_t id, const char *fixed
         return fixed ? add_string(strings, fixed) : WIRE_NONE;
     const struct named *named = named_at((uint32_t)tree_node(id)->address);
     text_add(&text, named->name);
-    if (load_relaxed(&named->generation) & 1 && named->identifier[0]) {
+    if (named->policy == NAMED_CROWD) {
+        text_add(&text, ": those with next to nothing");
+    } else if (load_relaxed(&named->generation) & 1 && named->identifier[0]) {
         text_add(&text, ": ");
         text_add(&text, named->identifier);
     }

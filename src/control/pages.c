@@ -5,6 +5,7 @@
  */
 #include "context/tree.h"
 #include "control/control.h"
+#include "region/member.h"
 #include "region/serial.h"
 
 typedef uint64_t word __attribute__((may_alias));
@@ -158,10 +159,11 @@ static void look_at_records(struct scan *scan, const struct page *page, const ch
         if (record.free)
             continue;
         if (out->context == WIRE_NONE) {
-            if (!record.view_index || record.view_index >= load_acquire(&page->heap->view_count))
+            uint32_t context = member_payer(page->heap, record.view_index);
+            if (context == REGION_NO_CONTEXT)
                 continue;
             out->live++;
-            share_add(scan, out, known(scan, heap_view_at(page->heap, record.view_index)->context));
+            share_add(scan, out, known(scan, context));
         }
         add_live(live_in, offset, page->block_bytes);
     }

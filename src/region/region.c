@@ -267,8 +267,22 @@ static struct view *paid_by(struct heap *owner, const struct page *page, const v
     struct view *view = load_acquire(&page->view);
     if (view)
         return view;
-    return heap_view_at(owner,
-                        record->view_index ? record->view_index : record_read(page, at).view_index);
+    uint32_t index = record->view_index ? record->view_index : record_read(page, at).view_index;
+    uint32_t member = member_of_record(index);
+    return UNLIKELY(member) ? heap_view(owner, member_context(member)) : heap_view_at(owner, index);
+}
+
+/* The same for a block that is just freed by this heap's thread, and is no tiny or only one any more. */
+static struct view *paid_until_now(struct heap *heap, const struct page *page, const void *at,
+                                   const struct record *record, const void *chunk) {
+    bool apart = load_relaxed(&page->meta_shift) & META_APART;
+    uint32_t member = UNLIKELY(apart) ? member_of_record(record->view_index) : 0;
+    bool listed = apart && !member;
+    struct view *paid = member ? heap_view(heap, member_freed(member, &listed))
+                               : paid_by(page->heap, page, at, record);
+    if (UNLIKELY(listed))
+        tiny_freed(paid->context, chunk);
+    return paid;
 }
 
 COLD static void check_freed(const struct page *page, char *block, const char *chunk,
@@ -309,12 +323,9 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
         if (record.free || blocks_is_punched(page, block))
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
         requested = page->block_bytes - record.slack;
-        struct view *paid = paid_by(heap, page, at, &record);
-        view_account_free(paid, requested);
+        view_account_free(paid_until_now(heap, page, at, &record, chunk), requested);
         if (simple_is(page))
             simple_unlink(page, block);
-        if (UNLIKELY(load_plain(&page->meta_shift) & META_APART))
-            tiny_freed(paid->context, chunk);
     }
     if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
         wipe_freed(page, block, chunk, requested);
@@ -361,10 +372,8 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
         struct record record = record_release(page, at);
         if (record.free || blocks_is_punched(page, block))
             region_report(MISUSE_DOUBLE_FREE, page, chunk);
-        paid = paid_by(owner, page, at, &record);
+        paid = paid_until_now(heap, page, at, &record, chunk);
         requested = page->block_bytes - record.slack;
-        if (UNLIKELY(load_relaxed(&page->meta_shift) & META_APART))
-            tiny_freed(paid->context, chunk);
         if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
             wipe_freed(page, block, chunk, requested);
     }
@@ -420,24 +429,37 @@ static bool is_large(const struct page *page) {
     return page->kind == PAGE_SPAN || page->kind == PAGE_HUGE;
 }
 
+/* Of the block that the pointer is into. False: it is into none. */
+static bool record_at(const struct page *page, const void *chunk, struct record *record) {
+    bool exact;
+    const char *granule = blocks_granule(page, chunk);
+    unsigned index = blocks_index(page, granule, chunk, &exact);
+    if (index >= page->granule_capacity && index >= page->capacity)
+        return false;
+    *record = record_read(page, blocks_record(page, granule, index));
+    return true;
+}
+
 /* Whose the block is that the pointer is into, or was when it was freed. */
 static uint32_t context_at(const struct page *page, const void *chunk) {
-    bool exact;
+    struct record record;
     if (is_large(page) || page->kind == PAGE_WAITING)
         return page->context;
     if (page->kind == PAGE_NONE || !page->heap)
         return REGION_NO_CONTEXT;
     if (page->kind == PAGE_SERIAL)
         return page->view->context;
-    const char *granule = blocks_granule(page, chunk);
-    unsigned index = blocks_index(page, granule, chunk, &exact);
-    if (index >= page->granule_capacity && index >= page->capacity)
+    if (!record_at(page, chunk, &record))
         return REGION_NO_CONTEXT;
-    struct record record = record_read(page, blocks_record(page, granule, index));
     const struct view *view = load_acquire(&page->view);
-    if (!view && record.view_index && record.view_index < load_acquire(&page->heap->view_count))
-        view = heap_view_at(page->heap, record.view_index);
-    return view ? view->context : REGION_NO_CONTEXT;
+    return view ? view->context : member_payer(page->heap, record.view_index);
+}
+
+uint32_t region_member_of(const void *chunk) {
+    const struct page *page = segment_page_of(chunk);
+    struct record record;
+    bool apart = page && page->kind == PAGE_MIXED && page->meta_shift & META_APART;
+    return apart && record_at(page, chunk, &record) ? member_of_record(record.view_index) : 0;
 }
 
 COLD void region_report(enum region_misuse misuse, const struct page *page, const void *chunk) {

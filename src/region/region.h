@@ -17,12 +17,12 @@
 #define MEMCTX_REGION_H
 
 #include "base/options.h"
+#include "region/member.h"
 #include "region/serial.h"
 #include "region/simple.h"
 #include "region/terms.h"
 
 #define REGION_SIZE_MAX ((size_t)PTRDIFF_MAX)
-#define REGION_NO_CONTEXT UINT32_MAX
 
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero);
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
@@ -42,6 +42,8 @@ void region_settle(struct heap *heap);
 INTERNAL struct lock region_lock; /* rare: that, and all of region/named.h and context/named.h */
 /* The context that pays for it; REGION_NO_CONTEXT: it is not ours, or free. */
 uint32_t region_context_of(const void *chunk);
+/* The member of a crowd whose chunk it is; 0: of none. */
+uint32_t region_member_of(const void *chunk);
 /* Bytes that may be used; 0 for NULL and for what is not ours. */
 size_t region_usable(const void *chunk);
 size_t region_requested(const void *chunk); /* the same */

@@ -65,17 +65,26 @@ static uint64_t *room_for(struct tiny *tiny, size_t size) {
     return bytes <= TINY_BYTES ? room : NULL;
 }
 
-void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    struct tiny *tiny = tiny_of(view->context);
-    uint64_t *room = tiny ? room_for(tiny, size) : NULL;
-    struct pool *pool =
-        room && heap_placement(view->context) == PLACE_APART ? bins_apart(heap) : NULL;
+void *tiny_take(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    struct pool *pool = heap_placement(view->context) == PLACE_APART ? bins_apart(heap) : NULL;
     if (!pool)
         return NULL;
     unsigned size_class = blocks_class_of(size);
     bins_split_class(heap, size_class);
     struct page *page = bins_next_page(heap, &pool->bins, NULL, size_class);
-    char *chunk = page ? region_take(heap, page, view, size, false, fresh) : NULL;
+    return page ? region_take(heap, page, view, size, false, fresh) : NULL;
+}
+
+void tiny_adopt(uint32_t context, const void *chunk, size_t size) {
+    struct tiny *tiny = tiny_of(context);
+    tiny->allocs++;
+    store_release(&tiny->chunks[0], word_of(chunk, size));
+}
+
+void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    struct tiny *tiny = tiny_of(view->context);
+    uint64_t *room = tiny ? room_for(tiny, size) : NULL;
+    char *chunk = room ? tiny_take(heap, view, size, fresh) : NULL;
     if (!chunk)
         return NULL;
     tiny->allocs++;

@@ -54,6 +54,10 @@ bool tiny_begin(uint32_t context, const struct heap *heap);
 void tiny_move(uint32_t context, const struct heap *to);
 /* A chunk in shared pages. NULL: it is to stand in a region, or there is no memory. */
 void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh);
+/* A chunk of up to TINY_MAX bytes in those pages, in no list. NULL: out of memory, or the context's chunks are to stand elsewhere. */
+void *tiny_take(struct heap *heap, struct view *view, size_t size, bool *fresh);
+/* A chunk that stands there already is the first of a new context. */
+void tiny_adopt(uint32_t context, const void *chunk, size_t size);
 /* A chunk of the context in a page with META_APART is freed, or resized where it stands. */
 void tiny_freed(uint32_t context, const void *chunk);
 void tiny_resized(uint32_t context, const void *chunk, size_t size);

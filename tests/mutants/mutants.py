@@ -363,7 +363,7 @@ MUTANTS = {
     "switched-paths-open-again": (
         "src/context/lookup.c", " || UNLIKELY(is_switched(paths));", ";", ["named:scopes"]),
     "realloc-leaves-the-context": (
-        "src/context/lookup.c", "    struct view *view = region_named_view(heap, chunk);", "    struct view *view = NULL;",
+        "src/context/lookup.c", "    struct view *view = named_view_of(heap, chunk);", "    struct view *view = NULL;",
         ["named:model"]),
     "large-chunks-outlive-a-reset": (
         "src/region/named.c", "        region_give_large(page);\n", "", ["named:model"]),
@@ -383,10 +383,10 @@ MUTANTS = {
         "src/context/named.h", "    if (UNLIKELY(named->heap != heap))", "    if (0)",
         ["named:misuse-allocated-by-another", "named:misuse-reset-by-another"]),
     "callbacks-are-called-again": (
-        "src/api/contexts.c", "        find(context, what)->callbacks = callback->next; /* first: it may add another one */\n        callback->function(callback->argument);",
-        "        callback->function(callback->argument);\n        find(context, what)->callbacks = NULL;", ["named:callbacks"]),
+        "src/api/contexts.c", "        named->callbacks = callback->next; /* first: it may add another one */\n        callback->function(callback->argument);",
+        "        callback->function(callback->argument);\n        named->callbacks = NULL;", ["named:callbacks"]),
     "resets-spare-the-children": (
-        "src/api/contexts.c", "    do {\n        delete_below(context, what);\n        call_back(context, what);\n    } while (named_first_child(find(context, what)));",
+        "src/api/contexts.c", "    do {\n        delete_below(context, what);\n        call_back(context, what);\n    } while (first_child(context, what));",
         "    if (0)\n        delete_below(context, what);\n    call_back(context, what);", ["named:callbacks"]),
     "control-thread-in-a-context": (
         "src/api/malloc.c", "start_control ? context_switched(heap) : NULL;", "NULL;", ["named:control-starts-in-a-scope"]),
@@ -394,18 +394,38 @@ MUTANTS = {
         "src/control/server.c", "        if (segment_usage().freelist_bytes) /* what came while it waited, too */\n            segment_purge(false);",
         "", ["named:reset-of-much-goes-back"]),
     "simple-chunks-stay-linked": (
-        "src/region/region.c", "        if (simple_is(page))\n            simple_unlink(page, block);\n        if (UNLIKELY(load_plain",
-        "        if (UNLIKELY(load_plain", ["named:model"]),
+        "src/region/region.c", "        if (simple_is(page))\n            simple_unlink(page, block);\n    }\n    if (UNLIKELY(load",
+        "    }\n    if (UNLIKELY(load", ["named:model"]),
     "accounts-stay-behind": (
         "src/region/named.c", "    heap_fold(from, view, to, to_view);\n", "", ["named:accounts-move"]),
     "heaps-keep-what-was-left": (
         "src/context/named.c", "        if (named && named->view == view &&", "        if (0 && named->view == view &&", ["named:left-behind"]),
     "tiny-ones-stay-listed": (
-        "src/region/region.c", "        if (UNLIKELY(load_plain(&page->meta_shift) & META_APART))\n            tiny_freed(paid->context, chunk);\n", "",
-        ["named:model-tiny"]),
-    "tiny-ones-that-others-free-stay-listed": (
-        "src/region/region.c", "        if (UNLIKELY(load_relaxed(&page->meta_shift) & META_APART))\n            tiny_freed(paid->context, chunk);\n", "",
-        ["named:tiny-ones"]),
+        "src/region/region.c", "    if (UNLIKELY(listed))\n        tiny_freed(paid->context, chunk);\n", "",
+        ["named:model-tiny", "named:tiny-ones"]),
+    "crowds-are-none": (
+        "src/context/named.c", "    bool many = kind && kind->alive >= NAMED_MANY;", "    bool many = false;", ["named:very-many-cost-little"]),
+    "members-keep-what-was-freed": (
+        "src/region/member.c", "        had = (uint64_t)member_bytes(chunk) << MEMBER_BYTES_SHIFT | MEMBER_HAD;", "        had = chunk;",
+        ["named:model-crowd"]),
+    "members-grow-without-their-chunk": (
+        "src/context/named.c", "    if (address)\n        tiny_adopt(grown->context, address, bytes);\n", "", ["named:model-crowd"]),
+    "members-are-accounted-twice": (
+        "src/context/named.c", "        view_account_free(crowd->view, bytes);\n", "", ["named:model-crowd"]),
+    "members-outlive-their-parent": (
+        "src/context/named.c", "        link_child(NAMED_MEMBER | number, crowd->made_below);\n", "", ["named:model-crowd"]),
+    "members-have-two-handles": (
+        "src/context/named.c", "        named->member = number & (MEMBER_VIEW - 1);\n", "", ["named:crowds"]),
+    "members-chunks-move-in-the-crowd": (
+        "src/context/named.c", "        grown = grow(handle, crowd);\n    return grown ? grown->view", "        grown = crowd;\n    return grown ? grown->view",
+        ["named:crowds"]),
+    "crowds-stay-with-a-thread-that-ended": (
+        "src/context/named.c", "            (void)move_crowd(named, shared);", "            ;", ["named:crowd-left-behind"]),
+    "crowds-forget-who-answered": (
+        "src/context/named.c", "    store_release(&crowd->done, crowd->done + 1);\n", "", ["named:crowd-is-reset-when-asked"]),
+    "later-members-are-asked": (
+        "src/context/named.c", "crowd->heap == heap && !load_relaxed(&crowd->asking) ? crowd", "crowd->heap == heap ? crowd",
+        ["named:crowd-is-reset-when-asked"]),
     "tiny-ones-keep-their-size": (
         "src/region/region.c", "    if (apart)\n        tiny_resized(view->context, chunk, size);\n", "", ["named:tiny-ones-grow"]),
     "tiny-ones-change-hands": (

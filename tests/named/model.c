@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Random use of named contexts, held against a model: model SEED OPERATIONS [tiny]. Each chunk's bytes tell whose it is; before
+/* Random use of named contexts, held against a model: model SEED OPERATIONS [tiny | crowd]. Each chunk's bytes tell whose it is; before
  * anything is freed they are looked at. Another thread frees some. At the end it prints what is alive, "look", and waits
- * for a line. "tiny": contexts live shortly, hold next to nothing, and each has a name of its own. */
+ * for a line. "tiny": contexts live shortly, hold next to nothing, and each has a name of its own. "crowd": they have one name and one
+ * parent, as very many others do, and most have one chunk in their life. */
 #include <memctx.h>
 
 #include <pthread.h>
@@ -26,7 +27,9 @@ static struct context contexts[CONTEXTS];
 static struct chunk chunks[CHUNKS];
 static int chunk_count;
 static unsigned long long state;
-static int tiny, made;
+enum { OTHERS = 1100 }; /* of the crowd */
+static int tiny, crowd, made;
+static memctx_t all; /* the crowd's parent; NULL: there is none */
 static char names[CONTEXTS][16];
 
 static unsigned dice(unsigned sides) {
@@ -119,6 +122,18 @@ static void forget_below(int of) {
 static void look(int of) {
     const struct context *context = &contexts[of];
     struct memctx_stats stats;
+    if (memctx_is_empty(context->handle) != !context->chunks)
+        fail("is_empty");
+    if (memctx_parent(context->handle) !=
+        (context->parent < 0 ? all : contexts[context->parent].handle))
+        fail("parent");
+    if (strcmp(memctx_name(context->handle), names[of]) != 0 ||
+        memctx_identifier(context->handle)[0])
+        fail("name");
+    if (memctx_reset_requested(context->handle))
+        fail("nobody asked for a reset");
+    if (crowd && dice(6)) /* the rest is more than a member can tell */
+        return;
     const char *wrong = memctx_check(context->handle);
     if (wrong)
         fail(wrong);
@@ -130,27 +145,42 @@ static void look(int of) {
         fail("number of children");
     if (stats.chunks != (uint64_t)context->chunks || stats.requested_bytes != context->bytes)
         fail("chunks or bytes of a context");
-    if (memctx_is_empty(context->handle) != !context->chunks)
-        fail("is_empty");
-    if (memctx_parent(context->handle) !=
-        (context->parent < 0 ? NULL : contexts[context->parent].handle))
-        fail("parent");
-    if (strcmp(memctx_name(context->handle), names[of]) != 0)
-        fail("name");
+    if (stats.allocs < stats.frees || stats.allocs - stats.frees != stats.chunks ||
+        stats.peak_bytes < stats.requested_bytes)
+        fail("what a context had in its life");
+}
+
+/* All that is below the crowd's parent, each once, and nothing else. */
+static int count_visit(memctx_t context, int depth, void *count) {
+    for (int i = 0; i < CONTEXTS; i++)
+        if (contexts[i].handle == context)
+            ++*(int *)count;
+    if (depth > CONTEXTS || (depth == 0) != (context == all))
+        fail("depth of a walk");
+    return 0;
+}
+
+static void walk(void) {
+    int found = 0, alive = 0;
+    for (int i = 0; i < CONTEXTS; i++)
+        alive += contexts[i].handle != NULL;
+    memctx_walk(all, count_visit, &found);
+    if (found != alive)
+        fail("walk");
 }
 
 static void make(int at) {
     int parent = (int)dice(CONTEXTS + 4) - 4;
     struct context *context = &contexts[at];
-    if (parent < 0 || !contexts[parent].handle)
+    if (parent < 0 || !contexts[parent].handle || (crowd && dice(8)))
         parent = -1;
-    snprintf(names[at], sizeof names[at], "kind%d", tiny ? made++ : at % 5);
+    snprintf(names[at], sizeof names[at], "kind%d", crowd ? 0 : tiny ? made++ : at % 5);
     *context = (struct context){.parent = parent};
     struct memctx_options with = {.flags = dice(4) ? 0 : dice(8)};
     if (dice(4)) /* these take long */
         with.flags &= ~(unsigned)MEMCTX_GUARDED;
     context->handle =
-        memctx_create_with(parent < 0 ? NULL : contexts[parent].handle, names[at],
+        memctx_create_with(parent < 0 ? all : contexts[parent].handle, names[at],
                            tiny ? MEMCTX_ASET : (enum memctx_policy)dice(5), tiny ? NULL : &with);
     if (!context->handle)
         fail("create");
@@ -161,6 +191,8 @@ static void allocate(int at) {
     struct context *context = &contexts[at];
     unsigned how = dice(10);
     *chunk = (struct chunk){.size = some_size(), .owner = at, .tag = (unsigned char)dice(256)};
+    if (crowd && how && dice(4))
+        how = 9;
     if (how == 0) {
         chunk->bytes = memctx_zalloc(context->handle, chunk->size);
         for (size_t i = 0; i < chunk->size; i++)
@@ -193,6 +225,8 @@ static void allocate(int at) {
 static void resize(int i) {
     struct chunk *chunk = &chunks[i];
     struct context *context = &contexts[chunk->owner];
+    if (crowd && dice(4))
+        return;
     size_t size = some_size();
     int elsewhere = (int)dice(CONTEXTS);
     memctx_t before = memctx_switch(dice(2) ? contexts[elsewhere].handle : NULL);
@@ -277,8 +311,13 @@ static void step(void) {
         return;
     }
     if (what < 500) {
-        if (chunk_count < CHUNKS && (!tiny || context->chunks < 2 + (int)dice(dice(4) ? 3 : 20)))
+        if (chunk_count < CHUNKS &&
+            (!tiny || context->chunks < (crowd ? 1 : 2) + (int)dice(crowd && dice(4) ? 1
+                                                                    : dice(4)        ? 3
+                                                                                     : 20)))
             allocate(at);
+        if (crowd && !dice(100))
+            walk();
     } else if (what < 840) {
         if (chunk_count)
             release((int)dice((unsigned)chunk_count));
@@ -290,7 +329,7 @@ static void step(void) {
         forget_below(at);
         forget_chunks(at);
         memctx_reset(context->handle);
-    } else if (what < 974) {
+    } else if (what < (crowd ? 976 : 974)) {
         wait_for_others();
         forget_below(at);
         forget_chunks(at);
@@ -313,6 +352,8 @@ static void step(void) {
         while (above >= 0 && above != at)
             above = contexts[above].parent;
         if (above != at) {
+            if (crowd && dice(3))
+                return;
             memctx_set_parent(context->handle, contexts[parent].handle);
             context->parent = parent;
         }
@@ -330,10 +371,14 @@ int main(int argc, char **argv) {
     pthread_t other;
     char line[16];
     tiny = argc == 4;
+    crowd = tiny && !strcmp(argv[3], "crowd");
     if (argc < 3 || !memctx_is_active())
         return 2;
     state = strtoull(argv[1], NULL, 10) * 2 + 1;
     pthread_create(&other, NULL, free_others, NULL);
+    all = crowd ? memctx_create(NULL, "kind0", MEMCTX_ASET) : NULL;
+    for (int i = 0; i < OTHERS && crowd; i++)
+        memctx_create(all, "kind0", MEMCTX_ASET);
     for (long left = atol(argv[2]); left > 0; left--)
         step();
     wait_for_others();
