@@ -353,12 +353,14 @@ static struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const cha
     return crowd->heap == heap && !load_relaxed(&crowd->asking) ? crowd : NULL;
 }
 
-static memctx_t create_member(struct named *crowd) {
+/* NULL: out of memory, or the crowd became another heap's. */
+static memctx_t create_member(const struct heap *heap, struct named *crowd) {
     lock_take(&region_lock);
-    uint32_t number = kinds.spare;
+    bool mine = crowd->heap == heap;
+    uint32_t number = mine ? kinds.spare : 0;
     if (number)
         kinds.spare = member_at(number)->crowd;
-    else
+    else if (mine)
         number = member_new();
     if (number) {
         struct member *member = member_at(number);
@@ -469,7 +471,7 @@ memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
         plain && policy == MEMCTX_ASET && (!over || over->heap == heap) && !options.check
             ? crowd_of_kind(heap, above, name)
             : NULL;
-    memctx_t member = crowd ? create_member(crowd) : NULL;
+    memctx_t member = crowd ? create_member(heap, crowd) : NULL;
     if (member)
         return member;
     uint32_t place = take_place(above, name);
@@ -597,12 +599,21 @@ bool named_take(struct heap *heap, struct named *named) {
 
 struct named *named_grow_of_nobody(memctx_t handle) {
     struct heap *shared = lock_both();
-    struct named *crowd = shared ? named_crowd_of(handle) : NULL, *grown = NULL;
-    if (crowd && crowd->heap == shared)
+    if (!shared)
+        return NULL;
+    struct named *crowd = named_crowd_of(handle), *grown = NULL;
+    struct heap *owner = crowd ? load_acquire(&crowd->heap) : NULL;
+    bool nobodys = owner == shared;
+    if (nobodys)
         grown = grow(handle, crowd);
-    if (shared)
-        unlock_both(shared);
-    if (crowd && crowd->heap != shared)
+    heap_shared_unlock(shared);
+    if (owner && !nobodys && lock_try(&owner->lock)) { /* as named_take */
+        nobodys = load_acquire(&owner->state) == HEAP_PARKED;
+        grown = nobodys ? grow(handle, crowd) : NULL;
+        lock_release(&owner->lock);
+    }
+    lock_release(&heap_global.lock);
+    if (!nobodys)
         named_misused("memctx_take", handle, "belongs to another thread");
     return grown;
 }

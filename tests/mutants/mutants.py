@@ -399,7 +399,7 @@ MUTANTS = {
     "accounts-stay-behind": (
         "src/region/named.c", "    heap_fold(from, view, to, to_view);\n", "", ["named:accounts-move"]),
     "heaps-keep-what-was-left": (
-        "src/context/named.c", "        if (named && named->view == view &&", "        if (0 && named->view == view &&", ["named:left-behind"]),
+        "src/context/named.c", "        else if (named && named->view == view &&", "        else if (0 && named->view == view &&", ["named:left-behind"]),
     "tiny-ones-stay-listed": (
         "src/region/region.c", "    if (UNLIKELY(listed))\n        tiny_freed(paid->context, chunk);\n", "",
         ["named:model-tiny", "named:tiny-ones"]),

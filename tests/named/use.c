@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/select.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHECK(condition)                                                                           \
@@ -949,6 +950,45 @@ static void crowd_left_behind(void) {
     memctx_delete(crowd[CROWD - 1]);
     CHECK(!memctx_take(handed));
     memctx_delete(handed);
+    /* In a forked child it is what other threads had. */
+    pthread_t thread;
+    int status;
+    pthread_barrier_init(&began, NULL, 2);
+    CHECK(!pthread_create(&thread, NULL, gather_and_wait, NULL));
+    pthread_barrier_wait(&began);
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(!memctx_take(handed));
+        for (int i = 0; i < CROWD; i += 7)
+            check_crowd(i);
+        memctx_delete(handed);
+        _exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && !status);
+}
+
+/* Two threads make contexts of one name by turns: whose the crowd is changes when it is empty. */
+static void *come_and_go(void *seed) {
+    enum { MINE = 900 };
+    static __thread memctx_t mine[MINE];
+    for (int round = 0; round < 200; round++) {
+        for (int i = 0; i < MINE; i++) {
+            mine[i] = memctx_create(NULL, "come and go", MEMCTX_ASET);
+            CHECK(mine[i] && memctx_alloc(mine[i], (size_t)(20 + i)) && seed);
+        }
+        for (int i = 0; i < MINE; i++)
+            memctx_delete(mine[i]);
+    }
+    return NULL;
+}
+
+static void crowd_changes_hands(void) {
+    pthread_t threads[3];
+    int seed = 1;
+    for (int i = 0; i < 3; i++)
+        CHECK(!pthread_create(&threads[i], NULL, come_and_go, &seed));
+    for (int i = 0; i < 3; i++)
+        CHECK(!pthread_join(threads[i], NULL));
 }
 
 /* Most of a crowd; asked to be reset until all were, and one more after that. */
@@ -1157,6 +1197,7 @@ int main(int argc, char **argv) {
         CASE(identified),
         CASE(crowds),
         CASE(crowd_left_behind),
+        CASE(crowd_changes_hands),
         CASE(crowd_serves),
         CASE(member_used_after_delete),
         CASE(member_used_after_another_took_its_number),
