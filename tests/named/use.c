@@ -1083,6 +1083,8 @@ static void identified(void) {
     char line[8];
     memctx_t query = make(NULL, "query"), other = make(NULL, "query");
     memctx_identify(query, "SELECT 1");
+    memctx_free(memctx_alloc(query, 5000));
+    memctx_alloc(query, 300);
     memctx_alloc(other, 10);
     puts("begun");
     fflush(stdout);
