@@ -76,24 +76,30 @@ static void call_back(memctx_t context, const char *what) {
     }
 }
 
-/* The same of a member that has not grown; its crowd. NULL: it is none, or is to tell that it was reset. */
-static struct named *free_of_member(struct heap *heap, memctx_t context, const char *what) {
+/* Frees the chunk of a member that has not grown, and ends it, too. False: it is none, or has to grow, so that it can tell that it was
+ * reset as it was asked; `anyhow`: there is no memory for that. */
+static bool free_of_member(memctx_t context, const char *what, bool ends, bool anyhow) {
+    struct heap *heap = must_enter(context, what);
     struct named *crowd = named_my_crowd(heap, context, what);
-    uint64_t chunk = crowd ? load_acquire(&named_member(context)->chunk) : 0;
-    if (!crowd || load_relaxed(&crowd->asking))
-        return NULL;
-    if (member_state(chunk) == MEMBER_HAS && chunk)
+    bool may = crowd && (anyhow || !load_relaxed(&crowd->asking));
+    uint64_t chunk = may ? load_acquire(&named_member(context)->chunk) : 0;
+    if (chunk && member_state(chunk) == MEMBER_HAS)
         region_free(heap, member_address(chunk));
-    return crowd;
+    if (may && ends)
+        named_end_member(crowd, context);
+    thread_leave(heap);
+    return may;
 }
 
 static void free_all(memctx_t context, const char *what) {
-    struct heap *heap = must_enter(context, what);
-    bool member = free_of_member(heap, context, what);
-    thread_leave(heap);
-    struct named *named = member ? NULL : enter_mine(&heap, context, what);
-    if (!named)
+    if (free_of_member(context, what, false, false))
         return;
+    struct heap *heap;
+    struct named *named = enter_mine(&heap, context, what);
+    if (!named) {
+        free_of_member(context, what, false, true);
+        return;
+    }
     uint32_t wanted = load_acquire(&named->wanted);
     uint64_t freed = region_reset(heap, named->view).bytes;
     if (named->done != wanted) {
@@ -142,17 +148,15 @@ static void check_mine(memctx_t context, const char *what) {
 }
 
 static void end(memctx_t context, const char *what) {
-    struct heap *heap = must_enter(context, what);
-    struct named *crowd = free_of_member(heap, context, what);
-    if (crowd)
-        named_end_member(crowd, context);
-    thread_leave(heap);
-    if (crowd)
+    struct heap *heap;
+    if (free_of_member(context, what, true, false))
         return;
     free_all(context, what);
     struct named *named = enter_mine(&heap, context, what);
-    if (!named) /* without memory to grow by: nothing can be told of it, so it stays, empty */
+    if (!named) {
+        free_of_member(context, what, true, true);
         return;
+    }
     if (context_switched(heap) == named->view)
         named_misused(what, context, "is the current one of its thread");
     named_end(heap, named);

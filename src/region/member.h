@@ -20,7 +20,7 @@
 #include "region/blocks.h"
 
 #define MEMBER_VIEW (1U << 23) /* in a record: what is below is a member's number */
-#define MEMBERS_PER_BLOCK 16384U
+#define MEMBERS_PER_BLOCK 32768U
 #define MEMBER_BLOCKS (MEMBER_VIEW / MEMBERS_PER_BLOCK)
 
 struct member {
