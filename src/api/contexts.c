@@ -241,16 +241,47 @@ EXPORT memctx_t memctx_do_current(void) {
     return current;
 }
 
-NOINLINE static void *allocate_as_member(struct heap *heap, memctx_t context, size_t size,
-                                         enum allocate_how how, uintptr_t frame) {
+NOINLINE static void *allocate_listed(struct heap *heap, struct view *view, size_t size,
+                                      enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
-    const struct named *crowd = named_my_crowd(heap, context, "memctx_alloc");
-    uint32_t number = named_place(context) & ~NAMED_MEMBER;
-    void *chunk = crowd ? member_alloc(heap, crowd->view, number, size, &fresh) : NULL;
-    return chunk ? allocate_done(heap, crowd->view, size, how, frame, chunk, fresh) : NULL;
+    void *chunk = region_alloc_listed(heap, view, size, &fresh);
+    return chunk ? allocate_done(heap, view, size, how, frame, chunk, fresh)
+                 : allocate_next(heap, view, size, how, frame);
 }
 
-COLD static void *allocate_failed(struct heap *heap) {
+/* Whatever else there is to do ends in a sibling call, so that the common cases save no register. */
+INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t size,
+                         enum allocate_how how, uintptr_t frame) {
+    struct view *view = named->view;
+    if (named->policy >= MEMCTX_GENERATION && size <= SMALL_MAX && view->bins == view->region &&
+        serial_is(view->bins->policy)) {
+        bool fresh = false;
+        void *chunk = serial_alloc_quick(view, size, &fresh);
+        return LIKELY(chunk != NULL) ? allocate_done(heap, view, size, how, frame, chunk, fresh)
+                                     : allocate_next(heap, view, size, how, frame);
+    }
+    if (UNLIKELY(options.check) || UNLIKELY(size > SMALL_MAX))
+        return allocate_entered(heap, view, size, 1, how, frame);
+    if (named->policy == MEMCTX_SIMPLE)
+        return allocate_listed(heap, view, size, how, frame);
+    if (UNLIKELY(size > NARROW_MAX))
+        return allocate_wide(heap, view, size, how, frame);
+    return allocate_with(heap, view, size, how, frame);
+}
+
+/* In a context that is no member of a crowd, or is one, or was one, or is none of this thread's. */
+NOINLINE static void *allocate_further(struct heap *heap, memctx_t context, size_t size,
+                                       enum allocate_how how, uintptr_t frame) {
+    if (!heap && !(heap = enter()))
+        return allocate_slow(size, how, frame);
+    bool fresh = false;
+    const struct named *crowd = named_my_crowd(heap, context, "memctx_alloc"), *named;
+    uint32_t number = named_place(context) & ~NAMED_MEMBER;
+    void *chunk = crowd ? member_alloc(heap, crowd->view, number, size, &fresh) : NULL;
+    if (chunk)
+        return allocate_done(heap, crowd->view, size, how, frame, chunk, fresh);
+    if ((named = named_mine(heap, context, "memctx_alloc")))
+        return allocate_of(heap, named, size, how, frame);
     thread_leave(heap);
     errno = ENOMEM;
     return NULL;
@@ -258,34 +289,10 @@ COLD static void *allocate_failed(struct heap *heap) {
 
 INLINE void *allocate_in(memctx_t context, size_t size, enum allocate_how how, uintptr_t frame) {
     struct heap *heap = thread_enter();
-    if (UNLIKELY(!heap) && !(heap = enter()))
-        return allocate_slow(size, how, frame);
-    if (UNLIKELY(named_place(context) & NAMED_MEMBER)) {
-        void *chunk = allocate_as_member(heap, context, size, how, frame);
-        if (chunk)
-            return chunk;
-    }
-    const struct named *named = named_mine(heap, context, "memctx_alloc");
-    if (UNLIKELY(!named))
-        return allocate_failed(heap);
-    struct view *view = named->view;
-    if (named->policy >= MEMCTX_GENERATION && size <= SMALL_MAX && view->bins == view->region &&
-        serial_is(view->bins->policy)) {
-        bool fresh = false;
-        void *chunk = serial_alloc_current(view, size, &fresh);
-        return allocate_done(heap, view, size, how, frame, chunk, fresh);
-    }
-    if (UNLIKELY(options.check) || UNLIKELY(size > SMALL_MAX))
-        return allocate_entered(heap, view, size, 1, how, frame);
-    if (named->policy == MEMCTX_SIMPLE) {
-        bool fresh = false;
-        void *chunk = region_alloc_listed(heap, view, size, &fresh);
-        return chunk ? allocate_done(heap, view, size, how, frame, chunk, fresh)
-                     : allocate_next(heap, view, size, how, frame);
-    }
-    if (UNLIKELY(size > NARROW_MAX))
-        return allocate_wide(heap, view, size, how, frame);
-    return allocate_with(heap, view, size, how, frame);
+    const struct named *named = LIKELY(heap != NULL) ? named_find_placed(context) : NULL;
+    if (UNLIKELY(!named) || UNLIKELY(named->heap != heap))
+        return allocate_further(heap, context, size, how, frame);
+    return allocate_of(heap, named, size, how, frame);
 }
 
 EXPORT void *memctx_do_alloc(memctx_t context, size_t size) {

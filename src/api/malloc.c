@@ -137,7 +137,7 @@ NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size,
     void *chunk = NULL;
     bool may =
         LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)) && LIKELY(!options.check);
-    if (may && ((chunk = region_alloc_serial(view, size, &fresh)) ||
+    if (may && ((chunk = region_alloc_serial(heap, view, size, &fresh)) ||
                 (chunk = region_alloc_listed(heap, view, size, &fresh))))
         return allocate_done(heap, view, size, how, frame, chunk, fresh);
     context_time_soon(heap);

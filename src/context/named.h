@@ -94,13 +94,18 @@ INLINE struct member *named_member(memctx_t handle) {
 struct named *named_crowd_of(memctx_t handle);
 /* Of one that has grown. */
 struct named *named_grown(memctx_t handle);
-/* NULL: it was deleted, or never was, or is a member that has not grown. */
-INLINE struct named *named_find(memctx_t handle) {
+/* NULL: it was deleted, or never was, or began as a member. */
+INLINE struct named *named_find_placed(memctx_t handle) {
     uint32_t place = named_place(handle), generation = named_generation(handle);
     if (UNLIKELY(!place || place >= load_acquire(&named_count)) || UNLIKELY(!(generation & 1)))
-        return UNLIKELY(place & NAMED_MEMBER) ? named_grown(handle) : NULL;
+        return NULL;
     struct named *named = named_at(place);
     return LIKELY(load_relaxed(&named->generation) == generation) ? named : NULL;
+}
+/* The same, but for members that have not grown. */
+INLINE struct named *named_find(memctx_t handle) {
+    struct named *named = named_find_placed(handle);
+    return UNLIKELY(!named) && named_place(handle) & NAMED_MEMBER ? named_grown(handle) : named;
 }
 /* Of a named context's node; for dumps and messages. */
 const char *named_name(uint32_t context);

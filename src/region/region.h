@@ -164,8 +164,11 @@ INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t si
 /* The same for up to SMALL_MAX bytes. */
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
 /* After one of these gave NULL: behind the context's last chunk, if its policy says so and there is room. */
-INLINE void *region_alloc_serial(struct view *view, size_t size, bool *fresh) {
-    return serial_is(view->bins->policy) ? serial_alloc_current(view, size, fresh) : NULL;
+INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    if (!serial_is(view->bins->policy))
+        return NULL;
+    void *chunk = serial_alloc_quick(view, size, fresh);
+    return chunk ? chunk : serial_alloc_current(heap, view, size, fresh);
 }
 /* The same for `simple`, where nothing but that is to be looked at. */
 INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t size, bool *fresh) {

@@ -341,6 +341,10 @@ static void *alloc_in(struct heap *heap, struct page *page, struct view *view, s
     return chunk;
 }
 
+void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    return alloc_in(heap, region_of(view->region)->serial, view, size, SERIAL_UNIT, fresh);
+}
+
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh) {
     aset_set_bins(view, view->region);

@@ -106,8 +106,9 @@ INLINE char *serial_extend(struct page *page, uint64_t run, uint32_t units) {
 char *serial_append(struct page *page, uint64_t run, uint32_t first, uint32_t units,
                     uint32_t slack);
 
-/* The same from the current page only, at 16 bytes' alignment. NULL: it is full, and others have to be looked for. */
-INLINE void *serial_alloc_current(struct view *view, size_t size, bool *fresh) {
+/* The same from the current page only, at 16 bytes' alignment, where the chunk is like the last one, or that is alone: NULL: use
+ * serial_alloc_current. */
+INLINE void *serial_alloc_quick(struct view *view, size_t size, bool *fresh) {
     struct page *page = region_of(view->region)->serial;
     if (UNLIKELY(!page))
         return NULL;
@@ -118,7 +119,7 @@ INLINE void *serial_alloc_current(struct view *view, size_t size, bool *fresh) {
     uint32_t records = serial_records(run);
     char *chunk;
     if (shape != last && serial_bits(run, SERIAL_COUNT_SHIFT, SERIAL_END_BITS) == 1 &&
-        serial_has_room(page, end + units, records + 1)) { /* as serial_append would, but quicker */
+        serial_has_room(page, end + units, records + 1)) { /* as serial_append would */
         uint32_t first = end - serial_bits(last, 0, SERIAL_UNITS_BITS);
         store_owner(serial_record(page, segment_span_start(page), records),
                     first | last << SERIAL_FIRST_BITS);
@@ -127,7 +128,7 @@ INLINE void *serial_alloc_current(struct view *view, size_t size, bool *fresh) {
         chunk = serial_extend(page, run, units);
     } else if (shape == last && serial_has_room(page, end + units, records)) {
         chunk = serial_extend(page, run, units);
-    } else if (!(chunk = serial_append(page, run, end, units, bytes - (uint32_t)size))) {
+    } else {
         return NULL;
     }
     add_owner(&page->used, 1);
@@ -135,6 +136,8 @@ INLINE void *serial_alloc_current(struct view *view, size_t size, bool *fresh) {
     view_account_alloc(view, size);
     return chunk;
 }
+/* The same, whatever stands before it. NULL: the page is full, and others have to be looked for. */
+void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh);
 void serial_free(struct heap *heap, struct page *page, void *chunk);
 /* Another thread's free, before blocks_free_remote, and the bytes that were requested. Any thread. False: there is no memory to note
  * it, and the chunk stays alive. */

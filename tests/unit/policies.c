@@ -37,7 +37,7 @@ static void *alloc(struct heap *heap, struct view *view, size_t size, bool zero)
         chunk = region_alloc_wide(heap, view, size, &fresh);
     }
     if (!chunk && size <= SMALL_MAX)
-        chunk = region_alloc_serial(view, size, &fresh);
+        chunk = region_alloc_serial(heap, view, size, &fresh);
     if (!chunk && size <= SMALL_MAX)
         chunk = region_alloc_listed(heap, view, size, &fresh);
     if (!chunk)
