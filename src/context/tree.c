@@ -159,6 +159,8 @@ static uint32_t create(uint32_t parent, struct tree_frame frame) {
     (*block)[id % TREE_NODES_PER_BLOCK] = (struct tree_node){
         .address = frame.address, .parent = parent, .module = frame.module, .exact = frame.exact};
     store_release(&tree.count, id + 1);
+    if (UNLIKELY(tree_watch != NULL)) /* before other threads find it */
+        tree_watch(id);
     if (id + 1 - tree.linked > tree.newest_max)
         link_newest();
     return id;
@@ -183,8 +185,6 @@ NOINLINE uint32_t tree_child_further(uint32_t parent, struct tree_frame frame) {
         child = find_newest(parent, frame);
     if (!child)
         child = create(parent, frame);
-    if (UNLIKELY(tree_watch != NULL) && child && child + 1 == tree.count)
-        tree_watch(child);
     lock_release(&tree_lock);
     if (!child)
         add_relaxed(&tree_lost, 1);

@@ -50,10 +50,14 @@ static bool grant(struct terms *terms, int64_t bytes) {
     return true;
 }
 
-/* Sums up what is alive, and grants out of what is left by that. */
+/* Sums up what is alive, and grants out of what is left by that. Under heap_global.lock: so nobody's older sum is granted
+ * once more, and the views of a thread that just ends are not counted twice while they are folded. Nothing is granted from before it begins, but
+ * for a chunk a thread that is not accounted yet. */
 static bool grant_anew(struct terms *terms, unsigned number, int64_t bytes) {
+    exchange_relaxed(&terms->allowance, 0);
     int64_t left = terms->limit - terms_live(number);
-    exchange_relaxed(&terms->allowance, left > bytes ? left - bytes : 0);
+    if (left > bytes)
+        exchange_relaxed(&terms->allowance, left - bytes);
     return left >= bytes;
 }
 
@@ -68,16 +72,18 @@ bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had) {
         more -= had;
     }
     if (more <= (size_t)terms->limit) {
-        if (LIKELY(grant(terms, (int64_t)more)) || grant_anew(terms, number, (int64_t)more))
+        if (LIKELY(grant(terms, (int64_t)more)))
             return true;
-        /* The views of a thread that just ends are counted twice while they are folded. */
-        if (!lock_any_is_mine()) {
+        bool locks = !lock_any_is_mine(), granted; /* else it is this chunk alone, in a handler */
+        if (locks) {
             lock_take(&heap_global.lock);
-            bool granted = grant_anew(terms, number, (int64_t)more);
+            granted = grant_anew(terms, number, (int64_t)more);
             lock_release(&heap_global.lock);
-            if (granted)
-                return true;
+        } else {
+            granted = terms->limit - terms_live(number) >= (int64_t)more;
         }
+        if (granted)
+            return true;
     }
     add_relaxed(&terms->passed, 1);
     return false;

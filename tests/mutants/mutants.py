@@ -447,7 +447,7 @@ MUTANTS = {
     "pages-keep-what-was-gone": (
         "src/region/serial.c", "        __builtin_memset(page->gone, 0, gone_bytes(page));", "        {}", ["named:model"]),
     "rules-wait-for-the-thread": (
-        "src/context/tree.c", "        tree_watch(child);", "        ;", ["rules:guard-finds-overflow"]),
+        "src/context/tree.c", "        tree_watch(id);", "        ;", ["rules:guard-finds-overflow"]),
     "guards-leave-what-is-freed": (
         "src/region/guard.c", "    if (!guards.ring || !os_forbid(start, span_bytes(page), true)) {",
         "    if (1) {", ["rules:guard-finds-use-after-free"]),
