@@ -62,6 +62,44 @@ static char *take(memctx_t context, size_t bytes) {
     return chunk;
 }
 
+static int ascending(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Of the two, aset and the policy that is measured, by turns in the same steps: what disturbs the one, and changes from second to
+ * second, disturbs the other. The first rounds are for warming up. */
+static void by_turns(void (*run)(int which, int steps), int steps) {
+    enum { ROUNDS = 41 };
+    static double took[2][ROUNDS];
+    for (int round = -4; round < ROUNDS; round++) {
+        uint64_t state = dice_state;
+        for (int which = 0; which < 2; which++) {
+            dice_state = state;
+            double begin = now_ns();
+            run(which, steps);
+            if (round >= 0) {
+                took[which][round] = (now_ns() - begin) / steps;
+            }
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        qsort(took[i], ROUNDS, sizeof(took[i][0]), ascending);
+    }
+    figure("aset_ns", took[0][ROUNDS / 2]);
+    figure("ns", took[1][ROUNDS / 2]);
+}
+
+static memctx_t beside[2]; /* a context of each */
+
+static void make_both(const char *name) {
+    beside[0] = memctx_create(NULL, name, MEMCTX_ASET);
+    beside[1] = make(NULL, name);
+    if (beside[0] == NULL) {
+        exit(1);
+    }
+}
+
 /* What a small query allocates: some 90 chunks, most of them tiny, all of which go with it. */
 enum { QUERY_CHUNKS = 90, QUERY_SIZES = 1024 };
 static uint16_t query_sizes[QUERY_SIZES];
@@ -162,20 +200,22 @@ static int answer(int client, memctx_t context, const int (*rows)[2], int query)
     return write(client, text, (size_t)length) == length;
 }
 
-static int ascending(const void *left, const void *right) {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
+static int select_rows[SELECT_ROWS][2], select_client, select_number;
+
+static void answer_some(int which, int queries) {
+    for (int i = 0; i < queries; i++) {
+        if (!answer(select_client, beside[which], (const int(*)[2])select_rows, select_number++)) {
+            fprintf(stderr, "seeds: the client got no answer, or a wrong one\n");
+            exit(1);
+        }
+    }
 }
 
-/* By turns with aset, a batch each, since what the kernel takes to wake up the other one changes from second to second. */
 static void selects(void) {
-    enum { BATCHES = 41, QUERIES = 500 };
-    static int rows[SELECT_ROWS][2];
-    static double took[2][BATCHES];
-    int ends[2], status = 0, number = 0;
+    int ends[2], status = 0;
     for (int i = 0; i < SELECT_ROWS; i++) {
-        rows[i][0] = i;
-        rows[i][1] = balance_of(i);
+        select_rows[i][0] = i;
+        select_rows[i][1] = balance_of(i);
     }
     draw_query_sizes();
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) {
@@ -187,28 +227,13 @@ static void selects(void) {
         ask(ends[1]);
     }
     close(ends[1]);
-    memctx_t contexts[2] = {memctx_create(NULL, "query", MEMCTX_ASET), make(NULL, "query")};
-    for (int batch = -4; batch < 2 * BATCHES; batch++) {
-        double begin = now_ns();
-        for (int i = 0; i < QUERIES; i++) {
-            if (!answer(ends[0], contexts[batch & 1], (const int(*)[2])rows, number++)) {
-                fprintf(stderr, "seeds: the client got no answer, or a wrong one\n");
-                exit(1);
-            }
-        }
-        if (batch >= 0) {
-            took[batch & 1][batch / 2] = (now_ns() - begin) / QUERIES;
-        }
-    }
+    select_client = ends[0];
+    make_both("query");
+    by_turns(answer_some, 500);
     close(ends[0]);
     if (client < 0 || waitpid(client, &status, 0) != client || status != 0) {
         exit(1);
     }
-    for (int i = 0; i < 2; i++) {
-        qsort(took[i], BATCHES, sizeof(took[i][0]), ascending);
-    }
-    figure("aset_ns", took[0][BATCHES / 2]);
-    figure("ns", took[1][BATCHES / 2]);
 }
 
 /* A sort of many tuples, kept until its end. */
@@ -227,40 +252,96 @@ static void sort(void) {
     figure("ns", (now_ns() - reset + filled - begin) / TUPLES);
 }
 
-/* Nodes of a radix tree: few sizes, inserted and deleted at random. */
-static void radix(void) {
-    enum { NODES = 200000, STEPS = 4000000 };
-    static const size_t sizes[] = {40, 160, 656, 1304};
-    static char *nodes[NODES];
-    static uint8_t kinds[NODES];
-    memctx_t contexts[4];
-    for (int i = 0; i < 4; i++) { /* one context a size, as a slab has */
-        contexts[i] = make(NULL, "nodes");
+/* Nodes of a radix tree: few sizes, inserted and deleted at random, in one context a size, as a slab has. */
+enum { NODES = 200000, NODE_KINDS = 4 };
+static const size_t node_sizes[NODE_KINDS] = {40, 160, 656, 1304};
+
+struct tree {
+    char *nodes[NODES];
+    memctx_t contexts[NODE_KINDS];
+};
+
+static struct tree *plant(enum memctx_policy of) {
+    struct tree *tree = calloc(1, sizeof(*tree));
+    for (int i = 0; i < NODE_KINDS && tree != NULL; i++) {
+        tree->contexts[i] = memctx_create(NULL, "nodes", of);
     }
-    double begin = now_ns();
-    for (int i = 0; i < STEPS; i++) {
+    if (tree == NULL || tree->contexts[NODE_KINDS - 1] == NULL) {
+        exit(1);
+    }
+    return tree;
+}
+
+static void insert(struct tree *tree, uint32_t at) {
+    uint32_t of_hundred = dice(100);
+    uint32_t kind = of_hundred < 70 ? 0 : of_hundred < 90 ? 1 : of_hundred < 98 ? 2 : 3;
+    tree->nodes[at] = take(tree->contexts[kind], node_sizes[kind]);
+}
+
+static void delete_node(struct tree *tree, uint32_t at) {
+    memctx_free(tree->nodes[at]);
+    tree->nodes[at] = NULL;
+}
+
+static struct tree *trees[2];
+
+static void change(int which, int steps) {
+    struct tree *tree = trees[which];
+    for (int i = 0; i < steps; i++) {
         uint32_t at = dice(NODES);
-        if (nodes[at] != NULL) {
-            memctx_free(nodes[at]);
-            nodes[at] = NULL;
+        if (tree->nodes[at] != NULL) {
+            delete_node(tree, at);
         } else {
-            uint32_t kind = dice(100);
-            kinds[at] = kind < 70 ? 0 : kind < 90 ? 1 : kind < 98 ? 2 : 3;
-            nodes[at] = take(contexts[kinds[at]], sizes[kinds[at]]);
+            insert(tree, at);
         }
     }
-    figure("ns", (now_ns() - begin) / STEPS);
+}
+
+static void radix(void) {
+    trees[0] = plant(MEMCTX_ASET);
+    trees[1] = plant(policy);
+    by_turns(change, NODES);
+}
+
+/* Three quarters are deleted, and as many are inserted as deleted from then on: what it takes for what is alive. */
+static void shrink(void) {
+    enum { STEPS = 1000000 };
+    struct tree *tree = plant(policy);
+    for (uint32_t i = 0; i < NODES; i++) {
+        insert(tree, i);
+    }
+    for (uint32_t i = 0; i < NODES; i++) {
+        if (dice(4) != 0) {
+            delete_node(tree, i);
+        }
+    }
+    for (int i = 0; i < STEPS; i++) {
+        uint32_t from = dice(NODES), to = dice(NODES);
+        if (tree->nodes[from] != NULL && tree->nodes[to] == NULL) {
+            delete_node(tree, from);
+            insert(tree, to);
+        }
+    }
+    double reserved = 0, requested = 0;
+    for (int i = 0; i < NODE_KINDS; i++) {
+        struct memctx_stats stats;
+        memctx_get_stats(tree->contexts[i], &stats);
+        reserved += (double)stats.reserved_bytes;
+        requested += (double)stats.requested_bytes;
+    }
+    figure("ratio", reserved / requested);
 }
 
 /* One chunk, allocated and freed again and again: each time its block gets empty. */
-static void alternate(void) {
-    enum { STEPS = 10000000 };
-    memctx_t context = make(NULL, "one");
-    double begin = now_ns();
-    for (int i = 0; i < STEPS; i++) {
-        memctx_free(take(context, 100));
+static void alternate_some(int which, int steps) {
+    for (int i = 0; i < steps; i++) {
+        memctx_free(take(beside[which], 100));
     }
-    figure("ns", (now_ns() - begin) / STEPS);
+}
+
+static void alternate(void) {
+    make_both("one");
+    by_turns(alternate_some, 500000);
 }
 
 /* A tuplestore of tuples of 1 kB: what it takes, and what stays when it is read and trimmed behind the reader. */
@@ -476,11 +557,22 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } experiments[] = {{"select", selects},    {"query", query},         {"sort", sort},
-                       {"radix", radix},       {"alternate", alternate}, {"tuplestore", tuplestore},
-                       {"overhead", overhead}, {"groups", groups},       {"states", states},
-                       {"buffers", buffers},   {"table", table},         {"columns", columns},
-                       {"fast", fast},         {"reset", reset},         {"no-op", no_op}};
+    } experiments[] = {{"select", selects},
+                       {"query", query},
+                       {"sort", sort},
+                       {"radix", radix},
+                       {"shrink", shrink},
+                       {"alternate", alternate},
+                       {"tuplestore", tuplestore},
+                       {"overhead", overhead},
+                       {"groups", groups},
+                       {"states", states},
+                       {"buffers", buffers},
+                       {"table", table},
+                       {"columns", columns},
+                       {"fast", fast},
+                       {"reset", reset},
+                       {"no-op", no_op}};
     int alone = argc == 3 && (!strcmp(argv[1], "columns") || !strcmp(argv[1], "no-op"));
     if (argc != 3 || (!memctx_is_active() && !alone)) {
         fprintf(stderr, "usage: memctx run -- seeds EXPERIMENT POLICY\n");

@@ -252,7 +252,7 @@ enum wire_page_kind { WIRE_PAGE_OWN = 1, WIRE_PAGE_MIXED = 2, WIRE_PAGE_LARGE = 
 enum wire_page_state {
     WIRE_PAGE_CURRENT =
         0, /* new chunks are handed out from it; with none alive it is kept for the next ones */
-    WIRE_PAGE_FULL = 1,
+    WIRE_PAGE_FULL = 1,   /* no free blocks, or too few to wait */
     WIRE_PAGE_LISTED = 2, /* it has free blocks, and waits to be current */
 };
 

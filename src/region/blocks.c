@@ -5,8 +5,8 @@
  * For: chunks up to 8 KiB. A page has a list of freed blocks, taken first, and a mark up to which
  * blocks were ever handed out, so that untouched memory stays untouched; its granules are opened one
  * after the other. A bin has one current
- * page and a list of others with free blocks; full pages are in no list and come back with their
- * first free. Blocks freed by other threads wait in an atomic list of their page; the first one
+ * page and a list of others with free blocks; full pages are in no list and come back when some of
+ * their blocks are free. Blocks freed by other threads wait in an atomic list of their page; the first one
  * puts the page on the heap's list, and only from there the owner collects, so a page cannot be
  * given back while another thread is still announcing it.
  */
@@ -26,6 +26,7 @@
 #define GROUPED_BYTES (256L << 10)
 /* Allocations of a context between two times that its empty pages are given back. */
 #define RELEASE_EVERY 256
+#define SPARE_SHIFT 5    /* a 32nd: see spare_of */
 #define DONORS_MAX 64U   /* views looked at for a page to share */
 #define DONATIONS_MAX 8U /* and pages of each */
 #define GRANULE_CAPACITY_MAX 255U
@@ -164,8 +165,10 @@ bool blocks_open_granule(struct page *page) {
         is_new = index >= behind || behind == end;
         granule += is_new ? (size_t)page->granule_mask + 1 : 0;
     }
-    if (granule >= page_end(page))
+    if (granule >= page_end(page)) {
+        store_owner(&page->flags, (uint8_t)(page->flags | PAGE_USED_UP));
         return false;
+    }
     bool own = (page->meta_shift & META_SHIFT) < 2;
     if (is_new && (own || !page->fresh)) /* marks of free blocks */
         __builtin_memset(granule + page->records, own ? UINT8_MAX : 0, blocks_record_bytes(page));
@@ -314,6 +317,7 @@ void blocks_rewind(struct heap *heap, struct page *page) {
     store_owner(&page->used, 0);
     store_owner(&page->fresh_left, 0);
     store_release(&page->next_block, NULL);
+    store_owner(&page->flags, (uint8_t)(page->flags & ~PAGE_USED_UP));
     blocks_open_granule(page);
 }
 
@@ -407,25 +411,39 @@ static struct page **current_of(struct heap *heap, struct bins *bins, unsigned s
                : &bins->current[size_class];
 }
 
-/* The list's first page has its last one as `prev`. */
+/* The list's first page has its last one as `prev`. Who waits longest is used first; but, with bands, those that are at least
+ * half full before the others. */
 static void partial_push(struct bins *bins, struct page *page) {
+    struct page **head = &bins->partial[page->size_class], **emptier = slab_band(bins, page);
+    uint32_t half = page->capacity / 2;
+    struct page *behind = emptier && page->used > half ? *emptier : NULL;
     if (page->view && page->view->bins != &heap_no_bins)
         page->view->bins = bins; /* it has free blocks of its own again */
-    struct page **head = &bins->partial[page->size_class];
-    page->next = NULL;
-    if (*head) {
-        page->prev = (*head)->prev;
-        page->prev->next = page;
-        (*head)->prev = page;
-    } else {
+    flag_set(page, PAGE_LISTED);
+    if (emptier && page->used > half)
+        page->rare_at = (uint16_t)half;
+    else if (emptier && !*emptier)
+        *emptier = page;
+    page->next = behind;
+    if (!*head) {
         page->prev = page;
         *head = page;
+        return;
     }
-    flag_set(page, PAGE_LISTED);
+    struct page *at =
+        behind ? behind : *head; /* whose `prev` is the one before it, or the last one */
+    page->prev = at->prev;
+    at->prev = page;
+    if (behind == *head)
+        *head = page;
+    else
+        page->prev->next = page;
 }
 
 void bins_unlist(struct bins *bins, struct page *page) {
-    struct page **head = &bins->partial[page->size_class];
+    struct page **head = &bins->partial[page->size_class], **emptier = slab_band(bins, page);
+    if (emptier && *emptier == page)
+        *emptier = page->next;
     if (page == *head) {
         *head = page->next;
         if (page->next)
@@ -444,12 +462,23 @@ static struct bins *bins_of(struct heap *heap, const struct page *page) {
     return UNLIKELY(page->meta_shift & META_APART) ? &heap->apart->bins : &heap->mixed;
 }
 
+/* So many blocks of a full page may be free before it is used again: to look for a page with one free block takes longer than to
+ * use it. Those of mixed pages are mostly used before their page hears of it (heap.recent_room). */
+static uint32_t spare_of(const struct page *page) {
+    if (!page->view)
+        return 0;
+    return page->capacity >>
+           (page->view->region->policy == PLACE_SLAB ? SLAB_SPARE_SHIFT : SPARE_SHIFT);
+}
+
 static void current_is_full(struct heap *heap, struct page *page) {
     if (page == &heap_no_page)
         return;
     store_owner(&page->filled, load_relaxed(&segment_clock));
     flag_set(page, PAGE_FULL);
     tail_done(heap, page);
+    uint32_t spare = spare_of(page);
+    page->rare_at = (uint16_t)(page->used > spare ? page->used - 1 - spare : 0);
     if (UNLIKELY(page->view && region_of(page->view->region)->named))
         region_list(&region_of(page->view->region)->pages, page);
 }
@@ -599,6 +628,8 @@ static void current_is_empty(struct heap *heap, struct page *page) {
 
 static void bins_freed_into(struct heap *heap, struct page *page) {
     struct bins *bins = bins_of(heap, page);
+    if (page->flags & (PAGE_FULL | PAGE_LISTED) && page->used > page->rare_at)
+        return;
     if (page->flags & PAGE_FULL) {
         bool listed = UNLIKELY(page->view && region_of(bins)->named);
         if (listed)
@@ -613,9 +644,12 @@ static void bins_freed_into(struct heap *heap, struct page *page) {
             if (listed)
                 region_list(&region_of(bins)->pages, page);
         }
-    } else if (!page->used && page->flags & PAGE_LISTED) {
+    } else if (page->flags & PAGE_LISTED) {
         bins_unlist(bins, page);
-        blocks_page_destroy(heap, page);
+        if (page->used)
+            partial_push(bins, page); /* half full: behind those that are more */
+        else
+            blocks_page_destroy(heap, page);
     } else if (!page->used && page->kind == PAGE_OWN) {
         current_is_empty(heap, page);
     }

@@ -126,7 +126,8 @@ INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsi
 /* Flags are the owner's. */
 INLINE void flags_set(struct page *page, unsigned flags) {
     store_owner(&page->flags, (uint8_t)flags);
-    /* The first free of a full page, the last one of others, but not of the heap's current ones. */
+    /* The first free of a full page, unless that waits (spare_of in blocks.c), the last one of others, but not of the heap's
+     * current ones. */
     page->rare_at = (uint16_t)(flags & PAGE_FULL                   ? page->used - 1
                                : flags & PAGE_LISTED || page->view ? 0
                                                                    : UINT16_MAX);
@@ -186,7 +187,8 @@ void blocks_page_destroy(struct heap *heap, struct page *page);
 bool blocks_open_granule(struct page *page);
 bool punch_refill(struct page *page);
 INLINE bool blocks_has_free(struct page *page) {
-    return page->free || page->fresh_left || (page->next_block && blocks_open_granule(page)) ||
+    return page->free || page->fresh_left ||
+           (!(page->flags & PAGE_USED_UP) && page->next_block && blocks_open_granule(page)) ||
            (UNLIKELY(load_plain(&page->meta_shift) & META_PUNCHED) && punch_refill(page));
 }
 /* Bytes of the page, from its start, that blocks were handed out of, in whole OS pages. */

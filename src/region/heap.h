@@ -218,8 +218,10 @@ enum placement {
 /* A region as it is in memory: its bins, and what only contexts with a policy of their own use. */
 struct region {
     struct bins bins;
-    uint16_t units
-        [SIZE_CLASSES];  /* region/slab.h: of its blocks of that class; 0: none were asked for */
+    /* region/slab.h, by class: units of a block, 0: none were asked for; of the list of pages with free blocks the first that is at
+     * most half full. NULL: not made yet. */
+    uint16_t units[SIZE_CLASSES];
+    struct page **emptier;
     struct page *serial; /* region/serial.h: the page that new chunks come from; NULL: none */
     struct page *spare;  /* an empty one */
     struct simple_node *chunks; /* region/simple.h: all of them */

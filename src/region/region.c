@@ -15,6 +15,7 @@
 #include "region/punch.h"
 #include "region/serial.h"
 #include "region/simple.h"
+#include "region/slab.h"
 #include "region/terms.h"
 #include "region/tiny.h"
 
@@ -33,6 +34,7 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
 COLD void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy) {
     if (bins->policy == policy)
         return;
+    slab_one_band(bins);
     bins->policy = policy;
     serial_put_aside(heap, region_of(bins));
     serial_release_empty(region_of(bins));

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Blocks of the very size that a context asks for; see slab.h. */
 #include "region/slab.h"
+#include "os/meta.h"
 #include "region/aset.h"
 
 /* Of that class all are as large as this from now on. */
 static void fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t size) {
+    if (UNLIKELY(!region_of(bins)->emptier)) /* without memory: one band */
+        region_of(bins)->emptier = meta_alloc(SLAB_BANDS_BYTES);
     uint16_t *units = &region_of(bins)->units[size_class];
     uint16_t needed = (uint16_t)((size + SLAB_UNIT - 1) / SLAB_UNIT);
     if (LIKELY(*units >= needed) && *units)
         return;
     *units = needed ? needed : 1;
     bins_put_aside_others(heap, bins, size_class);
+}
+
+void slab_one_band(struct bins *bins) {
+    if (region_of(bins)->emptier)
+        __builtin_memset(region_of(bins)->emptier, 0, SLAB_BANDS_BYTES);
 }
 
 const struct policy policy_slab = {.name = "slab", .alloc = aset_alloc, .fit = fit};

@@ -44,9 +44,10 @@ enum page_kind {
 };
 
 enum page_flag {
-    PAGE_FULL = 1,   /* in no list of its owner, because it has no free block */
-    PAGE_LISTED = 8, /* in its owner's list of pages with free blocks; neither: the current page */
-    PAGE_TAIL = 16,  /* own page: its last touched OS page counts in heap.own_free */
+    PAGE_FULL = 1,    /* in no list of its owner, because it had no free block, and has few */
+    PAGE_USED_UP = 2, /* all its blocks were handed out at least once */
+    PAGE_LISTED = 8,  /* in its owner's list of pages with free blocks; neither: the current page */
+    PAGE_TAIL = 16,   /* own page: its last touched OS page counts in heap.own_free */
     PAGE_EMERGENCY = 4, /* a huge chunk that stands in no books yet */
     PAGE_SIMPLE = 64,   /* its blocks have nodes of a list: region/simple.h; never changes */
     PAGE_GUARDED = 32,  /* a span whose end cannot be touched: region/guard.h */

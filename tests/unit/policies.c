@@ -9,6 +9,7 @@
 #include "region/punch.h"
 #include "region/region.h"
 #include "region/serial.h"
+#include "region/slab.h"
 
 static struct heap *heap_new(void) {
     struct heap *heap = heap_acquire(os_thread_id(), false);
@@ -135,6 +136,162 @@ Test(slab, aligned_chunks_fit) {
             cr_assert_geq(region_usable(chunk), size, "%zu bytes at %zu", size, alignment);
             memset(chunk, 1, size);
         }
+}
+
+/* Pages with free blocks: each knows those before and behind it, the first one the last; of a slab's, from the second band's first
+ * one on, none is more than half full. */
+static void check_lists(struct bins *bins) {
+    for (unsigned size_class = 0; size_class < SIZE_CLASSES; size_class++) {
+        struct page *first = bins->partial[size_class], *last = NULL, *emptier = NULL;
+        if (first && slab_band(bins, first))
+            emptier = *slab_band(bins, first);
+        bool second = false;
+        for (struct page *page = first; page; last = page, page = page->next) {
+            cr_assert(page == first || page->prev == last);
+            cr_assert(page->flags & PAGE_LISTED);
+            cr_assert_eq(page->size_class, size_class);
+            second |= page == emptier;
+            cr_assert(!second || page->used <= page->capacity / 2, "%u of %u in the second band",
+                      page->used, page->capacity);
+        }
+        cr_assert(!first || first->prev == last);
+        cr_assert(second || !emptier, "the second band starts in another list");
+    }
+}
+
+/* Pages that are full, with their chunks, and one behind them that is the current one. */
+#define FULL_PAGES 5
+#define PAGE_CHUNKS 400
+struct full_page {
+    struct page *page;
+    void *chunks[PAGE_CHUNKS];
+    unsigned count;
+};
+static struct full_page full_pages[FULL_PAGES + 1];
+
+static struct view *fill_pages(struct heap *heap, enum placement placement, size_t size) {
+    struct view *view = placed(heap, 7, placement);
+    memset(full_pages, 0, sizeof full_pages);
+    struct page *before = page_at(alloc(heap, view, size, false));
+    void *chunk;
+    while (page_at(chunk = alloc(heap, view, size, false)) == before)
+        continue; /* that one may have chunks of `placed` */
+    for (int i = 0; i <= FULL_PAGES; i++) {
+        struct full_page *at = &full_pages[i];
+        at->page = page_at(chunk);
+        for (; page_at(chunk) == at->page; chunk = alloc(heap, view, size, false)) {
+            cr_assert_lt(at->count, PAGE_CHUNKS);
+            at->chunks[at->count++] = chunk;
+            if (i == FULL_PAGES && at->count == 3)
+                return view;
+        }
+        cr_assert_eq(at->count, at->page->capacity);
+    }
+    return view;
+}
+
+static void empty_to(struct heap *heap, struct full_page *at, unsigned left) {
+    while (at->count > left)
+        region_free(heap, at->chunks[--at->count]);
+    check_lists(at->page->view->region);
+}
+
+/* Allocates until the current page is another one, which is returned. */
+static struct page *next_page(struct heap *heap, struct view *view, size_t size) {
+    struct page *page = page_at(alloc(heap, view, size, false)), *next;
+    while ((next = page_at(alloc(heap, view, size, false))) == page)
+        continue;
+    check_lists(view->region);
+    return next;
+}
+
+Test(slab, its_fuller_pages_are_used_first) {
+    struct heap *heap = heap_new();
+    struct view *view = fill_pages(heap, PLACE_SLAB, 130);
+    unsigned capacity = full_pages[0].page->capacity;
+    empty_to(heap, &full_pages[0], capacity / 3);
+    empty_to(heap, &full_pages[1], capacity * 3 / 4);
+    empty_to(heap, &full_pages[2], capacity / 4);
+    empty_to(heap, &full_pages[3], capacity * 2 / 3);
+    empty_to(heap, &full_pages[4], capacity * 2 / 3);
+    empty_to(heap, &full_pages[3], capacity / 2); /* it gets to the others, behind them */
+    cr_assert_eq(next_page(heap, view, 130), full_pages[1].page);
+    cr_assert_eq(next_page(heap, view, 130), full_pages[4].page);
+    empty_to(heap, &full_pages[0], 0); /* the first of the others */
+    cr_assert_eq(next_page(heap, view, 130), full_pages[2].page);
+    cr_assert_eq(next_page(heap, view, 130), full_pages[3].page);
+    cr_assert_eq(region_of(view->region)->bins.partial[full_pages[1].page->size_class], NULL);
+}
+
+/* Once it has another policy its pages stand in one list, as they came. */
+Test(slab, its_bands_go_with_it) {
+    struct heap *heap = heap_new();
+    struct view *view = fill_pages(heap, PLACE_SLAB, 128); /* just the class's size */
+    unsigned capacity = full_pages[0].page->capacity;
+    empty_to(heap, &full_pages[0], capacity / 3);
+    place(7, PLACE_APART);
+    alloc(heap, view, 3000, false); /* looks at that */
+    cr_assert_eq(view->region->policy, PLACE_DEFAULT);
+    empty_to(heap, &full_pages[0], 0);
+    place(7, PLACE_SLAB);
+    alloc(heap, view, 3000, false);
+    cr_assert_eq(view->region->policy, PLACE_SLAB);
+    empty_to(heap, &full_pages[1], capacity / 3);
+    empty_to(heap, &full_pages[2], capacity * 3 / 4);
+    cr_assert_eq(next_page(heap, view, 128), full_pages[2].page);
+}
+
+/* A full page is used again when some of its blocks are free: of a slab's more than an eighth, of others' a 32nd. */
+static void check_spare(enum placement placement, unsigned part) {
+    struct heap *heap = heap_new();
+    struct view *view = fill_pages(heap, placement, 48);
+    unsigned capacity = full_pages[0].page->capacity, spare = capacity / part;
+    cr_assert_gt(spare, 1);
+    struct heap *other = heap_acquire(1, false);
+    region_free(other, full_pages[0].chunks[--full_pages[0].count]);
+    bins_collect_remote(heap);
+    cr_assert_eq(full_pages[0].page->used, capacity - 1, "whoever frees them");
+    empty_to(heap, &full_pages[0], capacity - spare);
+    cr_assert_eq(view->region->partial[full_pages[0].page->size_class], NULL);
+    empty_to(heap, &full_pages[0], capacity - spare - 1);
+    empty_to(heap, &full_pages[1], capacity - spare - 1);
+    cr_assert_eq(next_page(heap, view, 48), full_pages[0].page);
+    cr_assert_eq(next_page(heap, view, 48), full_pages[1].page);
+    empty_to(heap, &full_pages[2], 0);
+    cr_assert_eq(full_pages[2].page->kind, PAGE_NONE, "it goes when it is empty");
+}
+
+Test(place, full_pages_wait_for_some_free_blocks) {
+    check_spare(PLACE_APART, 32);
+}
+Test(slab, full_pages_wait_for_more_free_blocks) {
+    check_spare(PLACE_SLAB, 8);
+}
+
+/* Blocks of 8 KiB: that part of them is none. */
+Test(place, full_pages_of_few_blocks_do_not_wait) {
+    struct heap *heap = heap_new();
+    struct view *view = fill_pages(heap, PLACE_APART, 8000);
+    empty_to(heap, &full_pages[0], full_pages[0].page->capacity - 1);
+    cr_assert_eq(view->region->partial[full_pages[0].page->size_class], full_pages[0].page);
+}
+
+/* All its blocks can be had again. */
+Test(place, a_page_that_starts_anew_has_all_its_blocks) {
+    struct heap *heap = heap_new();
+    struct view *view = fill_pages(heap, PLACE_APART, 48);
+    struct page *page = full_pages[FULL_PAGES].page;
+    cr_assert_eq(view->region->current[page->size_class], page);
+    while (page->used < page->capacity)
+        cr_assert_eq(page_at(alloc(heap, view, 48, false)), page);
+    cr_assert(!blocks_has_free(page));
+    view->region->current[page->size_class] =
+        page; /* as a reset does with it, which frees no chunk by itself */
+    store_owner(&heap->own_free, heap->own_free + (int64_t)page->used * page->waste_unit);
+    page->used = 0;
+    blocks_rewind(heap, page);
+    for (unsigned i = 0; i < page->capacity; i++)
+        cr_assert_eq(page_at(alloc(heap, view, 48, false)), page, "chunk %u", i);
 }
 
 /* Its chunks are replaced one by one: neither a page with free blocks nor the current one may keep the context where it is. */
@@ -662,6 +819,9 @@ static void play(uint64_t seed, int steps) {
         change_slot(&slots[roll(SLOTS)], heap, other);
         if (!roll(3000))
             place(7 + (uint32_t)roll(5), (enum placement)roll(PLACE_COUNT));
+        for (uint32_t context = 7; context < 12 && !roll(200); context++)
+            if (heap_view(heap, context)->region)
+                check_lists(heap_view(heap, context)->region);
         if (!roll(2000)) {
             trim_wanted.all = trim_wanted.punch = true;
             trim_number++;
