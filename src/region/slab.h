@@ -25,7 +25,7 @@
 
 #define SLAB_UNIT 16U
 /* Of a page, what is free before it is used again: see spare_of in blocks.c. */
-#define SLAB_SPARE_SHIFT 3
+#define SLAB_SPARE_SHIFT 4
 
 /* Bytes of the region's next blocks of a class. */
 INLINE uint32_t slab_block_bytes(struct bins *bins, unsigned size_class) {

@@ -241,7 +241,7 @@ Test(slab, its_bands_go_with_it) {
     cr_assert_eq(next_page(heap, view, 128), full_pages[2].page);
 }
 
-/* A full page is used again when some of its blocks are free: of a slab's more than an eighth, of others' a 32nd. */
+/* A full page is used again when some of its blocks are free: of a slab's more than a 16th, of others' a 32nd. */
 static void check_spare(enum placement placement, unsigned part) {
     struct heap *heap = heap_new();
     struct view *view = fill_pages(heap, placement, 48);
@@ -265,7 +265,7 @@ Test(place, full_pages_wait_for_some_free_blocks) {
     check_spare(PLACE_APART, 32);
 }
 Test(slab, full_pages_wait_for_more_free_blocks) {
-    check_spare(PLACE_SLAB, 8);
+    check_spare(PLACE_SLAB, 16);
 }
 
 /* Blocks of 8 KiB: that part of them is none. */
