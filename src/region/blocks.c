@@ -416,11 +416,12 @@ static struct page **current_of(struct heap *heap, struct bins *bins, unsigned s
 static void partial_push(struct bins *bins, struct page *page) {
     struct page **head = &bins->partial[page->size_class], **emptier = slab_band(bins, page);
     uint32_t half = page->capacity / 2;
-    struct page *behind = emptier && page->used > half ? *emptier : NULL;
+    bool fuller = emptier && page->used > half;
+    struct page *behind = fuller ? *emptier : NULL;
     if (page->view && page->view->bins != &heap_no_bins)
         page->view->bins = bins; /* it has free blocks of its own again */
     flag_set(page, PAGE_LISTED);
-    if (emptier && page->used > half)
+    if (fuller)
         page->rare_at = (uint16_t)half;
     else if (emptier && !*emptier)
         *emptier = page;
