@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "cli.h"
 
@@ -29,12 +30,52 @@ void output_begin(struct output *output, const char *path) {
     setvbuf(output->file, NULL, _IOFBF, 1 << 18);
 }
 
+static ssize_t write_compressed(void *cookie, const char *bytes, size_t length) {
+    size_t done = 0;
+    while (done < length) {
+        size_t part = length - done < 1 << 30 ? length - done : 1 << 30;
+        int written = gzwrite(cookie, bytes + done, (unsigned)part);
+        if (written <= 0) {
+            break;
+        }
+        done += (size_t)written;
+    }
+    return (ssize_t)done;
+}
+
+static int close_compressed(void *cookie) {
+    return gzclose(cookie) == Z_OK ? 0 : EOF;
+}
+
+void output_begin_compressed(struct output *output, const char *path) {
+    const cookie_io_functions_t functions = {.write = write_compressed, .close = close_compressed};
+    output_begin(output, path);
+    int fd = dup(fileno(output->file)); /* gzclose() closes it */
+    gzFile compressed = fd >= 0 ? gzdopen(fd, "wb6") : NULL;
+    FILE *file = compressed != NULL ? fopencookie(compressed, "w", functions) : NULL;
+    if (file == NULL) {
+        cli_die(CLI_REFUSED, "%s: cannot be written; out of memory or of descriptors", path);
+    }
+    output->plain = output->file;
+    output->file = file;
+}
+
+/* All that was written has reached the file; false where not, and errno says why. */
+static bool flush_all(struct output *output) {
+    bool good = true;
+    if (output->plain != NULL) {
+        good = !ferror(output->file);
+        good = fclose(output->file) == 0 && good;
+        output->file = output->plain;
+    }
+    return good && fflush(output->file) == 0 && !ferror(output->file);
+}
+
 void output_finish(struct output *output) {
     bool direct = output->temporary == NULL;
     mode_t mask = umask(0);
     umask(mask);
-    bool good = fflush(output->file) == 0 && !ferror(output->file) &&
-                (direct || fchmod(output->fd, 0666 & ~mask) == 0);
+    bool good = flush_all(output) && (direct || fchmod(output->fd, 0666 & ~mask) == 0);
     int error = errno;
     if (output->file != stdout) {
         good = fclose(output->file) == 0 && good;

@@ -3,7 +3,7 @@
  * output.h - a file that appears under its name only when it is whole.
  *
  * What is there already and is no ordinary file (a pipe, /dev/stdout) is written to directly.
- * Both functions end the process with a message where the file cannot be written.
+ * These functions end the process with a message where the file cannot be written.
  */
 #ifndef MEMCTX_OUTPUT_H
 #define MEMCTX_OUTPUT_H
@@ -13,6 +13,7 @@
 
 struct output {
     FILE *file;
+    FILE *plain; /* what `file` writes to, if it compresses; else NULL */
     const char *path;
     char *temporary; /* NULL: written to directly */
     int fd;
@@ -20,6 +21,8 @@ struct output {
 
 /* "-" is standard output. */
 void output_begin(struct output *output, const char *path);
+/* The same, compressed by gzip. */
+void output_begin_compressed(struct output *output, const char *path);
 void output_finish(struct output *output);
 
 #endif
