@@ -42,7 +42,7 @@ _memctx() {
             --human --peak --self --svg $names" ;;
         frag) options="--json --map --quick --sort --min --limit --depth --site --human $names" ;;
         doctor) options="--json --watch --fail-on --depth $names" ;;
-        export) options="--pprof --folded --speedscope --heaptrack --csv --metric $names" ;;
+        export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         mark) ;;
         diff) options="--json --min --limit --depth --human $names" ;;
@@ -80,7 +80,7 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --site | --context | --watch) return ;;
+        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;

@@ -10,8 +10,8 @@ static void write_text(FILE *file, const char *text, size_t length) {
     fwrite_unlocked(text, 1, length, file);
 }
 
-/* Bytes of the UTF-8 sequence that starts here; 0 where there is none. */
-static size_t utf8_length(const unsigned char *at) {
+size_t json_utf8_length(const char *text) {
+    const unsigned char *at = (const unsigned char *)text;
     size_t length = at[0] < 0x80                    ? 1
                     : at[0] >= 0xc2 && at[0] < 0xe0 ? 2
                     : at[0] >= 0xe0 && at[0] < 0xf0 ? 3
@@ -48,7 +48,7 @@ static void write_string(FILE *file, const char *text) {
         } else if (*at < 0x20 || *at == 0x7f) {
             fprintf(file, "\\u%04x", *at++);
         } else {
-            size_t length = utf8_length(at);
+            size_t length = json_utf8_length((const char *)at);
             if (length == 0) {
                 write_text(file, "\\ufffd", 6);
                 at++;

@@ -87,10 +87,15 @@ static const struct cli_verb verbs[] = {
      "  --depth N          N frames of each path (6)\n" READING_NAME_HELP COMMON_HELP,
      doctor_main},
     {"export", "TARGET FORMAT... [OPTIONS]", "write it in the format of another tool",
-     TARGET_HELP "\nOne file for each format; - is standard output.\n\n"
-                 "  --pprof FILE       pprof's profile.proto (.pb.gz): requested, chunks, allocs, "
-                 "pinned, holes,\n"
-                 "                     resident\n"
+     TARGET_HELP "\nOne file for each format; - is standard output. A name that ends in .gz is "
+                 "written compressed.\n\n"
+                 "  --pprof FILE       pprof's profile.proto, always compressed (.pb.gz): "
+                 "alloc_objects,\n"
+                 "                     alloc_space, inuse_objects, inuse_space (shown first), "
+                 "reserved, waste,\n"
+                 "                     holes, pinned, resident\n"
+                 "  --limit-samples N  of --pprof: N samples at most; the smallest are added to "
+                 "their callers'\n"
                  "  --folded FILE      folded stacks, for flame graphs, of one metric\n"
                  "  --speedscope FILE  speedscope's JSON, a profile for each metric\n"
                  "  --heaptrack FILE   what is alive, for heaptrack_print and heaptrack_gui; the "

@@ -4,12 +4,20 @@
  *
  * A message is built in memory, because its length stands before it. Numbers are varints; repeated
  * numbers are packed. Strings are an own table, of which the first one is empty.
+ *
+ * Readers that keep profiles (Parca, Pyroscope) check more than pprof does, and tell frames apart
+ * by mapping and address. So mappings, functions and locations have their numbers in the order in
+ * which they stand; an address is one location, however many paths pass it; and every location has
+ * a mapping: what is no frame (a named context, [truncated]) lies in a mapping of our own, at an
+ * address that is made from its name, so that it is the same in the next profile.
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
-#include <zlib.h>
 
+#include "condense.h"
+#include "json.h"
 #include "profile.h"
 
 enum { /* fields of Profile */
@@ -20,8 +28,49 @@ enum { /* fields of Profile */
        PROFILE_FUNCTION = 5,
        PROFILE_STRING = 6,
        PROFILE_TIME_NS = 9,
-       PROFILE_DURATION_NS = 10,
+       PROFILE_PERIOD_TYPE = 11,
+       PROFILE_PERIOD = 12,
        PROFILE_DEFAULT_TYPE = 14,
+};
+
+/* The first four have the names, units and order of Go's heap profiles, which readers know. */
+enum {
+    TYPE_ALLOC_OBJECTS,
+    TYPE_ALLOC_SPACE,
+    TYPE_INUSE_OBJECTS,
+    TYPE_INUSE_SPACE,
+    TYPE_RESERVED,
+    TYPE_WASTE,
+    TYPE_HOLES,
+    TYPE_PINNED,
+    TYPE_RESIDENT,
+    TYPES,
+};
+
+static const char *const types[TYPES][2] = {
+    [TYPE_ALLOC_OBJECTS] = {"alloc_objects", "count"},
+    [TYPE_ALLOC_SPACE] = {"alloc_space", "bytes"},
+    [TYPE_INUSE_OBJECTS] = {"inuse_objects", "count"},
+    [TYPE_INUSE_SPACE] = {"inuse_space", "bytes"},
+    [TYPE_RESERVED] = {"reserved", "bytes"},
+    [TYPE_WASTE] = {"waste", "bytes"},
+    [TYPE_HOLES] = {"holes", "bytes"},
+    [TYPE_PINNED] = {"pinned", "bytes"},
+    [TYPE_RESIDENT] = {"resident", "bytes"},
+};
+
+/* Mappings that no file is mapped at. Names in brackets are not looked for as files by readers. No
+ * address of a process on x86-64 has bit 62 set and bit 63 not, so labels are in nobody's way. */
+enum made_up_mapping { MADE_UP_CODE, MADE_UP_LABELS, MADE_UP_MAPPINGS };
+
+#define LABELS_START ((uint64_t)1 << 62)
+#define LABELS_BYTES ((uint64_t)1 << 48)
+
+static const struct model_module made_up_modules[MADE_UP_MAPPINGS] = {
+    [MADE_UP_CODE] = {.start = 0, .end = LABELS_START, .path = "[anon]"},
+    [MADE_UP_LABELS] = {.start = LABELS_START,
+                        .end = LABELS_START + LABELS_BYTES,
+                        .path = "[memctx]"},
 };
 
 struct message {
@@ -75,144 +124,299 @@ static void put_message(struct message *message, unsigned field, struct message 
     part->length = 0;
 }
 
+/* Strings of profile.proto are UTF-8, and strict readers refuse the whole file for one that is not;
+ * file names and symbols may be anything. */
+static void put_string(struct message *message, const char *text) {
+    struct message clean = {0};
+    for (size_t length = 0; *text != '\0'; text += length) {
+        length = json_utf8_length(text);
+        put_bytes(&clean, length > 0 ? text : "\xef\xbf\xbd", length > 0 ? length : 3);
+        length += length == 0;
+    }
+    put_message(message, PROFILE_STRING, &clean);
+    free(clean.bytes);
+}
+
 static uint64_t string_number(struct strings *strings, const char *text) {
     bool fresh;
     uint32_t number = profile_string_number(&strings->numbers, text, &fresh);
     if (fresh) {
-        put_part(&strings->text, PROFILE_STRING, text, strlen(text));
+        put_string(&strings->text, text);
     }
     return number;
 }
 
-static int64_t holes_of(const struct wire_totals *self) {
-    return model_tame(self->reserved_bytes) - model_tame(self->block_bytes);
+struct location {
+    uint64_t mapping, address, label; /* label: number of its string; 0 of a frame */
+    uint64_t number;                  /* 0: free */
+};
+
+struct pprof {
+    const struct model *model;
+    const char *root_name;
+    struct message profile, sample, location, part, numbers; /* all but the first: being built */
+    struct strings strings;
+    struct profile_numbers functions;
+    uint64_t *module_mappings; /* by module */
+    uint64_t made_up_mappings[MADE_UP_MAPPINGS], mapping_count;
+    uint64_t *context_locations; /* by context; 0: none yet */
+    struct location *slots;
+    size_t mask, location_count;
+};
+
+static void put_types(struct pprof *pprof) {
+    for (size_t i = 0; i < TYPES; i++) {
+        put_number(&pprof->part, 1, string_number(&pprof->strings, types[i][0]));
+        put_number(&pprof->part, 2, string_number(&pprof->strings, types[i][1]));
+        put_message(&pprof->profile, PROFILE_SAMPLE_TYPE, &pprof->part);
+    }
+    put_number(&pprof->profile, PROFILE_DEFAULT_TYPE,
+               string_number(&pprof->strings, types[TYPE_INUSE_SPACE][0]));
+    put_number(&pprof->part, 1, string_number(&pprof->strings, "space"));
+    put_number(&pprof->part, 2, string_number(&pprof->strings, "bytes"));
+    put_message(&pprof->profile, PROFILE_PERIOD_TYPE, &pprof->part);
+    put_number(&pprof->profile, PROFILE_PERIOD, 1); /* every byte is counted */
 }
 
-static void put_types(struct message *profile, struct message *part, struct strings *strings) {
-    static const char *const types[][2] = {{"requested", "bytes"}, {"chunks", "count"},
-                                           {"allocs", "count"},    {"pinned", "bytes"},
-                                           {"holes", "bytes"},     {"resident", "bytes"}};
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        put_number(part, 1, string_number(strings, types[i][0]));
-        put_number(part, 2, string_number(strings, types[i][1]));
-        put_message(profile, PROFILE_SAMPLE_TYPE, part);
-    }
-    put_number(profile, PROFILE_DEFAULT_TYPE, string_number(strings, types[0][0]));
-}
+/* --- mappings --------------------------------------------------------------------------------- */
 
-/* A context is a location, whose number is its index + 1. */
-static void put_sample(struct message *profile, struct message *part, struct message *numbers,
-                       const struct model *model, uint32_t index) {
-    const struct wire_totals *self = &model->contexts[index].self;
-    const int64_t values[] = {model_tame(self->requested_bytes),
-                              model_tame(self->live_chunks),
-                              model_tame(self->allocs),
-                              model_tame(self->pinned_bytes),
-                              holes_of(self),
-                              model_tame(self->resident_bytes)};
-    for (uint32_t at = index; at != WIRE_NONE; at = model->contexts[at].parent) {
-        if (at == index || model->contexts[at].kind != WIRE_KIND_ROOT) {
-            put_varint(numbers, at + 1);
-        }
-    }
-    put_message(part, 1, numbers);
-    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        put_varint(numbers, (uint64_t)values[i]);
-    }
-    put_message(part, 2, numbers);
-    put_message(profile, PROFILE_SAMPLE, part);
-}
-
-static void put_mapping(struct message *profile, struct message *part, struct strings *strings,
-                        const struct model_module *module, uint64_t number) {
+/* The file offset is left out: a module's range begins where its file does. */
+static uint64_t put_mapping(struct pprof *pprof, const struct model_module *module) {
+    struct message *part = &pprof->part;
     char *id = cli_alloc(2 * sizeof(module->build_id) + 1, 1);
     for (size_t i = 0; i < module->build_id_bytes; i++) {
         snprintf(id + 2 * i, 3, "%02x", module->build_id[i]);
     }
-    put_number(part, 1, number);
+    put_number(part, 1, ++pprof->mapping_count);
     put_number(part, 2, module->start);
     put_number(part, 3, module->end);
-    put_number(part, 4, module->start - module->bias);
-    put_number(part, 5, string_number(strings, module->path));
-    put_number(part, 6, string_number(strings, id));
+    put_number(part, 5, string_number(&pprof->strings, module->path));
+    put_number(part, 6, string_number(&pprof->strings, id));
     put_number(part, 7, 1); /* functions, files, lines and inlined frames are told already */
     put_number(part, 8, 1);
     put_number(part, 9, 1);
     put_number(part, 10, 1);
-    put_message(profile, PROFILE_MAPPING, part);
+    put_message(&pprof->profile, PROFILE_MAPPING, part);
+    return pprof->mapping_count;
 }
 
-static void put_location(struct message *profile, struct message *part, struct strings *strings,
-                         uint64_t *functions, const struct model *model, uint32_t index) {
-    static struct message line, function;
-    const struct model_context *context = &model->contexts[index];
-    size_t count;
-    const struct profile_frame *frames = profile_path(model, index, &count);
-    put_number(part, 1, index + 1);
-    put_number(part, 2, context->module != WIRE_NONE ? context->module + 1 : 0);
-    put_number(part, 3, context->address);
-    for (size_t i = 0; i < count && frames[i].context == index; i++) { /* innermost first */
-        put_number(&function, 1, ++*functions);
-        put_number(&function, 2, string_number(strings, frames[i].function));
-        put_number(&function, 3, string_number(strings, frames[i].function));
-        put_number(&function, 4, string_number(strings, frames[i].file));
-        put_message(profile, PROFILE_FUNCTION, &function);
-        put_number(&line, 1, *functions);
-        put_number(&line, 2, (uint64_t)frames[i].line);
-        put_message(part, 4, &line);
-    }
-    put_message(profile, PROFILE_LOCATION, part);
-}
-
-static void write_compressed(const struct message *message, FILE *file) {
-    unsigned char block[1 << 16];
-    z_stream stream = {.next_in = message->bytes};
-    if (deflateInit2(&stream, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
-        cli_die(CLI_REFUSED, "zlib cannot compress; out of memory");
-    }
-    size_t left = message->length;
-    int status = Z_OK;
-    while (status != Z_STREAM_END) {
-        uInt given = left > 1 << 30 ? 1 << 30 : (uInt)left;
-        stream.next_in = message->bytes + (message->length - left);
-        stream.avail_in = given;
-        stream.next_out = block;
-        stream.avail_out = sizeof(block);
-        status = deflate(&stream, left == given ? Z_FINISH : Z_NO_FLUSH);
-        left -= given - stream.avail_in;
-        fwrite(block, 1, sizeof(block) - stream.avail_out, file);
-    }
-    deflateEnd(&stream);
-}
-
-void profile_write_pprof(const struct model *model, FILE *file) {
-    struct message profile = {0}, part = {0}, numbers = {0};
-    struct strings strings = {0};
-    uint64_t functions = 0;
-    put_part(&strings.text, PROFILE_STRING, "", 0);
-    put_types(&profile, &part, &strings);
-    for (uint32_t i = 0; i < model->context_count; i++) {
-        if (model_totals_any(&model->contexts[i].self)) {
-            put_sample(&profile, &part, &numbers, model, i);
-        }
-    }
-    for (int others = 0; others < 2; others++) { /* the first one is taken for the program */
+/* The first one is taken for the program. */
+static void put_module_mappings(struct pprof *pprof) {
+    const struct model *model = pprof->model;
+    pprof->module_mappings = cli_alloc(model->module_count, sizeof(*pprof->module_mappings));
+    for (int others = 0; others < 2; others++) {
         for (size_t i = 0; i < model->module_count; i++) {
             if ((strcmp(model->modules[i].path, model->exe) != 0) == others) {
-                put_mapping(&profile, &part, &strings, &model->modules[i], i + 1);
+                pprof->module_mappings[i] = put_mapping(pprof, &model->modules[i]);
             }
         }
     }
-    for (uint32_t i = 0; i < model->context_count; i++) {
-        put_location(&profile, &part, &strings, &functions, model, i);
+}
+
+static uint64_t made_up_mapping(struct pprof *pprof, enum made_up_mapping which) {
+    uint64_t *number = &pprof->made_up_mappings[which];
+    if (*number == 0) {
+        *number = put_mapping(pprof, &made_up_modules[which]);
     }
-    put_number(&profile, PROFILE_TIME_NS, (uint64_t)time(NULL) * 1000000000U);
-    put_number(&profile, PROFILE_DURATION_NS, (uint64_t)(model->uptime_s * 1e9));
-    put_bytes(&profile, strings.text.bytes, strings.text.length);
-    write_compressed(&profile, file);
-    free(profile.bytes);
-    free(part.bytes);
-    free(numbers.bytes);
-    free(strings.text.bytes);
-    free(strings.numbers.slots);
+    return *number;
+}
+
+/* --- locations -------------------------------------------------------------------------------- */
+
+static uint64_t hash_label(const char *text) {
+    uint64_t hash = 0xcbf29ce484222325U;
+    for (; *text != '\0'; text++) {
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3U;
+    }
+    return hash % LABELS_BYTES;
+}
+
+static struct location *find_location(struct pprof *pprof, const struct location *key) {
+    uint64_t at = (key->address ^ key->mapping << 48) * 0x9e3779b97f4a7c15U;
+    for (at ^= at >> 32;; at++) {
+        struct location *slot = &pprof->slots[at & pprof->mask];
+        if (slot->number == 0 || (slot->mapping == key->mapping && slot->address == key->address &&
+                                  slot->label == key->label)) {
+            return slot;
+        }
+    }
+}
+
+static void make_room_for_location(struct pprof *pprof) {
+    if (pprof->location_count * 2 < pprof->mask) {
+        return;
+    }
+    struct location *old = pprof->slots;
+    size_t old_slots = old != NULL ? pprof->mask + 1 : 0;
+    size_t slots = old != NULL ? 4 * old_slots : 1024;
+    pprof->slots = cli_alloc(slots, sizeof(*pprof->slots));
+    pprof->mask = slots - 1;
+    for (size_t i = 0; i < old_slots; i++) {
+        if (old[i].number != 0) {
+            *find_location(pprof, &old[i]) = old[i];
+        }
+    }
+    free(old);
+}
+
+static const char *label_of(const struct pprof *pprof, uint32_t index) {
+    size_t count;
+    return index == 0 ? pprof->root_name : profile_frames(pprof->model, index, &count)->function;
+}
+
+/* A frame's address is that of its call, as in other profilers' profiles, not where it returns. */
+static struct location key_of(struct pprof *pprof, uint32_t index) {
+    const struct model_context *context = &pprof->model->contexts[index];
+    if (context->kind != WIRE_KIND_PATH) {
+        const char *label = label_of(pprof, index);
+        return (struct location){.mapping = made_up_mapping(pprof, MADE_UP_LABELS),
+                                 .address = LABELS_START + hash_label(label),
+                                 .label = string_number(&pprof->strings, label)};
+    }
+    bool returns = !context->exact_address && context->address > 0;
+    return (struct location){.mapping = context->module != WIRE_NONE
+                                            ? pprof->module_mappings[context->module]
+                                            : made_up_mapping(pprof, MADE_UP_CODE),
+                             .address = context->address - (returns ? 1 : 0)};
+}
+
+static void put_line(struct pprof *pprof, const char *name, const char *file, int64_t line) {
+    struct message *part = &pprof->part;
+    struct profile_frame key = {.function = name, .file = file};
+    bool fresh;
+    uint64_t function = profile_frame_number(&pprof->functions, &key, &fresh);
+    if (fresh) {
+        put_number(part, 1, function);
+        put_number(part, 2, string_number(&pprof->strings, name));
+        put_number(part, 3, string_number(&pprof->strings, name));
+        put_number(part, 4, string_number(&pprof->strings, file != NULL ? file : ""));
+        put_message(&pprof->profile, PROFILE_FUNCTION, part);
+    }
+    put_number(part, 1, function);
+    put_number(part, 2, line > 0 ? (uint64_t)line : 0);
+    put_message(&pprof->location, 4, part);
+}
+
+/* The number of a context's location, which is written when it is first asked for. */
+static uint64_t location_number(struct pprof *pprof, uint32_t index) {
+    uint64_t *number = &pprof->context_locations[index];
+    if (*number != 0) {
+        return *number;
+    }
+    make_room_for_location(pprof);
+    struct location key = key_of(pprof, index);
+    struct location *slot = find_location(pprof, &key);
+    if (slot->number == 0) {
+        *slot = key;
+        slot->number = ++pprof->location_count;
+        put_number(&pprof->location, 1, slot->number);
+        put_number(&pprof->location, 2, slot->mapping);
+        put_number(&pprof->location, 3, slot->address);
+        if (index == 0) {
+            put_line(pprof, pprof->root_name, NULL, 0);
+        } else {
+            size_t count;
+            const struct profile_frame *frames = profile_frames(pprof->model, index, &count);
+            for (size_t i = 0; i < count; i++) { /* innermost first */
+                put_line(pprof, frames[i].function, frames[i].file, frames[i].line);
+            }
+        }
+        put_message(&pprof->profile, PROFILE_LOCATION, &pprof->location);
+    }
+    *number = slot->number;
+    return *number;
+}
+
+/* --- samples ---------------------------------------------------------------------------------- */
+
+static int64_t difference(int64_t a, int64_t b) {
+    return a == WIRE_UNKNOWN || b == WIRE_UNKNOWN ? 0 : model_tame(a) - model_tame(b);
+}
+
+static void read_figures(const struct wire_totals *self, int64_t *row) {
+    row[TYPE_ALLOC_OBJECTS] = model_tame(self->allocs);
+    row[TYPE_ALLOC_SPACE] = model_tame(self->requested_cum_bytes);
+    row[TYPE_INUSE_OBJECTS] = model_tame(self->live_chunks);
+    row[TYPE_INUSE_SPACE] = model_tame(self->requested_bytes);
+    row[TYPE_RESERVED] = model_tame(self->reserved_bytes);
+    row[TYPE_WASTE] = difference(self->reserved_bytes, self->requested_bytes);
+    row[TYPE_HOLES] = difference(self->reserved_bytes, self->block_bytes);
+    row[TYPE_PINNED] = model_tame(self->pinned_bytes);
+    row[TYPE_RESIDENT] = model_tame(self->resident_bytes);
+}
+
+static bool is_sample(const int64_t *row) {
+    for (size_t i = 0; i < TYPES; i++) {
+        if (row[i] != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void put_sample(struct pprof *pprof, uint32_t index, const int64_t *row) {
+    const struct model_context *contexts = pprof->model->contexts;
+    for (uint32_t at = index; at != WIRE_NONE; at = contexts[at].parent) {
+        if (at == index || contexts[at].kind != WIRE_KIND_ROOT) {
+            put_varint(&pprof->numbers, location_number(pprof, at));
+        }
+    }
+    put_message(&pprof->sample, 1, &pprof->numbers);
+    for (size_t i = 0; i < TYPES; i++) {
+        put_varint(&pprof->numbers, (uint64_t)row[i]);
+    }
+    put_message(&pprof->sample, 2, &pprof->numbers);
+    put_message(&pprof->profile, PROFILE_SAMPLE, &pprof->sample);
+}
+
+static void put_samples(struct pprof *pprof, size_t limit) {
+    const struct model *model = pprof->model;
+    int64_t(*rows)[TYPES] = cli_alloc(model->context_count, sizeof(*rows));
+    for (size_t i = 0; i < model->context_count; i++) {
+        read_figures(&model->contexts[i].self, rows[i]);
+    }
+    pprof->root_name = "[no call path]";
+    if (limit > 0 && condense_rows(model, rows[0], TYPES, limit)) {
+        pprof->root_name = "[other paths]";
+    }
+    for (uint32_t i = 0; i < model->context_count; i++) {
+        if (is_sample(rows[i])) {
+            put_sample(pprof, i, rows[i]);
+        }
+    }
+    free(rows);
+}
+
+/* When the figures were like this. A snapshot does not say; its file was written then. */
+static uint64_t time_ns(const struct model *model) {
+    struct timespec time;
+    struct stat status;
+    clock_gettime(CLOCK_REALTIME, &time);
+    if (model->from_snapshot && stat(model->source, &status) == 0) {
+        time = status.st_mtim;
+    }
+    return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
+}
+
+/* There is no duration: what is alive is the state of a moment. */
+void profile_write_pprof(const struct model *model, FILE *file, size_t limit) {
+    struct pprof pprof = {.model = model};
+    pprof.context_locations = cli_alloc(model->context_count, sizeof(*pprof.context_locations));
+    put_string(&pprof.strings.text, "");
+    put_types(&pprof);
+    put_module_mappings(&pprof);
+    put_samples(&pprof, limit);
+    put_number(&pprof.profile, PROFILE_TIME_NS, time_ns(model));
+    fwrite(pprof.profile.bytes, 1, pprof.profile.length, file);
+    fwrite(pprof.strings.text.bytes, 1, pprof.strings.text.length, file);
+    struct message *messages[] = {&pprof.profile, &pprof.sample,  &pprof.location,
+                                  &pprof.part,    &pprof.numbers, &pprof.strings.text};
+    for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
+        free(messages[i]->bytes);
+    }
+    free(pprof.strings.numbers.slots);
+    free(pprof.functions.slots);
+    free(pprof.module_mappings);
+    free(pprof.context_locations);
+    free(pprof.slots);
 }

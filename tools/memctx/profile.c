@@ -38,24 +38,35 @@ static const char *made_up_name(const struct model *model, uint32_t context) {
     return path.names[context];
 }
 
+static void add_frames_of(const struct model *model, uint32_t index) {
+    const struct model_names *names = model->contexts[index].names;
+    if (names == NULL || names->functions[0].name == NULL) {
+        add_frame(made_up_name(model, index), NULL, 0, index);
+        return;
+    }
+    for (uint32_t k = 1; k <= names->count; k++) { /* the frame's own function comes last */
+        const struct model_function *function = &names->functions[k % names->count];
+        add_frame(function->name != NULL ? function->name : "?", function->file, function->line,
+                  index);
+    }
+}
+
 const struct profile_frame *profile_path(const struct model *model, uint32_t index, size_t *count) {
     path.count = 0;
     for (uint32_t at = index; at != WIRE_NONE; at = model->contexts[at].parent) {
-        const struct model_context *context = &model->contexts[at];
-        const struct model_names *names = context->names;
-        if (context->kind == WIRE_KIND_ROOT && at != index) {
+        if (model->contexts[at].kind == WIRE_KIND_ROOT && at != index) {
             break;
         }
-        if (names == NULL || names->functions[0].name == NULL) {
-            add_frame(made_up_name(model, at), NULL, 0, at);
-            continue;
-        }
-        for (uint32_t k = 1; k <= names->count; k++) { /* the frame's own function comes last */
-            const struct model_function *function = &names->functions[k % names->count];
-            add_frame(function->name != NULL ? function->name : "?", function->file, function->line,
-                      at);
-        }
+        add_frames_of(model, at);
     }
+    *count = path.count;
+    return path.frames;
+}
+
+const struct profile_frame *profile_frames(const struct model *model, uint32_t index,
+                                           size_t *count) {
+    path.count = 0;
+    add_frames_of(model, index);
     *count = path.count;
     return path.frames;
 }
@@ -111,9 +122,8 @@ static struct numbered *find_number(struct profile_numbers *numbers,
     }
 }
 
-/* The frame's number; *fresh where it had none. */
-static uint32_t number_of(struct profile_numbers *numbers, const struct profile_frame *frame,
-                          bool *fresh) {
+uint32_t profile_frame_number(struct profile_numbers *numbers, const struct profile_frame *frame,
+                              bool *fresh) {
     if (numbers->count * 2 >= numbers->mask) {
         struct profile_numbers old = *numbers;
         size_t slots = old.slots != NULL ? (old.mask + 1) * 4 : 1024;
@@ -131,13 +141,13 @@ static uint32_t number_of(struct profile_numbers *numbers, const struct profile_
     if (*fresh) {
         *slot = (struct numbered){*frame, (uint32_t)++numbers->count};
     }
-    return slot->number - 1;
+    return slot->number;
 }
 
 uint32_t profile_string_number(struct profile_numbers *numbers, const char *text, bool *fresh) {
     struct profile_frame key = {.function = text};
     *fresh = false;
-    return text != NULL && text[0] != '\0' ? number_of(numbers, &key, fresh) + 1 : 0;
+    return text != NULL && text[0] != '\0' ? profile_frame_number(numbers, &key, fresh) : 0;
 }
 
 static const struct {
@@ -159,7 +169,7 @@ static void write_samples(struct json_writer *json, const struct model *model,
             const struct profile_frame *frames = profile_path(model, i, &count);
             json_put_open(json, NULL, '[');
             for (size_t k = count; k-- > 0;) {
-                json_put_integer(json, NULL, number_of(numbers, &frames[k], &fresh));
+                json_put_integer(json, NULL, profile_frame_number(numbers, &frames[k], &fresh) - 1);
             }
             json_put_close(json, ']');
         }
@@ -193,7 +203,7 @@ void profile_write_speedscope(const struct model *model, FILE *file) {
         }
         const struct profile_frame *frames = profile_path(model, i, &count);
         for (size_t k = 0; k < count; k++) {
-            number_of(&numbers, &frames[k], &fresh);
+            profile_frame_number(&numbers, &frames[k], &fresh);
             if (fresh) {
                 json_put_newline(&json);
                 json_put_open(&json, NULL, '{');

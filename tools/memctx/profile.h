@@ -24,13 +24,20 @@ struct profile_frame {
 const struct profile_frame *profile_path(const struct model *model, uint32_t context,
                                          size_t *count);
 
+/* The frames of this one node alone: a function, and before it what was inlined into it. */
+const struct profile_frame *profile_frames(const struct model *model, uint32_t context,
+                                           size_t *count);
+
 /* Frames that are the same in name, file and line, or strings, have one number. free() the slots. */
 struct profile_numbers {
     struct numbered *slots;
     size_t mask, count;
 };
-/* A string's number, from 1 on in the order of the first time, which *fresh tells; 0 for none. The string
- * has to stay. */
+/* A frame's number, from 1 on in the order of the first time, which *fresh tells. Its strings have
+ * to stay. */
+uint32_t profile_frame_number(struct profile_numbers *numbers, const struct profile_frame *frame,
+                              bool *fresh);
+/* The same of a string; 0 for none and for an empty one. */
 uint32_t profile_string_number(struct profile_numbers *numbers, const char *text, bool *fresh);
 
 /* "outermost;...;innermost FIGURE" lines, for flame graph tools. Figures of 0 are left out. */
@@ -39,8 +46,8 @@ void profile_write_folded(const struct model *model, FILE *file, enum view_sort 
 void profile_write_speedscope(const struct model *model, FILE *file);
 /* One line a context, RFC 4180: ids, frame and all figures; empty where a figure is not known. */
 void profile_write_csv(const struct model *model, FILE *file);
-/* pprof's profile.proto, compressed by gzip. */
-void profile_write_pprof(const struct model *model, FILE *file);
+/* pprof's profile.proto, not compressed, with at most `limit` samples (0: all). */
+void profile_write_pprof(const struct model *model, FILE *file, size_t limit);
 /* heaptrack's interpreted format, version 2: what is alive. A context's chunks have its mean size,
  * because sizes of single chunks are not counted; its bytes are exact. */
 void profile_write_heaptrack(const struct model *model, FILE *file);
