@@ -337,13 +337,15 @@ def profile_of_a_snapshot_has_its_time():
 def profile_strings_are_utf8():
     """A file may be called anything, a string of profile.proto not."""
     with scratch() as where:
-        program = os.path.join(os.fsencode(where), b"caf\xe9-\xe2\x82-\xe2\x82\xac")
+        program = os.path.join(os.fsencode(where), b"caf\xe9-\xe2\x82-\xed\xa0\x80\xe2\x82\xac")
         shutil.copy(build_program("tests/cli/programs/allocate.c"), program)
         with target([os.fsdecode(program)]) as live:
             profile = export(live.pid, where, env=live.cli_env)
         names = [string.decode() for string in profile["string_table"]]
         check(
-            any(name.endswith("/caf\ufffd-\ufffd\ufffd-\u20ac") for name in names),
+            any(
+                name.endswith("/caf\ufffd-\ufffd\ufffd-\ufffd\ufffd\ufffd\u20ac") for name in names
+            ),
             f"no such name in {names}",
         )
 
@@ -659,6 +661,24 @@ def limit_counts_any_figure():
 
 
 @test
+def limit_counts_the_tiniest():
+    """A sample of one byte beside terabytes is one sample, too."""
+    with scratch() as where:
+        made = Made(where)
+        made.add(0, "large", address=0x7FF00010, module="[vdso]", requested_bytes=1 << 46)
+        made.add(0, "tiny", address=0x7FF00020, module="[vdso]", requested_bytes=1)
+        made.save()
+        limited = export(made.path, where, "--limit-samples", 2)
+        check_equal(
+            {stack for stack, _ in pprof_file.stacks(limited)}, {("large",), ("tiny",)}, "two"
+        )
+        limited = export(made.path, where, "--limit-samples", 1)
+        check_equal(
+            [values[3] for _, values in pprof_file.stacks(limited)], [(1 << 46) + 1], "of one"
+        )
+
+
+@test
 def limit_is_a_number():
     with scratch() as where:
         made, out = Made(where), os.path.join(where, "p")
@@ -733,6 +753,8 @@ def export_compresses_what_is_called_gz():
             ["csv", "folded", "heaptrack", "made.json", "speedscope"],
             "what is left in the directory",
         )
+        made.dump["contexts"][2:] = []  # so little that nothing is written before the end
+        made.save()
         for kind in ("pprof", "csv"):
             full = os.path.join(where, "full.gz")
             os.symlink("/dev/full", full)
