@@ -16,10 +16,13 @@ struct option {
 };
 
 static const char *const control_mode_words[] = {MEMCTX_CONTROL_MODE_WORDS};
+static const char *const fold_mode_words[] = {MEMCTX_FOLD_MODE_WORDS};
 static const char *const thp_mode_words[] = {MEMCTX_THP_MODE_WORDS};
 
 #define WORDS_INT NULL
 #define WORDS_CONTROL_MODE control_mode_words
+#define WORDS_FOLD_MODE fold_mode_words
+#define WORDS_SIZE NULL
 #define WORDS_THP_MODE thp_mode_words
 #define ROW(field, NAME, kind, fallback, minimum, maximum, live, help)                             \
     {#NAME, help, WORDS_##kind, fallback, minimum, maximum, live},
@@ -48,6 +51,9 @@ int main(void) {
                 printf("\n.Cm %s%s", option->words[word], word < option->maximum ? " ," : " ;");
             }
             printf("\nthe default is\n.Cm %s .\n", option->words[option->fallback]);
+        } else if (option->fallback < 0) {
+            printf("Bytes from %ld on, with K, M or G, or 1%% to 50%%; the default is %ld%%.\n",
+                   option->minimum, -option->fallback);
         } else {
             printf("From %ld to %ld; the default is %ld.\n", option->minimum, option->maximum,
                    option->fallback);

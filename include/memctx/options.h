@@ -5,7 +5,8 @@
  * From this list come the library's parser, `memctx options`, `memctx set`, `memctx run`'s help and
  * the manual page. X(field, NAME, kind, default, minimum, maximum, live, help)
  *   NAME: the environment variable is MEMCTX_NAME, `memctx set` takes it in lower case
- *   kind: INT, or the name of an enum list below
+ *   kind: INT, SIZE (bytes with K, M or G, or a percentage, which is stored as a negative number),
+ *   or the name of an enum list below
  *   live: 1 when `memctx set TARGET name=value` may change it while the program runs
  */
 #ifndef MEMCTX_OPTIONS_H
@@ -30,6 +31,12 @@
     X(waste_kib, WASTE_KIB, INT, 2048, 0, 1073741824, 1,                                           \
       "KiB of free memory in contexts' own pages past which new contexts share mixed pages, or "   \
       "6 % of live bytes where that is more")                                                      \
+    X(tables, TABLES, SIZE, -5, 65536, 1099511627776, 1,                                           \
+      "memory for all tables of this library together: bytes (8M), or a share of the live bytes "  \
+      "(5%), which is never less than 4 MiB; each thread has 32 KiB more")                         \
+    X(fold, FOLD, FOLD_MODE, 0, 0, 1, 1,                                                           \
+      "recursion in call paths: auto (a function that recurs on very many paths stands on each "   \
+      "path once), off")                                                                           \
     X(check, CHECK, INT, 0, 0, 1, 0,                                                               \
       "1: find writes behind a chunk's end and into freed memory, and end the program there; "     \
       "slower")                                                                                    \
@@ -45,6 +52,7 @@
 
 /* The words of enum kinds, in the order of their values. */
 #define MEMCTX_CONTROL_MODE_WORDS "off", "auto", "eager"
+#define MEMCTX_FOLD_MODE_WORDS "auto", "off"
 #define MEMCTX_THP_MODE_WORDS "default", "always", "never"
 
 #endif

@@ -48,8 +48,8 @@ static void *serve(struct heap *heap, struct view *view, const struct request *r
                    uintptr_t frame, uint32_t *limited) {
     if (!view)
         view = request->old && UNLIKELY(load_relaxed(&region_named_any))
-                   ? context_view_kept(heap, request->old, frame)
-                   : context_view(heap, frame);
+                   ? context_view_kept(heap, request->old, frame, request->size)
+                   : context_view(heap, frame, request->size);
     if (!view)
         return NULL;
     if (UNLIKELY(limits_exist()) && is_past_limit(heap, view, request, limited))
@@ -175,7 +175,7 @@ static void *allocate_looked_up(struct heap *heap, size_t size, enum allocate_ho
 static NOINLINE void *allocate_timed(struct heap *heap, size_t size, enum allocate_how how,
                                      uintptr_t frame) {
     struct context_timing timing = context_time_begins(heap);
-    void *chunk = allocate_looked_up(heap, size, how, frame, context_view(heap, frame));
+    void *chunk = allocate_looked_up(heap, size, how, frame, context_view(heap, frame, size));
     context_time_ends(&timing);
     return chunk;
 }
@@ -184,7 +184,7 @@ NOINLINE void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how
                                uintptr_t frame) {
     if (context_is_timed(heap))
         return allocate_timed(heap, size, how, frame);
-    return allocate_looked_up(heap, size, how, frame, context_view_further(heap, frame));
+    return allocate_looked_up(heap, size, how, frame, context_view_slow(heap, frame, size));
 }
 
 NOINLINE void *allocate_bigger(size_t size, enum allocate_how how, uintptr_t frame) {
@@ -230,7 +230,8 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
     if (UNLIKELY(size > SMALL_MAX) || UNLIKELY(!(heap = thread_enter())))
         return serve_slow(&request, frame);
     bool any_named = UNLIKELY(load_relaxed(&region_named_any));
-    struct view *view = any_named ? context_view_kept(heap, old, frame) : context_view(heap, frame);
+    struct view *view = any_named ? context_view_kept(heap, old, frame, size)
+                                  : context_view(heap, frame, size);
     bool limits = UNLIKELY(limits_exist());
     bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins); /* one of its? */
     if (UNLIKELY(!may) || !region_resize(heap, view, old, size))

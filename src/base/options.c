@@ -9,10 +9,14 @@ struct options options START_PAGE __attribute__((aligned(CACHE_LINE))) = {
 };
 
 static const char *const control_words[] = {MEMCTX_CONTROL_MODE_WORDS, NULL};
+static const char *const fold_words[] = {MEMCTX_FOLD_MODE_WORDS, NULL};
+static const char *const size_words[] = {NULL}; /* stands for a size, which has no words */
 static const char *const thp_words[] = {MEMCTX_THP_MODE_WORDS, NULL};
 
 #define WORDS_INT NULL
 #define WORDS_CONTROL_MODE control_words
+#define WORDS_FOLD_MODE fold_words
+#define WORDS_SIZE size_words
 #define WORDS_THP_MODE thp_words
 
 static const struct option {
@@ -50,7 +54,35 @@ static const struct option *find(const char *text, char end_mark, const char **r
     return NULL;
 }
 
+#define PERCENT_MAX 50
+
+/* "N", "NK", "NM", "NG" or "N%"; a percentage becomes a negative number. */
+static bool parse_size(const struct option *option, const char *text, int64_t *value) {
+    static const char units[] = "KMG";
+    char digits[24];
+    size_t length = text_length(text), unit = 0;
+    if (!length || length >= sizeof digits)
+        return false;
+    __builtin_memcpy(digits, text, length + 1);
+    char last = to_upper(digits[length - 1]);
+    while (units[unit] && units[unit] != last)
+        unit++;
+    if (last == '%' || units[unit])
+        digits[length - 1] = 0;
+    if (!text_to_number(digits, value) || *value < 0 || *value > option->maximum)
+        return false;
+    if (last == '%') {
+        *value = -*value;
+        return *value < 0 && *value >= -PERCENT_MAX;
+    }
+    for (unit = units[unit] ? unit + 1 : 0; unit; unit--)
+        *value = *value > option->maximum ? *value : *value << 10;
+    return *value >= option->minimum && *value <= option->maximum;
+}
+
 static bool parse(const struct option *option, const char *text, int64_t *value) {
+    if (option->words == size_words)
+        return parse_size(option, text, value);
     for (int64_t i = 0; option->words && option->words[i]; i++) {
         if (text_equal(option->words[i], text)) {
             *value = i;
@@ -69,6 +101,14 @@ static void describe_name(const struct option *option, struct text *text) {
 }
 
 static void describe_range(const struct option *option, struct text *text) {
+    if (option->words == size_words) {
+        text_add(text, "bytes from ");
+        text_add_number(text, option->minimum);
+        text_add(text, " on, with K, M or G, or 1% to ");
+        text_add_number(text, PERCENT_MAX);
+        text_add(text, "%");
+        return;
+    }
     if (!option->words) {
         text_add_number(text, option->minimum);
         text_add(text, "..");
@@ -82,10 +122,13 @@ static void describe_range(const struct option *option, struct text *text) {
 }
 
 static void describe_value(const struct option *option, int64_t value, struct text *text) {
-    if (option->words)
+    bool percent = option->words == size_words && value < 0;
+    if (option->words && option->words != size_words) {
         text_add(text, option->words[value]);
-    else
-        text_add_number(text, value);
+        return;
+    }
+    text_add_number(text, percent ? -value : value);
+    text_add(text, percent ? "%" : "");
 }
 
 void options_read(char *const *environment, struct text *warnings) {

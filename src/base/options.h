@@ -12,6 +12,7 @@
 #include <memctx/options.h>
 
 enum control_mode { CONTROL_OFF, CONTROL_AUTO, CONTROL_EAGER };
+enum fold_mode { FOLD_AUTO, FOLD_OFF };
 enum thp_mode { THP_DEFAULT, THP_ALWAYS, THP_NEVER };
 
 struct options {

@@ -3,15 +3,17 @@
 #include "context/lookup.h"
 #include "context/named.h"
 #include "context/tree.h"
+#include "context/verify.h"
+#include "path/functions.h"
 #include "path/oracle.h"
 #include "region/named.h"
 #include "region/region.h"
 
 struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context) {
     /* The first view stands for all that cannot be accounted elsewhere, so it is made first. */
-    if (heap->view_count <= 1 && !heap_view(heap, TREE_UNKNOWN))
+    if (heap->view_count <= 1 && !heap_view_within(heap, TREE_UNKNOWN, TABLES_UNCOUNTED))
         return NULL;
-    return heap_view(heap, fixed_context);
+    return heap_view_within(heap, fixed_context, TABLES_UNCOUNTED);
 }
 
 /* Every Nth path, as the tree names it, is compared with a fresh walk by libunwind. */
@@ -26,101 +28,48 @@ static void verify(struct heap *heap, const struct view *view) {
     if (!oracle_is_loaded() || heap->state == HEAP_SHARED || view->context < TREE_FIXED_COUNT ||
         tree_is_named(view->context))
         return;
-    uintptr_t addresses[MEMCTX_DEPTH_MAX];
-    unsigned count = 0;
-    uint32_t id = view->context;
-    for (; id >= TREE_FIXED_COUNT && count < MEMCTX_DEPTH_MAX; id = tree_node(id)->parent)
-        addresses[count++] = tree_node(id)->address;
-    oracle_compare(addresses, count, id == TREE_ROOT);
+    if (paths->fold_epoch && paths->fold_epoch != load_relaxed(&function_epoch))
+        return; /* more functions are folded than were when the path was found */
+    verify_path(view->context, (unsigned)load_relaxed(&options.depth), paths->fold_epoch);
 }
 
-static uint32_t child_of(uint32_t parent, struct stack_frame *frame) {
-    return tree_child(
-        parent,
-        (struct tree_frame){frame->address, (uint16_t)rule_module(frame->rule), frame->exact});
-}
-
-/* Where the path of the stack's innermost `depth` frames begins in the tree, and the first frame to
- * be looked up: the nodes of frames that the walk kept are known. */
-static uint32_t path_start(const struct paths *paths, unsigned depth, bool whole, unsigned *first) {
-    static const uint8_t roots[] = {[STACK_COMPLETE] = TREE_ROOT,
-                                    [STACK_OPEN] = TREE_TRUNCATED,
-                                    [STACK_NO_CFI] = TREE_NO_CFI,
-                                    [STACK_BROKEN] = TREE_BROKEN};
-    const struct stack *stack = &paths->stack;
-    if (!whole) {
-        *first = stack->count > depth ? stack->count - depth : 0;
-        return TREE_TRUNCATED;
-    }
-    *first = paths->nodes_valid;
-    return *first ? stack->frames[*first - 1].node : roots[stack->end];
-}
-
-/* The view that pays for the stack's innermost `depth` frames; there were `before`. */
-static struct view *view_of_stack(struct heap *heap, unsigned depth, unsigned before) {
-    struct paths *paths = paths_of(heap);
-    struct stack *stack = &paths->stack;
-    bool whole = stack->count <= depth && stack->end != STACK_OPEN;
-    unsigned first;
-    if (paths->nodes_valid > stack->kept)
-        paths->nodes_valid = stack->kept;
-    uint32_t id = path_start(paths, depth, whole, &first);
-    paths->looked_up = stack->count - first;
-    for (unsigned i = first; i < stack->count; i++) {
-        id = child_of(id, &stack->frames[i]);
-        if (UNLIKELY(!id))
-            break;
-        if (whole)
-            stack->frames[i].node = id;
-    }
-    struct view *view = id ? heap_view(heap, id) : context_view_fixed(heap, TREE_UNKNOWN);
-    if (!whole || UNLIKELY(!id) || UNLIKELY(!view) || UNLIKELY(view->context != id)) {
-        follow_nothing(paths); /* cut off, or no memory for it */
-    } else {
-        bool note = paths->passing && !paths->quiet && stack->end != STACK_BROKEN;
-        follow_note(heap, view, before, first, note);
-    }
-    if (whole && id)
-        paths->nodes_valid = stack->count;
-    return view;
-}
+#define DEEP_AGAIN_EVERY 4096U /* walks, after which a stack is walked to its end once more */
 
 /* Walks the stack. With `keep` the path goes into the cache, where `hash` leads. */
-static struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, bool keep,
+static struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, size_t size, bool keep,
                          uint64_t hash) {
     struct paths *paths = paths_of(heap);
-    follow_settle(paths);
-    unsigned before = paths->stack.count;
-    stack_walk(&paths->stack, frame, depth);
+    bool may_keep;
+    unsigned wanted = admit_walk_depth(paths, frame, depth);
+    stack_walk(&paths->stack, frame, wanted);
+    if (UNLIKELY(wanted != depth) && paths->stack.end == STACK_OPEN)
+        paths->deep_sp = frame;
+    else if (UNLIKELY(paths->deep_sp) && !(paths->missed % DEEP_AGAIN_EVERY))
+        paths->deep_sp = 0;
     store_owner(&paths->missed, paths->missed + 1);
     if (paths->stack.count > paths->stack.kept + CACHE_NEAR_FRAMES)
         add_owner(&paths->walked_far, 1);
-    struct view *view = view_of_stack(heap, depth, before);
+    struct view *view = admit_view(heap, depth, size, &may_keep);
     if (UNLIKELY(paths->stack.end == STACK_BROKEN)) {
-        paths->nodes_valid = 0;
-        follow_nothing(paths);
+        admit_forget(paths);
     } else if (paths->quiet) {
         paths->quiet--;
-    } else if (keep) {
+    } else if (keep && may_keep) {
         cache_learn_hints(paths);
         if (view && view->context != TREE_UNKNOWN)
-            cache_keep(paths, hash, view, depth);
+            cache_keep(paths, hash, view, wanted);
     }
     return view;
 }
 
-/* Two ways lead to a path: by the table of traces, and past it by steps and walks. Which is cheaper is known
- * by what each costs, in ns, and how often it was needed in the last window of look-ups. The other way is
- * tried when what it could have saved at best has added up, less and less often. What the table holds it
- * knows; steps are yet to be learnt, so that in their first windows only those count that were known. */
+/* Two ways lead to a path: by the table of traces, and past it by walks. Which is cheaper is known by
+ * what each costs, in ns, and how often it was needed in the last window of look-ups. The other way is
+ * tried when what it could have saved at best has added up, less and less often. */
 #define WINDOW 16384U
-#define WINDOW_TABLE_TRIAL 4096U
-#define WINDOW_STEPS_TRIAL 2048U
-#define STEPS_TRIALS_MAX 8U
-#define STEPS_KNOWN_ENOUGH 512U
+#define WINDOW_TRIAL 4096U
 #define COST_FOUND 7U /* by the first guess, at best */
-#define COST_SEARCH 20U
-#define COST_FOLLOW 14U
+#define COST_SEARCH 30U
+#define COST_WALK 40U /* at best */
 #define HOPE_MAX 50U
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
 
@@ -133,55 +82,34 @@ static uint32_t cost_found(const struct paths *paths) {
 
 /* The last one; mostly by how many frames had to be looked up. */
 static uint32_t cost_walk(const struct paths *paths) {
-    return 60 + 25 * paths->looked_up;
+    return 40 + 20 * paths->looked_up;
 }
 
 static void window_begin(struct paths *paths, uint32_t window) {
     paths->seen = paths->spent = paths->found_in_window = 0;
-    paths->unknown = paths->spent_unknown = 0;
     paths->window = window;
 }
 
 static void other_way(struct paths *paths) {
     paths->hoped = 0;
     paths->passing = !paths->passing;
-    paths->trials = paths->passing ? STEPS_TRIALS_MAX : 0;
-    paths->pass_generation = 0; /* or steps would go on for as long as they succeed */
-    window_begin(paths, paths->passing ? WINDOW_STEPS_TRIAL : WINDOW_TABLE_TRIAL);
-}
-
-/* Of steps, at first. */
-static void trial_ends(struct paths *paths) {
-    uint32_t known = paths->seen - paths->unknown, cost = COST_FOLLOW;
-    if (known > STEPS_KNOWN_ENOUGH) {
-        cost = (paths->spent - paths->spent_unknown) / known;
-        paths->trials = 1;
-    }
-    if (!--paths->trials && cost > paths->cost[false]) {
-        paths->cost[true] = 0; /* not known: the next trial has to be hoped for */
-        follow_settle(paths);  /* steps that were taken have changed the checks already */
-        follow_flush(paths);
-        other_way(paths);
-        paths->window = WINDOW;
-    } else {
-        window_begin(paths, paths->trials ? WINDOW_STEPS_TRIAL : WINDOW);
-    }
+    paths->walking = false;
+    window_begin(paths, WINDOW_TRIAL);
 }
 
 static NOINLINE void window_ends(struct paths *paths) {
-    if (paths->trials) {
-        trial_ends(paths);
-        return;
-    }
     uint32_t found = paths->passing ? 0 : paths->found_in_window * cost_found(paths);
     uint32_t cost = (found + paths->spent) / paths->seen, other = paths->cost[!paths->passing];
-    uint32_t least = paths->passing ? COST_FOUND : COST_FOLLOW;
+    uint32_t least = paths->passing ? COST_FOUND : COST_WALK;
     uint32_t hope = cost > least ? cost - least : 0;
     paths->cost[paths->passing] = cost;
     paths->hoped += hope < HOPE_MAX ? hope : HOPE_MAX;
     window_begin(paths, WINDOW);
     if (other && cost > other) {
         other_way(paths);
+    } else if (paths->passing && !paths->walking) {
+        paths->walking = true; /* walks have proved cheaper */
+        cache_shrink(paths);
     } else if (paths->hoped > paths->patience[paths->passing]) {
         if (paths->patience[paths->passing] < PATIENCE_MAX)
             paths->patience[paths->passing] *= 2;
@@ -190,7 +118,7 @@ static NOINLINE void window_ends(struct paths *paths) {
 }
 
 INLINE uint64_t searched(const struct paths *paths) {
-    return paths->guessed + paths->followed;
+    return paths->guessed;
 }
 
 /* So many look-ups were made since the last time, of which `found` are first guesses that were right; the
@@ -214,18 +142,16 @@ static void ways_open(struct paths *paths) {
     /* With MEMCTX_VERIFY and MEMCTX_CHECK every allocation is to be looked up. */
     uint32_t fast = load_relaxed(&options.verify) <= 0 && !fixed && !check ? paths->generation : 0;
     paths->fast_generation = paths->passing ? 0 : fast;
-    paths->pass_generation = paths->passing ? fast : 0;
     paths->fixed_generation = fixed && paths->fixed && !check ? paths->generation : 0;
 }
 
 /* Closes them, so that it is looked up. */
 void context_time_next(struct paths *paths) {
     paths->timing = true;
-    paths->fast_generation = paths->pass_generation = paths->fixed_generation = 0;
+    paths->fast_generation = paths->fixed_generation = 0;
 }
 
-/* No step led to the path. */
-static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generation) {
+static struct view *look_up(struct heap *heap, uintptr_t frame, size_t size, uint32_t generation) {
     struct paths *paths = paths_of(heap);
     if (UNLIKELY(!paths->traces) && !cache_make(paths)) {
         add_relaxed(&heap_global.lost_views, 1);
@@ -233,7 +159,7 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generat
     }
     if (UNLIKELY(paths->generation != generation)) {
         cache_flush(paths);
-        follow_flush(paths);
+        admit_forget(paths);
         paths->generation = generation;
     }
     struct view *view;
@@ -251,18 +177,14 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, uint32_t generat
         return view;
     }
     if (paths->passing) {
-        bool known = paths->next && paths->next->view;
-        view = walk(heap, frame, depth, false, 0);
-        uint32_t walked = cost_walk(paths);
-        paths->unknown += !known;
-        paths->spent_unknown += known ? 0 : walked;
-        judge(paths, 1, 0, walked);
+        view = walk(heap, frame, depth, size, false, 0);
+        judge(paths, 1, 0, cost_walk(paths));
     } else {
         uint64_t hash;
         uint32_t found = paths->found, walked = 0;
         view = cache_search(paths, frame, &hash);
         if (!view) {
-            view = walk(heap, frame, depth, true, hash);
+            view = walk(heap, frame, depth, size, true, hash);
             walked = cost_walk(paths);
         }
         paths->found = 0;
@@ -301,15 +223,8 @@ void context_time_ends(const struct context_timing *timing) {
     add_owner(&paths->timed_count[kind], 1);
 }
 
-NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame) {
-    struct paths *paths = paths_of(heap);
-    uint32_t generation = load_acquire(&rules_generation);
-    struct view *view = NULL;
-    if (UNLIKELY(load_relaxed(&options.verify) > 0) && paths->passing &&
-        paths->generation == generation)
-        view = context_follow(paths, frame);
-    if (!view)
-        view = look_up(heap, frame, generation);
+NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size) {
+    struct view *view = look_up(heap, frame, size, load_acquire(&rules_generation));
     if (UNLIKELY(load_relaxed(&options.verify) > 0) && view)
         verify(heap, view);
     return view;
@@ -321,23 +236,20 @@ void context_switch(struct heap *heap, struct view *view) {
     ways_open(paths);
 }
 
-struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame) {
+struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame,
+                               size_t size) {
     struct view *view = named_view_of(heap, chunk);
     if (!view && is_switched(paths_of(heap))) {
         uint32_t context = region_context_of(chunk);
         if (context != REGION_NO_CONTEXT && !tree_is_named(context))
             view = heap_view(heap, context);
     }
-    return view ? view : context_view(heap, frame);
+    return view ? view : context_view(heap, frame, size);
 }
 
 struct view *context_switched(struct heap *heap) {
     struct paths *paths = paths_of(heap);
     return is_switched(paths) ? paths->fixed : NULL;
-}
-
-COLD void context_judge_steps(struct paths *paths) {
-    judge(paths, STEPS_JUDGED, 0, STEPS_JUDGED * COST_FOLLOW);
 }
 
 void context_fork_child(struct heap *heap) {
@@ -349,7 +261,7 @@ void context_fork_child(struct heap *heap) {
 void context_forget(struct heap *heap) {
     paths_of(heap)->fixed = NULL;
     cache_flush(paths_of(heap));
-    follow_flush(paths_of(heap));
+    admit_end(paths_of(heap));
 }
 
 #define OUTERMOST_LIBC_FRAMES 3 /* clone, start_thread; __libc_start_main and its helper */
@@ -359,8 +271,6 @@ bool context_outside_libc(struct heap *heap, uintptr_t frame) {
     if (!paths->traces)
         return false;
     struct stack *stack = &paths->stack;
-    follow_settle(paths);
-    follow_nothing(paths);
     stack_walk(stack, frame, MEMCTX_DEPTH_MAX);
     if (paths->nodes_valid > stack->kept)
         paths->nodes_valid = stack->kept;
@@ -379,7 +289,6 @@ struct lookup_counts context_counts(void) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         const struct paths *paths = paths_of(heap);
         sum.guessed += load_relaxed(&paths->guessed);
-        sum.followed += load_relaxed(&paths->followed);
         sum.missed += load_relaxed(&paths->missed);
         sum.flushed += load_relaxed(&paths->flushed);
         sum.walked_far += load_relaxed(&paths->walked_far);

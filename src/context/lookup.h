@@ -9,11 +9,11 @@
 #define MEMCTX_LOOKUP_H
 
 #include "base/options.h"
-#include "context/follow.h"
+#include "context/admit.h"
 
 /* Never NULL once it returned a view for this heap; NULL: no memory for a first view. `frame` is
- * the frame pointer of the exported function. */
-struct view *context_view_slow(struct heap *heap, uintptr_t frame);
+ * the frame pointer of the exported function, `size` what it was asked for. */
+struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size);
 
 /* NULL: the first guess is wrong. */
 INLINE struct view *context_find(struct heap *heap, uintptr_t frame) {
@@ -23,29 +23,9 @@ INLINE struct view *context_find(struct heap *heap, uintptr_t frame) {
 /* One allocation in so many of those that take longer has the next one timed, which may be of any kind. */
 #define CONTEXT_TIMED_EVERY 16U
 
-void context_judge_steps(struct paths *paths);
-INLINE struct view *context_follow(struct paths *paths, uintptr_t frame) {
-    struct view *view = follow(paths, frame);
-    if (!view)
-        return NULL;
-    store_owner(&paths->followed, paths->followed + 1);
-    if (UNLIKELY(!(paths->followed % STEPS_JUDGED)))
-        context_judge_steps(paths);
-    return view;
-}
-
-/* The first guess is wrong, or there is none. */
-INLINE struct view *context_view_further(struct heap *heap, uintptr_t frame) {
-    struct paths *paths = paths_of(heap);
-    struct view *view = NULL;
-    if (paths->pass_generation == load_relaxed(&rules_generation))
-        view = context_follow(paths, frame);
-    return view ? view : context_view_slow(heap, frame);
-}
-
-INLINE struct view *context_view(struct heap *heap, uintptr_t frame) {
+INLINE struct view *context_view(struct heap *heap, uintptr_t frame, size_t size) {
     struct view *view = context_find(heap, frame);
-    return LIKELY(view != NULL) ? view : context_view_further(heap, frame);
+    return LIKELY(view != NULL) ? view : context_view_slow(heap, frame, size);
 }
 
 /* For an allocation that must not walk: a signal handler inside the allocator. */
@@ -55,7 +35,7 @@ void context_switch(struct heap *heap, struct view *view);
 struct view *context_switched(struct heap *heap); /* NULL: none does */
 /* Who pays for a chunk when its size changes, where there are named contexts: the one that it is in stays, so that it lives
  * as long as that; and while the thread is switched to one, what is in none stays where it is. */
-struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame);
+struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size);
 /* In a forked child: the cache is only read for a while. */
 void context_fork_child(struct heap *heap);
 /* The thread is gone: its cache is given back. */
@@ -82,7 +62,7 @@ struct context_timing context_time_begins(struct heap *heap);
 void context_time_ends(const struct context_timing *timing);
 
 struct lookup_counts { /* summed over heaps */
-    uint64_t guessed, followed, missed, flushed, walked_far, traces, trace_bytes;
+    uint64_t guessed, missed, flushed, walked_far, traces, trace_bytes;
     uint64_t timed_ns[PATH_KINDS], timed_count[PATH_KINDS];
 };
 struct lookup_counts context_counts(void);

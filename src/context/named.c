@@ -260,11 +260,12 @@ static bool make_node(struct heap *heap, struct named *named, uint32_t place, un
     if (!named->context)
         named->context = tree_child(
             node_above(named->made_below),
-            (struct tree_frame){.address = place, .module = MODULE_NAMED, .exact = true});
+            (struct tree_frame){.address = place, .module = MODULE_NAMED, .exact = true},
+            TABLES_UNCOUNTED);
     if (!named->context)
         return false;
-    struct view *view = heap_view(heap, named->context);
-    if (!view || view->context != named->context)
+    struct view *view = heap_view_within(heap, named->context, TABLES_UNCOUNTED);
+    if (!view)
         return false;
     named->view = view;
     enum placement placement = (enum placement)placements[named->policy];
@@ -340,7 +341,7 @@ static struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const cha
         return first ? crowd : NULL;
     }
     if (crowd->heap != heap && !load_acquire(&crowd->members)) { /* nobody has anything in it */
-        struct view *view = heap_view(heap, crowd->context);
+        struct view *view = heap_view_within(heap, crowd->context, TABLES_UNCOUNTED);
         if (!view || view->context != crowd->context)
             return NULL;
         lock_take(&region_lock);
@@ -516,7 +517,7 @@ bool named_limit_reached(uint32_t context, size_t bytes) {
 
 /* Under heap_global.lock, and those of heaps that are not the caller's. */
 static bool move_crowd(struct named *crowd, struct heap *to) {
-    struct view *view = heap_view(to, crowd->context);
+    struct view *view = heap_view_within(to, crowd->context, TABLES_UNCOUNTED);
     if (!view || view->context != crowd->context)
         return false;
     crowd->view = view;
@@ -525,7 +526,7 @@ static bool move_crowd(struct named *crowd, struct heap *to) {
 }
 
 static bool move_to(struct named *named, struct heap *from, struct heap *to) {
-    struct view *view = heap_view(to, named->context);
+    struct view *view = heap_view_within(to, named->context, TABLES_UNCOUNTED);
     if (!view || view->context != named->context)
         return false;
     region_move(from, named->view, to, view);

@@ -2,7 +2,7 @@
 /*
  * tree.h - the process-wide tree of contexts: one node for each frame of each call path.
  *
- * A node is 32 bytes, never removed, and never changed but for the list of its children, so an id (its
+ * A node is 32 bytes, never removed, and never changed but for its flags and the list of its children, so an id (its
  * index) means the same for the life of the process and readers take no lock. New nodes are made
  * under tree_lock. A node holds its first TREE_INLINE_CHILDREN children itself, each with some bits
  * of its address, so that a path that was walked before is found again in the order in which its
@@ -13,6 +13,7 @@
 #define MEMCTX_TREE_H
 
 #include "path/rules.h"
+#include "region/tables.h"
 
 #define TREE_NODES_PER_BLOCK 4096U
 #define TREE_BLOCKS 1024U /* 4 M nodes */
@@ -28,18 +29,31 @@ enum tree_fixed {
     TREE_NO_CFI,    /* above it: paths that begin in code without unwind information */
     TREE_BROKEN,    /* above it: paths whose stack contradicts its unwind information */
     TREE_NO_PATHS,  /* MEMCTX_DEPTH=0 */
+    TREE_OTHERS,    /* above it: sites of paths that are not kept; see context/admit.h */
     TREE_FIXED_COUNT
 };
 
 /* The module of a named context's node, whose address is the context's place: see context/named.h. */
 #define MODULE_NAMED 0xfffeU
+/* The module of a node [other callers]: what stands below it was allocated below the node's parent, by
+ * paths that are not kept. The address is 0. */
+#define MODULE_OTHERS 0xfffdU
+
+/* Of a node: */
+enum tree_flags {
+    TREE_IN_TABLE = 1,   /* not among its parent's `children` */
+    TREE_HAS_OTHERS = 2, /* a child is [other callers] */
+    TREE_PARTIAL = 4,    /* some of what belongs below it was charged further out, for lack of room */
+    TREE_LATE = 8,       /* what its path allocated before it was made was charged to [other callers] */
+    TREE_FOLDED = 16,    /* its frame's function recurs below it: see tree_loop */
+};
 
 struct tree_node {
     uintptr_t address; /* return address; 0 for fixed nodes */
     uint32_t parent;   /* id */
-    uint16_t module;   /* index, MODULE_NONE or MODULE_NAMED */
+    uint16_t module;   /* index, MODULE_NONE, MODULE_NAMED or MODULE_OTHERS */
     bool exact;
-    bool in_table;                           /* not among its parent's `children` */
+    uint8_t flags;                           /* atomic: enum tree_flags */
     uint32_t children[TREE_INLINE_CHILDREN]; /* atomic: id, above it bits of its address; 0: none */
 };
 _Static_assert(sizeof(struct tree_node) == 32, "two nodes a line");
@@ -77,24 +91,37 @@ INLINE uint32_t tree_child_tag(struct tree_frame frame) {
     return (uint32_t)(frame.address * 0x9e3779b97f4a7c15ULL >> 32) & ~((1U << TREE_ID_BITS) - 1);
 }
 
-/* The child of a node for one more frame, made when missing. 0 when the tree is full or memory is
- * short (counted in tree_lost). */
-uint32_t tree_child_further(uint32_t parent, struct tree_frame frame);
-INLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame) {
+/* The child of a node for one more frame; 0: there is none. */
+uint32_t tree_find_further(uint32_t parent, struct tree_frame frame);
+INLINE uint32_t tree_find(uint32_t parent, struct tree_frame frame) {
     const struct tree_node *node = tree_node(parent);
     uint32_t tag = tree_child_tag(frame);
     for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++) {
-        uint32_t id = load_acquire(&node->children[i]) ^ tag;
+        uint32_t child = load_acquire(&node->children[i]), id = child ^ tag;
         if (id < 1U << TREE_ID_BITS && LIKELY(id) && LIKELY(tree_node_is(id, parent, frame)))
             return id;
     }
-    return tree_child_further(parent, frame);
+    return tree_find_further(parent, frame);
+}
+/* The same, made when missing. 0: that share of the budget is used up, the tree is full, or memory is
+ * short. */
+uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share share);
+/* The node [other callers] below a node; 0 as for tree_child. */
+uint32_t tree_others(uint32_t parent, enum tables_share share);
+
+/* Of a folded node: the last node of the path before its function recurred for the first time. The
+ * functions from the node's first instance to that one are the loop. 0: it is not folded. */
+uint32_t tree_loop(uint32_t id);
+void tree_set_loop(uint32_t id, uint32_t last);
+
+INLINE void tree_flag(uint32_t id, enum tree_flags flag) {
+    if (!(load_relaxed(&tree_node(id)->flags) & flag))
+        or_release(&tree_node(id)->flags, (uint8_t)flag);
 }
 /* Told of each new node before anybody else finds it, under tree_lock; NULL: nobody wants to know. */
 INTERNAL void (*tree_watch)(uint32_t id);
 void tree_fork_child(void);
 uint32_t tree_count(void);                 /* ids below it are valid */
 const char *tree_fixed_label(uint32_t id); /* NULL for a frame */
-INTERNAL uint64_t tree_lost;               /* atomic */
 
 #endif

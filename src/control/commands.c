@@ -6,6 +6,7 @@
 #include "context/tree.h"
 #include "control/policy_rules.h"
 #include "os/meta.h"
+#include "path/functions.h"
 #include "path/oracle.h"
 #include "path/rebind.h"
 #include "region/blocks.h"
@@ -237,7 +238,7 @@ static void add_mean(struct text *text, const char *name, uint64_t sum, uint64_t
 /* How long an allocation takes: the mean of each kind, for as many as there were of it. */
 static void add_times(struct text *text, const struct lookup_counts *counts, uint64_t allocs) {
     uint64_t of_kind[PATH_KINDS] = {
-        [PATH_SEARCHED] = counts->guessed + counts->followed, [PATH_WALKED] = counts->missed};
+        [PATH_SEARCHED] = counts->guessed, [PATH_WALKED] = counts->missed};
     uint64_t others = of_kind[PATH_SEARCHED] + of_kind[PATH_WALKED];
     uint64_t ns = 0, known = 0, timed = 0;
     of_kind[PATH_FOUND] = allocs > others ? allocs - others : 0;
@@ -255,7 +256,7 @@ static void add_times(struct text *text, const struct lookup_counts *counts, uin
     add_mean(text, "malloc_found_ns", counts->timed_ns[PATH_FOUND], counts->timed_count[PATH_FOUND],
              "the same where the first guess was right");
     add_mean(text, "malloc_searched_ns", counts->timed_ns[PATH_SEARCHED],
-             counts->timed_count[PATH_SEARCHED], "where the path was guessed or followed");
+             counts->timed_count[PATH_SEARCHED], "where the path was guessed");
     add_mean(text, "malloc_walked_ns", counts->timed_ns[PATH_WALKED],
              counts->timed_count[PATH_WALKED], "where it was walked");
 }
@@ -281,8 +282,6 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(live_bytes, live, "requested bytes alive");
     ADD(paths_guessed, counts.guessed,
         "paths found in the cache, but not as the one that mostly follows");
-    ADD(paths_followed, counts.followed,
-        "paths found as the one that followed the last walk before");
     ADD(paths_missed, counts.missed, "paths that were walked: not in the cache");
     ADD(paths_walked_far, counts.walked_far, "of these: with more than four new frames");
     add_mean(text, "paths_near_permille", 1000 * (tracked - counts.walked_far), tracked,
@@ -295,6 +294,11 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(rules, rules_count(), "return addresses whose unwind rule is known");
     ADD(modules, rules_module_count(), "objects that frames were seen in");
     ADD(contexts, tree_count(), "nodes of the tree");
+    ADD(tables_bytes, load_relaxed(&tables_used_bytes),
+        "bytes of the tables for call paths: nodes, views, traces, rules");
+    ADD(tables_limit_bytes, tables_limit_bytes(), "what they may be at most (MEMCTX_TABLES)");
+    ADD(folded_functions, load_relaxed(&function_epoch),
+        "functions that stand on each call path once");
     ADD(verify_checked, load_relaxed(&oracle_counts.checked),
         "cached paths compared with libunwind");
     ADD(verify_mismatches, load_relaxed(&oracle_counts.mismatches), "of these: different");
@@ -303,7 +307,7 @@ static uint32_t fill_self(const char *body, struct text *text) {
         "frees of pointers that are not ours, ignored");
     ADD(libc_names, rebind_count,
         "names of libc's own malloc family that lead here, for RTLD_DEEPBIND");
-    ADD(lost, load_relaxed(&heap_global.lost_views) + load_relaxed(&tree_lost),
+    ADD(lost, load_relaxed(&heap_global.lost_views),
         "operations that could not be accounted to their path");
     ADD(heaps, heap_global.heaps, "heaps: the most threads that allocated at one time");
     ADD(own_free_bytes, load_relaxed(&heap_global.own_free),

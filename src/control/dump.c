@@ -298,7 +298,7 @@ static void add_contexts(struct answer *answer, struct answer *strings, const st
                         : label         ? WIRE_KIND_UNKNOWN
                                         : WIRE_KIND_PATH;
         context->exact_address = node->exact;
-        context->module = node->module >= MODULE_NAMED ? WIRE_NONE : node->module;
+        context->module = node->module >= MODULE_OTHERS ? WIRE_NONE : node->module;
         context->address = named ? 0 : node->address;
         context->label = add_label(strings, id, label);
         context->why = add_reason(strings, id, rules_at);
@@ -522,7 +522,7 @@ static uint32_t fill(const struct wire_dump_request *request, struct answer *ans
     dump->uptime_ns = control_uptime_ns();
     dump->pid = os_process_id();
     dump->depth = (uint32_t)load_relaxed(&options.depth);
-    dump->exact = !load_relaxed(&heap_global.lost_views) && !load_relaxed(&tree_lost);
+    dump->exact = !load_relaxed(&heap_global.lost_views);
     dump->flags = request->flags;
     dump->exe = exe_at;
     dump->ledger = ledger;

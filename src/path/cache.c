@@ -2,6 +2,7 @@
 /* Verified traces; see cache.h. */
 #include "path/cache.h"
 #include "os/meta.h"
+#include "region/tables.h"
 
 #define ASTRAY_FIRST 256
 #define ASTRAY_LAST (1 << 20)
@@ -38,10 +39,18 @@ static size_t trace_bytes(uint32_t room) {
     return (size_t)room * sizeof(struct trace);
 }
 
+static int64_t table_bytes(uint32_t room) {
+    return (int64_t)(trace_bytes(room) + place_bytes(room) + guess_bytes(room) +
+                     hint_count(room) * sizeof(struct hint));
+}
+
 /* Room for twice as many traces, or the first. Their numbers stay, no two come to one place that were in
  * two before, and hints are found where their addresses lead now. */
 static bool table_grow(struct paths *paths) {
     uint32_t old = paths->trace_room, room = old ? old * 2 : CACHE_TRACES_FIRST;
+    int64_t more = table_bytes(room) - (old ? table_bytes(old) : 0);
+    if (old && !tables_take(more, TABLES_TRACE))
+        return false;
     uint32_t old_hints = old ? hint_count(old) : 0, hints = hint_count(room);
     struct trace *traces = meta_alloc(trace_bytes(room));
     struct trace_place *places = meta_alloc(place_bytes(room));
@@ -56,8 +65,10 @@ static bool table_grow(struct paths *paths) {
             meta_free(guesses, guess_bytes(room));
         if (more_hints)
             meta_free(hint, hints * sizeof *hint);
+        tables_add(old ? -more : 0);
         return false;
     }
+    tables_add(old ? 0 : more);
     if (old)
         __builtin_memcpy(traces, paths->traces, trace_bytes(old));
     uint32_t shift = (uint32_t)__builtin_clz(room) + 32; /* one bit more than room has */
@@ -88,8 +99,10 @@ static bool table_grow(struct paths *paths) {
 bool cache_make(struct paths *paths) {
     if (!paths->stack.room && !stack_make_room(&paths->stack, STACK_FRAMES_FIRST))
         return false;
-    paths->patience[false] = CACHE_PATIENCE;
-    paths->patience[true] = CACHE_PATIENCE_PAST;
+    if (!paths->patience[false]) { /* not made before */
+        paths->patience[false] = CACHE_PATIENCE;
+        paths->patience[true] = CACHE_PATIENCE_PAST;
+    }
     paths->last_mask = UINT32_MAX;
     paths->astray_max = ASTRAY_FIRST;
     paths->trace_next = 1;
@@ -106,6 +119,7 @@ static void trace_free(struct paths *paths, struct trace *trace) {
     paths->trace_count--;
     paths->trace_bytes -= sizeof *trace + more_bytes(trace);
     meta_free(trace->more, more_bytes(trace));
+    tables_add(-(int64_t)more_bytes(trace));
     *trace = (struct trace){0};
 }
 
@@ -114,9 +128,14 @@ static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t c
     uint32_t more = count > TRACE_INLINE_GROUPS ? count - TRACE_INLINE_GROUPS : 0;
     if (more > trace->more_room || (!more && trace->more)) {
         trace_free(paths, trace);
-        trace->more = more ? meta_alloc(more * sizeof *trace->more) : NULL;
-        if (more && !trace->more)
+        int64_t bytes = (int64_t)(more * sizeof *trace->more);
+        if (more && !tables_take(bytes, TABLES_TRACE))
             return false;
+        trace->more = more ? meta_alloc((size_t)bytes) : NULL;
+        if (more && !trace->more) {
+            tables_add(-bytes);
+            return false;
+        }
         trace->more_room = (uint16_t)more;
     }
     if (!trace->sp) {
@@ -297,6 +316,8 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
             return; /* a handler's stack below the one that it interrupted, say */
     }
     unsigned count = lay_out(NULL, stack, leaf, checks);
+    if (count > CACHE_GROUPS_MAX)
+        return;
     uint32_t number = place->trace ? place->trace : trace_take(paths);
     struct trace *trace = &paths->traces[number];
     if (!trace_make_room(paths, trace, count))
@@ -311,6 +332,24 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     place->tag = tag_of(hash);
     *first_guess(paths, at) = (uint16_t)number;
     paths->last = number;
+}
+
+/* Gives the memory of all traces back, but for room for the first ones. */
+void cache_shrink(struct paths *paths) {
+    uint32_t room = paths->trace_room;
+    if (room <= CACHE_TRACES_FIRST)
+        return;
+    cache_flush(paths);
+    meta_free(paths->traces, trace_bytes(room));
+    meta_free(paths->places, place_bytes(room));
+    meta_free(paths->guesses, guess_bytes(room));
+    meta_free(paths->hints, hint_count(room) * sizeof *paths->hints);
+    tables_add(-table_bytes(room));
+    paths->traces = NULL;
+    paths->places = NULL;
+    paths->guesses = NULL;
+    paths->hints = NULL;
+    paths->trace_room = 0;
 }
 
 void cache_flush(struct paths *paths) {

@@ -50,7 +50,7 @@
 
 enum path_kind {
     PATH_FOUND,    /* by the first guess */
-    PATH_SEARCHED, /* by another one, or a step */
+    PATH_SEARCHED, /* by another one */
     PATH_WALKED,
     PATH_KINDS
 };
@@ -64,6 +64,7 @@ struct trace_checks {
 _Static_assert(sizeof(struct trace_checks) % 16 == 0, "values are loaded two at a time");
 
 #define TRACE_INLINE_GROUPS 2U
+#define CACHE_GROUPS_MAX 64U /* of a path that takes more to prove there is no trace */
 
 struct trace {
     struct view *view;
@@ -109,27 +110,25 @@ struct __attribute__((may_alias)) paths {
     uint32_t oldest;      /* the next to be given up */
     uint32_t verify_left; /* cached paths until the next comparison with libunwind */
     /* Which way is cheaper, by the table or past it: see context/lookup.c. */
-    bool passing;                    /* the table is passed over */
-    uint32_t pass_generation;        /* generation, while it is and steps are tried first */
-    uint32_t window;                 /* so many look-ups */
-    uint32_t seen, found_in_window;  /* look-ups in this window; right first guesses among them */
-    uint32_t spent;                  /* what the others cost, about ns */
-    uint32_t cost[2];                /* a look-up of the last windows of both ways; 0: not known */
-    uint32_t unknown, spent_unknown; /* where no step was known */
-    uint32_t trials;                 /* of steps: short windows to come */
-    uint32_t hoped, patience[2];     /* ns a look-up, added up; when the other way is tried */
-    uint32_t looked_up;              /* frames of the last walk that had to be */
-    uint32_t quiet;                  /* misses and searches of which nothing is kept yet */
-    int32_t astray, astray_max;      /* how wrong first guesses are; when to guess otherwise */
-    uint32_t nodes_valid; /* frames of the stack, from the outermost, whose node is right */
-    uint32_t there;       /* frames of the stack that no step left pending */
-    struct view *walked;  /* whose nodes those of `stack` are; NULL: none */
-    /* See context/follow.h: the last step, if frames are pending; the one from the stack's path. */
-    const struct path_step *step;
-    struct path_step *next;
-    struct path_step **steps;
-    uint64_t guessed, followed, missed, flushed; /* statistics: found by hash; by a step; walked;
-                                                  * emptied */
+    bool passing, walking;          /* the table is passed over: for a trial, or longer */
+    uint32_t window;                /* so many look-ups */
+    uint32_t seen, found_in_window; /* look-ups in this window; right first guesses among them */
+    uint32_t spent;                 /* what the others cost, about ns */
+    uint32_t cost[2];               /* a look-up of the last windows of both ways; 0: not known */
+    uint32_t hoped, patience[2];    /* ns a look-up, added up; when the other way is tried */
+    uint32_t looked_up;             /* frames of the last walk that had to be */
+    uint32_t quiet;                 /* misses and searches of which nothing is kept yet */
+    int32_t astray, astray_max;     /* how wrong first guesses are; when to guess otherwise */
+    /* Of the layer above: see context/admit.h. */
+    bool watching;          /* functions that recur are looked for */
+    uint32_t nodes_valid;   /* frames of the stack, from the outermost, whose place is right */
+    uint32_t first_cold;    /* of these the first whose path is not in the tree; at most `count` */
+    uint32_t nodes_seen;    /* nodes of the tree when that was found out */
+    uint32_t fold_epoch;    /* function_epoch that the places were found with */
+    uintptr_t deep_sp;      /* at this stack pointer, and further in, stacks are too deep to be walked to
+                             * their end; 0: none was */
+    struct admission *admission; /* NULL: no path had to wait yet */
+    uint64_t guessed, missed, flushed; /* statistics: found by hash; walked; emptied */
     uint64_t walked_far; /* of those walked: more than CACHE_NEAR_FRAMES frames were new */
     uint64_t trace_count, trace_bytes;
     /* How long allocations take: see context_time_soon. */
@@ -223,5 +222,7 @@ void cache_learn_hints(struct paths *paths);
 bool cache_make(struct paths *paths); /* false: out of memory */
 /* Empties it; the memory goes back to the library's own tables. */
 void cache_flush(struct paths *paths);
+/* The same, of the tables' budget, too; cache_make has to follow before the next look-up. */
+void cache_shrink(struct paths *paths);
 
 #endif

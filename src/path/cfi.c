@@ -382,7 +382,7 @@ static struct cfi_rule rule_of(const struct state *state) {
 }
 
 struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
-    const struct cfi_rule none = {.kind = CFI_NONE};
+    struct cfi_rule none = {.kind = CFI_NONE}, rule;
     const uint8_t *entry = find_entry(object, pc);
     if (!entry)
         return none;
@@ -398,8 +398,9 @@ struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
     uintptr_t length = read_encoded(&r, common.encoding & 0x0f, 0);
     if (r.bad || pc < start || pc - start >= length)
         return none;
+    none.function = start;
     if (common.signal_frame)
-        return (struct cfi_rule){.kind = CFI_SIGNAL};
+        return (struct cfi_rule){.kind = CFI_SIGNAL, .function = start};
     if (common.augmented) {
         uint64_t skip = read_leb(&r, false);
         if (skip > (size_t)(r.end - r.at))
@@ -414,5 +415,7 @@ struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
     initial = state;
     if (!run(r, &common, start, pc, &state, &initial))
         return none;
-    return rule_of(&state);
+    rule = rule_of(&state);
+    rule.function = start;
+    return rule;
 }

@@ -31,6 +31,7 @@ struct cfi_rule {
     enum cfi_kind kind;
     enum cfi_rbp rbp;
     int32_t cfa_offset, rbp_offset;
+    uintptr_t function; /* where the description of the code around begins; 0: there is none */
 };
 
 /* Where a signal frame keeps the interrupted registers, from its CFA (struct ucontext). */

@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <memctx/options.h>
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
 
@@ -75,47 +74,48 @@ static COLD void report(const uintptr_t *ours, const uintptr_t *theirs, unsigned
     os_print(&text);
 }
 
-static void compare(const uintptr_t *addresses, unsigned count, bool complete) {
-    static bool reported; /* once is enough for people; the count says how often */
-    uintptr_t theirs[MEMCTX_DEPTH_MAX + 1] = {0};
+static unsigned walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *complete) {
     unsigned found = 0, skipped = 0;
     unw_context_t context;
     unw_cursor_t cursor;
+    *complete = false;
     forget_closed_libraries();
     if (unwinder.save(&context) || unwinder.init(&cursor, &context) < 0)
-        return;
-    while (found < count + 1 && found <= MEMCTX_DEPTH_MAX && unwinder.step(&cursor) > 0) {
+        return 0;
+    while (found < max) {
         unw_word_t ip;
-        if (unwinder.get_register(&cursor, UNW_REG_IP, &ip) < 0 || !ip)
+        *complete = unwinder.step(&cursor) <= 0;
+        if (*complete || unwinder.get_register(&cursor, UNW_REG_IP, &ip) < 0 || !ip)
             break;
-        if (!found && ip != addresses[0] && ++skipped < OWN_FRAMES_MAX)
+        if (!found && ip != first && ++skipped < OWN_FRAMES_MAX)
             continue;
-        theirs[found++] = ip;
+        addresses[found++] = ip;
     }
-    unsigned common = found < count ? found : count;
-    unsigned at = 0;
-    while (at < common && theirs[at] == addresses[at])
-        at++;
-    add_relaxed(&oracle_counts.checked, 1);
-    if (found < count)
-        add_relaxed(&oracle_counts.shorter, 1);
-    /* A path that we say is complete must be complete for libunwind too. */
-    bool longer = complete && found > count;
-    if (at == common && !longer)
-        return;
-    add_relaxed(&oracle_counts.mismatches, 1);
-    if (options.verbose && !exchange_relaxed(&reported, true))
-        report(addresses, theirs, at < count ? at : count - 1, count);
+    return found;
 }
 
-NOINLINE void oracle_compare(const uintptr_t *addresses, unsigned count, bool complete) {
+NOINLINE unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max,
+                              bool *complete) {
     int saved = errno; /* libunwind looks at memory through libc's system calls */
     add_relaxed(&active, 1);
     order_stores();
-    compare(addresses, count, complete);
+    unsigned found = walk(first, addresses, max, complete);
     order_stores();
     add_relaxed(&active, -1U);
     errno = saved;
+    return found;
+}
+
+void oracle_judge(const uintptr_t *ours, const uintptr_t *theirs, unsigned at, unsigned count,
+                  bool shorter) {
+    static bool reported; /* once is enough for people; the count says how often */
+    add_relaxed(&oracle_counts.checked, 1);
+    add_relaxed(&oracle_counts.shorter, shorter);
+    if (at == count)
+        return;
+    add_relaxed(&oracle_counts.mismatches, 1);
+    if (options.verbose && !exchange_relaxed(&reported, true))
+        report(ours, theirs, at, count);
 }
 
 COLD void oracle_fork_child(void) {

@@ -19,9 +19,13 @@ INTERNAL struct oracle_counts oracle_counts;
 
 bool oracle_load(void); /* false: libunwind could not be opened */
 bool oracle_is_loaded(void);
-/* Compares a path (innermost first) with a fresh walk by libunwind from the calling function;
- * `complete`: the path says that it ends with the thread's outermost frame. */
-void oracle_compare(const uintptr_t *addresses, unsigned count, bool complete);
+/* Walks the calling function's stack by libunwind: return addresses, innermost first, from `first` on,
+ * which skips our own frames; returns how many there are, at most `max`. *complete: the last one is the
+ * thread's outermost frame. */
+unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *complete);
+/* Counts a comparison. `at`: the frame in which the paths differ, or `count`. */
+void oracle_judge(const uintptr_t *ours, const uintptr_t *theirs, unsigned at, unsigned count,
+                  bool shorter);
 
 /* In a forked child: when another thread was inside libunwind its locks and tables stay as they were
  * then, for ever, and nothing is compared in this child any more. */

@@ -3,6 +3,7 @@
 #include "path/rules.h"
 #include "os/meta.h"
 #include "region/blocks.h"
+#include "region/tables.h"
 
 #include <elf.h>
 #include <link.h>
@@ -10,6 +11,7 @@
 
 #define FIRST_BITS 7U /* of places; rules fill half of them */
 #define BITS_MAX 22U
+#define BITS_ALWAYS 11U /* so many are there whatever the budget */
 #define MODULES_AT_HAND 8
 
 struct lock rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
@@ -17,6 +19,8 @@ uint32_t rules_generation FORK_PAGE = 1;
 
 static uint64_t rule_count FORK_PAGE; /* in the table; under rules_lock */
 static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under rules_lock */
+
+uint32_t (*rules_folded)(uintptr_t function);
 
 uintptr_t rules_table FORK_PAGE; /* replaced when it grows, then emptied, never unmapped */
 
@@ -28,14 +32,32 @@ static struct {
 } global START_PAGE;
 static struct module modules[MODULES_MAX]; /* guarded by rules_lock to write */
 
+#define CFA_MAX (1 << 26) /* bytes; of a larger frame nothing is known */
+
 static uint64_t pack(struct cfi_rule rule, uint32_t module) {
+    uint64_t folded = rules_folded && rule.function ? rules_folded(rule.function) : 0;
+    if (rule.cfa_offset >= CFA_MAX || rule.cfa_offset < -CFA_MAX || rule.cfa_offset & 7)
+        rule = (struct cfi_rule){.kind = CFI_NONE};
     return (uint64_t)rule.kind | (uint64_t)rule.rbp << 3 |
            ((uint64_t)(uint32_t)(rule.rbp_offset / 8) & 0x7ff) << 5 |
-           (uint64_t)(uint32_t)rule.cfa_offset << 16 | (uint64_t)module << 48;
+           ((uint64_t)(uint32_t)(rule.cfa_offset / 8) & 0xffffff) << RULE_CFA_SHIFT |
+           folded << RULE_FOLDED_SHIFT |
+           (uint64_t)(module < MODULES_MAX ? module : MODULES_MAX) << RULE_MODULE_SHIFT;
 }
 
 static uint64_t capacity_of(uintptr_t table) {
     return table ? 1UL << (table & RULE_TABLE_BITS) : 0;
+}
+
+void rules_number_functions(uint32_t (*folded)(uintptr_t key)) {
+    for (uint64_t i = 0; i < capacity_of(rules_table); i++) {
+        struct rule *rule = rule_at(rules_table, i);
+        uint64_t number = rule->key ? folded(rule->key) : 0;
+        if (number)
+            store_release(&rule->packed,
+                          (rule->packed & ~((uint64_t)RULE_FOLDED_MAX << RULE_FOLDED_SHIFT)) |
+                              number << RULE_FOLDED_SHIFT);
+    }
 }
 
 /* Where a rule is, or belongs. */
@@ -158,16 +180,41 @@ static uint32_t module_learn(const struct cfi_object *object) {
     return count;
 }
 
+static int64_t table_bytes(uintptr_t table) {
+    return (int64_t)(capacity_of(table) * sizeof(struct rule));
+}
+
+static bool table_grow(void) {
+    unsigned bits = rules_table ? (rules_table & RULE_TABLE_BITS) + 1 : FIRST_BITS;
+    int64_t more = (int64_t)(sizeof(struct rule) << bits) - table_bytes(rules_table);
+    if (bits > BITS_MAX || (bits > BITS_ALWAYS && !tables_take(more, TABLES_TRACE)))
+        return false;
+    tables_add(bits > BITS_ALWAYS ? 0 : more);
+    if (replace_table(bits, false))
+        return true;
+    tables_add(-more);
+    return false;
+}
+
+/* Where it stands. A reader that meets an entry meanwhile compares its key once more. */
+static void table_empty(void) {
+    for (uint64_t i = 0; i < capacity_of(rules_table); i++)
+        store_release(&rule_at(rules_table, i)->key, 0);
+    rule_count = 0;
+}
+
+/* Where the table may not grow it is emptied, so that what is needed now is learnt again: slower, never
+ * wrong. */
 static void table_add(uintptr_t key, uint64_t packed) {
-    if (rule_count * 2 >= capacity_of(rules_table)) {
-        unsigned bits = rules_table ? (rules_table & RULE_TABLE_BITS) + 1 : FIRST_BITS;
-        if (bits > BITS_MAX || !replace_table(bits, false))
-            return; /* learnt again next time: slower, never wrong */
+    if (rule_count * 2 >= capacity_of(rules_table) && !table_grow()) {
+        if (!rules_table)
+            return;
+        table_empty();
     }
     struct rule *rule = find_place(rules_table, key);
     if (rule->key)
         return;
-    store_owner(&rule->packed, packed);
+    store_release(&rule->packed, packed);
     store_release(&rule->key, key);
     rule_count++;
 }
@@ -186,13 +233,23 @@ static bool find_object(uintptr_t pc, struct cfi_object *object) {
     return cfi_find_object(pc, object);
 }
 
+/* A call that does not return may be the last instruction of its function. */
+static uintptr_t pc_of(uintptr_t key) {
+    return key & RULE_EXACT_BIT ? key & ~RULE_EXACT_BIT : key - 1;
+}
+
+uintptr_t rules_function_start(uintptr_t key) {
+    struct cfi_object object;
+    uintptr_t pc = pc_of(key);
+    return find_object(pc, &object) ? cfi_find_rule(&object, pc).function : 0;
+}
+
 static uint64_t learn(uintptr_t key) {
     uint32_t generation = load_acquire(&rules_generation);
     struct cfi_object object;
-    /* A call that does not return may be the last instruction of its function. */
-    uintptr_t pc = key & RULE_EXACT_BIT ? key & ~RULE_EXACT_BIT : key - 1;
-    if (!find_object(pc, &object))
-        return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE); /* JIT code may change */
+    uintptr_t pc = pc_of(key);
+    if (!find_object(pc, &object)) /* JIT code may change */
+        return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE);
     struct cfi_rule rule = cfi_find_rule(&object, pc);
     lock_take(&rules_lock);
     uint64_t packed = pack(rule, module_learn(&object));
@@ -210,8 +267,8 @@ NOINLINE uint64_t rules_find_further(uintptr_t key) {
         for (uint64_t at = rule_place(key);; at++) {
             const struct rule *rule = rule_at(table, at);
             uintptr_t found = load_acquire(&rule->key);
-            uint64_t packed = load_relaxed(&rule->packed);
-            if (found == key && packed)
+            uint64_t packed = load_acquire(&rule->packed);
+            if (found == key && packed && load_relaxed(&rule->key) == key)
                 return packed;
             if (!found || found == key)
                 break;
@@ -234,8 +291,9 @@ uint64_t rules_count(void) {
 
 static void new_generation_locked(void) {
     __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);
-    if (rules_table)
-        replace_table(FIRST_BITS, true);
+    int64_t bytes = table_bytes(rules_table);
+    if (rules_table && replace_table(FIRST_BITS, true))
+        tables_add(table_bytes(rules_table) - bytes);
 }
 
 void rules_new_generation(void) {

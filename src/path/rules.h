@@ -14,7 +14,7 @@
 #include "os/os.h"
 #include "path/cfi.h"
 
-#define MODULES_MAX 4096U
+#define MODULES_MAX 4095U
 #define MODULE_NONE 0xffffU
 /* The first rules that a forked child learns are of code that ends it, mostly, and to keep them costs
  * two copied pages, more than to find out twice. */
@@ -64,16 +64,25 @@ INLINE uint64_t rules_find(uintptr_t address, bool exact) {
     if (LIKELY(table)) {
         const struct rule *rule = rule_at(table, rule_place(key));
         if (LIKELY(load_acquire(&rule->key) == key)) {
-            uint64_t packed = load_relaxed(&rule->packed);
-            if (LIKELY(packed))
+            uint64_t packed = load_acquire(&rule->packed);
+            if (LIKELY(packed) && LIKELY(load_relaxed(&rule->key) == key))
                 return packed;
         }
     }
     return rules_find_further(key);
 }
-/* All but the module is the same. */
+/* A packed rule, from its lowest bit on: the kind (3 bits), how rbp is saved (2), the offset of that in
+ * words (11), the CFA's in words (24), the number of the folded function that holds the address (12; 0:
+ * it is not folded, see functions.h), the module (12). */
+#define RULE_CFA_SHIFT 16U
+#define RULE_FOLDED_SHIFT 40U
+#define RULE_MODULE_SHIFT 52U
+#define RULE_FOLDED_MAX 4095U
+#define RULE_FOLDED_PLACES 1024U /* numbers are 1 to this */
+
+/* All but the function and the module is the same. */
 INLINE bool rule_steps_alike(uint64_t a, uint64_t b) {
-    return !((a ^ b) << 16);
+    return !((a ^ b) << (64 - RULE_FOLDED_SHIFT));
 }
 INLINE enum cfi_kind rule_kind(uint64_t packed) {
     return (enum cfi_kind)(packed & 7);
@@ -85,11 +94,23 @@ INLINE int32_t rule_rbp_offset(uint64_t packed) {
     return (int32_t)((int64_t)(packed << 48) >> 53) * 8;
 }
 INLINE int32_t rule_cfa_offset(uint64_t packed) {
-    return (int32_t)(packed >> 16);
+    return (int32_t)((int64_t)(packed << (64 - RULE_FOLDED_SHIFT)) >> (64 - 24)) * 8;
+}
+INLINE uint32_t rule_folded(uint64_t packed) {
+    return (uint32_t)(packed >> RULE_FOLDED_SHIFT) & RULE_FOLDED_MAX;
 }
 INLINE uint32_t rule_module(uint64_t packed) {
-    return (uint32_t)(packed >> 48);
+    uint32_t module = (uint32_t)(packed >> RULE_MODULE_SHIFT);
+    return module == MODULES_MAX ? MODULE_NONE : module;
 }
+
+/* The start of the function that holds it, by its unwind information; 0: there is none. Looks it up. */
+uintptr_t rules_function_start(uintptr_t key);
+
+/* Each known rule of an address is to have what `folded` says of it. */
+void rules_number_functions(uint32_t (*folded)(uintptr_t key));
+/* What it says of an address that is learnt; under rules_lock. NULL: none is folded. */
+INTERNAL uint32_t (*rules_folded)(uintptr_t function);
 
 uint32_t rules_module_count(void); /* modules below it are valid and constant but for `closed` */
 const struct module *rules_module(uint32_t index);

@@ -8,7 +8,7 @@
 /* For rbp_use of fresh frames. */
 #define USES_RBP 0
 #define NO_USE (-1)
-#define PLAIN_MAX 12 /* new frames */
+#define PLAIN_MAX 48 /* new frames */
 
 struct walker {
     struct stack *stack;
@@ -188,68 +188,120 @@ static NOINLINE int join_further(struct stack *stack, int join, unsigned wanted,
     return join_at(stack, join, wanted, rbp_at);
 }
 
-/* The usual walk: a few new frames of code that finds its caller by the stack pointer, then an old
- * one. False: it is not so; what was done until then is right. */
-static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
-    struct {
+/* The usual walk: new frames of code that finds its caller by the stack pointer, then old ones. */
+struct plain {
+    struct stack *stack;
+    uintptr_t address, sp, rbp_at;
+    unsigned count, depth;
+    struct plain_frame {
         uintptr_t address, sp, caller_rbp;
         uint64_t rule;
-    } fresh[PLAIN_MAX];
-    unsigned count = 0;
-    uintptr_t address = word_at(frame + 8), sp = frame + 16, rbp_at = frame;
-    int old = (int)stack->count - 1;
-    if (UNLIKELY(old < 0) || UNLIKELY(frame < stack->low) || UNLIKELY(stack->end == STACK_BROKEN))
+    } fresh[PLAIN_MAX]; /* innermost first */
+};
+
+/* A frame is plain, and the walk goes on at its caller. False: it is not, or there is no room. */
+INLINE bool plain_step(struct plain *plain, uintptr_t address, uintptr_t sp, uint64_t rule) {
+    struct plain_frame *fresh = &plain->fresh[plain->count];
+    uintptr_t cfa = sp + (uintptr_t)(intptr_t)rule_cfa_offset(rule), rbp = RBP_KEPT;
+    if (UNLIKELY(rule_kind(rule) != CFI_SP) || UNLIKELY(rule_rbp(rule) > CFI_RBP_AT_CFA) ||
+        UNLIKELY(cfa <= sp) || UNLIKELY(cfa > plain->stack->high) || UNLIKELY(cfa & 7) ||
+        UNLIKELY(plain->count == PLAIN_MAX))
         return false;
-    const struct stack_frame *at = &stack->frames[old];
-    for (;;) {
-        while (at->sp < sp) {
-            if (UNLIKELY(at == stack->frames))
-                return false;
-            at--;
-        }
-        if (at->sp == sp)
-            break;
-        uint64_t rule = rules_find(address, false);
-        uintptr_t cfa = sp + (uintptr_t)(intptr_t)rule_cfa_offset(rule), rbp = RBP_KEPT;
-        if (UNLIKELY(rule_kind(rule) != CFI_SP) || UNLIKELY(rule_rbp(rule) > CFI_RBP_AT_CFA) ||
-            UNLIKELY(cfa <= sp) || UNLIKELY(cfa > stack->high) || UNLIKELY(cfa & 7) ||
-            UNLIKELY(count == PLAIN_MAX))
-            return false;
-        if (rule_rbp(rule) == CFI_RBP_AT_CFA)
-            rbp_at = rbp = cfa + (uintptr_t)(intptr_t)rule_rbp_offset(rule);
-        fresh[count].address = address;
-        fresh[count].sp = sp;
-        fresh[count].caller_rbp = rbp;
-        fresh[count++].rule = rule;
-        address = word_at(cfa - 8);
-        sp = cfa;
+    if (rule_rbp(rule) == CFI_RBP_AT_CFA)
+        plain->rbp_at = rbp = cfa + (uintptr_t)(intptr_t)rule_rbp_offset(rule);
+    *fresh = (struct plain_frame){address, sp, rbp, rule};
+    plain->count++;
+    plain->address = word_at(cfa - 8);
+    plain->sp = cfa;
+    return true;
+}
+
+enum plain_join { JOIN_DONE, JOIN_NOT_HERE, JOIN_FURTHER_OUT, JOIN_FAILED };
+
+/* The walk came to old frame `*at`. Where only some of the old frames from there outwards are as they
+ * were, these are taken over, and it goes on behind them, with `*at` the next old one. */
+INLINE enum plain_join plain_join(struct plain *plain, int *at) {
+    struct stack *stack = plain->stack;
+    struct stack_frame *old = &stack->frames[*at];
+    unsigned wanted = plain->depth > plain->count ? plain->depth - plain->count : 1;
+    if (UNLIKELY(old->exact) || UNLIKELY((unsigned)*at + 1 < wanted && stack->end == STACK_OPEN) ||
+        (old->rbp_use >= 0 && UNLIKELY(!readable(stack, plain->rbp_at))))
+        return JOIN_FAILED;
+    if (!adjust(stack, *at, plain->address))
+        return JOIN_NOT_HERE;
+    int k = join_at(stack, *at, wanted, plain->rbp_at), outer = *at - 1;
+    if (LIKELY(k < 0))
+        return JOIN_DONE;
+    while (outer >= 0 && stack->frames[outer].checks > k)
+        outer--;
+    if (outer < 0 || stack->frames[outer].checks != k)
+        return JOIN_FAILED;
+    for (int i = *at; i > outer; i--) {
+        old = &stack->frames[i];
+        if (UNLIKELY(old->exact) || !plain_step(plain, old->address, old->sp, old->rule))
+            return JOIN_FAILED;
     }
-    old = (int)(at - stack->frames);
-    unsigned wanted = depth > count ? depth - count : 1;
-    if (UNLIKELY(at->exact) || UNLIKELY((unsigned)old + 1 < wanted && stack->end == STACK_OPEN) ||
-        UNLIKELY((unsigned)old + 1 + count > stack->room) ||
-        UNLIKELY(at->checks + count > stack->room * 2) ||
-        (at->rbp_use >= 0 && UNLIKELY(!readable(stack, rbp_at))) ||
-        UNLIKELY(!adjust(stack, old, address)) ||
-        UNLIKELY(join_at(stack, old, wanted, rbp_at) >= 0))
-        return false;
-    struct stack_check *check = &stack->checks[at->checks];
-    struct stack_frame *top = &stack->frames[old];
-    while (count-- > 0) {
+    *at = outer;
+    return JOIN_FURTHER_OUT;
+}
+
+/* The fresh frames become those further in than old frame `at`. */
+INLINE void plain_put(struct plain *plain, int at) {
+    struct stack *stack = plain->stack;
+    struct stack_frame *top = &stack->frames[at];
+    struct stack_check *check = &stack->checks[top->checks];
+    for (unsigned count = plain->count; count-- > 0;) {
+        const struct plain_frame *fresh = &plain->fresh[count];
         const struct stack_frame *outer = top++;
         *check++ = (struct stack_check){outer->sp - 8, outer->address};
-        top->address = fresh[count].address;
-        top->sp = fresh[count].sp;
-        top->caller_rbp = fresh[count].caller_rbp;
-        top->rule = fresh[count].rule;
+        top->address = fresh->address;
+        top->sp = fresh->sp;
+        top->caller_rbp = fresh->caller_rbp;
+        top->rule = fresh->rule;
         top->rbp_use = top->caller_rbp == RBP_KEPT ? outer->rbp_use : -1;
         top->checks = (uint16_t)(outer->checks + 1);
         top->exact = false;
     }
     stack->count = (uint32_t)(top - stack->frames) + 1;
     stack->check_count = top->checks;
-    if (stack->kept > (uint32_t)old + 1)
-        stack->kept = (uint32_t)old + 1;
+    if (stack->kept > (uint32_t)at + 1)
+        stack->kept = (uint32_t)at + 1;
+}
+
+/* False: the walk is not so; what was done until then is right. */
+static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
+    struct plain plain;
+    int at = (int)stack->count - 1;
+    if (UNLIKELY(at < 0) || UNLIKELY(frame < stack->low) || UNLIKELY(stack->end == STACK_BROKEN))
+        return false;
+    plain.stack = stack;
+    plain.address = word_at(frame + 8);
+    plain.sp = frame + 16;
+    plain.rbp_at = frame;
+    plain.count = 0;
+    plain.depth = depth;
+    for (;;) {
+        while (stack->frames[at].sp < plain.sp)
+            if (UNLIKELY(at-- == 0))
+                return false;
+        if (stack->frames[at].sp == plain.sp) {
+            enum plain_join join = plain_join(&plain, &at);
+            if (join == JOIN_DONE)
+                break;
+            if (UNLIKELY(join == JOIN_FAILED))
+                return false;
+            if (join == JOIN_FURTHER_OUT)
+                continue;
+        }
+        uint64_t rule = rules_find(plain.address, false);
+        if (UNLIKELY(!plain_step(&plain, plain.address, plain.sp, rule)))
+            return false;
+    }
+    unsigned count = (unsigned)at + 1 + plain.count;
+    if (UNLIKELY(count > stack->room) ||
+        UNLIKELY(stack->frames[at].checks + plain.count > stack->room * 2))
+        return false;
+    plain_put(&plain, at);
     return true;
 }
 
@@ -263,7 +315,7 @@ static int take_over(struct walker *walker, int join, int different) {
         walker->sp = old->sp;
         walker->address = old->address;
         walker->exact = old->exact;
-        if (different >= first)
+        if (different >= first || walker->count >= STACK_FRESH_MAX - 1)
             return i;
         struct stack_fresh *fresh = add_fresh(walker, old->rule);
         fresh->frame.caller_rbp = old->caller_rbp;

@@ -22,7 +22,8 @@
 
 #define STACK_FRAMES_FIRST 32U /* with their checks, and some fresh ones, in one OS page */
 #define STACK_FRAMES_MAX 512U
-#define STACK_FRESH_MAX (2UL * MEMCTX_DEPTH_MAX)
+#define STACK_DEPTH_MAX 256U /* of a walk */
+#define STACK_FRESH_MAX (STACK_DEPTH_MAX + 64U)
 #define STEP_CHECKS_MAX 4U
 #define RBP_KEPT 0U /* for caller_rbp: the caller's rbp is still in rbp */
 #define RBP_LOST 1U /* or nowhere */
@@ -39,10 +40,12 @@ struct stack_frame {
     uintptr_t sp;
     uintptr_t caller_rbp; /* where this frame saved its caller's rbp, or one of the above */
     uint64_t rule;        /* packed */
-    uint32_t node;        /* for the layer above: tree node of the path up to here */
+    /* For the layer above, of the path up to here: see context/admit.h. */
+    uint32_t node, hash;
+    uint16_t length; /* 0: not known */
+    bool exact;      /* address was interrupted by a signal */
     int16_t rbp_use; /* check that tells rbp as this frame has it; -1: no further frame uses it */
     uint16_t checks; /* checks [0, checks) prove everything from this frame outwards */
-    bool exact;      /* address was interrupted by a signal */
 };
 
 /* A word of the stack that the walk read. */

@@ -39,17 +39,31 @@ static void heap_publish(struct heap *heap) { /* under heap_global.lock */
     heap_global.heaps++;
 }
 
-static struct view *view_create(struct heap *heap, uint32_t context) {
+/* A heap's tables may always have HEAP_TABLES_BYTES. */
+static bool heap_take(struct heap *heap, int64_t bytes, enum tables_share share) {
+    if (share == TABLES_UNCOUNTED)
+        return true;
+    if (heap->table_bytes + bytes <= HEAP_TABLES_BYTES)
+        tables_add(bytes);
+    else if (!tables_take(bytes, share))
+        return false;
+    heap->table_bytes += bytes;
+    return true;
+}
+
+static struct view *view_create(struct heap *heap, uint32_t context, enum tables_share share) {
     uint32_t index = heap->view_count ? heap->view_count : 1;
     if (index / VIEWS_PER_BLOCK >= VIEW_BLOCKS)
         return NULL;
     struct view **block = &heap->views[index / VIEWS_PER_BLOCK];
-    if (!*block) {
-        struct view *fresh = meta_alloc(VIEWS_PER_BLOCK * sizeof(struct view));
-        if (!fresh)
-            return NULL;
-        store_release(block, fresh);
+    struct view *fresh = *block ? *block : meta_alloc(VIEWS_PER_BLOCK * sizeof(struct view));
+    if (!fresh || !heap_take(heap, sizeof *fresh, share)) {
+        if (!*block)
+            meta_free(fresh, VIEWS_PER_BLOCK * sizeof *fresh);
+        return NULL;
     }
+    if (!*block)
+        store_release(block, fresh);
     struct view *view = heap_view_at(heap, index);
     view->context = context;
     view->index = index;
@@ -67,13 +81,18 @@ static void slot_set(struct heap *heap, const struct view *view) {
     heap->slots[at & heap->slot_mask] = view->index;
 }
 
-static bool slots_grow(struct heap *heap) {
+static bool slots_grow(struct heap *heap, enum tables_share share) {
     uint32_t *old = heap->slots;
     uint32_t old_count = old ? heap->slot_mask + 1 : 0;
     uint32_t count = old ? old_count * 2 : FIRST_SLOTS;
-    uint32_t *slots = meta_alloc(count * sizeof *slots);
-    if (!slots)
+    int64_t more = (int64_t)((count - old_count) * sizeof *old);
+    if (!heap_take(heap, more, share))
         return false;
+    uint32_t *slots = meta_alloc(count * sizeof *slots);
+    if (!slots) {
+        tables_add(-more);
+        return false;
+    }
     heap->slots = slots;
     heap->slot_mask = count - 1;
     for (uint32_t i = 1; i < heap->views_in_slots; i++)
@@ -105,11 +124,8 @@ static struct view *find_newest(struct heap *heap, uint32_t context) {
     return NULL;
 }
 
-struct view *heap_view_further(struct heap *heap, uint32_t context) {
-    if (UNLIKELY(heap->view_count * 2 >= (heap->slots ? heap->slot_mask : 0)) &&
-        !slots_grow(heap) && (!heap->slots || heap->view_count >= heap->slot_mask))
-        return view_lost(heap);
-    for (uint32_t at = context;; at += SLOT_STEP) {
+static struct view *find_view(struct heap *heap, uint32_t context) {
+    for (uint32_t at = context; heap->slots; at += SLOT_STEP) {
         uint32_t index = heap->slots[at & heap->slot_mask];
         if (!index)
             break;
@@ -117,15 +133,26 @@ struct view *heap_view_further(struct heap *heap, uint32_t context) {
         if (view->context == context)
             return view;
     }
-    struct view *view = find_newest(heap, context);
+    return find_newest(heap, context);
+}
+
+NOINLINE struct view *heap_view_within(struct heap *heap, uint32_t context,
+                                       enum tables_share share) {
+    struct view *view = find_view(heap, context);
     if (view)
         return view;
-    view = view_create(heap, context);
-    if (!view)
-        return view_lost(heap);
-    if (heap->view_count - heap->views_in_slots > heap->newest_max)
+    if (UNLIKELY(heap->view_count * 2 >= (heap->slots ? heap->slot_mask : 0)) &&
+        !slots_grow(heap, share) && (!heap->slots || heap->view_count >= heap->slot_mask))
+        return NULL;
+    view = view_create(heap, context, share);
+    if (view && heap->view_count - heap->views_in_slots > heap->newest_max)
         slot_newest(heap);
     return view;
+}
+
+NOINLINE struct view *heap_view_further(struct heap *heap, uint32_t context) {
+    struct view *view = heap_view_within(heap, context, TABLES_MUST);
+    return view ? view : view_lost(heap);
 }
 
 static struct heap *adopt_parked(uint32_t tid) {
@@ -135,6 +162,7 @@ static struct heap *adopt_parked(uint32_t tid) {
         bool mine = load_acquire(&heap->state) == HEAP_PARKED;
         if (mine) {
             heap->tid = tid;
+            add_relaxed(&tables_threads, 1);
             heap->thread_exits = 0;
             heap->busy = 0;
             store_release(&heap->state, HEAP_OWNED);
@@ -201,6 +229,7 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
         return NULL;
     heap_init(heap);
     heap->tid = tid;
+    add_relaxed(&tables_threads, 1);
     lock_take(&heap_global.lock);
     heap_publish(heap);
     lock_release(&heap_global.lock);
@@ -312,6 +341,7 @@ void heap_park(struct heap *heap) {
     heap_publish_waste(heap);
     heap->tid = 0;
     heap->busy = 0;
+    add_relaxed(&tables_threads, -1U);
     store_release(&heap->state, HEAP_PARKED);
     lock_release(&heap_global.lock);
 }
@@ -374,6 +404,7 @@ void heap_fork_child(struct heap *self) {
         if (heap->tid) /* a write costs the child a page of its own */
             heap->tid = 0;
     }
+    store_owner(&tables_threads, self != NULL);
     if (self) {
         if (self->trims !=
             trim_number) /* the parent's; a write costs the child a page of its own */

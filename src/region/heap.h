@@ -15,6 +15,7 @@
 #ifndef MEMCTX_HEAP_H
 #define MEMCTX_HEAP_H
 
+#include "region/tables.h"
 #include "segment/segment.h"
 
 #define SIZE_CLASSES 36
@@ -25,6 +26,7 @@
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
 #define VIEW_TWINS 32U
+#define HEAP_TABLES_BYTES (8 << 10) /* of views, whatever the budget */
 #define HEAP_PATHS_BYTES 384U
 #define HEAP_HOT_BYTES 2816U /* of a heap, from its start; see tests/abuse/names.py */
 
@@ -90,6 +92,7 @@ struct heap {
     uint32_t forks;        /* owner: this thread's that are under way */
     uint32_t thread_exits; /* rounds of key destructors seen */
     uint32_t number;       /* of heaps in the order they were made; 0: the shared one */
+    int64_t table_bytes;   /* owner: of the tables' budget, for views */
     struct heap *next;     /* all heaps; never shrinks */
     /* The thread's path cache, of the layer above. */
     char paths_room[HEAP_PATHS_BYTES] __attribute__((aligned(CACHE_LINE)));
@@ -168,6 +171,8 @@ INLINE struct view *heap_view_at(struct heap *heap, uint32_t index) {
 /* This heap's view of a context, made when missing. Never NULL once the heap has one view: what
  * cannot be had is charged to the first view, which is [unknown], and counted. */
 struct view *heap_view_further(struct heap *heap, uint32_t context);
+/* The same; NULL where there is none and that share of the tables' budget is used up, or memory short. */
+struct view *heap_view_within(struct heap *heap, uint32_t context, enum tables_share share);
 INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
     if (LIKELY(heap->slots)) {
         uint32_t index = heap->slots[context & heap->slot_mask];

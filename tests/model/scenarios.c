@@ -69,7 +69,7 @@ static void give_if_there(struct heap *heap, unsigned slot) {
 static void new_heaps(unsigned count) {
     for (unsigned i = 0; i < CONTEXTS; i++) {
         struct tree_frame frame = {.address = 0x1000 + i, .module = MODULE_NONE};
-        contexts[i] = tree_child(TREE_ROOT, frame);
+        contexts[i] = tree_child(TREE_ROOT, frame, TABLES_UNCOUNTED);
     }
     for (unsigned i = 0; i < count; i++)
         heaps[i] = heap_acquire(os_thread_id(), false);
@@ -500,7 +500,7 @@ static void thread_tree(unsigned id) {
     for (unsigned i = 0; i < TREE_INLINE_CHILDREN + 2; i++) {
         unsigned which = id == 1 ? TREE_INLINE_CHILDREN + 1 - i : i;
         struct tree_frame frame = {.address = 0x5000 + which * 8, .module = MODULE_NONE};
-        made[id][which] = tree_child(contexts[0], frame);
+        made[id][which] = tree_child(contexts[0], frame, TABLES_UNCOUNTED);
     }
 }
 
@@ -526,7 +526,7 @@ static void thread_depth(unsigned id) {
         return;
     }
     for (int i = 0; i < 3; i++) {
-        struct view *view = context_view_slow(heaps[0], (uintptr_t)__builtin_frame_address(0));
+        struct view *view = context_view_slow(heaps[0], (uintptr_t)__builtin_frame_address(0), 16);
         model_check(view && (view->context == TREE_NO_PATHS || view->context >= TREE_FIXED_COUNT),
                     "no path, though there is memory");
     }

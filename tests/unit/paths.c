@@ -10,6 +10,7 @@
 #include "api/thread.h"
 #include "base/options.h"
 #include "context/tree.h"
+#include "path/functions.h"
 #include "path/oracle.h"
 #include "shapes.h"
 
@@ -17,12 +18,12 @@ Test(tree, the_same_frame_is_the_same_child) {
     struct tree_frame a = {.address = 0x1000, .module = MODULE_NONE};
     struct tree_frame b = {.address = 0x1000, .module = MODULE_NONE, .exact = true};
     struct tree_frame c = {.address = 0x1001, .module = MODULE_NONE};
-    uint32_t first = tree_child(TREE_ROOT, a);
+    uint32_t first = tree_child(TREE_ROOT, a, TABLES_UNCOUNTED);
     cr_assert_neq(first, 0);
-    cr_assert_eq(tree_child(TREE_ROOT, a), first);
-    cr_assert_neq(tree_child(TREE_ROOT, c), first);
-    cr_assert_neq(tree_child(TREE_ROOT, b), first, "an interrupted instruction is another frame");
-    cr_assert_neq(tree_child(first, a), first, "recursion goes deeper");
+    cr_assert_eq(tree_child(TREE_ROOT, a, TABLES_UNCOUNTED), first);
+    cr_assert_neq(tree_child(TREE_ROOT, c, TABLES_UNCOUNTED), first);
+    cr_assert_neq(tree_child(TREE_ROOT, b, TABLES_UNCOUNTED), first, "an interrupted instruction is another frame");
+    cr_assert_neq(tree_child(first, a, TABLES_UNCOUNTED), first, "recursion goes deeper");
     cr_assert_eq(tree_node(first)->parent, TREE_ROOT);
     cr_assert_eq(tree_node(first)->address, 0x1000);
 }
@@ -32,12 +33,12 @@ Test(tree, ids_stay_while_the_table_grows) {
     static uint32_t ids[NODES];
     for (uint32_t i = 0; i < NODES; i++) {
         struct tree_frame frame = {.address = 0x10000 + i * 4, .module = MODULE_NONE};
-        ids[i] = tree_child(i < 100 ? TREE_ROOT : ids[i % 100], frame);
+        ids[i] = tree_child(i < 100 ? TREE_ROOT : ids[i % 100], frame, TABLES_UNCOUNTED);
         cr_assert_neq(ids[i], 0);
     }
     for (uint32_t i = 0; i < NODES; i++) {
         struct tree_frame frame = {.address = 0x10000 + i * 4, .module = MODULE_NONE};
-        cr_assert_eq(tree_child(i < 100 ? TREE_ROOT : ids[i % 100], frame), ids[i]);
+        cr_assert_eq(tree_child(i < 100 ? TREE_ROOT : ids[i % 100], frame, TABLES_UNCOUNTED), ids[i]);
         cr_assert_lt(tree_node(ids[i])->parent, ids[i], "a parent has the lower id");
     }
     cr_assert_eq(tree_count(), NODES + TREE_FIXED_COUNT);
@@ -51,13 +52,13 @@ Test(tree, a_forked_child_finds_its_new_nodes) {
         tree_fork_child();
         for (uint32_t i = 0; i < made; i++) {
             struct tree_frame frame = {.address = made << 20 | i, .module = MODULE_NONE};
-            ids[i] = tree_child(i % 4 ? ids[i - 1] : TREE_ROOT, frame);
+            ids[i] = tree_child(i % 4 ? ids[i - 1] : TREE_ROOT, frame, TABLES_UNCOUNTED);
             cr_assert_neq(ids[i], 0);
         }
         uint32_t count = tree_count();
         for (uint32_t i = made; i-- > 0;) {
             struct tree_frame frame = {.address = made << 20 | i, .module = MODULE_NONE};
-            cr_assert_eq(tree_child(i % 4 ? ids[i - 1] : TREE_ROOT, frame), ids[i], "%u", made);
+            cr_assert_eq(tree_child(i % 4 ? ids[i - 1] : TREE_ROOT, frame, TABLES_UNCOUNTED), ids[i], "%u", made);
         }
         cr_assert_eq(tree_count(), count);
     }
@@ -70,7 +71,7 @@ Test(tree, fixed_nodes_have_labels) {
         cr_assert_eq(label[0], '[');
     }
     struct tree_frame frame = {.address = 0x1000, .module = MODULE_NONE};
-    cr_assert_null(tree_fixed_label(tree_child(TREE_ROOT, frame)));
+    cr_assert_null(tree_fixed_label(tree_child(TREE_ROOT, frame, TABLES_UNCOUNTED)));
 }
 
 static void *volatile kept;
@@ -155,27 +156,11 @@ Test(paths, signal_frames_are_walked_through) {
     expect_no_mismatch(1000);
 }
 
-/* Now and then the steps are given up, though the last one is pending. */
-static void give_steps_up(void) {
-    static uint64_t calls;
-    if (++calls % 1009)
-        return;
-    struct paths *paths = paths_of(thread_heap);
-    paths->passing = true;
-    paths->trials = 1;
-    paths->window = 1;
-    paths->cost[false] = 1;
-    context_judge_steps(paths);
-    cr_assert_not(paths->passing);
-    paths->passing = true;
-}
-
-/* Past the table, where the same sequences of paths come again: what follows what is guessed then. */
-static void follow_at_random(void (*run)(int levels)) {
+/* Past the table of traces: each path is walked. */
+static void walk_at_random(void (*run)(int levels)) {
     start_oracle();
-    after_leaf = give_steps_up;
     for (unsigned round = 0; round < 4000; round++) {
-        if (round == 2000) { /* now some are cut off, and lead to no step */
+        if (round == 2000) { /* now some are cut off */
             options.depth = 14;
             rules_new_generation();
         }
@@ -185,56 +170,18 @@ static void follow_at_random(void (*run)(int levels)) {
         shapes_apart(run, 5);
     }
     expect_no_mismatch(10000);
-    cr_assert_gt(context_counts().followed, 5000, "%lu paths followed of %lu",
-                 context_counts().followed, oracle_counts.checked);
 }
 
-Test(paths, a_path_that_followed_before_is_only_found_when_it_follows_again) {
-    follow_at_random(shapes_run);
+Test(paths, walks_past_the_table_are_right) {
+    walk_at_random(shapes_run);
 }
 
 Test(paths, so_it_is_with_frame_pointers) {
-    follow_at_random(linked_shapes_run);
+    walk_at_random(linked_shapes_run);
 }
 
-static void *grown;
-static NOINLINE void resize_one(size_t size) {
-    grown = realloc(grown, size);
-    __asm__ volatile("" ::: "memory");
-}
-
-/* Steps serve whatever asks for a path, not malloc alone. */
-Test(paths, realloc_takes_steps_too) {
-    rules_init();
-    rules_new_generation();
-    shapes_run(0);
-    paths_of(thread_heap)->passing = true;
-    uint64_t before = context_counts().followed;
-    for (int i = 0; i < 1000; i++)
-        resize_one(100 + (size_t)i % 2);
-    cr_assert_gt(context_counts().followed, before + 900);
-    free(grown);
-}
-
-/* Where steps are known but lead elsewhere, a short trial is enough, and what they took is given back. */
-Test(paths, steps_that_lead_elsewhere_are_soon_given_up) {
-    rules_init();
-    rules_new_generation();
-    shapes_run(3);
-    struct paths *paths = paths_of(thread_heap);
-    paths->passing = true;
-    paths->trials = 8;
-    paths->window = 2048;
-    paths->cost[false] = 20;
-    srand(3);
-    for (int i = 0; i < 12000 && paths->passing; i++)
-        shapes_apart(shapes_run, 3);
-    cr_assert_not(paths->passing);
-    cr_assert_null(paths->steps);
-}
-
-/* One path, over and over: each step is right, and still the table is tried in time, and stays. */
-Test(paths, the_table_is_tried_while_every_step_is_right) {
+/* One path, over and over: walks are tried in place of the table, cost more, and are given up. */
+Test(paths, walks_of_one_path_are_soon_given_up) {
     rules_init();
     rules_new_generation();
     shapes_run(0);
@@ -242,7 +189,52 @@ Test(paths, the_table_is_tried_while_every_step_is_right) {
     paths_of(thread_heap)->patience[true] = 0;
     for (int i = 0; i < 100000; i++)
         shapes_apart(shapes_run, 0);
-    cr_assert_gt(context_counts().followed, 10000);
-    cr_assert_lt(context_counts().followed, 50000);
     cr_assert_not(paths_of(thread_heap)->passing);
+    cr_assert_lt(context_counts().missed, 90000);
+}
+
+static int64_t live_of_all_views(void) {
+    int64_t sum = 0;
+    for (struct heap *heap = heap_global.first; heap; heap = heap->next)
+        for (uint32_t i = 1; i < heap->view_count; i++)
+            sum += (int64_t)(heap_view_at(heap, i)->allocs - heap_view_at(heap, i)->frees);
+    return sum;
+}
+
+/* With hardly any room for tables, in all ways that paths may go: what is folded and what has to wait is
+ * what libunwind says, nothing is charged to [unknown], and the tables stay within their limit. */
+static void walk_with_little_room(void (*run)(int levels), bool past_the_table) {
+    start_oracle();
+    options.tables = 128 << 10;
+    for (unsigned round = 0; round < 200; round++) /* each leaf keeps a chunk from now on */
+        shapes_apart(run, 20);
+    int64_t before = live_of_all_views(), most = 0;
+    for (unsigned round = 0; round < 1500; round++) {
+        if (thread_heap_if_any())
+            paths_of(thread_heap)->passing = past_the_table && round % 2;
+        srand(round);
+        shapes_apart(run, 20);
+        if (tables_used_bytes > most)
+            most = tables_used_bytes;
+    }
+    expect_no_mismatch(10000);
+    cr_assert_gt(function_epoch, 0U, "no function was folded");
+    cr_assert_leq(most, tables_limit_bytes());
+    cr_assert_eq(heap_global.lost_views, 0);
+    cr_assert_eq(heap_view(thread_heap, TREE_UNKNOWN)->allocs, 0);
+    cr_assert_gt(tree_node(TREE_OTHERS)->children[0], 0U, "no path had to wait");
+    int64_t after = live_of_all_views();
+    cr_assert_eq(after, before);
+}
+
+Test(paths, folded_paths_are_right) {
+    walk_with_little_room(shapes_run, false);
+}
+
+Test(paths, folded_paths_are_right_past_the_table) {
+    walk_with_little_room(shapes_run, true);
+}
+
+Test(paths, folded_paths_are_right_with_frame_pointers) {
+    walk_with_little_room(linked_shapes_run, true);
 }

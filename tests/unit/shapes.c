@@ -9,7 +9,6 @@
 
 #ifndef LINKED_SHAPES
 void (*at_leaf)(uintptr_t frame);
-void (*after_leaf)(void);
 uint64_t leaves;
 #endif
 
@@ -25,8 +24,6 @@ NOINLINE void shapes_leaf(void) {
     } else {
         free(kept);
         kept = malloc(32);
-        if (after_leaf)
-            after_leaf();
     }
     leaves++;
 }

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From a walked stack to the view that pays; see admit.h.
+ *
+ * A frame of the stack has a *place*: the node of the path up to it, that path's length in nodes, and its
+ * hash. Where the path is not in the tree the node is *cold*: WAITS, and the deepest ancestor that is.
+ * The places of frames that a walk kept are known, so only new frames are looked up.
+ *
+ * Folding erases loops from the path in the order in which they were made: of a folded function only the
+ * last of its frames stands on the path, and then what it called. So one look from the innermost frame
+ * outwards finds the last frame of each folded function, and only frames that stay on the path are looked
+ * up in the tree; the places of the others are not known.
+ */
+#include "context/admit.h"
+#include "base/options.h"
+#include "context/lookup.h"
+#include "context/tree.h"
+#include "os/meta.h"
+#include "path/functions.h"
+#include "region/heap.h"
+
+#define WAITS (1U << 31)
+#define SIGHTINGS 1024U
+#define KNOWN 128U
+#define OTHERS_WEIGHT 8U /* sightings of a site below an ancestor until that gets [other callers] */
+#define WATCH_EVERY 32U  /* of the paths that wait one is looked at for functions that recur */
+#define LIMIT_LOOK_EVERY 64U
+#define LIVE_PART 32768  /* of the live bytes: counts as one sighting */
+
+/* How often a path was seen lately. Others that come to the same place wear it down. */
+struct sighting {
+    uint16_t tag, weight;
+};
+/* What pays for two innermost frames below an ancestor. */
+struct known {
+    struct view *view;
+    uintptr_t site, caller;
+    uint32_t ancestor;
+    bool often; /* seen so often that it stands below the ancestor, if there was room */
+};
+struct admission {
+    struct sighting sightings[SIGHTINGS];
+    struct known known[KNOWN];
+    uint32_t random, waited;
+    uint32_t look; /* numbers the looks for last frames */
+    struct {
+        uint32_t look;
+        uint32_t frame;
+    } last[RULE_FOLDED_PLACES + 1]; /* by a folded function's number: its last frame, of that look */
+};
+
+struct place {
+    uint32_t node, hash, length;
+};
+
+/* One look-up. */
+struct admit {
+    struct heap *heap;
+    struct paths *paths;
+    struct stack *stack;
+    unsigned depth;          /* nodes of a path at most */
+    unsigned begin;          /* the first frame that counts */
+    bool folding, anchored;  /* anchored: the path begins where its thread does */
+    enum tables_share share; /* for new nodes */
+    bool may_make;           /* there was room for some */
+    struct place root;
+};
+
+static struct tree_frame frame_of(const struct stack_frame *frame) {
+    return (struct tree_frame){frame->address, (uint16_t)rule_module(frame->rule), frame->exact};
+}
+
+static uint32_t mix_hash(uint32_t hash, uintptr_t address) {
+    return (uint32_t)(((address ^ hash) * 0x9e3779b97f4a7c15ULL) >> 32) ^ hash << 7;
+}
+
+static struct place place_of(const struct stack_frame *frame) {
+    return (struct place){frame->node, frame->hash, frame->length};
+}
+
+static uint32_t ancestor_of(uint32_t node) {
+    return node & ~WAITS;
+}
+
+/* Nodes that are left out before a path of that length, so that at most `depth` are left: a multiple of
+ * half of it, so that paths of nearly one length share their nodes. */
+static uint32_t left_out(const struct admit *admit, uint32_t length) {
+    uint32_t step = admit->depth > 1 ? admit->depth / 2 : 1;
+    return length <= admit->depth ? 0 : (length - admit->depth + step - 1) / step * step;
+}
+
+/* The frame whose place has that length, from frame `i` outwards: the last one that has. */
+static int frame_of_length(const struct admit *admit, int i, uint32_t length) {
+    while (i >= (int)admit->begin && admit->stack->frames[i].length != length)
+        i--;
+    return i;
+}
+
+/* Does the function of frame `i` stand further out on the stack, too? */
+static NOINLINE void watch(const struct admit *admit, int i) {
+    const struct stack_frame *frames = admit->stack->frames;
+    uintptr_t function = function_of(frames[i].address, frames[i].exact);
+    for (int outer = i - 1; function && outer >= (int)admit->begin; outer--)
+        if (!rule_folded(frames[outer].rule) &&
+            function_of(frames[outer].address, frames[outer].exact) == function) {
+            function_recurs(function);
+            return;
+        }
+}
+
+static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
+    struct stack_frame *frame = &admit->stack->frames[i];
+    uint32_t child =
+        admit->may_make ? tree_child(node, frame_of(frame), admit->share) : 0;
+    if (!child)
+        return node | WAITS;
+    if (admit->share != TABLES_PATH)
+        tree_flag(child, TREE_LATE);
+    if (admit->paths->watching && !rule_folded(frame->rule))
+        watch(admit, i);
+    return child;
+}
+
+/* One node further inwards. */
+INLINE uint32_t step(const struct admit *admit, uint32_t node, int i) {
+    if (UNLIKELY(node & WAITS))
+        return node;
+    uint32_t child = tree_find(node, frame_of(&admit->stack->frames[i]));
+    return LIKELY(child) ? child : make_node(admit, node, i);
+}
+
+/* The path of frame `i` has become too long for the nodes of its caller's path: all are looked up from
+ * the first one that is left. */
+static NOINLINE uint32_t begin_anew(const struct admit *admit, int i, uint32_t length) {
+    int frames[MEMCTX_DEPTH_MAX], outer = i - 1;
+    uint32_t first = left_out(admit, length), node = TREE_TRUNCATED;
+    for (uint32_t at = length - 1; at-- > first; outer--) {
+        outer = frame_of_length(admit, outer, at + 1);
+        frames[at - first] = outer;
+    }
+    for (uint32_t at = first; at + 1 < length; at++)
+        node = step(admit, node, frames[at - first]);
+    return step(admit, node, i);
+}
+
+/* The path of frame `i`, whose caller's is `outer`. */
+INLINE struct place push(const struct admit *admit, struct place outer, int i) {
+    const struct stack_frame *frame = &admit->stack->frames[i];
+    struct place next = {.length = outer.length + 1};
+    if (UNLIKELY(next.length > admit->depth) && admit->anchored &&
+        left_out(admit, next.length) != left_out(admit, outer.length))
+        next.node = begin_anew(admit, i, next.length);
+    else
+        next.node = step(admit, outer.node, i);
+    next.hash = mix_hash(outer.node & WAITS ? outer.hash : outer.node, frame->address);
+    return next;
+}
+
+/* Where the path begins, and the first frame whose place is to be found. */
+static struct place begin(struct admit *admit, int *first) {
+    static const uint8_t roots[] = {[STACK_COMPLETE] = TREE_ROOT,
+                                    [STACK_OPEN] = TREE_TRUNCATED,
+                                    [STACK_NO_CFI] = TREE_NO_CFI,
+                                    [STACK_BROKEN] = TREE_BROKEN};
+    struct paths *paths = admit->paths;
+    struct stack *stack = admit->stack;
+    admit->root = (struct place){.node = admit->anchored ? roots[stack->end] : TREE_TRUNCATED};
+    if (paths->nodes_valid > stack->kept)
+        paths->nodes_valid = stack->kept;
+    if (!admit->anchored) {
+        *first = stack->count > admit->depth ? (int)(stack->count - admit->depth) : 0;
+        /* The window may begin in the middle of a recursion. */
+        for (int at = *first; admit->folding && at < (int)stack->count; at++)
+            if (!rule_folded(stack->frames[at].rule)) {
+                *first = at;
+                break;
+            }
+        admit->begin = (unsigned)*first;
+        return admit->root;
+    }
+    if (UNLIKELY(paths->first_cold < paths->nodes_valid) && paths->nodes_seen != tree_count())
+        paths->nodes_valid = paths->first_cold;
+    if (paths->first_cold >= paths->nodes_valid)
+        paths->first_cold = UINT32_MAX;
+    *first = (int)paths->nodes_valid;
+    while (*first && !stack->frames[*first - 1].length)
+        --*first;
+    return *first ? place_of(&stack->frames[*first - 1]) : admit->root;
+}
+
+/* Finds the last frame of each folded function from `first` on. Where one of these functions stands on
+ * the path before `first`, the path goes on from the outermost such frame: returns the place before it,
+ * and *next is the frame that takes its place. */
+static struct place erase_loops(const struct admit *admit, struct place outer, int first, int *next) {
+    struct stack_frame *frames = admit->stack->frames;
+    struct admission *admission = admit->paths->admission;
+    uint32_t look = ++admission->look, length = outer.length;
+    int hit = -1;
+    for (int i = (int)admit->stack->count - 1; i >= first; i--) {
+        uint32_t number = rule_folded(frames[i].rule);
+        if (number && admission->last[number].look != look) {
+            admission->last[number].look = look;
+            admission->last[number].frame = (uint32_t)i;
+        }
+    }
+    for (int i = first - 1; length && i >= (int)admit->begin; i--) {
+        if (frames[i].length != length)
+            continue;
+        if (admission->last[rule_folded(frames[i].rule)].look == look)
+            hit = i;
+        length--;
+    }
+    *next = first;
+    if (LIKELY(hit < 0))
+        return outer;
+    *next = (int)admission->last[rule_folded(frames[hit].rule)].frame;
+    int before = frame_of_length(admit, hit - 1, frames[hit].length - 1U);
+    return before < (int)admit->begin ? admit->root : place_of(&frames[before]);
+}
+
+static void note(const struct admit *admit, struct place at, int i) {
+    struct stack_frame *frame = &admit->stack->frames[i];
+    frame->node = at.node;
+    frame->hash = at.hash;
+    frame->length = (uint16_t)at.length;
+    if (UNLIKELY(at.node & WAITS) && admit->paths->first_cold > (uint32_t)i)
+        admit->paths->first_cold = (uint32_t)i;
+}
+
+/* Frame `last` is the last one of a folded function; those of its frames that called it directly have
+ * nearly the same path, so that the next walk may go on from any of them. */
+static void place_direct(const struct admit *admit, int first, int last) {
+    struct stack_frame *frames = admit->stack->frames;
+    uint32_t number = rule_folded(frames[last].rule);
+    if (frames[last].node & WAITS)
+        return;
+    uint32_t parent = tree_node(frames[last].node)->parent;
+    for (int i = last - 1; i >= first && rule_folded(frames[i].rule) == number; i--) {
+        bool same = frames[i].address == frames[last].address;
+        uint32_t node = same ? frames[last].node : tree_find(parent, frame_of(&frames[i]));
+        if (!node)
+            return;
+        frames[i].node = node;
+        frames[i].length = frames[last].length;
+    }
+}
+
+/* The places of all frames from `first` on that stay on the path, where there are many. */
+static NOINLINE struct place place_many(const struct admit *admit, struct place at, int first) {
+    struct stack *stack = admit->stack;
+    int next, count = (int)stack->count;
+    at = erase_loops(admit, at, first, &next);
+    for (int i = first; i < count; i++)
+        stack->frames[i].length = 0;
+    for (; next < count; next++) {
+        int begun = next;
+        uint32_t number = rule_folded(stack->frames[next].rule);
+        if (number)
+            next = (int)admit->paths->admission->last[number].frame;
+        at = push(admit, at, next);
+        admit->paths->looked_up++;
+        note(admit, at, next);
+        if (next != begun)
+            place_direct(admit, begun, next);
+    }
+    return at;
+}
+
+/* The frame further out that has the function of frame `i` on the path of its caller; -1: none has. */
+INLINE int earlier(const struct admit *admit, int i, uint32_t length, uint32_t number) {
+    const struct stack_frame *frames = admit->stack->frames;
+    for (int at = i - 1; length && at >= (int)admit->begin; at--) {
+        if (frames[at].length != length)
+            continue;
+        if (rule_folded(frames[at].rule) == number)
+            return at;
+        length--;
+    }
+    return -1;
+}
+
+/* The same, frame by frame, of a few: so the places of all of them are known. */
+static struct place place_few(const struct admit *admit, struct place at, int first) {
+    const struct stack_frame *frames = admit->stack->frames;
+    for (int i = first; i < (int)admit->stack->count; i++) {
+        uint32_t number = rule_folded(frames[i].rule);
+        int before = number ? earlier(admit, i, at.length, number) : -1;
+        if (before < 0) {
+            at = push(admit, at, i);
+        } else if (frames[before].address == frames[i].address &&
+                   frames[before].exact == frames[i].exact) {
+            at = place_of(&frames[before]);
+        } else {
+            before = frame_of_length(admit, before - 1, frames[before].length - 1U);
+            at = push(admit,
+                      before < (int)admit->begin ? admit->root : place_of(&frames[before]), i);
+        }
+        note(admit, at, i);
+    }
+    admit->paths->looked_up = admit->stack->count - (unsigned)first;
+    return at;
+}
+
+#define FEW_FRAMES 8
+
+/* The place of the innermost frame. */
+static struct place place_stack(struct admit *admit) {
+    struct paths *paths = admit->paths;
+    int first, count = (int)admit->stack->count;
+    struct place at = begin(admit, &first);
+    if (!admit->anchored && admit->folding)
+        admit_forget(paths);
+    paths->looked_up = 0;
+    if (UNLIKELY(admit->folding)) {
+        at = count - first > FEW_FRAMES ? place_many(admit, at, first)
+                                        : place_few(admit, at, first);
+    } else {
+        for (int i = first; i < count; i++) {
+            at = push(admit, at, i);
+            if (admit->anchored)
+                note(admit, at, i);
+        }
+        paths->looked_up = (uint32_t)(count - first);
+    }
+    if (admit->anchored)
+        paths->nodes_valid = (uint32_t)count;
+    paths->nodes_seen = tree_count();
+    return at;
+}
+
+/* --- paths that have to wait -------------------------------------------------------------------- */
+
+static bool make_admission(struct paths *paths) {
+    if (paths->admission)
+        return true;
+    paths->admission = meta_alloc(sizeof *paths->admission);
+    if (paths->admission)
+        tables_add(sizeof *paths->admission);
+    return paths->admission;
+}
+
+void admit_end(struct paths *paths) {
+    if (paths->admission)
+        tables_add(-(int64_t)sizeof *paths->admission);
+    meta_free(paths->admission, sizeof *paths->admission);
+    paths->admission = NULL;
+    admit_forget(paths);
+}
+
+/* Counts a sighting of that weight; returns what has come together. */
+static uint32_t sight(struct admission *admission, uint32_t hash, uint32_t weight) {
+    struct sighting *sighting = &admission->sightings[hash % SIGHTINGS];
+    uint16_t tag = (uint16_t)(hash >> 16 | 1);
+    if (sighting->tag != tag) {
+        admission->random = admission->random * 1103515245 + 12345;
+        if (sighting->weight > weight && admission->random >> 31) {
+            sighting->weight = (uint16_t)(sighting->weight - weight);
+            return weight;
+        }
+        if (sighting->weight > weight)
+            return weight;
+        *sighting = (struct sighting){.tag = tag};
+    }
+    uint32_t sum = sighting->weight + weight;
+    sighting->weight = (uint16_t)(sum < UINT16_MAX ? sum : UINT16_MAX);
+    return sum;
+}
+
+static uint32_t weight_of(size_t size) {
+    int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
+    uint64_t part = (uint64_t)(live > LIVE_PART ? live / LIVE_PART : 1);
+    uint64_t weight = 1 + (size > part * 2 ? size / part / 2 : 0);
+    return weight < ADMIT_WEIGHT ? (uint32_t)weight : ADMIT_WEIGHT;
+}
+
+/* The stack's innermost frames, as a site below that ancestor. NULL: it has none, and may not. */
+static struct view *site_below(const struct admit *admit, uint32_t ancestor,
+                               enum tables_share share) {
+    const struct stack *stack = admit->stack;
+    uint32_t node = tree_others(ancestor, share);
+    unsigned count = stack->count < SITE_FRAMES ? stack->count : SITE_FRAMES;
+    if (count > admit->depth)
+        count = admit->depth;
+    for (unsigned i = stack->count - count; node && i < stack->count; i++)
+        node = tree_child(node, frame_of(&stack->frames[i]), share);
+    return node ? heap_view_within(admit->heap, node, share) : NULL;
+}
+
+/* From the ancestor outwards: the first that may have the site. */
+static struct view *find_site(const struct admit *admit, uint32_t ancestor, bool seen_often) {
+    struct view *view;
+    for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent) {
+        bool has = load_relaxed(&tree_node(at)->flags) & TREE_HAS_OTHERS;
+        if ((has || (at == ancestor && seen_often)) &&
+            (view = site_below(admit, at, TABLES_OTHERS)) != NULL)
+            return view;
+        tree_flag(at, TREE_PARTIAL);
+    }
+    view = site_below(admit, TREE_ROOT, TABLES_SITE);
+    return view ? view : context_view_fixed(admit->heap, TREE_OTHERS);
+}
+
+/* What pays for a path that is not admitted. */
+static struct view *view_of_site(const struct admit *admit, uint32_t ancestor) {
+    const struct stack *stack = admit->stack;
+    struct admission *admission = admit->paths->admission;
+    uintptr_t site = stack->frames[stack->count - 1].address;
+    uintptr_t caller = stack->count > 1 ? stack->frames[stack->count - 2].address : 0;
+    uint32_t hash = (uint32_t)(hash_mix(site ^ caller << 9, ancestor) >> 16);
+    struct known *known = &admission->known[hash % KNOWN];
+    bool often = sight(admission, ~hash, 1) >= OTHERS_WEIGHT;
+    if (LIKELY(known->site == site) && known->caller == caller && known->ancestor == ancestor &&
+        (known->often || !often))
+        return known->view;
+    struct view *view = find_site(admit, ancestor, often);
+    *known = (struct known){view, site, caller, ancestor, often};
+    return view;
+}
+
+/* The path's place is cold. */
+static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place place, size_t size,
+                                           bool *keep) {
+    struct paths *paths = admit->paths;
+    *keep = false;
+    if (!make_admission(paths))
+        return context_view_fixed(admit->heap, TREE_OTHERS);
+    uint32_t seen = sight(paths->admission, place.hash, weight_of(size));
+    if (paths->watching && !(++paths->admission->waited % WATCH_EVERY))
+        for (unsigned i = admit->begin; i < admit->stack->count; i++)
+            if (!rule_folded(admit->stack->frames[i].rule))
+                watch(admit, (int)i);
+    if (seen >= ADMIT_WEIGHT) {
+        admit->share = TABLES_ADMITTED;
+        admit->may_make = true;
+        admit_forget(paths);
+        place = place_stack(admit);
+        struct view *view = place.node & WAITS
+                                ? NULL
+                                : heap_view_within(admit->heap, place.node, TABLES_ADMITTED);
+        *keep = true; /* otherwise it would be walked for as long as there is no room */
+        if (view)
+            return view;
+    }
+    return view_of_site(admit, ancestor_of(place.node));
+}
+
+/* --- what the layer offers ------------------------------------------------------------------------ */
+
+/* Whether functions that recur are looked for, and which are folded, may have changed. */
+static void look_at_folding(struct paths *paths) {
+    if (!(paths->missed % LIMIT_LOOK_EVERY))
+        tables_limit_bytes();
+    bool watching = load_relaxed(&options.fold) == FOLD_AUTO &&
+                    (load_relaxed(&function_epoch) || tables_are_past(TABLES_FOLD));
+    uint32_t epoch = watching ? load_acquire(&function_epoch) : 0;
+    if (LIKELY(watching == paths->watching) && LIKELY(epoch == paths->fold_epoch))
+        return;
+    if (epoch != paths->fold_epoch)
+        cache_flush(paths);
+    paths->watching = watching;
+    paths->fold_epoch = epoch;
+    admit_forget(paths);
+}
+
+unsigned admit_walk_depth(struct paths *paths, uintptr_t frame, unsigned depth) {
+    look_at_folding(paths);
+    if (LIKELY(!paths->fold_epoch) || (paths->deep_sp && frame <= paths->deep_sp))
+        return depth;
+    return STACK_DEPTH_MAX;
+}
+
+struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *keep) {
+    struct paths *paths = paths_of(heap);
+    struct stack *stack = &paths->stack;
+    struct admit admit = {.heap = heap,
+                          .paths = paths,
+                          .stack = stack,
+                          .depth = depth,
+                          .folding = paths->fold_epoch && make_admission(paths),
+                          .share = TABLES_PATH,
+                          .may_make = !tables_are_past(TABLES_PATH)};
+    admit.anchored =
+        stack->end != STACK_OPEN && (stack->count <= depth || (admit.folding && stack->count <= STACK_DEPTH_MAX));
+    struct place place = place_stack(&admit);
+    *keep = true;
+    if (UNLIKELY(place.node & WAITS))
+        return wait_or_admit(&admit, place, size, keep);
+    struct view *view = NULL;
+    if (LIKELY(heap->slots != NULL)) {
+        uint32_t index = heap->slots[place.node & heap->slot_mask];
+        view = heap_view_at(heap, index);
+        if (LIKELY(index) && LIKELY(view->context == place.node))
+            return view;
+    }
+    view = heap_view_within(heap, place.node, TABLES_ADMITTED);
+    if (LIKELY(view != NULL))
+        return view;
+    *keep = false;
+    return make_admission(paths) ? view_of_site(&admit, tree_node(place.node)->parent)
+                                 : context_view_fixed(heap, TREE_OTHERS);
+}

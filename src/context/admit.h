@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * admit.h - from the walked stack of a thread to the context that pays, within the tables' budget.
+ *
+ * While the tables are small, each call path becomes a path of the tree. Programs whose paths are
+ * very many are kept within the budget in two ways:
+ *
+ * Folding. A function that has recurred on very many paths stands on each path once: where it is called
+ * again, the path goes on from its first instance, whose return address is replaced by the new one.
+ * `main > visit > generic > visit > leaf` becomes `main > visit > leaf`. Folded stacks are walked to
+ * their end, so that a deep recursion does not hide its caller.
+ *
+ * Admission. When the budget is half used, a path that is not in the tree has to show first that it is
+ * worth its nodes: it was seen often lately, or what it allocates is a part of the live bytes worth
+ * telling (ADMIT_WEIGHT). Until then it is charged below the deepest of its ancestors that stands in
+ * the tree, to a node [other callers] and below it to its innermost SITE_FRAMES frames. So the
+ * subtotals of all ancestors and the figures of all sites are exact. Where there is no room for these
+ * nodes either, an ancestor further out has them: its figures, and those further out, are exact, and
+ * the nodes between are marked (TREE_PARTIAL).
+ *
+ * Sources: truncated recursion is that of GHC's cost centre stacks; the counts that others wear down are
+ * those of Misra and Gries, with the decay of HeavyKeeper (Gong and others, 2018).
+ *
+ * Threads: the owner of the heap.
+ */
+#ifndef MEMCTX_ADMIT_H
+#define MEMCTX_ADMIT_H
+
+#include "path/cache.h"
+
+#define SITE_FRAMES 2U
+#define ADMIT_WEIGHT 16U
+
+/* The view that pays for the stack's innermost `depth` frames, which were walked; never NULL once the
+ * heap has a view. *keep: a trace may lead to it. */
+struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *keep);
+/* How far the next walk has to go for a path of `depth` frames. */
+unsigned admit_walk_depth(struct paths *paths, uintptr_t frame, unsigned depth);
+/* Everything that was found out of the stack is forgotten. */
+INLINE void admit_forget(struct paths *paths) {
+    paths->nodes_valid = 0;
+    paths->first_cold = UINT32_MAX;
+}
+/* The thread is gone. */
+void admit_end(struct paths *paths);
+
+#endif

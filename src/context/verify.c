@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* Comparing a context's path with libunwind's; see verify.h. */
+#include "context/verify.h"
+#include "context/tree.h"
+#include "path/oracle.h"
+#include "path/stack.h"
+
+#define FRAMES_MAX STACK_DEPTH_MAX
+
+struct path { /* innermost first */
+    uintptr_t addresses[FRAMES_MAX];
+    unsigned count;
+};
+
+static uint32_t folded_number(uintptr_t address) {
+    return rule_folded(rules_find(address, false));
+}
+
+/* The path of a stack, with its loops erased as admit.c does it: from the outermost frame inwards, a
+ * folded function goes on from its last frame. */
+static void fold(const struct path *raw, unsigned count, struct path *folded) {
+    uintptr_t outermost_first[FRAMES_MAX];
+    unsigned put = 0;
+    for (unsigned i = count; i-- > 0;) {
+        uint32_t number = folded_number(raw->addresses[i]);
+        for (unsigned inner = 0; number && inner < i; inner++)
+            if (folded_number(raw->addresses[inner]) == number)
+                i = inner;
+        outermost_first[put++] = raw->addresses[i];
+    }
+    folded->count = put;
+    for (unsigned i = 0; i < put; i++)
+        folded->addresses[i] = outermost_first[put - 1 - i];
+}
+
+/* The first frame in which they differ, of `count`. */
+static unsigned compare(const uintptr_t *ours, const uintptr_t *theirs, unsigned count) {
+    unsigned at = 0;
+    while (at < count && ours[at] == theirs[at])
+        at++;
+    return at;
+}
+
+/* The path's nodes; of one below [other callers], *sites are its innermost ones, and the others those of
+ * the ancestor. Returns the fixed node where it begins. */
+static uint32_t read_path(uint32_t context, struct path *path, unsigned *sites) {
+    uint32_t id = context;
+    *sites = 0;
+    path->count = 0;
+    for (; id >= TREE_FIXED_COUNT && path->count < FRAMES_MAX; id = tree_node(id)->parent) {
+        if (tree_node(id)->module == MODULE_OTHERS)
+            *sites = path->count;
+        else
+            path->addresses[path->count++] = tree_node(id)->address;
+    }
+    if (id == TREE_OTHERS) {
+        *sites = path->count;
+        id = TREE_ROOT;
+    }
+    return id;
+}
+
+/* Where a stack is not known to its end, the path is made of its innermost frames. */
+static void cut(const struct path *raw, unsigned depth, bool folding, struct path *path) {
+    unsigned count = raw->count < depth ? raw->count : depth;
+    unsigned whole = count;
+    while (folding && count && folded_number(raw->addresses[count - 1]))
+        count--;
+    if (folding) {
+        fold(raw, count ? count : whole, path);
+        return;
+    }
+    __builtin_memcpy(path->addresses, raw->addresses, count * sizeof raw->addresses[0]);
+    path->count = count;
+}
+
+NOINLINE void verify_path(uint32_t context, unsigned depth, bool folding) {
+    struct path ours, raw, folded;
+    unsigned sites;
+    bool complete;
+    uint32_t root = read_path(context, &ours, &sites);
+    if (!ours.count)
+        return;
+    raw.count = oracle_walk(ours.addresses[0], raw.addresses, FRAMES_MAX, &complete);
+    if (sites) { /* the ancestor's frames are the outermost ones */
+        unsigned at = compare(ours.addresses, raw.addresses, sites < raw.count ? sites : raw.count);
+        oracle_judge(ours.addresses, raw.addresses, at, sites, raw.count < sites);
+        return;
+    }
+    if (folding && complete)
+        fold(&raw, raw.count, &folded);
+    else
+        folded = raw;
+    unsigned count = folded.count < ours.count ? folded.count : ours.count;
+    unsigned at = compare(ours.addresses, folded.addresses, count);
+    /* A path that we say is complete must be complete for libunwind too. */
+    bool longer = root == TREE_ROOT && complete && folded.count > ours.count;
+    if (at < count && root == TREE_TRUNCATED) {
+        cut(&raw, depth, folding, &folded);
+        count = folded.count < ours.count ? folded.count : ours.count;
+        at = compare(ours.addresses, folded.addresses, count);
+    }
+    if (folding && !complete && at < count)
+        return; /* what its loops are is not known */
+    oracle_judge(ours.addresses, folded.addresses, longer ? ours.count - 1 : at, longer ? ours.count : count,
+                 folded.count < ours.count);
+}

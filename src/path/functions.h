@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * functions.h - which function a return address is in, and which functions are folded.
+ *
+ * A function is known by the start of its frame description entry in .eh_frame, so no symbols are
+ * needed; a part that the compiler moved away (`.cold`) counts as a function of its own. A function is
+ * *folded* when it has recurred on very many call paths: from then on it stands on each path once (see
+ * context/admit.h), and the packed rules of its return addresses carry its number (rule_folded).
+ *
+ * For: programs whose call paths are very many. Nobody asks before the library's tables are filled to
+ * TABLES_FOLD, and then only when a new node of the tree is made. Cost: a look into a table, or about a
+ * microsecond where the address is not known.
+ *
+ * Threads: any. The table of addresses is a cache of FUNCTIONS_MAX entries, under rules_lock.
+ */
+#ifndef MEMCTX_FUNCTIONS_H
+#define MEMCTX_FUNCTIONS_H
+
+#include "path/rules.h"
+
+/* The start of the function that holds a return address; 0: not known. `exact`: the address was
+ * interrupted by a signal. */
+uintptr_t function_of(uintptr_t address, bool exact);
+/* A new node was made for a path on which this function stands twice. After some of them the function
+ * is folded, and function_epoch changes. */
+void function_recurs(uintptr_t function);
+INTERNAL uint32_t function_epoch; /* atomic: how many functions are folded */
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tables.h - the budget of the library's own tables: nodes, views, traces, rules and what finds them.
+ *
+ * A program with very many call paths must not make the library grow without end. So whatever grows
+ * with the number of paths asks here before it takes memory, with the share of the budget that may be
+ * in use afterwards. What matters less has a smaller share: when the tables fill, full paths of
+ * allocations that were seen once are the first that are not kept any more, the figures of each site
+ * the last. Nothing is taken that would pass the limit.
+ *
+ * Limit: MEMCTX_TABLES, and TABLES_THREAD_BYTES for each living thread. Live bytes are those of all
+ * blocks in use, less a fifth, because blocks are at most that much larger than what was requested.
+ *
+ * Threads: any; one atomic word, which the common malloc and free never touch.
+ */
+#ifndef MEMCTX_TABLES_H
+#define MEMCTX_TABLES_H
+
+#include "os/os.h"
+
+#define TABLES_LEAST_BYTES (4L << 20)
+#define TABLES_THREAD_BYTES (32L << 10)
+
+/* Sixteenths of the limit that may be in use after a request of this kind. */
+enum tables_share {
+    TABLES_UNCOUNTED = 0, /* contexts that the program itself makes: as many as it wants */
+    TABLES_FOLD = 2,      /* past it, functions that recur very often are folded */
+    TABLES_PATH = 8,      /* every path is kept until then */
+    TABLES_TRACE = 11,    /* traces, which only save time */
+    TABLES_ADMITTED = 12, /* paths that were seen often, or hold much */
+    TABLES_OTHERS = 14,   /* [other callers] of one ancestor, and its sites */
+    TABLES_SITE = 15,     /* sites below the [other callers] of the process */
+    TABLES_ALL = 16,
+    TABLES_MUST = 17, /* counted, but never refused: frees of what stands in others' pages */
+};
+
+INTERNAL int64_t tables_used_bytes; /* atomic */
+INTERNAL uint32_t tables_threads;   /* atomic: threads that are alive and have allocated */
+
+int64_t tables_limit_bytes(void);
+INTERNAL int64_t tables_limit_known; /* atomic: as it was when it was last asked for */
+/* Takes `bytes` from the budget. False: nothing was taken; that share of the limit is used up. */
+bool tables_take(int64_t bytes, enum tables_share share);
+/* What nothing works without, or what is given back (negative). */
+INLINE void tables_add(int64_t bytes) {
+    add_relaxed(&tables_used_bytes, bytes);
+}
+/* Whether more than this share of the limit is in use, as it was when somebody last looked. */
+INLINE bool tables_are_past(enum tables_share share) {
+    return load_relaxed(&tables_used_bytes) * 16 >
+           load_relaxed(&tables_limit_known) * (int64_t)share;
+}
+
+#endif
