@@ -76,6 +76,7 @@ static struct {
     bool own_descriptors, forking;
     uint32_t running;    /* pid of the process that has the thread; 0: none. Under the lock */
     uint32_t stopping;   /* atomic: the thread is to end */
+    bool had_thread;     /* in this process, or in one that it was forked from */
     bool first_ended;    /* the program's first thread; ours may become the last */
     uint32_t socket_pid; /* who made the socket */
     uint64_t start_ns;   /* of this process, or of its life since fork */
@@ -511,6 +512,7 @@ static void start(void) {
         return;
     }
     control.running = os_process_id();
+    control.had_thread = true;
 }
 
 /* Connects to the socket, which is all that the thread waits for. Where that cannot be, it looks up
@@ -566,8 +568,18 @@ void control_unrestrict(uint32_t before) {
     store_release(&control_waiting, !before && options.control != CONTROL_OFF);
 }
 
+/* A thread that cancels itself while it may be cancelled at any moment is left half marked as cancelled by glibc.
+ * When it is the last one, and runs the exit handlers, the next call that is a cancellation point waits for
+ * ever for the other half, which would come from another thread; but not in a program that never had a second one.
+ * To a thread that is ending, another cancellation does nothing but complete the mark. */
+static void complete_cancellation(void) {
+    if (control.had_thread && !load_relaxed(&os_restricted))
+        pthread_cancel(pthread_self());
+}
+
 void control_first_thread_ended(void) {
     bool ran = end_thread();
+    complete_cancellation();
     control.first_ended = true;
     if (ran && !load_relaxed(&os_restricted))
         store_release(&control_waiting, 1);
