@@ -17,9 +17,10 @@
 #define MEMCTX_OPTIONS(X)                                                                          \
     X(depth, DEPTH, INT, 32, 0, MEMCTX_DEPTH_MAX, 1,                                               \
       "frames kept of each call path; 1: the call site only; 0: no call paths")                    \
-    X(control, CONTROL, CONTROL_MODE, 1, 0, 2, 0,                                                  \
+    X(control, CONTROL, CONTROL_MODE, 1, 0, 3, 0,                                                  \
       "when the control thread starts: off, auto (the program that memctx run started: at once; "  \
-      "its children: after 20 ms), eager")                                                         \
+      "its children: after 20 ms), eager (at once), always (also under a filter of system calls "  \
+      "that was there before the program)")                                                        \
     X(verify, VERIFY, INT, 0, 0, 1000000000, 0,                                                    \
       "unwind every Nth cached call path afresh with libunwind and compare; 0: never")             \
     X(decay_ms, DECAY_MS, INT, 500, 0, 3600000, 1,                                                 \
@@ -51,7 +52,7 @@
       "1: say on standard error what could not be had; 2: also the library's statistics at exit")
 
 /* The words of enum kinds, in the order of their values. */
-#define MEMCTX_CONTROL_MODE_WORDS "off", "auto", "eager"
+#define MEMCTX_CONTROL_MODE_WORDS "off", "auto", "eager", "always"
 #define MEMCTX_FOLD_MODE_WORDS "auto", "off"
 #define MEMCTX_THP_MODE_WORDS "default", "always", "never"
 

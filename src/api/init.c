@@ -117,6 +117,23 @@ static bool is_launcher(const char *name) {
     return false;
 }
 
+/* A process of Chromium, or of what is built on it, that goes into a sandbox, and ends itself where it finds a second
+ * thread before. */
+static bool is_browser_helper(int count, char *const *arguments) {
+    static const char types[][12] = {"broker", "gpu-process", "renderer", "utility", "zygote"};
+    bool helper = false;
+    for (int i = 1; i < count; i++) {
+        const char *argument = arguments[i];
+        if (text_equal(argument, "--no-sandbox"))
+            return false;
+        if (__builtin_strncmp(argument, "--type=", 7) != 0)
+            continue;
+        for (size_t k = 0; k < sizeof types / sizeof types[0]; k++)
+            helper |= text_equal(argument + 7, types[k]);
+    }
+    return helper;
+}
+
 /* Names this library to pthread_atfork; else from the compiler's start files, which are left out. */
 __attribute__((visibility("hidden"))) extern void *const __dso_handle;
 void *const __dso_handle = (void *)&__dso_handle;
@@ -133,7 +150,7 @@ static void tell_of_other_malloc(const char *file) {
     os_print(&text);
 }
 
-__attribute__((constructor)) static void start(void) {
+__attribute__((constructor)) static void start(int count, char **arguments) {
     char lines[1024];
     struct text warnings = {.bytes = lines, .capacity = sizeof lines};
     int64_t run_pid = 0;
@@ -158,7 +175,7 @@ __attribute__((constructor)) static void start(void) {
         os_print(&(struct text){.bytes = (char *)line, .length = sizeof line - 1});
     }
     bool at_once = run && text_to_number(run, &run_pid) && run_pid == os_process_id();
-    if (is_launcher(program_invocation_short_name))
+    if (is_launcher(program_invocation_short_name) || is_browser_helper(count, arguments))
         options.control = CONTROL_OFF;
     leave_environment();
     control_init(at_once);

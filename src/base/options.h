@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include <memctx/options.h>
 
-enum control_mode { CONTROL_OFF, CONTROL_AUTO, CONTROL_EAGER };
+enum control_mode { CONTROL_OFF, CONTROL_AUTO, CONTROL_EAGER, CONTROL_ALWAYS };
 enum fold_mode { FOLD_AUTO, FOLD_OFF };
 enum thp_mode { THP_DEFAULT, THP_ALWAYS, THP_NEVER };
 

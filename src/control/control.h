@@ -9,6 +9,9 @@
  * and 20 ms after the last fork, at most 1 s of life, or with a second thread, from a place outside libc
  * and the loader. A forked child starts its own in the same way; launchers (api/init.c) have none. What cannot be had is said only with
  * MEMCTX_VERBOSE.
+ *
+ * A process whose system calls are filtered (seccomp) has no thread: it ends before the process restricts itself
+ * (api/sandbox.c), and does not start where a filter was there first, but for containers (sandbox.h) and MEMCTX_CONTROL=always.
  */
 #ifndef MEMCTX_CONTROL_H
 #define MEMCTX_CONTROL_H
@@ -28,6 +31,11 @@ void control_start(void);
  * with the program's descriptors. */
 void control_first_thread_ended(void);
 void control_init(bool at_once);
+/* The process is about to restrict itself: ends the thread and its socket, and lets none start any more, in
+ * forked children neither. False: nothing changed, also in a vfork child, which is another process. *before (enum
+ * os_restriction) is for control_unrestrict, where the kernel refuses the restriction. */
+bool control_restrict(bool strictly, uint32_t *before);
+void control_unrestrict(uint32_t before);
 /* Removes the socket, if this process made it; with MEMCTX_VERBOSE=2 prints the statistics. */
 void control_exit(void);
 void control_fork_prepare(void);

@@ -9,6 +9,7 @@
 #include "control/automatic.h"
 #include "control/place.h"
 #include "control/policy_rules.h"
+#include "control/sandbox.h"
 #include "os/fault.h"
 #include "segment/segment.h"
 
@@ -31,7 +32,8 @@
  * long: in a program with two threads glibc's fork costs ten page faults more. */
 #define FORKING_NS 1000000000U
 #define CHILD_LOOKS 8 /* slow allocations of a forked child before it looks at the clock */
-#define STACK_BYTES (256UL << 10)
+#define STACK_BYTES (240UL << 10)
+#define STATUS_BYTES 16384
 #define IDLE_POLL_MS 1000
 #define ALONE_POLL_MS 100
 #define RULES_POLL_MS 100   /* contexts that nobody looked at yet get so old */
@@ -74,6 +76,7 @@ static struct {
     bool own_descriptors, forking;
     uint32_t running;    /* pid of the process that has the thread; 0: none. Under the lock */
     uint32_t stopping;   /* atomic: the thread is to end */
+    bool had_thread;     /* in this process, or in one that it was forked from */
     bool first_ended;    /* the program's first thread; ours may become the last */
     uint32_t socket_pid; /* who made the socket */
     uint64_t start_ns;   /* of this process, or of its life since fork */
@@ -328,8 +331,14 @@ static bool socket_open(void) {
     return true;
 }
 
+/* Its process id is not asked for in vain: a filter of system calls may not know that call. */
+static bool has_socket(void) {
+    uint32_t pid = load_acquire(&control.socket_pid);
+    return pid && pid == os_process_id();
+}
+
 static COLD void socket_remove(void) {
-    if (load_acquire(&control.socket_pid) != os_process_id())
+    if (!has_socket())
         return;
     unlink(place.final.sun_path);
     store_release(&control.socket_pid, 0);
@@ -459,9 +468,26 @@ static void *thread_main(void *argument) {
 
 /* --- starting -------------------------------------------------------------------------------------- */
 
+/* False, for good, where a filter of system calls was there before the program. */
+static bool may_start(void) {
+    char reason[256];
+    struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
+    if (load_relaxed(&os_restricted))
+        return false;
+    /* The stack is not in use yet; the end of it will be in any case. */
+    if (sandbox_lets_thread(stack_room + STACK_BYTES - STATUS_BYTES, STATUS_BYTES, &why))
+        return true;
+    store_release(&os_restricted, OS_RESTRICTED);
+    reason[why.length] = 0;
+    complain(reason, "");
+    return false;
+}
+
 static void start(void) {
     pthread_attr_t attributes;
     sigset_t all;
+    if (!may_start())
+        return;
     int error = OS_TRY_ERROR(pthread_attr_init(&attributes));
     if (error)
         return;
@@ -481,16 +507,18 @@ static void start(void) {
         error = OS_TRY_ERROR(pthread_create(&control.thread, &attributes, thread_main, NULL));
     }
     pthread_attr_destroy(&attributes);
-    if (error)
+    if (error) {
         complain("no thread could be started", "");
-    else
-        control.running = os_process_id();
+        return;
+    }
+    control.running = os_process_id();
+    control.had_thread = true;
 }
 
 /* Connects to the socket, which is all that the thread waits for. Where that cannot be, it looks up
  * by itself within a second. */
 static void wake(void) {
-    if (load_acquire(&control.socket_pid) != os_process_id())
+    if (!has_socket())
         return;
     int fd = OS_TRY(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
@@ -506,7 +534,8 @@ static bool end_thread(void) {
         return false;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* joining may be cancelled */
     lock_take(&control.lock);
-    bool runs = control.running == os_process_id(); /* not our parent's, in a vfork child */
+    /* Not our parent's, in a vfork child. */
+    bool runs = control.running && control.running == os_process_id();
     if (runs) {
         store_release(&control.stopping, 1);
         wake();
@@ -520,10 +549,39 @@ static bool end_thread(void) {
     return runs;
 }
 
+bool control_restrict(bool strictly, uint32_t *before) {
+    uint32_t now = strictly ? OS_RESTRICTED_STRICTLY : OS_RESTRICTED;
+    *before = load_relaxed(&os_restricted);
+    if (*before >= now || (!*before && !os_memory_is_own()))
+        return false;
+    store_release(&os_restricted, now);
+    if (*before)
+        return true;
+    store_release(&control_waiting, 0);
+    if (end_thread())
+        complain("the program restricts what the kernel does for it", "");
+    return true;
+}
+
+void control_unrestrict(uint32_t before) {
+    store_release(&os_restricted, before);
+    store_release(&control_waiting, !before && options.control != CONTROL_OFF);
+}
+
+/* A thread that cancels itself while it may be cancelled at any moment is left half marked as cancelled by glibc.
+ * When it is the last one, and runs the exit handlers, the next call that is a cancellation point waits for
+ * ever for the other half, which would come from another thread; but not in a program that never had a second one.
+ * To a thread that is ending, another cancellation does nothing but complete the mark. */
+static void complete_cancellation(void) {
+    if (control.had_thread && !load_relaxed(&os_restricted))
+        pthread_cancel(pthread_self());
+}
+
 void control_first_thread_ended(void) {
     bool ran = end_thread();
+    complete_cancellation();
     control.first_ended = true;
-    if (ran)
+    if (ran && !load_relaxed(&os_restricted))
         store_release(&control_waiting, 1);
 }
 
@@ -560,7 +618,7 @@ void control_init(bool at_once) {
     place_init();
     if (options.control == CONTROL_OFF)
         return;
-    if (at_once || options.control == CONTROL_EAGER)
+    if (at_once || options.control >= CONTROL_EAGER)
         start();
     else
         store_owner(&control_waiting, 1);
@@ -574,7 +632,7 @@ static void print_statistics(void) {
 }
 
 COLD void control_exit(void) {
-    if (options.verbose > 1)
+    if (options.verbose > 1 && !load_relaxed(&os_restricted))
         print_statistics();
     socket_remove();
 }
@@ -605,5 +663,5 @@ COLD void control_fork_done(bool child) {
         if (marks[i].sums.rows) /* a write costs the child a page of its own */
             marks[i].sums.rows = NULL;
     note_forget();
-    store_owner(&control_waiting, options.control != CONTROL_OFF);
+    store_owner(&control_waiting, options.control != CONTROL_OFF && !load_relaxed(&os_restricted));
 }

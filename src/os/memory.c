@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -12,6 +13,7 @@
 #define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
 static uint32_t refused; /* atomic */
+uint32_t os_restricted FORK_PAGE;
 
 uint32_t os_refused(void) {
     return load_relaxed(&refused);
@@ -88,6 +90,8 @@ bool os_protect(void *start, size_t bytes, bool writable) {
 
 bool os_forbid(void *start, size_t bytes, bool forbidden) {
     int protection = forbidden ? PROT_NONE : PROT_READ | PROT_WRITE;
+    if (UNLIKELY(load_relaxed(&os_restricted))) /* a filter may not know mprotect */
+        return map_at(start, bytes, protection, MAP_FIXED) != NULL;
     return !OS_FAILED(OS_CALL(SYS_mprotect, start, bytes, protection, 0, 0, 0));
 }
 
@@ -159,7 +163,9 @@ uint64_t os_now_ns(void) {
 }
 
 uint64_t os_now_exact_ns(void) {
-    return clock_ns(CLOCK_MONOTONIC);
+    /* Strict mode forbids to read the processor's counter, too. */
+    bool coarse = UNLIKELY(load_relaxed(&os_restricted) == OS_RESTRICTED_STRICTLY);
+    return clock_ns(coarse ? CLOCK_MONOTONIC_COARSE : CLOCK_MONOTONIC);
 }
 
 /* The thread's id stands in what glibc keeps of it, behind the thread pointer: first of all numbers behind the head
@@ -203,12 +209,22 @@ uint32_t os_process_id(void) {
 }
 
 bool os_thread_exists(uint32_t tid) {
+    if (load_relaxed(&os_restricted)) /* asking is a call that a filter may not know */
+        return true;
     uint32_t process = identity.process ? identity.process : os_process_id();
     if (OS_CALL(SYS_tgkill, process, tid, 0, 0, 0, 0) != -ESRCH)
         return true;
     /* Unless this is another process in the same memory, or a copy that fork's handlers know nothing of. */
     long self = OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0);
     return OS_CALL(SYS_tgkill, process, self, 0, 0, 0, 0) == -ESRCH;
+}
+
+/* Another process id than that of the start, or the last fork, is one of vfork, or of a clone of which no handler
+ * was told. The kernel tells them apart; where it does not (no such call, no right to ask), it is a copy. */
+bool os_memory_is_own(void) {
+    uint32_t pid = os_process_id();
+    return pid == identity.process ||
+           OS_CALL(SYS_kcmp, pid, identity.process, KCMP_VM, 0, 0, 0) != 0;
 }
 
 int64_t os_read_file(const char *path, char *buffer, size_t capacity) {

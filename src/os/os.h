@@ -28,7 +28,7 @@ bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
 void os_discard(void *start, size_t bytes);
 /* Read-only memory of a loaded object: made writable, and read-only again. At the start only. */
 bool os_protect(void *start, size_t bytes, bool writable);
-/* Nobody may touch it, or again everybody. False: nothing changed. */
+/* Nobody may touch it, or again everybody; what is in it may be lost. False: nothing changed. */
 bool os_forbid(void *start, size_t bytes, bool forbidden);
 bool os_is_mapped(uintptr_t start, uintptr_t end);
 /* Resident bytes of a mapped range; -1 when the kernel does not say. */
@@ -47,6 +47,13 @@ uint32_t os_thread_id(void); /* in a vfork child: of the thread that it stands i
 uint32_t os_process_id(void);
 bool os_is_first_thread(uint32_t tid);
 bool os_thread_exists(uint32_t tid); /* of this process; when in doubt, it does */
+/* False: in a child that shares its parent's memory (vfork), whose state is not to be changed. */
+bool os_memory_is_own(void);
+
+/* Atomic. The process has restricted itself (a filter of system calls), or was started so: nothing is asked of the
+ * kernel any more but mmap, munmap, mremap, madvise, futex, clock_gettime. Never reset but where a filter was refused. */
+INTERNAL uint32_t os_restricted; /* enum os_restriction */
+enum os_restriction { OS_FREE, OS_RESTRICTED, OS_RESTRICTED_STRICTLY };
 
 /* --- files, for the control thread and for start-up --------------------------------------- */
 /* Reads a whole small file into a buffer, 0-terminated; bytes read, or -1. */

@@ -122,7 +122,9 @@ struct page *guard_alloc(size_t size, size_t alignment) {
     if (bytes > MAX_SPAN_SLICES * SLICE_BYTES)
         return NULL;
     lock_take(&region_lock);
-    bool room = guards.pages < GUARD_MAX;
+    /* A process that has restricted itself gets no signal handler any more. */
+    bool room =
+        guards.pages < GUARD_MAX && (guards.watching || LIKELY(!load_relaxed(&os_restricted)));
     guards.pages += room;
     if (room)
         watch();

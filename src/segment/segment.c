@@ -304,7 +304,8 @@ static int64_t slices_excess(void) {
 uint32_t segment_purger;
 
 void segment_purge_later(void) {
-    if (load_relaxed(&segment_purger) == os_process_id())
+    uint32_t purger = load_relaxed(&segment_purger);
+    if (purger && !load_relaxed(&os_restricted) && purger == os_process_id())
         store_owner(&global.later_until_ns, os_now_ns() + SEGMENT_LATER_NS);
 }
 

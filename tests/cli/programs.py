@@ -66,7 +66,7 @@ def run_refuses_wrong_options():
     expect(2, "depth goes from 0 to 128; got \"129\"", "run", "--depth", "129", "true")
     expect(2, "depth goes from", "run", "--depth", "-1", "true")
     expect(2, "no option \"speed\"", "run", "--set", "speed=1", "true")
-    expect(2, "control goes from off to eager", "run", "--set", "control=maybe", "true")
+    expect(2, "control goes from off to always", "run", "--set", "control=maybe", "true")
     expect(2, "name=value", "run", "--set", "depth", "true")
     expect(2, "unknown option", "run", "--nonsense", "true")
     check_equal(run("--set", "control=off", "true").returncode, 0, "a word of an enum")

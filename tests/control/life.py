@@ -140,7 +140,8 @@ def refusing(*calls):
     argv = [harness.build_program("tests/control/refusing.c"), *calls, "--",
             *target_argv("contexts", "300")]
     with runtime_dir() as directory:
-        with harness.Target(argv, directory, MEMCTX_CONTROL="eager") as target:
+        # Eager would not start its thread: for all it knows the filter ends who makes one.
+        with harness.Target(argv, directory, MEMCTX_CONTROL="always") as target:
             check_equal(target.hear(30), f"ready {target.pid}", "the target's line")
             yield target
             code, text = target.finish()
@@ -367,6 +368,31 @@ def last_thread_ends_the_process():
         check_equal((done.returncode, done.stdout, done.stderr), (0, "end\n", ""), "how it ended")
         check_equal(os.listdir(os.path.join(directory, "memctx")), [], "sockets left")
         check(took < 10, f"the end took {took:.1f} s")
+
+
+ENDINGS = ("cancel", "cancel-late", "cancel-others", "cancel-second", "cancel-joined",
+           "cancel-child", "exit", "exit-others", "return")
+
+
+@test
+def ends_as_without_us():
+    """However its threads end, the program ends with the last of its own, by its exit handlers. (glibc
+    alone hangs where a thread of the program's own was there and the last one cancels itself at once.)"""
+    program = harness.build_program("tests/control/endings.c")
+    for how in ENDINGS:
+        plain = harness.run_program([program, how], harness.clean_env(), timeout_s=10)
+        check(plain.stdout.endswith("end\n"), f"{how} without us: {plain.stdout!r}")
+        for mode in ("run", "eager", "auto"):
+            with runtime_dir() as directory:
+                argv = [harness.CLI, "run", "--"] if mode == "run" else []
+                env = {"XDG_RUNTIME_DIR": directory} if mode == "run" else {
+                    "XDG_RUNTIME_DIR": directory, "LD_PRELOAD": harness.LIB, "MEMCTX_CONTROL": mode}
+                done = harness.run_program([*argv, program, how], harness.clean_env(**env), timeout_s=10)
+                check_equal((done.returncode, done.stdout, done.stderr),
+                            (plain.returncode, plain.stdout, plain.stderr), f"{how}, {mode}: the end")
+                folder = os.path.join(directory, "memctx")
+                left = os.listdir(folder) if os.path.exists(folder) else []
+                check_equal(left, [], f"{how}, {mode}: sockets left")
 
 
 @test

@@ -226,6 +226,7 @@ watch_end() {
 
 # Dumps whatever has a socket, every 20 ms, until the test ends, which fails if an answer was wrong.
 gadfly_begin() {
+    rm -f "$T/gadfly.stop"
     "$PYTHON" "$suite_dir/gadfly.py" "$XDG_RUNTIME_DIR/memctx" "$T/gadfly.stop" >"$T/gadfly.out" 2>&1 &
     gadfly_pid=$!
 }

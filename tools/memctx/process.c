@@ -76,6 +76,10 @@ static void read_status(struct process_facts *facts) {
     if (ids != NULL) {
         sscanf(ids, "\nUid: %u %u", &facts->uid, &facts->effective_uid);
     }
+    const char *privileges = strstr(text, "\nNoNewPrivs:");
+    const char *seccomp = strstr(text, "\nSeccomp:");
+    facts->no_new_privileges = privileges != NULL && atoi(privileges + strlen("\nNoNewPrivs:")) > 0;
+    facts->seccomp = seccomp != NULL ? atoi(seccomp + strlen("\nSeccomp:")) : 0;
     /* One number per nested namespace, the process's own last. */
     const char *inner = strstr(text, "\nNSpid:");
     if (inner != NULL) {
@@ -225,6 +229,31 @@ static bool is_chrooted(pid_t pid) {
     return length > 0 && !(length == 1 && target[0] == '/');
 }
 
+/* What a process that filters its system calls is told to; false: it does not, or has its thread all the same. */
+static bool explain_sandbox(const struct process_facts *facts, bool thread, char *reason,
+                            size_t bytes) {
+    if (thread || (facts->seccomp == 0 && !facts->no_new_privileges)) {
+        return false;
+    }
+    if (facts->seccomp == 1) {
+        snprintf(reason, bytes,
+                 "it is in seccomp's strict mode, which allows no thread and no socket");
+    } else if (facts->seccomp != 0) {
+        snprintf(reason, bytes,
+                 "its system calls are filtered (seccomp), so it has no control thread and no "
+                 "socket; if the filter was there from the start, and is known to let memctx pass, "
+                 "start it with MEMCTX_CONTROL=always");
+    } else if (facts->age_s >= 1.0) {
+        snprintf(reason, bytes,
+                 "it has given up new privileges (no_new_privs), as programs do before they filter "
+                 "their system calls (seccomp), and so has no control thread; or it has not "
+                 "allocated since it was 20 ms old");
+    } else {
+        return false;
+    }
+    return true;
+}
+
 void process_explain_no_socket(const struct process_facts *facts, char *reason, size_t bytes) {
     const char *control = process_find_variable(facts->pid, "MEMCTX_CONTROL");
     if (control != NULL && (strcmp(control, "off") == 0 || strcmp(control, "0") == 0)) {
@@ -233,6 +262,9 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
     }
     bool thread = has_control_thread(facts->pid);
     char detail[512];
+    if (explain_sandbox(facts, thread, reason, bytes)) {
+        return;
+    }
     if (explain_directories(facts, detail, sizeof(detail))) {
         snprintf(reason, bytes, "%s; correct that and start it again", detail);
     } else if (is_chrooted(facts->pid)) {

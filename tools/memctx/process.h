@@ -20,6 +20,8 @@ struct process_facts {
     uint64_t start_ticks;
     double age_s;
     int64_t rss_bytes;
+    int seccomp; /* 0: system calls are not filtered; 1: strict mode; 2: by filters */
+    bool no_new_privileges;
     char name[32];     /* the kernel's, cut at 15 characters */
     char command[256]; /* the command line with spaces, or the name in brackets */
 };

@@ -12,7 +12,8 @@ readonly exports_required="malloc free calloc realloc reallocarray memalign alig
     _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t"
 
-readonly exports_allowed='cfree|(LIB)?MEMCTX.*|memctx_.*|__libc_(free|memalign|[pv]{1,2}alloc|'\
+# prctl and syscall: to see a filter of system calls come.
+readonly exports_allowed='prctl|syscall|cfree|(LIB)?MEMCTX.*|memctx_.*|__libc_(free|memalign|[pv]{1,2}alloc|'\
 '(m|c|re)alloc|reallocarray|mallinfo|mallopt|freeres)'
 
 test_library_exports() {

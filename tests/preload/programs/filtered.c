@@ -46,7 +46,7 @@ __attribute__((noinline)) static void *path_make(unsigned depth, size_t bytes) {
 
 /* A thread that was there before, but allocates for the first time under the filter: on a stack that nobody
  * has looked at, and deep in it. */
-enum { THREADS = 40 };
+enum { THREADS = 100 };
 static pthread_barrier_t done;
 
 static void *late_thread(void *argument) {

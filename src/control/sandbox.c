@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Filters of system calls that were there before the program; see sandbox.h.
+ *
+ * What a filter does with a call can be found out only by making the call, and many end the process that
+ * makes it. So a filter forbids the thread, with one exception: containers. Their runtimes put everything in
+ * them under one filter, which refuses calls with an error, and a library that took each of these for a
+ * sandbox would be of no use there. A filter is a container's where the first process of the pid
+ * namespace is under as many. Then a child is sent ahead, which makes the calls that the thread would make:
+ * if the kernel ends it, there is no thread. That a child can be made at all is known where the parent, too, is
+ * under as many filters, since it made this process; or where the container's runtime has left its mark.
+ */
+#include "control/sandbox.h"
+#include "base/options.h"
+#include "os/fault.h"
+#include "os/os.h"
+#include "os/syscall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NOT_FILTERED, STRICT_MODE, FILTERED };
+
+struct seccomp {
+    int64_t mode, filters; /* -1: the kernel does not say (filters: before Linux 5.9) */
+    int64_t parent;
+};
+
+static char *status; /* of /proc/PID/status, the text */
+static size_t status_bytes;
+static int64_t
+    filters_let; /* so many filters were found to let a thread be; a forked child has the same */
+
+/* The number behind a name that stands at the start of a line; -1: no such line. */
+static int64_t status_number(const char *name) {
+    size_t length = text_length(name);
+    for (const char *at = status; *at; at++) {
+        if (*at != '\n' || __builtin_strncmp(at + 1, name, length) != 0)
+            continue;
+        int64_t number = 0;
+        for (at += 1 + length; *at == ':' || *at == '\t' || *at == ' '; at++) {
+        }
+        for (; *at >= '0' && *at <= '9'; at++)
+            number = number * 10 + (*at - '0');
+        return number;
+    }
+    return -1;
+}
+
+static struct seccomp seccomp_of(const char *path) {
+    if (os_read_file(path, status, status_bytes) <= 0)
+        return (struct seccomp){-1, -1, -1};
+    return (struct seccomp){status_number("Seccomp"), status_number("Seccomp_filters"),
+                            status_number("PPid")};
+}
+
+static bool is_same(const struct seccomp *a, const struct seccomp *b) {
+    return a->mode == b->mode && a->filters == b->filters;
+}
+
+static bool file_exists(const char *path) {
+    char byte[2];
+    return os_read_file(path, byte, sizeof byte) >= 0;
+}
+
+/* Docker, podman; lxc, nspawn, podman; kubernetes. */
+static bool is_marked_as_container(void) {
+    return file_exists("/.dockerenv") || file_exists("/run/.containerenv") || getenv("container") ||
+           getenv("KUBERNETES_SERVICE_HOST");
+}
+
+static bool parent_has_the_same(const struct seccomp *self) {
+    char path[48];
+    struct text text = {.bytes = path, .capacity = sizeof path - 1};
+    if (self->parent <= 0)
+        return false;
+    text_add(&text, "/proc/");
+    text_add_number(&text, self->parent);
+    text_add(&text, "/status");
+    path[text.length] = 0;
+    struct seccomp parent = seccomp_of(path);
+    return is_same(self, &parent);
+}
+
+#define PATH 0x7fffffff /* an argument: an empty path */
+
+/* What the control thread, its start and its end ask for, with arguments that change nothing. What is refused with an
+ * error is no matter. */
+static const struct {
+    short number;
+    int a, b, c, d;
+} calls[] = {
+    {SYS_rt_sigaction, SIGUSR1, 0, 0, 8},
+    {SYS_rt_sigprocmask, SIG_BLOCK, 0, 0, 8},
+    {SYS_clone3, 0, 0, 0, 0},
+    {SYS_clone, CLONE_THREAD, 0, 0, 0}, /* refused without CLONE_SIGHAND */
+    {SYS_set_robust_list, 0, 0, 0, 0},
+    {SYS_rseq, 0, 0, 0, 0},
+    {SYS_mprotect, 0, 0, PROT_NONE, 0},
+    {SYS_madvise, 0, 0, 0, 0},
+    {SYS_prctl, PR_SET_NAME, PATH, 0, 0},
+    {SYS_unshare, 0, 0, 0, 0},
+    {SYS_close_range, -1, 0, 0, 0},
+    {SYS_close, -1, 0, 0, 0},
+    {SYS_getpid, 0, 0, 0, 0},
+    {SYS_gettid, 0, 0, 0, 0},
+    {SYS_geteuid, 0, 0, 0, 0},
+    {SYS_newfstatat, AT_FDCWD, PATH, 0, 0},
+    {SYS_stat, PATH, 0, 0, 0},
+    {SYS_lstat, PATH, 0, 0, 0},
+    {SYS_fstat, -1, 0, 0, 0},
+    {SYS_mkdir, PATH, 0700, 0, 0},
+    {SYS_chmod, PATH, 0600, 0, 0},
+    {SYS_rename, PATH, PATH, 0, 0},
+    {SYS_unlink, PATH, 0, 0, 0},
+    {SYS_readlinkat, AT_FDCWD, PATH, 0, 0},
+    {SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0},
+    {SYS_bind, -1, 0, 0, 0},
+    {SYS_listen, -1, 16, 0, 0},
+    {SYS_connect, -1, 0, 0, 0},
+    {SYS_accept4, -1, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK},
+    {SYS_getsockopt, -1, SOL_SOCKET, SO_PEERCRED, 0},
+    {SYS_sendto, -1, 0, 0, MSG_NOSIGNAL | MSG_DONTWAIT},
+    {SYS_recvfrom, -1, 0, 0, MSG_DONTWAIT},
+    {SYS_fcntl, -1, F_DUPFD_CLOEXEC, 0, 0},
+    {SYS_poll, 0, 0, 0, 0},
+    {SYS_clock_nanosleep, CLOCK_REALTIME, 0, 0, 0},
+    {SYS_write, -1, 0, 0, 0},
+    {SYS_mincore, 0, 0, 0, 0},
+    {SYS_prlimit64, 0, RLIMIT_NOFILE, 0, 0},
+    {SYS_exit, 0, 0, 0, 0}, /* as a thread ends: here the child does */
+};
+
+static long argument(int value) {
+    return value == PATH ? (long)"" : value;
+}
+
+static void try_calls(void) {
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        OS_CALL(calls[i].number, argument(calls[i].a), argument(calls[i].b), argument(calls[i].c),
+                calls[i].d, 0, 0);
+}
+
+/* A child of which nobody hears: no handler of fork runs, no signal tells of its end, and the program's own wait does
+ * not find it. */
+static bool child_survives_calls(void) {
+    static const struct rlimit no_core = {0, 0};
+    int ending = 0;
+    long child = OS_CALL(SYS_clone, 0, 0, 0, 0, 0, 0), waited;
+    if (!child) {
+        OS_CALL(SYS_prlimit64, 0, RLIMIT_CORE, &no_core, 0, 0, 0);
+        for (;;)
+            try_calls();
+    }
+    if (OS_FAILED(child))
+        return false;
+    do
+        waited = OS_CALL(SYS_wait4, child, &ending, __WALL, 0, 0, 0);
+    while (waited == -EINTR);
+    return waited == child && WIFEXITED(ending) && !WEXITSTATUS(ending);
+}
+
+static bool filter_lets_thread(const struct seccomp *self) {
+    if (self->filters > 0 && self->filters == filters_let)
+        return true;
+    struct seccomp first = seccomp_of("/proc/1/status");
+    if (!is_same(self, &first) || !(parent_has_the_same(self) || is_marked_as_container()) ||
+        !child_survives_calls())
+        return false;
+    filters_let = self->filters;
+    return true;
+}
+
+bool sandbox_lets_thread(char *room, size_t bytes, struct text *why) {
+    status = room;
+    status_bytes = bytes;
+    struct seccomp self = seccomp_of("/proc/self/status");
+    if (self.mode == NOT_FILTERED)
+        return true;
+    if (self.mode == FILTERED && (options.control == CONTROL_ALWAYS || filter_lets_thread(&self)))
+        return true;
+    text_add(why, self.mode < 0
+                      ? "/proc/self/status does not tell whether system calls are filtered"
+                      : "a filter of system calls (seccomp) was there before the program; if it is "
+                        "known to let memctx pass, set MEMCTX_CONTROL=always");
+    return false;
+}

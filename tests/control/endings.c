@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A program whose threads end in the way that its argument says. Its exit handlers must run, and print "end", when
+ * its last thread has ended; the library's own thread does not count.
+ *   cancel         the first thread cancels itself, where it may be cancelled at any moment
+ *   cancel-late    the same at the next cancellation point
+ *   cancel-others  the same at any moment, while another thread works on
+ *   cancel-second  the second thread cancels itself, the first one returns from main
+ *   cancel-joined  the first one cancels the second, waits for it, and leaves by pthread_exit
+ *   cancel-child   in a forked child the only thread cancels itself
+ *   exit           the first thread leaves by pthread_exit, alone
+ *   exit-others    the same while another one works on, which never allocates
+ *   return         main returns
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void say_end(void) {
+    puts("end");
+}
+
+static void *work(void *allocates) {
+    if (allocates)
+        free(malloc(100));
+    usleep(200000); /* the first thread is long gone */
+    return NULL;
+}
+
+static void *cancel_self(void *unused) {
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    pthread_cancel(pthread_self());
+    puts("not cancelled");
+    return unused;
+}
+
+static void *wait_for_cancellation(void *unused) {
+    for (;;)
+        pause();
+    return unused;
+}
+
+static void start(void *(*function)(void *), void *argument, int join, int cancel) {
+    pthread_t thread;
+    void *result = NULL;
+    if (pthread_create(&thread, NULL, function, argument) || (cancel && pthread_cancel(thread)))
+        exit(1);
+    if (join && (pthread_join(thread, &result) || result != PTHREAD_CANCELED))
+        exit(2);
+}
+
+int main(int argc, char **argv) {
+    const char *how = argc > 1 ? argv[1] : "";
+    atexit(say_end);
+    usleep(
+        50000); /* so that an allocation starts the library's thread, where it does not run yet */
+    for (int i = 0; i < 1000; i++)
+        free(malloc((size_t)i * 50));
+    if (!strcmp(how, "cancel-child")) {
+        int ending;
+        pid_t child = fork();
+        if (!child)
+            cancel_self(NULL);
+        if (child < 0 || waitpid(child, &ending, 0) != child || ending)
+            return 3;
+        return 0;
+    }
+    if (!strcmp(how, "cancel-others") || !strcmp(how, "exit-others"))
+        start(work, how[0] == 'c' ? "" : NULL, 0, 0);
+    if (!strcmp(how, "cancel-second"))
+        start(cancel_self, NULL, 1, 0);
+    if (!strcmp(how, "cancel-joined"))
+        start(wait_for_cancellation, NULL, 1, 1);
+    if (!strncmp(how, "exit", 4) || !strcmp(how, "cancel-joined"))
+        pthread_exit(NULL);
+    if (!strcmp(how, "cancel-late")) {
+        pthread_cancel(pthread_self());
+        pthread_testcancel();
+    }
+    if (!strncmp(how, "cancel", 6) && strcmp(how, "cancel-second"))
+        cancel_self(NULL);
+    return 0;
+}

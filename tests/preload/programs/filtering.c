@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* filtering GROUP -- PROGRAM ARGUMENT... - runs the program under a filter that ends it at certain system calls, as service
+ * managers install it before they start a service. GROUP: network (what systemd calls @network-io), clone (a new
+ * thread or process), or nothing: getpriority, which nobody asks for. */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static const int network[] = {SYS_socket,     SYS_socketpair, SYS_connect,  SYS_bind,
+                              SYS_listen,     SYS_accept,     SYS_accept4,  SYS_sendto,
+                              SYS_recvfrom,   SYS_sendmsg,    SYS_recvmsg,  SYS_shutdown,
+                              SYS_getsockopt, SYS_setsockopt, SYS_sendmmsg, SYS_recvmmsg};
+static const int processes[] = {SYS_clone, SYS_clone3, SYS_fork, SYS_vfork};
+static const int nothing[] = {SYS_getpriority};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+int main(int argc, char **argv) {
+    struct sock_filter code[64] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+    size_t length = 1;
+    if (argc < 4 || strcmp(argv[2], "--") != 0)
+        return 2;
+    const int *calls = strcmp(argv[1], "network") == 0 ? network
+                       : strcmp(argv[1], "clone") == 0 ? processes
+                                                       : nothing;
+    size_t count = calls == network     ? COUNT(network)
+                   : calls == processes ? COUNT(processes)
+                                        : COUNT(nothing);
+    for (size_t i = 0; i < count; i++) {
+        code[length++] =
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
+        code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    }
+    code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {.len = (unsigned short)length, .filter = code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program, 0, 0)) {
+        perror("filtering");
+        return 2;
+    }
+    execvp(argv[3], argv + 3);
+    perror("filtering");
+    return 2;
+}
