@@ -47,8 +47,12 @@ def signed(code):
     return code // 2 if code % 2 == 0 else -(code + 1) // 2
 
 
-def put_signed(value):
-    return put_varint((value << 1 ^ value >> 63) & WORD)
+def figure(code, expected):
+    if code == 0:
+        return None
+    off = wrap(-(1 << 63) - expected)
+    left_out = (off << 1 ^ off >> 63) & WORD
+    return wrap(expected + signed(code - 1 if code <= left_out else code))
 
 
 def body_of(data):
@@ -122,7 +126,7 @@ class Table:
         return (value & WORD for value in itertools.accumulate(self.signed(column)))
 
     def figures(self, column, expected=itertools.repeat(0)):
-        return [None if code == 0 else wrap((about or 0) + signed(code - 1))
+        return [figure(code, about or 0)
                 for code, about in zip(self.numbers(column), expected)]
 
 
@@ -208,7 +212,7 @@ def add_views(blocks, contexts, threads):
         view = {}
         for number, name in enumerate(TOTALS):
             code = codes[number][row]
-            view[name] = None if code == 0 else wrap(rest[name] + signed(code - 1))
+            view[name] = figure(code, rest[name])
             rest[name] -= view[name] or 0
         contexts[at]["threads"][str(threads[thread]["tid"] or "exited")] = view
     for context in contexts:

@@ -126,17 +126,14 @@ void pack_number(struct pack *pack, unsigned column, uint64_t value) {
     to->needed = to->needed || value != 0;
 }
 
-static uint64_t zigzag(uint64_t value) {
-    return value << 1 ^ (0 - (value >> 63));
-}
-
 void pack_signed(struct pack *pack, unsigned column, uint64_t value) {
-    pack_number(pack, column, zigzag(value));
+    pack_number(pack, column, snapshot_zigzag(value));
 }
 
 void pack_figure(struct pack *pack, unsigned column, int64_t figure, uint64_t expected) {
-    /* 2^63 off: the sum is 0, which says that it is not known. */
-    pack_number(pack, column, figure == WIRE_UNKNOWN ? 0 : zigzag((uint64_t)figure - expected) + 1);
+    uint64_t code = snapshot_zigzag((uint64_t)figure - expected);
+    uint64_t unknown = snapshot_zigzag((uint64_t)WIRE_UNKNOWN - expected);
+    pack_number(pack, column, code == unknown ? 0 : code + (code < unknown));
 }
 
 void pack_bytes(struct pack *pack, unsigned column, const void *bytes, size_t length) {

@@ -26,8 +26,9 @@
  *   number    varint: 7 bits a byte, the lowest first; bit 7 says that more follow; at most 10 bytes
  *   signed    a number n; n even: n / 2, n odd: -(n + 1) / 2
  *   figure    a number n; 0: not known, else expected + signed(n - 1). What is expected is said with
- *             the column, 0 unless said; a figure in it that is not known counts as 0. A figure that
- *             lies 2^63 off cannot be told, and is written as not known.
+ *             the column, 0 unless said; a figure in it that is not known counts as 0. Since -2^63 is no
+ *             figure, the signed number that would give it is left out: from there on, that is where
+ *             n is more than u, signed(u) being -2^63 - expected, it is expected + signed(n).
  *   text      a number n; 0: none, else row n - 1 of the texts
  *   index     a number: a row of the table that is named. "index or none": 0 is none, else row + 1
  *   bytes     no numbers: the bytes of all rows, one behind the other; another column has the lengths
@@ -171,6 +172,15 @@ enum { CONTEXTS_FLAG_EXACT_ADDRESS = 1 };
     X(pages, 0)
 #define SNAPSHOT_TOTALS_COUNT 12U
 #define SNAPSHOT_KNOWN(name) snapshot_known(totals->name)
+
+/* A signed number as it is stored, and back. */
+static inline uint64_t snapshot_zigzag(uint64_t value) {
+    return value << 1 ^ (0 - (value >> 63));
+}
+
+static inline uint64_t snapshot_unzigzag(uint64_t code) {
+    return code >> 1 ^ (0 - (code & 1));
+}
 
 static inline uint64_t snapshot_known(int64_t figure) {
     return figure == WIRE_UNKNOWN ? 0 : (uint64_t)figure;

@@ -497,11 +497,10 @@ static bool read_block(struct snapshot_reader *reader) {
     }
     reader->table = table;
     readers[table](reader);
-    if (reader->wrong != NULL || !unpack_end_block(&reader->block)) {
-        return damaged(reader, reader->wrong != NULL ? reader->wrong
-                                                     : "a value cannot be read or does not exist");
+    if (reader->block.bad || (reader->wrong == NULL && !unpack_end_block(&reader->block))) {
+        reader->wrong = "a value cannot be read or does not exist";
     }
-    return true;
+    return reader->wrong == NULL || damaged(reader, reader->wrong);
 }
 
 /* Gives each mark its entries. */

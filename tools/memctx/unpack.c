@@ -257,17 +257,15 @@ uint64_t unpack_at_most(struct unpack_block *block, unsigned column, uint64_t mo
     return value;
 }
 
-static uint64_t unzigzag(uint64_t code) {
-    return code >> 1 ^ (0 - (code & 1));
-}
-
 uint64_t unpack_signed(struct unpack_block *block, unsigned column) {
-    return unzigzag(unpack_number(block, column));
+    return snapshot_unzigzag(unpack_number(block, column));
 }
 
 int64_t unpack_figure(struct unpack_block *block, unsigned column, uint64_t expected) {
     uint64_t code = unpack_number(block, column);
-    return code == 0 ? WIRE_UNKNOWN : (int64_t)(expected + unzigzag(code - 1));
+    uint64_t unknown = snapshot_zigzag((uint64_t)WIRE_UNKNOWN - expected);
+    return code == 0 ? WIRE_UNKNOWN
+                     : (int64_t)(expected + snapshot_unzigzag(code - (code <= unknown)));
 }
 
 size_t unpack_left(const struct unpack_block *block, unsigned column) {

@@ -124,18 +124,14 @@ static uint64_t draw_extreme(void) {
     return draw() % 3 == 0 ? draw() : ends[draw() % (sizeof ends / sizeof *ends)];
 }
 
-/* A figure is kept unless it lies 2^63 off what is expected, so stays far from that. */
 static int64_t draw_figure(void) {
-    int64_t value = (int64_t)draw_extreme();
-    return value == WIRE_UNKNOWN || value > -(1LL << 60) ? value : value + (1LL << 62);
+    return (int64_t)draw_extreme();
 }
 
 static void make_extreme(struct model *model, struct model_context *context) {
-#define X(name) context->self.name = draw_figure() / 4;
+#define X(name) context->self.name = draw_figure();
     MODEL_TOTALS(X)
 #undef X
-    context->self.allocs = WIRE_UNKNOWN;
-    context->self.peak_requested_bytes = draw() % 2 ? WIRE_UNKNOWN : 0;
     context->policy = (uint8_t)draw_extreme();
     context->placement = (uint8_t)draw_extreme();
     context->exact_address = draw() % 2;
@@ -219,7 +215,7 @@ static void make_threads(struct model *model, bool extreme) {
         for (uint32_t k = 0; k < context->view_count; k++) {
             struct model_view *view = &model->views[model->view_count++];
             *view = (struct model_view){(uint32_t)i, (uint32_t)(draw() % 6), context->self};
-#define X(name) view->totals.name = extreme ? draw_figure() / 8 : view->totals.name / 2;
+#define X(name) view->totals.name = extreme ? draw_figure() : view->totals.name / 2;
             MODEL_TOTALS(X)
 #undef X
             view->totals.reserved_bytes = view->totals.pages = WIRE_UNKNOWN;
@@ -244,8 +240,7 @@ static void make_marks(struct model *model) {
         for (size_t k = i; mark->has_entries && k < model->context_count; k += 3) {
             const struct wire_totals *self = &model->contexts[k].self;
             mark->entries[mark->entry_count++] = (struct wire_mark_entry){
-                (uint32_t)k, 0,         self->requested_bytes, draw_figure() / 4, self->allocs,
-                0,           draw() % 9};
+                (uint32_t)k, 0, self->requested_bytes, draw_figure(), self->allocs, 0, draw() % 9};
         }
     }
     model->note_count = 2;
