@@ -35,10 +35,13 @@ static void number_context(struct snapshot_writer *writer, size_t i) {
     writer->frames[i] = share_frame(share, context->address, module, list);
 }
 
-static void number_figures(struct share *share) {
+static void number_figures(struct snapshot_writer *writer) {
+    struct share *share = &writer->share;
 #define X(name) share_text(share, #name);
     MODEL_LEDGER(X)
-    MODEL_MAPPINGS(X)
+    if (writer->model->has_mappings) {
+        MODEL_MAPPINGS(X)
+    }
 #undef X
 }
 
@@ -47,12 +50,12 @@ static void number_all(struct snapshot_writer *writer) {
     struct share *share = &writer->share;
     share_text(share, model->exe);
     share_text(share, model->library_version);
-    number_figures(share);
+    number_figures(writer);
     for (size_t i = 0; i < model->module_count; i++) {
         share_text(share, model->modules[i].path);
-        share_text(share, model->modules[i].symbols);
+        share_text(share, writer->options.names ? model->modules[i].symbols : NULL);
     }
-    for (size_t i = 0; i < model->thread_count; i++) {
+    for (size_t i = 0; i < model->thread_count && writer->options.threads; i++) {
         share_text(share, model->threads[i].name);
     }
     for (size_t i = 0; i < model->mark_count; i++) {

@@ -69,6 +69,8 @@ struct unpack *unpack_begin(const void *bytes, size_t length, const char *source
         free(unpack);
         return NULL;
     }
+    unpack->capacity = 1 << 16;
+    unpack->block = cli_alloc(unpack->capacity, 1);
     unpack->zstd = ZSTD_createDCtx();
     if (unpack->zstd == NULL || ZSTD_isError(ZSTD_DCtx_setParameter(
                                     unpack->zstd, ZSTD_d_windowLogMax, SNAPSHOT_WINDOW_LOG))) {
