@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A snapshot file that was damaged, or made up: JSON, packed, or (any other first byte) what stands in a packed one's
- * zstd frame, because nobody guesses checksums. What can be read must come back when it is written and read again. */
+/* A snapshot file that was damaged, or made up: JSON, packed, or (any other first byte) what stands
+ * in a packed one's zstd frame, because nobody guesses checksums. What can be read must come back
+ * when it is written and read again. */
 #include "fuzz.h"
 #include "model.h"
 #include "snapshot_format.h"

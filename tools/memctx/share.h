@@ -3,8 +3,8 @@
  * share.h - what a snapshot says once however often a model has it: texts, the names of addresses,
  * frames.
  *
- * Each gets a number in the order of its first appearance, so that the same model always gives the same
- * file.
+ * Each gets a number in the order of its first appearance, so that the same model always gives the
+ * same file.
  */
 #ifndef MEMCTX_SHARE_H
 #define MEMCTX_SHARE_H

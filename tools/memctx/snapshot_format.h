@@ -19,25 +19,25 @@
  * stand in the order of their numbers. The block of table 0 (no rows, no columns) is the last.
  *
  * A reader skips tables and columns that it does not know, and a column that is missing in a block
- * holds the number 0 in each row. So a later writer adds tables and columns without a new version. The
- * version changes only when an old reader would misunderstand what it knows.
+ * holds the number 0 in each row. So a later writer adds tables and columns without a new version.
+ * The version changes only when an old reader would misunderstand what it knows.
  *
  * Contents of a column: a value for each row. Kinds of value:
- *   number    varint: 7 bits a byte, the lowest first; bit 7 says that more follow; at most 10 bytes
+ *   number    varint: 7 bits a byte, the lowest first; bit 7: more follow; at most 10 bytes
  *   signed    a number n; n even: n / 2, n odd: -(n + 1) / 2
- *   figure    a number n; 0: not known, else expected + signed(n - 1). What is expected is said with
- *             the column, 0 unless said; a figure in it that is not known counts as 0. Since -2^63 is no
- *             figure, the signed number that would give it is left out: from there on, that is where
- *             n is more than u, signed(u) being -2^63 - expected, it is expected + signed(n).
+ *   figure    a number n; 0: not known, else expected + signed(n - 1). What is expected is said
+ *             with the column, 0 unless said; a figure in it that is not known counts as 0. Since
+ *             -2^63 is no figure, the signed number that would give it is left out: where n is more
+ *             than u, signed(u) being -2^63 - expected, the figure is expected + signed(n).
  *   text      a number n; 0: none, else row n - 1 of the texts
- *   index     a number: a row of the table that is named. "index or none": 0 is none, else row + 1
- *   bytes     no numbers: the bytes of all rows, one behind the other; another column has the lengths
- * Arithmetic is modulo 2^64. "delta of" a column: signed; added to the value of the row before (before
- * the first row, of all blocks: 0).
+ *   index     a number: a row of the table that is named. "index or none": 0: none, else row n - 1
+ *   bytes     no numbers: the bytes of all rows side by side; another column has the lengths
+ * Arithmetic is modulo 2^64. "delta of" something: signed; added to the value of the row before
+ * (before the first row of all blocks: 0).
  *
- * Limits, which a writer keeps and a reader checks: the constants below. So that a small file cannot
- * unpack to gigabytes, the body has at most SNAPSHOT_BODY_FREE bytes, and SNAPSHOT_BODY_RATIO more for
- * each byte of the file; the tables have at most SNAPSHOT_ROWS_FREE rows together, and
+ * Limits, which a writer keeps and a reader checks: the constants below. So that a small file
+ * cannot unpack to gigabytes, the body has at most SNAPSHOT_BODY_FREE bytes, and SNAPSHOT_BODY_RATIO more
+ * for each byte of the file; the tables have at most SNAPSHOT_ROWS_FREE rows together, and
  * SNAPSHOT_ROWS_RATIO more for each byte. A writer whose body packs better adds a skippable frame.
  * Every index must exist; texts have no 0 bytes.
  */
@@ -105,7 +105,7 @@ enum snapshot_process {
     PROCESS_HAS_MAPPINGS = 12,
 };
 
-/* Single figures by the names they have in the JSON; a name that a reader does not know it skips. */
+/* Single figures by the names they have in the JSON; a reader skips names that it does not know. */
 enum snapshot_figures {
     FIGURES_GROUP = 1, /* number: 1 the ledger, 2 the mappings */
     FIGURES_NAME = 2,  /* text */
@@ -124,8 +124,9 @@ enum snapshot_modules {
     MODULES_SYMBOLS = 8, /* text: where its names came from */
 };
 
-/* The names of addresses. A row with INLINED 0 begins a list: the machine function; rows with 1 that
- * follow are what was inlined into it at that address, innermost first. Lists are numbered from 0. */
+/* The names of addresses. A row with INLINED 0 begins a list: the machine function; rows with 1
+ * that follow are what was inlined into it at that address, innermost first. Lists are numbered
+ * from 0. */
 enum snapshot_functions {
     FUNCTIONS_NAME = 1, /* text */
     FUNCTIONS_FILE = 2, /* text */
@@ -186,8 +187,8 @@ static inline uint64_t snapshot_known(int64_t figure) {
     return figure == WIRE_UNKNOWN ? 0 : (uint64_t)figure;
 }
 
-/* What is expected of the first view of a context; less each view's figures it is what is expected of
- * the next. */
+/* What is expected of the first view of a context; less each view's figures it is what is expected
+ * of the next. */
 static inline void snapshot_begin_rest(uint64_t rest[SNAPSHOT_TOTALS_COUNT],
                                        const struct wire_totals *self) {
 #define X(name, expected) *rest++ = snapshot_known(self->name);

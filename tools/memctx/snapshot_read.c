@@ -3,8 +3,8 @@
  * snapshot_read.c - reads a snapshot file (snapshot_format.h) back into a model.
  *
  * The rows of each block go straight into the model's arrays, which grow with them: no count in the
- * file is believed. What refers to rows of another table is checked as it is read, because the other
- * table stands before it.
+ * file is believed. What refers to rows of another table is checked as it is read, because the
+ * other table stands before it.
  */
 #include <stdlib.h>
 #include <string.h>

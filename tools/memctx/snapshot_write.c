@@ -2,8 +2,8 @@
 /*
  * snapshot_write.c - writes a model as a snapshot file (snapshot_format.h).
  *
- * The model is gone through twice: first all that is to be said once gets its number, then the tables
- * are written, with no more memory than these numbers and a block take.
+ * The model is gone through twice: first all that is to be said once gets its number, then the
+ * tables are written, with no more memory than these numbers and a block take.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -48,7 +48,7 @@ uint64_t unpack_signed(struct unpack_block *block, unsigned column);
 int64_t unpack_figure(struct unpack_block *block, unsigned column, uint64_t expected);
 /* How many bytes of a column are left. */
 size_t unpack_left(const struct unpack_block *block, unsigned column);
-/* So many bytes, which stay where they are; NULL for 0, and where not so many are left: that is bad. */
+/* So many bytes, which stay where they are; NULL for 0, and where fewer are left: that is bad. */
 const uint8_t *unpack_bytes(struct unpack_block *block, unsigned column, size_t length);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * snapshot_round.c - makes a model up, writes it as a snapshot, reads it back and compares each field.
+ * snapshot_round.c - makes a model up, writes it as a snapshot, reads it back, compares each field.
  *
  * snapshot_round SHAPE CONTEXTS SEED FILE [json]; SHAPE is "program" (a deep tree of a program with
- * 4 000 call sites, counts and sizes as skewed as real ones), "extreme" (every field takes the ends of its
- * range), or "uniform" (all contexts alike: what packs best). Prints what was measured as JSON. With
- * "json" it writes the JSON form and does not read it.
+ * 4 000 call sites, counts and sizes as skewed as real ones), "extreme" (every field takes the ends
+ * of its range), or "uniform" (all contexts alike: what packs best). Prints what was measured as
+ * JSON. With "json" it writes the JSON form and does not read it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -158,7 +158,7 @@ static void make_contexts(struct model *model, size_t count, const char *shape) 
     model->contexts[0].self.peak_requested_bytes = 123456789;
     for (size_t i = 1; i < count; i++) {
         struct model_context *context = &model->contexts[i];
-        /* A path leaves the tree somewhere, mostly among what is new, and has some steps of its own. */
+        /* A path leaves the tree somewhere, mostly among what is new, and has steps of its own. */
         uint32_t above = steps == 0 ? (uint32_t)i - 1 - draw_skewed((uint32_t)i) : at;
         above = model->contexts[above].level > 60 || extreme ? (uint32_t)(i - 1) / 2 : above;
         if (uniform) {
