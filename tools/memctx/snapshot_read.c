@@ -497,7 +497,7 @@ static bool read_block(struct snapshot_reader *reader) {
     }
     reader->table = table;
     readers[table](reader);
-    if (reader->block.bad || (reader->wrong == NULL && !unpack_end_block(&reader->block))) {
+    if (reader->block.bad || (reader->wrong == NULL && !unpack_is_used_up(&reader->block))) {
         reader->wrong = "a value cannot be read or does not exist";
     }
     return reader->wrong == NULL || damaged(reader, reader->wrong);

@@ -227,14 +227,14 @@ bool unpack_next_block(struct unpack *unpack, struct unpack_block *block) {
     return true;
 }
 
-bool unpack_end_block(const struct unpack_block *block) {
+bool unpack_is_used_up(const struct unpack_block *block) {
     for (unsigned i = 0; i < SNAPSHOT_COLUMNS_MAX; i++) {
         const struct unpack_column *column = &block->columns[i];
         if (column->at != column->end && column->at != column->start) {
             return false; /* one that nobody has read is not known */
         }
     }
-    return !block->bad;
+    return true;
 }
 
 /* --- values ------------------------------------------------------------------------------ */

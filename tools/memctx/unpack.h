@@ -3,8 +3,7 @@
  * unpack.h - reads the blocks of a snapshot's body (snapshot_format.h).
  *
  * The file is not trusted: every length is checked, memory is taken for one block at a time, and a
- * value that cannot be read makes the block bad and is 0. So who reads rows needs no check a value;
- * unpack_end_block says whether all of them were good.
+ * value that cannot be read makes the block bad and is 0. So who reads rows needs no check a value.
  */
 #ifndef MEMCTX_UNPACK_H
 #define MEMCTX_UNPACK_H
@@ -35,8 +34,8 @@ struct unpack *unpack_begin(const void *bytes, size_t length, const char *source
                             struct cli_failure *failure);
 /* The next block; its contents stay until the next call. False at the end, and with a failure. */
 bool unpack_next_block(struct unpack *unpack, struct unpack_block *block);
-/* True unless a value of the block was bad or is left over. */
-bool unpack_end_block(const struct unpack_block *block);
+/* True unless something is left over in a column that values were read of. */
+bool unpack_is_used_up(const struct unpack_block *block);
 /* Gives back what it holds. False where the body did not end as it should: the failure is set. */
 bool unpack_finish(struct unpack *unpack);
 

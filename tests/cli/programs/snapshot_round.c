@@ -57,7 +57,7 @@ static struct model_names *make_names(uint32_t site) {
     names->count = 1 + (site % 3 == 0) * (site % NAMES_MAX);
     names->functions = cli_alloc(names->count, sizeof *names->functions);
     for (uint32_t i = 0; i < names->count; i++) {
-        uint32_t function = i > 0 ? site / 7 : site;
+        uint32_t function = i > 0 ? site / 7 : site / 2;
         names->functions[i].name =
             site % 17 == 5 ? NULL
                            : cli_format("some_module::function_%u(int, char const*)", function);
