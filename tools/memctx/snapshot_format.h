@@ -140,7 +140,8 @@ enum snapshot_frames {
     FRAMES_LIST = 3,    /* index or none, of the lists of functions */
 };
 
-/* Row 0 is the root; a parent stands before its children; no context is deeper than 1 024. */
+/* Row 0 is the root; a parent stands before its children; no context is deeper than 1 024. A kind,
+ * policy or placement that a reader does not know is a label, none, the default to it. */
 enum snapshot_contexts {
     CONTEXTS_ID = 1,        /* signed: added to the id of the row before and 1; first to 0 */
     CONTEXTS_PARENT = 2,    /* number: how many rows above the parent stands; of the root 0 */

@@ -279,10 +279,12 @@ static void read_context(struct snapshot_reader *reader, size_t i) {
     *context = (struct model_context){.module = WIRE_NONE, .parent = WIRE_NONE};
     uint64_t id = reader->id_expected + unpack_signed(block, CONTEXTS_ID);
     uint64_t up = unpack_number(block, CONTEXTS_PARENT);
-    context->kind = get_byte(reader, CONTEXTS_KIND);
-    if (id > ID_MAX || context->kind > WIRE_KIND_UNKNOWN ||
-        (i == 0) != (context->kind == WIRE_KIND_ROOT)) {
-        reader->wrong = "a context has an id or a kind that does not exist";
+    uint64_t kind = unpack_number(block, CONTEXTS_KIND);
+    context->kind = kind < WIRE_KIND_UNKNOWN ? (uint8_t)kind : WIRE_KIND_UNKNOWN;
+    if (id > ID_MAX) {
+        reader->wrong = "a context has an id that does not exist";
+    } else if ((i == 0) != (context->kind == WIRE_KIND_ROOT)) {
+        reader->wrong = "its first context, and no other, is not the root";
     } else if (i > 0 && (up == 0 || up > i)) {
         reader->wrong = "a context has no parent before it";
     } else if (i > 0) {
