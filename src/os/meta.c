@@ -7,7 +7,7 @@
 #define DISCARD_MIN (16UL << 10)
 #define MAPPINGS_MAX 3840 /* remembered for the residency figure */
 /* The first chunk is part of the library: every mapping more costs a fork some 4 us. */
-#define FIRST_BYTES (1UL << 20)
+#define FIRST_BYTES (960UL << 10)
 
 struct lock meta_lock FORK_PAGE = LOCK_INIT(RANK_META);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Snapshot files: the same results as from the process, and damage of every kind."""
+"""Snapshot files: the same results as from the process; of those in JSON, damage of every kind (others: packed_snapshots)."""
 import json
 import os
 import random
@@ -19,6 +19,11 @@ def allocate():
 
 def read(path):
     with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def read_bytes(path):
+    with open(path, "rb") as file:
         return file.read()
 
 
@@ -65,7 +70,7 @@ def snapshot_gives_the_same():
         first, second = os.path.join(where, "first"), os.path.join(where, "second")
         succeed("dump", live.pid, "--threads", "-o", first, env=env)
         now = live.dump("--threads")
-        saved = json.loads(read(first))
+        saved = json.loads(succeed("dump", first, "--json", "--threads"))
         for key in ("uptime_s", "build_ns", "rss_bytes", "ledger", "mappings"):
             now.pop(key, None)
             saved.pop(key, None)
@@ -81,7 +86,7 @@ def snapshot_gives_the_same():
         check_equal([(row["path"], row["growth"]) for row in saved_diff["contexts"]],
                     [(row["path"], row["growth"]) for row in diff["contexts"]], "diff")
         succeed("dump", first, "-o", second)
-        check_equal(read(second), read(first), "a snapshot of a snapshot")
+        check_equal(read_bytes(second), read_bytes(first), "a snapshot of a snapshot")
         check_equal(succeed("frag", second), succeed("frag", first), "frag")
         check_equal(succeed("dump", second, "--flat"), succeed("dump", first, "--flat"), "dump")
         check("allocate_more (allocate.c:" in succeed("dump", first), "names")
@@ -144,7 +149,7 @@ def snapshot_file_is_whole_or_absent():
 def snapshot_is_truncated():
     with fake("none") as live, scratch() as where:
         whole, cut = os.path.join(where, "whole"), os.path.join(where, "cut")
-        succeed("dump", live.pid, "--threads", "-o", whole, env=live.cli_env)
+        succeed("dump", live.pid, "--threads", "--json", "-o", whole, env=live.cli_env)
         content = read(whole).encode()
         check(len(content) > 2000, "a snapshot of some size")
         for length in range(30, len(content) - 2, max(1, len(content) // 60)):
@@ -162,7 +167,7 @@ def snapshot_is_truncated():
 def snapshot_of_another_version():
     with fake("none") as live, scratch() as where:
         path = os.path.join(where, "snapshot")
-        succeed("dump", live.pid, "-o", path, env=live.cli_env)
+        succeed("dump", live.pid, "--json", "-o", path, env=live.cli_env)
         text = read(path)
         for content, pattern in (
                 (text.replace("memctx/1", "memctx/2"), r"schema memctx/2; this memctx .* memctx/1"),
@@ -188,7 +193,7 @@ def snapshot_with_random_damage():
     numbers = random.Random(seed)
     with fake("none") as live, scratch() as where:
         path = os.path.join(where, "snapshot")
-        succeed("dump", live.pid, "--threads", "-o", path, env=live.cli_env)
+        succeed("dump", live.pid, "--threads", "--json", "-o", path, env=live.cli_env)
         whole = read(path).encode()
         codes = set()
         for number in range(rounds):
@@ -216,7 +221,7 @@ def snapshot_with_random_damage():
 def snapshot_parts_that_contradict():
     with fake("none") as live, scratch() as where:
         path = os.path.join(where, "snapshot")
-        succeed("dump", live.pid, "--threads", "-o", path, env=live.cli_env)
+        succeed("dump", live.pid, "--threads", "--json", "-o", path, env=live.cli_env)
         whole = read(path)
 
         def spoil(change, pattern):

@@ -87,8 +87,8 @@ _memctx() {
                 *)
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
-                        dump | frag | doctor | export | diff) files=yes ;;&
-                        dump | frag | doctor | export | diff | mark | reset | trim | options)
+                        dump | frag | doctor | export | report | verify | diff) files=yes ;;&
+                        dump | frag | doctor | export | report | verify | diff | mark | reset | trim | options)
                             words=$(_memctx_targets)
                             ;;
                         set)

@@ -145,7 +145,11 @@ int dump_main(int argc, char **argv) {
     if (request.output != NULL) {
         struct output output;
         output_begin(&output, request.output);
-        model_write_json(&model, output.file, &write);
+        if (request.json) {
+            model_write_json(&model, output.file, &write);
+        } else {
+            model_write_snapshot(&model, output.file, &write);
+        }
         output_finish(&output);
         return CLI_DONE;
     }

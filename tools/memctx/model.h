@@ -187,7 +187,7 @@ bool model_load_mark(struct model *model, const char *name, const void *answer, 
 /* Adds the pages of one answer to WIRE_PAGES; *next is where to go on, 0: that was all. */
 bool model_load_pages(struct model *model, const void *answer, size_t length, uint64_t *next,
                       struct cli_failure *failure);
-/* Fills in a model from a snapshot file. */
+/* Fills in a model from a snapshot file, of either kind (snapshot.h). */
 bool model_load_snapshot(struct model *model, const char *path, struct cli_failure *failure);
 
 /* For the loaders: checks the tree that the parents' ids in contexts[].parent describe, turns them
@@ -226,6 +226,11 @@ struct model_write_options {
 };
 void model_write_json(const struct model *model, FILE *file,
                       const struct model_write_options *options);
+
+/* Writes the whole model as a snapshot file (snapshot_format.h); of the options it takes threads and
+ * names. What could not be written is in ferror(file). */
+void model_write_snapshot(const struct model *model, FILE *file,
+                          const struct model_write_options *options);
 
 struct json_writer;
 void model_write_totals(struct json_writer *json, const char *key,

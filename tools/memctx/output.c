@@ -3,6 +3,7 @@
 #include "output.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 void output_begin(struct output *output, const char *path) {
     struct stat status;
     bool standard = strcmp(path, "-") == 0;
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow so long is an error like a full disk */
     bool direct = standard || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
     *output = (struct output){.path = path, .fd = -1};
     if (!direct) {
@@ -25,7 +27,10 @@ void output_begin(struct output *output, const char *path) {
                    : output->fd >= 0 ? fdopen(output->fd, "w")
                                      : NULL;
     if (output->file == NULL) {
-        cli_die(CLI_REFUSED, "%s: cannot be written; %s", path, strerror(errno));
+        cli_die(CLI_REFUSED,
+                "%s: cannot be written; %s; give the name of a file in a directory that is "
+                "yours",
+                path, strerror(errno));
     }
     setvbuf(output->file, NULL, _IOFBF, 1 << 18);
 }
@@ -88,7 +93,9 @@ void output_finish(struct output *output) {
         if (!direct) {
             unlink(output->temporary);
         }
-        cli_die(CLI_REFUSED, "%s: could not be written; %s", output->path, strerror(error));
+        cli_die(CLI_REFUSED,
+                "%s: could not be written; %s; make room, or give the name of a file elsewhere",
+                output->path, strerror(error));
     }
     free(output->temporary);
 }

@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: MIT
+"""Snapshot files in their own format: nothing is lost, little is needed, and no file can do harm."""
+import glob
+import json
+import os
+import random
+import resource
+import signal
+import struct
+import subprocess
+import time
+
+import packed
+from clitest import CLI, HERE, cli, expect, fake, scratch, succeed, target
+from harness import BIN, ROOT, build_program, check, check_equal, clean_env, run_program, test
+
+OLD = os.path.join(HERE, "data/snapshot-0.1.json")
+PARTS = ["snapshot", "snapshot_read", "snapshot_write", "snapshot_json", "pack", "unpack", "share", "model", "cli",
+         "json", "emit"]
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write(path, data):
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def made_up(shape, contexts, path, *words, seed=1):
+    """A model that was made up, as a snapshot; the program has compared it with what it reads back."""
+    tools = os.path.join(ROOT, "tools/memctx")
+    sources = [os.path.join(tools, part + ".c") for part in PARTS]
+    program = os.path.join(BIN, "snapshot_round")
+    newest = max(map(os.path.getmtime, glob.glob(os.path.join(tools, "*.[ch]"))))
+    if os.path.exists(program) and os.path.getmtime(program) < newest:
+        os.unlink(program)
+    program = build_program("tests/cli/programs/snapshot_round.c", flags=[
+        "-O2", "-I" + tools, "-DMEMCTX_VERSION=\"test\"", *sources, "-Wl,--no-as-needed", "-ljansson", "-lzstd", "-lm"])
+    done = run_program([program, shape, str(contexts), str(seed), path, *words], clean_env(), 120)
+    check_equal((done.returncode, done.stderr), (0, ""), f"{shape}, {contexts} contexts, seed {seed}")
+    return json.loads(done.stdout)
+
+
+def peak_of(*words):
+    """(seconds, peak of the resident set in KiB) of a run of the command."""
+    start = time.monotonic()
+    with subprocess.Popen([CLI, *words], stdout=subprocess.DEVNULL, env=clean_env()) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    check_equal(process.returncode, 0, f"memctx {words}")
+    return time.monotonic() - start, usage.ru_maxrss
+
+
+def without(text, *keys):
+    dump = json.loads(text)
+    for key in keys:
+        dump.pop(key, None)
+    return dump
+
+
+@test
+def both_forms_say_the_same():
+    with scratch() as where:
+        plain, small, back, again = (os.path.join(where, name) for name in ("plain", "small", "back", "again"))
+
+        def compare(options, env):
+            succeed("dump", pid, *options, "--json", "-o", plain, env=env)
+            succeed("dump", pid, *options, "-o", small, env=env)
+            names = [option for option in options if option == "--no-symbols"]
+            succeed("dump", small, *names, "--json", "-o", back)
+            moving = ("mappings", "uptime_s", "build_ns", "rss_bytes", "ledger", "totals", "contexts", "pages")
+            moving = moving if pid == live_pid else ("mappings",)  # the fake's figures stand still
+            check_equal(without(read(back), *moving), without(read(plain), *moving), f"{options}: as taken from the process")
+            succeed("dump", plain, *names, "-o", small)
+            succeed("dump", small, *names, "--json", "-o", again)
+            check_equal(read(again), read(plain), f"{options}: JSON, packed and unpacked")
+            succeed("dump", small, *names, "-o", again)
+            check_equal(read(again), read(small), f"{options}: a snapshot of a snapshot")
+            succeed("dump", plain, *names, "-o", again)
+            check_equal(read(again), read(small), f"{options}: of the same model the same file")
+
+        live_pid = None
+        for fault in ("none", "extreme"):
+            with fake(fault) as process:
+                pid = process.pid
+                for options in ([], ["--threads"], ["--no-symbols"]):
+                    compare(options, process.cli_env)
+        with target([build_program("tests/cli/programs/allocate.c")]) as process:
+            live_pid = pid = process.pid
+            for name in ("one", "two"):
+                succeed("mark", pid, name, env=process.cli_env)
+                process.ask("grow")
+            succeed("isolate", pid, "--site", "allocate_first", env=process.cli_env)
+            compare(["--threads"], process.cli_env)
+            dump = json.loads(read(plain))
+            check_equal([len(dump[key]) for key in ("marks", "notes")], [2, 1], "marks and notes that are there")
+            check("contexts" in dump["marks"][0] and len(dump["pages"]) > 2, "entries of marks, and pages")
+
+
+@test
+def second_reader_agrees():
+    with scratch() as where:
+        small, plain = os.path.join(where, "small"), os.path.join(where, "plain")
+        for shape in ("program", "extreme"):
+            made_up(shape, 3000, small)
+            succeed("dump", small, "--json", "-o", plain)
+            want = without(read(plain), "totals", "start_ticks")
+            for context in want["contexts"]:
+                context.pop("total")
+            got = packed.read(read(small))
+            check_equal(got.pop("start_ticks") & packed.WORD, 4242 if shape == "program" else packed.WORD, "start")
+            for key in sorted(want | got):
+                check(got.get(key) == want.get(key), f"{shape}: {key} is read otherwise")
+
+
+@test
+def made_up_models_come_back():
+    with scratch() as where:
+        path = os.path.join(where, "snapshot")
+        for seed in range(1, 13):
+            made_up("extreme", (1, 2, 40, 3000)[seed % 4], path, seed=seed)
+        made_up("extreme", 70000, path)  # more than a block
+        succeed("dump", path, "--flat", "--limit", "1")
+
+
+@test
+def million_contexts():
+    with scratch() as where:
+        path, again = os.path.join(where, "snapshot"), os.path.join(where, "again")
+        for _ in range(3):  # other programs may be busy, too
+            made = made_up("program", 1000000, path)
+            if max(made["write_s"], made["read_s"]) <= 2:
+                break
+        check(made["bytes"] <= 30 * made["contexts"], f"bytes: {made}")
+        check(made["write_s"] <= 2 and made["read_s"] <= 2, f"seconds: {made}")
+        check(made["write_kib"] * 5 < made["model_kib"], f"memory to write it: {made}")
+        seconds, peak_kib = peak_of("dump", path, "-o", again)
+        check(peak_kib < made["model_kib"] * 1.3, f"{peak_kib} KiB to read and write a model of {made['model_kib']}")
+        check(read(again) == read(path), "a snapshot of it is another one")
+        return (f"{made['bytes'] / made['contexts']:.1f} B a context; written in {made['write_s']} s, read in "
+                f"{made['read_s']} s; the command reads and writes it in {seconds:.2f} s and {peak_kib} KiB")
+
+
+@test
+def packs_too_well_and_is_read():
+    """All contexts are alike: the file is made longer, so that a reader does not take it for a trap."""
+    with scratch() as where:
+        path = os.path.join(where, "snapshot")
+        made_up("uniform", 3000000, path)
+        data = read(path)
+        at = data.rindex(b"\x50\x2a\x4d\x18")
+        padding, = struct.unpack("<I", data[at + 4:at + 8])
+        check_equal((at + 8 + padding, data[at + 8:].strip(b"\0")), (len(data), b""), "what it ends in")
+        write(path, data[:-1])
+        expect(1, "truncated snapshot", "dump", path)
+        write(path, data[:at])
+        expect(1, "more rows than it can hold", "dump", path)
+
+
+@test
+def old_snapshot_is_read():
+    with scratch() as where:
+        small = os.path.join(where, "small")
+        succeed("dump", OLD, "-o", small)
+        check(len(read(small)) * 5 < os.path.getsize(OLD), f"{len(read(small))} bytes")
+        for words in (["dump"], ["dump", "--json", "--threads"], ["dump", "--flat"], ["frag"], ["frag", "--json"],
+                      ["doctor", "--json"], ["diff", "--json"], ["verify", "--json"], ["export", "--folded", "-"],
+                      ["export", "--csv", "-"]):
+            of_old, of_new = cli(words[0], OLD, *words[1:]), cli(words[0], small, *words[1:])
+            check_equal(of_old.returncode, 0, f"{words}: {of_old.stderr}")
+            check_equal(of_new.stdout.replace(small, OLD), of_old.stdout, f"{words}")
+        check("allocate_first" in succeed("dump", OLD), "a name in it")
+        check_equal(json.loads(succeed("diff", OLD, small, "--json"))["contexts"], [], "difference")
+        for name in (OLD, small):
+            succeed("report", name, "-o", os.path.join(where, "report"))
+
+
+@test
+def packed_is_truncated():
+    with fake("none") as live, scratch() as where:
+        whole, cut = os.path.join(where, "whole"), os.path.join(where, "cut")
+        succeed("dump", live.pid, "--threads", "-o", whole, env=live.cli_env)
+        data = read(whole)
+        for length in [*range(1, 40), *range(40, len(data), max(1, len(data) // 100)), len(data) - 1]:
+            write(cut, data[:length])
+            expect(1, "truncated snapshot; it ends after .* take it again", "dump", cut)
+        for words in (["frag"], ["doctor"], ["diff"], ["export", "--csv", "-"], ["verify"]):
+            expect(1, "truncated snapshot", words[0], cut, *words[1:])
+        for extra in (b"\0", b"\x50\x2a\x4d\x18", b"\x50\x2a\x4d\x18\x05\0\0\0abcd"):
+            write(cut, data + extra)
+            expect(1, "truncated snapshot", "dump", cut)
+        for extra in (b"\0" * 8, data, packed.zstd(b"")):
+            write(cut, data + extra)
+            expect(1, "damaged snapshot; something follows its end", "dump", cut)
+        write(cut, data + b"\x5f\x2a\x4d\x18\x04\0\0\0abcd")
+        check_equal(succeed("dump", cut, "--json"), succeed("dump", whole, "--json"), "with a skippable frame")
+
+
+@test
+def packed_with_flipped_bits():
+    seed = int(os.environ.get("MEMCTX_SEED", "1"))
+    numbers = random.Random(seed)
+    with fake("none") as live, scratch() as where:
+        path = os.path.join(where, "snapshot")
+        succeed("dump", live.pid, "--threads", "-o", path, env=live.cli_env)
+        data, want = read(path), succeed("dump", path, "--json", "--threads")
+        places = [*range(24 * 8), *numbers.sample(range(24 * 8, len(data) * 8), 250)]
+        refused = 0
+        for place in places:
+            flipped = bytearray(data)
+            flipped[place // 8] ^= 1 << place % 8
+            write(path, flipped)
+            done = cli("dump", path, "--json", "--threads")
+            if done.returncode == 0:  # a bit without a meaning
+                check_equal(done.stdout, want, f"seed {seed}, bit {place}")
+            else:
+                refused += 1
+                check_equal(done.returncode, 1, f"seed {seed}, bit {place}: {done.stderr}")
+                check("; " in done.stderr and done.stderr.count("\n") == 1, f"bit {place}: {done.stderr}")
+        check(refused > len(places) * 0.97, f"only {refused} of {len(places)} were seen")
+
+
+@test
+def packed_of_another_version():
+    with scratch() as where:
+        path = os.path.join(where, "snapshot")
+        made_up("program", 10, path)
+        data = read(path)
+        for content, pattern in (
+                (data[:8] + struct.pack("<I", 2) + data[12:], "snapshot of version 2; this memctx .* use the memctx that"),
+                (data[:8] + struct.pack("<I", 1 << 31) + b"anything", "snapshot of version 2147483648"),
+                (data[:7] + b"\r" + data[8:], "not a memctx snapshot"),
+                (data[12:], "not a memctx snapshot"),
+                (packed.MAGIC + struct.pack("<I", 1) + packed.zstd(packed.body_of(data), "--no-check"), "no checksum"),
+                (packed.file_of(packed.body_of(data), "--long=27"), "damaged snapshot; .*memory")):
+            write(path, content)
+            for verb in ("dump", "frag", "diff"):
+                expect(1, pattern, verb, path)
+        with open(path, "wb") as file:
+            os.ftruncate(file.fileno(), 1 << 40)
+        expect(1, "not a memctx snapshot", "dump", path, timeout_s=5)
+        with open(path, "r+b") as file:
+            file.write(data)
+        expect(1, "damaged snapshot; none is longer", "dump", path)
+
+
+def each(values):
+    return b"".join(map(packed.put_varint, values))
+
+
+@test
+def packed_parts_that_contradict():
+    """The checksum holds, but not what it says."""
+    with scratch() as where:
+        path = os.path.join(where, "snapshot")
+        made_up("extreme", 40, path)
+        blocks = packed.blocks_of(packed.body_of(read(path)))
+        check_equal([block[0] for block in blocks], list(range(1, 16)), "a block of each table")
+
+        def spoil(pattern, change, options=()):
+            copy = [[table, rows, dict(columns)] for table, rows, columns in blocks]
+            body = change(copy)
+            write(path, packed.file_of(packed.body_from(copy) if body is None else body, *options))
+            expect(1, pattern, "dump", path)
+
+        def column(table, number, value, row=None):
+            def change(copy):
+                _, rows, columns = copy[table - 1]
+                codes = list(packed.Table(blocks, table).numbers(number))
+                codes[rows - 1 if row is None else row] = value
+                columns[number] = each(codes)
+            return change
+
+        def whole_column(table, number, data):
+            return lambda copy: copy[table - 1][2].update({number: data})
+
+        huge = 1 << 63
+        spoil("text has a 0 byte", whole_column(packed.TEXTS, 2, b"\0" * len(blocks[0][2][2])))
+        spoil("cannot be read", column(packed.TEXTS, 1, 5000))
+        spoil("cannot be read", column(packed.TEXTS, 1, huge))
+        spoil("no pid or no exe", column(packed.PROCESS, 1, 0))
+        spoil("no pid or no exe", column(packed.PROCESS, 2, 0))
+        spoil("cannot be read or does not exist", column(packed.PROCESS, 7, 1 << 40))
+        spoil("figure has no name", column(packed.FIGURES, 2, 0))
+        spoil("module has no path", column(packed.MODULES, 1, 0))
+        spoil("cannot be read", column(packed.MODULES, 5, 25))
+        spoil("cannot be read", column(packed.FUNCTIONS, 1, 100000))
+        spoil("cannot be read", column(packed.FUNCTIONS, 4, 2))
+        spoil("inlined into nothing", column(packed.FUNCTIONS, 4, 1, 0))
+        spoil("module that is not listed", column(packed.FRAMES, 2, 13))
+        spoil("names that are not listed", column(packed.FRAMES, 3, 1 << 33))
+        spoil("has an id that does not exist", column(packed.CONTEXTS, 1, 1 << 40))
+        spoil("there twice", column(packed.CONTEXTS, 1, 1))
+        spoil("no parent before it", column(packed.CONTEXTS, 2, 0))
+        spoil("no parent before it", column(packed.CONTEXTS, 2, 40))
+        spoil("no parent before it", column(packed.CONTEXTS, 2, 1 << 40))
+        spoil("is not the root", column(packed.CONTEXTS, 3, 0))
+        spoil("is not the root", column(packed.CONTEXTS, 3, 1, 0))
+        spoil("cannot be read", column(packed.CONTEXTS, 4, 256))
+        spoil("frame that is not listed", column(packed.CONTEXTS, 7, 1 << 20))
+        spoil("cannot be read", column(packed.CONTEXTS, 8, 1 << 20))
+        spoil("cannot be read", column(packed.CONTEXTS, 16, 1 << 32))
+        spoil("thread that is not listed", column(packed.VIEWS, 2, 6))
+        spoil("thread view of a context", column(packed.VIEWS, 1, 40))
+        spoil("thread view of a context", column(packed.VIEWS, 1, huge))
+        spoil("frees by a thread", column(packed.REMOTES, 1, 6))
+        spoil("are missing", column(packed.MARKS, 4, 14))
+        spoil("cannot be read", column(packed.MARKS, 4, huge))
+        spoil("mark has a context", column(packed.ENTRIES, 1, 81))
+        spoil("page of a context", column(packed.PAGES, 6, 41))
+        spoil("are missing", column(packed.PAGES, 18, (1 << 32) - 1))
+        spoil("page of a context", column(packed.SHARES, 1, 40))
+        spoil("note has no text", column(packed.NOTES, 1, 0))
+        # The rows of a table
+        spoil("no process, or of several", lambda copy: copy.pop(packed.PROCESS - 1) and None)
+        spoil("no process, or of several", lambda copy: copy.insert(2, copy[packed.PROCESS - 1]))
+        spoil("no contexts", lambda copy: packed.body_from(copy[:packed.FRAMES]))
+        spoil("out of order", lambda copy: copy.insert(2, copy.pop(3)))
+        spoil("cannot be read", whole_column(packed.CONTEXTS, 3, each([0] + [1] * 38)))
+        spoil("cannot be read", whole_column(packed.CONTEXTS, 4, each([1] * 41)))
+        spoil("cannot be read", whole_column(packed.CONTEXTS, 4, b"\x80" * 40))
+        spoil("cannot be read", whole_column(packed.PROCESS, 6, b"\xff" * 9 + b"\x02"))
+        spoil("cannot be read", whole_column(packed.PROCESS, 6, b"\xff" * 10 + b"\x01"))
+        # The blocks
+        raw = packed.body_from(blocks)
+        spoil("last block is missing", lambda copy: raw[:-4])
+        spoil("a block is cut off", lambda copy: raw[:-30])
+        spoil("something follows its last block", lambda copy: raw + b"\0")
+        spoil("last block is missing", lambda copy: b"")
+        spoil("too long", lambda copy: b"\x01" + packed.put_varint(1 << 26) + raw)
+        spoil("too long", lambda copy: b"\xff" * 20)
+        for content in (b"", b"\x01", each([65537, 0]), each([1, 65, 1]), each([1, 1, 64, 0]), each([1, 1, 1, 9]) + b"abc",
+                        each([1, 2, 1, 1, 1, 1]) + b"aa", each([1, 1, 1, 1]) + b"aa", each([1, 1, 1, huge]) + b"aa"):
+            spoil("columns do not fit", lambda copy, content=content: b"\x01" + each([len(content)]) + content + raw)
+
+
+@test
+def packed_traps():
+    """Little files that would unpack to very much."""
+    with scratch() as where:
+        path = os.path.join(where, "snapshot")
+        zeros = packed.put_block(99, 0, {1: b"\0" * (16 << 20)})
+        many = packed.put_block(packed.TEXTS, 65536, {})
+        for body, pattern in ((zeros * 40, "far more than it can hold"), (many * 2000, "more rows than it can hold"),
+                              (b"\x63\x02\0\0" * (6 << 20), "far more than it can hold")):
+            write(path, packed.file_of(body, "-9"))
+            check(os.path.getsize(path) < 200000, "it is little")
+            start = time.monotonic()
+            done = subprocess.run([CLI, "dump", path], capture_output=True, text=True, timeout=20, check=False,
+                                  env=clean_env(), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 29,) * 2))
+            check_equal(done.returncode, 1, done.stderr)
+            check(pattern in done.stderr, f"{pattern}: {done.stderr}")
+            check(time.monotonic() - start < 5, f"{time.monotonic() - start} s")
+
+
+@test
+def later_versions_fields_are_skipped():
+    with scratch() as where:
+        path, later = os.path.join(where, "snapshot"), os.path.join(where, "later")
+        made_up("extreme", 40, path)
+        blocks = packed.blocks_of(packed.body_of(read(path)))
+        for block in blocks:
+            block[2][50] = b"\xff\xff\xff any bytes"
+        for at, number in ((15, 77), (6, 16), (0, 1 << 40)):
+            blocks.insert(at, [number, 3, {1: b"abc", 2: b""}])
+        blocks[-1][2][63] = each(range(2))
+        kinds = next(block[2] for block in blocks if block[0] == packed.CONTEXTS)
+        check(b"\x03" in kinds[3], "a context that is labelled")
+        kinds[3] = kinds[3].replace(b"\x03", b"\x70")  # of a kind that is not known yet
+        write(later, packed.file_of(packed.body_from(blocks)))
+        for words in (["--json", "--threads"], ["--flat"]):
+            check_equal(succeed("dump", later, *words), succeed("dump", path, *words), "what is known")
+        # And a column that is not there is 0 in each row.
+        for block in blocks:
+            if block[0] == packed.CONTEXTS:
+                del block[2][32 + packed.TOTALS.index("pages")]
+        write(later, packed.file_of(packed.body_from(blocks)))
+        dump = json.loads(succeed("dump", later, "--json"))
+        check_equal({context["self"]["pages"] for context in dump["contexts"]}, {None}, "a figure that is not there")
+
+
+@test
+def snapshot_that_cannot_be_written():
+    with scratch() as where:
+        whole, path = os.path.join(where, "whole"), os.path.join(where, "snapshot")
+        made_up("extreme", 5000, whole)
+        write(path, b"what was there")
+
+        def limited():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+
+        for options in ([], ["--json"]):
+            done = subprocess.run([CLI, "dump", whole, *options, "-o", path], capture_output=True, text=True, timeout=60,
+                                  check=False, env=clean_env(), preexec_fn=limited)
+            check_equal(done.returncode, 1, f"a disk that is full: {done.stderr}")
+            check("could not be written; File too large; " in done.stderr, f"message: {done.stderr}")
+            check_equal((sorted(os.listdir(where)), read(path)), (["snapshot", "whole"], b"what was there"), "what is left")
+        expect(1, "could not be written; No space left on device; ", "dump", whole, "-o", "/dev/full")
+        expect(1, "cannot be written; No such file or directory; ", "dump", whole, "-o", where + "/no/snapshot")
+        expect(1, "cannot be written; Not a directory; ", "dump", whole, "-o", path + "/snapshot")
+        os.mkdir(where + "/directory")
+        expect(1, "directory: (cannot|could not) be written; Is a directory; ", "dump", whole, "-o", where + "/directory")
+        expect(2, "choose when it is read", "dump", whole, "-o", path, "--min", "1")
+        check_equal(sorted(os.listdir(where)), ["directory", "snapshot", "whole"], "what is left")
