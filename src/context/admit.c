@@ -14,6 +14,7 @@
 #include "context/admit.h"
 #include "base/options.h"
 #include "context/lookup.h"
+#include "context/replay.h"
 #include "context/tree.h"
 #include "os/meta.h"
 #include "path/functions.h"
@@ -460,6 +461,7 @@ static void look_at_folding(struct paths *paths) {
     paths->watching = watching;
     paths->fold_epoch = epoch;
     admit_forget(paths);
+    replay_forget(paths);
 }
 
 unsigned admit_walk_depth(struct paths *paths, uintptr_t frame, unsigned depth) {

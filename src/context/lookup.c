@@ -41,6 +41,8 @@ static struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
     struct paths *paths = paths_of(heap);
     bool may_keep;
     unsigned wanted = admit_walk_depth(paths, frame, depth);
+    if (UNLIKELY(paths->passing))
+        replay_before(paths);
     stack_walk(&paths->stack, frame, wanted);
     if (UNLIKELY(wanted != depth) && paths->stack.end == STACK_OPEN)
         paths->deep_sp = frame;
@@ -52,6 +54,9 @@ static struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
     struct view *view = admit_view(heap, depth, size, &may_keep);
     if (UNLIKELY(paths->stack.end == STACK_BROKEN)) {
         admit_forget(paths);
+    } else if (UNLIKELY(paths->passing)) {
+        if (view)
+            replay_note(paths, view);
     } else if (paths->quiet) {
         paths->quiet--;
     } else if (keep && may_keep) {
@@ -68,6 +73,7 @@ static struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
 #define WINDOW 16384U
 #define WINDOW_TRIAL 4096U
 #define COST_FOUND 7U /* by the first guess, at best */
+#define COST_REPLAY 15U
 #define COST_SEARCH 30U
 #define COST_WALK 40U /* at best */
 #define HOPE_MAX 50U
@@ -100,7 +106,7 @@ static void other_way(struct paths *paths) {
 static NOINLINE void window_ends(struct paths *paths) {
     uint32_t found = paths->passing ? 0 : paths->found_in_window * cost_found(paths);
     uint32_t cost = (found + paths->spent) / paths->seen, other = paths->cost[!paths->passing];
-    uint32_t least = paths->passing ? COST_FOUND : COST_WALK;
+    uint32_t least = paths->passing ? COST_FOUND : COST_REPLAY;
     uint32_t hope = cost > least ? cost - least : 0;
     paths->cost[paths->passing] = cost;
     paths->hoped += hope < HOPE_MAX ? hope : HOPE_MAX;
@@ -118,7 +124,7 @@ static NOINLINE void window_ends(struct paths *paths) {
 }
 
 INLINE uint64_t searched(const struct paths *paths) {
-    return paths->guessed;
+    return paths->guessed + paths->replayed;
 }
 
 /* So many look-ups were made since the last time, of which `found` are first guesses that were right; the
@@ -142,13 +148,14 @@ static void ways_open(struct paths *paths) {
     /* With MEMCTX_VERIFY and MEMCTX_CHECK every allocation is to be looked up. */
     uint32_t fast = load_relaxed(&options.verify) <= 0 && !fixed && !check ? paths->generation : 0;
     paths->fast_generation = paths->passing ? 0 : fast;
+    paths->replay_generation = paths->passing ? fast : 0;
     paths->fixed_generation = fixed && paths->fixed && !check ? paths->generation : 0;
 }
 
 /* Closes them, so that it is looked up. */
 void context_time_next(struct paths *paths) {
     paths->timing = true;
-    paths->fast_generation = paths->fixed_generation = 0;
+    paths->fast_generation = paths->replay_generation = paths->fixed_generation = 0;
 }
 
 static struct view *look_up(struct heap *heap, uintptr_t frame, size_t size, uint32_t generation) {
@@ -160,6 +167,7 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, size_t size, uin
     if (UNLIKELY(paths->generation != generation)) {
         cache_flush(paths);
         admit_forget(paths);
+        replay_forget(paths);
         paths->generation = generation;
     }
     struct view *view;
@@ -177,8 +185,15 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, size_t size, uin
         return view;
     }
     if (paths->passing) {
-        view = walk(heap, frame, depth, size, false, 0);
-        judge(paths, 1, 0, cost_walk(paths));
+        view = replay(paths, frame);
+        uint32_t cost = COST_REPLAY;
+        if (view) {
+            store_owner(&paths->replayed, paths->replayed + 1);
+        } else {
+            view = walk(heap, frame, depth, size, false, 0);
+            cost = cost_walk(paths);
+        }
+        judge(paths, 1, 0, cost);
     } else {
         uint64_t hash;
         uint32_t found = paths->found, walked = 0;
@@ -223,8 +238,19 @@ void context_time_ends(const struct context_timing *timing) {
     add_owner(&paths->timed_count[kind], 1);
 }
 
+#define REPLAYS_JUDGED 1024U /* at a time */
+
 NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size) {
-    struct view *view = look_up(heap, frame, size, load_acquire(&rules_generation));
+    struct paths *paths = paths_of(heap);
+    struct view *view;
+    if (paths->replay_generation == load_relaxed(&rules_generation) &&
+        (view = replay(paths, frame)) != NULL) {
+        store_owner(&paths->replayed, paths->replayed + 1);
+        if (UNLIKELY(!(paths->replayed % REPLAYS_JUDGED)))
+            judge(paths, REPLAYS_JUDGED, 0, REPLAYS_JUDGED * COST_REPLAY);
+        return view;
+    }
+    view = look_up(heap, frame, size, load_acquire(&rules_generation));
     if (UNLIKELY(load_relaxed(&options.verify) > 0) && view)
         verify(heap, view);
     return view;
@@ -262,6 +288,7 @@ void context_forget(struct heap *heap) {
     paths_of(heap)->fixed = NULL;
     cache_flush(paths_of(heap));
     admit_end(paths_of(heap));
+    replay_end(paths_of(heap));
 }
 
 #define OUTERMOST_LIBC_FRAMES 3 /* clone, start_thread; __libc_start_main and its helper */
@@ -289,6 +316,7 @@ struct lookup_counts context_counts(void) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         const struct paths *paths = paths_of(heap);
         sum.guessed += load_relaxed(&paths->guessed);
+        sum.replayed += load_relaxed(&paths->replayed);
         sum.missed += load_relaxed(&paths->missed);
         sum.flushed += load_relaxed(&paths->flushed);
         sum.walked_far += load_relaxed(&paths->walked_far);

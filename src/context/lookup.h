@@ -10,6 +10,7 @@
 
 #include "base/options.h"
 #include "context/admit.h"
+#include "context/replay.h"
 
 /* Never NULL once it returned a view for this heap; NULL: no memory for a first view. `frame` is
  * the frame pointer of the exported function, `size` what it was asked for. */
@@ -62,7 +63,7 @@ struct context_timing context_time_begins(struct heap *heap);
 void context_time_ends(const struct context_timing *timing);
 
 struct lookup_counts { /* summed over heaps */
-    uint64_t guessed, missed, flushed, walked_far, traces, trace_bytes;
+    uint64_t guessed, replayed, missed, flushed, walked_far, traces, trace_bytes;
     uint64_t timed_ns[PATH_KINDS], timed_count[PATH_KINDS];
 };
 struct lookup_counts context_counts(void);

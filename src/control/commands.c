@@ -238,7 +238,7 @@ static void add_mean(struct text *text, const char *name, uint64_t sum, uint64_t
 /* How long an allocation takes: the mean of each kind, for as many as there were of it. */
 static void add_times(struct text *text, const struct lookup_counts *counts, uint64_t allocs) {
     uint64_t of_kind[PATH_KINDS] = {
-        [PATH_SEARCHED] = counts->guessed, [PATH_WALKED] = counts->missed};
+        [PATH_SEARCHED] = counts->guessed + counts->replayed, [PATH_WALKED] = counts->missed};
     uint64_t others = of_kind[PATH_SEARCHED] + of_kind[PATH_WALKED];
     uint64_t ns = 0, known = 0, timed = 0;
     of_kind[PATH_FOUND] = allocs > others ? allocs - others : 0;
@@ -282,6 +282,8 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(live_bytes, live, "requested bytes alive");
     ADD(paths_guessed, counts.guessed,
         "paths found in the cache, but not as the one that mostly follows");
+    ADD(paths_replayed, counts.replayed,
+        "paths found because the stack changed as it had changed before");
     ADD(paths_missed, counts.missed, "paths that were walked: not in the cache");
     ADD(paths_walked_far, counts.walked_far, "of these: with more than four new frames");
     add_mean(text, "paths_near_permille", 1000 * (tracked - counts.walked_far), tracked,

@@ -39,6 +39,8 @@
 #define RULES_POLL_MS 100   /* contexts that nobody looked at yet get so old */
 #define DEAF_NS 1000000000U /* when the process has no descriptor left */
 #define CLOSED_MAX 65536U   /* where descriptors have to be closed one by one */
+#define EXIT_WAIT_NS 100000 /* at the process's end, for a socket that is being made; so often */
+#define EXIT_WAITS_MAX 1000
 #define HIGH_FD 500         /* numbers that programs do not count on */
 #define IDLE_CLIENT_NS (60ULL * 1000000000)
 #define SLOW_READER_NS (10ULL * 1000000000) /* when others wait for its place */
@@ -76,6 +78,8 @@ static struct {
     bool own_descriptors, forking;
     uint32_t running;    /* pid of the process that has the thread; 0: none. Under the lock */
     uint32_t stopping;   /* atomic: the thread is to end */
+    uint32_t opening;    /* atomic: the thread makes the socket */
+    uint32_t ending;     /* atomic: the process ends, and no socket is to be made any more */
     bool had_thread;     /* in this process, or in one that it was forked from */
     bool first_ended;    /* the program's first thread; ours may become the last */
     uint32_t socket_pid; /* who made the socket */
@@ -453,7 +457,10 @@ static void *thread_main(void *argument) {
     }
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
         clients[i] = (struct client){.socket = {.fd = -1}, .body = bodies[i]};
-    socket_open();
+    exchange_acq_rel(&control.opening, 1);
+    if (!load_acquire(&control.ending))
+        socket_open();
+    store_release(&control.opening, 0);
     if (control.own_descriptors && options.verbose)
         close(2);
     serve();
@@ -634,6 +641,10 @@ static void print_statistics(void) {
 COLD void control_exit(void) {
     if (options.verbose > 1 && !load_relaxed(&os_restricted))
         print_statistics();
+    /* A thread that is just making the socket would leave it behind. */
+    exchange_acq_rel(&control.ending, 1);
+    for (int i = 0; i < EXIT_WAITS_MAX && load_acquire(&control.opening); i++)
+        nanosleep(&(struct timespec){.tv_nsec = EXIT_WAIT_NS}, NULL);
     socket_remove();
 }
 
@@ -654,6 +665,7 @@ COLD void control_fork_done(bool child) {
             let_go(&clients[i].socket);
     }
     control.running = control.stopping = 0;
+    control.opening = control.ending = 0;
     control.first_ended = false;
     control.listener.fd = -1;
     store_owner(&control.socket_pid, 0);

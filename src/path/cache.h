@@ -128,7 +128,10 @@ struct __attribute__((may_alias)) paths {
     uintptr_t deep_sp;      /* at this stack pointer, and further in, stacks are too deep to be walked to
                              * their end; 0: none was */
     struct admission *admission; /* NULL: no path had to wait yet */
-    uint64_t guessed, missed, flushed; /* statistics: found by hash; walked; emptied */
+    struct replays *replays;     /* see context/replay.h; NULL: walks are not the way */
+    uint32_t replay_generation;  /* generation, while replays are tried first */
+    uint64_t guessed, replayed, missed, flushed; /* statistics: found by hash; by a replay; walked;
+                                                  * emptied */
     uint64_t walked_far; /* of those walked: more than CACHE_NEAR_FRAMES frames were new */
     uint64_t trace_count, trace_bytes;
     /* How long allocations take: see context_time_soon. */

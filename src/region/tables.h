@@ -25,9 +25,9 @@
 enum tables_share {
     TABLES_UNCOUNTED = 0, /* contexts that the program itself makes: as many as it wants */
     TABLES_FOLD = 2,      /* past it, functions that recur very often are folded */
-    TABLES_PATH = 8,      /* every path is kept until then */
-    TABLES_TRACE = 11,    /* traces, which only save time */
-    TABLES_ADMITTED = 12, /* paths that were seen often, or hold much */
+    TABLES_PATH = 11,     /* every path is kept until then */
+    TABLES_TRACE = 10,    /* traces, which only save time */
+    TABLES_ADMITTED = 13, /* paths that were seen often, or hold much */
     TABLES_OTHERS = 14,   /* [other callers] of one ancestor, and its sites */
     TABLES_SITE = 15,     /* sites below the [other callers] of the process */
     TABLES_ALL = 16,

@@ -67,7 +67,7 @@ class Made:
     def __init__(self, where):
         self.path = os.path.join(where, "made.json")
         with fake("none") as live:
-            succeed("dump", live.pid, "-o", self.path, env=live.cli_env)
+            succeed("dump", live.pid, "--json", "-o", self.path, env=live.cli_env)
         with open(self.path, encoding="utf-8") as file:
             self.dump = json.load(file)
         root = self.dump["contexts"][0]

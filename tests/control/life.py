@@ -415,7 +415,7 @@ def exit_is_not_delayed():
 def ten_thousand_contexts():
     """Prints what a dump of 10 000 contexts takes. The figure never decides: machines differ."""
     with runtime_dir() as directory:
-        with start_target(directory, "contexts", "2000") as target:
+        with start_target(directory, "contexts", "2000", MEMCTX_FOLD="off") as target:
             target.wait_socket()
             before = int(target.ask("ops").split()[1])
             times = []

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* Changes of a walked stack that came before; see replay.h. */
+#include "context/replay.h"
+#include "os/meta.h"
+#include "region/tables.h"
+
+struct change {
+    struct view *view;   /* NULL: nothing is noted */
+    uint32_t from, stay; /* nodes: of the last path, and of the innermost frame that stayed */
+    int32_t moved;       /* the stack pointer, in bytes */
+    uint32_t stay_above; /* how far the frame that stayed is above the new stack pointer */
+    uint16_t left;       /* frames that went */
+    uint16_t count;      /* frames that came */
+    struct {             /* these, the outermost first */
+        uintptr_t address;
+        uint64_t rule;
+        uint32_t above; /* its stack pointer above the new one */
+        uint32_t node, hash;
+        uint16_t length;
+    } frames[REPLAY_FRAMES];
+};
+
+struct replays {
+    struct change changes[REPLAYS];
+    uintptr_t sp; /* before the walk; 0: nothing can be noted */
+    uint32_t node, count;
+};
+
+/* The first of REPLAY_WAYS entries; the frames that stay differ in them. */
+static struct change *changes_at(const struct paths *paths, uint32_t from, int64_t moved) {
+    uint64_t key = ((uint64_t)from << 32 ^ (uint64_t)moved) * 0x9e3779b97f4a7c15ULL;
+    return &paths->replays->changes[(key >> 56) & ~(uint64_t)(REPLAY_WAYS - 1)];
+}
+_Static_assert(REPLAYS == 1U << (64 - 56), "the key's upper bits choose one");
+
+INLINE uint64_t word_at(uintptr_t address) {
+    return *(const volatile uint64_t *)address;
+}
+
+INLINE bool holds(const struct stack_check *check) {
+    return LIKELY(word_at(check->at) == check->value);
+}
+
+/* Whether the words that prove frame `i` are on the stack, the innermost one first. */
+INLINE bool all_hold(const struct stack *stack, int i) {
+    const struct stack_check *first = stack->checks, *end = first + stack->frames[i].checks;
+    for (; end - first >= 4; end -= 4)
+        if (!holds(end - 1) || !holds(end - 2) || !holds(end - 3) || !holds(end - 4))
+            return false;
+    while (end-- > first)
+        if (!holds(end))
+            return false;
+    return true;
+}
+
+/* The new frames of the change, behind frame `stay`. */
+INLINE void put(struct stack *stack, const struct change *change, int stay, uintptr_t sp) {
+    struct stack_frame *frame = &stack->frames[stay];
+    for (unsigned i = 0; i < change->count; i++) {
+        const struct stack_frame *outer = frame++;
+        uint64_t rule = change->frames[i].rule;
+        stack->checks[outer->checks] = (struct stack_check){outer->sp - 8, outer->address};
+        frame->address = change->frames[i].address;
+        frame->sp = sp + change->frames[i].above;
+        frame->rule = rule;
+        frame->caller_rbp = rule_rbp(rule) == CFI_RBP_AT_CFA
+                                ? outer->sp + (uintptr_t)(intptr_t)rule_rbp_offset(rule)
+                                : RBP_KEPT;
+        frame->node = change->frames[i].node;
+        frame->hash = change->frames[i].hash;
+        frame->length = change->frames[i].length;
+        frame->exact = false;
+        frame->rbp_use = frame->caller_rbp == RBP_KEPT ? outer->rbp_use : -1;
+        frame->checks = (uint16_t)(outer->checks + 1);
+    }
+    stack->count = (uint32_t)stay + 1 + change->count;
+    stack->check_count = frame->checks;
+}
+
+/* The frame that stays, if the change may be one of the stack at `sp`; -1: it is not. */
+INLINE int may_be(const struct paths *paths, const struct change *change, int64_t moved,
+                  uintptr_t sp) {
+    const struct stack *stack = &paths->stack;
+    int stay = (int)stack->count - 1 - change->left;
+    if (!change->view || change->moved != moved || stay < 0 ||
+        change->from != stack->frames[stack->count - 1].node)
+        return -1;
+    const struct stack_frame *kept = &stack->frames[stay];
+    if (kept->node != change->stay || !kept->length || kept->rbp_use >= 0 ||
+        kept->sp != sp + change->stay_above || kept->sp > stack->high ||
+        word_at(sp - 8) != change->frames[change->count - 1].address)
+        return -1;
+    if (change->count > 1 && word_at(sp + change->frames[0].above - 8) != change->frames[0].address)
+        return -1;
+    return stay;
+}
+
+struct view *replay(struct paths *paths, uintptr_t frame) {
+    struct stack *stack = &paths->stack;
+    uintptr_t sp = frame + 16;
+    if (UNLIKELY(!paths->replays) || UNLIKELY(!stack->count) ||
+        UNLIKELY(paths->nodes_valid != stack->count) || UNLIKELY(frame < stack->low))
+        return NULL;
+    const struct stack_frame *last = &stack->frames[stack->count - 1];
+    int64_t moved = (int64_t)(sp - last->sp);
+    const struct change *change = changes_at(paths, last->node, moved);
+    for (unsigned way = 0; way < REPLAY_WAYS; way++, change++) {
+        int stay = may_be(paths, change, moved, sp);
+        if (stay < 0)
+            continue;
+        if (!all_hold(stack, stay) || word_at(stack->frames[stay].sp - 8) != stack->frames[stay].address)
+            return NULL;
+        put(stack, change, stay, sp);
+        paths->nodes_valid = stack->count;
+        return change->view;
+    }
+    return NULL;
+}
+
+void replay_before(struct paths *paths) {
+    const struct stack *stack = &paths->stack;
+    struct replays *replays = paths->replays;
+    if (!replays) {
+        if (!tables_take(sizeof *replays, TABLES_TRACE))
+            return;
+        replays = paths->replays = meta_alloc(sizeof *replays);
+        if (!replays) {
+            tables_add(-(int64_t)sizeof *replays);
+            return;
+        }
+    }
+    bool known = stack->count && paths->nodes_valid == stack->count &&
+                 paths->first_cold == UINT32_MAX && stack->frames[stack->count - 1].length;
+    replays->sp = known ? stack->frames[stack->count - 1].sp : 0;
+    replays->node = known ? stack->frames[stack->count - 1].node : 0;
+    replays->count = stack->count;
+}
+
+static bool is_plain(const struct stack_frame *frame) {
+    return frame->length && !frame->exact && rule_kind(frame->rule) == CFI_SP &&
+           rule_rbp(frame->rule) <= CFI_RBP_AT_CFA;
+}
+
+void replay_note(struct paths *paths, struct view *view) {
+    const struct stack *stack = &paths->stack;
+    const struct replays *replays = paths->replays;
+    if (!replays || !replays->sp || paths->nodes_valid != stack->count ||
+        paths->first_cold != UINT32_MAX)
+        return;
+    uint32_t kept = stack->kept, count = stack->count - kept;
+    const struct stack_frame *leaf = &stack->frames[stack->count - 1];
+    if (!kept || !count || count > REPLAY_FRAMES || replays->count < kept ||
+        replays->count - kept > UINT16_MAX || view->context != leaf->node)
+        return;
+    const struct stack_frame *stay = &stack->frames[kept - 1];
+    if (!stay->length || stay->rbp_use >= 0 || stay->sp - leaf->sp > UINT32_MAX)
+        return;
+    struct change change = {.view = view,
+                            .from = replays->node,
+                            .stay = stay->node,
+                            .moved = (int32_t)(leaf->sp - replays->sp),
+                            .stay_above = (uint32_t)(stay->sp - leaf->sp),
+                            .left = (uint16_t)(replays->count - kept),
+                            .count = (uint16_t)count};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct stack_frame *frame = &stack->frames[kept + i];
+        if (!is_plain(frame))
+            return;
+        change.frames[i].address = frame->address;
+        change.frames[i].rule = frame->rule;
+        change.frames[i].above = (uint32_t)(frame->sp - leaf->sp);
+        change.frames[i].node = frame->node;
+        change.frames[i].hash = frame->hash;
+        change.frames[i].length = frame->length;
+    }
+    struct change *place = changes_at(paths, change.from, change.moved);
+    unsigned way = 0;
+    while (way + 1 < REPLAY_WAYS && place[way].view &&
+           (place[way].stay != change.stay || place[way].moved != change.moved))
+        way++;
+    place[way] = change;
+}
+
+void replay_forget(struct paths *paths) {
+    for (unsigned i = 0; paths->replays && i < REPLAYS; i++)
+        paths->replays->changes[i].view = NULL;
+}
+
+void replay_end(struct paths *paths) {
+    if (paths->replays)
+        tables_add(-(int64_t)sizeof *paths->replays);
+    meta_free(paths->replays, sizeof *paths->replays);
+    paths->replays = NULL;
+}
