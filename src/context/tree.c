@@ -8,6 +8,7 @@
 
 struct lock tree_lock FORK_PAGE = LOCK_INIT(RANK_TREE);
 uint64_t tree_lost START_PAGE;
+uint64_t tree_read_until_ns;
 void (*tree_watch)(uint32_t id);
 
 struct table {

@@ -84,7 +84,7 @@ static uint64_t string_number(struct strings *strings, const char *text) {
     return number;
 }
 
-static int64_t holes_of(const struct wire_totals *self) {
+static int64_t holes_of(const struct model_totals *self) {
     return model_tame(self->reserved_bytes) - model_tame(self->block_bytes);
 }
 
@@ -103,7 +103,7 @@ static void put_types(struct message *profile, struct message *part, struct stri
 /* A context is a location, whose number is its index + 1. */
 static void put_sample(struct message *profile, struct message *part, struct message *numbers,
                        const struct model *model, uint32_t index) {
-    const struct wire_totals *self = &model->contexts[index].self;
+    const struct model_totals *self = &model->contexts[index].self;
     const int64_t values[] = {model_tame(self->requested_bytes),
                               model_tame(self->live_chunks),
                               model_tame(self->allocs),

@@ -140,7 +140,7 @@ static int64_t difference(int64_t a, int64_t b) {
     return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
 }
 
-static void print_figures(const struct wire_totals *totals, const struct render_options *options) {
+static void print_figures(const struct model_totals *totals, const struct render_options *options) {
     char reserved[RENDER_NUMBER_BYTES], pages[RENDER_NUMBER_BYTES], unused[RENDER_NUMBER_BYTES];
     char chunks[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
     bool human = options->human;
@@ -157,7 +157,7 @@ static void print_figures(const struct wire_totals *totals, const struct render_
     putchar('\n');
 }
 
-void render_line(const char *name, const struct wire_totals *totals,
+void render_line(const char *name, const struct model_totals *totals,
                  const struct render_options *options) {
     printf("%s%s%s: ", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "");
     print_figures(totals, options);

@@ -13,12 +13,15 @@
 
 #include "client.h"
 #include "model.h"
+#include "wire_load.h"
 
 struct target {
     bool is_snapshot;
     const char *path; /* of a snapshot */
     struct process_facts facts;
     struct client client; /* connected; of a process */
+    struct loader loader; /* while its model is loaded */
+    struct cli_failure failure;
 };
 
 /* Finds the target and connects to a process. `live`: a snapshot will not do. */
@@ -28,12 +31,13 @@ void target_open(struct target *target, const char *word, bool live);
 struct target_load_options {
     uint32_t flags;
     bool every_mark;
-    bool mappings; /* with the kernel's map of the process */
-    bool pages;    /* with what stands in which page */
+    bool mappings;  /* with the kernel's map of the process */
+    bool pages;     /* with what stands in which page */
+    bool sums_only; /* without what only pages tell */
 };
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);
-/* The same in two parts: first all but pages and mappings, which take longest, then these. */
+/* The same in two parts: first all but pages and mappings, which take longest, then these; there are no totals before. */
 void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options);
 void target_load_rest(struct target *target, struct model *model,
