@@ -33,10 +33,26 @@ static void drop_kept(struct mapping *mapping) {
     *mapping = (struct mapping){0};
 }
 
-void control_unmap_kept(void) {
+static void *scratches[SCRATCHES];
+
+void *control_scratch(enum control_scratch which, size_t bytes) {
+    if (!scratches[which])
+        scratches[which] = control_map(bytes, false);
+    return scratches[which];
+}
+
+static void drop_all_kept(void) {
     for (unsigned i = 0; kept_bytes && i < MAPPINGS_MAX; i++)
         if (mappings[i].kept)
             drop_kept(&mappings[i]);
+}
+
+void control_unmap_kept(void) {
+    for (unsigned i = 0; i < SCRATCHES; i++) {
+        control_unmap(scratches[i]);
+        scratches[i] = NULL;
+    }
+    drop_all_kept();
 }
 
 /* A page that is read before it is written is first the kernel's page of zeros; to put another in its place is to interrupt
@@ -62,7 +78,7 @@ static void *map_untouched(size_t bytes) {
         return __builtin_memset(kept->start, 0, bytes);
     }
     if (!place) {
-        control_unmap_kept();
+        drop_all_kept();
         for (unsigned i = 0; i < MAPPINGS_MAX && !place; i++)
             place = mappings[i].start ? NULL : &mappings[i];
     }

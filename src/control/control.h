@@ -45,6 +45,9 @@ void *answer_add(struct answer *answer, size_t bytes);
 /* Memory of the control thread's own, counted in the ledger's line for it; `touched`: each page is written at once. */
 void *control_map(size_t bytes, bool touched);
 void control_unmap(void *start);
+/* A table that a piece is made with, zeroed when it is new; NULL: out of memory. It stays until no client is there. */
+enum control_scratch { SCRATCH_PARTS, SCRATCH_PAGES, SCRATCHES };
+void *control_scratch(enum control_scratch which, size_t bytes);
 void control_unmap_kept(void); /* no client is there */
 
 /* The handler of a request: body of `length` bytes -> answer; returns enum wire_status. */
@@ -103,7 +106,7 @@ struct sum {
     uint32_t views;                                            /* that did anything */
 };
 /* The same by heaps, of those whose numbers are from `first` on. */
-#define SUMS_HEAPS 256U
+#define SUMS_HEAPS 128U
 struct sums_parts {
     uint32_t first, count;
     struct sum list[SUMS_HEAPS];

@@ -167,21 +167,26 @@ static uint32_t heap_numbers(void) { /* they are below it */
 }
 
 static uint32_t contexts_piece(struct piece *piece) {
-    static struct sums_parts parts; /* control thread only */
+    struct sums_parts *parts = NULL;
     uint32_t count = tree_count(), heaps = heap_numbers(), lookups = 0;
     bool threads = piece->request->flags & WIRE_DUMP_THREADS;
     uint32_t groups = threads ? (heaps + SUMS_HEAPS - 1) / SUMS_HEAPS : 1;
     uint64_t id = piece->request->from >> 16;
     uint32_t group = (uint16_t)piece->request->from;
+    if (threads && !(parts = control_scratch(SCRATCH_PARTS, sizeof *parts)))
+        return WIRE_NO_MEMORY;
     sums_begin();
     for (; id < count; id++, group = 0) {
         for (; group < groups; group++) {
-            parts.first = group * SUMS_HEAPS;
-            parts.count = heaps - parts.first < SUMS_HEAPS ? heaps - parts.first : SUMS_HEAPS;
+            if (threads) {
+                parts->first = group * SUMS_HEAPS;
+                parts->count =
+                    heaps - parts->first < SUMS_HEAPS ? heaps - parts->first : SUMS_HEAPS;
+            }
             lookups += heaps;
             uint64_t here = WIRE_FROM_ID(id) | group;
             if ((lookups > LOOKUPS_MAX && here > piece->request->from) ||
-                !add_context(piece, (uint32_t)id, threads ? &parts : NULL)) {
+                !add_context(piece, (uint32_t)id, parts)) {
                 piece->next = here;
                 break;
             }
@@ -337,7 +342,7 @@ static void fill_ledger(struct wire_ledger *ledger, bool resident) {
     ledger->metadata_mapped = meta.mapped_bytes;
     ledger->metadata_used = meta.used_bytes;
     ledger->metadata_resident = resident ? meta.resident_bytes : WIRE_UNKNOWN;
-    ledger->control_bytes = control_bytes(resident);
+    ledger->control_bytes = control_bytes(true);
     ledger->rss_bytes = os_rss_bytes();
 }
 

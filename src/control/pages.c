@@ -533,13 +533,15 @@ static bool scan_segment(struct segment *segment, bool huge, void *context) {
 }
 
 uint32_t pages_piece(struct piece *piece) {
-    static struct scan scan; /* control thread only */
+    struct scan *scan = control_scratch(SCRATCH_PAGES, sizeof *scan);
     uint64_t from = piece->request->from;
-    scan.piece = piece;
-    scan.place = from & ~(SEGMENT_BYTES - 1);
-    scan.slice = (uint32_t)(from >> BLOCKS_BITS) % SEGMENT_SLICES;
-    scan.block = (uint32_t)from % (1U << BLOCKS_BITS);
-    scan.light = piece->request->flags & WIRE_DUMP_LIGHT;
-    segment_each_from(scan.place, scan_segment, &scan);
+    if (!scan)
+        return WIRE_NO_MEMORY;
+    scan->piece = piece;
+    scan->place = from & ~(SEGMENT_BYTES - 1);
+    scan->slice = (uint32_t)(from >> BLOCKS_BITS) % SEGMENT_SLICES;
+    scan->block = (uint32_t)from % (1U << BLOCKS_BITS);
+    scan->light = piece->request->flags & WIRE_DUMP_LIGHT;
+    segment_each_from(scan->place, scan_segment, scan);
     return WIRE_OK;
 }

@@ -78,7 +78,7 @@ struct client {
 /* What a client's answers are built in: a frame and its body, in a mapping that is there while clients are. Where it cannot be had,
  * there is room for a hello, and to say so. */
 #define ROOM_BYTES (sizeof(struct wire_frame) + WIRE_ANSWER_MAX)
-#define NARROW_BYTES (sizeof(struct wire_frame) + 128)
+#define NARROW_BYTES (sizeof(struct wire_frame) + 72)
 
 uint32_t control_waiting FORK_PAGE;
 
@@ -668,7 +668,7 @@ void control_init(bool at_once) {
 }
 
 static void print_statistics(void) {
-    static char room[8192];
+    char room[4096];
     struct answer answer = {.bytes = room, .capacity = sizeof room};
     if (command_run(WIRE_SELF, "", 0, &answer) == WIRE_OK)
         os_print(&(struct text){.bytes = answer.bytes, .length = answer.length});

@@ -138,10 +138,9 @@ struct heap_global {
     uint32_t threads_seen;  /* atomic: heaps given to threads, ever */
     uint32_t heaps;
     bool first_used;      /* atomic: the heap that needs no memory */
+    uint32_t reading;     /* atomic: somebody looks up others' views: no slots are freed */
     uint64_t lost_remote; /* atomic: frees of others' chunks that stand in no heap's freed_of */
     uint64_t lost_views;  /* atomic: operations that could not be accounted; 0 means exact */
-    uint32_t
-        reading; /* atomic: somebody looks up views of other threads, so that no slots are freed */
 };
 INTERNAL struct heap_global heap_global;
 INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {

@@ -8,6 +8,7 @@
 #include "reading.h"
 #include "render.h"
 #include "self.h"
+#include "top.h"
 #include "view.h"
 
 enum {
@@ -134,7 +135,12 @@ int dump_main(int argc, char **argv) {
     };
     load.flags |= request.render.threads ? MODEL_THREADS : 0;
     target_open(&target, word, false);
-    target_load(&target, &model, &load);
+    bool top = !whole && request.svg == NULL && request.flat && request.view.site == NULL &&
+               !request.render.threads && !target.is_snapshot &&
+               top_load(&target, &model, &load, request.view.sort, request.render.limit);
+    if (!top) {
+        target_load(&target, &model, &load);
+    }
     if (target.is_snapshot && request.output != NULL) {
         request.render.threads = model.has_threads;
     }

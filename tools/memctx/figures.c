@@ -42,7 +42,8 @@ static void add_own(struct figures *figures, struct model_context *context,
     add_to(&figures->ledger.pages_reserved, bytes);
 }
 
-void figures_add_page(struct figures *figures, struct model *model, const struct wire_page *page) {
+void figures_add_page(struct figures *figures, struct model_context *context,
+                      const struct wire_page *page) {
     int64_t live = page->live;
     int64_t unused = (int64_t)page->touched_bytes - live * page->block_bytes;
     figures->left_bytes = live > 0 ? unused / live : 0;
@@ -51,24 +52,24 @@ void figures_add_page(struct figures *figures, struct model *model, const struct
         return;
     }
     add_to(&figures->ledger.untouched_bytes, (int64_t)page->untouched_bytes);
-    if (page->context == WIRE_NONE) {
+    if (context == NULL) {
         add_to(&figures->ledger.mixed_reserved, (int64_t)page->bytes);
     } else {
-        add_own(figures, &model->contexts[page->context], page);
+        add_own(figures, context, page);
     }
 }
 
-void figures_add_share(struct figures *figures, struct model *model, const struct wire_page *page,
-                       const struct model_share *share, uint32_t resident) {
-    struct model_totals *self = &model->contexts[share->context].self;
-    int64_t blocks = (int64_t)share->live * page->block_bytes;
+void figures_add_share(struct figures *figures, struct model_context *context,
+                       const struct wire_page *page, uint32_t live, uint32_t resident) {
+    struct model_totals *self = &context->self;
+    int64_t blocks = (int64_t)live * page->block_bytes;
     add_to(&self->block_bytes, blocks);
     add_to(&self->reserved_bytes, blocks);
     add_to(&self->resident_bytes, (int64_t)resident * page->block_bytes);
-    add_to(&self->pinned_bytes, model_share(figures->left_bytes, share->live, 1));
+    add_to(&self->pinned_bytes, model_share(figures->left_bytes, live, 1));
     add_to(&self->pinned_bytes, figures->left_rest);
     figures->left_rest = 0;
-    if (share->live == page->live) {
+    if (live == page->live) {
         add_to(&self->sole_pinned_bytes, (int64_t)page->touched_bytes);
     }
     add_to(&figures->ledger.mixed_block_bytes, blocks);
@@ -84,6 +85,19 @@ static uint8_t policy_of(const struct model_context *context) {
     return context->placement >= WIRE_PLACE_SLAB ? context->placement : WIRE_POLICY_ASET;
 }
 
+static void finish_context(struct model_context *context, uint32_t flags) {
+    context->policy = policy_of(context);
+    if ((flags & MODEL_RESIDENT) == 0) {
+        context->self.resident_bytes = WIRE_UNKNOWN;
+    }
+    if ((flags & MODEL_PINNED) == 0) {
+        context->self.pinned_bytes = context->self.sole_pinned_bytes = WIRE_UNKNOWN;
+        for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+            context->occupancy[bin] = 0;
+        }
+    }
+}
+
 void figures_finish(const struct figures *figures, struct model *model, uint32_t flags) {
     const struct wire_ledger *from = &figures->ledger;
     struct wire_ledger *ledger = &model->ledger;
@@ -95,16 +109,7 @@ void figures_finish(const struct figures *figures, struct model *model, uint32_t
         ledger->segments_resident = from->segments_resident;
     }
     for (size_t i = 0; i < model->context_count; i++) {
-        struct model_context *context = &model->contexts[i];
-        context->policy = policy_of(context);
-        if ((flags & MODEL_RESIDENT) == 0) {
-            context->self.resident_bytes = WIRE_UNKNOWN;
-        }
-        if ((flags & MODEL_PINNED) == 0) {
-            context->self.pinned_bytes = context->self.sole_pinned_bytes = WIRE_UNKNOWN;
-            for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
-                context->occupancy[bin] = 0;
-            }
-        }
+        finish_context(&model->contexts[i], flags);
     }
+    finish_context(&model->left_out, flags);
 }

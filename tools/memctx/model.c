@@ -90,6 +90,11 @@ bool model_link(struct model *model, struct cli_failure *failure) {
 void model_add_up(struct model *model) {
     model_compute_totals(model, NULL);
     model->totals = model->contexts[0].total;
+    if (model->left_out_count > 0) {
+        int64_t peak = model->contexts[0].self.peak_requested_bytes;
+        model_add_totals(&model->totals, &model->left_out.self);
+        model->totals.peak_requested_bytes = peak;
+    }
 }
 
 int64_t model_add(int64_t a, int64_t b) {

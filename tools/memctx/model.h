@@ -181,6 +181,10 @@ struct model {
     bool has_mappings;
     struct model_mappings mappings;
     struct model_totals totals;
+    /* Contexts that were counted, but are not there, because only some were asked for (top.h): how many, how many of them have
+     * figures, and their sum. */
+    size_t left_out_count, left_out_leaves;
+    struct model_context left_out;
     struct model_context *contexts;
     struct model_id *by_id; /* the contexts in the order of their ids */
     struct model_module *modules;

@@ -168,7 +168,7 @@ void render_head(const struct model *model, const struct render_options *options
     printf("%s (pid %" PRId64 "): up %.3f s, resident set %s, depth %" PRId64 ", %zu contexts%s\n",
            base_name(model->exe), model->pid, model->uptime_s,
            render_bytes(rss, model->ledger.rss_bytes, options->human), model->depth,
-           model->context_count,
+           model->context_count + model->left_out_count,
            model->exact ? "" : "; not exact: some operations were not charged to their path");
     for (size_t i = 0; i < model->mark_count; i++) {
         printf("mark \"%s\" at %.3f s\n", model->marks[i].name, model->marks[i].uptime_s);
@@ -346,14 +346,14 @@ void render_flat(const struct model *model, const struct view *view,
             print_threads(model, context, options, 4);
         }
     }
-    int64_t bytes = 0;
+    int64_t bytes = model->left_out.self.requested_bytes;
     for (size_t i = printed; i < count; i++) {
         bytes = model_add(bytes, model->contexts[leaves[i]].self.requested_bytes);
     }
-    if (printed < count) {
+    size_t more = count - printed + model->left_out_leaves;
+    if (more > 0) {
         char text[RENDER_NUMBER_BYTES];
-        printf("... %zu more contexts, %s bytes\n", count - printed,
-               render_bytes(text, bytes, false));
+        printf("... %zu more contexts, %s bytes\n", more, render_bytes(text, bytes, false));
     }
     free(leaves);
 }

@@ -128,7 +128,7 @@ void target_open(struct target *target, const char *word, bool live) {
     target->path = word;
 }
 
-static void ask_head(struct target *target, uint32_t flags) {
+void target_ask_head(struct target *target, uint32_t flags) {
     struct wire_dump_request request = {.flags = flags};
     struct client_answer answer;
     struct cli_failure *failure = &target->failure;
@@ -140,31 +140,44 @@ static void ask_head(struct target *target, uint32_t flags) {
     free(answer.body);
 }
 
-/* All pieces of a part. What each answer holds is bounded, so their number is not; each goes on where the last one ended,
- * also over a new connection. */
-static bool ask_pieces(struct target *target, struct wire_piece_request *request) {
+/* False: the target refuses, target->failure says why. */
+static bool ask_piece(struct target *target, struct wire_piece_request *request) {
     struct cli_failure *failure = &target->failure;
+    struct client_answer answer;
+    if (!client_read(&target->client, WIRE_PIECE, request, sizeof(*request), &answer, failure)) {
+        cli_die_failure(failure);
+    }
+    if (answer.status != WIRE_OK) {
+        return client_fail_refused(&target->client, &answer, failure);
+    }
+    if (!loader_take_piece(&target->loader, (enum wire_part)request->part, answer.body,
+                           answer.length, &request->from)) {
+        cli_die_failure(failure);
+    }
+    free(answer.body);
+    return true;
+}
+
+void target_ask_piece(struct target *target, struct wire_piece_request *request) {
+    if (!ask_piece(target, request)) {
+        cli_die_failure(&target->failure);
+    }
+}
+
+/* What each answer holds is bounded, so their number is not; each goes on where the last one ended, also over a new
+ * connection. */
+static bool ask_pieces(struct target *target, struct wire_piece_request *request) {
     uint64_t before;
     do {
-        struct client_answer answer;
-        if (!client_read(&target->client, WIRE_PIECE, request, sizeof(*request), &answer,
-                         failure)) {
-            cli_die_failure(failure);
-        }
-        if (answer.status != WIRE_OK) {
-            return client_fail_refused(&target->client, &answer, failure);
-        }
         before = request->from;
-        if (!loader_take_piece(&target->loader, (enum wire_part)request->part, answer.body,
-                               answer.length, &request->from)) {
-            cli_die_failure(failure);
+        if (!ask_piece(target, request)) {
+            return false;
         }
-        free(answer.body);
     } while (request->from > before);
     return true;
 }
 
-static void load_part(struct target *target, enum wire_part part, uint32_t flags) {
+void target_ask_part(struct target *target, enum wire_part part, uint32_t flags) {
     struct wire_piece_request request = {.part = part, .flags = flags};
     if (!ask_pieces(target, &request)) {
         cli_die_failure(&target->failure);
@@ -212,18 +225,23 @@ static void load_process(struct target *target, struct model *model,
     struct loader *loader = &target->loader;
     loader_begin(loader, model, target->client.source, &target->failure);
     loader->keep_pages = options->pages;
-    ask_head(target, WIRE_DUMP_BEGIN);
-    load_part(target, WIRE_PART_CONTEXTS, threads);
-    load_part(target, WIRE_PART_MODULES, 0); /* later, so that none is missing */
-    if (!loader_link(loader)) {
+    target_ask_head(target, WIRE_DUMP_BEGIN);
+    target_ask_part(target, WIRE_PART_CONTEXTS, threads);
+    target_ask_part(target, WIRE_PART_MODULES, 0); /* later, so that none is missing */
+    target_load_begun(target, model, options);
+}
+
+void target_load_begun(struct target *target, struct model *model,
+                       const struct target_load_options *options) {
+    if (!loader_link(&target->loader)) {
         cli_die_failure(&target->failure);
     }
-    if (threads) {
-        load_part(target, WIRE_PART_THREADS, 0);
-        load_part(target, WIRE_PART_REMOTES, 0);
+    if (options->flags & MODEL_THREADS) {
+        target_ask_part(target, WIRE_PART_THREADS, 0);
+        target_ask_part(target, WIRE_PART_REMOTES, 0);
     }
-    load_part(target, WIRE_PART_MARKS, 0);
-    load_part(target, WIRE_PART_NOTES, 0);
+    target_ask_part(target, WIRE_PART_MARKS, 0);
+    target_ask_part(target, WIRE_PART_NOTES, 0);
     model->pid = target->facts.pid;
     model->start_ticks = target->facts.start_ticks;
     model->library_version = cli_copy(target->client.hello.library_version);
@@ -243,9 +261,9 @@ void target_load_rest(struct target *target, struct model *model,
         start_map_reader(&reader, target->facts.pid);
     }
     if (!options->sums_only) {
-        load_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
+        target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
     }
-    ask_head(target, resident | WIRE_DUMP_END);
+    target_ask_head(target, resident | WIRE_DUMP_END);
     loader_finish(&target->loader, options->flags);
     if (options->mappings) {
         if (reader.started) {

@@ -90,6 +90,7 @@ bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
         model->depth = head.depth;
     }
     model->exact = head.exact != 0;
+    loader->contexts = head.contexts;
     model->ledger = head.ledger;
     loader->took_ns += head.took_ns;
     return true;
@@ -223,6 +224,14 @@ static bool take_context(struct loader *loader, struct records *records) {
         return cli_fail(loader->failure, CLI_REFUSED,
                         "%s: damaged answer; context %u has a kind or module that does not exist",
                         model->source, wire.id);
+    }
+    if (loader->visit != NULL) {
+        struct wire_sums sums;
+        bool has_sums = (wire.holds & WIRE_CONTEXT_SUMS) != 0;
+        if (has_sums && !take(&record, &sums, sizeof(sums))) {
+            return damaged(loader, "its contexts lie outside it");
+        }
+        return loader->visit(loader, &wire, has_sums ? &sums : NULL);
     }
     struct model_context *context;
     if ((wire.holds & WIRE_CONTEXT_FURTHER) == 0) {
@@ -393,10 +402,15 @@ static bool take_note(struct loader *loader, struct records *records) {
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
-/* Contexts that are newer than those that were read are told as [unknown], which is always there. */
-static uint32_t page_context(const struct model *model, uint32_t id) {
-    uint32_t index = model_find_context(model, id);
-    return index != WIRE_NONE ? index : model->context_count > 1;
+/* Contexts that are newer than those that were read are told as [unknown], which is always there; where only some are kept, none
+ * is known. */
+static uint32_t page_context(const struct loader *loader, uint32_t id) {
+    uint32_t index = model_find_context(loader->model, id);
+    return index != WIRE_NONE || loader->partial ? index : loader->model->context_count > 1;
+}
+
+static struct model_context *context_at(const struct loader *loader, uint32_t index) {
+    return index != WIRE_NONE ? &loader->model->contexts[index] : &loader->model->left_out;
 }
 
 /* Where the page is to stand: behind the others, or, where it is only more of the last one, there. */
@@ -426,7 +440,6 @@ static void keep_share(struct loader *loader, const struct model_share *share) {
 }
 
 static bool take_page(struct loader *loader, struct records *records) {
-    struct model *model = loader->model;
     struct wire_page page;
     if (!take(records, &page, sizeof(page))) {
         return damaged(loader, "its pages lie outside it");
@@ -437,19 +450,20 @@ static bool take_page(struct loader *loader, struct records *records) {
         return damaged(loader, "a page has shares that do not exist");
     }
     model_tame_page(&page);
-    page.context = shared ? WIRE_NONE : page_context(model, page.context);
+    page.context = shared ? WIRE_NONE : page_context(loader, page.context);
     if (page.further && !shared) {
         return damaged(loader, "a page has shares that do not exist");
     }
     if (loader->keep_pages && !keep_page(loader, &page)) {
         return damaged(loader, "more of a page that is not there");
     }
-    figures_add_page(&loader->figures, model, &page);
+    figures_add_page(&loader->figures, shared ? NULL : context_at(loader, page.context), &page);
     for (uint32_t i = 0; i < page.share_count; i++) {
         struct wire_share wire;
         take(records, &wire, sizeof(wire));
-        struct model_share share = {page_context(model, wire.context), wire.live};
-        figures_add_share(&loader->figures, model, &page, &share, wire.resident);
+        struct model_share share = {page_context(loader, wire.context), wire.live};
+        figures_add_share(&loader->figures, context_at(loader, share.context), &page, wire.live,
+                          wire.resident);
         if (loader->keep_pages) {
             keep_share(loader, &share);
         }

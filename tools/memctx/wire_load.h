@@ -20,6 +20,12 @@ struct loader {
     struct model *model;
     struct cli_failure *failure;
     bool keep_pages;
+    /* Where the contexts are not kept: told of each, with its sums (NULL: it has none). False: loader->failure says why. */
+    bool (*visit)(struct loader *loader, const struct wire_context *context,
+                  const struct wire_sums *sums);
+    void *visit_argument;
+    bool partial; /* only some contexts are kept: the others' pages are those of model->left_out */
+    uint32_t contexts; /* that the head announced */
     struct figures figures;
     uint64_t took_ns; /* in the target, by all answers */
     struct loader_view *views;
