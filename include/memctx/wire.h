@@ -7,9 +7,13 @@
  * Shape: the server speaks first (a HELLO frame). Then the client sends one request frame at a
  * time and reads one answer frame. Every frame starts with struct wire_frame. Both ends are on one
  * machine, so integers are little-endian in their natural alignment and structs travel as they are.
+ * Pieces: no answer has more than WIRE_ANSWER_MAX bytes, whatever the target holds. What is longer is
+ * read in pieces: each answer says where to go on, and the target keeps nothing between two of them, so
+ * that every client goes at its own pace and who leaves leaves nothing behind.
  * Limits: a request body has at most WIRE_REQUEST_MAX bytes; an oversize, unknown or badly sized
  * request costs the client its connection. A client that sends half a frame, or does not read its
- * answer, for WIRE_DEADLINE_MS loses its connection too.
+ * answer, for WIRE_DEADLINE_MS loses its connection too; and when all WIRE_CLIENTS_MAX places are taken
+ * and another one waits, so does who has asked for nothing yet. Asking again elsewhere goes on from there.
  * Versions: WIRE_VERSION changes when a struct changes; each end refuses another version by name.
  */
 #ifndef MEMCTX_WIRE_H
@@ -18,7 +22,8 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 4
+#define WIRE_VERSION 5
+#define WIRE_ANSWER_MAX 24576U /* bytes behind the frame */
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
 #define WIRE_DEADLINE_MS 2000
@@ -32,7 +37,7 @@
 
 enum wire_type {
     WIRE_HELLO = 1, /* server, on connect: struct wire_hello */
-    WIRE_DUMP = 2,  /* struct wire_dump_request -> struct wire_dump and its sections */
+    WIRE_DUMP = 2,  /* struct wire_dump_request -> struct wire_dump: the whole process's figures */
     WIRE_MARK = 3,  /* struct wire_mark_request -> text */
     WIRE_RESET = 4, /* struct wire_reset_request -> text */
     WIRE_TRIM = 5,  /* struct wire_contexts_request, verb: flags -> struct wire_trim */
@@ -40,7 +45,7 @@ enum wire_type {
     WIRE_OPTIONS =
         7,          /* no body -> text, one "name\tvalue\tdefault\tsettable\thelp" line an option */
     WIRE_SELF = 8,  /* no body -> text, one "name\tvalue\thelp" line a statistic of ours */
-    WIRE_PAGES = 9, /* struct wire_pages_request -> struct wire_pages, wire_page[], wire_share[] */
+    WIRE_PIECE = 9, /* struct wire_piece_request -> struct wire_piece and as many records as fit */
     WIRE_NOTE = 11, /* text, which the target keeps and shows in each dump -> text */
     WIRE_PLACE = 10, /* struct wire_contexts_request, verb: enum wire_placement -> text */
     WIRE_RULES =
@@ -73,33 +78,102 @@ struct wire_hello {
     char library_version[32];
 };
 
-/* --- dump ------------------------------------------------------------------------------- */
+/* --- dump -------------------------------------------------------------------------------
+ *
+ * The head of a dump, whose size does not change; the rest of it comes in pieces. */
 
-#define WIRE_DUMP_RESIDENT 1U /* ask the kernel (mincore): resident_bytes are filled in */
-#define WIRE_DUMP_THREADS 2U  /* include the thread views */
-#define WIRE_DUMP_PINNED 4U   /* scan the pages' blocks: pinned, sole-pinned, occupancy */
+#define WIRE_DUMP_RESIDENT 1U /* ask the kernel (mincore): figures of what is resident */
+#define WIRE_DUMP_THREADS 2U  /* of contexts: with each thread's part */
+#define WIRE_DUMP_LIGHT 4U    /* of pages: only what it takes to add up what contexts hold */
+#define WIRE_DUMP_BEGIN                                                                            \
+    8U /* pieces follow: until the end, or WIRE_DUMP_QUIET_MS pass without one, ids
+                               * keep their meaning */
+#define WIRE_DUMP_END 16U  /* that was the last piece */
+#define WIRE_DUMP_SUMS 32U /* fill in the sums: reads all that threads count */
+#define WIRE_DUMP_QUIET_MS 10000
 
 struct wire_dump_request {
     uint32_t flags;
     uint32_t reserved;
-    char mark[WIRE_MARK_NAME_MAX]; /* include this mark's counters; empty: none */
 };
 
-/* The figures of one context or one thread view, in bytes and counts. Signed, because a thread
+struct wire_dump {
+    uint64_t uptime_ns;
+    uint32_t pid;
+    uint32_t depth;
+    uint32_t exact;    /* 1: no operation was lost (no full table, no foreign pointer) */
+    uint32_t flags;    /* the request's */
+    uint32_t contexts; /* ids are below it */
+    uint32_t took_ns;  /* to make this answer */
+    /* Of the whole process; WIRE_UNKNOWN unless SUMS was asked. */
+    int64_t requested_bytes, live_chunks, allocs, frees;
+
+    /* The ledger of memory that is ours, in bytes, so that it can be held against the kernel's
+     * figure. mapped = reserved by contexts + mixed free + freelist + segment headers + clean. What
+     * only a look at the pages tells is for the reader to add up from them: 0 here. */
+    struct wire_ledger {
+        int64_t segments_mapped;   /* address space of segments and large chunks */
+        int64_t segments_resident; /* from the pages; WIRE_UNKNOWN unless RESIDENT was asked */
+        int64_t pages_reserved;    /* from the pages: those and large chunks that contexts own */
+        int64_t mixed_reserved;    /* from the pages: mixed ones, whole */
+        int64_t mixed_block_bytes; /* from the pages: live blocks in them */
+        int64_t freelist_bytes;    /* empty memory kept for reuse, not given back yet */
+        int64_t freelist_items;
+        int64_t segment_headers; /* page headers in use */
+        int64_t metadata_mapped; /* tree, views, caches, tables */
+        int64_t metadata_used;
+        int64_t metadata_resident; /* WIRE_UNKNOWN unless RESIDENT was asked */
+        int64_t control_bytes;     /* stack and answer buffers of the control thread */
+        int64_t untouched_bytes; /* from the pages: reserved, never written, costs no memory yet */
+        int64_t returned_bytes;  /* empty memory given back to the kernel since the start */
+        int64_t rss_bytes;       /* what the kernel says of the whole process, at this moment */
+    } ledger;
+    char exe[1024]; /* what is cut is cut */
+};
+
+/* --- pieces ------------------------------------------------------------------------------ */
+
+enum wire_part {
+    WIRE_PART_CONTEXTS = 0, /* struct wire_context and what follows it */
+    WIRE_PART_MODULES = 1,  /* struct wire_module and its path */
+    WIRE_PART_THREADS = 2,  /* struct wire_thread */
+    WIRE_PART_REMOTES = 3,  /* struct wire_remote */
+    WIRE_PART_MARKS = 4,    /* struct wire_mark */
+    WIRE_PART_ENTRIES = 5,  /* struct wire_mark_entry, of one mark */
+    WIRE_PART_NOTES = 6,    /* texts, each ended by a 0 byte */
+    WIRE_PART_PAGES = 7,    /* struct wire_page and its shares */
+    WIRE_PARTS = 8,
+};
+
+struct wire_piece_request {
+    uint32_t part;  /* enum wire_part */
+    uint32_t flags; /* WIRE_DUMP_RESIDENT, THREADS, LIGHT */
+    uint64_t
+        from; /* 0: from the start; next of the answer before; of contexts also WIRE_FROM_ID(id) */
+    uint32_t most; /* records; 0: as many as fit */
+    uint32_t reserved;
+    uint64_t mark_uptime_ns;       /* of the entries: which mark of that name */
+    char mark[WIRE_MARK_NAME_MAX]; /* of the entries */
+};
+#define WIRE_FROM_ID(id) ((uint64_t)(id) << 16)
+
+/* Records follow, each at a multiple of 8 bytes. */
+struct wire_piece {
+    uint64_t next; /* greater than the request's; 0: that was all */
+    uint32_t count;
+    uint32_t took_ns;
+    int64_t segments_resident; /* of pages, with RESIDENT: of segments that this piece began */
+};
+
+/* The figures of one context or one thread's part of it, in bytes and counts. Signed, because a thread
  * that frees what others allocated has negative live figures; sums over threads are not. */
-struct wire_totals {
+struct wire_sums {
     int64_t requested_bytes; /* live */
-    int64_t block_bytes;     /* live, with rounding */
-    int64_t reserved_bytes;  /* its own pages, whole, and its blocks in mixed pages */
-    int64_t resident_bytes;
-    int64_t pinned_bytes;
-    int64_t sole_pinned_bytes;
     int64_t live_chunks;
     int64_t allocs; /* since start or the last reset; so are the next two */
     int64_t frees;
     int64_t requested_cum_bytes;
     int64_t peak_requested_bytes; /* WIRE_UNKNOWN where several threads make it inexact */
-    int64_t pages;                /* pages of its own */
 };
 
 enum wire_context_kind {
@@ -109,24 +183,38 @@ enum wire_context_kind {
     WIRE_KIND_UNKNOWN = 3, /* a labelled node such as [unknown] or [truncated]: label says which */
 };
 
+/* Its figures and texts follow: struct wire_sums where `holds` says so, `views` times struct wire_view,
+ * the texts. Where threads are so many that their parts need several records, each has the figures of
+ * some threads, and all but the first are WIRE_CONTEXT_FURTHER. */
+#define WIRE_CONTEXT_SUMS 1U
+#define WIRE_CONTEXT_FURTHER 2U
+
 struct wire_context {
-    uint32_t id;           /* stable for the life of the process */
-    uint32_t parent;       /* id, or WIRE_NONE for the root; a parent comes before its children */
+    uint32_t id;             /* stable for the life of the process */
+    uint32_t parent;         /* id, or WIRE_NONE for the root; a parent comes before its children */
+    uint32_t module;         /* index into the modules, or WIRE_NONE */
+    uint32_t flags;          /* none yet */
+    uint32_t recursive_from; /* WIRE_NONE */
+    uint16_t bytes;          /* of the record with what follows: to the next one */
+    uint16_t views;
+    uint64_t address;      /* as it was in the process; 0 without a frame */
     uint8_t kind;          /* enum wire_context_kind */
     uint8_t exact_address; /* 1: the frame was interrupted by a signal, so address is the
                             * instruction itself; 0: a return address (look up address - 1) */
-    uint8_t policy;        /* enum wire_policy */
     uint8_t placement;     /* enum wire_placement */
-    uint32_t module;       /* index into the modules, or WIRE_NONE */
-    uint64_t address;      /* as it was in the process; 0 without a frame */
-    uint32_t label;        /* offset into the strings, or WIRE_NONE */
-    uint32_t why;          /* the same: a rule, or another reason for its placement */
-    uint32_t reserved;
-    uint32_t occupancy[WIRE_OCCUPANCY_BINS]; /* own pages per bin; zeros unless PINNED was asked */
-    struct wire_totals self;
+    uint8_t holds;         /* WIRE_CONTEXT_SUMS, WIRE_CONTEXT_FURTHER */
+    uint16_t label_bytes;  /* a text with its 0 byte; 0: none */
+    uint16_t why_bytes;    /* the same behind it: a rule, or another reason for its placement */
 };
 
-/* Where its chunks stand: in no page, in pages of its own, in mixed pages; of its own, by the policy that was set. */
+struct wire_view { /* what one thread did in the context */
+    uint32_t heap; /* see the threads */
+    uint32_t reserved;
+    struct wire_sums sums;
+};
+
+/* Where its chunks stand, as the reader finds from its pages: in none, in its own, in mixed ones; in its own, by the
+ * policy that was set. */
 enum wire_policy {
     WIRE_POLICY_NONE = 0,
     WIRE_POLICY_ASET = 1,
@@ -152,28 +240,23 @@ enum wire_placement {
 struct wire_module {
     uint64_t start, end; /* the mapped range */
     uint64_t bias;       /* address - bias = address in the file (ELF st_value) */
-    uint32_t path;       /* offset into the strings */
+    uint32_t index;
+    uint32_t path_bytes; /* a text with its 0 byte, which follows */
     uint32_t build_id_bytes;
     uint8_t build_id[24];
     uint32_t closed; /* 1 after dlclose */
-    uint32_t reserved;
 };
 
+/* The heap that a thread has now. A heap that no thread has is in no record: it is that of threads that have exited. */
 struct wire_thread {
-    uint32_t tid; /* 0: all threads that have exited */
-    uint32_t reserved;
+    uint32_t heap;
+    uint32_t tid;
     char name[16];
-};
-
-struct wire_view {             /* what one thread did in one context */
-    uint32_t context;          /* id */
-    uint32_t thread;           /* index into the threads */
-    struct wire_totals totals; /* reserved, resident, pinned and pages are WIRE_UNKNOWN */
 };
 
 /* The frees of chunks that stand in another thread's pages: a heap's pages belong to the thread that has it now. */
 struct wire_remote {
-    uint32_t freed_by, owner; /* indices into the threads */
+    uint32_t freed_by, owner; /* heaps */
     int64_t frees;            /* since the start */
 };
 
@@ -188,65 +271,13 @@ struct wire_mark_entry { /* how a context stood at the mark; a context that is m
     int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;
 };
 
-/* The head of a dump. Each section is an array at `offset` bytes from this struct's start. */
-struct wire_section {
-    uint64_t offset;
-    uint64_t count; /* elements; bytes for the strings */
-};
-
-struct wire_dump {
-    uint64_t uptime_ns;
-    uint64_t build_ns; /* what making this dump took */
-    uint32_t pid;
-    uint32_t depth;
-    uint32_t exact;      /* 1: no operation was lost (no full table, no foreign pointer) */
-    uint32_t flags;      /* the request's */
-    uint32_t exe;        /* offset into the strings */
-    uint32_t mark_found; /* 1: the marked counters are in mark_entries */
-
-    /* The ledger of memory that is ours, in bytes, so that it can be held against the kernel's
-     * figure. mapped = reserved by contexts + mixed free + freelist + segment headers + clean. */
-    struct wire_ledger {
-        int64_t segments_mapped;   /* address space of segments and large chunks */
-        int64_t segments_resident; /* WIRE_UNKNOWN unless RESIDENT was asked */
-        int64_t pages_reserved;    /* pages and large chunks that contexts own */
-        int64_t mixed_reserved;    /* mixed pages, whole */
-        int64_t mixed_block_bytes; /* live blocks in them */
-        int64_t freelist_bytes;    /* empty memory kept for reuse, not given back yet */
-        int64_t freelist_items;
-        int64_t segment_headers; /* page headers in use */
-        int64_t metadata_mapped; /* tree, views, caches, tables */
-        int64_t metadata_used;
-        int64_t metadata_resident; /* WIRE_UNKNOWN unless RESIDENT was asked */
-        int64_t control_bytes;     /* stack and answer buffers of the control thread */
-        int64_t untouched_bytes;   /* in reserved pages, never written: costs no memory yet */
-        int64_t returned_bytes;    /* empty memory given back to the kernel since the start */
-        int64_t rss_bytes;         /* what the kernel says of the whole process, at this moment */
-    } ledger;
-
-    struct wire_section contexts, modules, threads, views, remotes, marks, mark_entries, strings;
-    struct wire_section notes; /* texts, each ended by a 0 byte: bytes */
-};
-
 /* --- pages -------------------------------------------------------------------------------
  *
- * What stands in which page, a part of the address space at a time, so that the answer has a bound: a request goes on
- * from where the last answer ended. Each page is as it was at one moment, all of them are not; contexts may be newer
- * than those of a dump before. */
+ * What stands in which page. Each page is as it was at one moment, all of them are not; contexts may be newer than those
+ * of the pieces before. What contexts hold (reserved, resident, pinned bytes, pages) is the sum over these records:
+ * tools/memctx/figures.c. */
 
-#define WIRE_PAGES_MAX 16384U   /* about so many in an answer, which ends with a segment */
 #define WIRE_AGE_NS (1UL << 24) /* unit of ages */
-
-struct wire_pages_request {
-    uint64_t from;  /* 0, or next of the answer before */
-    uint32_t flags; /* WIRE_DUMP_RESIDENT or 0 */
-    uint32_t reserved;
-};
-
-struct wire_pages {
-    uint64_t next; /* 0: that was all */
-    uint32_t count, share_count;
-};
 
 enum wire_page_kind { WIRE_PAGE_OWN = 1, WIRE_PAGE_MIXED = 2, WIRE_PAGE_LARGE = 3 };
 enum wire_page_state {
@@ -256,32 +287,41 @@ enum wire_page_state {
     WIRE_PAGE_LISTED = 2, /* it has free blocks, and waits to be current */
 };
 
-/* A page, or a run of full ones of one context side by side. Ages are in units of WIRE_AGE_NS. */
+/* A page, or a run of alike ones of one context side by side: full ones; with LIGHT, of one occupancy. Ages are in units
+ * of WIRE_AGE_NS. With LIGHT ages, OS pages and spare units of its own pages are 0. */
 struct wire_page {
     uint64_t start, bytes; /* address space */
     uint64_t
         touched_bytes; /* in OS pages of which blocks were handed out, without those given back since */
-    uint64_t live_bytes;     /* of the blocks that are alive */
-    int64_t resident_bytes;  /* WIRE_UNKNOWN unless asked */
-    uint32_t context;        /* WIRE_NONE: of several, see the shares */
-    uint32_t block_bytes;    /* 0: a large chunk; with chunks one behind the other: of a unit */
-    uint32_t live, capacity; /* blocks; with chunks one behind the other: chunks, units */
-    uint32_t first_share, share_count;
-    uint32_t tid;        /* of the thread whose it is; 0: of none that lives, or any's */
-    uint32_t oldest_age; /* no chunk in it is older */
-    uint32_t newest_age; /* nor younger */
+    uint64_t live_bytes;      /* of the blocks that are alive */
+    uint64_t untouched_bytes; /* never written since it was reserved */
+    int64_t resident_bytes;   /* WIRE_UNKNOWN unless asked */
+    uint32_t context;         /* WIRE_NONE: of several, see the shares */
+    uint32_t block_bytes;     /* 0: a large chunk; with chunks one behind the other: of a unit */
+    uint32_t live, capacity;  /* blocks; with chunks one behind the other: chunks, units */
+    uint32_t pages;           /* in the run */
+    uint32_t first_share;     /* for the reader; 0 */
+    uint32_t share_count;     /* they follow */
+    uint32_t tid;             /* of the thread whose it is; 0: of none that lives, or any's */
+    uint32_t oldest_age;      /* no chunk in it is older */
+    uint32_t newest_age;      /* nor younger */
     uint16_t os_pages
         [WIRE_OCCUPANCY_BINS]; /* its OS pages by how much of them is alive; the first has those that the
                                              * page cannot give back although nothing is */
     uint16_t os_empty;         /* nothing in them is alive: what a trim of the context gives back */
-    uint8_t kind;              /* enum wire_page_kind */
-    uint8_t state;             /* enum wire_page_state */
-    uint8_t apart;             /* mixed, of contexts with WIRE_PLACE_APART only */
+    uint16_t guard_bytes; /* of a large chunk: of its live bytes, its guard's and no rounding */
+    uint16_t
+        further;   /* 1: not the page again, only more of its shares than one answer has room for */
+    uint8_t kind;  /* enum wire_page_kind */
+    uint8_t state; /* enum wire_page_state */
+    uint8_t apart; /* mixed, of contexts with WIRE_PLACE_APART only */
     uint8_t spare_units; /* own: so many times 16 bytes of each block nobody asked for, at least */
 };
 
-struct wire_share { /* of a mixed page */
-    uint32_t context, live;
+struct wire_share { /* of a mixed page; the first of all is whose block stands first */
+    uint32_t context;
+    uint16_t live;     /* blocks */
+    uint16_t resident; /* of these, if asked */
 };
 
 /* --- the small requests ------------------------------------------------------------------ */

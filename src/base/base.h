@@ -68,6 +68,9 @@ void model_point(const void *at);
 #define exchange_acquire(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE))
 #define exchange_release(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_RELEASE))
 #define exchange_acq_rel(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL))
+/* In one order for all threads: of two that each write one word and then read the other's, one sees what was written. */
+#define exchange_full(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST))
+#define load_full(p) (POINT(p) __atomic_load_n((p), __ATOMIC_SEQ_CST))
 #define cas(p, expected, v, weak, order)                                                           \
     (POINT(p) __atomic_compare_exchange_n((p), (expected), (v), (weak), (order), __ATOMIC_RELAXED))
 #define cas_acquire(p, expected, v) cas(p, expected, v, false, __ATOMIC_ACQUIRE) /* not by chance */

@@ -8,6 +8,7 @@
 #define NEWEST_NODES 32U /* of a forked child */
 
 struct lock tree_lock FORK_PAGE = LOCK_INIT(RANK_TREE);
+uint64_t tree_read_until_ns;
 void (*tree_watch)(uint32_t id);
 
 struct table {

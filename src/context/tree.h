@@ -120,6 +120,9 @@ INLINE void tree_flag(uint32_t id, enum tree_flags flag) {
 }
 /* Told of each new node before anybody else finds it, under tree_lock; NULL: nobody wants to know. */
 INTERNAL void (*tree_watch)(uint32_t id);
+/* Until this time (os_now_exact_ns) somebody reads the tree in pieces, so that what an id means must stay. Of the control
+ * thread, which sets it when a dump begins, with each piece, and to 0 when no dump is left: see control_dump_begins. */
+INTERNAL uint64_t tree_read_until_ns; /* atomic */
 void tree_fork_child(void);
 uint32_t tree_count(void);                 /* ids below it are valid */
 const char *tree_fixed_label(uint32_t id); /* NULL for a frame */

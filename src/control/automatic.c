@@ -41,9 +41,8 @@ struct candidate {
     uint64_t sizes; /* a bit for each size class that has a page */
 };
 struct look {
-    struct candidate list[CANDIDATES_MAX];
-    uint16_t *number_of; /* by context, from 1 on */
-    uint32_t count, contexts;
+    struct candidate list[CANDIDATES_MAX]; /* in the order of their ids */
+    uint32_t count;
 };
 
 static struct choice *choice_of(uint32_t context) {
@@ -63,42 +62,57 @@ static bool is_candidate(uint32_t context, const struct sum *sum) {
     return choice || sum->live_bytes >= AUTO_LIVE_BYTES;
 }
 
-static void add_candidates(struct look *look, const struct sums *sums) {
-    for (uint32_t id = 0; id < sums->count && look->count < CANDIDATES_MAX; id++) {
-        const struct sum *sum = &sums->rows[id];
-        if (!is_candidate(id, sum))
-            continue;
-        look->list[look->count] = (struct candidate){.context = id,
-                                                     .live_bytes = sum->live_bytes,
-                                                     .live_chunks = sum->allocs - sum->frees,
-                                                     .frees = sum->frees};
-        look->number_of[id] = (uint16_t)++look->count;
+static void add_candidates(struct look *look) {
+    uint32_t count = tree_count();
+    sums_begin();
+    for (uint32_t id = 0; id < count && look->count < CANDIDATES_MAX; id++) {
+        struct sum sum;
+        sums_pause(id);
+        sums_read(id, &sum, NULL);
+        if (is_candidate(id, &sum))
+            look->list[look->count++] = (struct candidate){.context = id,
+                                                           .live_bytes = sum.live_bytes,
+                                                           .live_chunks = sum.allocs - sum.frees,
+                                                           .frees = sum.frees};
     }
+    sums_end();
 }
 
-static void look_at_page(const struct page *page, const char *start, void *context) {
+static struct candidate *find_candidate(struct look *look, uint32_t context) {
+    uint32_t low = 0, high = look->count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (look->list[middle].context < context)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < look->count && look->list[low].context == context ? &look->list[low] : NULL;
+}
+
+static bool look_at_page(const struct page *page, const char *start, void *context) {
     struct look *look = context;
     bool of_one = page->kind == PAGE_OWN || page->kind == PAGE_SERIAL;
     const struct view *view = of_one ? page->view : NULL;
-    uint32_t number = view && view->context < look->contexts ? look->number_of[view->context] : 0;
-    if (!number)
-        return;
-    struct candidate *candidate = &look->list[number - 1];
+    struct candidate *candidate = view ? find_candidate(look, view->context) : NULL;
+    if (!candidate)
+        return true;
     if (page->kind == PAGE_SERIAL) {
         candidate->touched_bytes += (int64_t)serial_touched(page, start);
         candidate->block_bytes += (int64_t)serial_live(page, start).bytes;
-        return;
+        return true;
     }
     candidate->touched_bytes += (int64_t)blocks_touched(page, start);
     candidate->block_bytes += (int64_t)page->used * page->block_bytes;
     candidate->spare_bytes +=
         (int64_t)page->used * pages_spare_units(page, start) * (int64_t)SERIAL_UNIT;
     candidate->sizes |= 1UL << page->size_class;
+    return true;
 }
 
 static void look_at_segment(struct segment *segment, bool huge, void *context) {
     if (!huge)
-        pages_each(segment, NULL, look_at_page, context);
+        pages_each(segment, 0, NULL, look_at_page, context);
 }
 
 static int16_t per_cent(int64_t part, int64_t whole) {
@@ -151,22 +165,16 @@ static bool decide(const struct candidate *candidate) {
 }
 
 static void look_now(void) {
-    struct sums sums;
-    struct look *look = control_map(sizeof *look);
+    struct look *look = control_map(sizeof *look, true);
     bool moved = false;
     if (!state.choices)
         state.choices = meta_alloc(CHOICES_MAX * sizeof *state.choices);
-    if (look && state.choices && sums_collect(&sums, false)) {
-        look->contexts = sums.count;
-        look->number_of = control_map(sums.count * sizeof *look->number_of);
-        if (look->number_of)
-            add_candidates(look, &sums);
+    if (look && state.choices) {
+        add_candidates(look);
         if (look->count)
             segment_each(look_at_segment, look);
         for (uint32_t i = 0; i < look->count; i++)
             moved |= decide(&look->list[i]);
-        control_unmap(look->number_of);
-        sums_free(&sums);
     }
     control_unmap(look);
     if (moved)

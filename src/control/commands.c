@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The requests of wire.h, one table; and the buffers that answers are built in. */
+/* The requests of wire.h, one table; and the memory of the control thread. */
 #include "base/options.h"
 #include "context/lookup.h"
 #include "context/named.h"
@@ -11,17 +11,15 @@
 #include "path/rebind.h"
 #include "region/blocks.h"
 
-#define TEXT_BYTES (16UL << 10)
-#define BUFFER_FIRST_BYTES (256UL << 10)
-
-#define MAPPINGS_MAX 96 /* 66 at the most: answers, marks, tables of a dump and of its sums */
+#define MAPPINGS_MAX                                                                               \
+    16 /* the room for answers, an object file that is read, a table of the automatic choice */
 #define STACK_LOOK_BYTES (128UL << 10)
 
 char *control_stack_top START_PAGE;
 
 /* What is given up while a client is there is kept for its next request: to unmap is to interrupt each processor that a
- * thread of the program runs on, and a frag of 2 GB did so 55 times. */
-#define KEPT_BYTES_MAX (16UL << 20)
+ * thread of the program runs on. */
+#define KEPT_BYTES_MAX (256UL << 10)
 
 static struct mapping {
     char *start; /* NULL: the place is free */
@@ -36,14 +34,30 @@ static void drop_kept(struct mapping *mapping) {
     *mapping = (struct mapping){0};
 }
 
-void control_unmap_kept(void) {
+static void *scratches[SCRATCHES];
+
+void *control_scratch(enum control_scratch which, size_t bytes) {
+    if (!scratches[which])
+        scratches[which] = control_map(bytes, false);
+    return scratches[which];
+}
+
+static void drop_all_kept(void) {
     for (unsigned i = 0; kept_bytes && i < MAPPINGS_MAX; i++)
         if (mappings[i].kept)
             drop_kept(&mappings[i]);
 }
 
+void control_unmap_kept(void) {
+    for (unsigned i = 0; i < SCRATCHES; i++) {
+        control_unmap(scratches[i]);
+        scratches[i] = NULL;
+    }
+    drop_all_kept();
+}
+
 /* A page that is read before it is written is first the kernel's page of zeros; to put another in its place is to interrupt
- * the other threads' processors again, 270 times in a dump of 10 000 paths. */
+ * the other threads' processors again. */
 static void touch(char *start, size_t bytes) {
     for (char *page = start; page < start + bytes; page += OS_PAGE_BYTES)
         *(volatile char *)page = 0;
@@ -65,7 +79,7 @@ static void *map_untouched(size_t bytes) {
         return __builtin_memset(kept->start, 0, bytes);
     }
     if (!place) {
-        control_unmap_kept();
+        drop_all_kept();
         for (unsigned i = 0; i < MAPPINGS_MAX && !place; i++)
             place = mappings[i].start ? NULL : &mappings[i];
     }
@@ -77,9 +91,9 @@ static void *map_untouched(size_t bytes) {
     return start;
 }
 
-void *control_map(size_t bytes) {
+void *control_map(size_t bytes, bool touched) {
     void *start = map_untouched(bytes);
-    if (start)
+    if (start && touched)
         touch(start, bytes);
     return start;
 }
@@ -115,56 +129,38 @@ int64_t control_bytes(bool resident) {
     return sum;
 }
 
-void answer_reserve(struct answer *answer, size_t bytes) {
-    if (bytes <= answer->capacity)
-        return;
-    char *room = map_untouched(bytes);
-    if (!room) {
-        answer->failed = true;
-        return;
-    }
-    if (answer->length)
-        __builtin_memcpy(room, answer->bytes, answer->length);
-    control_unmap(answer->bytes);
-    answer->bytes = room;
-    answer->capacity = bytes;
-}
-
 void *answer_add(struct answer *answer, size_t bytes) {
-    size_t capacity = answer->capacity ? answer->capacity : BUFFER_FIRST_BYTES;
-    while (capacity < answer->length + bytes)
-        capacity *= 2;
-    if (!answer->failed)
-        answer_reserve(answer, capacity);
-    if (answer->failed)
+    if (bytes > answer->capacity - answer->length)
         return NULL;
     char *room = answer->bytes + answer->length;
-    char *page = (char *)align_up((uintptr_t)room, OS_PAGE_BYTES);
     answer->length += bytes;
-    if (page < room + bytes)
-        touch(page, (size_t)(room + bytes - page));
-    return room;
+    return __builtin_memset(room, 0, bytes);
 }
 
-void answer_free(struct answer *answer) {
-    control_unmap(answer->bytes);
-    *answer = (struct answer){0};
+static uint32_t run_dump(const char *body, struct answer *answer) {
+    struct wire_dump_request request;
+    struct wire_dump *dump = answer_add(answer, sizeof *dump);
+    __builtin_memcpy(&request, body, sizeof request);
+    if (!dump)
+        return WIRE_NO_MEMORY;
+    dump_head(&request, dump);
+    return WIRE_OK;
 }
 
-static uint32_t run_dump(const char *body, size_t length, struct answer *answer) {
-    struct wire_dump_request request = {0};
-    __builtin_memcpy(&request, body, length);
+static uint32_t run_piece(const char *body, struct answer *answer) {
+    struct wire_piece_request request;
+    __builtin_memcpy(&request, body, sizeof request);
     request.mark[sizeof request.mark - 1] = 0;
-    return dump_build(&request, answer);
+    return piece_run(&request, answer);
 }
 
 static uint32_t run_text(struct answer *answer, uint32_t (*fill)(const char *, struct text *),
                          const char *body) {
-    struct text text = {.bytes = answer_add(answer, TEXT_BYTES), .capacity = TEXT_BYTES};
-    if (!text.bytes)
+    struct text text = {.bytes = answer->bytes, .capacity = answer->capacity};
+    if (!text.capacity)
         return WIRE_NO_MEMORY;
     uint32_t status = fill(body, &text);
-    answer->length -= TEXT_BYTES - text.length;
+    answer->length = text.length;
     return status;
 }
 
@@ -265,16 +261,8 @@ static uint32_t fill_self(const char *body, struct text *text) {
     (void)body;
     struct lookup_counts counts = context_counts();
     struct meta_usage meta = meta_usage(true);
-    struct sums sums;
-    int64_t allocs = 0, frees = 0, live = 0;
-    if (sums_collect(&sums, false)) {
-        for (uint32_t i = 0; i < sums.count; i++) {
-            allocs += sums.rows[i].allocs;
-            frees += sums.rows[i].frees;
-            live += sums.rows[i].live_bytes;
-        }
-        sums_free(&sums);
-    }
+    struct sum all = sums_all();
+    int64_t allocs = all.allocs, frees = all.frees, live = all.live_bytes;
     uint64_t tracked = allocs > (int64_t)counts.walked_far ? (uint64_t)allocs : counts.walked_far;
 #define ADD(name, value, help) add_statistic(text, #name, (int64_t)(value), help)
     ADD(allocs, allocs, "allocations since start");
@@ -354,12 +342,6 @@ static uint32_t run_trim(const char *body, struct answer *answer) {
     return trim_run(as_contexts_request(body, room), answer);
 }
 
-static uint32_t run_pages(const char *body, struct answer *answer) {
-    struct wire_pages_request request;
-    __builtin_memcpy(&request, body, sizeof request);
-    return pages_build(&request, answer);
-}
-
 bool command_is_known(uint16_t type, size_t length) {
     switch (type) {
     case WIRE_DUMP: return length == sizeof(struct wire_dump_request);
@@ -369,7 +351,7 @@ bool command_is_known(uint16_t type, size_t length) {
     case WIRE_NOTE: return length > 0 && length < WIRE_NOTE_BYTES;
     case WIRE_RULES: return length > 0;
     case WIRE_RESET_NAMED: return length > 0;
-    case WIRE_PAGES: return length == sizeof(struct wire_pages_request);
+    case WIRE_PIECE: return length == sizeof(struct wire_piece_request);
     case WIRE_TRIM:
     case WIRE_PLACE:
         return length >= sizeof(struct wire_contexts_request) &&
@@ -384,7 +366,7 @@ uint32_t command_run(uint16_t type, const char *body, size_t length, struct answ
     if ((type == WIRE_TRIM || type == WIRE_PLACE) && !is_contexts_request(body, length))
         return run_text(answer, fill_damaged, body);
     switch (type) {
-    case WIRE_DUMP: return run_dump(body, length, answer);
+    case WIRE_DUMP: return run_dump(body, answer);
     case WIRE_MARK: return run_text(answer, fill_mark, body);
     case WIRE_RESET: return run_text(answer, fill_reset, body);
     case WIRE_SET: return run_text(answer, fill_set, body); /* the server ends the body with 0 */
@@ -393,7 +375,7 @@ uint32_t command_run(uint16_t type, const char *body, size_t length, struct answ
     case WIRE_NOTE: return run_text(answer, note_run, body);
     case WIRE_RULES: return run_text(answer, policy_rules_run, body);
     case WIRE_RESET_NAMED: return run_text(answer, fill_reset_named, body);
-    case WIRE_PAGES: return run_pages(body, answer);
+    case WIRE_PIECE: return run_piece(body, answer);
     case WIRE_PLACE: return run_text(answer, fill_place, body);
     default: return run_trim(body, answer);
     }

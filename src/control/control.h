@@ -43,20 +43,19 @@ void control_fork_done(bool child);
 
 /* --- within the layer ------------------------------------------------------------------------ */
 
-/* An answer under construction: memory of its own, never malloc's. */
+/* An answer under construction, in room that is the client's: WIRE_ANSWER_MAX bytes. */
 struct answer {
     char *bytes;
     size_t length, capacity;
-    bool failed; /* out of memory */
 };
-/* Room for `bytes` more, zeroed; NULL: failed is set. Earlier pointers may move. */
+/* Room for `bytes` more, zeroed; NULL: there is not so much. */
 void *answer_add(struct answer *answer, size_t bytes);
-/* So that so many bytes need no move; what is not used is not touched. */
-void answer_reserve(struct answer *answer, size_t bytes);
-void answer_free(struct answer *answer);
-/* Memory for the control thread's tables, counted in the ledger's line for it. */
-void *control_map(size_t bytes);
+/* Memory of the control thread's own, counted in the ledger's line for it; `touched`: each page is written at once. */
+void *control_map(size_t bytes, bool touched);
 void control_unmap(void *start);
+/* A table that a piece is made with, zeroed when it is new; NULL: out of memory. It stays until no client is there. */
+enum control_scratch { SCRATCH_PARTS, SCRATCH_PAGES, SCRATCHES };
+void *control_scratch(enum control_scratch which, size_t bytes);
 void control_unmap_kept(void); /* no client is there */
 
 /* The handler of a request: body of `length` bytes -> answer; returns enum wire_status. */
@@ -68,62 +67,69 @@ struct page;
 /* The least that was not requested of a live block of a page of one context, in whole units of what a slab could do
  * without. */
 uint8_t pages_spare_units(const struct page *page, const char *start);
-/* Calls `visit` for each page of a sliced segment, with a copy of its header. resident: as os_resident_vector told, so that
- * headers that were given back are not looked at, which would map them; NULL: all are. */
+/* Calls `visit` for each page of a sliced segment, from a slice on, with a copy of its header, until it says false; returns the slice
+ * of that page, 0: that was all. resident: as os_resident_vector told, so that headers that were given back are not looked at, which
+ * would map them; NULL: all are. */
 struct segment;
-void pages_each(const struct segment *segment, const unsigned char *resident,
-                void (*visit)(const struct page *page, const char *start, void *context),
-                void *context);
-unsigned pages_occupancy_bin(uint64_t live, uint64_t capacity);
+unsigned pages_each(const struct segment *segment, unsigned from, const unsigned char *resident,
+                    bool (*visit)(const struct page *page, const char *start, void *context),
+                    void *context);
 /* Of a segment's residency, bytes of a part of it. */
 int64_t pages_resident_in(const unsigned char *resident, uintptr_t start, uintptr_t end);
 /* segment_clock when it was first set, in this process or the one that it was forked from; by the thread. */
 INTERNAL uint32_t pages_clock_begin, pages_clock_start;
-uint32_t pages_build(const struct wire_pages_request *request, struct answer *answer);
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text);
 uint32_t note_run(const char *body, struct text *text);
 /* The notes, oldest first; each at most WIRE_NOTE_BYTES with its end. NULL: that was all. */
 const char *note_next(unsigned *place);
 void note_forget(void); /* in a forked child */
 uint32_t trim_run(const struct wire_contexts_request *request, struct answer *answer);
-uint32_t dump_build(const struct wire_dump_request *request, struct answer *answer);
+void dump_head(const struct wire_dump_request *request, struct wire_dump *dump);
 uint32_t mark_set(const struct wire_mark_request *request, struct text *text);
+void marks_forget(void); /* in a forked child */
 uint32_t reset_run(const struct wire_reset_request *request, struct text *text);
 
-/* Sums over all heaps, by context id. */
-struct sums {
-    uint32_t count; /* contexts */
-    struct sum {
-        int64_t allocs, frees, live_bytes, requested_cum_bytes;    /* since the start */
-        int64_t base_allocs, base_frees, base_requested_cum_bytes; /* at the last reset */
-        int64_t peak_bytes;
-        uint32_t views; /* that did anything */
-        uint32_t round; /* it was read in last */
-    } * rows;
-    struct sums_entries *entries;
+/* A piece of a dump. */
+struct piece {
+    const struct wire_piece_request *request;
+    struct answer *answer; /* from struct wire_piece on */
+    uint64_t next;
+    uint32_t count;
+    int64_t segments_resident;
 };
-/* One view's part in it: those of a context add up to its sum. */
-struct sums_view {
-    struct heap *heap;
-    uint32_t context;
-    struct sum sum;
-};
-/* False: out of memory. */
-bool sums_collect(struct sums *sums, bool keep_views);
-void sums_free(struct sums *sums);
-/* The views that were kept, one after the other, from a place that is zero on; NULL: that was all. */
-struct sums_place {
-    const struct sums_entries *entries;
-    size_t next;
-};
-const struct sums_view *sums_next_view(const struct sums *sums, struct sums_place *place);
+/* Room for a record, zeroed; NULL: the piece ends before it. */
+void *piece_record(struct piece *piece, size_t bytes);
+/* An answer that says why there is none; returns its status. */
+uint32_t piece_refuse(struct piece *piece, const char *why);
+uint32_t piece_run(const struct wire_piece_request *request, struct answer *answer);
+uint32_t pages_piece(struct piece *piece);
+uint32_t marks_piece(struct piece *piece);
+uint32_t marks_entries_piece(struct piece *piece);
 
-struct mark {
-    char name[WIRE_MARK_NAME_MAX];
-    uint64_t uptime_ns;
-    struct sums sums; /* rows NULL: a free slot */
+/* The sums of one context over all heaps, at one moment. */
+struct sum {
+    int64_t allocs, frees, live_bytes, requested_cum_bytes;    /* since the start */
+    int64_t base_allocs, base_frees, base_requested_cum_bytes; /* at the last reset */
+    int64_t peak_bytes;                                        /* where one view did all */
+    uint32_t views;                                            /* that did anything */
 };
-INTERNAL struct mark marks[WIRE_MARKS_MAX]; /* control thread only */
+/* The same by heaps, of those whose numbers are from `first` on. */
+#define SUMS_HEAPS 128U
+struct sums_parts {
+    uint32_t first, count;
+    struct sum list[SUMS_HEAPS];
+};
+/* Contexts are read between these two; others wait for heap_global.lock meanwhile, which is why long loops pause. */
+#define SUMS_STEPS 256U
+void sums_begin(void);
+void sums_end(void);
+void sums_pause(uint32_t steps); /* after each SUMS_STEPS of them */
+/* parts: NULL, or, whose first and count say which heaps `sum` is then of. */
+void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts);
+struct sum sums_of(uint32_t context);   /* by itself */
+struct sum sums_base(uint32_t context); /* what the last reset subtracts */
+struct sum sums_all(void);              /* of all contexts: allocs, frees and bytes; by itself */
+
 uint64_t control_uptime_ns(void);
 /* Memory of the control thread: stack and tables; resident bytes, or what is mapped. */
 int64_t control_bytes(bool resident);

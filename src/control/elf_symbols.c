@@ -23,7 +23,7 @@ static bool part_read(struct elf_part *part, int fd, uint64_t offset, uint64_t s
     *part = (struct elf_part){NULL, 0};
     if (!size || size > PART_MAX || offset > INT64_MAX - size)
         return false;
-    char *bytes = control_map(size);
+    char *bytes = control_map(size, true);
     uint64_t done = 0;
     while (bytes && done < size) {
         ssize_t got = OS_TRY(pread(fd, bytes + done, size - done, (off_t)(offset + done)));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What stands in which page, segment by segment, so that an answer has a bound whatever the size of the heap. Full
- * pages of one context side by side are one record; of others every block is looked at. No thread is stopped.
+ * What stands in which page, a piece at a time. Alike pages of one context side by side are one record; of others every block
+ * is looked at, which the light form spares those of one context. A mixed page is followed by the contexts whose blocks stand
+ * in it; where a piece has no room for all of them, the next one goes on at a block of that page. No thread is stopped.
  */
 #include "context/tree.h"
 #include "control/control.h"
@@ -29,10 +30,10 @@ static bool copy_header(struct page *copy, const struct page *page, const char *
             copy->next_block >= start && copy->next_block <= start + copy->slices * SLICE_BYTES);
 }
 
-void pages_each(const struct segment *segment, const unsigned char *resident,
-                void (*visit)(const struct page *page, const char *start, void *context),
-                void *context) {
-    for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES;) {
+unsigned pages_each(const struct segment *segment, unsigned from, const unsigned char *resident,
+                    bool (*visit)(const struct page *page, const char *start, void *context),
+                    void *context) {
+    for (unsigned i = from > HEADER_SLICES ? from : HEADER_SLICES; i < SEGMENT_SLICES;) {
         size_t os_page = i * sizeof(struct page) / OS_PAGE_BYTES;
         if (resident && !(resident[os_page] & 1)) {
             i = (unsigned)((os_page + 1) * OS_PAGE_BYTES / sizeof(struct page));
@@ -44,12 +45,14 @@ void pages_each(const struct segment *segment, const unsigned char *resident,
             i++;
             continue;
         }
-        visit(&page, start, context);
+        if (!visit(&page, start, context))
+            return i;
         i += page.slices;
     }
+    return 0;
 }
 
-unsigned pages_occupancy_bin(uint64_t live, uint64_t capacity) {
+static unsigned occupancy_bin(uint64_t live, uint64_t capacity) {
     static const uint8_t bounds[] = {6, 12, 25, 50, 75, 99};
     unsigned bin = 0;
     if (live >= capacity)
@@ -59,7 +62,7 @@ unsigned pages_occupancy_bin(uint64_t live, uint64_t capacity) {
     return bin;
 }
 
-int64_t pages_resident_in(const unsigned char *resident, uintptr_t start, uintptr_t end) {
+static int64_t resident_in(const unsigned char *resident, uintptr_t start, uintptr_t end) {
     int64_t sum = 0;
     size_t first = (start & (SEGMENT_BYTES - 1)) / OS_PAGE_BYTES;
     size_t count = (align_up(end, OS_PAGE_BYTES) - (start & ~(OS_PAGE_BYTES - 1))) / OS_PAGE_BYTES;
@@ -92,36 +95,62 @@ static uint32_t at_least_since(uint32_t then) {
 
 /* --- one page ---------------------------------------------------------------------------------- */
 
+/* Whose share of the page is where: contexts by a hash of theirs. A page has no more blocks than that by far. */
+#define SHARES_HASH 2048U
+#define SHARES_MAX (SHARES_HASH / 2)
+#define BLOCKS_BITS 14 /* of the number of a block in a page */
+
 struct scan {
-    uint64_t from, next;
-    uint32_t flags, count, contexts;
-    struct answer *pages; /* behind the head */
-    struct answer shares;
+    struct piece *piece;
+    uint64_t place;        /* of the segment */
+    uint32_t slice, block; /* where the piece begins in it; of the mixed page there */
+    bool light;
     unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES];
     bool resident_known;
-    bool goes_on;   /* the last page is of this segment, and the next one may go on with it */
-    uint64_t *seen; /* by context: the page that last had it (32), and its share there */
-    uint32_t serial;
+    struct wire_page *last; /* of this segment, and the next one may go on with it */
+    /* Of the mixed page that is looked at. */
+    uint32_t from_block, block_now;
+    bool full; /* from there on there was no room */
+    struct {
+        uint32_t context, serial;
+    } hash[SHARES_HASH];
+    uint16_t share_of[SHARES_HASH];
+    struct wire_share *shares;
+    uint32_t share_count, serial;
 };
 
 #define OS_PAGES_MAX (WIDE_PAGE_SLICES * SLICE_BYTES / OS_PAGE_BYTES)
 
-static uint32_t known(const struct scan *scan, uint32_t context) {
-    return context < scan->contexts ? context : TREE_UNKNOWN;
+/* NULL: there is no room for one more. */
+static struct wire_share *share_of(struct scan *scan, uint32_t context) {
+    uint32_t at = (context * 0x9e3779b1U) % SHARES_HASH;
+    for (; scan->hash[at].serial == scan->serial; at = (at + 1) % SHARES_HASH)
+        if (scan->hash[at].context == context)
+            return &scan->shares[scan->share_of[at]];
+    struct wire_share *share =
+        scan->share_count < SHARES_MAX ? answer_add(scan->piece->answer, sizeof *share) : NULL;
+    if (!share)
+        return NULL;
+    share->context = context;
+    scan->hash[at].context = context;
+    scan->hash[at].serial = scan->serial;
+    scan->share_of[at] = (uint16_t)scan->share_count++;
+    return share;
 }
 
-static void share_add(struct scan *scan, struct wire_page *out, uint32_t context) {
-    uint64_t seen = scan->seen[context];
-    if (seen >> 32 == scan->serial) {
-        struct wire_share *shares = (void *)scan->shares.bytes;
-        shares[out->first_share + (uint32_t)seen].live++;
+static void share_add(struct scan *scan, uint32_t context, uintptr_t block) {
+    uint32_t number = scan->block_now;
+    if (number < scan->from_block || scan->full)
+        return;
+    struct wire_share *share = share_of(scan, context);
+    if (!share) {
+        scan->full = true;
+        scan->from_block = number; /* of the next piece */
         return;
     }
-    struct wire_share *share = answer_add(&scan->shares, sizeof *share);
-    if (!share)
-        return;
-    *share = (struct wire_share){context, 1};
-    scan->seen[context] = (uint64_t)scan->serial << 32 | out->share_count++;
+    share->live++;
+    if (scan->resident_known && resident_in(scan->resident, block, block + 1))
+        share->resident++;
 }
 
 /* Adds a block that is alive to the OS pages that it touches. */
@@ -150,20 +179,33 @@ static void look_at_bytes(const struct page *page, const char *granule, size_t a
             add_live(live_in, offset, page->block_bytes);
 }
 
+/* Of a copy of the page's header; nearly all mixed ones are of the one kind. */
+INLINE struct record read_record(const struct page *page, const void *record) {
+    if (UNLIKELY((page->meta_shift & (META_SHIFT | META_OWNERS)) != META_MIXED))
+        return record_read(page, record);
+    uint32_t both = load_relaxed((const uint32_t *)record);
+    return (struct record){(both & 0xff) - 1, both >> 8, !(both & 0xff)};
+}
+
 /* Those of any page; of mixed ones, whose they are. */
 static void look_at_records(struct scan *scan, const struct page *page, const char *granule,
                             size_t at, uint32_t *live_in, struct wire_page *out) {
     size_t offset = at + page->first;
-    for (unsigned index = 0; index < page->granule_capacity; index++, offset += page->block_bytes) {
-        struct record record = record_read(page, blocks_record(page, granule, index));
+    uint32_t last_view = 0, context = REGION_NO_CONTEXT; /* neighbours are often of one context */
+    for (unsigned index = 0; index < page->granule_capacity;
+         index++, offset += page->block_bytes, scan->block_now++) {
+        struct record record = read_record(page, blocks_record(page, granule, index));
         if (record.free)
             continue;
         if (out->context == WIRE_NONE) {
-            uint32_t context = member_payer(page->heap, record.view_index);
-            if (context == REGION_NO_CONTEXT)
+            if (record.view_index != last_view) {
+                last_view = record.view_index;
+                context = member_payer(page->heap, last_view);
+            }
+            if (!last_view || context == REGION_NO_CONTEXT)
                 continue;
             out->live++;
-            share_add(scan, out, known(scan, context));
+            share_add(scan, context, (uintptr_t)granule - at + offset);
         }
         add_live(live_in, offset, page->block_bytes);
     }
@@ -198,6 +240,7 @@ static void look_at_blocks(struct scan *scan, const struct page *page, const cha
     bool many = page->granule_mask < OS_PAGE_BYTES;
     bool bytes = !(page->meta_shift & (META_SHIFT | META_OWNERS));
     for (size_t at = 0; at < reached; at += granule_bytes) {
+        scan->block_now = (uint32_t)(at / granule_bytes) * page->granule_capacity;
         if (many && punched >> at / OS_PAGE_BYTES & 1)
             continue; /* its records went with it */
         if (bytes)
@@ -218,20 +261,26 @@ static void look_at_blocks(struct scan *scan, const struct page *page, const cha
         if (!live_in[i] && !records && !stays)
             out->os_empty++;
         else
-            out->os_pages[pages_occupancy_bin(live_in[i], OS_PAGE_BYTES)]++;
+            out->os_pages[occupancy_bin(live_in[i], OS_PAGE_BYTES)]++;
     }
 }
 
-static struct wire_page *last_page(const struct scan *scan) {
-    return (struct wire_page *)(void *)(scan->pages->bytes + scan->pages->length) - 1;
+/* Where the light form is told, those of one occupancy. */
+static bool is_alike_light(const struct wire_page *a, const struct wire_page *b) {
+    return !a->live == !b->live &&
+           occupancy_bin(a->live_bytes, (uint64_t)a->capacity * a->block_bytes) ==
+               occupancy_bin(b->live_bytes, (uint64_t)b->capacity * b->block_bytes);
 }
 
-/* A full page beside full ones of the same context and size: they are told as one. */
+static bool is_full(const struct wire_page *page) {
+    return page->state == WIRE_PAGE_FULL && page->live == page->capacity;
+}
+
+/* A page beside alike ones of the same context and size: they are told as one. */
 static bool goes_on(const struct scan *scan, const struct wire_page *out) {
-    const struct wire_page *last = scan->goes_on ? last_page(scan) : NULL;
-    return last && out->state == WIRE_PAGE_FULL && last->state == WIRE_PAGE_FULL &&
-           out->kind == WIRE_PAGE_OWN && last->kind == WIRE_PAGE_OWN &&
-           out->live == out->capacity && last->live == last->capacity &&
+    const struct wire_page *last = scan->last;
+    return last && out->kind == WIRE_PAGE_OWN && last->kind == WIRE_PAGE_OWN &&
+           (scan->light ? is_alike_light(last, out) : is_full(last) && is_full(out)) &&
            last->context == out->context && last->block_bytes == out->block_bytes &&
            last->tid == out->tid && last->start + last->bytes == out->start &&
            last->os_pages[WIRE_OCCUPANCY_BINS - 1] < UINT16_MAX - OS_PAGES_MAX;
@@ -241,10 +290,12 @@ static void add_to_last(struct wire_page *last, const struct wire_page *out) {
     last->bytes += out->bytes;
     last->touched_bytes += out->touched_bytes;
     last->live_bytes += out->live_bytes;
+    last->untouched_bytes += out->untouched_bytes;
     if (out->resident_bytes != WIRE_UNKNOWN)
         last->resident_bytes += out->resident_bytes;
     last->live += out->live;
     last->capacity += out->capacity;
+    last->pages += out->pages;
     last->os_pages[WIRE_OCCUPANCY_BINS - 1] += out->os_pages[WIRE_OCCUPANCY_BINS - 1];
     if (out->oldest_age > last->oldest_age)
         last->oldest_age = out->oldest_age;
@@ -254,17 +305,17 @@ static void add_to_last(struct wire_page *last, const struct wire_page *out) {
         last->spare_units = out->spare_units;
 }
 
-static void add_page(struct scan *scan, const struct wire_page *out) {
+/* False: there is no room for it. */
+static bool add_page(struct scan *scan, const struct wire_page *out) {
     if (goes_on(scan, out)) {
-        add_to_last(last_page(scan), out);
-        return;
+        add_to_last(scan->last, out);
+        return true;
     }
-    struct wire_page *room = answer_add(scan->pages, sizeof *room);
-    scan->goes_on = room;
-    if (room) {
+    struct wire_page *room = piece_record(scan->piece, sizeof *room);
+    if (room)
         *room = *out;
-        scan->count++;
-    }
+    scan->last = room;
+    return room;
 }
 
 /* The OS pages of a page whose chunks stand one behind the other. */
@@ -289,165 +340,208 @@ static void look_at_chunks(const struct page *page, const char *start, struct wi
         if (!live_in[i] && !stays && !(held >> i & 1) && i < whole && i < records_at)
             out->os_empty++;
         else
-            out->os_pages[pages_occupancy_bin(live_in[i], OS_PAGE_BYTES)]++;
+            out->os_pages[occupancy_bin(live_in[i], OS_PAGE_BYTES)]++;
     }
 }
 
-static void scan_serial(struct scan *scan, const struct page *page, const char *start) {
-    const struct view *view = page->view;
-    if (!view)
-        return;
-    struct serial_sum live = serial_live(page, start);
-    struct wire_page out = {
-        .start = (uint64_t)start,
-        .bytes = page->slices * SLICE_BYTES,
-        .touched_bytes = serial_touched(page, start),
-        .resident_bytes = WIRE_UNKNOWN,
-        .context = known(scan, view->context),
-        .block_bytes = page->block_bytes,
-        .live = live.chunks,
-        .capacity = page->capacity,
-        .live_bytes = live.bytes,
-        .tid = load_relaxed(&page->heap->tid),
-        .oldest_age = oldest_age(page),
-        .kind = WIRE_PAGE_OWN,
-        .state = page->flags & PAGE_FULL ? WIRE_PAGE_FULL : WIRE_PAGE_CURRENT,
-    };
-    if (out.state != WIRE_PAGE_CURRENT)
-        out.newest_age = at_least_since(page->filled);
-    if (scan->resident_known)
-        out.resident_bytes = pages_resident_in(scan->resident, out.start, out.start + out.bytes);
-    look_at_chunks(page, start, &out);
-    add_page(scan, &out);
-}
-
-static void scan_blocks(struct scan *scan, const struct page *page, const char *start) {
-    uint64_t pending = load_relaxed(&page->remote) >> 48;
-    uint32_t flags = page->flags;
-    bool own = page->kind == PAGE_OWN;
-    struct wire_page out = {
-        .start = (uint64_t)start,
-        .bytes = page->slices * SLICE_BYTES,
-        .touched_bytes = blocks_touched(page, start),
-        .resident_bytes = WIRE_UNKNOWN,
-        .context = WIRE_NONE,
-        .block_bytes = page->block_bytes,
-        .capacity = page->capacity,
-        .first_share = (uint32_t)(scan->shares.length / sizeof(struct wire_share)),
-        .tid = load_relaxed(&page->heap->tid),
-        .oldest_age = oldest_age(page),
-        .kind = own ? WIRE_PAGE_OWN : WIRE_PAGE_MIXED,
-        .state = flags & PAGE_FULL     ? WIRE_PAGE_FULL
-                 : flags & PAGE_LISTED ? WIRE_PAGE_LISTED
-                                       : WIRE_PAGE_CURRENT,
-        .apart = (page->meta_shift & META_APART) != 0,
-    };
-    /* Blocks of mixed pages may be used again while their page is not the current one. */
-    if (own && out.state != WIRE_PAGE_CURRENT)
-        out.newest_age = at_least_since(page->filled);
-    if (scan->resident_known)
-        out.resident_bytes = pages_resident_in(scan->resident, out.start, out.start + out.bytes);
-    scan->serial++;
-    if (own) {
-        const struct view *view = page->view;
-        if (!view)
-            return;
-        out.context = known(scan, view->context);
-        out.spare_units = pages_spare_units(page, start);
-        out.live = page->used > pending ? (uint32_t)(page->used - pending) : 0;
-    }
-    if (own && out.live == out.capacity)
-        out.os_pages[WIRE_OCCUPANCY_BINS - 1] = (uint16_t)(out.touched_bytes / OS_PAGE_BYTES);
-    else
-        look_at_blocks(scan, page, start, &out);
-    out.live_bytes = (uint64_t)out.live * out.block_bytes;
-    add_page(scan, &out);
-}
-
-static void scan_large(struct scan *scan, const struct page *page, const char *start,
-                       uint64_t bytes, int64_t resident) {
+static struct wire_page fill_page(const struct scan *scan, const struct page *page,
+                                  const char *start, uint64_t touched) {
+    uint64_t bytes = page->slices * SLICE_BYTES;
     struct wire_page out = {
         .start = (uint64_t)start,
         .bytes = bytes,
-        .touched_bytes = align_up(page->requested_bytes, OS_PAGE_BYTES),
-        .live_bytes = align_up(page->requested_bytes, OS_PAGE_BYTES),
+        .touched_bytes = touched,
+        .untouched_bytes = bytes > touched ? bytes - touched : 0,
+        .resident_bytes = WIRE_UNKNOWN,
+        .block_bytes = page->block_bytes,
+        .capacity = page->capacity,
+        .pages = 1,
+        .tid = load_relaxed(&page->heap->tid),
+        .oldest_age = scan->light ? 0 : oldest_age(page),
+        .kind = WIRE_PAGE_OWN,
+        .state = page->flags & PAGE_FULL ? WIRE_PAGE_FULL : WIRE_PAGE_CURRENT,
+    };
+    if (scan->resident_known)
+        out.resident_bytes = resident_in(scan->resident, out.start, out.start + out.bytes);
+    return out;
+}
+
+static bool scan_serial(struct scan *scan, const struct page *page, const char *start) {
+    const struct view *view = page->view;
+    if (!view)
+        return true;
+    struct serial_sum live = serial_live(page, start);
+    struct wire_page out = fill_page(scan, page, start, serial_touched(page, start));
+    out.context = view->context;
+    out.live = live.chunks;
+    out.live_bytes = live.bytes;
+    if (!scan->light) {
+        if (out.state != WIRE_PAGE_CURRENT)
+            out.newest_age = at_least_since(page->filled);
+        look_at_chunks(page, start, &out);
+    }
+    return add_page(scan, &out);
+}
+
+static bool scan_own(struct scan *scan, const struct page *page, const char *start) {
+    const struct view *view = page->view;
+    uint64_t pending = load_relaxed(&page->remote) >> 48;
+    if (!view)
+        return true;
+    struct wire_page out = fill_page(scan, page, start, blocks_touched(page, start));
+    if (page->flags & PAGE_LISTED && out.state != WIRE_PAGE_FULL)
+        out.state = WIRE_PAGE_LISTED;
+    out.context = view->context;
+    out.live = page->used > pending ? (uint32_t)(page->used - pending) : 0;
+    out.live_bytes = (uint64_t)out.live * out.block_bytes;
+    if (!scan->light) {
+        out.apart = (page->meta_shift & META_APART) != 0;
+        if (out.state != WIRE_PAGE_CURRENT)
+            out.newest_age = at_least_since(page->filled);
+        out.spare_units = pages_spare_units(page, start);
+        if (out.live == out.capacity)
+            out.os_pages[WIRE_OCCUPANCY_BINS - 1] = (uint16_t)(out.touched_bytes / OS_PAGE_BYTES);
+        else
+            look_at_blocks(scan, page, start, &out);
+    }
+    return add_page(scan, &out);
+}
+
+/* A page is begun where there is room for so many shares, or in an answer that has nothing else. */
+#define SHARES_ROOM (256U * sizeof(struct wire_share))
+
+/* Its blocks may be used again while it is not the current one, so that nothing is known of the newest. */
+static bool scan_mixed(struct scan *scan, const struct page *page, const char *start) {
+    struct answer *answer = scan->piece->answer;
+    uint64_t first = (scan->place & ~SEGMENT_FAR) + scan->slice * SLICE_BYTES;
+    bool further = scan->block && (uint64_t)start == first;
+    if (scan->piece->count &&
+        answer->capacity - answer->length < sizeof(struct wire_page) + SHARES_ROOM)
+        return false;
+    struct wire_page out = fill_page(scan, page, start, blocks_touched(page, start));
+    struct wire_page *room = piece_record(scan->piece, sizeof out);
+    if (!room)
+        return false;
+    if (page->flags & PAGE_LISTED && out.state != WIRE_PAGE_FULL)
+        out.state = WIRE_PAGE_LISTED;
+    out.context = WIRE_NONE;
+    out.kind = WIRE_PAGE_MIXED;
+    out.apart = (page->meta_shift & META_APART) != 0;
+    out.further = further;
+    scan->last = NULL;
+    scan->serial++;
+    scan->shares = (struct wire_share *)(void *)(room + 1);
+    scan->share_count = 0;
+    scan->from_block = further ? scan->block : 0;
+    scan->full = false;
+    look_at_blocks(scan, page, start, &out);
+    out.live_bytes = (uint64_t)out.live * out.block_bytes;
+    out.share_count = scan->share_count;
+    *room = out;
+    return !scan->full;
+}
+
+static bool scan_large(struct scan *scan, const struct page *page, const char *start,
+                       uint64_t bytes, uint64_t header_bytes, int64_t resident) {
+    uint64_t touched = align_up(page->requested_bytes, OS_PAGE_BYTES);
+    struct wire_page out = {
+        .start = (uint64_t)start,
+        .bytes = bytes,
+        .touched_bytes = touched,
+        .live_bytes = touched,
+        .untouched_bytes = bytes > touched + header_bytes ? bytes - touched - header_bytes : 0,
         .resident_bytes = resident,
-        .context = known(scan, page->context),
+        .context = page->context,
         .live = 1,
         .capacity = 1,
-        .oldest_age = oldest_age(page),
-        .newest_age = at_least_since(page->born),
+        .pages = 1,
         .kind = WIRE_PAGE_LARGE,
         .state = WIRE_PAGE_FULL,
     };
-    add_page(scan, &out);
+    /* What else stands in its OS pages is the guard's, not the program's rounding. */
+    if (page->flags & PAGE_GUARDED)
+        out.guard_bytes = (uint16_t)(touched - align_up(page->requested_bytes, 16));
+    if (!scan->light) {
+        out.oldest_age = oldest_age(page);
+        out.newest_age = at_least_since(page->born);
+    }
+    return add_page(scan, &out);
 }
 
-static void scan_page(const struct page *page, const char *start, void *context) {
+static bool scan_page(const struct page *page, const char *start, void *context) {
     struct scan *scan = context;
     uint64_t bytes = page->slices * SLICE_BYTES;
+    bool done = true;
     if (page->kind == PAGE_SPAN)
-        scan_large(scan, page, start, bytes,
-                   scan->resident_known ? pages_resident_in(scan->resident, (uintptr_t)start,
-                                                            (uintptr_t)start + bytes)
-                                        : WIRE_UNKNOWN);
+        done = scan_large(scan, page, start, bytes, 0,
+                          scan->resident_known ? resident_in(scan->resident, (uintptr_t)start,
+                                                             (uintptr_t)start + bytes)
+                                               : WIRE_UNKNOWN);
     else if (page->kind == PAGE_SERIAL)
-        scan_serial(scan, page, start);
-    else
-        scan_blocks(scan, page, start);
+        done = scan_serial(scan, page, start);
+    else if (page->kind == PAGE_OWN)
+        done = scan_own(scan, page, start);
+    else if (page->kind == PAGE_MIXED)
+        done = scan_mixed(scan, page, start);
+    return done;
 }
 
-/* Where the segment stands in the order of segment_each. */
-static uint64_t position(const struct segment *segment) {
-    bool near = segment_near_flags((uintptr_t)segment >> SEGMENT_SHIFT) != NULL;
-    return (uint64_t)segment | (near ? 0 : 1UL << 62);
+static bool scan_huge(struct scan *scan, const struct segment *segment, bool resident) {
+    const struct page *page = &segment->huge;
+    if (load_acquire(&page->kind) != PAGE_HUGE)
+        return true;
+    uint64_t bytes = load_relaxed(&page->mapped_bytes);
+    int64_t there = resident ? os_resident_bytes(segment, bytes) : -1;
+    bool done = scan_large(scan, page, (const char *)segment, bytes,
+                           (uint64_t)(page->chunk - (const char *)segment),
+                           there < 0 ? WIRE_UNKNOWN : there);
+    if (done && there > 0)
+        scan->piece->segments_resident += there;
+    return done;
 }
 
-static void scan_segment(struct segment *segment, bool huge, void *context) {
+/* The slice stands below the place of the segment, the block below both. */
+static uint64_t cursor(uint64_t place, uint32_t slice, uint32_t block) {
+    return place | (uint64_t)slice << BLOCKS_BITS | block;
+}
+_Static_assert(8 + BLOCKS_BITS <= SEGMENT_SHIFT, "and fit there");
+
+static bool scan_segment(struct segment *segment, bool huge, void *context) {
     struct scan *scan = context;
-    if (position(segment) < scan->from || scan->next)
-        return;
-    if (scan->count >= WIRE_PAGES_MAX) {
-        scan->next = position(segment);
-        return;
-    }
-    scan->goes_on = false;
-    segment_clock_set(os_now_exact_ns());
-    bool resident = scan->flags & WIRE_DUMP_RESIDENT;
+    bool begun = segment_place(segment) == scan->place && scan->slice;
+    bool resident = scan->piece->request->flags & WIRE_DUMP_RESIDENT;
+    unsigned from = begun ? scan->slice : 0, stopped = 0;
+    scan->last = NULL;
+    segment_clock_set(
+        os_now_exact_ns()); /* a dump may take longer than the clock is to be behind */
     if (huge) {
-        const struct page *page = &segment->huge;
-        if (load_acquire(&page->kind) == PAGE_HUGE) {
-            uint64_t bytes = load_relaxed(&page->mapped_bytes);
-            int64_t there = resident ? os_resident_bytes(segment, bytes) : -1;
-            scan_large(scan, page, (const char *)segment, bytes, there < 0 ? WIRE_UNKNOWN : there);
-        }
-        return;
+        if (!scan_huge(scan, segment, resident))
+            scan->piece->next = cursor(segment_place(segment), 0, 0);
+        return !scan->piece->next;
     }
+    scan->full = false;
     scan->resident_known = resident && os_resident_vector(segment, SEGMENT_BYTES, scan->resident);
-    pages_each(segment, scan->resident_known ? scan->resident : NULL, scan_page, scan);
+    stopped =
+        pages_each(segment, from, scan->resident_known ? scan->resident : NULL, scan_page, scan);
+    if (scan->resident_known && !begun)
+        scan->piece->segments_resident +=
+            resident_in(scan->resident, (uintptr_t)segment, (uintptr_t)segment + SEGMENT_BYTES);
+    if (stopped)
+        scan->piece->next =
+            cursor(segment_place(segment), stopped, scan->full ? scan->from_block : 0);
+    return !stopped;
 }
 
-uint32_t pages_build(const struct wire_pages_request *request, struct answer *answer) {
-    static struct scan scan; /* control thread only */
-    scan = (struct scan){.from = request->from, .flags = request->flags, .contexts = tree_count()};
-    scan.seen = control_map(scan.contexts * sizeof *scan.seen);
-    scan.pages = answer;
-    answer_reserve(answer, sizeof(struct wire_pages) +
-                               (WIRE_PAGES_MAX + SEGMENT_SLICES) * sizeof(struct wire_page));
-    if (scan.seen && answer_add(answer, sizeof(struct wire_pages))) {
-        segment_each(scan_segment, &scan);
-        char *room = answer_add(answer, scan.shares.length);
-        if (room && scan.shares.length)
-            __builtin_memcpy(room, scan.shares.bytes, scan.shares.length);
-        answer->failed |= scan.shares.failed;
-    }
-    if (!answer->failed)
-        *(struct wire_pages *)(void *)answer->bytes = (struct wire_pages){
-            .next = scan.next,
-            .count = scan.count,
-            .share_count = (uint32_t)(scan.shares.length / sizeof(struct wire_share))};
-    bool done = scan.seen && !answer->failed;
-    control_unmap(scan.seen);
-    answer_free(&scan.shares);
-    return done ? WIRE_OK : WIRE_NO_MEMORY;
+uint32_t pages_piece(struct piece *piece) {
+    struct scan *scan = control_scratch(SCRATCH_PAGES, sizeof *scan);
+    uint64_t from = piece->request->from;
+    if (!scan)
+        return WIRE_NO_MEMORY;
+    scan->piece = piece;
+    scan->place = from & ~(SEGMENT_BYTES - 1);
+    scan->slice = (uint32_t)(from >> BLOCKS_BITS) % SEGMENT_SLICES;
+    scan->block = (uint32_t)from % (1U << BLOCKS_BITS);
+    scan->light = piece->request->flags & WIRE_DUMP_LIGHT;
+    segment_each_from(scan->place, scan_segment, scan);
+    return WIRE_OK;
 }

@@ -611,19 +611,22 @@ static void forget_rules(void) {
 static void describe(struct text *text) {
     int64_t contexts[POLICY_RULES_MAX + 1] = {0}, bytes[POLICY_RULES_MAX + 1] = {0};
     int64_t chunks[POLICY_RULES_MAX + 1] = {0};
-    struct sums sums;
-    if (!sums_collect(&sums, false))
-        return;
-    for (uint32_t i = 0; i < sums.count; i++) {
-        const struct sum *sum = &sums.rows[i];
+    uint32_t count = tree_count();
+    sums_begin();
+    for (uint32_t i = 0; i < count; i++) {
+        struct sum sum;
         unsigned rule = policy_rules_of(i);
-        if (rule > state.count || (!sum->allocs && !sum->frees))
+        sums_pause(i);
+        if (!rule || rule > state.count)
+            continue;
+        sums_read(i, &sum, NULL);
+        if (!sum.allocs && !sum.frees)
             continue;
         contexts[rule]++;
-        bytes[rule] += sum->live_bytes;
-        chunks[rule] += sum->allocs - sum->frees;
+        bytes[rule] += sum.live_bytes;
+        chunks[rule] += sum.allocs - sum.frees;
     }
-    sums_free(&sums);
+    sums_end();
     for (uint32_t i = 0; i < state.count; i++) {
         const struct terms *terms = &terms_table[i + 1];
         const int64_t figures[] = {contexts[i + 1],

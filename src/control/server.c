@@ -6,6 +6,7 @@
  */
 #include "base/options.h"
 #include "context/lookup.h"
+#include "context/tree.h"
 #include "control/automatic.h"
 #include "control/place.h"
 #include "control/policy_rules.h"
@@ -43,7 +44,12 @@
 #define EXIT_WAITS_MAX 1000
 #define HIGH_FD 500         /* numbers that programs do not count on */
 #define IDLE_CLIENT_NS (60ULL * 1000000000)
-#define SLOW_READER_NS (10ULL * 1000000000) /* when others wait for its place */
+/* When all places are taken and another one waits: who has asked for nothing yet, has not asked again, reads the same answer, goes
+ * after so long, who has waited for longest first. */
+#define SILENT_CLIENT_NS (100ULL * 1000000)
+#define SLOW_READER_NS (10ULL * 1000000000)
+#define FULL_NS (20ULL * 1000000) /* so long nobody is looked for, when none could go */
+#define DUMP_QUIET_NS ((uint64_t)WIRE_DUMP_QUIET_MS * 1000000)
 #define DEADLINE_NS ((uint64_t)WIRE_DEADLINE_MS * 1000000)
 
 #ifndef MEMCTX_VERSION
@@ -59,17 +65,24 @@ struct held {
 };
 
 struct client {
-    struct held socket; /* none: a free place */
-    uint64_t since_ns;  /* of the last progress */
-    uint64_t begun_ns;  /* when the answer was begun, or when it has had all of one */
+    struct held socket;     /* none: a free place */
+    uint64_t since_ns;      /* of the last progress */
+    uint64_t begun_ns;      /* when the answer was begun, or when it has had all of one */
+    uint64_t dump_until_ns; /* ids keep their meaning for it until then; 0: it reads no dump */
     size_t got;
     struct wire_frame frame; /* read first, then body */
     char *body;              /* WIRE_REQUEST_MAX + 1 */
+    bool asked;              /* a whole request, at least once */
     bool answering;          /* head and answer are being written */
-    struct wire_frame head;
+    struct wire_frame *head; /* the answer stands behind it */
     struct answer answer;
     size_t written; /* of both */
 };
+
+/* What a client's answers are built in: a frame and its body, in a mapping that is there while clients are. Where it cannot be had,
+ * there is room for a hello, and to say so. */
+#define ROOM_BYTES (sizeof(struct wire_frame) + WIRE_ANSWER_MAX)
+#define NARROW_BYTES (sizeof(struct wire_frame) + 72)
 
 uint32_t control_waiting FORK_PAGE;
 
@@ -93,6 +106,8 @@ static struct {
 static struct place place START_PAGE;
 static struct client clients[WIRE_CLIENTS_MAX] START_PAGE; /* control thread only */
 static char bodies[WIRE_CLIENTS_MAX][WIRE_REQUEST_MAX + 1];
+static char narrow_rooms[WIRE_CLIENTS_MAX][NARROW_BYTES] __attribute__((aligned(8)));
+static char *rooms; /* ROOM_BYTES for each client; NULL: not there */
 /* Its stack: as a mapping of its own, with a guard, it would cost every fork some 6 us. Only our own code
  * runs on it, which needs a tenth of it. */
 static char stack_room[STACK_BYTES + OS_PAGE_BYTES];
@@ -150,27 +165,82 @@ static void let_go(struct held *held) {
 
 /* --- clients ------------------------------------------------------------------------------------ */
 
+/* Until when any client's dump lasts. */
+static void note_dumps(void) {
+    uint64_t until = 0;
+    for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
+        if (clients[i].dump_until_ns > until)
+            until = clients[i].dump_until_ns;
+    if (until != load_relaxed(&tree_read_until_ns))
+        store_release(&tree_read_until_ns, until);
+}
+
+/* The client reads a dump, or goes on with it. */
+static void control_dump_begins(struct client *client) {
+    client->dump_until_ns = os_now_exact_ns() + DUMP_QUIET_NS;
+    note_dumps();
+}
+
+static void control_dump_ends(struct client *client) {
+    if (!client->dump_until_ns)
+        return;
+    client->dump_until_ns = 0;
+    note_dumps();
+}
+
+static void note_request(struct client *client, uint16_t type, const char *body) {
+    struct wire_dump_request request;
+    if (type == WIRE_PIECE && client->dump_until_ns)
+        control_dump_begins(client);
+    if (type != WIRE_DUMP)
+        return;
+    __builtin_memcpy(&request, body, sizeof request);
+    if (request.flags & WIRE_DUMP_BEGIN)
+        control_dump_begins(client);
+    if (request.flags & WIRE_DUMP_END)
+        control_dump_ends(client);
+}
+
 static void client_drop(struct client *client) {
     let_go(&client->socket);
-    answer_free(&client->answer);
-    client->answering = false;
+    control_dump_ends(client);
+    client->answering = client->asked = false;
     client->got = client->written = 0;
 }
 
+/* Room for its answers. */
+static void client_take_room(struct client *client) {
+    size_t number = (size_t)(client - clients);
+    if (!rooms)
+        rooms = control_map(WIRE_CLIENTS_MAX * ROOM_BYTES, false);
+    char *room = rooms ? rooms + number * ROOM_BYTES : narrow_rooms[number];
+    client->head = (void *)room;
+    client->answer =
+        (struct answer){.bytes = room + sizeof *client->head,
+                        .capacity = (rooms ? ROOM_BYTES : NARROW_BYTES) - sizeof *client->head};
+}
+
+static void say_no_memory(struct answer *answer) {
+    static const char why[] = "it has no memory for an answer; free some, or raise its limit";
+    answer->length = 0;
+    char *room = answer_add(answer, sizeof why - 1);
+    __builtin_memcpy(room, why, sizeof why - 1);
+}
+
 static void client_answer(struct client *client, uint16_t type, const char *body, size_t length) {
-    client->head = (struct wire_frame){.magic = WIRE_MAGIC, .version = WIRE_VERSION, .type = type};
-    if (type != WIRE_HELLO) {
-        client->head.status = command_run(type, body, length, &client->answer);
+    client_take_room(client);
+    *client->head = (struct wire_frame){.magic = WIRE_MAGIC, .version = WIRE_VERSION, .type = type};
+    if (type == WIRE_HELLO) {
+        __builtin_memcpy(answer_add(&client->answer, length), body, length);
     } else {
-        void *room = answer_add(&client->answer, length);
-        if (room)
-            __builtin_memcpy(room, body, length);
+        client->asked = true;
+        client->head->status =
+            rooms ? command_run(type, body, length, &client->answer) : WIRE_NO_MEMORY;
+        if (client->head->status == WIRE_NO_MEMORY)
+            say_no_memory(&client->answer);
+        note_request(client, type, body);
     }
-    if (client->answer.failed)
-        client->head.status = WIRE_NO_MEMORY;
-    if (client->head.status == WIRE_NO_MEMORY)
-        answer_free(&client->answer);
-    client->head.length = client->answer.length;
+    client->head->length = client->answer.length;
     client->answering = true;
     client->written = 0;
     client->got = 0;
@@ -205,12 +275,10 @@ static void client_greet(struct client *client) {
 }
 
 static void client_write(struct client *client) {
-    size_t head = sizeof client->head;
-    bool begun = client->written >= head;
-    const char *from = begun ? client->answer.bytes + (client->written - head)
-                             : (const char *)&client->head + client->written;
-    size_t left = (begun ? head + client->answer.length : head) - client->written;
-    ssize_t sent = OS_TRY(send(client->socket.fd, from, left, MSG_NOSIGNAL | MSG_DONTWAIT));
+    size_t whole = sizeof *client->head + client->answer.length;
+    const char *from = (const char *)client->head + client->written;
+    ssize_t sent =
+        OS_TRY(send(client->socket.fd, from, whole - client->written, MSG_NOSIGNAL | MSG_DONTWAIT));
     if (sent < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (sent <= 0) {
@@ -219,41 +287,51 @@ static void client_write(struct client *client) {
     }
     client->written += (size_t)sent;
     client->since_ns = os_now_exact_ns();
-    if (client->written == head + client->answer.length) {
-        answer_free(&client->answer);
+    if (client->written == whole) {
         client->answering = false;
         client->begun_ns = client->since_ns;
     }
 }
 
+/* What has come of a frame can still be that of a request. */
+static bool may_be_frame(const struct client *client) {
+    const struct wire_frame right = {.magic = WIRE_MAGIC, .version = WIRE_VERSION};
+    const struct wire_frame *frame = &client->frame;
+    size_t fixed = offsetof(struct wire_frame, type);
+    if (__builtin_memcmp(frame, &right, client->got < fixed ? client->got : fixed) != 0)
+        return false;
+    return client->got < sizeof *frame ||
+           (frame->length <= WIRE_REQUEST_MAX && command_is_known(frame->type, frame->length));
+}
+
 /* Reads what is there of one request; answers it when it is whole. */
 static void client_read(struct client *client) {
     size_t head = sizeof client->frame;
-    size_t wanted = client->got < head ? head : head + client->frame.length;
-    char *to = client->got < head ? (char *)&client->frame + client->got
-                                  : client->body + (client->got - head);
-    ssize_t got = OS_TRY(recv(client->socket.fd, to, wanted - client->got, MSG_DONTWAIT));
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (got <= 0) {
-        client_drop(client);
-        return;
+    for (;;) {
+        bool in_head = client->got < head;
+        size_t wanted = in_head ? head : head + client->frame.length;
+        char *to =
+            in_head ? (char *)&client->frame + client->got : client->body + (client->got - head);
+        ssize_t got = OS_TRY(recv(client->socket.fd, to, wanted - client->got, MSG_DONTWAIT));
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (got <= 0) {
+            client_drop(client);
+            return;
+        }
+        if (!client->got)
+            client->since_ns = os_now_exact_ns(); /* the deadline is for the whole request */
+        client->got += (size_t)got;
+        if (in_head && !may_be_frame(client)) {
+            client_drop(client);
+            return;
+        }
+        if (client->got >= head && client->got == head + client->frame.length)
+            break;
     }
-    if (!client->got)
-        client->since_ns = os_now_exact_ns(); /* the deadline is for the whole request */
-    client->got += (size_t)got;
-    if (client->got < head)
-        return;
-    const struct wire_frame *frame = &client->frame;
-    if (frame->magic != WIRE_MAGIC || frame->version != WIRE_VERSION ||
-        frame->length > WIRE_REQUEST_MAX || !command_is_known(frame->type, frame->length)) {
-        client_drop(client);
-        return;
-    }
-    if (client->got < head + frame->length)
-        return;
-    client->body[frame->length] = 0;
-    client_answer(client, frame->type, client->body, frame->length);
+    client->body[client->frame.length] = 0;
+    client_answer(client, client->frame.type, client->body, client->frame.length);
+    client_write(client);
 }
 
 static bool peer_may(int fd) {
@@ -263,22 +341,37 @@ static bool peer_may(int fd) {
            (peer.uid == geteuid() || peer.uid == 0);
 }
 
-static void accept_client(void) {
+/* How long a client may do nothing when others wait for its place. */
+static uint64_t patience_with(const struct client *client) {
+    return client->answering && client->asked ? SLOW_READER_NS
+           : client->asked                    ? DEADLINE_NS
+                                              : SILENT_CLIENT_NS;
+}
+
+/* A place for one more: a free one, else of who has done nothing for too long, first of those who never asked. NULL: none. */
+static struct client *find_place(uint64_t now) {
     struct client *room = NULL;
-    uint64_t now = os_now_exact_ns();
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
         struct client *client = &clients[i];
-        if (client->socket.fd < 0) {
-            room = client;
-            break;
-        }
-        /* With every place taken, who has asked for nothing, or read the same answer, for longest makes room. */
-        uint64_t patience = client->answering ? SLOW_READER_NS : DEADLINE_NS;
-        if (!client->got && now - client->begun_ns > patience &&
-            (!room || client->begun_ns < room->begun_ns))
+        if (client->socket.fd < 0)
+            return client;
+        bool may_go =
+            !(client->got && client->asked) && now - client->begun_ns > patience_with(client);
+        if (may_go && (!room || client->asked < room->asked ||
+                       (client->asked == room->asked && client->begun_ns < room->begun_ns)))
             room = client;
     }
+    return room;
+}
+
+static void accept_client(void) {
+    uint64_t now = os_now_exact_ns();
+    struct client *room = find_place(now);
     struct held socket;
+    if (!room) { /* whoever waits goes on waiting, in the order in which they came */
+        control.deaf_until_ns = now + FULL_NS;
+        return;
+    }
     int fd = OS_TRY(accept4(control.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     bool full = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (!hold(&socket, fd)) {
@@ -286,7 +379,7 @@ static void accept_client(void) {
             control.deaf_until_ns = now + DEAF_NS;
         return;
     }
-    if (!room || !peer_may(socket.fd)) {
+    if (!peer_may(socket.fd)) {
         let_go(&socket);
         return;
     }
@@ -394,14 +487,19 @@ static void serve(void) {
             polled[count] = client;
             polls[count++] = (struct pollfd){.fd = client->socket.fd, .events = events};
         }
-        if (count == 1)
+        if (count == 1) { /* no client is there */
+            control_unmap(rooms);
+            rooms = NULL;
             control_unmap_kept();
+        }
         struct segment_usage usage = segment_usage();
         int64_t decay = load_relaxed(&options.decay_ms) / 2;
         int wait = usage.freelist_bytes && decay < IDLE_POLL_MS ? (int)(decay < 50 ? 50 : decay)
                                                                 : IDLE_POLL_MS;
         if (count > 1 && wait > 200)
             wait = 200;
+        if (deaf && count > 1 && wait > (int)(FULL_NS / 1000000))
+            wait = (int)(FULL_NS / 1000000);
         if (policy_rules_exist() && wait > RULES_POLL_MS)
             wait = RULES_POLL_MS;
         if (control.first_ended && wait > ALONE_POLL_MS)
@@ -467,6 +565,9 @@ static void *thread_main(void *argument) {
     store_release(&segment_purger, 0);
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
         client_drop(&clients[i]);
+    control_unmap(rooms);
+    rooms = NULL;
+    control_unmap_kept();
     socket_remove();
     let_go(&control.listener);
     control_stack_top = NULL;
@@ -632,10 +733,10 @@ void control_init(bool at_once) {
 }
 
 static void print_statistics(void) {
-    struct answer answer = {0};
+    char room[4096];
+    struct answer answer = {.bytes = room, .capacity = sizeof room};
     if (command_run(WIRE_SELF, "", 0, &answer) == WIRE_OK)
         os_print(&(struct text){.bytes = answer.bytes, .length = answer.length});
-    answer_free(&answer);
 }
 
 COLD void control_exit(void) {
@@ -671,9 +772,9 @@ COLD void control_fork_done(bool child) {
     store_owner(&control.socket_pid, 0);
     control.start_ns = control.fork_ns;
     control.looks_left = CHILD_LOOKS;
-    for (int i = 0; i < WIRE_MARKS_MAX; i++)
-        if (marks[i].sums.rows) /* a write costs the child a page of its own */
-            marks[i].sums.rows = NULL;
+    if (tree_read_until_ns) /* a write costs the child a page of its own */
+        tree_read_until_ns = 0;
+    marks_forget();
     note_forget();
     store_owner(&control_waiting, options.control != CONTROL_OFF && !load_relaxed(&os_restricted));
 }

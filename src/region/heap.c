@@ -78,14 +78,87 @@ static void slot_set(struct heap *heap, const struct view *view) {
     uint32_t at = view->context;
     while (heap->slots[at & heap->slot_mask])
         at += SLOT_STEP;
-    heap->slots[at & heap->slot_mask] = view->index;
+    store_owner(&heap->slots[at & heap->slot_mask], view->index);
+}
+
+/* --- slots that others look at ------------------------------------------------------------------ */
+
+#define SHOWN_LOG 63U /* blocks of meta_alloc stand at multiples of 64 */
+
+static uint32_t *shown_slots(uintptr_t shown) {
+    return (uint32_t *)(shown & ~(uintptr_t)SHOWN_LOG);
+}
+
+static uint32_t shown_count(uintptr_t shown) {
+    return shown ? 1U << (shown & SHOWN_LOG) : 0;
+}
+
+static void free_retired(struct heap *heap) {
+    uintptr_t old = exchange_acq_rel(&heap->slots_retired, 0);
+    meta_free(shown_slots(old), shown_count(old) * sizeof(uint32_t));
+}
+
+/* Shows the new ones and frees the old. Either whoever reads sees the new ones, or we see that somebody reads: then they are
+ * left for him, or for the next time, to free. */
+static void show_slots(struct heap *heap) {
+    uintptr_t shown = (uintptr_t)heap->slots | (unsigned)__builtin_ctz(heap->slot_mask + 1);
+    uintptr_t old = exchange_full(&heap->slots_shown, shown);
+    if (!load_full(&heap_global.reading)) {
+        meta_free(shown_slots(old), shown_count(old) * sizeof(uint32_t));
+        free_retired(heap);
+        return;
+    }
+    /* What is retired already is half of that, and may still be read: it is lost. */
+    if (old)
+        exchange_acq_rel(&heap->slots_retired, old);
+}
+
+void heap_read_begin(void) {
+    exchange_full(&heap_global.reading, 1);
+}
+
+void heap_read_end(void) {
+    store_release(&heap_global.reading, 0);
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
+        if (UNLIKELY(load_relaxed(&heap->slots_retired)))
+            free_retired(heap);
+}
+
+/* Views below views_in_slots stand there; those that were made since stand in no order. An index is believed when the view
+ * says so: the owner writes meanwhile. */
+static const struct view *find_others(struct heap *heap, uint32_t context) {
+    uint32_t in_slots = load_acquire(&heap->views_in_slots);
+    uint32_t views = load_acquire(&heap->view_count);
+    uintptr_t shown = load_full(&heap->slots_shown);
+    uint32_t count = shown_count(shown), at = context;
+    for (uint32_t tries = 0; tries < count; tries++, at += SLOT_STEP) {
+        uint32_t index = load_relaxed(&shown_slots(shown)[at & (count - 1)]);
+        if (!index)
+            break;
+        const struct view *view = index < views ? heap_view_at(heap, index) : NULL;
+        if (view && load_relaxed(&view->context) == context)
+            return view;
+    }
+    for (uint32_t i = in_slots ? in_slots : 1; i < views; i++)
+        if (load_relaxed(&heap_view_at(heap, i)->context) == context)
+            return heap_view_at(heap, i);
+    return NULL;
+}
+
+const struct view *heap_views_next(struct heap_views *walk) {
+    const struct view *view = NULL;
+    while (!view && walk->next) {
+        walk->heap = walk->next;
+        walk->next = walk->heap->next;
+        view = find_others(walk->heap, walk->context);
+    }
+    return view;
 }
 
 static bool slots_grow(struct heap *heap, enum tables_share share) {
-    uint32_t *old = heap->slots;
-    uint32_t old_count = old ? heap->slot_mask + 1 : 0;
-    uint32_t count = old ? old_count * 2 : FIRST_SLOTS;
-    int64_t more = (int64_t)((count - old_count) * sizeof *old);
+    uint32_t old_count = heap->slots ? heap->slot_mask + 1 : 0;
+    uint32_t count = old_count ? old_count * 2 : FIRST_SLOTS;
+    int64_t more = (int64_t)((count - old_count) * sizeof *heap->slots);
     if (!heap_take(heap, more, share))
         return false;
     uint32_t *slots = meta_alloc(count * sizeof *slots);
@@ -97,7 +170,7 @@ static bool slots_grow(struct heap *heap, enum tables_share share) {
     heap->slot_mask = count - 1;
     for (uint32_t i = 1; i < heap->views_in_slots; i++)
         slot_set(heap, heap_view_at(heap, i));
-    meta_free(old, old_count * sizeof *slots);
+    show_slots(heap);
     return true;
 }
 
@@ -108,9 +181,11 @@ static struct view *view_lost(struct heap *heap) {
 
 static void slot_newest(struct heap *heap) {
     heap->newest_max = 0;
-    for (; heap->views_in_slots < heap->view_count; heap->views_in_slots++)
-        if (heap->views_in_slots)
-            slot_set(heap, heap_view_at(heap, heap->views_in_slots));
+    for (uint32_t next = heap->views_in_slots; next < heap->view_count;) {
+        if (next)
+            slot_set(heap, heap_view_at(heap, next));
+        store_release(&heap->views_in_slots, ++next);
+    }
 }
 
 /* In a forked child the first new views stand in no slot until one of them is looked for again, or they
@@ -386,6 +461,8 @@ bool heap_may_segregate(struct heap *heap) {
 }
 
 void heap_fork_child(struct heap *self) {
+    if (heap_global.reading) /* the reader did not come along */
+        heap_global.reading = 0;
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
         bool held_by_other = load_relaxed(&heap->lock.word) && !lock_is_mine(&heap->lock);
         if (heap == self || heap == heap_global.totals)

@@ -80,7 +80,8 @@ struct heap {
     uint32_t newest_max;        /* so many may stand in none */
     uint32_t slot_mask;
     uint32_t *slots; /* context -> view index; owner. Not hashed: contexts that are walked to one
-                      * after the other were mostly made so, and stand side by side */
+                      * after the other were mostly made so, and stand side by side. Others find it
+                      * by slots_shown */
     uint32_t denied; /* since the last sweep: pages of its own that a context did not get */
     uint32_t donor;  /* index of the view whose own pages are shared next, past the cap */
     uint32_t pages_used_up; /* see region_alloc_next */
@@ -118,8 +119,10 @@ struct heap {
     uint32_t placings;           /* owner: how often contexts were placed when it last looked */
     struct pool *apart;          /* owner: mixed pages of PLACE_APART; NULL: none yet */
     struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
-    /* Control thread, under heap_global.lock: views read in this dump; the number of its thread there. */
-    uint32_t views_summed, shown_as;
+    /* For who looks up views of other threads, see heap_views_next: the slots, and, where it grew away from one meanwhile,
+     * the old ones, each with the logarithm of its length in the low bits. */
+    uintptr_t slots_shown;           /* atomic */
+    uintptr_t slots_retired;         /* atomic */
     struct view *views[VIEW_BLOCKS]; /* published with release; index 0 is unused */
 };
 
@@ -138,6 +141,7 @@ struct heap_global {
     uint32_t threads_seen;  /* atomic: heaps given to threads, ever */
     uint32_t heaps;
     bool first_used;      /* atomic: the heap that needs no memory */
+    uint32_t reading;     /* atomic: somebody looks up others' views: no slots are freed */
     uint64_t lost_remote; /* atomic: frees of others' chunks that stand in no heap's freed_of */
     uint64_t lost_views;  /* atomic: operations that could not be accounted; 0 means exact */
 };
@@ -182,6 +186,21 @@ INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
     }
     return heap_view_further(heap, context);
 }
+
+/* The views of one context in all heaps, one after the other, for who owns none of them: between heap_read_begin and
+ * heap_read_end, which are the same thread's under heap_global.lock. A view that is made meanwhile may be missing; one that
+ * had counted something before the walk began is not. This is the one place that knows which views are a context's. */
+struct heap_views {
+    uint32_t context;
+    struct heap *next; /* to be looked at */
+    struct heap *heap; /* of the view that was found last */
+};
+void heap_read_begin(void);
+void heap_read_end(void);
+INLINE struct heap_views heap_views_of(uint32_t context) {
+    return (struct heap_views){.context = context, .next = load_acquire(&heap_global.first)};
+}
+const struct view *heap_views_next(struct heap_views *walk); /* NULL: that was all */
 
 /* This heap's view of the context of another heap's view. */
 INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_other) {

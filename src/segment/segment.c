@@ -528,46 +528,72 @@ struct segment_usage segment_usage(void) {
     return usage;
 }
 
-static void each_of_leaf(const struct segment_leaf *leaf, uintptr_t first,
-                         void (*visit)(struct segment *, bool, void *), void *context) {
-    for (uintptr_t i = 0; leaf && i < SEGMENT_LEAF_COUNT; i++) {
+/* False: `visit` said so. `from`: the first number to look at. */
+static bool each_of_leaf(const struct segment_leaf *leaf, uintptr_t first, uintptr_t from,
+                         bool (*visit)(struct segment *, bool, void *), void *context) {
+    for (uintptr_t i = from > first ? from - first : 0; leaf && i < SEGMENT_LEAF_COUNT; i++) {
         uint8_t flags = load_acquire(&leaf->flags[i]);
         struct segment *segment = (struct segment *)((first + i) << SEGMENT_SHIFT);
-        if (flags && segment)
-            visit(segment, flags & SEGMENT_HUGE, context);
+        if (flags && segment && !visit(segment, flags & SEGMENT_HUGE, context))
+            return false;
     }
+    return true;
 }
 
-static void each_of_map(void (*visit)(struct segment *, bool, void *), void *context) {
+static void each_of_map(uint64_t from, bool (*visit)(struct segment *, bool, void *),
+                        void *context) {
     uintptr_t near = load_acquire(&segment_near_first);
-    if (near) /* else the first segment may be made just now */
-        each_of_leaf(&segment_near, near, visit, context);
-    for (uintptr_t place = 0; place < 1U << SEGMENT_ROOT_BITS; place++)
-        each_of_leaf(load_acquire(&segment_root[place]), place << SEGMENT_LEAF_SHIFT, visit,
-                     context);
+    uintptr_t number = (from & ~SEGMENT_FAR) >> SEGMENT_SHIFT;
+    bool far = from & SEGMENT_FAR;
+    if (near && !far && /* else the first segment may be made just now */
+        !each_of_leaf(&segment_near, near, number, visit, context))
+        return;
+    number = far ? number : 0;
+    for (uintptr_t place = number >> SEGMENT_LEAF_SHIFT; place < 1U << SEGMENT_ROOT_BITS; place++)
+        if (!each_of_leaf(load_acquire(&segment_root[place]), place << SEGMENT_LEAF_SHIFT, number,
+                          visit, context))
+            return;
 }
 
-void segment_each(void (*visit)(struct segment *, bool, void *), void *context) {
+void segment_each_from(uint64_t place, bool (*visit)(struct segment *, bool, void *),
+                       void *context) {
     lock_take(&global.unmap_lock);
-    each_of_map(visit, context);
+    each_of_map(place, visit, context);
     lock_release(&global.unmap_lock);
     segment_unmap_deferred();
     release_empty();
+}
+
+struct each {
+    void (*visit)(struct segment *, bool, void *);
+    void *context;
+};
+
+static bool visit_on(struct segment *segment, bool huge, void *context) {
+    const struct each *each = context;
+    each->visit(segment, huge, each->context);
+    return true;
+}
+
+void segment_each(void (*visit)(struct segment *, bool, void *), void *context) {
+    struct each each = {visit, context};
+    segment_each_from(0, visit_on, &each);
 }
 
 void segment_fork_prepare(bool interrupted) {
     lock_fork_prepare(&global.lock, interrupted);
 }
 
-static void forget_free(struct segment *segment, bool huge, void *context) {
+static bool forget_free(struct segment *segment, bool huge, void *context) {
     (void)context;
     if (!huge)
         __builtin_memset(&segment->state, 0, sizeof segment->state);
+    return true;
 }
 
 /* What was free is given up, because its maps and lists may be torn: all slices count as used. */
 static void give_up_free(void) {
-    each_of_map(forget_free, NULL);
+    each_of_map(0, forget_free, NULL);
     global.partial = NULL;
     global.empty_segments = global.free_slices = global.dirty_slices = 0;
     global.huge_cached = global.huge_cached_bytes = 0;

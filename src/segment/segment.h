@@ -251,6 +251,16 @@ int64_t segment_used_bytes(void); /* slices in pages and huge chunks; a relaxed 
 
 /* Calls `visit` for every segment, sliced or huge; none is unmapped meanwhile. */
 void segment_each(void (*visit)(struct segment *segment, bool huge, void *context), void *context);
+/* The same from a place in that order on, until `visit` says false: what is told can be cut into parts. A segment's place is its
+ * address, with SEGMENT_FAR set where it is not in the near leaf; 0 is before all. */
+#define SEGMENT_FAR (1UL << 62)
+void segment_each_from(uint64_t place,
+                       bool (*visit)(struct segment *segment, bool huge, void *context),
+                       void *context);
+INLINE uint64_t segment_place(const struct segment *segment) {
+    bool near = segment_near_flags((uintptr_t)segment >> SEGMENT_SHIFT) != NULL;
+    return (uint64_t)segment | (near ? 0 : SEGMENT_FAR);
+}
 
 /* Told of every free in a watched page; set once by the path layer. */
 INTERNAL void (*segment_watch)(const void *chunk);

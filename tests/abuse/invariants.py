@@ -407,7 +407,7 @@ def never_stopped():
         seen = set()
         with Wire(target.socket_path()) as client:
             for _ in range(60):
-                client.send(wire.dump_request(constant("WIRE_DUMP_PINNED")))
+                client.send(wire.piece_request("CONTEXTS", constant("WIRE_DUMP_THREADS")))
                 for _ in range(5):
                     time.sleep(dice.random() / 1000)
                     check_equal(harness.read_status(target.pid, "TracerPid"), "0", "tracer")

@@ -20,159 +20,291 @@
 
 #include "memctx/wire.h"
 
-#define CONTEXTS_MAX 4096
-
-static const char strings[] = "\0/nowhere/fake\0[unknown]\0\033[31mred\nlabel\0[vdso]";
-enum { STRING_EXE = 1, STRING_UNKNOWN = 15, STRING_RED = 25, STRING_VDSO = 40 };
+#define DEEP_CONTEXTS 1100
 
 static const char *fault;
 
+/* A piece under construction: its head, then its records. */
 static struct {
-    struct wire_dump head;
-    struct wire_context contexts[CONTEXTS_MAX];
-    struct wire_module modules[1];
-    struct wire_thread threads[2];
-    struct wire_view views[2];
-    struct wire_mark marks[1];
-    struct wire_mark_entry entries[2];
-    char strings[sizeof(strings)];
-} dump;
+    struct wire_piece head;
+    char records[WIRE_ANSWER_MAX - sizeof(struct wire_piece)];
+} piece;
+static size_t used; /* of the records */
 
 static bool is(const char *name) {
     return strcmp(fault, name) == 0;
 }
 
 static void put(int fd, const void *bytes, size_t length) {
-    for (size_t used = 0; used < length;) {
-        ssize_t done = send(fd, (const char *)bytes + used, length - used, MSG_NOSIGNAL);
+    for (size_t sent = 0; sent < length;) {
+        ssize_t done = send(fd, (const char *)bytes + sent, length - sent, MSG_NOSIGNAL);
         if (done <= 0) {
             return;
         }
-        used += (size_t)done;
+        sent += (size_t)done;
     }
 }
 
-static struct wire_section section(const void *array, uint64_t count) {
-    return (struct wire_section){(uint64_t)((const char *)array - (const char *)&dump), count};
+static void *add(const void *bytes, size_t length) {
+    void *to = piece.records + used;
+    memcpy(to, bytes, length);
+    used += length;
+    return to;
 }
 
-static struct wire_context context(uint32_t id, uint32_t parent, uint8_t kind, int64_t bytes) {
-    return (struct wire_context){
-        .id = id,
-        .parent = parent,
-        .kind = kind,
-        .policy = WIRE_POLICY_ASET,
-        .module = WIRE_NONE,
-        .label = WIRE_NONE,
-        .self = {.requested_bytes = bytes,
-                 .block_bytes = bytes,
-                 .reserved_bytes = bytes,
-                 .resident_bytes = bytes,
-                 .live_chunks = bytes != 0,
-                 .allocs = bytes != 0,
-                 .requested_cum_bytes = bytes,
-                 .peak_requested_bytes = bytes,
-                 .pages = bytes != 0},
-    };
+static void pad(void) {
+    while (used % 8 != 0) {
+        piece.records[used++] = '\0';
+    }
+}
+
+/* --- contexts -------------------------------------------------------------------------------- */
+
+static struct wire_context *begin_context(uint32_t id, uint32_t parent, uint8_t kind) {
+    struct wire_context context = {
+        .id = id, .parent = parent, .kind = kind, .module = WIRE_NONE, .recursive_from = WIRE_NONE};
+    piece.head.count++;
+    return add(&context, sizeof(context));
+}
+
+static struct wire_sums *add_sums(struct wire_context *context, int64_t bytes) {
+    struct wire_sums sums = {.requested_bytes = bytes,
+                             .live_chunks = bytes != 0,
+                             .allocs = bytes != 0,
+                             .requested_cum_bytes = bytes,
+                             .peak_requested_bytes = bytes};
+    context->holds = WIRE_CONTEXT_SUMS;
+    return add(&sums, sizeof(sums));
+}
+
+static void add_view(struct wire_context *context, uint32_t heap, int64_t allocs, int64_t frees) {
+    struct wire_view view = {.heap = heap, .sums = {.allocs = allocs, .frees = frees}};
+    context->views++;
+    add(&view, sizeof(view));
+}
+
+static void end_context(struct wire_context *context) {
+    pad();
+    context->bytes = (uint16_t)(piece.records + used - (char *)context);
 }
 
 /* Four contexts: the root, a label that would color a terminal, a frame of code made at run time
  * (0x5000001) and one in the vDSO. */
-static void make_dump(void) {
-    memset(&dump, 0, sizeof(dump));
-    memcpy(dump.strings, strings, sizeof(strings));
-    dump.head.uptime_ns = 1500000000;
-    dump.head.pid = (uint32_t)getpid();
-    dump.head.depth = 32;
-    dump.head.exact = 1;
-    dump.head.exe = STRING_EXE;
-    dump.head.mark_found = 1;
-    dump.head.flags = WIRE_DUMP_THREADS;
-    dump.head.ledger.rss_bytes = 1 << 20;
-    dump.contexts[0] = context(0, WIRE_NONE, WIRE_KIND_ROOT, 0);
-    dump.contexts[1] = context(1, 0, WIRE_KIND_UNKNOWN, 100);
-    dump.contexts[1].label = STRING_RED;
-    dump.contexts[2] = context(2, 0, WIRE_KIND_PATH, 200);
-    dump.contexts[2].address = 0x5000001;
-    dump.contexts[3] = context(3, 2, WIRE_KIND_PATH, 300);
-    dump.contexts[3].address = 0x7ff00123;
-    dump.contexts[3].module = 0;
-    dump.modules[0] = (struct wire_module){
-        .start = 0x7ff00000, .end = 0x7ff01000, .bias = 0x7ff00000, .path = STRING_VDSO};
-    strcpy(dump.threads[1].name, "worker");
-    dump.threads[1].tid = 77;
-    dump.views[0] = (struct wire_view){.context = 3, .thread = 1, .totals = {.allocs = 5}};
-    dump.views[1] = (struct wire_view){.context = 1, .thread = 0, .totals = {.frees = 2}};
-    strcpy(dump.marks[0].name, "first");
-    dump.marks[0].uptime_ns = 1000000000;
-    dump.entries[0] = (struct wire_mark_entry){.context = 3, .requested_bytes = 50, .allocs = 1};
-    dump.head.contexts = section(dump.contexts, 4);
-    dump.head.modules = section(dump.modules, 1);
-    dump.head.threads = section(dump.threads, 2);
-    dump.head.views = section(dump.views, 2);
-    dump.head.marks = section(dump.marks, 1);
-    dump.head.mark_entries = section(dump.entries, 1);
-    dump.head.strings = section(dump.strings, sizeof(strings));
+static void make_contexts(uint32_t flags) {
+    static const char label[] = "\033[31mred\nlabel";
+    bool threads = (flags & WIRE_DUMP_THREADS) != 0;
+    if (is("no-contexts")) {
+        return;
+    }
+    struct wire_context *root = begin_context(0, WIRE_NONE, WIRE_KIND_ROOT);
+    root->parent = is("no-root") ? 1 : WIRE_NONE;
+    root->holds = is("further-first") ? WIRE_CONTEXT_FURTHER : 0;
+    end_context(root);
+    struct wire_context *red = begin_context(1, 0, WIRE_KIND_UNKNOWN);
+    struct wire_sums *sums = add_sums(red, 100);
+    if (is("extreme")) {
+        sums->requested_bytes = WIRE_UNKNOWN;
+        sums->peak_requested_bytes = INT64_MIN + 1;
+    }
+    if (threads) {
+        add_view(red, 99, 0, 2);
+    }
+    char *text = add(label, sizeof(label));
+    red->label_bytes = is("label-outside") ? 60000 : sizeof(label);
+    end_context(red);
+    if (is("label-open")) {
+        memset(text, 'x', sizeof(label));
+    }
+    struct wire_context *made = begin_context(2, 0, WIRE_KIND_PATH);
+    made->parent = is("parent-later")    ? 3
+                   : is("parent-itself") ? 2
+                   : is("two-roots")     ? WIRE_NONE
+                                         : 0;
+    made->address = 0x5000001;
+    sums = add_sums(made, 200);
+    if (is("extreme")) {
+        memset(sums, 0x7f, sizeof(*sums));
+    }
+    end_context(made);
+    struct wire_context *vdso =
+        begin_context(is("id-twice") ? 2 : 3, is("parent-missing") ? 999 : 2, WIRE_KIND_PATH);
+    vdso->address = 0x7ff00123;
+    vdso->module = is("module") ? 7 : 0;
+    vdso->kind = is("kind") ? 200 : WIRE_KIND_PATH;
+    sums = add_sums(vdso, 300);
+    if (is("extreme")) {
+        memset(sums, 0x7f, sizeof(*sums));
+    }
+    if (threads) {
+        add_view(vdso, 1, 5, 0);
+    }
+    end_context(vdso);
+    vdso->views = is("views-outside") ? 5000 : vdso->views;
+    vdso->bytes = is("record-large")   ? 60000
+                  : is("record-small") ? 8
+                  : is("record-odd")   ? vdso->bytes - 1
+                                       : vdso->bytes;
 }
 
-static void damage_dump(void) {
-    if (is("section-offset")) {
-        dump.head.contexts.offset = (uint64_t)1 << 40;
-    } else if (is("section-offset-wraps")) {
-        dump.head.contexts.offset = UINT64_MAX - 8;
-    } else if (is("section-count")) {
-        dump.head.contexts.count = (uint64_t)1 << 61;
-    } else if (is("section-views")) {
-        dump.head.views.count = UINT64_MAX;
-    } else if (is("no-contexts")) {
-        dump.head.contexts.count = 0;
-    } else if (is("no-strings")) {
-        dump.head.strings.count = 0;
-    } else if (is("open-strings")) {
-        dump.head.strings.count -= 2;
-    } else if (is("string-offset")) {
-        dump.contexts[1].label = 1 << 20;
-    } else if (is("exe-offset")) {
-        dump.head.exe = WIRE_NONE;
-    } else if (is("parent-missing")) {
-        dump.contexts[3].parent = 999;
-    } else if (is("parent-later")) {
-        dump.contexts[2].parent = 3;
-    } else if (is("parent-itself")) {
-        dump.contexts[2].parent = 2;
-    } else if (is("two-roots")) {
-        dump.contexts[2].parent = WIRE_NONE;
-    } else if (is("no-root")) {
-        dump.contexts[0].parent = 1;
-    } else if (is("id-twice")) {
-        dump.contexts[3].id = 2;
-    } else if (is("kind")) {
-        dump.contexts[3].kind = 200;
-    } else if (is("module")) {
-        dump.contexts[3].module = 7;
-    } else if (is("build-id")) {
-        dump.modules[0].build_id_bytes = 1000;
-    } else if (is("view-context")) {
-        dump.views[0].context = 1234;
-    } else if (is("view-thread")) {
-        dump.views[0].thread = 1234;
-    } else if (is("marks")) {
-        dump.head.marks.count = WIRE_MARKS_MAX + 1;
-    } else if (is("mark-missing")) {
-        dump.head.mark_found = 0;
-    } else if (is("deep")) {
-        for (uint32_t i = 4; i < CONTEXTS_MAX; i++) {
-            dump.contexts[i] = context(i, i - 1, WIRE_KIND_PATH, 1);
+/* A chain of them, a few in each piece. */
+static void make_deep(uint64_t from) {
+    uint32_t id = (uint32_t)(from >> 16);
+    for (uint32_t end = id + 100; id < end && id < DEEP_CONTEXTS; id++) {
+        end_context(begin_context(id, id > 0 ? id - 1 : WIRE_NONE,
+                                  id > 0 ? WIRE_KIND_PATH : WIRE_KIND_ROOT));
+    }
+    piece.head.next = id < DEEP_CONTEXTS ? WIRE_FROM_ID(id) : 0;
+}
+
+static void make_modules(void) {
+    static const char path[] = "[vdso]";
+    struct wire_module module = {.start = 0x7ff00000,
+                                 .end = 0x7ff01000,
+                                 .bias = 0x7ff00000,
+                                 .index = is("module-missing"),
+                                 .path_bytes = is("path-outside") ? 60000 : sizeof(path),
+                                 .build_id_bytes = is("build-id") ? 1000 : 0};
+    piece.head.count = 1;
+    add(&module, sizeof(module));
+    char *text = add(path, sizeof(path));
+    if (is("path-open")) {
+        memset(text, 'x', sizeof(path));
+    }
+    pad();
+}
+
+/* --- pages ----------------------------------------------------------------------------------- */
+
+/* One page for each context with figures, as large as these; they are what `dump` is tested with. */
+static void make_simple_pages(void) {
+    for (uint32_t i = 1; i < 4; i++) {
+        struct wire_page page = {.start = 0x700000000000 + i * 16384UL,
+                                 .bytes = i * 100,
+                                 .touched_bytes = i * 100,
+                                 .live_bytes = i * 100,
+                                 .resident_bytes = i * 100,
+                                 .context = i,
+                                 .block_bytes = 100,
+                                 .live = i,
+                                 .capacity = i,
+                                 .pages = 1,
+                                 .kind = WIRE_PAGE_OWN};
+        if (is("extreme")) {
+            page.bytes = page.touched_bytes = page.live_bytes = UINT64_MAX - i;
+            page.live = page.capacity = page.pages = UINT32_MAX;
         }
-        dump.head.contexts.count = CONTEXTS_MAX;
+        piece.head.count++;
+        add(&page, sizeof(page));
+    }
+}
+
+/* One page of context 3, one that it shares with context 2, and one of a context that the dump has not. */
+static void make_pages(void) {
+    const struct wire_share shares[] = {{2, 10, 10}, {3, 5, 5}};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct wire_page page = {.start = 0x700000000000 + i * 16384UL,
+                                 .bytes = 16384,
+                                 .touched_bytes = 16384,
+                                 .resident_bytes = WIRE_UNKNOWN,
+                                 .context = i == 0   ? 3
+                                            : i == 1 ? WIRE_NONE
+                                                     : 99,
+                                 .block_bytes = 64,
+                                 .live = 15,
+                                 .live_bytes = 15 * 64,
+                                 .capacity = 240,
+                                 .pages = 1,
+                                 .share_count = i == 1 ? 2 : 0,
+                                 .kind = i == 1 ? WIRE_PAGE_MIXED : WIRE_PAGE_OWN};
+        if (i == 1) {
+            page.share_count = is("pages-shares") ? 4000 : 2;
+        } else if (is("pages-share")) {
+            page.share_count = 1;
+        }
+        page.further = (is("pages-further") && i == 0) || (is("pages-further-own") && i == 2);
+        if (is("pages-further") && i == 0) {
+            page.context = WIRE_NONE;
+        }
+        piece.head.count++;
+        add(&page, sizeof(page));
+        if (i == 1) {
+            add(shares, sizeof(shares));
+        }
+    }
+    piece.head.count = is("pages-count") ? UINT32_MAX : piece.head.count;
+    piece.head.next = is("pages-loop") ? 1 << 22 : 0;
+}
+
+/* --- the rest -------------------------------------------------------------------------------- */
+
+static void make_threads(void) {
+    struct wire_thread thread = {.heap = is("thread-heap") ? 1U << 30 : 1, .tid = 77};
+    strcpy(thread.name, "worker");
+    piece.head.count = 1;
+    add(&thread, sizeof(thread));
+}
+
+static void make_marks(void) {
+    struct wire_mark mark = {.uptime_ns = 1000000000};
+    strcpy(mark.name, "first");
+    piece.head.count = is("marks") ? WIRE_MARKS_MAX + 1 : 1;
+    for (uint32_t i = 0; i < piece.head.count; i++) {
+        add(&mark, sizeof(mark));
+    }
+}
+
+static void make_entries(void) {
+    struct wire_mark_entry entry = {.context = 3, .requested_bytes = 50, .allocs = 1};
+    if (is("extreme")) {
+        memset(&entry.requested_bytes, 0x80, sizeof(entry.requested_bytes));
+    }
+    piece.head.count = 1;
+    add(&entry, sizeof(entry));
+}
+
+static void make_piece(const struct wire_piece_request *request) {
+    memset(&piece, 0, sizeof(piece));
+    used = 0;
+    switch (request->part) {
+    case WIRE_PART_CONTEXTS:
+        if (is("deep")) {
+            make_deep(request->from);
+        } else {
+            make_contexts(request->flags);
+        }
+        break;
+    case WIRE_PART_MODULES: make_modules(); break;
+    case WIRE_PART_THREADS: make_threads(); break;
+    case WIRE_PART_MARKS: make_marks(); break;
+    case WIRE_PART_ENTRIES: make_entries(); break;
+    case WIRE_PART_PAGES:
+        if (strncmp(fault, "pages", 5) == 0) {
+            make_pages();
+        } else if (!is("deep")) {
+            make_simple_pages();
+        }
+        break;
+    default: break;
+    }
+    if (is("piece-count")) {
+        piece.head.count = UINT32_MAX;
+    }
+}
+
+static void make_head(struct wire_dump *head) {
+    *head = (struct wire_dump){.uptime_ns = 1500000000,
+                               .pid = (uint32_t)getpid(),
+                               .depth = 32,
+                               .exact = 1,
+                               .contexts = 4,
+                               .requested_bytes = 600,
+                               .ledger = {.rss_bytes = 1 << 20}};
+    strcpy(head->exe, "/nowhere/fake");
+    if (is("exe-open")) {
+        memset(head->exe, 'x', sizeof(head->exe));
     } else if (is("extreme")) {
-        memset(&dump.contexts[2].self, 0x7f, sizeof(dump.contexts[2].self));
-        memset(&dump.contexts[3].self, 0x7f, sizeof(dump.contexts[3].self));
-        dump.contexts[1].self.requested_bytes = WIRE_UNKNOWN;
-        dump.contexts[1].self.peak_requested_bytes = INT64_MIN + 1;
-        memset(&dump.head.ledger, 0x7f, sizeof(dump.head.ledger));
-        memset(&dump.entries[0].requested_bytes, 0x80, sizeof(int64_t));
-        dump.head.ledger.segments_resident = INT64_MIN + 1;
+        memset(&head->ledger, 0x7f, sizeof(head->ledger));
+        head->ledger.segments_resident = INT64_MIN + 1;
     }
 }
 
@@ -220,11 +352,11 @@ static bool say_hello(int fd) {
     return !is("hello-half");
 }
 
-static void answer_dump(int fd) {
+static void answer_head(int fd) {
+    struct wire_dump dump;
     size_t length = sizeof(dump);
     struct wire_frame head = frame(WIRE_DUMP, length);
-    make_dump();
-    damage_dump();
+    make_head(&dump);
     if (is("answer-version")) {
         head.version = 9;
     } else if (is("answer-type")) {
@@ -236,7 +368,7 @@ static void answer_dump(int fd) {
     } else if (is("answer-empty")) {
         head.length = length = 0;
     } else if (is("answer-large")) {
-        head.length = (uint64_t)3 << 30; /* announced, never sent: must not be allocated either */
+        head.length = WIRE_ANSWER_MAX; /* announced, never sent */
     }
     put(fd, &head, sizeof(head));
     if (is("answer-truncated")) {
@@ -247,50 +379,32 @@ static void answer_dump(int fd) {
         put(fd, &dump, length / 2);
         pause();
     }
-    if (is("answer-slow")) {
-        for (size_t i = 0; i < length; i += 65536) {
-            put(fd, (const char *)&dump + i, length - i < 65536 ? length - i : 65536);
-            usleep(20000);
-        }
-        return;
+    for (size_t i = 0; is("slow") && i < length - 100; i += 100) {
+        put(fd, (const char *)&dump + i, 100);
+        usleep(20000);
     }
-    put(fd, &dump, length);
+    put(fd, (const char *)&dump + (is("slow") ? length / 100 * 100 : 0),
+        is("slow") ? length % 100 : length);
 }
 
-/* One page of context 3, one that it shares with context 2, and one of a context that the dump has not. */
-static void answer_pages(int fd) {
-    struct {
-        struct wire_pages head;
-        struct wire_page pages[3];
-        struct wire_share shares[2];
-    } answer = {.head = {.count = 3, .share_count = 2}, .shares = {{2, 10}, {3, 5}}};
-    for (uint32_t i = 0; i < 3; i++) {
-        answer.pages[i] = (struct wire_page){.start = 0x700000000000 + i * 16384UL,
-                                             .bytes = 16384,
-                                             .touched_bytes = 16384,
-                                             .resident_bytes = WIRE_UNKNOWN,
-                                             .context = i == 0   ? 3
-                                                        : i == 1 ? WIRE_NONE
-                                                                 : 99,
-                                             .block_bytes = 64,
-                                             .live = 15,
-                                             .live_bytes = 15 * 64,
-                                             .capacity = 240,
-                                             .share_count = i == 1 ? 2 : 0,
-                                             .kind = i == 1 ? WIRE_PAGE_MIXED : WIRE_PAGE_OWN};
+static void answer_piece(int fd, const struct wire_piece_request *request) {
+    static const char none[] = "there is no mark of this name";
+    make_piece(request);
+    size_t length = is("piece-short") ? 8 : sizeof(piece.head) + used;
+    struct wire_frame head = frame(WIRE_PIECE, length);
+    if (request->part == WIRE_PART_ENTRIES && is("mark-missing")) {
+        head.status = WIRE_REFUSED;
+        head.length = length = sizeof(none);
+        memcpy(&piece, none, sizeof(none));
     }
-    answer.head.next = is("pages-loop") ? 4096 : 0;
-    answer.head.count = is("pages-count") ? UINT32_MAX : 3;
-    answer.head.share_count = is("pages-shares") ? 1 : 2;
-    answer.pages[1].first_share = is("pages-share") ? 1 : is("pages-share-wraps") ? UINT32_MAX : 0;
-    struct wire_frame head = frame(WIRE_PAGES, is("pages-short") ? 8 : sizeof(answer));
     put(fd, &head, sizeof(head));
-    put(fd, &answer, (size_t)head.length);
+    put(fd, &piece, length);
 }
 
 static void serve(int fd) {
+    static unsigned served;
     struct wire_frame request;
-    char body[WIRE_REQUEST_MAX];
+    char body[WIRE_REQUEST_MAX] __attribute__((aligned(8)));
     if (!say_hello(fd)) {
         return;
     }
@@ -298,19 +412,29 @@ static void serve(int fd) {
            request.length <= sizeof(body) &&
            (request.length == 0 || /* recv of nothing waits for something */
             recv(fd, body, request.length, MSG_WAITALL) == (ssize_t)request.length)) {
-        if (is("refuse")) {
+        if (is("no-memory") && request.type != WIRE_DUMP) {
+            struct wire_frame head = frame(request.type, 0);
+            head.status = WIRE_NO_MEMORY;
+            put(fd, &head, sizeof(head));
+        } else if (is("refuse")) {
             static const char text[] = "no: \033[31mnot today\nsecond line";
             struct wire_frame head = frame(request.type, sizeof(text));
             head.status = WIRE_REFUSED;
             put(fd, &head, sizeof(head));
             put(fd, text, sizeof(text));
         } else if (request.type == WIRE_DUMP) {
-            answer_dump(fd);
+            answer_head(fd);
             if (strncmp(fault, "answer-", 7) == 0) {
                 return;
             }
-        } else if (request.type == WIRE_PAGES) {
-            answer_pages(fd);
+            if (is("dropped") && served++ % 3 == 0) {
+                return; /* as a target does that needs the place */
+            }
+        } else if (request.type == WIRE_PIECE) {
+            answer_piece(fd, (const void *)body);
+            if (is("dropped") && served++ % 3 == 0) {
+                return;
+            }
         } else if (request.type == WIRE_TRIM) {
             struct wire_trim trim = {.released_bytes = 4096, .rss_before = 8192, .rss_after = 4096};
             struct wire_frame head = frame(WIRE_TRIM, is("trim-short") ? 8 : sizeof(trim));

@@ -67,7 +67,7 @@ def generated_code_is_named_by_perf_map():
 
 # Fault, exit code, message.
 HELLO_FAULTS = [
-    ("version", 1, r"wire version 45 and this memctx .* speaks 4; use the memctx"),
+    ("version", 1, r"wire version 46 and this memctx .* speaks 5; use the memctx"),
     ("garbage", 1, r"not as the library does"),
     ("close", 1, r"closed the connection before it said hello"),
     ("hello-half", 1, r"closed the connection in the middle of its hello"),
@@ -80,19 +80,24 @@ ANSWER_FAULTS = [
     ("answer-version", 1, r"wire version 9 and this memctx"),
     ("answer-type", 1, r"damaged answer; a frame of type"),
     ("answer-huge", 1, r"announces 1152921504606846976 bytes"),
-    ("answer-short", 1, r"8 bytes are too few"),
-    ("answer-empty", 1, r"0 bytes are too few"),
+    ("answer-short", 1, r"8 bytes are not the head"),
+    ("answer-empty", 1, r"0 bytes are not the head"),
     ("answer-truncated", 1, r"closed the connection in the middle of its answer"),
     ("answer-large", 1, r"closed the connection in the middle of its answer"),
-    ("section-offset", 1, r"contexts lie outside"),
-    ("section-offset-wraps", 1, r"contexts lie outside"),
-    ("section-count", 1, r"contexts lie outside"),
-    ("section-views", 1, r"views lie outside"),
+    ("exe-open", 1, r"the name of its program does not end"),
+    ("piece-short", 1, r"8 bytes are too few for a piece"),
+    ("piece-count", 1, r"contexts lie outside"),
+    ("record-large", 1, r"contexts lie outside"),
+    ("record-small", 1, r"contexts lie outside"),
+    ("record-odd", 1, r"contexts lie outside"),
+    ("further-first", 1, r"threads of a context that is not there"),
+    ("views-outside", 1, r"views lie outside"),
     ("no-contexts", 1, r"no contexts"),
-    ("no-strings", 1, r"strings do not end"),
-    ("open-strings", 1, r"strings do not end"),
-    ("string-offset", 1, r"a string lies outside"),
-    ("exe-offset", 1, r"a string lies outside"),
+    ("label-open", 1, r"a string lies outside"),
+    ("label-outside", 1, r"a string lies outside"),
+    ("path-open", 1, r"a string lies outside"),
+    ("path-outside", 1, r"a string lies outside"),
+    ("module-missing", 1, r"a module is missing"),
     ("parent-missing", 1, r"context 3 has no parent before it"),
     ("parent-later", 1, r"context 2 has no parent before it"),
     ("parent-itself", 1, r"context 2 has no parent before it"),
@@ -102,11 +107,10 @@ ANSWER_FAULTS = [
     ("kind", 1, r"kind or module that does not exist"),
     ("module", 1, r"kind or module that does not exist"),
     ("build-id", 1, r"build-id of 1000 bytes"),
-    ("view-context", 1, r"thread view of a context or thread"),
-    ("view-thread", 1, r"thread view of a context or thread"),
     ("marks", 1, r"(marks lie outside|too many elements)"),
     ("deep", 1, r"over 1024 deep"),
     ("refuse", 1, r"says no: no: \?\[31mnot today"),
+    ("no-memory", 1, r"says no: it has no memory for an answer"),
 ]
 
 
@@ -131,10 +135,25 @@ def pages_test(fault, pattern):
                 expect(1, pattern, *words, live.pid, env=live.cli_env)
 
 
-for words in (("pages-short", "pages lie outside"), ("pages-count", "pages lie outside"),
-              ("pages-shares", "pages lie outside"), ("pages-share", "shares that do not exist"),
-              ("pages-share-wraps", "shares that do not exist")):
+for words in (("pages-count", "pages lie outside"), ("pages-shares", "shares that do not exist"),
+              ("pages-share", "shares that do not exist"), ("pages-further", "more of a page that is not there"),
+              ("pages-further-own", "shares that do not exist")):
     pages_test(*words)
+
+
+@test
+def fault_thread_heap():
+    with fake("thread-heap") as live:
+        expect(1, "threads lie outside", "dump", "--threads", live.pid, env=live.cli_env)
+
+
+@test
+def dropped_connections_are_made_again():
+    """A target that gives a place away in the middle of a dump: it goes on over a new connection, and says so."""
+    with fake("dropped") as live:
+        done = expect(0, "waiting for a place", "dump", live.pid, "--json", env=live.cli_env)
+        check_equal(json.loads(done.stdout)["totals"]["requested_bytes"], 600, "requested_bytes")
+        expect(0, "waiting for a place", "diff", live.pid, "first", env=live.cli_env)
 
 
 @test
@@ -209,5 +228,5 @@ def stalled_server_is_given_up():
 
 @test
 def slow_server_is_waited_for():
-    with fake("answer-slow") as live:
+    with fake("slow") as live:
         check("Grand total" in succeed("dump", live.pid, env=live.cli_env), "no dump")

@@ -127,7 +127,7 @@ def wrong_body_size():
         for name, right in {"WIRE_DUMP": wire.size_of("wire_dump_request"),
                             "WIRE_MARK": wire.size_of("wire_mark_request"),
                             "WIRE_RESET": wire.size_of("wire_reset_request"),
-                            "WIRE_PAGES": wire.size_of("wire_pages_request"),
+                            "WIRE_PIECE": wire.size_of("wire_piece_request"),
                             "WIRE_OPTIONS": 0, "WIRE_SELF": 0}.items():
             for size in {0, 1, right - 1, right + 1, 1024} - {right, -1}:
                 expect_closed(target, frame(constant(name), b"\1" * size),
@@ -170,7 +170,7 @@ def notes_make_room():
         for i in range(40):
             status, _ = ask(client, "WIRE_NOTE", b"n%d " % i + b"x" * (i * 12))
             check_equal(status, constant("WIRE_OK"), f"note {i}")
-        _, body = client.ask(wire.dump_request(0))
+        body = b"".join(client.pieces("NOTES"))
         kept = [i for i in range(40) if b"n%d " % i in body]
         check_equal(kept, list(range(24, 40)), "notes that are kept")
 
@@ -228,14 +228,23 @@ def silent_clients():
                 expect_unharmed(target)
 
 
+BIG = ("contexts", "2500")  # its contexts take many pieces
+
+
+def big_request(flags=0):
+    return wire.piece_request("CONTEXTS", flags)
+
+
 @test
 def client_that_never_reads():
-    """A big answer is asked for and not read: the client is dropped, the memory given back."""
-    with attacked("contexts", "2500") as target:
+    """Many answers are asked for and not read: the client is dropped, and nobody else waits."""
+    with attacked(*BIG) as target:
         started = time.monotonic()
         with Wire(target.socket_path(), receive_buffer=4096) as client:
-            client.send(wire.dump_request(constant("WIRE_DUMP_THREADS")))
-            time.sleep(0.3)
+            client.socket.settimeout(0.2)
+            with contextlib.suppress(socket.timeout):
+                for _ in range(500):
+                    client.send(big_request(constant("WIRE_DUMP_THREADS")))
             expect_unharmed(target)
             time.sleep(max(0, started + PATIENCE_S - time.monotonic()))
             check(client.closed_within(1), "still connected")
@@ -245,40 +254,156 @@ def client_that_never_reads():
 @test
 def slow_reader():
     """A client that reads a little at a time holds up nobody, whether it is dropped or served."""
-    with attacked("contexts", "2500") as target:
+    with attacked(*BIG) as target:
         with Wire(target.socket_path(), receive_buffer=4096) as client:
-            client.send(wire.dump_request())
             for _ in range(10):
-                with contextlib.suppress(Closed):
+                with contextlib.suppress(Closed, BrokenPipeError, ConnectionResetError):
+                    client.send(big_request())
                     client.read_exactly(1000)
                 time.sleep(0.1)
                 with Wire(target.socket_path()) as good:
+                    started = time.monotonic()
                     good.dump()
+                    check(time.monotonic() - started < 3, "a good client waited for the slow one")
+
+
+def fill_places(target, stack, data=b""):
+    """Connections to all places, each with these bytes sent."""
+    clients = []
+    for _ in range(constant("WIRE_CLIENTS_MAX")):
+        client = stack.enter_context(Wire(target.socket_path(), receive_buffer=4096))
+        if data:
+            client.send(data)
+        clients.append(client)
+    return clients
 
 
 @test
-def slow_readers_make_room():
-    """Eight who read of a long answer just as much as keeps them: one of them is dropped for who waits."""
-    with attacked("contexts", "60000") as target, contextlib.ExitStack() as stack:
-        slow = [stack.enter_context(Wire(target.socket_path(), receive_buffer=4096))
-                for _ in range(constant("WIRE_CLIENTS_MAX"))]
-        for client in slow:
-            client.send(wire.dump_request())
+def readers_that_stop_make_room():
+    """Eight who asked and read nothing more keep their places for as long as the deadline says."""
+    with attacked(*BIG) as target, contextlib.ExitStack() as stack:
+        for client in fill_places(target, stack):
+            client.socket.settimeout(0.2)
+            with contextlib.suppress(socket.timeout):
+                for _ in range(300):
+                    client.send(big_request())
+        wait_for_service(target, PATIENCE_S)
+
+
+@test
+def silent_places_are_given_away():
+    """Who has connected and asks for nothing goes, when somebody waits, within a fraction of a second."""
+    with attacked() as target, contextlib.ExitStack() as stack:
+        fill_places(target, stack)
+        started = time.monotonic()
+        with Wire(target.socket_path()) as client:
+            client.dump()
+            took = time.monotonic() - started
+        check(took < 1, f"a client waited {took:.2f} s for a place")
+    return f"{took * 1000:.0f} ms"
+
+
+@test
+def places_of_those_who_ask_are_kept():
+    """Seven who ask now and then keep their places beside forty who say nothing."""
+    with attacked() as target, contextlib.ExitStack() as stack:
+        busy = [stack.enter_context(Wire(target.socket_path())) for _ in range(7)]
+        for client in busy:
+            client.head()
+        flock(target, stack, 40, b"")
+        for _ in range(10):
+            time.sleep(0.15)
+            for client in busy:
+                client.head()
+        wait_for_service(target, 3)
+
+
+def flock(target, stack, count, data):
+    """So many connections that stay, each with these bytes sent as soon as that is possible."""
+    for _ in range(count):
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        stack.callback(client.close)
+        client.setblocking(False)
+        with contextlib.suppress(OSError):
+            client.connect(target.socket_path())
+            client.send(data)
+
+
+@test
+def garbage_that_stays():
+    """Forty that send garbage and stay: a real client is served within a fraction of a second."""
+    longest = 0
+    for data in (b"x", b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 4096, b"MCT", b""):
+        with attacked() as target, contextlib.ExitStack() as stack:
+            flock(target, stack, 40, data)
+            started = time.monotonic()
+            done = harness.run_cli("dump", "--no-symbols", target.pid, env=target.cli_env)
+            took = time.monotonic() - started
+            check_equal(done.returncode, 0, f"dump beside {data[:10]!r} ({done.stderr})")
+            # Those whose first byte is wrong go at once; of those who wait for more or say nothing, eight go
+            # every tenth of a second.
+            limit = 1 if data and data[0] != ord("M") else 2
+            check(took < limit, f"dump beside 40 that sent {data[:10]!r} took {took:.2f} s")
+            longest = max(longest, took)
+    return f"at most {longest * 1000:.0f} ms"
+
+
+@test
+def wrong_bytes_close_at_once():
+    """A frame that is wrong from its first bytes on is not waited for."""
+    magic = frame(constant("WIRE_OPTIONS"))
+    with attacked() as target:
+        for data in (b"x", magic[:3] + b"x", magic[:4] + b"\xff", magic[:5] + b"\xff"):
+            started = time.monotonic()
+            expect_closed(target, data, f"{data!r}", 1)
+            check(time.monotonic() - started < 0.5, f"{data!r}: closed late")
+
+
+@test
+def the_command_waits_for_a_place():
+    """All places are taken by clients that are served: the command says that it waits, and gets one."""
+    with attacked() as target, contextlib.ExitStack() as stack:
+        clients = fill_places(target, stack)
         served = threading.Event()
 
-        def trickle():
-            while not served.wait(1):
-                for client in slow:
-                    with contextlib.suppress(Closed):
-                        client.read_exactly(250000)
+        def stay():
+            while not served.wait(0.05):
+                for client in clients:
+                    client.head()
 
-        reader = threading.Thread(target=trickle)
-        reader.start()
+        thread = threading.Thread(target=stay)
+        thread.start()
+        leaves = threading.Timer(2, served.set)
+        leaves.start()
         try:
-            wait_for_service(target, 18)
+            done = harness.run_cli("dump", "--no-symbols", target.pid, env=target.cli_env)
         finally:
             served.set()
-            reader.join()
+            thread.join()
+            leaves.join()
+        check_equal(done.returncode, 0, f"exit status ({done.stderr})")
+        check("waiting for a place" in done.stderr, f"it did not say that it waits: {done.stderr!r}")
+
+
+@test
+def every_part_in_odd_pieces():
+    """Any part from anywhere, known or not, as many records as asked for: an answer within its bound."""
+    dice = random.Random(SEED)
+    with attacked("contexts", "500") as target, Wire(target.socket_path()) as client:
+        client.ask(frame(constant("WIRE_MARK"), b"m".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")))
+        for _ in range(FUZZ_FRAMES):
+            part = dice.randrange(constant("WIRE_PARTS") + 1)
+            start = dice.getrandbits(64) >> dice.randrange(64)
+            most = dice.choice((0, 1, 2, 50))
+            status, body = client.ask(wire.piece_request(part, dice.randrange(8), start, most, b"m"))
+            good = part < constant("WIRE_PARTS")
+            check_equal(status, constant("WIRE_OK" if good else "WIRE_REFUSED"), f"part {part}: {body[:100]!r}")
+            check(len(body) <= constant("WIRE_ANSWER_MAX"), f"{len(body)} bytes")
+            if good and most:
+                check(wire.get(body, "wire_piece.count") <= most, "more records than asked for")
+        one = list(client.pieces("CONTEXTS", most=1))
+        check_equal(len(one), wire.get(client.head(), "wire_dump.contexts"), "pieces of one context")
+    return f"seed {SEED}"
 
 
 @test
@@ -332,10 +457,10 @@ def wait_for_service(target, seconds):
 @test
 def disconnect_in_the_answer():
     dice = random.Random(SEED)
-    with attacked("contexts", "2500") as target:
+    with attacked(*BIG) as target:
         for _ in range(60):
             with Wire(target.socket_path(), receive_buffer=4096) as client:
-                client.send(wire.dump_request())
+                client.send(big_request())
                 with contextlib.suppress(Closed):
                     client.read_exactly(dice.choice((0, 1, 24, 100, 5000)))
     return f"seed {SEED}"
@@ -343,7 +468,7 @@ def disconnect_in_the_answer():
 
 @test
 def disconnect_in_the_request():
-    request = wire.dump_request()
+    request = wire.piece_request("PAGES")
     with attacked() as target:
         for length in range(0, len(request), 3):
             with Wire(target.socket_path(), hello=False) as client:
@@ -398,7 +523,7 @@ def mutated_frames():
     """Valid requests with some bytes changed: an answer or the end of the connection."""
     dice = random.Random(SEED)
     valid = [wire.dump_request(7), frame(constant("WIRE_OPTIONS")), frame(constant("WIRE_SELF")),
-             frame(constant("WIRE_TRIM"), b"\0" * 8), frame(constant("WIRE_PAGES"), b"\0" * 16),
+             frame(constant("WIRE_TRIM"), b"\0" * 8), wire.piece_request("PAGES"), big_request(2),
              frame(constant("WIRE_PLACE"), b"\1\0\0\0\2\0\0\0\5\0\0\0\6\0\0\0"),
              frame(constant("WIRE_NOTE"), b"a note"), frame(constant("WIRE_SET"), b"depth=32"),
              frame(constant("WIRE_RESET"),

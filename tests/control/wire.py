@@ -50,8 +50,15 @@ def frame(kind, body=b"", **overrides):
     return struct_bytes("wire_frame", **fields) + body
 
 
-def dump_request(flags=0, mark=b""):
-    return frame(constant("WIRE_DUMP"), struct_bytes("wire_dump_request", flags=flags, mark=mark))
+def dump_request(flags=0):
+    return frame(constant("WIRE_DUMP"), struct_bytes("wire_dump_request", flags=flags))
+
+
+def piece_request(part, flags=0, start=0, most=0, mark=b""):
+    """part: the name behind WIRE_PART_, or a number."""
+    number = constant(f"WIRE_PART_{part}") if isinstance(part, str) else part
+    return frame(constant("WIRE_PIECE"), struct_bytes(
+        "wire_piece_request", part=number, flags=flags, most=most, mark=mark, **{"from": start}))
 
 
 class Closed(Exception):
@@ -130,16 +137,54 @@ class Wire:
             figures[name] = None if value == "-" else int(value)  # not known
         return figures
 
-    def dump(self, flags=0):
-        """The head of a dump, checked: every section lies inside the answer."""
+    def head(self, flags=0):
+        """The head of a dump, whose size is always the same."""
         status, body = self.ask(dump_request(flags))
         check_equal(status, constant("WIRE_OK"), "status of WIRE_DUMP")
-        offset, _ = layout()["wire_dump.contexts"]
-        first = get(body, "wire_section.offset", offset)
-        count = get(body, "wire_section.count", offset)
-        if first + count * size_of("wire_context") > len(body) or count == 0:
-            raise Failure(f"{count} contexts at {first} do not lie in {len(body)} bytes")
+        check_equal(len(body), size_of("wire_dump"), "size of the head of a dump")
         return body
+
+    def pieces(self, part, flags=0, **fields):
+        """The bodies of all pieces of a part, their heads checked."""
+        start = 0
+        while True:
+            status, body = self.ask(piece_request(part, flags, start, **fields))
+            check_equal(status, constant("WIRE_OK"), f"status of a piece: {body[:200]!r}")
+            if len(body) > constant("WIRE_ANSWER_MAX"):
+                raise Failure(f"an answer of {len(body)} bytes")
+            yield body
+            following = get(body, "wire_piece.next")
+            if not following:
+                return
+            if following <= start:
+                raise Failure(f"after {start} comes {following}")
+            start = following
+
+    def contexts(self, flags=0):
+        """The records of all contexts; each lies inside its piece."""
+        for body in self.pieces("CONTEXTS", flags):
+            at = size_of("wire_piece")
+            for _ in range(get(body, "wire_piece.count")):
+                size = get(body, "wire_context.bytes", at)
+                if size < size_of("wire_context") or at + size > len(body):
+                    raise Failure(f"a context of {size} bytes at {at} of {len(body)}")
+                yield body[at:at + size]
+                at += size
+            check_equal(at, len(body), "bytes of the contexts of a piece")
+
+    def dump(self, flags=0):
+        """All parts of a dump. What it took the library, in ns; its bytes; its contexts."""
+        head = self.head(constant("WIRE_DUMP_BEGIN"))
+        took, size, contexts = get(head, "wire_dump.took_ns"), len(head), 0
+        for part in ("CONTEXTS", "MODULES", "THREADS", "REMOTES", "MARKS", "NOTES", "PAGES"):
+            for body in self.pieces(part, flags):
+                took += get(body, "wire_piece.took_ns")
+                size += len(body)
+                contexts += get(body, "wire_piece.count") if part == "CONTEXTS" else 0
+        took += get(self.head(constant("WIRE_DUMP_END") | flags & 1), "wire_dump.took_ns")
+        if contexts < get(head, "wire_dump.contexts"):
+            raise Failure(f"{contexts} contexts came")
+        return took, size, contexts
 
     def closed_within(self, seconds):
         """True when the server closes this connection in time; what it still sends is dropped."""

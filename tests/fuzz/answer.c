@@ -1,26 +1,80 @@
 /* SPDX-License-Identifier: MIT */
-/* A dump as a target that lies may send it to the command. */
+/* A dump as a target that lies may send it to the command: its head, then pieces of any part in the order in which the
+ * command asks. Each is a length (2 bytes) and so many. */
 #include "fuzz.h"
-#include "model.h"
+#include "wire_load.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* The next answer, in memory of its own, so that reading past it is found; NULL: there is none. */
+static void *next_answer(const uint8_t **data, size_t *size, size_t *length) {
+    if (*size < 2)
+        return NULL;
+    *length = (size_t)((*data)[0] | (*data)[1] << 8);
+    *data += 2;
+    *size -= 2;
+    *length = *length < *size ? *length : *size;
+    void *copy = malloc(*length ? *length : 1);
+    memcpy(copy, *data, *length);
+    *data += *length;
+    *size -= *length;
+    return copy;
+}
+
+/* Pieces of a part until one says that it is the last. */
+static bool load_part(struct loader *loader, enum wire_part part, const uint8_t **data,
+                      size_t *size) {
+    uint64_t next = 0;
+    do {
+        size_t length;
+        void *answer = next_answer(data, size, &length);
+        if (!answer)
+            return false;
+        bool loaded = loader_take_piece(loader, part, answer, length, &next);
+        free(answer);
+        if (!loaded)
+            return false;
+    } while (next);
+    return true;
+}
+
+static bool load(struct loader *loader, const uint8_t *data, size_t size) {
+    size_t length;
+    void *head = next_answer(&data, &size, &length);
+    bool loaded = head && loader_take_head(loader, head, length);
+    free(head);
+    if (!loaded || !load_part(loader, WIRE_PART_CONTEXTS, &data, &size) ||
+        !load_part(loader, WIRE_PART_MODULES, &data, &size) || !loader_link(loader))
+        return false;
+    /* What comes of these is taken; the rest is not there. */
+    if (load_part(loader, WIRE_PART_THREADS, &data, &size) &&
+        load_part(loader, WIRE_PART_REMOTES, &data, &size) &&
+        load_part(loader, WIRE_PART_MARKS, &data, &size) &&
+        load_part(loader, WIRE_PART_NOTES, &data, &size) && loader->model->mark_count > 0) {
+        loader->mark = &loader->model->marks[0];
+        loader->mark->has_entries = true;
+        load_part(loader, WIRE_PART_ENTRIES, &data, &size);
+    }
+    load_part(loader, WIRE_PART_PAGES, &data, &size);
+    loader_finish(loader, MODEL_THREADS | MODEL_PINNED | MODEL_RESIDENT);
+    return true;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct model model = {0};
+    struct model model;
+    struct loader loader;
     struct cli_failure failure = {0};
-    void *copy = malloc(size ? size : 1);
-    memcpy(copy, data, size);
-    if (model_load_wire(&model, copy, size, "the fuzzer", &failure)) {
-        model_load_mark(&model, "mark", copy, size, &failure);
+    loader_begin(&loader, &model, "the fuzzer", &failure);
+    loader.keep_pages = size % 2;
+    if (load(&loader, data, size)) {
         for (uint32_t i = 1; i < model.context_count; i++)
             if (model.contexts[i].parent >= i)
                 abort(); /* what the readers rely on */
         fuzz_examine(&model);
     }
     fuzz_forget();
-    free(copy);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Pages as a target that lies may send them, in two answers. */
 #include "fuzz.h"
-#include "model.h"
+#include "wire_load.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct model model = {
         .contexts = contexts, .by_id = by_id, .context_count = 4, .source = (char *)"the fuzzer"};
     struct cli_failure failure = {0};
+    struct loader loader = {.model = &model, .failure = &failure, .keep_pages = true};
     uint64_t next;
     size_t half = size ? data[0] * (size - 1) / 255 : 0;
     const uint8_t *parts[] = {data + (size > 0), data + (size > 0) + half};
@@ -26,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int i = 0; i < 2; i++) {
         void *copy = malloc(sizes[i] ? sizes[i] : 1);
         memcpy(copy, parts[i], sizes[i]);
-        bool loaded = model_load_pages(&model, copy, sizes[i], &next, &failure);
+        bool loaded = loader_take_piece(&loader, WIRE_PART_PAGES, copy, sizes[i], &next);
         free(copy);
         if (!loaded)
             break;

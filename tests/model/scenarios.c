@@ -12,6 +12,7 @@
 #include "context/lookup.h"
 #include "context/tree.h"
 #include "control/control.h"
+#include "os/meta.h"
 #include "region/region.h"
 #include "segment/internal.h"
 
@@ -89,15 +90,12 @@ static void three_chunks(void) {
 
 /* The books of one moment in which nobody changes them. */
 static void check_books(void) {
-    struct sums sums;
-    model_check(sums_collect(&sums, false), "no memory for the sums");
     for (unsigned i = 0; i < CONTEXTS; i++) {
-        const struct sum *sum = &sums.rows[contexts[i]];
-        model_check(sum->allocs == (int64_t)allocated[i], "allocations are missing from the books");
-        model_check(sum->allocs == sum->frees, "frees are missing from the books");
-        model_check(sum->live_bytes == 0, "bytes are left on the books");
+        struct sum sum = sums_of(contexts[i]);
+        model_check(sum.allocs == (int64_t)allocated[i], "allocations are missing from the books");
+        model_check(sum.allocs == sum.frees, "frees are missing from the books");
+        model_check(sum.live_bytes == 0, "bytes are left on the books");
     }
-    sums_free(&sums);
     model_check(!heap_global.lost_views, "something was lost");
 }
 
@@ -476,21 +474,52 @@ static void handed_over(void) {
     give(heaps[1], 2);
 }
 
-/* What is alive is what stands in the two slots, or is just being handed out or freed. */
+/* What is alive is what stands in the two slots, or is just being handed out or freed. Who frees has the older heap, which is read
+ * last: so what was freed may be read long after what was allocated, if it is not read before all that. */
 static void thread_dump(unsigned id) {
     if (id == 0) {
-        take_sized(heaps[0], 0, 0, 100);
-        take_sized(heaps[0], 1, 0, 100);
+        take_sized(heaps[1], 0, 0, 100);
+        take_sized(heaps[1], 1, 0, 100);
     } else if (id == 1) {
-        give_if_there(heaps[1], 0);
-        give_if_there(heaps[1], 1);
+        give_if_there(heaps[0], 0);
+        give_if_there(heaps[0], 1);
     } else {
-        struct sums sums;
-        model_check(sums_collect(&sums, false), "no memory for the sums");
-        const struct sum *sum = &sums.rows[contexts[0]];
-        model_check(sum->frees <= sum->allocs, "less than nothing is alive");
-        model_check(sum->live_bytes >= 0 && sum->live_bytes <= 200, "bytes that nobody has");
-        sums_free(&sums);
+        struct sum sum = sums_of(contexts[0]);
+        model_check(sum.frees <= sum.allocs, "less than nothing is alive");
+        model_check(sum.live_bytes >= 0 && sum.live_bytes <= 200, "bytes that nobody has");
+    }
+}
+
+/* A thread's table of views is just about to grow, and has been read once. */
+static uint32_t later[4];
+
+static void table_about_to_grow(void) {
+    new_heaps(2);
+    take_sized(heaps[0], 0, 0, 100);
+    for (uint32_t i = 0; heaps[0]->view_count * 2 < heaps[0]->slot_mask; i++) {
+        struct tree_frame frame = {.address = 0x9000 + i, .module = MODULE_NONE};
+        heap_view(heaps[0], tree_child(TREE_ROOT, frame, TABLES_UNCOUNTED));
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        struct tree_frame frame = {.address = 0x8000 + i, .module = MODULE_NONE};
+        later[i] = tree_child(TREE_ROOT, frame, TABLES_UNCOUNTED);
+    }
+}
+
+/* What was in a table is found in it, or in the one that takes its place. */
+static void thread_table(unsigned id) {
+    if (id == 0) {
+        uint32_t slots = heaps[0]->slot_mask;
+        for (uint32_t i = 0; i < 4; i++)
+            heap_view(heaps[0], later[i]);
+        model_check(heaps[0]->slot_mask > slots, "the table did not grow");
+        uint32_t *again =
+            meta_alloc((slots + 1) * sizeof *again); /* the old one, if it was freed */
+        for (uint32_t i = 0; i <= slots; i++)
+            store_owner(&again[i], 1);
+    } else {
+        for (int i = 0; i < 2; i++)
+            model_check(sums_of(contexts[0]).allocs == 1, "a view was not found");
     }
 }
 
@@ -548,6 +577,8 @@ static const struct scenario scenarios[] = {
     {"lock-taken-from-a-fork-by-one", 2, true, nothing, thread_fork, check_fork},
     {"emergency-is-settled-and-freed", 3, false, three_heaps, thread_emergency, check_all_gone},
     {"dump-of-one-moment", 3, false, handed_over, thread_dump, check_all_gone},
+    {"table-of-views-grows-under-a-dump", 2, false, table_about_to_grow, thread_table,
+     check_all_gone},
     {"depth-is-set-meanwhile", 2, false, three_heaps, thread_depth, nothing},
     {"tree-grows-in-three-threads", 3, false, three_heaps, thread_tree, check_tree},
 };

@@ -249,11 +249,11 @@ MUTANTS = {
         "uint64_t os_now_exact_ns(void) {\n    extern int usleep(unsigned);\n    usleep(0);\n", ["names-no-loader-on-malloc-path"]),
     # --- invariants ---
     "a-dump-adds-frees": (
-        "src/control/sums.c", "    sum->frees = (int64_t)load_acquire(&view->frees);\n",
-        "    sum->frees = (int64_t)load_acquire(&view->frees) + (view->frees > 1000 ? 1000 : 0);\n", ["invariant-1-sums-when-busy"]),
+        "src/control/sums.c", "    sum->frees += (int64_t)load_acquire(&view->frees);\n",
+        "    sum->frees += (int64_t)load_acquire(&view->frees) + (view->frees > 1000 ? 1000 : 0);\n", ["invariant-1-sums-when-busy"]),
     "reserved-is-what-is-requested": (
-        "src/control/dump.c", "    totals->reserved_bytes += bytes;\n    totals->block_bytes += live;",
-        "    totals->reserved_bytes += bytes * 2;\n    totals->block_bytes += live;", ["invariant-1-ledger-explains-rss"]),
+        "src/control/pages.c", "        .bytes = bytes,\n        .touched_bytes = touched,\n        .untouched_bytes = bytes > touched ? bytes - touched : 0,",
+        "        .bytes = bytes * 2,\n        .touched_bytes = touched,\n        .untouched_bytes = bytes > touched ? bytes - touched : 0,", ["invariant-1-ledger-explains-rss"]),
     "paths-are-joined-unproven": (
         "src/path/stack.c", "    old->address = address;\n    old->rule = rule;", "    old->rule = rule;", ["invariant-2-oracle-agrees"]),
     "code-without-rules-is-the-end": (
@@ -273,7 +273,8 @@ MUTANTS = {
     "the-freelist-has-no-bound": (
         "src/segment/segment.c", "           (bound < items ? bound : items);", "           (bound + items) * 100;", ["invariant-5-freelist-bound"]),
     "a-reset-frees": (
-        "src/control/sums.c", "            contexts++;", "            contexts++;\n            store_owner(&view->freed_cum_bytes, view->requested_cum_bytes);",
+        "src/control/sums.c", "    base->frees = load_relaxed(&view->frees);\n",
+        "    base->frees = load_relaxed(&view->frees);\n    store_owner(&view->freed_cum_bytes, view->requested_cum_bytes);\n",
         ["invariant-6-reset-never-frees"]),
     "any-uid-may-ask": (
         "src/control/server.c", "(peer.uid == geteuid() || peer.uid == 0)", "(peer.uid == geteuid() || peer.uid != 0 || length)", ["invariant-7-other-uid"]),
@@ -282,9 +283,9 @@ MUTANTS = {
     "all-threads-are-masked": (
         "src/control/server.c", "    sigfillset(&all);", "    sigfillset(&all);\n    pthread_sigmask(SIG_SETMASK, &all, NULL);", ["invariant-8-signals-arrive"]),
     "a-dump-stops-the-process": (
-        "src/control/dump.c", "    if (sums_collect(&sums, request->flags & WIRE_DUMP_THREADS)) {\n",
+        "src/control/dump.c", "    sums_begin();\n    for (; id < count; id++, group = 0) {\n",
         "    extern int kill(int, int);\n    kill((int)os_process_id(), 19);\n"
-        "    if (sums_collect(&sums, request->flags & WIRE_DUMP_THREADS)) {\n",
+        "    sums_begin();\n    for (; id < count; id++, group = 0) {\n",
         ["invariant-8-never-stopped"]),
     # --- threads, in the orders of the model ---
     "announced-twice": (
@@ -328,7 +329,7 @@ MUTANTS = {
         "        os_unmap(header, header->mapped_bytes);\n        return;\n    }\n",
         ["model:huge-chunks-and-a-dump"]),
     "near-leaf-before-the-first-segment": (
-        "src/segment/segment.c", "    if (near) /* else", "    if (true) /* else", ["model:huge-chunks-and-a-dump"]),
+        "src/segment/segment.c", "    if (near && !far && /* else", "    if (!far && /* else", ["model:huge-chunks-and-a-dump"]),
     "waiters-sleep-on": (
         "src/os/lock.c", "    while (!take_free(lock, self)) {\n        uint64_t word",
         "    while (!take_free(lock, self_word())) {\n        uint64_t word", ["model:lock"]),
@@ -347,9 +348,12 @@ MUTANTS = {
         "    (void)heap;\n    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))\n        return true;",
         ["model:emergency-is-settled-and-freed"]),
     "frees-are-read-last": (
-        "src/control/sums.c", "    return frees_after - sum->frees;\n",
-        "    int64_t before = sum->frees;\n    sum->frees = frees_after;\n    return frees_after - before;\n",
+        "src/control/sums.c", "        frees_after += add_allocs(part, view);\n",
+        "        frees_after += add_allocs(part, view);\n        sum->frees = frees_after;\n",
         ["model:dump-of-one-moment"]),
+    "slots-are-freed-under-a-reader": (
+        "src/region/heap.c", "    if (!load_full(&heap_global.reading)) {\n", "    if (1) {\n",
+        ["model:table-of-views-grows-under-a-dump"]),
     "a-node-for-each-thread": (
         "src/context/tree.c", "        child = find_linked(parent, frame); /* another thread may have made it */\n    if (!child)\n        child = find_newest(parent, frame);",
         "        child = 0;", ["model:tree-grows-in-three-threads"]),

@@ -49,9 +49,9 @@ def main(directory, stop):
             pid = os.path.basename(path).split(".")[0]
             try:
                 with Wire(path, timeout_s=ANSWER_S) as wire:
-                    body = wire.dump()
+                    _, size, _ = wire.dump()
                 done["dumps"] += 1
-                done["bytes"] += len(body)
+                done["bytes"] += size
                 seen.add(pid)
             except (Closed, OSError):  # it has ended, or is another program now
                 done["ended meanwhile"] += 1

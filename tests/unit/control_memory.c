@@ -7,52 +7,61 @@
 #define KIB ((size_t)1 << 10)
 
 Test(control_memory, is_kept_for_the_next_request_and_zeroed) {
-    char *first = control_map(300 * KIB);
-    for (size_t i = 0; i < 300 * KIB; i++)
+    char *first = control_map(200 * KIB, true);
+    for (size_t i = 0; i < 200 * KIB; i++)
         first[i] = 'x';
     control_unmap(first);
-    cr_assert_eq(control_bytes(false), (int64_t)(300 * KIB), "kept");
-    cr_assert_neq((void *)control_map(20 * KIB), (void *)first, "much too large for that");
-    char *second = control_map(200 * KIB);
+    cr_assert_eq(control_bytes(false), (int64_t)(200 * KIB), "kept");
+    cr_assert_neq((void *)control_map(20 * KIB, true), (void *)first, "much too large for that");
+    char *second = control_map(150 * KIB, true);
     cr_assert_eq((void *)second, (void *)first);
-    for (size_t i = 0; i < 200 * KIB; i++)
+    for (size_t i = 0; i < 150 * KIB; i++)
         cr_assert_eq(second[i], 0, "byte %zu", i);
-    char *third = control_map(200 * KIB);
+    char *third = control_map(150 * KIB, true);
     cr_assert(third && third != second, "in use");
     control_unmap_kept();
-    cr_assert_eq(control_bytes(false), (int64_t)(520 * KIB), "what is in use stays");
+    cr_assert_eq(control_bytes(false), (int64_t)(370 * KIB), "what is in use stays");
 }
 
 Test(control_memory, goes_back_when_nobody_asks) {
-    control_unmap(control_map(1 << 20));
+    control_unmap(control_map(200 * KIB, true));
     control_unmap_kept();
     cr_assert_eq(control_bytes(false), 0);
-    control_unmap(control_map(64 << 20));
+    control_unmap(control_map(1 << 20, true));
     cr_assert_eq(control_bytes(false), 0, "so much is not kept");
 }
 
 Test(control_memory, every_place_may_hold_what_is_kept) {
-    enum { MANY = 96 };
+    enum { MANY = 16 };
     void *all[MANY];
     for (int i = 0; i < MANY; i++)
-        cr_assert(all[i] = control_map(4 * KIB));
-    cr_assert(!control_map(4 * KIB), "more places than tables");
+        cr_assert(all[i] = control_map(4 * KIB, true));
+    cr_assert(!control_map(4 * KIB, true), "more places than tables");
     for (int i = 0; i < MANY; i++)
         control_unmap(all[i]);
-    cr_assert(control_map(1 << 20), "none of them is large enough");
+    cr_assert(control_map(1 << 20, true), "none of them is large enough");
     cr_assert_eq(control_bytes(false), 1 << 20);
 }
 
 /* Each page is written at once: one that is read first costs the other threads an interruption when it is written. */
 Test(control_memory, is_there_before_it_is_read) {
-    char *table = control_map(64 * KIB);
+    char *table = control_map(64 * KIB, true);
     cr_assert_eq(os_resident_bytes(table, 64 * KIB), (int64_t)(64 * KIB));
-    struct answer answer = {0};
-    answer_reserve(&answer, 1 << 20);
-    cr_assert_eq(os_resident_bytes(answer.bytes, 1 << 20), 0,
-                 "room that is not used is not touched");
-    for (int i = 0; i < 100; i++)
-        cr_assert(answer_add(&answer, 1000));
-    cr_assert_eq(os_resident_bytes(answer.bytes, 1 << 20), 100 << 10);
-    answer_free(&answer);
+    char *answers = control_map(192 * KIB, false);
+    cr_assert_eq(os_resident_bytes(answers, 192 * KIB), 0, "what is not used is not touched");
+}
+
+Test(control_memory, an_answer_has_an_end) {
+    char room[64];
+    struct answer answer = {.bytes = room, .capacity = sizeof room};
+    for (size_t i = 0; i < sizeof room; i++)
+        room[i] = 'x';
+    char *first = answer_add(&answer, 40);
+    cr_assert_eq((void *)first, (void *)room);
+    cr_assert_null(answer_add(&answer, 25));
+    cr_assert_eq(answer.length, 40);
+    cr_assert_eq((void *)answer_add(&answer, 24), (void *)(room + 40));
+    for (size_t i = 0; i < sizeof room; i++)
+        cr_assert_eq(room[i], 0, "byte %zu", i);
+    cr_assert_null(answer_add(&answer, 1));
 }

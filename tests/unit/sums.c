@@ -7,6 +7,7 @@
 
 #include "context/tree.h"
 #include "control/control.h"
+#include "os/meta.h"
 #include "region/region.h"
 
 static char words[256];
@@ -16,12 +17,31 @@ static uint32_t node(uint32_t parent, uintptr_t address) {
     return tree_child(parent, frame, TABLES_UNCOUNTED);
 }
 
-static struct sum sum_of(uint32_t context) {
-    struct sums sums;
-    cr_assert(sums_collect(&sums, false));
-    struct sum sum = sums.rows[context];
-    sums_free(&sums);
-    return sum;
+static char room[WIRE_ANSWER_MAX] __attribute__((aligned(8)));
+
+/* A piece of a dump in `room`; its records stand behind the head. */
+static const struct wire_piece *piece(uint32_t status, const struct wire_piece_request *request) {
+    struct answer answer = {.bytes = room, .capacity = sizeof room};
+    cr_assert_eq(piece_run(request, &answer), status);
+    return (const void *)room;
+}
+
+/* How a context stood at a mark; reads all of it, a few entries at a time. */
+static struct wire_mark_entry entry_of(const char *name, uint32_t context, uint32_t *count) {
+    struct wire_mark_entry found = {.context = WIRE_NONE};
+    struct wire_piece_request request = {.part = WIRE_PART_ENTRIES, .most = 7};
+    strcpy(request.mark, name);
+    *count = 0;
+    do {
+        const struct wire_piece *head = piece(WIRE_OK, &request);
+        const struct wire_mark_entry *entries = (const void *)(head + 1);
+        cr_assert(!head->next || head->next > request.from);
+        for (uint32_t i = 0; i < head->count; i++, ++*count)
+            if (entries[i].context == context)
+                found = entries[i];
+        request.from = head->next;
+    } while (request.from);
+    return found;
 }
 
 /* Two heaps at random, one parked and adopted now and then: every sum equals a plain count. */
@@ -63,7 +83,7 @@ Test(sums, invariant_1_sums_are_exact) {
             heaps[1] = heap_acquire(os_thread_id(), false);
         }
         for (int c = 0; step % 500 == 499 && c < CONTEXTS; c++) {
-            struct sum sum = sum_of(ids[c]);
+            struct sum sum = sums_of(ids[c]);
             cr_assert_eq(sum.allocs, wanted[c].allocs);
             cr_assert_eq(sum.frees, wanted[c].frees);
             cr_assert_eq(sum.live_bytes, wanted[c].live_bytes);
@@ -83,13 +103,13 @@ Test(sums, invariant_6_reset_frees_nothing_and_takes_a_subtree) {
     struct text text = {.bytes = words, .capacity = sizeof words};
     struct wire_reset_request request = {.context = top};
     cr_assert_eq(reset_run(&request, &text), WIRE_OK);
-    struct sum sum = sum_of(below);
+    struct sum sum = sums_of(below);
     cr_assert_eq(sum.base_allocs, 2);
     cr_assert_eq(sum.base_frees, 1);
     cr_assert_eq(sum.base_requested_cum_bytes, 1000);
     cr_assert_eq(sum.live_bytes, 100, "live bytes stay");
     cr_assert_eq(sum.peak_bytes, 100, "the peak starts anew");
-    cr_assert_eq(sum_of(other).base_allocs, 0, "outside the subtree nothing changes");
+    cr_assert_eq(sums_of(other).base_allocs, 0, "outside the subtree nothing changes");
     for (int i = 0; i < 1000; i++) {
         char *chunk = region_alloc(heap, heap_view(heap, below), 100, false);
         cr_assert_neq(chunk, kept);
@@ -97,30 +117,168 @@ Test(sums, invariant_6_reset_frees_nothing_and_takes_a_subtree) {
     }
     cr_assert_eq(kept[0] + kept[99], 10);
     heap_park(heap); /* the baseline moves with the numbers */
-    cr_assert_eq(sum_of(below).base_allocs, 2);
-    cr_assert_eq(sum_of(below).allocs, 1002);
+    cr_assert_eq(sums_of(below).base_allocs, 2);
+    cr_assert_eq(sums_of(below).allocs, 1002);
     request.context = tree_count();
     cr_assert_eq(reset_run(&request, &text), WIRE_REFUSED);
 }
 
 Test(sums, marks_keep_their_numbers_move_and_run_out) {
     struct heap *heap = heap_acquire(os_thread_id(), false);
-    uint32_t id = node(TREE_ROOT, 0x10);
+    uint32_t id = node(TREE_ROOT, 0x10), count;
     struct text text = {.bytes = words, .capacity = sizeof words};
     struct wire_mark_request request = {.name = "first"};
     region_alloc(heap, heap_view(heap, id), 10, false);
     cr_assert_eq(mark_set(&request, &text), WIRE_OK);
     region_alloc(heap, heap_view(heap, id), 10, false);
-    cr_assert_eq(marks[0].sums.rows[id].allocs, 1);
+    cr_assert_eq(entry_of("first", id, &count).allocs, 1);
+    cr_assert_eq(count, 1, "of contexts in which nothing happened there is none");
     cr_assert_eq(mark_set(&request, &text), WIRE_OK);
-    cr_assert_eq(marks[0].sums.rows[id].allocs, 2, "a mark of the same name moves");
-    cr_assert_null(marks[1].sums.rows);
+    cr_assert_eq(entry_of("first", id, &count).allocs, 2, "a mark of the same name moves");
     for (int i = 1; i < WIRE_MARKS_MAX; i++) {
         request = (struct wire_mark_request){.name = {'m', (char)('A' + i)}};
         cr_assert_eq(mark_set(&request, &text), WIRE_OK);
     }
     request = (struct wire_mark_request){.name = ""};
     cr_assert_eq(mark_set(&request, &text), WIRE_REFUSED, "no slot is left");
+    piece(WIRE_REFUSED, &(struct wire_piece_request){.part = WIRE_PART_ENTRIES, .mark = "none"});
+}
+
+/* Two threads: what one allocated the other frees; the numbers are small, negative and large. */
+Test(sums, a_mark_has_every_context) {
+    enum { MANY = 3000 };
+    struct heap *heap = heap_acquire(os_thread_id(), false);
+    struct heap *other = heap_acquire(os_thread_id(), false);
+    struct text text = {.bytes = words, .capacity = sizeof words};
+    uint32_t first = tree_count(), count;
+    for (uintptr_t i = 0; i < MANY; i++) {
+        uint32_t id = node(TREE_ROOT, 0x1000 + i);
+        char *chunk = region_alloc(heap, heap_view(heap, id), i * 40, false);
+        if (i % 3 == 0)
+            region_free(other, chunk);
+        node(id, 0x10); /* nothing happens there */
+    }
+    cr_assert_eq(mark_set(&(struct wire_mark_request){.name = "all"}, &text), WIRE_OK);
+    cr_assert_eq(reset_run(&(struct wire_reset_request){.context = first + 2}, &text), WIRE_OK);
+    for (uint32_t i = 0; i < MANY; i += 331) {
+        struct wire_mark_entry entry = entry_of("all", first + 2 * i, &count);
+        int64_t freed = i % 3 == 0, gone = i == 1; /* by the reset, for both sides */
+        cr_assert_eq(count, MANY);
+        cr_assert_eq(entry.requested_bytes, freed ? 0 : (int64_t)i * 40);
+        cr_assert_eq(entry.allocs, 1 - gone);
+        cr_assert_eq(entry.frees, freed);
+        cr_assert_eq(entry.live_chunks, 1 - freed);
+        cr_assert_eq(entry.requested_cum_bytes, (int64_t)i * 40);
+    }
+    cr_assert_eq(entry_of("all", first + 2, &count).allocs, 0, "a reset moves both sides");
+    cr_assert_eq(entry_of("all", first + 2, &count).requested_bytes, 40);
+    cr_assert_eq(entry_of("all", first + 1, &count).context, WIRE_NONE);
+}
+
+/* An eighth of our tables, where little is alive; a larger one is refused whole, and says how large it is. */
+Test(sums, marks_have_a_bound) {
+    enum { MANY = 60000 };
+    struct heap *heap = heap_acquire(os_thread_id(), false);
+    struct text text = {.bytes = words, .capacity = sizeof words - 1};
+    struct wire_mark_request request = {.name = "A"};
+    uint32_t count, status = WIRE_OK;
+    for (uintptr_t i = 0; i < MANY; i++)
+        region_free(heap,
+                    region_alloc(heap, heap_view(heap, node(TREE_ROOT, 0x1000 + i)), 8, false));
+    int64_t used = meta_usage(false).used_bytes, before = used;
+    while (status == WIRE_OK && request.name[0] < 'P') {
+        before = meta_usage(false).used_bytes;
+        text.length = 0;
+        status = mark_set(&request, &text);
+        request.name[0]++;
+    }
+    words[text.length] = 0;
+    cr_assert_eq(status, WIRE_REFUSED);
+    cr_assert_gt(request.name[0], 'B', "there is room for one");
+    cr_assert(strstr(words, "60000 contexts takes ") && strstr(words, " may take "), "%s", words);
+    cr_assert_eq(meta_usage(false).used_bytes, before, "what was refused was given back");
+    cr_assert_lt(before - used, used / 6, "bytes of all marks");
+    strcpy(request.name, "A");
+    cr_assert_eq(mark_set(&request, &text), WIRE_OK, "in its own place it has room");
+    entry_of("A", 0, &count);
+    cr_assert_eq(count, MANY);
+}
+
+/* A cursor may be anything. */
+Test(sums, pieces_from_anywhere) {
+    struct heap *heap = heap_acquire(os_thread_id(), false);
+    struct text text = {.bytes = words, .capacity = sizeof words - 1};
+    for (uintptr_t i = 0; i < 2000; i++)
+        region_alloc(heap, heap_view(heap, node(TREE_ROOT, 0x1000 + i)), i * 7, false);
+    mark_set(&(struct wire_mark_request){.name = "m"}, &text);
+    srand(5);
+    for (int i = 0; i < 20000; i++) {
+        uint64_t from = (uint64_t)rand() << 33 ^ (uint64_t)rand() << 11 ^ (uint64_t)rand();
+        struct wire_piece_request request = {.part = (uint32_t)rand() % (WIRE_PARTS + 1),
+                                             .flags = (uint32_t)rand() % 8,
+                                             .from = from >> rand() % 64,
+                                             .mark = "m"};
+        struct answer answer = {.bytes = room, .capacity = sizeof room};
+        const struct wire_piece *head = (const void *)room;
+        uint32_t status = piece_run(&request, &answer);
+        cr_assert_eq(status == WIRE_OK, request.part < WIRE_PARTS);
+        if (status == WIRE_OK)
+            cr_assert(!head->next || head->next > request.from);
+    }
+}
+
+/* More threads than one record tells of: each part of a context's sums comes once. */
+Test(sums, threads_in_several_records) {
+    enum { HEAPS = 600, BYTES = 16 };
+    uint32_t id = node(TREE_ROOT, 0x10), records = 0, views = 0;
+    for (uint32_t i = 0; i < HEAPS; i++) {
+        struct heap *heap = heap_acquire(os_thread_id(), false);
+        region_alloc(heap, heap_view(heap, id), BYTES, false);
+    }
+    struct wire_piece_request request = {.flags = WIRE_DUMP_THREADS, .from = WIRE_FROM_ID(id)};
+    int64_t allocs = 0, bytes = 0;
+    do {
+        const struct wire_piece *head = piece(WIRE_OK, &request);
+        const char *at = (const char *)(head + 1);
+        for (uint32_t i = 0; i < head->count; i++) {
+            const struct wire_context *context = (const void *)at;
+            const struct wire_sums *sums = (const void *)(context + 1);
+            cr_assert_eq(context->id, id);
+            cr_assert_eq(!!(context->holds & WIRE_CONTEXT_FURTHER), records > 0);
+            records++;
+            views += context->views;
+            allocs += sums->allocs;
+            bytes += sums->requested_bytes;
+            at += context->bytes;
+        }
+        request.from = head->next;
+    } while (request.from);
+    cr_assert_eq(records, (HEAPS + SUMS_HEAPS) / SUMS_HEAPS);
+    cr_assert_eq(views, HEAPS);
+    cr_assert_eq(allocs, HEAPS);
+    cr_assert_eq(bytes, HEAPS * BYTES);
+    cr_assert_eq(sums_of(id).allocs, HEAPS);
+}
+
+/* Slots grow while somebody reads: the old ones stay until then, and every view is found. */
+Test(sums, views_are_found_while_slots_grow) {
+    struct heap *heap = heap_acquire(os_thread_id(), false);
+    uint32_t first = tree_count();
+    for (uintptr_t i = 0; i < 40000; i++)
+        node(TREE_ROOT, 0x1000 + i);
+    for (uint32_t i = 0; i < 40000; i++) {
+        if (i % 7000 == 0)
+            heap_read_begin();
+        heap_view(heap, first + i);
+        if (i % 7000 == 3000) {
+            struct heap_views walk = heap_views_of(first + i - 1234 % (i + 1));
+            const struct view *view = heap_views_next(&walk);
+            cr_assert(view && view->context == first + i - 1234 % (i + 1));
+            cr_assert_null(heap_views_next(&walk));
+            heap_read_end();
+        }
+    }
+    cr_assert_eq(heap->slots_retired, 0);
 }
 
 enum { PATHS = 5000 };

@@ -58,7 +58,7 @@ void choose_parse(struct choice *choice, int argc, char **argv) {
 
 void choose_contexts(struct chosen *chosen, struct target *target, struct model *model,
                      const struct choice *choice) {
-    struct target_load_options load = {.flags = WIRE_DUMP_PINNED, .pages = true};
+    struct target_load_options load = {.flags = MODEL_PINNED, .pages = true};
     const char *site = choice->site;
     target_load(target, model, &load);
     if (site != NULL) {
@@ -78,7 +78,7 @@ void choose_contexts(struct chosen *chosen, struct target *target, struct model 
         regfree(&regex);
     }
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct wire_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].self;
         chosen->members[i] = chosen->members[i] && (model_totals_any(self) || self->allocs > 0);
         if (chosen->members[i] && chosen->count++ == 0) {
             chosen->first = model->contexts[i].id;
@@ -111,8 +111,8 @@ void choose_send(struct target *target, const struct model *model, const struct 
             cli_die_failure(&failure);
         }
         if (answer->status != WIRE_OK) {
-            cli_die(CLI_REFUSED, "%s says no: %.500s", target->client.source,
-                    cli_clean((char *)answer->body));
+            client_fail_refused(&target->client, answer, &failure);
+            cli_die_failure(&failure);
         }
         if (sent < chosen->count) {
             free(answer->body);

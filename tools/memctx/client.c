@@ -14,11 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HELLO_DEADLINE_MS 5000   /* the server may be building another client's dump */
-#define ANSWER_DEADLINE_MS 60000 /* for the first byte: a dump of a large heap takes its time */
+#define HELLO_DEADLINE_MS 5000 /* all places may be taken */
+#define WAIT_MS 5000           /* so long in all, where a connection is not kept */
+#define WAIT_STEP_MS 50
+#define TELL_MS 700              /* who waits for longer is told */
+#define ANSWER_DEADLINE_MS 60000 /* for the first byte: a mark of a large heap takes its time */
 #define HURRY_DEADLINE_MS 1500   /* for either of these, in a hurry */
 #define PAUSE_DEADLINE_MS 5000   /* between two bytes */
-#define ANSWER_MAX_BYTES ((uint64_t)4 << 30)
 
 static int64_t now_ms(void) {
     struct timespec now;
@@ -257,51 +259,53 @@ static bool check_frame(const struct client *client, const struct wire_frame *fr
                         "%s: damaged answer; a frame of type %u where %d was expected",
                         client->source, frame->type, (int)type);
     }
-    if (frame->length > ANSWER_MAX_BYTES) {
+    if (frame->length > WIRE_ANSWER_MAX) {
         return cli_fail(failure, CLI_REFUSED,
-                        "%s: damaged answer; it announces %llu bytes, more than any dump has",
+                        "%s: damaged answer; it announces %llu bytes, more than any answer has",
                         client->source, (unsigned long long)frame->length);
     }
     return true;
 }
 
-/* Reads a body of an announced length. Memory follows the bytes that came, not the announcement. */
+/* Reads a body of an announced length. */
 static bool read_body(struct client *client, uint64_t length, struct client_answer *answer,
                       struct cli_failure *failure) {
-    size_t capacity = length < (1 << 20) ? (size_t)length : 1 << 20;
-    char *body = cli_alloc(capacity + 1, 1);
-    size_t used = 0;
-    while (used < length) {
-        if (used == capacity) {
-            capacity = 2 * capacity < length ? 2 * capacity : (size_t)length;
-            body = cli_grow(body, capacity + 1, 1);
-        }
-        enum io_result result =
-            read_exactly(client->fd, body + used, capacity - used, PAUSE_DEADLINE_MS);
-        if (result != IO_DONE) {
-            free(body);
-            return fail_io(client, result, "in the middle of its answer", failure);
-        }
-        used = capacity;
+    char *body = cli_alloc((size_t)length + 1, 1);
+    enum io_result result = read_exactly(client->fd, body, (size_t)length, PAUSE_DEADLINE_MS);
+    if (result != IO_DONE) {
+        free(body);
+        return fail_io(client, result, "in the middle of its answer", failure);
     }
-    body[used] = '\0';
+    body[length] = '\0';
     answer->body = body;
-    answer->length = used;
+    answer->length = (size_t)length;
     return true;
 }
 
-bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
-                struct client_answer *answer, struct cli_failure *failure) {
-    struct wire_frame frame = {
-        .magic = WIRE_MAGIC, .version = WIRE_VERSION, .type = (uint16_t)type, .length = length};
+/* *closed: the connection ended before anything came back. */
+static bool ask(struct client *client, enum wire_type type, const void *body, size_t length,
+                struct client_answer *answer, struct cli_failure *failure, bool *closed) {
+    struct {
+        struct wire_frame frame;
+        char body[WIRE_REQUEST_MAX];
+    } request = {.frame = {.magic = WIRE_MAGIC,
+                           .version = WIRE_VERSION,
+                           .type = (uint16_t)type,
+                           .length = length}};
+    struct wire_frame frame;
     *answer = (struct client_answer){0};
-    enum io_result result = write_exactly(client->fd, (const char *)&frame, sizeof(frame));
-    if (result == IO_DONE && length > 0) {
-        result = write_exactly(client->fd, body, length);
+    if (length > sizeof(request.body)) {
+        return cli_fail(failure, CLI_REFUSED, "a request of %zu bytes is too long", length);
     }
+    if (length > 0) {
+        memcpy(request.body, body, length);
+    }
+    enum io_result result =
+        write_exactly(client->fd, (const char *)&request, sizeof(request.frame) + length);
     if (result == IO_DONE) {
         result = read_exactly(client->fd, (char *)&frame, sizeof(frame), client->answer_ms);
     }
+    *closed = result == IO_CLOSED;
     if (result != IO_DONE) {
         return fail_io(client, result, "when it was asked", failure);
     }
@@ -310,6 +314,47 @@ bool client_ask(struct client *client, enum wire_type type, const void *body, si
     }
     answer->status = frame.status;
     return read_body(client, frame.length, answer, failure);
+}
+
+bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
+                struct client_answer *answer, struct cli_failure *failure) {
+    bool closed;
+    return ask(client, type, body, length, answer, failure, &closed);
+}
+
+static void tell_wait(struct client *client) {
+    if (!client->told && !client->hurry) {
+        cli_warn("%s serves others, or is busy; waiting for a place", client->source);
+    }
+    client->told = true;
+}
+
+static bool still_runs(const struct client *client) {
+    struct process_facts now;
+    return process_read_facts(client->facts->pid, &now) && now.state != 'Z' &&
+           now.start_ticks == client->facts->start_ticks;
+}
+
+bool client_read(struct client *client, enum wire_type type, const void *body, size_t length,
+                 struct client_answer *answer, struct cli_failure *failure) {
+    int64_t deadline = now_ms() + WAIT_MS;
+    bool closed = false;
+    while (!ask(client, type, body, length, answer, failure, &closed)) {
+        struct client again;
+        struct cli_failure why;
+        if (!closed || client->hurry || now_ms() > deadline || !still_runs(client)) {
+            return false;
+        }
+        tell_wait(client);
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000}, NULL);
+        if (!client_connect(&again, client->facts, false, &why)) {
+            return false; /* with the first reason */
+        }
+        again.told = client->told;
+        client_close(client);
+        *client = again;
+    }
+    return true;
 }
 
 static void clean_lines(char *text) {
@@ -329,13 +374,24 @@ char *client_ask_text(struct client *client, enum wire_type type, const void *bo
     char *text = answer.body;
     clean_lines(text);
     if (answer.status != WIRE_OK) {
-        text[strcspn(text, "\n")] = '\0';
-        cli_set_failure(failure, CLI_REFUSED, "%s says no: %s", client->source,
-                        text[0] != '\0' ? text : "without a reason");
-        free(text);
+        client_fail_refused(client, &answer, failure);
         return NULL;
     }
     return text;
+}
+
+bool client_fail_refused(const struct client *client, struct client_answer *answer,
+                         struct cli_failure *failure) {
+    char *text = answer->body;
+    text[strcspn(text, "\n")] = '\0';
+    cli_clean(text);
+    cli_set_failure(failure, CLI_REFUSED, "%s says no: %.500s", client->source,
+                    text[0] != '\0'                    ? text
+                    : answer->status == WIRE_NO_MEMORY ? "it has no memory for an answer"
+                                                       : "without a reason");
+    free(text);
+    *answer = (struct client_answer){0};
+    return false;
 }
 
 /* --- the hello --------------------------------------------------------------------------- */
@@ -367,12 +423,22 @@ static bool check_peer(struct client *client, const struct process_facts *facts,
     return true;
 }
 
+/* The first bytes: whoever connects waits until there is a place for him. */
+static enum io_result wait_hello(struct client *client, struct wire_frame *frame) {
+    int64_t patience =
+        client->answer_ms < HELLO_DEADLINE_MS ? client->answer_ms : HELLO_DEADLINE_MS;
+    if (!client->hurry && wait_ready(client->fd, POLLIN, now_ms() + TELL_MS) == IO_LATE) {
+        tell_wait(client);
+        patience -= TELL_MS;
+    }
+    return read_exactly(client->fd, (char *)frame, sizeof(*frame), patience);
+}
+
+/* *closed: there was no place for us. */
 static bool read_hello(struct client *client, const struct process_facts *facts,
-                       struct cli_failure *failure) {
+                       struct cli_failure *failure, bool *closed) {
     struct wire_frame frame;
-    enum io_result result =
-        read_exactly(client->fd, (char *)&frame, sizeof(frame),
-                     client->answer_ms < HELLO_DEADLINE_MS ? client->answer_ms : HELLO_DEADLINE_MS);
+    enum io_result result = wait_hello(client, &frame);
     if (result == IO_CLOSED && geteuid() != 0 && facts->effective_uid != geteuid()) {
         return cli_fail(failure, CLI_NOT_PERMITTED,
                         "%s (%s) belongs to %s and answers nobody else; run memctx as that user or "
@@ -380,6 +446,7 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
                         client->source, facts->name, process_user_name(facts->effective_uid));
     }
     if (result != IO_DONE) {
+        *closed = result == IO_CLOSED;
         return fail_io(client, result, "before it said hello", failure);
     }
     if (!check_frame(client, &frame, WIRE_HELLO, failure)) {
@@ -430,13 +497,11 @@ static bool fail_without_socket(const struct client *client, const struct proces
                     client->source, facts->name, reason);
 }
 
-bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
-                    struct cli_failure *failure) {
+static bool connect_once(struct client *client, const struct process_facts *facts, bool hurry,
+                         struct cli_failure *failure, bool *closed) {
     struct client_directories list;
     char name[32];
-    *client =
-        (struct client){.fd = -1, .answer_ms = hurry ? HURRY_DEADLINE_MS : ANSWER_DEADLINE_MS};
-    snprintf(client->source, sizeof(client->source), "pid %d", (int)facts->pid);
+    *closed = false;
     snprintf(name, sizeof(name), "%d.sock", (int)facts->inner_pid);
     client_list_directories(facts, &list);
     int error = 0;
@@ -455,7 +520,7 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
         /* The same number in another pid namespace may have left a socket too: go on looking. */
         client->fd = fd;
         reached = true;
-        if (read_hello(client, facts, failure)) {
+        if (read_hello(client, facts, failure, closed)) {
             return true;
         }
         client_close(client);
@@ -473,6 +538,25 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
                         client->source, facts->name, process_user_name(facts->uid));
     }
     return fail_without_socket(client, facts, failure);
+}
+
+bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
+                    struct cli_failure *failure) {
+    int64_t deadline = now_ms() + WAIT_MS;
+    bool closed;
+    *client = (struct client){.fd = -1,
+                              .facts = facts,
+                              .hurry = hurry,
+                              .answer_ms = hurry ? HURRY_DEADLINE_MS : ANSWER_DEADLINE_MS};
+    snprintf(client->source, sizeof(client->source), "pid %d", (int)facts->pid);
+    while (!connect_once(client, facts, hurry, failure, &closed)) {
+        if (!closed || hurry || now_ms() > deadline || !still_runs(client)) {
+            return false;
+        }
+        tell_wait(client);
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000}, NULL);
+    }
+    return true;
 }
 
 void client_close(struct client *client) {

@@ -27,6 +27,9 @@ struct client_directories {
 
 struct client {
     int fd;
+    const struct process_facts *facts; /* to connect again; the caller's */
+    bool hurry;
+    bool told;     /* that it has to wait */
     int answer_ms; /* the longest wait for the first byte of an answer */
     struct wire_hello hello;
     char source[64]; /* "pid N", for messages */
@@ -44,7 +47,7 @@ void client_list_directories(const struct process_facts *facts,
 /* The directories in which sockets of this user may be (root: of all users). */
 void client_list_all_directories(struct client_directories *directories);
 
-/* Connects to a process; on failure says why, with the exit code that fits. `hurry`: gives up
+/* Connects to a process, and waits some seconds where all its places are taken; on failure says why, with the exit code that fits. `hurry`: gives up
  * after a second or two where no byte comes; who looks at many processes cannot wait for one. */
 bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
                     struct cli_failure *failure);
@@ -54,7 +57,14 @@ void client_close(struct client *client);
  * one; a request that the target refused is an answer. */
 bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
                 struct client_answer *answer, struct cli_failure *failure);
-/* The same for a request that is answered by a text: a refusal is a failure with that text. */
+/* The same for a request that changes nothing: where the target gave this connection's place to somebody else, it is asked over
+ * a new one. */
+bool client_read(struct client *client, enum wire_type type, const void *body, size_t length,
+                 struct client_answer *answer, struct cli_failure *failure);
+/* What is to be said of a request that was refused. */
+bool client_fail_refused(const struct client *client, struct client_answer *answer,
+                         struct cli_failure *failure);
+/* The same as client_ask for a request that is answered by a text: a refusal is a failure with that text. */
 char *client_ask_text(struct client *client, enum wire_type type, const void *body, size_t length,
                       struct cli_failure *failure);
 

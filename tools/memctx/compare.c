@@ -35,7 +35,7 @@ static struct compare_figures subtract_figures(const struct compare_figures *aft
     };
 }
 
-static struct compare_figures figures_of(const struct wire_totals *totals) {
+static struct compare_figures figures_of(const struct model_totals *totals) {
     return (struct compare_figures){
 #define X(name) .name = totals->name,
         FIGURES(X)

@@ -56,7 +56,7 @@ static struct doctor_request parse(int argc, char **argv) {
 /* The looks before the last one, at equal distances. */
 static struct model *watch(struct target *target, int64_t seconds) {
     struct model *looks = cli_alloc(LOOKS, sizeof(*looks));
-    struct target_load_options load = {0};
+    struct target_load_options load = {.sums_only = true};
     bool progress = isatty(STDERR_FILENO);
     for (int i = 0; i < LOOKS; i++) {
         target_load(target, &looks[i], &load);
@@ -213,13 +213,13 @@ int doctor_main(int argc, char **argv) {
                                    .samples = &samples,
                                    .target = word,
                                    .foreign_frees = WIRE_UNKNOWN};
-    struct target_load_options load = {.flags = WIRE_DUMP_RESIDENT | WIRE_DUMP_PINNED,
+    struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
                                        .every_mark = true,
                                        .mappings = true,
                                        .pages = true};
     target_open(&target, word, request.watch_s > 0);
     if (!target.is_snapshot) {
-        load.flags |= WIRE_DUMP_THREADS; /* a snapshot may be without */
+        load.flags |= MODEL_THREADS; /* a snapshot may be without */
         input.foreign_frees = self_figure(&target, "foreign_frees");
     }
     if (request.watch_s > 0) {

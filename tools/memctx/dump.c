@@ -8,6 +8,7 @@
 #include "reading.h"
 #include "render.h"
 #include "self.h"
+#include "top.h"
 #include "view.h"
 
 enum {
@@ -125,16 +126,21 @@ int dump_main(int argc, char **argv) {
     }
     bool whole = request.json || request.output != NULL;
     struct target_load_options load = {
-        .flags = whole                                   ? WIRE_DUMP_RESIDENT | WIRE_DUMP_PINNED
-                 : request.view.sort == VIEW_SORT_PINNED ? WIRE_DUMP_PINNED
+        .flags = whole                                   ? MODEL_RESIDENT | MODEL_PINNED
+                 : request.view.sort == VIEW_SORT_PINNED ? MODEL_PINNED
                                                          : 0,
         .every_mark = request.output != NULL,
         .mappings = request.output != NULL,
         .pages = request.output != NULL,
     };
-    load.flags |= request.render.threads ? WIRE_DUMP_THREADS : 0;
+    load.flags |= request.render.threads ? MODEL_THREADS : 0;
     target_open(&target, word, false);
-    target_load(&target, &model, &load);
+    bool top = !whole && request.svg == NULL && request.flat && request.view.site == NULL &&
+               !request.render.threads && !target.is_snapshot &&
+               top_load(&target, &model, &load, request.view.sort, request.render.limit);
+    if (!top) {
+        target_load(&target, &model, &load);
+    }
     if (target.is_snapshot && request.output != NULL) {
         request.render.threads = model.has_threads;
     }

@@ -12,7 +12,7 @@
 #include "model.h"
 
 void model_write_totals(struct json_writer *json, const char *key,
-                        const struct wire_totals *totals) {
+                        const struct model_totals *totals) {
     json_put_open(json, key, '{');
 #define X(name) json_put_integer(json, #name, totals->name);
     MODEL_TOTALS(X)
@@ -196,7 +196,7 @@ static void write_page(struct json_writer *json, const struct model *model,
     }
     json_put_integer(json, NULL, page->os_empty);
     for (uint32_t i = 0; i < page->share_count; i++) {
-        const struct wire_share *share = &model->shares[page->first_share + i];
+        const struct model_share *share = &model->shares[page->first_share + i];
         json_put_integer(json, NULL, model->contexts[share->context].id);
         json_put_integer(json, NULL, share->live);
     }

@@ -80,7 +80,7 @@ int export_main(int argc, char **argv) {
     const char *word = reading_target_word(argc, argv, 1);
     struct target target;
     struct model model;
-    struct target_load_options load = {.flags = WIRE_DUMP_RESIDENT | WIRE_DUMP_PINNED};
+    struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED};
     if (wanted == 0) {
         cli_usage("export needs a format and a file, such as --pprof FILE or --folded -");
     }

@@ -53,7 +53,7 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
     struct blame blame;
     int64_t *above = cli_alloc(model->context_count, sizeof(*above));
     for (size_t i = 1; i < model->context_count; i++) {
-        const struct wire_totals *self = &look->totals[i];
+        const struct model_totals *self = &look->totals[i];
         above[i] = larger(0, model_tame(self->peak_requested_bytes) - self->requested_bytes);
     }
     blame_make(&blame, &look->paths, above, (peak - now) / 4);
@@ -209,7 +209,7 @@ void findings_make(struct findings *findings, const struct findings_input *input
     blame_paths_make(&look.paths, input->model);
     look.totals = cli_alloc(input->model->context_count, sizeof(*look.totals));
     for (size_t i = 0; i < input->model->context_count; i++) {
-        const struct wire_totals *self = &input->model->contexts[i].self;
+        const struct model_totals *self = &input->model->contexts[i].self;
 #define X(name) look.totals[i].name = model_tame(self->name);
         MODEL_TOTALS(X)
 #undef X

@@ -92,7 +92,7 @@ static void print_ledger(const struct model *model, const struct memory_ledger *
 
 static void print_context(const struct model *model, const struct model_context *context,
                           const struct frag_request *request) {
-    const struct wire_totals *self = &context->self;
+    const struct model_totals *self = &context->self;
     int64_t columns[] = {self->requested_bytes,
                          minus(self->block_bytes, self->requested_bytes),
                          minus(self->reserved_bytes, self->block_bytes),
@@ -170,7 +170,7 @@ static void write_holder(struct json_writer *json, const struct holder *holder) 
 static void write_context(struct json_writer *json, const struct model *model, uint32_t index,
                           const struct holders *holders, bool names) {
     const struct model_context *context = &model->contexts[index];
-    const struct wire_totals *self = &context->self;
+    const struct model_totals *self = &context->self;
     json_put_newline(json);
     json_put_open(json, NULL, '{');
     json_put_integer(json, "id", context->id);
@@ -272,15 +272,21 @@ int frag_main(int argc, char **argv) {
     struct memory_ledger ledger;
     struct holders holders;
     struct pinners pinners;
-    struct target_load_options load = {.flags = WIRE_DUMP_PINNED |
-                                                (request.quick ? 0 : WIRE_DUMP_RESIDENT),
+    struct target_load_options load = {.flags = MODEL_PINNED | (request.quick ? 0 : MODEL_RESIDENT),
                                        .mappings = !request.quick,
                                        .pages = !request.quick};
     target_open(&target, reading_target_word(argc, argv, 1), false);
+    /* Names are looked up while the pages are read; which ones are shown is known only then. */
+    bool *shown = NULL;
     target_load_contexts(&target, &model, &load);
-    bool *shown = find_shown(&model, &request);
+    if (request.quick) {
+        target_load_rest(&target, &model, &load);
+        shown = find_shown(&model, &request);
+    }
     struct symbols_work *work = reading_begin(&model, &target, &request.names, shown);
-    target_load_rest(&target, &model, &load);
+    if (!request.quick) {
+        target_load_rest(&target, &model, &load);
+    }
     reading_finish(work, &model, &request.names);
     free(shown);
     view_make(&view, &model, &request.view);

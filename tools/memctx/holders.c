@@ -27,14 +27,14 @@ static void add_to(int64_t *sum, int64_t bytes) {
 
 /* A page that is one context's alone is a page with one share. */
 struct shares {
-    const struct wire_share *list;
+    const struct model_share *list;
     size_t count;
-    struct wire_share own;
+    struct model_share own;
 };
 
 static void shares_of(const struct model *model, const struct wire_page *page,
                       struct shares *shares) {
-    shares->own = (struct wire_share){page->context, page->live};
+    shares->own = (struct model_share){page->context, page->live};
     bool is_own = page->context != WIRE_NONE;
     shares->list = is_own ? &shares->own : model->shares + page->first_share;
     shares->count = is_own ? page->live > 0 : page->share_count;
@@ -157,7 +157,7 @@ static void add_page(struct holders *holders, const struct model *model,
     }
     shares_of(model, page, &shares);
     for (size_t i = 0; i < shares.count; i++) {
-        const struct wire_share *share = &shares.list[i];
+        const struct model_share *share = &shares.list[i];
         struct holder *holder = &holders->list[share->context];
         add_to(&holder->chunks, share->live);
         add_to(&holder->mixed_chunks, own == NULL ? share->live : 0);
@@ -290,7 +290,7 @@ static uint32_t members_live(const struct model *model, const struct wire_page *
 int64_t holders_waste(const struct model *model, const bool *members) {
     int64_t sum = 0;
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct wire_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].self;
         if (members[i]) {
             add_to(&sum, model_tame(self->block_bytes) - model_tame(self->requested_bytes));
         }
@@ -326,7 +326,7 @@ size_t holders_partners(const struct model *model, const bool *members,
             continue;
         }
         for (uint32_t k = 0; k < page->share_count; k++) {
-            const struct wire_share *share = &model->shares[page->first_share + k];
+            const struct model_share *share = &model->shares[page->first_share + k];
             if (!members[share->context]) {
                 add_to(&bytes[share->context], live_bytes(page, share->live));
             }
@@ -387,7 +387,7 @@ static struct need *need_of(struct need *needs, size_t *count, const struct wire
 static int64_t own_holes(const struct model *model, const bool *members) {
     int64_t sum = 0;
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct wire_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].self;
         int64_t most = self->peak_requested_bytes != WIRE_UNKNOWN ? self->peak_requested_bytes
                                                                   : self->requested_cum_bytes;
         int64_t freed = model_tame(model_tame(most) - model_tame(self->requested_bytes));

@@ -19,8 +19,8 @@ struct look {
     const struct rule *rules; /* all of them */
     const struct findings_input *input;
     const struct model *model;
-    struct wire_totals *totals; /* the contexts' own, tamed */
-    struct holders holders;     /* list NULL: the pages are not known */
+    struct model_totals *totals; /* the contexts' own, tamed */
+    struct holders holders;      /* list NULL: the pages are not known */
     struct blame_paths paths;
     int64_t rss_bytes;
     struct findings *findings;
@@ -48,9 +48,9 @@ static inline int64_t floor_of(const struct look *look, int64_t bytes, int per_c
 int64_t look_ledger_line(const struct look *look, const char *key);
 /* Numbers for people, up to eight in one sentence. */
 const char *look_bytes(int64_t bytes);
-/* The suspect's contexts' figure, a member of struct wire_totals. */
+/* The suspect's contexts' figure, a member of struct model_totals. */
 #define SUM_OVER(look, suspect, figure)                                                            \
-    look_sum(look, suspect, offsetof(struct wire_totals, figure))
+    look_sum(look, suspect, offsetof(struct model_totals, figure))
 int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, size_t figure);
 
 /* What was found, on the whole process or on a suspect; evidence and action are the caller's to fill in. Valid until

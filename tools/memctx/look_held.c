@@ -53,7 +53,7 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *pinned = cli_alloc(model->context_count, sizeof(*pinned));
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct wire_totals *self = &look->totals[i];
+        const struct model_totals *self = &look->totals[i];
         pinned[i] = self->pinned_bytes > self->block_bytes ? self->pinned_bytes : 0;
     }
     struct blame blame;
@@ -95,7 +95,7 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *rounding = cli_alloc(model->context_count, sizeof(*rounding));
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct wire_totals *self = &look->totals[i];
+        const struct model_totals *self = &look->totals[i];
         int64_t bytes = self->block_bytes - self->requested_bytes;
         rounding[i] = bytes > self->block_bytes / 8 ? bytes : 0;
     }

@@ -11,7 +11,7 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *allocs = cli_alloc(model->context_count, sizeof(*allocs));
     for (size_t i = 1; i < model->context_count; i++) {
-        const struct wire_totals *self = &look->totals[i];
+        const struct model_totals *self = &look->totals[i];
         int64_t peak = self->peak_requested_bytes;
         int64_t mean = self->allocs > 0 ? self->requested_cum_bytes / self->allocs : 0;
         allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->allocs : 0;
@@ -38,7 +38,7 @@ void look_for_copies(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *copied = cli_alloc(model->context_count, sizeof(*copied));
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct wire_totals *self = &look->totals[i];
+        const struct model_totals *self = &look->totals[i];
         int64_t freed = self->requested_cum_bytes - self->requested_bytes;
         if (self->live_chunks > 0 && self->frees >= 4 * self->live_chunks && freed > 0) {
             int64_t mean_freed = freed / self->frees;
@@ -89,7 +89,7 @@ void look_for_remote_frees(struct look *look, const struct rule *rule) {
     for (size_t i = 0; i < model->context_count && model->has_threads; i++) {
         const struct model_context *context = &model->contexts[i];
         for (uint32_t k = 0; k < context->view_count; k++) {
-            const struct wire_totals *totals = &model->views[context->first_view + k].totals;
+            const struct model_totals *totals = &model->views[context->first_view + k].totals;
             crossed[i] = model_tame(
                 crossed[i] + larger(0, model_tame(totals->frees) - model_tame(totals->allocs)));
         }

@@ -169,7 +169,7 @@ static int64_t own_mappings(const struct model *model) {
 
 void memory_make_ledger(const struct model *model, struct memory_ledger *ledger) {
     const struct wire_ledger *wire = &model->ledger;
-    const struct wire_totals *totals = &model->totals;
+    const struct model_totals *totals = &model->totals;
     int64_t own_blocks = model_tame(totals->block_bytes) - model_tame(wire->mixed_block_bytes);
     int64_t segments = model_tame(wire->pages_reserved) + model_tame(wire->mixed_reserved) +
                        model_tame(wire->freelist_bytes) + model_tame(wire->segment_headers);

@@ -12,6 +12,9 @@ static int compare_ids(const void *a, const void *b) {
 
 uint32_t model_find_context(const struct model *model, uint32_t id) {
     size_t low = 0, high = model->context_count;
+    if (id < high && model->by_id[id].id == id) { /* where none is missing */
+        return model->by_id[id].index;
+    }
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (model->by_id[middle].id < id) {
@@ -81,12 +84,17 @@ bool model_link(struct model *model, struct cli_failure *failure) {
                             model->source, ids[i].id);
         }
     }
-    if (!link_parents(model, failure)) {
-        return false;
-    }
+    return link_parents(model, failure);
+}
+
+void model_add_up(struct model *model) {
     model_compute_totals(model, NULL);
     model->totals = model->contexts[0].total;
-    return true;
+    if (model->left_out_count > 0) {
+        int64_t peak = model->contexts[0].self.peak_requested_bytes;
+        model_add_totals(&model->totals, &model->left_out.self);
+        model->totals.peak_requested_bytes = peak;
+    }
 }
 
 int64_t model_add(int64_t a, int64_t b) {
@@ -116,6 +124,7 @@ void model_tame_page(struct wire_page *page) {
     page->bytes = at_most(page->bytes, address_space);
     page->touched_bytes = at_most(page->touched_bytes, address_space);
     page->live_bytes = at_most(page->live_bytes, address_space);
+    page->untouched_bytes = at_most(page->untouched_bytes, address_space);
     page->block_bytes = (uint32_t)at_most(page->block_bytes, 1 << 16);
     page->capacity = (uint32_t)at_most(page->capacity, blocks);
     page->live = (uint32_t)at_most(page->live, page->capacity);
@@ -124,13 +133,13 @@ void model_tame_page(struct wire_page *page) {
     }
 }
 
-void model_add_totals(struct wire_totals *sum, const struct wire_totals *part) {
+void model_add_totals(struct model_totals *sum, const struct model_totals *part) {
 #define X(name) sum->name = model_add(sum->name, part->name);
     MODEL_TOTALS(X)
 #undef X
 }
 
-bool model_totals_any(const struct wire_totals *totals) {
+bool model_totals_any(const struct model_totals *totals) {
     return totals->requested_bytes != 0 || totals->live_chunks != 0 || totals->allocs != 0 ||
            totals->frees != 0 || totals->reserved_bytes != 0 || totals->block_bytes != 0;
 }
@@ -143,7 +152,7 @@ void model_compute_totals(struct model *model, const bool *included) {
     for (size_t i = 0; i < count; i++) {
         struct model_context *context = &model->contexts[i];
         bool counts = included == NULL || included[i];
-        context->total = counts ? context->self : (struct wire_totals){0};
+        context->total = counts ? context->self : (struct model_totals){0};
         context->total.peak_requested_bytes = 0;
         parts[i] = 0;
         if (counts && (model_totals_any(&context->self) ||
@@ -154,8 +163,8 @@ void model_compute_totals(struct model *model, const bool *included) {
     }
     for (size_t i = count; i-- > 1;) {
         uint32_t at = model->contexts[i].parent;
-        struct wire_totals *sum = &model->contexts[at].total;
-        const struct wire_totals *part = &model->contexts[i].total;
+        struct model_totals *sum = &model->contexts[at].total;
+        const struct model_totals *part = &model->contexts[i].total;
         int64_t peak = parts[i] == 0    ? sum->peak_requested_bytes
                        : parts[at] == 0 ? part->peak_requested_bytes
                                         : WIRE_UNKNOWN;

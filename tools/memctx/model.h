@@ -23,7 +23,8 @@
 #define PAGE_NUMBERS (16 + WIRE_OCCUPANCY_BINS + 1) /* of a page in a snapshot, before its shares */
 #define MODEL_EXITED "exited" /* the key under which the exited threads' view stands */
 
-/* The figures of struct wire_totals, in the order and with the names of the JSON. */
+/* The figures of a context, in bytes and counts, in the order and with the names of the JSON: those of struct wire_sums, and
+ * what its pages tell (figures.h). */
 #define MODEL_TOTALS(X)                                                                            \
     X(requested_bytes)                                                                             \
     X(block_bytes)                                                                                 \
@@ -37,6 +38,19 @@
     X(requested_cum_bytes)                                                                         \
     X(peak_requested_bytes)                                                                        \
     X(pages)
+
+struct model_totals {
+#define X(name) int64_t name;
+    MODEL_TOTALS(X)
+#undef X
+};
+
+/* What may be asked for beside the sums; else it is WIRE_UNKNOWN. */
+enum model_flags {
+    MODEL_RESIDENT = 1, /* what the kernel says is resident */
+    MODEL_THREADS = 2,  /* each thread's part */
+    MODEL_PINNED = 4,   /* pinned and sole-pinned bytes, occupancy */
+};
 
 /* The figures of struct wire_ledger. */
 #define MODEL_LEDGER(X)                                                                            \
@@ -111,7 +125,7 @@ struct model_context {
     char *label; /* NULL for frames */
     char *why;   /* the rule, or another reason, that it is placed by; NULL: none */
     uint32_t occupancy[WIRE_OCCUPANCY_BINS];
-    struct wire_totals self, total;
+    struct model_totals self, total;
     const struct model_names *names; /* NULL: not known */
     uint32_t first_view, view_count;
 };
@@ -123,7 +137,7 @@ struct model_thread {
 
 struct model_view {
     uint32_t context, thread; /* indices; views stand in the order of their contexts */
-    struct wire_totals totals;
+    struct model_totals totals;
 };
 
 struct
@@ -132,9 +146,14 @@ struct
     int64_t frees;
 };
 
+struct model_share { /* of a mixed page */
+    uint32_t context, live;
+};
+
 struct model_mark {
     char name[WIRE_MARK_NAME_MAX];
     double uptime_s;
+    uint64_t uptime_ns;              /* as the target has it; 0: from a snapshot */
     bool has_entries;                /* false: only its name is known */
     struct wire_mark_entry *entries; /* context is an index here */
     size_t entry_count;
@@ -161,7 +180,11 @@ struct model {
     struct wire_ledger ledger;
     bool has_mappings;
     struct model_mappings mappings;
-    struct wire_totals totals;
+    struct model_totals totals;
+    /* Contexts that were counted, but are not there, because only some were asked for (top.h): how many, how many of them have
+     * figures, and their sum. */
+    size_t left_out_count, left_out_leaves;
+    struct model_context left_out;
     struct model_context *contexts;
     struct model_id *by_id; /* the contexts in the order of their ids */
     struct model_module *modules;
@@ -171,28 +194,20 @@ struct model {
     struct model_mark *marks;
     /* As in wire.h, but contexts are indices; by rising address but for those far from the first segment. */
     struct wire_page *pages;
-    struct wire_share *shares;
+    struct model_share *shares;
     char **notes; /* what memctx isolate and its kin have written down (notes.h) */
     size_t context_count, module_count, thread_count, view_count, remote_count, mark_count;
     size_t page_count, share_count, note_count;
 };
 
-/* Fills in a model from an answer to WIRE_DUMP, which stays the caller's. The hello's facts (pid,
- * start, version) are the caller's to set. `source` names the target in messages. */
-bool model_load_wire(struct model *model, const void *answer, size_t length, const char *source,
-                     struct cli_failure *failure);
-/* Takes over the counters of the one mark that this second answer was asked for. */
-bool model_load_mark(struct model *model, const char *name, const void *answer, size_t length,
-                     struct cli_failure *failure);
-/* Adds the pages of one answer to WIRE_PAGES; *next is where to go on, 0: that was all. */
-bool model_load_pages(struct model *model, const void *answer, size_t length, uint64_t *next,
-                      struct cli_failure *failure);
-/* Fills in a model from a snapshot file, of either kind (snapshot.h). */
+/* Fills in a model from a snapshot file, of either kind (snapshot_format.h). */
 bool model_load_snapshot(struct model *model, const char *path, struct cli_failure *failure);
 
 /* For the loaders: checks the tree that the parents' ids in contexts[].parent describe, turns them
- * into indices, links the children, and computes all totals. */
+ * into indices, and links the children. */
 bool model_link(struct model *model, struct cli_failure *failure);
+/* Then, when all figures are there: computes all totals. */
+void model_add_up(struct model *model);
 /* The index of the context with this id, or WIRE_NONE. */
 uint32_t model_find_context(const struct model *model, uint32_t id);
 /* Computes total of every context, from the contexts that `included` marks (NULL: all). */
@@ -206,9 +221,9 @@ int64_t model_tame(int64_t value);
 int64_t model_share(int64_t a, int64_t b, int64_t c);
 /* Figures of a page that no page has become ones that sums can bear. */
 void model_tame_page(struct wire_page *page);
-void model_add_totals(struct wire_totals *sum, const struct wire_totals *part);
+void model_add_totals(struct model_totals *sum, const struct model_totals *part);
 /* True where there is something to see in these figures. */
-bool model_totals_any(const struct wire_totals *totals);
+bool model_totals_any(const struct model_totals *totals);
 /* The mark of that name; NULL: the latest one. NULL where there is none. */
 struct model_mark *model_find_mark(struct model *model, const char *name);
 
@@ -234,7 +249,7 @@ void model_write_snapshot(const struct model *model, FILE *file,
 
 struct json_writer;
 void model_write_totals(struct json_writer *json, const char *key,
-                        const struct wire_totals *totals);
+                        const struct model_totals *totals);
 /* The value of "frame" for a context. */
 void model_write_frame(struct json_writer *json, const char *key, const struct model *model,
                        const struct model_context *context, bool names);

@@ -333,7 +333,7 @@ static int64_t difference(int64_t a, int64_t b) {
     return a == WIRE_UNKNOWN || b == WIRE_UNKNOWN ? 0 : model_tame(a) - model_tame(b);
 }
 
-static void read_figures(const struct wire_totals *self, int64_t *row) {
+static void read_figures(const struct model_totals *self, int64_t *row) {
     row[TYPE_ALLOC_OBJECTS] = model_tame(self->allocs);
     row[TYPE_ALLOC_SPACE] = model_tame(self->requested_cum_bytes);
     row[TYPE_INUSE_OBJECTS] = model_tame(self->live_chunks);

@@ -349,7 +349,7 @@ void profile_write_heaptrack(const struct model *model, FILE *file) {
         fprintf(file, "t %x %x\n", i, model->contexts[i].parent);
     }
     for (uint32_t i = 1; i < model->context_count; i++) {
-        const struct wire_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].self;
         int64_t chunks = self->live_chunks, bytes = self->requested_bytes;
         if (chunks <= 0 || bytes < 0) {
             continue;

@@ -37,13 +37,32 @@ struct list {
     size_t count, capacity;
 };
 
-/* Asks for the light form of a dump: no scan, no names. */
+/* Asks for the sums over all, which are of one size however many contexts there are. */
+static bool ask_sums(struct client *client, struct row *row, struct cli_failure *failure) {
+    struct wire_dump_request request = {.flags = WIRE_DUMP_SUMS};
+    struct client_answer answer;
+    struct wire_dump dump;
+    if (!client_read(client, WIRE_DUMP, &request, sizeof(request), &answer, failure)) {
+        return false;
+    }
+    if (answer.status != WIRE_OK) {
+        return client_fail_refused(client, &answer, failure);
+    }
+    bool whole = answer.length == sizeof(dump);
+    if (whole) {
+        memcpy(&dump, answer.body, sizeof(dump));
+        row->requested_bytes = dump.requested_bytes;
+        row->contexts = dump.contexts;
+        row->uptime_s = (double)dump.uptime_ns / 1e9;
+    }
+    free(answer.body);
+    return whole || cli_fail(failure, CLI_REFUSED, "%s: damaged answer; it is no head of a dump",
+                             client->source);
+}
+
 static void ask_process(struct row *row) {
     struct client client;
     struct cli_failure failure;
-    struct wire_dump_request request = {0};
-    struct client_answer answer;
-    struct model model = {0};
     if (row->facts.state == 'T' || row->facts.state == 't') {
         row->reason = cli_format("it is stopped; kill -CONT %d wakes it", (int)row->facts.pid);
         return;
@@ -54,18 +73,9 @@ static void ask_process(struct row *row) {
     }
     row->has_socket = true;
     row->library_version = cli_copy(client.hello.library_version);
-    if (!client_ask(&client, WIRE_DUMP, &request, sizeof(request), &answer, &failure)) {
+    if (!ask_sums(&client, row, &failure)) {
         row->reason = cli_copy(failure.text);
-    } else if (answer.status != WIRE_OK) {
-        row->reason = cli_clean(cli_format("says no: %.500s", (char *)answer.body));
-    } else if (!model_load_wire(&model, answer.body, answer.length, client.source, &failure)) {
-        row->reason = cli_copy(failure.text);
-    } else {
-        row->requested_bytes = model.totals.requested_bytes;
-        row->contexts = (int64_t)model.context_count;
-        row->uptime_s = model.uptime_s;
     }
-    free(answer.body);
     client_close(&client);
 }
 

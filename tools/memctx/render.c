@@ -140,7 +140,7 @@ static int64_t difference(int64_t a, int64_t b) {
     return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
 }
 
-static void print_figures(const struct wire_totals *totals, const struct render_options *options) {
+static void print_figures(const struct model_totals *totals, const struct render_options *options) {
     char reserved[RENDER_NUMBER_BYTES], pages[RENDER_NUMBER_BYTES], unused[RENDER_NUMBER_BYTES];
     char chunks[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
     bool human = options->human;
@@ -157,7 +157,7 @@ static void print_figures(const struct wire_totals *totals, const struct render_
     putchar('\n');
 }
 
-void render_line(const char *name, const struct wire_totals *totals,
+void render_line(const char *name, const struct model_totals *totals,
                  const struct render_options *options) {
     printf("%s%s%s: ", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "");
     print_figures(totals, options);
@@ -168,7 +168,7 @@ void render_head(const struct model *model, const struct render_options *options
     printf("%s (pid %" PRId64 "): up %.3f s, resident set %s, depth %" PRId64 ", %zu contexts%s\n",
            base_name(model->exe), model->pid, model->uptime_s,
            render_bytes(rss, model->ledger.rss_bytes, options->human), model->depth,
-           model->context_count,
+           model->context_count + model->left_out_count,
            model->exact ? "" : "; not exact: some operations were not charged to their path");
     for (size_t i = 0; i < model->mark_count; i++) {
         printf("mark \"%s\" at %.3f s\n", model->marks[i].name, model->marks[i].uptime_s);
@@ -346,14 +346,14 @@ void render_flat(const struct model *model, const struct view *view,
             print_threads(model, context, options, 4);
         }
     }
-    int64_t bytes = 0;
+    int64_t bytes = model->left_out.self.requested_bytes;
     for (size_t i = printed; i < count; i++) {
         bytes = model_add(bytes, model->contexts[leaves[i]].self.requested_bytes);
     }
-    if (printed < count) {
+    size_t more = count - printed + model->left_out_leaves;
+    if (more > 0) {
         char text[RENDER_NUMBER_BYTES];
-        printf("... %zu more contexts, %s bytes\n", count - printed,
-               render_bytes(text, bytes, false));
+        printf("... %zu more contexts, %s bytes\n", more, render_bytes(text, bytes, false));
     }
     free(leaves);
 }

@@ -35,7 +35,7 @@ char *render_path(const struct model *model, uint32_t index, int64_t frames);
 /* The head of a text dump: what and how it is. */
 void render_head(const struct model *model, const struct render_options *options);
 /* "NAME: ... total in N pages; ..." for these figures. */
-void render_line(const char *name, const struct wire_totals *totals,
+void render_line(const char *name, const struct model_totals *totals,
                  const struct render_options *options);
 void render_tree(const struct model *model, const struct view *view,
                  const struct render_options *options);

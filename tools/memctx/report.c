@@ -120,7 +120,7 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     json_put_open(json, "rows", '[');
     size_t last = 0;
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct wire_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].self;
         if (!model_totals_any(self)) {
             continue;
         }
@@ -208,10 +208,11 @@ static void write_cell(struct json_writer *json, const struct model *model, cons
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         json_put_integer(json, NULL, numbers[i]);
     }
-    const struct wire_share *shares = model->shares + page->first_share, *last = NULL;
+    const struct model_share *shares = model->shares + page->first_share, *last = NULL;
     for (int k = 0; k < SHARES_SHOWN; k++) { /* the next one behind the last, by falling number */
-        const struct wire_share *best = NULL;
-        for (const struct wire_share *share = shares; share < shares + page->share_count; share++) {
+        const struct model_share *best = NULL;
+        for (const struct model_share *share = shares; share < shares + page->share_count;
+             share++) {
             bool behind = last == NULL || share->live < last->live ||
                           (share->live == last->live && share > last);
             if (behind && (best == NULL || share->live > best->live)) {
@@ -451,13 +452,13 @@ int report_main(int argc, char **argv) {
     struct model model, other;
     struct state now = {.model = &model}, then = {.model = &other};
     struct compare compare;
-    struct target_load_options load = {.flags = WIRE_DUMP_RESIDENT | WIRE_DUMP_PINNED,
+    struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
                                        .every_mark = true,
                                        .mappings = true,
                                        .pages = true};
     target_open(&target, word, false);
     if (!target.is_snapshot) {
-        load.flags |= WIRE_DUMP_THREADS; /* a snapshot may be without */
+        load.flags |= MODEL_THREADS; /* a snapshot may be without */
     }
     target_load(&target, &model, &load);
     reading_resolve(&model, &target, &request.names);
@@ -470,7 +471,7 @@ int report_main(int argc, char **argv) {
         compare_with_mark(&compare, &model, mark);
     } else if (snapshot) {
         target_open(&earlier, request.before, false);
-        load.flags &= ~WIRE_DUMP_THREADS;
+        load.flags &= ~MODEL_THREADS;
         target_load(&earlier, &other, &load);
         reading_resolve(&other, &earlier, &request.names);
         memory_make_ledger(&other, &then.ledger);

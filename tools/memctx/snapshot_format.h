@@ -44,6 +44,7 @@
 #ifndef MEMCTX_SNAPSHOT_FORMAT_H
 #define MEMCTX_SNAPSHOT_FORMAT_H
 
+#include "model.h"
 #include <stdint.h>
 
 #include <memctx/wire.h>
@@ -191,7 +192,7 @@ static inline uint64_t snapshot_known(int64_t figure) {
 /* What is expected of the first view of a context; less each view's figures it is what is expected
  * of the next. */
 static inline void snapshot_begin_rest(uint64_t rest[SNAPSHOT_TOTALS_COUNT],
-                                       const struct wire_totals *self) {
+                                       const struct model_totals *self) {
 #define X(name, expected) *rest++ = snapshot_known(self->name);
     SNAPSHOT_TOTALS(X)
 #undef X

@@ -41,8 +41,8 @@ static char *text_of(const json_t *object, const char *key) {
     return text != NULL ? cli_clean(cli_copy(text)) : NULL;
 }
 
-static struct wire_totals totals_of(const json_t *object) {
-    struct wire_totals totals;
+static struct model_totals totals_of(const json_t *object) {
+    struct model_totals totals;
 #define X(name) totals.name = integer_of(object, #name);
     MODEL_TOTALS(X)
 #undef X
@@ -309,7 +309,7 @@ static bool load_page(struct model *model, struct wire_page *page, const json_t 
     model_tame_page(page);
     size_t size = json_array_size(list);
     while (reader.next + 1 < size) {
-        struct wire_share *share = &model->shares[model->share_count++];
+        struct model_share *share = &model->shares[model->share_count++];
         share->context = model_find_context(model, next_small(&reader));
         share->live = next_small(&reader);
         page->share_count++;
@@ -422,6 +422,7 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
         !load_pages(model, root, failure)) {
         return false;
     }
+    model_add_up(model);
     load_marks(model, root);
     load_notes(model, root);
     return true;

@@ -257,7 +257,7 @@ static void read_modules(struct snapshot_reader *reader) {
 
 /* --- contexts ---------------------------------------------------------------------------- */
 
-static void get_totals(struct unpack_block *block, unsigned column, struct wire_totals *totals) {
+static void get_totals(struct unpack_block *block, unsigned column, struct model_totals *totals) {
 #define X(name, expected) totals->name = unpack_figure(block, column++, expected);
     SNAPSHOT_TOTALS(X)
 #undef X
@@ -404,7 +404,7 @@ static void read_mark_entries(struct snapshot_reader *reader) {
             return;
         }
         *entry = (struct wire_mark_entry){.context = (uint32_t)context};
-        const struct wire_totals *totals = &model->contexts[context].self;
+        const struct model_totals *totals = &model->contexts[context].self;
         unsigned column = ENTRIES_FIGURES;
 #define X(name) entry->name = unpack_figure(block, column++, SNAPSHOT_KNOWN(name));
         SNAPSHOT_MARK_FIGURES(X)
@@ -457,7 +457,7 @@ static void read_shares(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     model->shares = room(reader, model->shares, model->share_count, sizeof(*model->shares));
     for (uint32_t i = 0; i < reader->block.rows; i++) {
-        struct wire_share *share = &model->shares[model->share_count++];
+        struct model_share *share = &model->shares[model->share_count++];
         share->context = get_index(reader, SHARES_CONTEXT, model->context_count,
                                    "a page of a context that is not listed");
         share->live = get_word(reader, SHARES_LIVE);
@@ -525,7 +525,11 @@ static bool check_whole(struct snapshot_reader *reader) {
         return damaged(reader, "parts of pages or marks are missing");
     }
     hand_out_entries(reader);
-    return model_link(model, reader->failure);
+    if (!model_link(model, reader->failure)) {
+        return false;
+    }
+    model_add_up(model);
+    return true;
 }
 
 static void set_unknown(struct model *model) {

@@ -193,7 +193,7 @@ static void write_modules(struct snapshot_writer *writer) {
 
 /* --- contexts ---------------------------------------------------------------------------- */
 
-static void put_totals(struct pack *pack, unsigned column, const struct wire_totals *totals) {
+static void put_totals(struct pack *pack, unsigned column, const struct model_totals *totals) {
 #define X(name, expected) pack_figure(pack, column++, totals->name, expected);
     SNAPSHOT_TOTALS(X)
 #undef X
@@ -284,7 +284,7 @@ static void write_mark_entries(struct snapshot_writer *writer, const struct mode
     struct pack *pack = writer->pack;
     for (size_t i = 0; i < mark->entry_count; i++) {
         const struct wire_mark_entry *entry = &mark->entries[i];
-        const struct wire_totals *totals = &writer->model->contexts[entry->context].self;
+        const struct model_totals *totals = &writer->model->contexts[entry->context].self;
         unsigned column = ENTRIES_CONTEXT;
         pack_signed(pack, column++, (uint64_t)entry->context - *before);
 #define X(name) pack_figure(pack, column++, entry->name, SNAPSHOT_KNOWN(name));
@@ -357,7 +357,7 @@ static void write_pages(struct snapshot_writer *writer) {
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         for (uint32_t k = 0; k < page->share_count; k++) {
-            const struct wire_share *share = &model->shares[page->first_share + k];
+            const struct model_share *share = &model->shares[page->first_share + k];
             pack_number(pack, SHARES_CONTEXT, share->context);
             pack_number(pack, SHARES_LIVE, share->live);
             pack_end_row(pack);

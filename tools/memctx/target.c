@@ -128,53 +128,73 @@ void target_open(struct target *target, const char *word, bool live) {
     target->path = word;
 }
 
-static void ask_dump(struct target *target, uint32_t flags, const char *mark,
-                     struct client_answer *answer) {
-    struct cli_failure failure;
+void target_ask_head(struct target *target, uint32_t flags) {
     struct wire_dump_request request = {.flags = flags};
-    if (mark != NULL) {
-        snprintf(request.mark, sizeof(request.mark), "%s", mark);
-    }
-    if (!client_ask(&target->client, WIRE_DUMP, &request, sizeof(request), answer, &failure)) {
-        cli_die_failure(&failure);
-    }
-    if (answer->status != WIRE_OK) {
-        cli_die(CLI_REFUSED, "%s says no: %.500s", target->client.source,
-                cli_clean((char *)answer->body));
-    }
-}
-
-/* The counters of a mark come by a request of their own, which asks for nothing costly. */
-static bool ask_mark(struct target *target, struct model *model, const char *name,
-                     struct cli_failure *failure) {
     struct client_answer answer;
-    ask_dump(target, 0, name, &answer);
-    bool good = model_load_mark(model, name, answer.body, answer.length, failure);
+    struct cli_failure *failure = &target->failure;
+    if (!client_read(&target->client, WIRE_DUMP, &request, sizeof(request), &answer, failure) ||
+        (answer.status != WIRE_OK && !client_fail_refused(&target->client, &answer, failure)) ||
+        !loader_take_head(&target->loader, answer.body, answer.length)) {
+        cli_die_failure(failure);
+    }
     free(answer.body);
-    return good;
 }
 
-/* A part of the address space at a time. What each answer says is bounded, so their number is not. */
-static void load_pages(struct target *target, struct model *model, uint32_t flags) {
-    struct wire_pages_request request = {.flags = flags & WIRE_DUMP_RESIDENT};
+/* False: the target refuses, target->failure says why. */
+static bool ask_piece(struct target *target, struct wire_piece_request *request) {
+    struct cli_failure *failure = &target->failure;
+    struct client_answer answer;
+    if (!client_read(&target->client, WIRE_PIECE, request, sizeof(*request), &answer, failure)) {
+        cli_die_failure(failure);
+    }
+    if (answer.status != WIRE_OK) {
+        return client_fail_refused(&target->client, &answer, failure);
+    }
+    if (!loader_take_piece(&target->loader, (enum wire_part)request->part, answer.body,
+                           answer.length, &request->from)) {
+        cli_die_failure(failure);
+    }
+    free(answer.body);
+    return true;
+}
+
+void target_ask_piece(struct target *target, struct wire_piece_request *request) {
+    if (!ask_piece(target, request)) {
+        cli_die_failure(&target->failure);
+    }
+}
+
+/* What each answer holds is bounded, so their number is not; each goes on where the last one ended, also over a new
+ * connection. */
+static bool ask_pieces(struct target *target, struct wire_piece_request *request) {
     uint64_t before;
     do {
-        struct client_answer answer;
-        struct cli_failure failure;
-        if (!client_ask(&target->client, WIRE_PAGES, &request, sizeof(request), &answer,
-                        &failure)) {
-            cli_die_failure(&failure);
+        before = request->from;
+        if (!ask_piece(target, request)) {
+            return false;
         }
-        if (answer.status != WIRE_OK) {
-            cli_die(CLI_REFUSED, "%s says no: %.500s", target->client.source,
-                    cli_clean((char *)answer.body));
-        }
-        before = request.from;
-        if (!model_load_pages(model, answer.body, answer.length, &request.from, &failure)) {
-            cli_die_failure(&failure);
-        }
-        free(answer.body);
-    } while (request.from > before);
+    } while (request->from > before);
+    return true;
+}
+
+void target_ask_part(struct target *target, enum wire_part part, uint32_t flags) {
+    struct wire_piece_request request = {.part = part, .flags = flags};
+    if (!ask_pieces(target, &request)) {
+        cli_die_failure(&target->failure);
+    }
+}
+
+static void load_entries(struct target *target, struct model_mark *mark) {
+    struct wire_piece_request request = {.part = WIRE_PART_ENTRIES,
+                                         .mark_uptime_ns = mark->uptime_ns};
+    snprintf(request.mark, sizeof(request.mark), "%s", mark->name);
+    target->loader.mark = mark;
+    target->loader.entry_room = 0;
+    mark->has_entries = true;
+    if (!ask_pieces(target, &request)) {
+        cli_die(CLI_REFUSED, "%s has no mark \"%s\" any more; %s", target->client.source,
+                mark->name, target->failure.text);
+    }
 }
 
 /* The kernel's map takes tens of milliseconds for each GiB: read while the target makes its answers. */
@@ -201,35 +221,50 @@ static void start_map_reader(struct map_reader *reader, pid_t pid) {
 
 static void load_process(struct target *target, struct model *model,
                          const struct target_load_options *options) {
-    struct client_answer answer;
-    struct cli_failure failure;
-    ask_dump(target, options->flags, NULL, &answer);
-    if (!model_load_wire(model, answer.body, answer.length, target->client.source, &failure)) {
-        cli_die_failure(&failure);
+    uint32_t threads = options->flags & MODEL_THREADS ? WIRE_DUMP_THREADS : 0;
+    struct loader *loader = &target->loader;
+    loader_begin(loader, model, target->client.source, &target->failure);
+    loader->keep_pages = options->pages;
+    target_ask_head(target, WIRE_DUMP_BEGIN);
+    target_ask_part(target, WIRE_PART_CONTEXTS, threads);
+    target_ask_part(target, WIRE_PART_MODULES, 0); /* later, so that none is missing */
+    target_load_begun(target, model, options);
+}
+
+void target_load_begun(struct target *target, struct model *model,
+                       const struct target_load_options *options) {
+    if (!loader_link(&target->loader)) {
+        cli_die_failure(&target->failure);
     }
-    free(answer.body);
+    if (options->flags & MODEL_THREADS) {
+        target_ask_part(target, WIRE_PART_THREADS, 0);
+        target_ask_part(target, WIRE_PART_REMOTES, 0);
+    }
+    target_ask_part(target, WIRE_PART_MARKS, 0);
+    target_ask_part(target, WIRE_PART_NOTES, 0);
     model->pid = target->facts.pid;
     model->start_ticks = target->facts.start_ticks;
     model->library_version = cli_copy(target->client.hello.library_version);
     for (size_t i = 0; options->every_mark && i < model->mark_count; i++) {
-        if (!ask_mark(target, model, model->marks[i].name, &failure)) {
-            cli_die_failure(&failure);
-        }
+        load_entries(target, &model->marks[i]);
     }
 }
 
 void target_load_rest(struct target *target, struct model *model,
                       const struct target_load_options *options) {
     struct map_reader reader;
+    uint32_t resident = options->flags & MODEL_RESIDENT ? WIRE_DUMP_RESIDENT : 0;
     if (target->is_snapshot) { /* has all there is */
         return;
     }
     if (options->mappings) { /* now, because the sums are of just before */
         start_map_reader(&reader, target->facts.pid);
     }
-    if (options->pages) {
-        load_pages(target, model, options->flags);
+    if (!options->sums_only) {
+        target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
     }
+    target_ask_head(target, resident | WIRE_DUMP_END);
+    loader_finish(&target->loader, options->flags);
     if (options->mappings) {
         if (reader.started) {
             pthread_join(reader.thread, NULL);
@@ -253,14 +288,13 @@ void target_load_contexts(struct target *target, struct model *model,
         load_process(target, model, options);
     } else if (!model_load_snapshot(model, target->path, &failure)) {
         cli_die_failure(&failure);
-    } else if ((options->flags & WIRE_DUMP_THREADS) != 0 && !model->has_threads) {
+    } else if ((options->flags & MODEL_THREADS) != 0 && !model->has_threads) {
         cli_die(CLI_REFUSED, "%s: holds no thread views; take it with memctx dump --threads -o",
                 model->source);
     }
 }
 
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name) {
-    struct cli_failure failure;
     struct model_mark *mark = model_find_mark(model, name);
     if (mark == NULL && name != NULL) {
         cli_die(CLI_REFUSED, "%s has no mark \"%s\"; %s", model->source, name,
@@ -277,8 +311,8 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
                 "memctx dump -o",
                 model->source, mark->name);
     }
-    if (!mark->has_entries && !ask_mark(target, model, mark->name, &failure)) {
-        cli_die_failure(&failure);
+    if (!mark->has_entries) {
+        load_entries(target, mark);
     }
     return mark;
 }

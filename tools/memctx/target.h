@@ -13,12 +13,15 @@
 
 #include "client.h"
 #include "model.h"
+#include "wire_load.h"
 
 struct target {
     bool is_snapshot;
     const char *path; /* of a snapshot */
     struct process_facts facts;
     struct client client; /* connected; of a process */
+    struct loader loader; /* while its model is loaded */
+    struct cli_failure failure;
 };
 
 /* Finds the target and connects to a process. `live`: a snapshot will not do. */
@@ -28,12 +31,13 @@ void target_open(struct target *target, const char *word, bool live);
 struct target_load_options {
     uint32_t flags;
     bool every_mark;
-    bool mappings; /* with the kernel's map of the process */
-    bool pages;    /* with what stands in which page */
+    bool mappings;  /* with the kernel's map of the process */
+    bool pages;     /* with what stands in which page */
+    bool sums_only; /* without what only pages tell */
 };
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);
-/* The same in two parts: first all but pages and mappings, which take longest, then these. */
+/* The same in two parts: first all but pages and mappings, which take longest, then these; there are no totals before. */
 void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options);
 void target_load_rest(struct target *target, struct model *model,
@@ -41,6 +45,15 @@ void target_load_rest(struct target *target, struct model *model,
 /* Loads the counters of one mark (NULL: the latest), if they are not there yet; dies where the
  * target has no such mark. */
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name);
+/* For who loads in another way: the head of a dump, and a piece of it, whose request says then where to go on; these die where that
+ * cannot be had. */
+void target_ask_head(struct target *target, uint32_t flags);
+void target_ask_piece(struct target *target, struct wire_piece_request *request);
+/* All pieces of a part. */
+void target_ask_part(struct target *target, enum wire_part part, uint32_t flags);
+/* What is left when all contexts and modules are there. */
+void target_load_begun(struct target *target, struct model *model,
+                       const struct target_load_options *options);
 /* Asks a live target; dies where it says no. */
 char *target_ask_text(struct target *target, enum wire_type type, const void *body, size_t length);
 

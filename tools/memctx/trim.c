@@ -61,8 +61,8 @@ static void trim_all(struct target *target, struct wire_trim *trim) {
         cli_die_failure(&failure);
     }
     if (answer.status != WIRE_OK) {
-        cli_die(CLI_REFUSED, "%s says no: %.500s", target->client.source,
-                cli_clean((char *)answer.body));
+        client_fail_refused(&target->client, &answer, &failure);
+        cli_die_failure(&failure);
     }
     read_trim(target, &answer, trim);
 }

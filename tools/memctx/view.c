@@ -30,7 +30,7 @@ const char *view_sort_word(enum view_sort sort) {
     return sort_words[sort];
 }
 
-static int64_t key_figure(const struct wire_totals *totals, enum view_sort sort) {
+static int64_t key_figure(const struct model_totals *totals, enum view_sort sort) {
     switch (sort) {
     case VIEW_SORT_RESERVED: return totals->reserved_bytes;
     case VIEW_SORT_ALLOCS: return totals->allocs;
@@ -46,7 +46,7 @@ static int64_t key_figure(const struct wire_totals *totals, enum view_sort sort)
     }
 }
 
-int64_t view_key(const struct wire_totals *totals, enum view_sort sort) {
+int64_t view_key(const struct model_totals *totals, enum view_sort sort) {
     int64_t figure = key_figure(totals, sort);
     return figure == WIRE_UNKNOWN ? 0 : figure;
 }
@@ -151,7 +151,7 @@ uint32_t *view_sort_leaves(const struct view *view, const struct model *model, s
     struct sort_item *items = cli_alloc(model->context_count, sizeof(*items));
     *count = 0;
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct wire_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].self;
         if ((view->included == NULL || view->included[i]) && model_totals_any(self)) {
             items[(*count)++] = (struct sort_item){view_key(self, view->sort), (uint32_t)i};
         }

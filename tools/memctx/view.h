@@ -47,7 +47,7 @@ struct view {
 enum view_sort view_parse_sort(const char *word);
 const char *view_sort_word(enum view_sort sort);
 /* The figure that is sorted by; WIRE_UNKNOWN counts as 0. */
-int64_t view_key(const struct wire_totals *totals, enum view_sort sort);
+int64_t view_key(const struct model_totals *totals, enum view_sort sort);
 /* Chooses. With a site, the names must have been resolved. */
 void view_make(struct view *view, const struct model *model, const struct view_options *options);
 /* A regular expression that the user gave; a usage error where it is none. */

@@ -1,323 +1,519 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * wire_load.c - turns an answer to WIRE_DUMP into a model.
+ * wire_load.c - answers to WIRE_DUMP and WIRE_PIECE become a model.
  *
- * The answer comes from another process and is not trusted: a section must lie inside it, a string
- * must end inside the strings, an index must exist.
+ * They come from another process and are not trusted: a record must lie inside its piece, a text must end inside its
+ * record, an index must exist.
  */
+#include "wire_load.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "model.h"
-
-struct answer {
-    const char *bytes;
-    size_t length;
-    struct wire_dump head;
-    const char *strings;
-    const char *source;
-    struct cli_failure *failure;
+/* The records of a piece. */
+struct records {
+    const char *at;
+    size_t left;
+    uint32_t count; /* that are still to come */
+    uint64_t next;
+    int64_t segments_resident;
 };
 
-static bool section_fits(struct answer *answer, const struct wire_section *section,
-                         size_t element_bytes, const char *what) {
-    if (section->offset > answer->length ||
-        section->count > (answer->length - section->offset) / element_bytes) {
-        return cli_fail(answer->failure, CLI_REFUSED,
-                        "%s: damaged answer; its %s lie outside it; try again, and if it stays so "
-                        "the library is broken",
-                        answer->source, what);
-    }
-    return true;
+static bool damaged(struct loader *loader, const char *what) {
+    return cli_fail(loader->failure, CLI_REFUSED,
+                    "%s: damaged answer; %s; try again, and if it stays so the library is broken",
+                    loader->model->source, what);
 }
 
-static bool open_answer(struct answer *answer) {
-    if (answer->length < sizeof(answer->head)) {
-        return cli_fail(answer->failure, CLI_REFUSED,
-                        "%s: damaged answer; %zu bytes are too few for a dump", answer->source,
-                        answer->length);
-    }
-    memcpy(&answer->head, answer->bytes, sizeof(answer->head));
-    const struct wire_dump *head = &answer->head;
-    if (!section_fits(answer, &head->contexts, sizeof(struct wire_context), "contexts") ||
-        !section_fits(answer, &head->modules, sizeof(struct wire_module), "modules") ||
-        !section_fits(answer, &head->threads, sizeof(struct wire_thread), "threads") ||
-        !section_fits(answer, &head->views, sizeof(struct wire_view), "thread views") ||
-        !section_fits(answer, &head->remotes, sizeof(struct wire_remote), "frees by others") ||
-        !section_fits(answer, &head->notes, 1, "notes") ||
-        !section_fits(answer, &head->marks, sizeof(struct wire_mark), "marks") ||
-        !section_fits(answer, &head->mark_entries, sizeof(struct wire_mark_entry),
-                      "mark entries") ||
-        !section_fits(answer, &head->strings, 1, "strings")) {
+/* Copies the next `bytes`, which need not be aligned; false: there are not so many. */
+static bool take(struct records *records, void *to, size_t bytes) {
+    if (records->left < bytes) {
         return false;
     }
-    answer->strings = answer->bytes + head->strings.offset;
-    if (head->strings.count == 0 || answer->strings[head->strings.count - 1] != '\0') {
-        return cli_fail(answer->failure, CLI_REFUSED, "%s: damaged answer; its strings do not end",
-                        answer->source);
-    }
-    if (head->contexts.count >= WIRE_NONE || head->marks.count > WIRE_MARKS_MAX) {
-        return cli_fail(answer->failure, CLI_REFUSED, "%s: damaged answer; too many elements",
-                        answer->source);
-    }
+    memcpy(to, records->at, bytes);
+    records->at += bytes;
+    records->left -= bytes;
     return true;
 }
 
-/* Element `index` of a section; the arrays need not be aligned. */
-static void read_element(const struct answer *answer, const struct wire_section *section,
-                         size_t index, void *element, size_t bytes) {
-    memcpy(element, answer->bytes + section->offset + index * bytes, bytes);
+static size_t padded(size_t bytes) {
+    return (bytes + 7) & ~(size_t)7;
 }
 
-static bool read_string(struct answer *answer, uint32_t offset, char **text) {
-    if (offset >= answer->head.strings.count) {
-        return cli_fail(answer->failure, CLI_REFUSED,
-                        "%s: damaged answer; a string lies outside it", answer->source);
+/* A text that is to have so many bytes, its end with them; NULL: it has not. */
+static char *take_text(struct records *records, size_t bytes) {
+    if (bytes == 0 || bytes > records->left || records->at[bytes - 1] != '\0') {
+        return NULL;
     }
-    *text = cli_clean(cli_copy(answer->strings + offset));
+    char *text = cli_clean(cli_copy(records->at));
+    records->at += bytes;
+    records->left -= bytes;
+    return text;
+}
+
+static void skip(struct records *records, size_t bytes) {
+    bytes = bytes < records->left ? bytes : records->left;
+    records->at += bytes;
+    records->left -= bytes;
+}
+
+/* Room for one more, twice as much where it does not suffice. */
+static void *make_room(void *list, size_t *room, size_t count, size_t bytes) {
+    if (count < *room) {
+        return list;
+    }
+    *room = 2 * *room + 64;
+    return cli_grow(list, *room, bytes);
+}
+
+void loader_begin(struct loader *loader, struct model *model, const char *source,
+                  struct cli_failure *failure) {
+    *loader = (struct loader){.model = model, .failure = failure};
+    *model = (struct model){.source = cli_copy(source)};
+}
+
+bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
+    struct model *model = loader->model;
+    struct wire_dump head;
+    if (length != sizeof(head)) {
+        return cli_fail(loader->failure, CLI_REFUSED,
+                        "%s: damaged answer; %zu bytes are not the head of a dump", model->source,
+                        length);
+    }
+    memcpy(&head, bytes, sizeof(head));
+    if (memchr(head.exe, 0, sizeof(head.exe)) == NULL) {
+        return damaged(loader, "the name of its program does not end");
+    }
+    if (model->exe == NULL) {
+        model->exe = cli_clean(cli_copy(head.exe));
+        model->uptime_s = (double)head.uptime_ns / 1e9;
+        model->depth = head.depth;
+    }
+    model->exact = head.exact != 0;
+    loader->contexts = head.contexts;
+    model->ledger = head.ledger;
+    loader->took_ns += head.took_ns;
     return true;
 }
 
-static bool load_modules(struct model *model, struct answer *answer) {
-    model->module_count = answer->head.modules.count;
-    model->modules = cli_alloc(model->module_count, sizeof(*model->modules));
-    for (size_t i = 0; i < model->module_count; i++) {
-        struct model_module *module = &model->modules[i];
-        struct wire_module wire;
-        read_element(answer, &answer->head.modules, i, &wire, sizeof(wire));
-        module->start = wire.start;
-        module->end = wire.end;
-        module->bias = wire.bias;
-        module->closed = wire.closed != 0;
-        if (wire.build_id_bytes > sizeof(wire.build_id)) {
-            return cli_fail(answer->failure, CLI_REFUSED,
-                            "%s: damaged answer; a build-id of %u bytes", answer->source,
-                            wire.build_id_bytes);
-        }
-        module->build_id_bytes = wire.build_id_bytes;
-        memcpy(module->build_id, wire.build_id, wire.build_id_bytes);
-        if (!read_string(answer, wire.path, &module->path)) {
-            return false;
-        }
+/* --- contexts and modules -------------------------------------------------------------------- */
+
+static bool take_module(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_module wire;
+    if (!take(records, &wire, sizeof(wire))) {
+        return damaged(loader, "its modules lie outside it");
     }
+    if (wire.build_id_bytes > sizeof(wire.build_id)) {
+        return cli_fail(loader->failure, CLI_REFUSED, "%s: damaged answer; a build-id of %u bytes",
+                        model->source, wire.build_id_bytes);
+    }
+    char *path = take_text(records, wire.path_bytes);
+    if (path == NULL || wire.index != model->module_count) {
+        free(path);
+        return damaged(loader, path == NULL ? "a string lies outside it" : "a module is missing");
+    }
+    skip(records, padded(wire.path_bytes) - wire.path_bytes);
+    model->modules = make_room(model->modules, &loader->module_room, model->module_count,
+                               sizeof(*model->modules));
+    struct model_module *module = &model->modules[model->module_count++];
+    *module = (struct model_module){.start = wire.start,
+                                    .end = wire.end,
+                                    .bias = wire.bias,
+                                    .path = path,
+                                    .build_id_bytes = wire.build_id_bytes,
+                                    .closed = wire.closed != 0};
+    memcpy(module->build_id, wire.build_id, wire.build_id_bytes);
     return true;
 }
 
-static bool load_contexts(struct model *model, struct answer *answer) {
-    model->context_count = answer->head.contexts.count;
-    model->contexts = cli_alloc(model->context_count, sizeof(*model->contexts));
-    for (size_t i = 0; i < model->context_count; i++) {
-        struct model_context *context = &model->contexts[i];
-        struct wire_context wire;
-        read_element(answer, &answer->head.contexts, i, &wire, sizeof(wire));
-        context->id = wire.id;
-        context->parent = wire.parent;
-        context->kind = wire.kind;
-        context->exact_address = wire.exact_address != 0;
-        context->policy = wire.policy;
-        context->module = wire.module;
-        context->address = wire.address;
-        memcpy(context->occupancy, wire.occupancy, sizeof(context->occupancy));
-        context->placement = wire.placement;
-        context->self = wire.self;
-        if (wire.kind > WIRE_KIND_UNKNOWN ||
-            (wire.module != WIRE_NONE && wire.module >= model->module_count)) {
-            return cli_fail(answer->failure, CLI_REFUSED,
-                            "%s: damaged answer; context %u has a kind or module that does not "
-                            "exist",
-                            answer->source, wire.id);
-        }
-        if ((wire.label != WIRE_NONE && !read_string(answer, wire.label, &context->label)) ||
-            (wire.why != WIRE_NONE && !read_string(answer, wire.why, &context->why))) {
-            return false;
-        }
-    }
-    return true;
+static void set_sums(struct model_totals *totals, const struct wire_sums *sums) {
+    totals->requested_bytes = sums->requested_bytes;
+    totals->live_chunks = sums->live_chunks;
+    totals->allocs = sums->allocs;
+    totals->frees = sums->frees;
+    totals->requested_cum_bytes = sums->requested_cum_bytes;
+    totals->peak_requested_bytes = sums->peak_requested_bytes;
 }
 
-/* The views come in the order of threads or of contexts; here they stand by context. */
-static bool load_views(struct model *model, struct answer *answer) {
-    const struct wire_dump *head = &answer->head;
-    model->has_threads = (head->flags & WIRE_DUMP_THREADS) != 0;
-    model->thread_count = head->threads.count;
-    model->threads = cli_alloc(model->thread_count, sizeof(*model->threads));
-    for (size_t i = 0; i < model->thread_count; i++) {
-        struct wire_thread wire;
-        read_element(answer, &head->threads, i, &wire, sizeof(wire));
-        model->threads[i].tid = wire.tid;
-        memcpy(model->threads[i].name, wire.name, sizeof(wire.name));
-        cli_clean(model->threads[i].name);
-    }
-    size_t count = head->views.count;
-    struct model_view *loaded = cli_alloc(count, sizeof(*loaded));
+/* Some threads' sums to others'; nobody knows when they had most together. */
+static void add_sums(struct model_totals *totals, const struct wire_sums *sums) {
+    totals->requested_bytes = model_add(totals->requested_bytes, sums->requested_bytes);
+    totals->live_chunks = model_add(totals->live_chunks, sums->live_chunks);
+    totals->allocs = model_add(totals->allocs, sums->allocs);
+    totals->frees = model_add(totals->frees, sums->frees);
+    totals->requested_cum_bytes = model_add(totals->requested_cum_bytes, sums->requested_cum_bytes);
+    totals->peak_requested_bytes = WIRE_UNKNOWN;
+}
+
+static bool take_views(struct loader *loader, struct records *record, uint32_t index,
+                       size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct wire_view wire;
-        read_element(answer, &head->views, i, &wire, sizeof(wire));
-        uint32_t index = model_find_context(model, wire.context);
-        if (index == WIRE_NONE || wire.thread >= model->thread_count) {
-            return cli_fail(answer->failure, CLI_REFUSED,
-                            "%s: damaged answer; a thread view of a context or thread that does "
-                            "not exist",
-                            answer->source);
+        if (!take(record, &wire, sizeof(wire))) {
+            return damaged(loader, "its thread views lie outside it");
         }
-        loaded[i] = (struct model_view){index, wire.thread, wire.totals};
-        model->contexts[index].view_count++;
+        loader->views = make_room(loader->views, &loader->view_room, loader->view_count,
+                                  sizeof(*loader->views));
+        loader->views[loader->view_count++] = (struct loader_view){index, wire.heap, wire.sums};
     }
-    uint32_t next = 0;
+    return true;
+}
+
+static struct model_context *new_context(struct loader *loader, const struct wire_context *wire) {
+    struct model *model = loader->model;
+    model->contexts = make_room(model->contexts, &loader->context_room, model->context_count,
+                                sizeof(*model->contexts));
+    struct model_context *context = &model->contexts[model->context_count++];
+    *context = (struct model_context){.id = wire->id,
+                                      .parent = wire->parent,
+                                      .kind = wire->kind,
+                                      .exact_address = wire->exact_address != 0,
+                                      .placement = wire->placement,
+                                      .module = wire->module,
+                                      .address = wire->address};
+    if (model->context_count ==
+        1) { /* the root's peak is the whole process's, which nobody knows */
+        context->self.peak_requested_bytes = WIRE_UNKNOWN;
+    }
+    return context;
+}
+
+/* What follows a context's record. */
+static bool take_parts(struct loader *loader, struct records *record,
+                       const struct wire_context *wire, struct model_context *context) {
+    struct wire_sums sums;
+    bool has_sums = (wire->holds & WIRE_CONTEXT_SUMS) != 0;
+    bool further = (wire->holds & WIRE_CONTEXT_FURTHER) != 0;
+    if (has_sums && !take(record, &sums, sizeof(sums))) {
+        return damaged(loader, "its contexts lie outside it");
+    }
+    if (has_sums && further) {
+        add_sums(&context->self, &sums);
+    } else if (has_sums) {
+        set_sums(&context->self, &sums);
+    }
+    if (!take_views(loader, record, (uint32_t)(context - loader->model->contexts), wire->views)) {
+        return false;
+    }
+    if (further) {
+        return true;
+    }
+    context->label = take_text(record, wire->label_bytes);
+    context->why = take_text(record, wire->why_bytes);
+    if ((wire->label_bytes > 0 && context->label == NULL) ||
+        (wire->why_bytes > 0 && context->why == NULL)) {
+        return damaged(loader, "a string lies outside it");
+    }
+    return true;
+}
+
+static bool take_context(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_context wire;
+    if (records->left < sizeof(wire)) {
+        return damaged(loader, "its contexts lie outside it");
+    }
+    memcpy(&wire, records->at, sizeof(wire));
+    if (wire.bytes < sizeof(wire) || wire.bytes > records->left || wire.bytes % 8 != 0) {
+        return damaged(loader, "its contexts lie outside it");
+    }
+    struct records record = {.at = records->at + sizeof(wire), .left = wire.bytes - sizeof(wire)};
+    skip(records, wire.bytes);
+    if (wire.kind > WIRE_KIND_UNKNOWN) {
+        return cli_fail(loader->failure, CLI_REFUSED,
+                        "%s: damaged answer; context %u has a kind or module that does not exist",
+                        model->source, wire.id);
+    }
+    if (loader->visit != NULL) {
+        struct wire_sums sums;
+        bool has_sums = (wire.holds & WIRE_CONTEXT_SUMS) != 0;
+        if (has_sums && !take(&record, &sums, sizeof(sums))) {
+            return damaged(loader, "its contexts lie outside it");
+        }
+        return loader->visit(loader, &wire, has_sums ? &sums : NULL);
+    }
+    struct model_context *context;
+    if ((wire.holds & WIRE_CONTEXT_FURTHER) == 0) {
+        if (model->context_count >= WIRE_NONE - 1) {
+            return damaged(loader, "too many elements");
+        }
+        context = new_context(loader, &wire);
+    } else if (model->context_count > 0 &&
+               model->contexts[model->context_count - 1].id == wire.id) {
+        context = &model->contexts[model->context_count - 1];
+    } else {
+        return damaged(loader, "more threads of a context that is not there");
+    }
+    return take_parts(loader, &record, &wire, context);
+}
+
+bool loader_link(struct loader *loader) {
+    struct model *model = loader->model;
     for (size_t i = 0; i < model->context_count; i++) {
-        model->contexts[i].first_view = next;
-        next += model->contexts[i].view_count;
-        model->contexts[i].view_count = 0;
+        const struct model_context *context = &model->contexts[i];
+        if (context->module != WIRE_NONE && context->module >= model->module_count) {
+            return cli_fail(loader->failure, CLI_REFUSED,
+                            "%s: damaged answer; context %u has a kind or module that does not "
+                            "exist",
+                            model->source, context->id);
+        }
     }
-    model->views = cli_alloc(count, sizeof(*model->views));
-    model->view_count = count;
-    for (size_t i = 0; i < count; i++) {
-        struct model_context *context = &model->contexts[loaded[i].context];
-        model->views[context->first_view + context->view_count++] = loaded[i];
+    return model_link(model, loader->failure);
+}
+
+/* --- threads --------------------------------------------------------------------------------- */
+
+#define HEAPS_MAX (1U << 20)
+
+/* All that have exited are the first. */
+static void add_exited(struct loader *loader) {
+    struct model *model = loader->model;
+    if (model->thread_count == 0) {
+        model->threads =
+            make_room(model->threads, &loader->thread_room, 0, sizeof(*model->threads));
+        model->threads[model->thread_count++] = (struct model_thread){.name = MODEL_EXITED};
     }
-    free(loaded);
+}
+
+static bool take_thread(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_thread wire;
+    if (!take(records, &wire, sizeof(wire)) || wire.heap >= HEAPS_MAX) {
+        return damaged(loader, "its threads lie outside it");
+    }
+    add_exited(loader);
+    if (wire.heap >= loader->heap_count) {
+        size_t count = 2 * (size_t)wire.heap + 8;
+        loader->thread_of = cli_grow(loader->thread_of, count, sizeof(*loader->thread_of));
+        memset(loader->thread_of + loader->heap_count, 0,
+               (count - loader->heap_count) * sizeof(*loader->thread_of));
+        loader->heap_count = count;
+    }
+    model->threads = make_room(model->threads, &loader->thread_room, model->thread_count,
+                               sizeof(*model->threads));
+    struct model_thread *thread = &model->threads[model->thread_count];
+    *thread = (struct model_thread){.tid = wire.tid};
+    memcpy(thread->name, wire.name, sizeof(wire.name));
+    cli_clean(thread->name);
+    loader->thread_of[wire.heap] = (uint32_t)model->thread_count++;
     return true;
 }
 
-static bool load_remotes(struct model *model, struct answer *answer) {
-    model->remote_count = answer->head.remotes.count;
-    model->remotes = cli_alloc(model->remote_count, sizeof(*model->remotes));
-    for (size_t i = 0; i < model->remote_count; i++) {
-        struct wire_remote wire;
-        read_element(answer, &answer->head.remotes, i, &wire, sizeof(wire));
-        if (wire.freed_by >= model->thread_count || wire.owner >= model->thread_count) {
-            return cli_fail(answer->failure, CLI_REFUSED,
-                            "%s: damaged answer; frees by a thread that does not exist",
-                            answer->source);
+static uint32_t thread_of(const struct loader *loader, uint32_t heap) {
+    return heap < loader->heap_count ? loader->thread_of[heap] : 0;
+}
+
+static bool take_remote(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_remote wire;
+    if (!take(records, &wire, sizeof(wire))) {
+        return damaged(loader, "its frees by others lie outside it");
+    }
+    add_exited(loader);
+    model->remotes = make_room(model->remotes, &loader->remote_room, model->remote_count,
+                               sizeof(*model->remotes));
+    model->remotes[model->remote_count++] = (struct model_remote){
+        thread_of(loader, wire.freed_by), thread_of(loader, wire.owner), wire.frees};
+    return true;
+}
+
+/* They come in the order of the contexts; several heaps may be one thread's: those of all that have exited. */
+static void place_views(struct loader *loader) {
+    struct model *model = loader->model;
+    model->views = cli_alloc(loader->view_count, sizeof(*model->views));
+    for (size_t i = 0; i < loader->view_count; i++) {
+        const struct loader_view *from = &loader->views[i];
+        struct model_context *context = &model->contexts[from->context];
+        uint32_t thread = thread_of(loader, from->heap);
+        if (context->view_count == 0) {
+            context->first_view = (uint32_t)model->view_count;
         }
-        model->remotes[i] = (struct model_remote){wire.freed_by, wire.owner, wire.frees};
+        struct model_view *same = NULL;
+        for (uint32_t k = 0; thread == 0 && k < context->view_count && same == NULL; k++) {
+            struct model_view *view = &model->views[context->first_view + k];
+            same = view->thread == 0 ? view : NULL;
+        }
+        if (same != NULL) {
+            add_sums(&same->totals, &from->sums);
+            continue;
+        }
+        struct model_view *view = &model->views[model->view_count++];
+        *view = (struct model_view){.context = from->context, .thread = thread};
+        struct model_totals *totals = &view->totals;
+        set_sums(totals, &from->sums);
+        totals->block_bytes = totals->reserved_bytes = totals->resident_bytes = WIRE_UNKNOWN;
+        totals->pinned_bytes = totals->sole_pinned_bytes = totals->pages = WIRE_UNKNOWN;
+        context->view_count++;
+    }
+    free(loader->views);
+    loader->views = NULL;
+}
+
+/* --- marks, notes ---------------------------------------------------------------------------- */
+
+static bool take_mark(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_mark wire;
+    if (!take(records, &wire, sizeof(wire))) {
+        return damaged(loader, "its marks lie outside it");
+    }
+    if (model->mark_count >= WIRE_MARKS_MAX) {
+        return damaged(loader, "too many elements");
+    }
+    wire.name[sizeof(wire.name) - 1] = '\0';
+    model->marks = cli_grow(model->marks, WIRE_MARKS_MAX, sizeof(*model->marks));
+    struct model_mark *mark = &model->marks[model->mark_count++];
+    *mark =
+        (struct model_mark){.uptime_ns = wire.uptime_ns, .uptime_s = (double)wire.uptime_ns / 1e9};
+    memcpy(mark->name, wire.name, sizeof(wire.name));
+    cli_clean(mark->name);
+    return true;
+}
+
+static bool take_entry(struct loader *loader, struct records *records) {
+    struct model_mark *mark = loader->mark;
+    struct wire_mark_entry wire;
+    if (!take(records, &wire, sizeof(wire))) {
+        return damaged(loader, "its mark entries lie outside it");
+    }
+    mark->entries =
+        make_room(mark->entries, &loader->entry_room, mark->entry_count, sizeof(*mark->entries));
+    /* A context that is newer than the contexts that were read is left out there, so here too. */
+    wire.context = model_find_context(loader->model, wire.context);
+    if (wire.context != WIRE_NONE) {
+        mark->entries[mark->entry_count++] = wire;
     }
     return true;
 }
 
-/* Each ends with a 0 byte. */
-static void load_notes(struct model *model, struct answer *answer) {
-    const char *bytes = answer->bytes + answer->head.notes.offset;
-    size_t length = answer->head.notes.count, at = 0;
-    while (at < length && memchr(bytes + at, 0, length - at) != NULL) {
-        model->notes = cli_grow(model->notes, model->note_count + 1, sizeof(*model->notes));
-        model->notes[model->note_count] = cli_clean(cli_copy(bytes + at));
-        at += strlen(bytes + at) + 1;
-        model->note_count++;
+static bool take_note(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    const char *end = memchr(records->at, 0, records->left);
+    if (end == NULL) {
+        return damaged(loader, "a string lies outside it");
     }
-}
-
-static void load_marks(struct model *model, struct answer *answer) {
-    model->mark_count = answer->head.marks.count;
-    model->marks = cli_alloc(model->mark_count, sizeof(*model->marks));
-    for (size_t i = 0; i < model->mark_count; i++) {
-        struct wire_mark wire;
-        read_element(answer, &answer->head.marks, i, &wire, sizeof(wire));
-        wire.name[sizeof(wire.name) - 1] = '\0';
-        memcpy(model->marks[i].name, wire.name, sizeof(wire.name));
-        cli_clean(model->marks[i].name);
-        model->marks[i].uptime_s = (double)wire.uptime_ns / 1e9;
-    }
-}
-
-bool model_load_wire(struct model *model, const void *bytes, size_t length, const char *source,
-                     struct cli_failure *failure) {
-    struct answer answer = {.bytes = bytes, .length = length, .source = source, .failure = failure};
-    model->source = cli_copy(source);
-    if (!open_answer(&answer)) {
-        return false;
-    }
-    const struct wire_dump *head = &answer.head;
-    model->uptime_s = (double)head->uptime_ns / 1e9;
-    model->build_ns = (int64_t)head->build_ns;
-    model->depth = head->depth;
-    model->exact = head->exact != 0;
-    model->ledger = head->ledger;
-    if (!read_string(&answer, head->exe, &model->exe) || !load_modules(model, &answer) ||
-        !load_contexts(model, &answer) || !model_link(model, failure) ||
-        !load_views(model, &answer) || !load_remotes(model, &answer)) {
-        return false;
-    }
-    load_marks(model, &answer);
-    load_notes(model, &answer);
+    size_t bytes = (size_t)(end - records->at) + 1;
+    model->notes = cli_grow(model->notes, model->note_count + 1, sizeof(*model->notes));
+    model->notes[model->note_count++] = take_text(records, bytes);
+    skip(records, padded(bytes) - bytes);
     return true;
 }
 
-/* Contexts that are newer than the dump are told as [unknown], which is always there. */
-static uint32_t page_context(const struct model *model, uint32_t id) {
-    uint32_t index = model_find_context(model, id);
-    return index != WIRE_NONE ? index : model->context_count > 1;
+/* --- pages ----------------------------------------------------------------------------------- */
+
+/* Contexts that are newer than those that were read are told as [unknown], which is always there; where only some are kept, none
+ * is known. */
+static uint32_t page_context(const struct loader *loader, uint32_t id) {
+    uint32_t index = model_find_context(loader->model, id);
+    return index != WIRE_NONE || loader->partial ? index : loader->model->context_count > 1;
 }
 
-bool model_load_pages(struct model *model, const void *bytes, size_t length, uint64_t *next,
-                      struct cli_failure *failure) {
-    struct wire_pages head;
-    size_t room = length - sizeof(head);
-    if (length >= sizeof(head)) {
-        memcpy(&head, bytes, sizeof(head));
+static struct model_context *context_at(const struct loader *loader, uint32_t index) {
+    return index != WIRE_NONE ? &loader->model->contexts[index] : &loader->model->left_out;
+}
+
+/* Where the page is to stand: behind the others, or, where it is only more of the last one, there. */
+static bool keep_page(struct loader *loader, const struct wire_page *page) {
+    struct model *model = loader->model;
+    if (page->further) {
+        const struct wire_page *last =
+            model->page_count > 0 ? &model->pages[model->page_count - 1] : NULL;
+        return last != NULL && last->start == page->start && last->context == WIRE_NONE;
     }
-    if (length < sizeof(head) || head.count > room / sizeof(struct wire_page) ||
-        room !=
-            head.count * sizeof(struct wire_page) + head.share_count * sizeof(struct wire_share)) {
-        return cli_fail(failure, CLI_REFUSED, "%s: damaged answer; its pages lie outside it",
-                        model->source);
+    model->pages = make_room(model->pages, &loader->page_room, model->page_count, sizeof(*page));
+    struct wire_page *kept = &model->pages[model->page_count++];
+    *kept = *page;
+    model->shares = /* also where none follows */
+        make_room(model->shares, &loader->share_room, model->share_count, sizeof(*model->shares));
+    kept->first_share = (uint32_t)model->share_count;
+    kept->share_count = 0;
+    return true;
+}
+
+static void keep_share(struct loader *loader, const struct model_share *share) {
+    struct model *model = loader->model;
+    model->shares =
+        make_room(model->shares, &loader->share_room, model->share_count, sizeof(*share));
+    model->shares[model->share_count++] = *share;
+    model->pages[model->page_count - 1].share_count++;
+}
+
+static bool take_page(struct loader *loader, struct records *records) {
+    struct wire_page page;
+    if (!take(records, &page, sizeof(page))) {
+        return damaged(loader, "its pages lie outside it");
     }
-    const char *at = (const char *)bytes + sizeof(head);
-    size_t pages = model->page_count + head.count, shares = model->share_count + head.share_count;
-    model->pages = cli_grow(model->pages, pages + 1, sizeof(*model->pages));
-    model->shares = cli_grow(model->shares, shares + 1, sizeof(*model->shares));
-    memcpy(model->pages + model->page_count, at, head.count * sizeof(*model->pages));
-    at += head.count * sizeof(*model->pages);
-    memcpy(model->shares + model->share_count, at, head.share_count * sizeof(*model->shares));
-    uint32_t next_share = 0;
-    for (size_t i = model->page_count; i < pages; i++) {
-        struct wire_page *page = &model->pages[i];
-        /* One page's shares behind the other's. */
-        if ((page->share_count > 0 && page->first_share != next_share) ||
-            page->share_count > head.share_count - next_share) {
-            return cli_fail(failure, CLI_REFUSED,
-                            "%s: damaged answer; a page has shares that do not exist",
-                            model->source);
+    bool shared = page.context == WIRE_NONE;
+    if (page.share_count > records->left / sizeof(struct wire_share) ||
+        (page.share_count > 0 && !shared)) {
+        return damaged(loader, "a page has shares that do not exist");
+    }
+    model_tame_page(&page);
+    page.context = shared ? WIRE_NONE : page_context(loader, page.context);
+    if (page.further && !shared) {
+        return damaged(loader, "a page has shares that do not exist");
+    }
+    if (loader->keep_pages && !keep_page(loader, &page)) {
+        return damaged(loader, "more of a page that is not there");
+    }
+    figures_add_page(&loader->figures, shared ? NULL : context_at(loader, page.context), &page);
+    for (uint32_t i = 0; i < page.share_count; i++) {
+        struct wire_share wire;
+        take(records, &wire, sizeof(wire));
+        struct model_share share = {page_context(loader, wire.context), wire.live};
+        figures_add_share(&loader->figures, context_at(loader, share.context), &page, wire.live,
+                          wire.resident);
+        if (loader->keep_pages) {
+            keep_share(loader, &share);
         }
-        page->first_share = (uint32_t)model->share_count + next_share;
-        next_share += page->share_count;
-        model_tame_page(page);
-        if (page->context != WIRE_NONE) {
-            page->context = page_context(model, page->context);
+    }
+    return true;
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+bool loader_take_piece(struct loader *loader, enum wire_part part, const void *bytes, size_t length,
+                       uint64_t *next) {
+    static bool (*const takers[WIRE_PARTS])(struct loader *, struct records *) = {
+        [WIRE_PART_CONTEXTS] = take_context, [WIRE_PART_MODULES] = take_module,
+        [WIRE_PART_THREADS] = take_thread,   [WIRE_PART_REMOTES] = take_remote,
+        [WIRE_PART_MARKS] = take_mark,       [WIRE_PART_ENTRIES] = take_entry,
+        [WIRE_PART_NOTES] = take_note,       [WIRE_PART_PAGES] = take_page,
+    };
+    struct records records = {.at = bytes, .left = length};
+    struct wire_piece head;
+    if (!take(&records, &head, sizeof(head))) {
+        return cli_fail(loader->failure, CLI_REFUSED,
+                        "%s: damaged answer; %zu bytes are too few for a piece of a dump",
+                        loader->model->source, length);
+    }
+    loader->took_ns += head.took_ns;
+    for (uint32_t i = 0; i < head.count; i++) {
+        if (!takers[part](loader, &records)) {
+            return false;
         }
     }
-    for (size_t i = model->share_count; i < shares; i++) {
-        model->shares[i].context = page_context(model, model->shares[i].context);
+    if (part == WIRE_PART_PAGES) {
+        struct wire_ledger *ledger = &loader->figures.ledger;
+        ledger->segments_resident =
+            model_add(ledger->segments_resident, model_tame(head.segments_resident));
+        loader->model->has_pages = loader->keep_pages;
     }
-    model->page_count = pages;
-    model->share_count = shares;
-    model->has_pages = true;
     *next = head.next;
     return true;
 }
 
-bool model_load_mark(struct model *model, const char *name, const void *bytes, size_t length,
-                     struct cli_failure *failure) {
-    struct answer answer = {
-        .bytes = bytes, .length = length, .source = model->source, .failure = failure};
-    if (!open_answer(&answer)) {
-        return false;
+void loader_finish(struct loader *loader, uint32_t flags) {
+    struct model *model = loader->model;
+    if (flags & MODEL_THREADS) {
+        model->has_threads = true;
+        add_exited(loader);
+        place_views(loader);
     }
-    struct model_mark *mark = model_find_mark(model, name);
-    if (mark == NULL || answer.head.mark_found == 0) {
-        return cli_fail(failure, CLI_REFUSED, "%s has no mark \"%s\"; set one with memctx mark",
-                        model->source, name);
-    }
-    size_t count = answer.head.mark_entries.count;
-    mark->has_entries = true;
-    mark->entries = cli_alloc(count, sizeof(*mark->entries));
-    mark->entry_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct wire_mark_entry *entry = &mark->entries[mark->entry_count];
-        read_element(&answer, &answer.head.mark_entries, i, entry, sizeof(*entry));
-        /* A context that is newer than the first answer is left out there, so here too. */
-        entry->context = model_find_context(model, entry->context);
-        mark->entry_count += entry->context != WIRE_NONE;
-    }
-    return true;
+    model->build_ns = (int64_t)loader->took_ns;
+    figures_finish(&loader->figures, model, flags);
+    model_add_up(model);
+    free(loader->thread_of);
+    loader->thread_of = NULL;
 }

@@ -85,7 +85,7 @@ static void make_modules(struct model *model) {
     }
 }
 
-static void make_totals(struct wire_totals *totals, uint32_t site) {
+static void make_totals(struct model_totals *totals, uint32_t site) {
     int64_t size = 16 + (site * 37 % 400) + (site % 11 == 0) * (int64_t)draw_skewed(100000);
     int64_t allocs = 1 + draw_skewed(20000);
     int64_t live = site % 3 == 0 ? allocs : (int64_t)((double)allocs * draw_share() * draw_share());
@@ -238,7 +238,7 @@ static void make_marks(struct model *model) {
         mark->has_entries = i != 1;
         mark->entries = cli_alloc(model->context_count, sizeof *mark->entries);
         for (size_t k = i; mark->has_entries && k < model->context_count; k += 3) {
-            const struct wire_totals *self = &model->contexts[k].self;
+            const struct model_totals *self = &model->contexts[k].self;
             mark->entries[mark->entry_count++] = (struct wire_mark_entry){
                 (uint32_t)k, 0, self->requested_bytes, draw_figure(), self->allocs, 0, draw() % 9};
         }
@@ -263,7 +263,7 @@ static void make_pages(struct model *model, size_t count) {
         page->first_share = (uint32_t)model->share_count;
         page->share_count = i % 3 == 0 ? (uint32_t)(draw() % 4) : 0;
         for (uint32_t k = 0; k < page->share_count; k++) {
-            model->shares[model->share_count++] = (struct wire_share){
+            model->shares[model->share_count++] = (struct model_share){
                 (uint32_t)(draw() % model->context_count), (uint32_t)draw_extreme()};
         }
         model_tame_page(page);
@@ -293,6 +293,7 @@ static void make_model(struct model *model, const char *shape, size_t count) {
     if (!model_link(model, &failure)) {
         cli_die_failure(&failure);
     }
+    model_add_up(model);
     if (extreme) {
         make_threads(model, extreme);
         make_marks(model);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* top.c - loads the contexts that have most. */
+#include "top.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LIMIT_MAX 200
+#define CONTEXTS_MAX (1U << 28)
+
+struct best {
+    uint32_t id;
+    int64_t key;
+    struct model_totals self;
+};
+
+/* All contexts, by id. */
+struct survey {
+    enum view_sort sort;
+    uint32_t capacity;
+    uint32_t *parents;
+    size_t count, leaves; /* contexts; those with figures */
+    struct model_totals sum;
+    int64_t root_peak;
+    struct best *best; /* by falling figures, then rising ids */
+    size_t best_count, limit;
+};
+
+static struct model_totals totals_of(const struct wire_sums *sums) {
+    return (struct model_totals){.requested_bytes = sums->requested_bytes,
+                                 .live_chunks = sums->live_chunks,
+                                 .allocs = sums->allocs,
+                                 .frees = sums->frees,
+                                 .requested_cum_bytes = sums->requested_cum_bytes,
+                                 .peak_requested_bytes = sums->peak_requested_bytes};
+}
+
+/* Puts it among the best, if it is one of them. */
+static void consider(struct survey *survey, uint32_t id, const struct model_totals *self) {
+    int64_t key = view_key(self, survey->sort);
+    size_t place = survey->best_count;
+    while (place > 0 && survey->best[place - 1].key < key) {
+        place--;
+    }
+    if (place == survey->limit) {
+        return;
+    }
+    if (survey->best_count < survey->limit) {
+        survey->best_count++;
+    }
+    memmove(&survey->best[place + 1], &survey->best[place],
+            (survey->best_count - place - 1) * sizeof(*survey->best));
+    survey->best[place] = (struct best){id, key, *self};
+}
+
+static bool visit(struct loader *loader, const struct wire_context *context,
+                  const struct wire_sums *sums) {
+    struct survey *survey = loader->visit_argument;
+    /* Those that were made since the head was asked for are newer than the dump. */
+    if (context->id >= survey->capacity) {
+        return true;
+    }
+    survey->parents[context->id] = context->parent;
+    survey->count++;
+    if (sums == NULL) {
+        return true;
+    }
+    struct model_totals self = totals_of(sums);
+    if (context->id == 0) {
+        survey->root_peak = self.peak_requested_bytes;
+    }
+    model_add_totals(&survey->sum, &self);
+    if (model_totals_any(&self)) {
+        survey->leaves++;
+        consider(survey, context->id, &self);
+    }
+    return true;
+}
+
+static int by_id(const void *a, const void *b) {
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* The ids of the best and of all above them, by rising ids; *count of them. */
+static uint32_t *list_needed(const struct survey *survey, size_t *count) {
+    uint32_t *ids = cli_alloc(survey->best_count * (MODEL_LEVELS_MAX + 1) + 1, sizeof(*ids));
+    size_t listed = 1, kept = 0; /* the root is the first */
+    for (size_t i = 0; i < survey->best_count; i++) {
+        uint32_t at = survey->best[i].id;
+        for (int level = 0; at != 0 && at < survey->capacity && level < MODEL_LEVELS_MAX; level++) {
+            ids[listed++] = at;
+            at = survey->parents[at];
+        }
+    }
+    qsort(ids, listed, sizeof(*ids), by_id);
+    for (size_t i = 0; i < listed; i++) {
+        if (i == 0 || ids[i] != ids[i - 1]) {
+            ids[kept++] = ids[i];
+        }
+    }
+    *count = kept;
+    return ids;
+}
+
+static int64_t minus(int64_t a, int64_t b) {
+    return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
+}
+
+/* Their figures are those of the survey; who only stands on the way has none of his own here. */
+static void set_figures(struct model *model, const struct survey *survey) {
+    struct model_totals *rest = &model->left_out.self;
+    *rest = survey->sum;
+    for (size_t i = 0; i < model->context_count; i++) {
+        model->contexts[i].self = (struct model_totals){0};
+    }
+    for (size_t i = 0; i < survey->best_count; i++) {
+        const struct model_totals *self = &survey->best[i].self;
+        uint32_t index = model_find_context(model, survey->best[i].id);
+        if (index == WIRE_NONE) {
+            continue;
+        }
+        model->contexts[index].self = *self;
+        rest->requested_bytes = minus(rest->requested_bytes, self->requested_bytes);
+        rest->live_chunks = minus(rest->live_chunks, self->live_chunks);
+        rest->allocs = minus(rest->allocs, self->allocs);
+        rest->frees = minus(rest->frees, self->frees);
+        rest->requested_cum_bytes = minus(rest->requested_cum_bytes, self->requested_cum_bytes);
+    }
+    model->contexts[0].self.peak_requested_bytes = survey->root_peak;
+    model->left_out_count =
+        survey->count > model->context_count ? survey->count - model->context_count : 0;
+    model->left_out_leaves = survey->leaves - survey->best_count;
+}
+
+bool top_load(struct target *target, struct model *model, const struct target_load_options *options,
+              enum view_sort sort, int64_t limit) {
+    struct survey survey = {.sort = sort, .root_peak = WIRE_UNKNOWN, .limit = (size_t)limit};
+    struct loader *loader = &target->loader;
+    if (limit <= 0 || limit > LIMIT_MAX || sort == VIEW_SORT_RESERVED || sort == VIEW_SORT_WASTE ||
+        sort == VIEW_SORT_PINNED) {
+        return false;
+    }
+    loader_begin(loader, model, target->client.source, &target->failure);
+    target_ask_head(target, WIRE_DUMP_BEGIN);
+    survey.capacity = loader->contexts < CONTEXTS_MAX ? loader->contexts : CONTEXTS_MAX;
+    survey.parents = cli_alloc(survey.capacity, sizeof(*survey.parents));
+    survey.best = cli_alloc(survey.limit + 1, sizeof(*survey.best));
+    loader->visit = visit;
+    loader->visit_argument = &survey;
+    target_ask_part(target, WIRE_PART_CONTEXTS, 0);
+    loader->visit = NULL;
+    size_t count;
+    uint32_t *ids = list_needed(&survey, &count);
+    for (size_t i = 0; i < count; i++) {
+        struct wire_piece_request request = {
+            .part = WIRE_PART_CONTEXTS, .from = WIRE_FROM_ID(ids[i]), .most = 1};
+        target_ask_piece(target, &request);
+    }
+    free(ids);
+    free(survey.parents);
+    target_ask_part(target, WIRE_PART_MODULES, 0);
+    target_load_begun(target, model, options);
+    set_figures(model, &survey);
+    free(survey.best);
+    loader->partial = true;
+    target_load_rest(target, model, options);
+    return true;
+}
