@@ -188,13 +188,23 @@ enum wire_context_kind {
  * some threads, and all but the first are WIRE_CONTEXT_FURTHER. */
 #define WIRE_CONTEXT_SUMS 1U
 #define WIRE_CONTEXT_FURTHER 2U
+/* Flags of a context. The figures of a partial one, with all below it, may be too small: for lack of room
+ * some of its call paths were charged to [other callers] of a context further out, which bounds how much
+ * is missing. A late one's figures begin when its path was admitted; what the path allocated before is in
+ * [other callers] of an ancestor. The function of a recursive one stands on deeper call paths again: they
+ * go on from here, see recursive_from. */
+#define WIRE_CONTEXT_PARTIAL 1U
+#define WIRE_CONTEXT_LATE 2U
+#define WIRE_CONTEXT_RECURSIVE 4U
 
 struct wire_context {
     uint32_t id;             /* stable for the life of the process */
     uint32_t parent;         /* id, or WIRE_NONE for the root; a parent comes before its children */
     uint32_t module;         /* index into the modules, or WIRE_NONE */
-    uint32_t flags;          /* none yet */
-    uint32_t recursive_from; /* WIRE_NONE */
+    uint32_t flags;          /* WIRE_CONTEXT_PARTIAL and so on */
+    uint32_t recursive_from; /* of a recursive one: the context of which the function was called again, when
+                              * that was seen first; from there outwards to this one's parent stand the
+                              * functions of the loop. WIRE_NONE: not known */
     uint16_t bytes;          /* of the record with what follows: to the next one */
     uint16_t views;
     uint64_t address;      /* as it was in the process; 0 without a frame */

@@ -261,8 +261,11 @@ static NOINLINE struct place place_many(const struct admit *admit, struct place 
         at = push(admit, at, next);
         admit->paths->looked_up++;
         note(admit, at, next);
-        if (next != begun)
+        if (next != begun) {
             place_direct(admit, begun, next);
+            if (!(at.node & WAITS))
+                tree_flag(at.node, TREE_FOLDED);
+        }
     }
     return at;
 }
@@ -292,9 +295,12 @@ static struct place place_few(const struct admit *admit, struct place at, int fi
                    frames[before].exact == frames[i].exact) {
             at = place_of(&frames[before]);
         } else {
+            uint32_t caller = at.node;
             before = frame_of_length(admit, before - 1, frames[before].length - 1U);
             at = push(admit,
                       before < (int)admit->begin ? admit->root : place_of(&frames[before]), i);
+            if (!((at.node | caller) & WAITS) && !tree_loop(at.node))
+                tree_set_loop(at.node, caller);
         }
         note(admit, at, i);
     }

@@ -107,7 +107,12 @@ static void fill_node(struct wire_context *out, uint32_t id) {
     out->module = node->module >= MODULE_OTHERS ? WIRE_NONE : node->module;
     out->address = named ? 0 : node->address;
     out->placement = (uint8_t)heap_placement(id);
-    out->recursive_from = WIRE_NONE;
+    uint8_t flags = load_relaxed(&node->flags);
+    uint32_t loop = flags & TREE_FOLDED ? tree_loop(id) : 0;
+    out->flags = (flags & TREE_PARTIAL ? WIRE_CONTEXT_PARTIAL : 0) |
+                 (flags & TREE_LATE ? WIRE_CONTEXT_LATE : 0) |
+                 (flags & TREE_FOLDED ? WIRE_CONTEXT_RECURSIVE : 0);
+    out->recursive_from = loop ? loop : WIRE_NONE;
 }
 
 static char *add_views(char *at, const struct sums_parts *parts) {
