@@ -21,12 +21,11 @@
 #include "region/heap.h"
 
 #define WAITS (1U << 31)
-#define SIGHTINGS 1024U
+#define SIGHTINGS 4096U
 #define KNOWN 128U
 #define OTHERS_WEIGHT 8U /* sightings of a site below an ancestor until that gets [other callers] */
 #define WATCH_EVERY 32U  /* of the paths that wait one is looked at for functions that recur */
 #define LIMIT_LOOK_EVERY 64U
-#define LIVE_PART 32768  /* of the live bytes: counts as one sighting */
 
 /* How often a path was seen lately. Others that come to the same place wear it down. */
 struct sighting {
@@ -373,11 +372,16 @@ static uint32_t sight(struct admission *admission, uint32_t hash, uint32_t weigh
     return sum;
 }
 
-static uint32_t weight_of(size_t size) {
+/* What a path has to show. */
+static uint32_t weight_wanted(size_t size) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
-    uint64_t part = (uint64_t)(live > LIVE_PART ? live / LIVE_PART : 1);
-    uint64_t weight = 1 + (size > part * 2 ? size / part / 2 : 0);
-    return weight < ADMIT_WEIGHT ? (uint32_t)weight : ADMIT_WEIGHT;
+    int64_t sixteenth = load_relaxed(&tables_limit_known) / 16 + 1;
+    int64_t past = load_relaxed(&tables_used_bytes) - TABLES_PATH * sixteenth;
+    int64_t steps = past > 0 ? past / (sixteenth / 2) : 0;
+    live = live > ADMIT_LIVE_LEAST ? live : ADMIT_LIVE_LEAST;
+    if ((int64_t)size >= live / ADMIT_LIVE_SHARE)
+        return 1;
+    return ADMIT_WEIGHT << (steps < 5 ? 2 * steps : 10);
 }
 
 /* The stack's innermost frames, as a site below that ancestor. NULL: it has none, and may not. */
@@ -431,12 +435,12 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
     *keep = false;
     if (!make_admission(paths))
         return context_view_fixed(admit->heap, TREE_OTHERS);
-    uint32_t seen = sight(paths->admission, place.hash, weight_of(size));
+    uint32_t seen = sight(paths->admission, place.hash, 1);
     if (paths->watching && !(++paths->admission->waited % WATCH_EVERY))
         for (unsigned i = admit->begin; i < admit->stack->count; i++)
             if (!rule_folded(admit->stack->frames[i].rule))
                 watch(admit, (int)i);
-    if (seen >= ADMIT_WEIGHT) {
+    if (seen >= weight_wanted(size)) {
         admit->share = TABLES_ADMITTED;
         admit->may_make = true;
         admit_forget(paths);

@@ -11,8 +11,8 @@
  * their end, so that a deep recursion does not hide its caller.
  *
  * Admission. When two thirds of the budget are used, a path that is not in the tree has to show first that it is
- * worth its nodes: it was seen often lately, or what it allocates is a part of the live bytes worth
- * telling (ADMIT_WEIGHT). Until then it is charged below the deepest of its ancestors that stands in
+ * worth its nodes: it was seen often lately, the more often the fuller the tables are, or what it
+ * allocates is a part of the live bytes worth telling. Until then it is charged below the deepest of its ancestors that stands in
  * the tree, to a node [other callers] and below it to its innermost SITE_FRAMES frames. So the
  * subtotals of all ancestors and the figures of all sites are exact. Where there is no room for these
  * nodes either, an ancestor further out has them: its figures, and those further out, are exact, and
@@ -29,7 +29,9 @@
 #include "path/cache.h"
 
 #define SITE_FRAMES 2U
-#define ADMIT_WEIGHT 16U
+#define ADMIT_WEIGHT 16U      /* sightings at first; four times as many with each half sixteenth of the budget */
+#define ADMIT_LIVE_SHARE 1024 /* an allocation of that part of the live bytes is enough by itself */
+#define ADMIT_LIVE_LEAST (4 << 20)
 
 /* The view that pays for the stack's innermost `depth` frames, which were walked; never NULL once the
  * heap has a view. *keep: a trace may lead to it. */
