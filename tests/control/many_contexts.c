@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * many_contexts COUNT - eight functions that call each other at random, 5 to 40 deep: COUNT chunks, nearly each on a call path
- * of its own, of which the last 4 096 stay. Prints "ready PID"; then each line on stdin makes a thousand more, and is
- * answered. The end of stdin ends it.
+ * many_contexts COUNT - eight functions that call each other at random, 5 to 40 deep: COUNT
+ * chunks, nearly each on a call path of its own, of which the last 4 096 stay. Prints "ready PID";
+ * then each line on stdin makes a thousand more, and is answered. The end of stdin ends it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,11 +24,18 @@ static unsigned draw(void) {
         void *chunk = left ? steps[draw() % 8](left - 1) : malloc(16 + draw() % 48);               \
         __asm__ volatile("# step " #number : : : "memory");                                        \
         return chunk;                                                                              \
-    }
-STEP(0)
-STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7)
+    }                                                                                              \
+    static void *step_##number(unsigned left)
+STEP(0);
+STEP(1);
+STEP(2);
+STEP(3);
+STEP(4);
+STEP(5);
+STEP(6);
+STEP(7);
 
-    static const step steps[8] = {step_0, step_1, step_2, step_3, step_4, step_5, step_6, step_7};
+static const step steps[8] = {step_0, step_1, step_2, step_3, step_4, step_5, step_6, step_7};
 
 static void make(long count) {
     static void *kept[KEPT];

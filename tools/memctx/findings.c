@@ -191,7 +191,8 @@ static int by_weight(const void *a, const void *b) {
                : (left->example > right->example) - (left->example < right->example);
 }
 
-/* Without what this look itself needs in the target, which is gone a moment later. Our tables stay, and are part of the peak, too. */
+/* Without what this look itself needs in the target, which is gone a moment later. Our tables stay,
+ * and are part of the peak, too. */
 static int64_t resident_without_us(const struct findings_input *input) {
     int64_t rss = model_tame(input->ledger->rss_bytes);
     return larger(rss - model_tame(input->model->ledger.control_bytes), 1);
