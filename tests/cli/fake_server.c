@@ -146,6 +146,24 @@ static void make_contexts(uint32_t flags) {
                                        : vdso->bytes;
 }
 
+/* Of what was made only what is asked for: from an id on, so many. */
+static void choose_contexts(const struct wire_piece_request *request) {
+    uint32_t first = (uint32_t)(request->from >> 16), count = 0;
+    size_t kept = 0;
+    for (size_t at = 0; at < used;) {
+        struct wire_context context;
+        memcpy(&context, piece.records + at, sizeof(context));
+        if (context.id >= first && (request->most == 0 || count < request->most)) {
+            memmove(piece.records + kept, piece.records + at, context.bytes);
+            kept += context.bytes;
+            count++;
+        }
+        at += context.bytes;
+    }
+    used = kept;
+    piece.head.count = count;
+}
+
 /* A chain of them, a few in each piece. */
 static void make_deep(uint64_t from) {
     uint32_t id = (uint32_t)(from >> 16);
@@ -271,6 +289,9 @@ static void make_piece(const struct wire_piece_request *request) {
             make_deep(request->from);
         } else {
             make_contexts(request->flags);
+            if (request->from > 0 || request->most > 0) {
+                choose_contexts(request);
+            }
         }
         break;
     case WIRE_PART_MODULES: make_modules(); break;

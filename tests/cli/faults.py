@@ -118,7 +118,8 @@ def fault_test(fault, code, pattern):
     @test_named(f"fault-{fault}")
     def run():
         with fake(fault) as live:
-            for words in (["dump"], ["dump", "--json"], ["frag"], ["doctor"]):
+            flat = [] if fault == "deep" else [["dump", "--flat"]]  # nothing of it is in the list
+            for words in (["dump"], ["dump", "--json"], *flat, ["frag"], ["doctor"]):
                 expect(code, pattern, *words, live.pid, env=live.cli_env)
             succeed("ps", env=live.cli_env)  # one bad process does not spoil the list
 

@@ -346,7 +346,7 @@ bool client_read(struct client *client, enum wire_type type, const void *body, s
             return false;
         }
         tell_wait(client);
-        nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
         if (!client_connect(&again, client->facts, false, &why)) {
             return false; /* with the first reason */
         }
@@ -554,7 +554,7 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
             return false;
         }
         tell_wait(client);
-        nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
     }
     return true;
 }

@@ -110,14 +110,16 @@ static void print_text(const struct findings_input *input, const struct findings
                        const struct doctor_request *request) {
     const struct model *model = input->model;
     const struct memory_ledger *ledger = input->ledger;
-    char rss[RENDER_NUMBER_BYTES], asked[RENDER_NUMBER_BYTES];
+    char rss[RENDER_NUMBER_BYTES], asked[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
     size_t worse = 0;
     for (size_t i = 0; i < findings->count; i++) {
         worse += findings->list[i].severity > SEVERITY_INFO;
     }
-    printf("%s (pid %" PRId64 "), up %.1f s: %s resident, of which the program asked for %s\n",
+    printf("%s (pid %" PRId64
+           "), up %.1f s: %s resident, of which the program asked for %s; memctx itself: %s\n",
            model->exe, model->pid, model->uptime_s, render_bytes(rss, ledger->rss_bytes, true),
-           render_bytes(asked, model->totals.requested_bytes, true));
+           render_bytes(asked, model->totals.requested_bytes, true),
+           render_bytes(own, memory_own_bytes(model), true));
     for (size_t i = 0; i < findings->count; i++) {
         print_finding(model, &findings->list[i], i + 1, request);
     }

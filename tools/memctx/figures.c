@@ -105,9 +105,7 @@ void figures_finish(const struct figures *figures, struct model *model, uint32_t
     ledger->mixed_reserved = from->mixed_reserved;
     ledger->mixed_block_bytes = from->mixed_block_bytes;
     ledger->untouched_bytes = from->untouched_bytes;
-    if (ledger->segments_resident != WIRE_UNKNOWN) {
-        ledger->segments_resident = from->segments_resident;
-    }
+    ledger->segments_resident = flags & MODEL_RESIDENT ? from->segments_resident : WIRE_UNKNOWN;
     for (size_t i = 0; i < model->context_count; i++) {
         finish_context(&model->contexts[i], flags);
     }

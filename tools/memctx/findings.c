@@ -191,11 +191,11 @@ static int by_weight(const void *a, const void *b) {
                : (left->example > right->example) - (left->example < right->example);
 }
 
-/* What this look itself needs in the target is gone a moment later: with a million contexts more than the rest. */
+/* Without what this look itself needs in the target, which is gone a moment later. Our tables stay,
+ * and are part of the peak, too. */
 static int64_t resident_without_us(const struct findings_input *input) {
     int64_t rss = model_tame(input->ledger->rss_bytes);
-    int64_t control = model_tame(input->model->ledger.control_bytes);
-    return control < rss / 2 ? rss - control : larger(rss / 2, 1);
+    return larger(rss - model_tame(input->model->ledger.control_bytes), 1);
 }
 
 void findings_make(struct findings *findings, const struct findings_input *input) {

@@ -121,7 +121,8 @@ static const struct cli_verb verbs[] = {
     {"mark", "TARGET [NAME]", "remember how every context stands",
      LIVE_TARGET_HELP
      "\nThe target keeps the mark; memctx diff compares with it. A mark of the same name moves.\n"
-     "Without NAME it is called default.\n\n" COMMON_HELP,
+     "Without NAME it is called default. All marks together may take an eighth of memctx's own\n"
+     "tables, or 512 KiB; past that a mark is refused.\n\n" COMMON_HELP,
      mark_main},
     {"diff", "TARGET [MARK] | SNAPSHOT SNAPSHOT|PID", "show the growth of each context",
      TARGET_HELP "\nThe growth since MARK (the latest one), or from the first state to the second. "

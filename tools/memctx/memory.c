@@ -159,6 +159,13 @@ static int64_t kept_bytes(const struct model *model, uint8_t kind, int64_t most)
     return sum < most ? sum : most > 0 ? most : 0;
 }
 
+int64_t memory_own_bytes(const struct model *model) {
+    const struct wire_ledger *ledger = &model->ledger;
+    int64_t tables = ledger->metadata_resident != WIRE_UNKNOWN ? ledger->metadata_resident
+                                                               : ledger->metadata_used;
+    return model_tame(tables) + model_tame(ledger->control_bytes);
+}
+
 /* Of the anonymous memory what is not ours. The beginning of our tables is part of the library's own data. */
 static int64_t own_mappings(const struct model *model) {
     int64_t ours =

@@ -29,6 +29,9 @@ struct memory_ledger {
  * tables: some milliseconds for each GiB that is resident. */
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings);
 
+/* What memctx itself takes in the process: its tables, the control thread's stack and answers. */
+int64_t memory_own_bytes(const struct model *model);
+
 /* Adds the ledger up. The dump must have asked for RESIDENT; where the mappings are missing, they
  * are part of the residue. */
 void memory_make_ledger(const struct model *model, struct memory_ledger *ledger);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "memory.h"
 #include "shorten.h"
 
 #define INLINED_SHOWN 2 /* of what was inlined into a frame: the outermost and the innermost */
@@ -164,10 +165,12 @@ void render_line(const char *name, const struct model_totals *totals,
 }
 
 void render_head(const struct model *model, const struct render_options *options) {
-    char rss[RENDER_NUMBER_BYTES];
-    printf("%s (pid %" PRId64 "): up %.3f s, resident set %s, depth %" PRId64 ", %zu contexts%s\n",
+    char rss[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
+    printf("%s (pid %" PRId64 "): up %.3f s, resident set %s (memctx itself: %s), depth %" PRId64
+           ", %zu contexts%s\n",
            base_name(model->exe), model->pid, model->uptime_s,
-           render_bytes(rss, model->ledger.rss_bytes, options->human), model->depth,
+           render_bytes(rss, model->ledger.rss_bytes, options->human),
+           render_bytes(own, memory_own_bytes(model), options->human), model->depth,
            model->context_count + model->left_out_count,
            model->exact ? "" : "; not exact: some operations were not charged to their path");
     for (size_t i = 0; i < model->mark_count; i++) {

@@ -263,7 +263,7 @@ void target_load_rest(struct target *target, struct model *model,
     if (!options->sums_only) {
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
     }
-    target_ask_head(target, resident | WIRE_DUMP_END);
+    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* of our tables it costs little */
     loader_finish(&target->loader, options->flags);
     if (options->mappings) {
         if (reader.started) {

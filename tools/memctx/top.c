@@ -17,7 +17,8 @@ struct best {
 /* All contexts, by id. */
 struct survey {
     enum view_sort sort;
-    uint32_t capacity;
+    bool any; /* one was there */
+    uint32_t last, capacity;
     uint32_t *parents;
     size_t count, leaves; /* contexts; those with figures */
     struct model_totals sum;
@@ -56,9 +57,21 @@ static void consider(struct survey *survey, uint32_t id, const struct model_tota
 static bool visit(struct loader *loader, const struct wire_context *context,
                   const struct wire_sums *sums) {
     struct survey *survey = loader->visit_argument;
+    if (survey->any ? context->id <= survey->last : context->id != 0) {
+        return cli_fail(loader->failure, CLI_REFUSED,
+                        "%s: damaged dump; context %u is there twice, or too late",
+                        loader->model->source, context->id);
+    }
+    survey->any = true;
+    survey->last = context->id;
     /* Those that were made since the head was asked for are newer than the dump. */
     if (context->id >= survey->capacity) {
         return true;
+    }
+    if (context->id > 0 && context->parent >= context->id) {
+        return cli_fail(loader->failure, CLI_REFUSED,
+                        "%s: damaged dump; context %u has no parent before it",
+                        loader->model->source, context->id);
     }
     survey->parents[context->id] = context->parent;
     survey->count++;

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: MIT
+"""What asking costs the process that is asked: next to no memory, however many contexts it has, and no time once
+whoever asked has left."""
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import harness
+import wire
+from harness import Failure, Skip, check, check_equal, runtime_dir, test
+from hostile import attacked
+from wire import Wire, constant, frame
+
+CHUNKS = 17000  # some 300 000 contexts
+RISE_MAX_KIB = 1024
+
+
+@contextlib.contextmanager
+def many_contexts(chunks=CHUNKS, **env):
+    program = harness.build_program("tests/control/many_contexts.c")
+    with runtime_dir() as directory:
+        with harness.Target([program, str(chunks)], directory, MEMCTX_CONTROL="eager", **env) as target:
+            check(target.hear(60).startswith("ready "), "the target's line")
+            target.wait_socket()
+            yield target
+            target.say("more")
+            check_equal(target.hear(), "made", "the target's answer")
+            code, text = target.finish()
+            check_equal((code, text), (0, ""), "exit status and stderr of the target")
+
+
+def resident_kib(pid):
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Rss:"))
+
+
+class Watched:
+    """The resident set of a process while something happens: how much it rises at the most."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.before = self.most = resident_kib(pid)
+        self.looks = 0
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.look)
+
+    def look(self):
+        while not self.over.wait(0.002):
+            with contextlib.suppress(OSError, StopIteration):
+                self.most = max(self.most, resident_kib(self.pid))
+                self.looks += 1
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+    def rise(self):
+        check(self.looks > 0, "it was over before it was looked at")
+        return self.most - self.before
+
+
+def verbs(target, directory):
+    """Every verb that reads, as its words."""
+    path = os.path.join(directory, "out")
+    pid = target.pid
+    return [["ps"], ["dump", pid, "--no-symbols"], ["dump", pid, "--flat", "--limit", 20], ["dump", "--self", pid],
+            ["dump", pid, "--json", "--threads", "--no-symbols"], ["dump", pid, "-o", path, "--no-symbols"],
+            ["frag", pid, "--no-symbols"], ["doctor", pid, "--no-symbols"], ["report", pid, "-o", path, "--no-symbols"],
+            ["export", pid, "--folded", path, "--no-symbols"], ["diff", pid, "m", "--no-symbols"], ["verify", pid]]
+
+
+@test
+def asking_costs_no_memory():
+    """The target's resident set stays where it is while any verb runs, and after it."""
+    worst = (-1, "")
+    with many_contexts() as target, runtime_dir() as directory:
+        with Wire(target.socket_path()) as client:
+            contexts = wire.get(client.head(), "wire_dump.contexts")
+        check(contexts > 200000, f"only {contexts} contexts")
+        done = harness.run_cli("mark", target.pid, "m", env=target.cli_env)
+        check_equal(done.returncode, 0, f"mark ({done.stderr})")
+        for words in verbs(target, directory):
+            with Watched(target.pid) as watched:
+                done = harness.run_cli(*words, env=target.cli_env, timeout_s=100)
+            check(done.returncode in (0, 5), f"{words}: exit {done.returncode}: {done.stderr[:300]}")
+            check(watched.rise() <= RISE_MAX_KIB, f"{words}: the target grew by {watched.rise()} KiB")
+            worst = max(worst, (watched.rise(), str(words[0])))
+    return f"{contexts} contexts; at most {worst[0]} KiB, {worst[1]}"
+
+
+@test
+def eight_dumps_at_once():
+    """All places are taken by dumps: each is whole, and the control thread holds no more than 256 KiB for them."""
+    with many_contexts() as target:
+        with Watched(target.pid) as watched:
+            running = [subprocess.Popen([harness.CLI, "dump", str(target.pid), "--flat", "--limit", "3", "--no-symbols"],
+                                        env=target.cli_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                       for _ in range(constant("WIRE_CLIENTS_MAX"))]
+            answers = []
+            for process in running:
+                out, err = process.communicate(timeout=100)
+                check_equal((process.returncode, err), (0, ""), "a dump beside seven others")
+                answers.append(out[out.index("\n"):out.index("page headers")])
+        check_equal(len(set(answers)), 1, "different answers about a target that does nothing")
+        check(watched.rise() <= 256 + 64, f"the target grew by {watched.rise()} KiB")
+        # The same eight, which have all asked and wait.
+        with contextlib.ExitStack() as stack:
+            before = resident_kib(target.pid)
+            for _ in range(constant("WIRE_CLIENTS_MAX")):
+                client = stack.enter_context(Wire(target.socket_path()))
+                client.ask(wire.piece_request("CONTEXTS", constant("WIRE_DUMP_THREADS")))
+                client.ask(wire.piece_request("PAGES"))
+            rise = resident_kib(target.pid) - before
+            check(rise <= 256 + 64, f"eight clients with an answer each: {rise} KiB")
+        harness.wait_until(lambda: resident_kib(target.pid) - before <= 16, "what answers took is given back")
+    return f"{watched.rise()} KiB; with an answer for each {rise} KiB"
+
+
+def quiet_within(target, seconds, what):
+    """The control thread does nothing any more so long after this."""
+    time.sleep(seconds)
+    spent = harness.library_thread_ns(target.pid)
+    time.sleep(0.5)
+    spent = harness.library_thread_ns(target.pid) - spent
+    check(spent < 0.05e9, f"{what}: the control thread worked on for {spent / 1e6:.0f} ms of 500")
+
+
+@test
+def who_leaves_leaves_nothing():
+    """The command is interrupted, or killed, in the middle: the target stops at once, and serves the next one."""
+    with many_contexts() as target:
+        before = resident_kib(target.pid)
+        for how in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
+            for after in (0.01, 0.05, 0.1):
+                with subprocess.Popen([harness.CLI, "dump", str(target.pid), "--json", "--no-symbols"],
+                                      env=target.cli_env, stdout=subprocess.DEVNULL) as process:
+                    time.sleep(after)
+                    process.send_signal(how)
+                    process.wait(timeout=20)
+            quiet_within(target, 0.05, f"after {how.name}")
+        check(resident_kib(target.pid) - before <= 64, "memory stays behind")
+        # Requests that are in the way when their client leaves.
+        for _ in range(30):
+            with Wire(target.socket_path()) as client:
+                for _ in range(40):
+                    client.send(wire.piece_request("CONTEXTS", constant("WIRE_DUMP_THREADS")))
+        quiet_within(target, 0.3, "after thirty that left")
+
+
+@test
+def ps_asks_for_totals_alone():
+    """A head has one size, and takes no longer where there are many contexts than where there are few."""
+    took = {}
+    for chunks in (100, CHUNKS):
+        with many_contexts(chunks) as target, Wire(target.socket_path()) as client:
+            times = [wire.get(client.head(constant("WIRE_DUMP_SUMS")), "wire_dump.took_ns") for _ in range(20)]
+            took[chunks] = min(times) / 1e6
+            allocs = client.statistics()["allocs"]
+            shown = harness.run_cli("ps", env=target.cli_env)
+            row = next(line for line in shown.stdout.splitlines() if line.split()[0] == str(target.pid))
+            contexts = int(row.split()[5])
+            check_equal(contexts, wire.get(client.head(), "wire_dump.contexts"), "contexts")
+            body = client.head(constant("WIRE_DUMP_SUMS"))
+            dump = target.dump("--no-symbols")["totals"]
+            check_equal(wire.get(body, "wire_dump.requested_bytes"), dump["requested_bytes"], "requested bytes")
+            check_equal(wire.get(body, "wire_dump.live_chunks"), dump["live_chunks"], "live chunks")
+            check_equal(allocs, dump["allocs"], "allocations")
+    check(took[CHUNKS] < 5, f"a head takes {took[CHUNKS]:.2f} ms")
+    return ", ".join(f"{chunks} chunks: {ms:.3f} ms" for chunks, ms in took.items())
+
+
+# A small process that starts the command: what it reports is that of the command, and not of what forked it.
+MEASURE = """
+import os, sys
+pid = os.fork() or os.execv(sys.argv[1], sys.argv[1:])
+_, status, used = os.wait4(pid, 0)
+sys.stderr.write(str(used.ru_maxrss))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@test
+def flat_lists_need_no_memory():
+    """`dump --flat --limit 20` of a large tree: the command's own memory is that of the list."""
+    with many_contexts() as target:
+        usage = {}
+        for words in (["--flat", "--limit", "20"], ["--flat", "--limit", "1000"]):
+            argv = [harness.CLI, "dump", str(target.pid), "--no-symbols", *words]
+            done = harness.run_program([sys.executable, "-S", "-c", MEASURE, *argv], target.cli_env)
+            check_equal(done.returncode, 0, f"exit status ({done.stderr})")
+            usage[words[-1]], out = int(done.stderr), done.stdout
+            lines = out.splitlines()
+            if words[-1] == "20":
+                short = lines
+        check(usage["20"] < 40 << 10, f"{usage['20']} KiB for a list of 20")
+        check(usage["1000"] > 2 * usage["20"], f"the other way takes {usage['1000']} KiB: nothing is compared")
+        # Both ways tell the same of the twenty, and of all.
+        end = next(i for i, line in enumerate(short) if line.startswith("... "))
+        check_equal(short[1:end], lines[1:end], "the list")
+        check_equal(short[-6:-2] + short[-1:], lines[-6:-2] + lines[-1:], "the foot")
+        count, rest = (int(short[end].split()[i]) for i in (1, 4))
+        tail = next(line for line in lines if line.startswith("... "))
+        between = lines[end:lines.index(tail)]
+        figures = [line.split(": ", 1)[1].split() for line in between if "; " in line and not line.startswith(" ")]
+        check_equal(count, int(tail.split()[1]) + len(figures), "contexts that are not shown")
+        check_equal(rest, int(tail.split()[4]) + sum(int(words[-2]) for words in figures), "their bytes")
+    return f"{usage['20']} KiB, {usage['1000']} KiB for a list of 1000"
+
+
+# --- where memory is short ------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def memory_cgroup():
+    """A directory of the memory controller, and the names of its limit and of what is used; Skip where there is none."""
+    with open("/proc/self/cgroup", encoding="ascii") as file:
+        groups = dict(line.rstrip("\n").split(":", 2)[1:] for line in file)
+    candidates = [("/sys/fs/cgroup/memory" + groups.get("memory", "/"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
+                  ("/sys/fs/cgroup" + groups.get("", "/"), "memory.max", "memory.current")]
+    for parent, limit, usage in candidates:
+        path = os.path.join(parent, f"memctx-test-{os.getpid()}")
+        try:
+            os.mkdir(path)
+        except OSError:
+            continue
+        try:
+            if os.access(os.path.join(path, limit), os.W_OK):
+                yield path, limit, usage
+                return
+        finally:
+            os.rmdir(path)
+    raise Skip("no memory cgroup may be made here")
+
+
+@test
+def a_full_memory_cgroup():
+    """A target that may have 2 MiB more, and no more, is asked for all that there is: it lives on."""
+    with memory_cgroup() as (path, limit, usage), many_contexts() as target:
+        try:
+            with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file:
+                file.write(str(target.pid))
+            # What it has stays on the account of the old group: what is new comes on this one's.
+            with open(os.path.join(path, limit), "w", encoding="ascii") as file:
+                file.write(str(2 << 20))
+            with runtime_dir() as directory:
+                for words in verbs(target, directory)[:-2]:
+                    done = harness.run_cli(*words, env=target.cli_env, timeout_s=100)
+                    check(done.returncode in (0, 5), f"{words}: exit {done.returncode}: {done.stderr[:300]}")
+                    check(target.process.poll() is None, f"{words}: the target was ended: {target.ending()}")
+            with open(os.path.join(path, usage), encoding="ascii") as file:
+                used = int(file.read())
+        finally:
+            with open(os.path.join(os.path.dirname(path), "cgroup.procs"), "w", encoding="ascii") as file:
+                file.write(str(target.pid))
+    return f"{used >> 10} KiB used"
+
+
+@test
+def no_address_space_left():
+    """Not a byte may be mapped: the target says so, and what the command prints is that; then it may again."""
+    with many_contexts(300) as target:
+        size = int(harness.read_status(target.pid, "VmSize").split()[0]) << 10
+        old = resource.prlimit(target.pid, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+        try:
+            for words in (["dump"], ["frag"], ["doctor"], ["mark"], ["dump", "--self"], ["options"]):
+                done = harness.run_cli(*words, target.pid, env=target.cli_env)
+                check_equal(done.returncode, 1, f"{words} ({done.stderr})")
+                check("has no memory for an answer" in done.stderr, f"{words}: {done.stderr!r}")
+            shown = harness.run_cli("ps", env=target.cli_env).stdout
+            check("has no memory for an answer" in shown, f"ps: {shown}")
+        finally:
+            resource.prlimit(target.pid, resource.RLIMIT_AS, old)
+        harness.check_sums(target.dump("--no-symbols"))
+
+
+@test
+def marks_that_are_too_large():
+    """All marks together have a bound; past it a mark is refused, with what there is and what to do, and costs nothing."""
+    with attacked("contexts", "60000") as target, Wire(target.socket_path()) as client:
+        before, status, names = resident_kib(target.pid), constant("WIRE_OK"), 0
+        while status == constant("WIRE_OK") and names < constant("WIRE_MARKS_MAX"):
+            name = f"mark-{names}".encode().ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")
+            status, body = client.ask(frame(constant("WIRE_MARK"), name))
+            names += status == constant("WIRE_OK")
+        check_equal(status, constant("WIRE_REFUSED"), f"after {names} marks: {body!r}")
+        text = body.decode()
+        check("contexts takes" in text and "all marks together may take" in text and "dump TARGET -o" in text, text)
+        tables = client.statistics()["metadata_bytes"]
+        rise = (resident_kib(target.pid) - before) << 10
+        check(rise < tables / 8 + (512 << 10), f"{names} marks take {rise} bytes beside {tables} of tables")
+        again = b"mark-0".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")
+        check_equal(client.ask(frame(constant("WIRE_MARK"), again))[0], constant("WIRE_OK"), "one that moves")
+        entries = sum(wire.get(body, "wire_piece.count") for body in client.pieces("ENTRIES", mark=again))
+        if entries < 30000:
+            raise Failure(f"a mark has {entries} entries")
+    return f"{names} marks of {entries} contexts in {rise >> 10} KiB; {text}"
