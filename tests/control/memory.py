@@ -24,7 +24,8 @@ RISE_MAX_KIB = 1024
 def many_contexts(chunks=CHUNKS, **env):
     program = harness.build_program("tests/control/many_contexts.c")
     with runtime_dir() as directory:
-        with harness.Target([program, str(chunks)], directory, MEMCTX_CONTROL="eager", **env) as target:
+        with harness.Target([program, str(chunks)], directory, MEMCTX_CONTROL="eager", MEMCTX_FOLD="off",
+                            MEMCTX_TABLES="4G", **env) as target:
             check(target.hear(60).startswith("ready "), "the target's line")
             target.wait_socket()
             yield target
@@ -285,7 +286,7 @@ def no_address_space_left():
 @test
 def marks_that_are_too_large():
     """All marks together have a bound; past it a mark is refused, with what there is and what to do, and costs nothing."""
-    with attacked("contexts", "60000") as target, Wire(target.socket_path()) as client:
+    with attacked("contexts", "60000", MEMCTX_FOLD="off", MEMCTX_TABLES="64M") as target, Wire(target.socket_path()) as client:
         before, status, names = resident_kib(target.pid), constant("WIRE_OK"), 0
         while status == constant("WIRE_OK") and names < constant("WIRE_MARKS_MAX"):
             name = f"mark-{names}".encode().ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")
