@@ -25,6 +25,7 @@
 #define KNOWN 128U
 #define OTHERS_WEIGHT 8U /* sightings of a site below an ancestor until that gets [other callers] */
 #define WATCH_EVERY 32U  /* of the paths that wait one is looked at for functions that recur */
+#define WAITED_TOLD_EVERY 32U
 #define LIMIT_LOOK_EVERY 64U
 
 /* How often a path was seen lately. Others that come to the same place wear it down. */
@@ -48,6 +49,8 @@ struct admission {
         uint32_t frame;
     } last[RULE_FOLDED_PLACES + 1]; /* by a folded function's number: its last frame, of that look */
 };
+
+uint64_t admit_waited, admit_looked_up;
 
 struct place {
     uint32_t node, hash, length;
@@ -375,9 +378,9 @@ static uint32_t sight(struct admission *admission, uint32_t hash, uint32_t weigh
 /* What a path has to show. */
 static uint32_t weight_wanted(size_t size) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
-    int64_t sixteenth = load_relaxed(&tables_limit_known) / 16 + 1;
-    int64_t past = load_relaxed(&tables_used_bytes) - TABLES_PATH * sixteenth;
-    int64_t steps = past > 0 ? past / (sixteenth / 2) : 0;
+    int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS + 1;
+    int64_t past = load_relaxed(&tables_used_bytes) - TABLES_PATH * part;
+    int64_t steps = past > 0 ? past * 2 / part : 0;
     live = live > ADMIT_LIVE_LEAST ? live : ADMIT_LIVE_LEAST;
     if ((int64_t)size >= live / ADMIT_LIVE_SHARE)
         return 1;
@@ -415,6 +418,8 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor, bool
 static struct view *view_of_site(const struct admit *admit, uint32_t ancestor) {
     const struct stack *stack = admit->stack;
     struct admission *admission = admit->paths->admission;
+    if (!(++admission->waited % WAITED_TOLD_EVERY))
+        add_relaxed(&admit_waited, WAITED_TOLD_EVERY);
     uintptr_t site = stack->frames[stack->count - 1].address;
     uintptr_t caller = stack->count > 1 ? stack->frames[stack->count - 2].address : 0;
     uint32_t hash = (uint32_t)(hash_mix(site ^ caller << 9, ancestor) >> 16);
@@ -428,6 +433,16 @@ static struct view *view_of_site(const struct admit *admit, uint32_t ancestor) {
     return view;
 }
 
+/* Whether a rule holds for a frame that is not in the tree yet. */
+static NOINLINE bool is_wanted(const struct admit *admit) {
+    const struct stack *stack = admit->stack;
+    for (unsigned i = admit->begin; i < stack->count; i++)
+        if ((!stack->frames[i].length || stack->frames[i].node & WAITS) &&
+            tree_wanted(frame_of(&stack->frames[i])))
+            return true;
+    return false;
+}
+
 /* The path's place is cold. */
 static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place place, size_t size,
                                            bool *keep) {
@@ -436,18 +451,19 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
     if (!make_admission(paths))
         return context_view_fixed(admit->heap, TREE_OTHERS);
     uint32_t seen = sight(paths->admission, place.hash, 1);
-    if (paths->watching && !(++paths->admission->waited % WATCH_EVERY))
+    if (paths->watching && !(paths->admission->waited % WATCH_EVERY))
         for (unsigned i = admit->begin; i < admit->stack->count; i++)
             if (!rule_folded(admit->stack->frames[i].rule))
                 watch(admit, (int)i);
-    if (seen >= weight_wanted(size)) {
-        admit->share = TABLES_ADMITTED;
+    bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);
+    if (wanted || seen >= weight_wanted(size)) {
+        admit->share = wanted ? TABLES_SITE : TABLES_ADMITTED;
         admit->may_make = true;
         admit_forget(paths);
         place = place_stack(admit);
         struct view *view = place.node & WAITS
                                 ? NULL
-                                : heap_view_within(admit->heap, place.node, TABLES_ADMITTED);
+                                : heap_view_within(admit->heap, place.node, admit->share);
         *keep = true; /* otherwise it would be walked for as long as there is no room */
         if (view)
             return view;
@@ -457,12 +473,20 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
 
 /* --- what the layer offers ------------------------------------------------------------------------ */
 
+#define NODE_IN_LOOK_UPS 8U /* a new node of the tree in so many look-ups is much */
+
+static bool paths_come_fast(void) {
+    return tables_are_past(TABLES_FOLD) &&
+           (tables_are_past(TABLES_FOLD_ANYWAY) ||
+            tree_count() > load_relaxed(&admit_looked_up) / NODE_IN_LOOK_UPS);
+}
+
 /* Whether functions that recur are looked for, and which are folded, may have changed. */
 static void look_at_folding(struct paths *paths) {
     if (!(paths->missed % LIMIT_LOOK_EVERY))
         tables_limit_bytes();
     bool watching = load_relaxed(&options.fold) == FOLD_AUTO &&
-                    (load_relaxed(&function_epoch) || tables_are_past(TABLES_FOLD));
+                    (load_relaxed(&function_epoch) || paths_come_fast());
     uint32_t epoch = watching ? load_acquire(&function_epoch) : 0;
     if (LIKELY(watching == paths->watching) && LIKELY(epoch == paths->fold_epoch))
         return;

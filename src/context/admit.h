@@ -29,10 +29,14 @@
 #include "path/cache.h"
 
 #define SITE_FRAMES 2U
-#define ADMIT_WEIGHT 16U      /* sightings at first; four times as many with each half sixteenth of the budget */
+#define ADMIT_WEIGHT 16U      /* sightings at first; four times as many with each half part of the budget */
 #define ADMIT_LIVE_SHARE 1024 /* an allocation of that part of the live bytes is enough by itself */
 #define ADMIT_LIVE_LEAST (4 << 20)
 
+/* Atomic: look-ups of all threads, but for their last few. */
+INTERNAL uint64_t admit_looked_up;
+/* Atomic: allocations whose path was not kept. */
+INTERNAL uint64_t admit_waited;
 /* The view that pays for the stack's innermost `depth` frames, which were walked; never NULL once the
  * heap has a view. *keep: a trace may lead to it. */
 struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *keep);

@@ -74,8 +74,7 @@ static struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
 #define WINDOW_TRIAL 4096U
 #define COST_FOUND 7U /* by the first guess, at best */
 #define COST_REPLAY 15U
-#define COST_SEARCH 30U
-#define COST_WALK 40U /* at best */
+#define COST_SEARCH 40U
 #define HOPE_MAX 50U
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
 
@@ -86,9 +85,9 @@ static uint32_t cost_found(const struct paths *paths) {
     return COST_FOUND + (uint32_t)(few * 8 / 512 + traces * 7 / 4096);
 }
 
-/* The last one; mostly by how many frames had to be looked up. */
+/* The last one: by how many nodes had to be looked up, and how many words were compared. */
 static uint32_t cost_walk(const struct paths *paths) {
-    return 40 + 20 * paths->looked_up;
+    return 50 + 25 * paths->looked_up + paths->stack.check_count;
 }
 
 static void window_begin(struct paths *paths, uint32_t window) {
@@ -99,11 +98,12 @@ static void window_begin(struct paths *paths, uint32_t window) {
 static void other_way(struct paths *paths) {
     paths->hoped = 0;
     paths->passing = !paths->passing;
-    paths->walking = false;
+    paths->walking = 0;
     window_begin(paths, WINDOW_TRIAL);
 }
 
 static NOINLINE void window_ends(struct paths *paths) {
+    add_relaxed(&admit_looked_up, paths->seen);
     uint32_t found = paths->passing ? 0 : paths->found_in_window * cost_found(paths);
     uint32_t cost = (found + paths->spent) / paths->seen, other = paths->cost[!paths->passing];
     uint32_t least = paths->passing ? COST_FOUND : COST_REPLAY;
@@ -113,9 +113,9 @@ static NOINLINE void window_ends(struct paths *paths) {
     window_begin(paths, WINDOW);
     if (other && cost > other) {
         other_way(paths);
-    } else if (paths->passing && !paths->walking) {
-        paths->walking = true; /* walks have proved cheaper */
-        cache_shrink(paths);
+    } else if (paths->passing && paths->walking < CACHE_WALKING_LONG) {
+        if (++paths->walking == CACHE_WALKING_LONG)
+            cache_shrink(paths);
     } else if (paths->hoped > paths->patience[paths->passing]) {
         if (paths->patience[paths->passing] < PATIENCE_MAX)
             paths->patience[paths->passing] *= 2;
@@ -160,6 +160,10 @@ void context_time_next(struct paths *paths) {
 
 static struct view *look_up(struct heap *heap, uintptr_t frame, size_t size, uint32_t generation) {
     struct paths *paths = paths_of(heap);
+    if (UNLIKELY(load_relaxed(&tables_want_traces)) && paths->trace_room > CACHE_TRACES_FIRST) {
+        store_owner(&tables_want_traces, false);
+        cache_shrink(paths);
+    }
     if (UNLIKELY(!paths->traces) && !cache_make(paths)) {
         add_relaxed(&heap_global.lost_views, 1);
         return context_view_fixed(heap, TREE_UNKNOWN);
@@ -196,14 +200,14 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, size_t size, uin
         judge(paths, 1, 0, cost);
     } else {
         uint64_t hash;
-        uint32_t found = paths->found, walked = 0;
+        uint32_t found = paths->found, cost = COST_SEARCH;
         view = cache_search(paths, frame, &hash);
         if (!view) {
             view = walk(heap, frame, depth, size, true, hash);
-            walked = cost_walk(paths);
+            cost = COST_SEARCH + cost_walk(paths);
         }
         paths->found = 0;
-        judge(paths, found + 1, found, COST_SEARCH + walked);
+        judge(paths, found + 1, found, cost);
     }
     paths->timing = false;
     ways_open(paths);

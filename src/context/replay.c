@@ -125,7 +125,7 @@ void replay_before(struct paths *paths) {
             return;
         replays = paths->replays = meta_alloc(sizeof *replays);
         if (!replays) {
-            tables_add(-(int64_t)sizeof *replays);
+            tables_add_traces(-(int64_t)sizeof *replays);
             return;
         }
     }
@@ -188,7 +188,7 @@ void replay_forget(struct paths *paths) {
 
 void replay_end(struct paths *paths) {
     if (paths->replays)
-        tables_add(-(int64_t)sizeof *paths->replays);
+        tables_add_traces(-(int64_t)sizeof *paths->replays);
     meta_free(paths->replays, sizeof *paths->replays);
     paths->replays = NULL;
 }

@@ -10,6 +10,7 @@
 struct lock tree_lock FORK_PAGE = LOCK_INIT(RANK_TREE);
 uint64_t tree_read_until_ns;
 void (*tree_watch)(uint32_t id);
+bool (*tree_wanted)(struct tree_frame frame);
 
 struct table {
     uint64_t mask;
@@ -144,7 +145,7 @@ static uint32_t find_newest(uint32_t parent, struct tree_frame frame) {
     uint32_t id = parent < tree.linked ? tree.linked : parent + 1; /* made after its parent */
     for (; id < tree.count; id++)
         if (tree_node_is(id, parent, frame)) {
-            link_newest(TABLES_ALL);
+            link_newest(TABLES_SITE);
             return id;
         }
     return 0;
@@ -232,7 +233,7 @@ uint32_t tree_loop(uint32_t id) {
 void tree_set_loop(uint32_t id, uint32_t last) {
     uint32_t *place;
     if (!load_relaxed(&loops[id / LOOPS_PER_LEAF]) &&
-        !tables_take(LOOPS_PER_LEAF * sizeof *place, TABLES_TRACE))
+        !tables_take(LOOPS_PER_LEAF * sizeof *place, TABLES_ADMITTED))
         return;
     if (!(place = heap_leaf_place(loops, id, sizeof *place)))
         return;

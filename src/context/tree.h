@@ -118,6 +118,9 @@ INLINE void tree_flag(uint32_t id, enum tree_flags flag) {
     if (!(load_relaxed(&tree_node(id)->flags) & flag))
         or_release(&tree_node(id)->flags, (uint8_t)flag);
 }
+/* Whether a rule holds for a frame, so that its path is to be kept; NULL: there are no rules. Takes
+ * tree_lock. */
+INTERNAL bool (*tree_wanted)(struct tree_frame frame);
 /* Told of each new node before anybody else finds it, under tree_lock; NULL: nobody wants to know. */
 INTERNAL void (*tree_watch)(uint32_t id);
 /* Until this time (os_now_exact_ns) somebody reads the tree in pieces, so that what an id means must stay. Of the control

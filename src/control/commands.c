@@ -274,6 +274,9 @@ static uint32_t fill_self(const char *body, struct text *text) {
         "paths found because the stack changed as it had changed before");
     ADD(paths_missed, counts.missed, "paths that were walked: not in the cache");
     ADD(paths_walked_far, counts.walked_far, "of these: with more than four new frames");
+    ADD(paths_waited, load_relaxed(&admit_waited),
+        "allocations charged to [other callers], because their path is not kept; of each thread "
+        "the last few are missing");
     add_mean(text, "paths_near_permille", 1000 * (tracked - counts.walked_far), tracked,
              "allocations without such a walk");
     add_times(text, &counts, tracked);
@@ -284,7 +287,7 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(rules, rules_count(), "return addresses whose unwind rule is known");
     ADD(modules, rules_module_count(), "objects that frames were seen in");
     ADD(contexts, tree_count(), "nodes of the tree");
-    ADD(tables_bytes, load_relaxed(&tables_used_bytes),
+    ADD(tables_bytes, load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes),
         "bytes of the tables for call paths: nodes, views, traces, rules");
     ADD(tables_limit_bytes, tables_limit_bytes(), "what they may be at most (MEMCTX_TABLES)");
     ADD(folded_functions, load_relaxed(&function_epoch),

@@ -339,6 +339,15 @@ static bool match(uint32_t context) {
     return (rule || before) && set_rule(context, rule) && place_by_rule(context, rule, before);
 }
 
+static bool is_wanted(struct tree_frame frame) {
+    struct tree_node node = {
+        .address = frame.address, .module = frame.module, .exact = frame.exact};
+    lock_take(&tree_lock);
+    bool wanted = state.count && rule_of_frame(&node);
+    lock_release(&tree_lock);
+    return wanted;
+}
+
 /* What is made before the control thread looks. Under tree_lock. */
 static void match_new(uint32_t context) {
     match(context);
@@ -544,6 +553,7 @@ static bool add_rule(const char *rule, size_t length, struct text *text) {
     terms_table[++state.count] = terms;
     state.kinds[new.kind] = true;
     tree_watch = match_new;
+    tree_wanted = is_wanted;
     lock_release(&tree_lock);
     return true;
 }

@@ -65,10 +65,10 @@ static bool table_grow(struct paths *paths) {
             meta_free(guesses, guess_bytes(room));
         if (more_hints)
             meta_free(hint, hints * sizeof *hint);
-        tables_add(old ? -more : 0);
+        tables_add_traces(old ? -more : 0);
         return false;
     }
-    tables_add(old ? 0 : more);
+    tables_add_traces(old ? 0 : more);
     if (old)
         __builtin_memcpy(traces, paths->traces, trace_bytes(old));
     uint32_t shift = (uint32_t)__builtin_clz(room) + 32; /* one bit more than room has */
@@ -119,7 +119,7 @@ static void trace_free(struct paths *paths, struct trace *trace) {
     paths->trace_count--;
     paths->trace_bytes -= sizeof *trace + more_bytes(trace);
     meta_free(trace->more, more_bytes(trace));
-    tables_add(-(int64_t)more_bytes(trace));
+    tables_add_traces(-(int64_t)more_bytes(trace));
     *trace = (struct trace){0};
 }
 
@@ -133,7 +133,7 @@ static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t c
             return false;
         trace->more = more ? meta_alloc((size_t)bytes) : NULL;
         if (more && !trace->more) {
-            tables_add(-bytes);
+            tables_add_traces(-bytes);
             return false;
         }
         trace->more_room = (uint16_t)more;
@@ -344,7 +344,7 @@ void cache_shrink(struct paths *paths) {
     meta_free(paths->places, place_bytes(room));
     meta_free(paths->guesses, guess_bytes(room));
     meta_free(paths->hints, hint_count(room) * sizeof *paths->hints);
-    tables_add(-table_bytes(room));
+    tables_add_traces(-table_bytes(room));
     paths->traces = NULL;
     paths->places = NULL;
     paths->guesses = NULL;

@@ -47,6 +47,7 @@
 /* Misses of a forked child of which nothing is kept: most end before, and each page written is copied. */
 #define CACHE_QUIET 64
 #define CACHE_NEAR_FRAMES 4U
+#define CACHE_WALKING_LONG 8U /* windows after which the table's memory is given back */
 
 enum path_kind {
     PATH_FOUND,    /* by the first guess */
@@ -110,7 +111,8 @@ struct __attribute__((may_alias)) paths {
     uint32_t oldest;      /* the next to be given up */
     uint32_t verify_left; /* cached paths until the next comparison with libunwind */
     /* Which way is cheaper, by the table or past it: see context/lookup.c. */
-    bool passing, walking;          /* the table is passed over: for a trial, or longer */
+    bool passing;                   /* the table is passed over */
+    uint8_t walking;                /* for so many windows, at most CACHE_WALKING_LONG */
     uint32_t window;                /* so many look-ups */
     uint32_t seen, found_in_window; /* look-ups in this window; right first guesses among them */
     uint32_t spent;                 /* what the others cost, about ns */

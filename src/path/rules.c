@@ -187,7 +187,7 @@ static int64_t table_bytes(uintptr_t table) {
 static bool table_grow(void) {
     unsigned bits = rules_table ? (rules_table & RULE_TABLE_BITS) + 1 : FIRST_BITS;
     int64_t more = (int64_t)(sizeof(struct rule) << bits) - table_bytes(rules_table);
-    if (bits > BITS_MAX || (bits > BITS_ALWAYS && !tables_take(more, TABLES_TRACE)))
+    if (bits > BITS_MAX || (bits > BITS_ALWAYS && !tables_take(more, TABLES_ADMITTED)))
         return false;
     tables_add(bits > BITS_ALWAYS ? 0 : more);
     if (replace_table(bits, false))

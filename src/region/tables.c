@@ -4,8 +4,9 @@
 #include "base/options.h"
 #include "region/heap.h"
 
-int64_t tables_used_bytes FORK_PAGE;
+int64_t tables_used_bytes FORK_PAGE, tables_trace_bytes FORK_PAGE;
 uint32_t tables_threads FORK_PAGE;
+bool tables_want_traces FORK_PAGE;
 int64_t tables_limit_known FORK_PAGE = TABLES_LEAST_BYTES;
 
 int64_t tables_limit_bytes(void) {
@@ -23,9 +24,16 @@ int64_t tables_limit_bytes(void) {
 bool tables_take(int64_t bytes, enum tables_share share) {
     if (share == TABLES_UNCOUNTED)
         return true;
-    int64_t used = add_relaxed(&tables_used_bytes, bytes) + bytes;
-    if (LIKELY(used * 16 <= tables_limit_bytes() * (int64_t)share) || share == TABLES_MUST)
+    int64_t *used = share == TABLES_TRACE ? &tables_trace_bytes : &tables_used_bytes;
+    int64_t *other = share == TABLES_TRACE ? &tables_used_bytes : &tables_trace_bytes;
+    int64_t now = add_relaxed(used, bytes) + bytes, limit = tables_limit_bytes();
+    int64_t all = now + load_relaxed(other), part = share == TABLES_TRACE ? all : now;
+    if (LIKELY(part * TABLES_PARTS <= limit * (int64_t)share) && LIKELY(all <= limit))
         return true;
-    add_relaxed(&tables_used_bytes, -bytes);
+    if (share == TABLES_MUST)
+        return true;
+    if (all > limit && share != TABLES_TRACE)
+        store_owner(&tables_want_traces, true);
+    add_relaxed(used, -bytes);
     return false;
 }

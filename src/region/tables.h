@@ -21,22 +21,27 @@
 #define TABLES_LEAST_BYTES (4L << 20)
 #define TABLES_THREAD_BYTES (32L << 10)
 
-/* Sixteenths of the limit that may be in use after a request of this kind. */
+/* Of TABLES_PARTS of the limit, what may be in use after a request of this kind: by all but traces. Traces
+ * may have what the others leave, and give it back when those need it. */
+#define TABLES_PARTS 32
 enum tables_share {
     TABLES_UNCOUNTED = 0, /* contexts that the program itself makes: as many as it wants */
-    TABLES_FOLD = 2,      /* past it, functions that recur very often are folded */
-    TABLES_PATH = 11,     /* every path is kept until then */
-    TABLES_TRACE = 10,    /* traces, which only save time */
-    TABLES_ADMITTED = 13, /* paths that were seen often, or hold much */
-    TABLES_OTHERS = 14,   /* [other callers] of one ancestor, and its sites */
-    TABLES_SITE = 15,     /* sites below the [other callers] of the process */
-    TABLES_ALL = 16,
-    TABLES_MUST = 17, /* counted, but never refused: frees of what stands in others' pages */
+    TABLES_FOLD = 4,      /* past it, functions that recur very often are folded, if new paths come fast */
+    TABLES_TRACE = 30,    /* traces, which only save time; together with the others */
+    TABLES_FOLD_ANYWAY = 17,
+    TABLES_PATH = 20,     /* every path is kept until then */
+    TABLES_ADMITTED = 22, /* paths that were seen often, or hold much */
+    TABLES_OTHERS = 23,   /* [other callers] of one ancestor, and its sites */
+    TABLES_SITE = 24,     /* sites below the [other callers] of the process */
+    TABLES_MUST = 32,     /* counted, but never refused: frees of what stands in others' pages */
 };
 
-INTERNAL int64_t tables_used_bytes; /* atomic */
+INTERNAL int64_t tables_used_bytes;  /* atomic: all but traces */
+INTERNAL int64_t tables_trace_bytes; /* atomic */
 INTERNAL uint32_t tables_threads;   /* atomic: threads that are alive and have allocated */
 
+/* Atomic: somebody was refused memory that traces have. Who gives his back sets it to false. */
+INTERNAL bool tables_want_traces;
 int64_t tables_limit_bytes(void);
 INTERNAL int64_t tables_limit_known; /* atomic: as it was when it was last asked for */
 /* Takes `bytes` from the budget. False: nothing was taken; that share of the limit is used up. */
@@ -45,9 +50,12 @@ bool tables_take(int64_t bytes, enum tables_share share);
 INLINE void tables_add(int64_t bytes) {
     add_relaxed(&tables_used_bytes, bytes);
 }
+INLINE void tables_add_traces(int64_t bytes) {
+    add_relaxed(&tables_trace_bytes, bytes);
+}
 /* Whether more than this share of the limit is in use, as it was when somebody last looked. */
 INLINE bool tables_are_past(enum tables_share share) {
-    return load_relaxed(&tables_used_bytes) * 16 >
+    return load_relaxed(&tables_used_bytes) * TABLES_PARTS >
            load_relaxed(&tables_limit_known) * (int64_t)share;
 }
 
