@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""Code without end: very many call sites, and libraries that come and go."""
+import os
+import shutil
+import subprocess
+
+import harness
+from harness import check, check_equal, check_sums, test
+from target import (FIGURES, Program, Watch, build, check_lost, check_unknown, figures_of, function_of, kib, scaled,
+                    sum_figures, check_books)
+
+# Of a call of malloc that has no known path: two walks of the whole unwind information at most.
+MALLOC_NS = 5000
+SITE = """generated_{0}:
+.cfi_startproc
+subq $8, %rsp
+.cfi_adjust_cfa_offset 8
+movl ${1}, %edi
+call malloc@PLT
+addq $8, %rsp
+.cfi_adjust_cfa_offset -8
+ret
+.cfi_endproc
+.type generated_{0}, @function
+.size generated_{0}, .-generated_{0}
+"""
+
+
+def site_bytes(number):
+    return 16 + number % 100
+
+
+def build_sites(count):
+    """tests/tables/sites.c with so many functions: as assembler, because a compiler takes minutes."""
+    target = os.path.join(harness.BIN, f"tables-sites-{count}")
+    source = os.path.join(harness.ROOT, "tests/tables/sites.c")
+    newest = max(map(os.path.getmtime, (source, __file__, os.path.join(os.path.dirname(source), "books.h"))))
+    if os.path.exists(target) and os.path.getmtime(target) > newest:
+        return target
+    os.makedirs(harness.BIN, exist_ok=True)
+    assembler = f"{target}.{os.getpid()}.s"
+    with open(assembler, "w", encoding="ascii") as file:
+        file.write(".text\n")
+        for number in range(count):
+            file.write(SITE.format(number, site_bytes(number)))
+        file.write(".section .data.rel.ro,\"aw\"\n.globl generated_sites\ngenerated_sites:\n")
+        for number in range(count):
+            file.write(f".quad generated_{number}\n")
+        file.write(f".section .rodata\n.globl generated_count\n.balign 8\ngenerated_count: .quad {count}\n"
+                   ".section .note.GNU-stack,\"\",@progbits\n")
+    flags = [flag for flag in harness.CFLAGS if flag != "-g"]
+    made = f"{target}.{os.getpid()}.new"
+    done = subprocess.run([os.environ.get("CC", "gcc"), "-std=gnu17", *flags, source, assembler, "-o", made],
+                          capture_output=True, text=True, timeout=600)
+    os.unlink(assembler)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr[:2000])
+    os.rename(made, target)
+    return target
+
+
+def generated_code(count, calls):
+    with Program("sites", f"calls={calls}", program=build_sites(count)) as program:
+        with Watch(program, 0.02) as watch:
+            program.go()
+        dump = program.dump()
+        check_sums(dump)
+        check_unknown(dump)
+        check(dump["exact"] is True, "the dump is not exact")
+        for field, want in zip(FIGURES, program.sum_books()):
+            check_equal(dump["totals"][field] - program.start["totals"][field], want, f"total {field}")
+        known = 0
+        for context in dump["contexts"]:
+            name = function_of(context)
+            if name.startswith("generated_"):
+                requested, chunks, allocs, frees = figures_of(context)
+                known += allocs
+                check(requested == chunks * site_bytes(int(name[10:])) and allocs == chunks <= calls and not frees,
+                      f"{name}: {requested} bytes in {chunks} chunks, {allocs} allocations, {frees} frees")
+        check_lost(program)
+        worst_ns = program.words["WORST_NS"]
+        told = (f"{known} of {count * calls} allocations have their site; {watch.tell()}; "
+                f"a malloc {worst_ns} ns at most")
+        watch.check(5)
+        check(worst_ns <= MALLOC_NS, told)
+        program.finish()
+    return told
+
+
+@test
+def generated_code_called_once():
+    return generated_code(scaled(100000), 1)
+
+
+@test
+def generated_code_called_thrice():
+    return generated_code(scaled(30000), 3)
+
+
+def build_plug():
+    target = os.path.join(harness.BIN, "tables-plug.so")
+    done = subprocess.run([os.environ.get("CC", "gcc"), *harness.CFLAGS, "-fno-optimize-sibling-calls", "-shared",
+                           "-fPIC", os.path.join(harness.ROOT, "tests/tables/plug.c"), "-o", target],
+                          capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, done.stderr)
+    return target
+
+
+@test
+def libraries_without_end():
+    """Ever-new libraries, loaded, used and closed: their chunks stay on the books, the rest goes."""
+    count = scaled(300) // 3 * 3
+    build("loads")
+    plug = build_plug()
+    with harness.runtime_dir() as directory:
+        for number in range(count):
+            shutil.copy(plug, os.path.join(directory, f"{number}.so"))
+        with Program("loads", directory, count, preload=False) as plain:
+            plain_kib = []
+            for _ in range(3):
+                plain.go()
+                plain_kib.append(plain.rss_kib())
+        with Program("loads", directory, count) as program:
+            resident, figures = [], []
+            for _ in range(3):
+                program.go()
+                resident.append(program.rss_kib())
+                figures.append(program.figures())
+            check_books(program, program.dump(), totals=False)
+            check_lost(program)
+            program.finish()
+    tables = [figure["tables_bytes"] >> 10 for figure in figures]
+    metadata = [figure["metadata_resident_bytes"] >> 10 for figure in figures]
+    told = f"{count} libraries; tables {tables} KiB, metadata {metadata}, resident {resident}, glibc {plain_kib}"
+    growth, plain_growth = resident[2] - resident[1], plain_kib[2] - plain_kib[1]
+    check(all(figure["tables_bytes"] <= figure["tables_limit_bytes"] for figure in figures), told)
+    check(metadata[2] - metadata[1] <= 256 and growth - plain_growth <= 512, told)
+    return told

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""Random recursion: the tables' bound, the books, the subtotals, and what must stand all the same."""
+import threading
+
+import harness
+from harness import Failure, check, check_equal, test
+from target import (FIGURES, LIVE, OTHERS, SEED, Program, Watch, beyond, check_books, check_lost, check_path,
+                    check_phase, figures_of, function_of, paths_of, phase_contexts, scaled)
+
+RSS_OVER_GLIBC_KIB = 10 << 10
+GROWTH_KIB = 1 << 10
+
+
+def note(text=""):
+    return f"seed {SEED}, {text}"
+
+
+def rss_of_glibc(name, *options, stands):
+    """(resident now, at most) at the last standstill, without the library."""
+    with Program(name, *options, preload=False) as plain:
+        for _ in range(stands):
+            plain.go()
+        return plain.rss_kib(), plain.peak_kib()
+
+
+@test
+def random_recursion():
+    """Three million paths: nothing lost, nothing unknown, memory flat and little more than glibc's."""
+    allocs, stands = scaled(3000000), 3
+    options = (f"allocs={allocs}", f"stands={stands}", f"seed={SEED}")
+    plain, plain_peak = rss_of_glibc("recursion", *options, stands=stands)
+    resident = []
+    with Program("recursion", *options) as program:
+        for _ in range(stands):
+            program.go()
+            resident.append(program.rss_kib())
+        peak = program.peak_kib()  # before the dump, which takes memory of its own
+        check_books(program, program.dump())
+        check_lost(program)
+        program.finish()
+    told = f"resident {resident} KiB, peak {peak}; glibc {plain}, peak {plain_peak}"
+    check(resident[-1] - plain <= RSS_OVER_GLIBC_KIB and peak - plain_peak <= RSS_OVER_GLIBC_KIB, told)
+    check(resident[-1] - resident[0] <= GROWTH_KIB, told)
+    return note(told)
+
+
+@test
+def tables_at_every_moment():
+    """While it runs the tables are within the limit, and to ask for their figures costs next to nothing."""
+    with Program("recursion", f"allocs={scaled(1000000)}", f"seed={SEED}") as program:
+        with Watch(program, 0.01) as watch:
+            program.go()
+        told = watch.check(50)
+        before, peak = program.rss_kib(), program.peak_kib()
+        program.finish()
+    check(peak - before <= GROWTH_KIB, f"resident {before} KiB, while it was asked {peak}")
+    return note(told)
+
+
+def check_subtotals(*options, **env):
+    with Program("recursion", f"allocs={scaled(1000000)}", "stands=2", f"seed={SEED}", *options, **env) as program:
+        for _ in range(2):
+            program.go()
+            dump = program.dump()
+            check_books(program, dump)
+            for phase in ("phase_a", "phase_b", "phase_c"):
+                check_phase(program, dump, phase)
+        program.finish()
+    return note(f"{len(dump['contexts'])} contexts")
+
+
+@test
+def subtotals_of_phases():
+    """Each phase and each site has what it allocated, to the byte. No stack is deeper than MEMCTX_DEPTH."""
+    return check_subtotals("deepest=22")
+
+
+@test
+def subtotals_of_phases_deep():
+    return check_subtotals(MEMCTX_DEPTH=64)
+
+
+@test
+def a_phase_that_comes_late():
+    """When the tables are full long since, a new phase begins and makes half of all allocations. What was
+    counted before its node was made may be missing below it, but no more than a tenth."""
+    with Program("recursion", f"allocs={scaled(1500000)}", "late-phase=1", f"seed={SEED}",
+                 MEMCTX_DEPTH=64) as program:
+        program.go()
+        dump = program.dump()
+        check_books(program, dump)
+        for phase in ("phase_a", "phase_b"):
+            check_phase(program, dump, phase)
+        got = sum(figures_of(node, "total")[0] for node in phase_contexts(dump, "phase_c"))
+        want = program.sum_books(phase="phase_c")[0]
+        check(want * 9 // 10 <= got <= want, f"phase_c: {got} of its {want} live bytes stand below it")
+        program.finish()
+    return note(f"phase_c has {got} of {want}")
+
+
+@test
+def paths_that_matter():
+    """Among cold paths those that allocate often, or hold much, stand with all their functions."""
+    with Program("recursion", f"allocs={scaled(3000000)}", "paths=1", f"seed={SEED}") as program:
+        with Watch(program) as watch:
+            program.go()
+        dump = program.dump()
+        check_books(program, dump)
+        watch.check(20)
+        results = [check_path(program, dump, kind) for kind in ("often", "once", "late", "slowly")]
+        program.finish()
+    if not all(stands for stands, _ in results):
+        raise Failure("\n".join(text for _, text in results))
+    return note("; ".join(text for _, text in results))
+
+
+@test
+def live_bytes_that_shrink():
+    """400 MB with many paths, then 1 MB: the tables have to come down with it."""
+    options = ("allocs=700000", "slots=400000", "least=500", "spread=1000", f"seed={SEED}")
+    with Program("recursion", *options) as program:
+        with Watch(program) as watch:
+            program.go()
+        watch.check(20)
+        full = watch.samples[-1].figures
+        with Watch(program) as after:
+            program.go("drain 1000")
+            threading.Event().wait(1.5)
+        check_books(program, program.dump())
+        left = after.samples[-1]
+        told = (f"with {full['live_bytes'] >> 20} MiB alive {full['tables_bytes'] >> 10} KiB, with "
+                f"{left.figures['live_bytes'] >> 10} KiB alive {left.figures['tables_bytes'] >> 10} KiB of "
+                f"{left.figures['tables_limit_bytes'] >> 10}, resident {left.figures['metadata_resident_bytes'] >> 10}")
+        complaints = [f"{kind}: {text}" for _, kind, text in beyond(left)]
+        program.finish()
+    if complaints:
+        raise Failure("\n".join([told, *complaints]))
+    return note(told)
+
+
+@test
+def chunks_of_one_byte():
+    """Blocks far larger than what was asked for do not raise the limit."""
+    options = ("allocs=1500000", "slots=1000000", "least=1", "spread=1", f"seed={SEED}")
+    with Program("recursion", *options, MEMCTX_TABLES="50%") as program:
+        with Watch(program, 0.2) as watch:
+            program.go()
+        told = watch.check(5, part=0.5)
+        program.finish()
+    return note(told)
