@@ -12,7 +12,7 @@
  *                    once_12    makes one chunk, in the middle, of 1/200 of the live bytes
  *                    late_12    begins after two thirds and soon holds 1/100, in chunks of 64 bytes
  *                    slowly_12  begins after a third, holds 1/100 at the end, in chunks of 64 bytes
- *   ruled=1        a path of twelve functions, one allocation in 20 000
+ *   ruled=1        a path of twelve functions, one allocation in 20 000, after the first sixth
  *   signals=1      a handler that allocates, every two milliseconds
  * Answers to a STAND: "go"; "drain N": all chunks but N are freed, then it stands again; "fork": a child
  * goes on with all that is alive, and the parent waits for its end.
@@ -225,7 +225,7 @@ int main(int argc, char **argv) {
         struct chunk *place = &slots[draw(&walk.state) % settings.slots];
         if (settings.paths)
             paths_that_matter();
-        if (settings.ruled && done % 20000 == 0)
+        if (settings.ruled && done % 20000 == 0 && done >= settings.allocs / 6)
             ruled_01(fresh_place(), SMALL_BYTES);
         if (fork_wanted) {
             fork_wanted = false;

@@ -20,6 +20,7 @@ FLAGS = ["-fno-optimize-sibling-calls", "-fno-ipa-icf"]
 LIMIT_S = 90 + 30 * SCALE
 FIGURES = ("requested_bytes", "live_chunks", "allocs", "frees")
 LIVE = FIGURES[:2]
+ALLOCS = FIGURES.index("allocs")
 LEAST_BYTES, THREAD_BYTES = 4 << 20, 32 << 10
 # What is resident of the tables beyond the bytes counted: the page at the end of each table, free
 # blocks between them, and what every process has, however few its paths.
