@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * loads - loads one library after another (DIRECTORY/0.so, 1.so ...), lets each allocate at its twenty
- * sites, frees all but one chunk in forty and unloads it. Stands still after each third.
+ * loads - loads one library after another (DIRECTORY/0.so, 1.so ...), lets each allocate at its
+ * twenty sites, frees all but one chunk in forty and unloads it. Stands still after each third. With
+ * "same" as third argument it is 0.so each time.
  */
 #include "books.h"
 
@@ -11,10 +12,10 @@ enum { PLUG_SITES = 20 };
 
 static struct books books;
 
-static FRAME void load_one(const char *directory, unsigned number) {
+static FRAME void load_one(const char *directory, unsigned number, bool same) {
     char path[200];
     struct chunk chunks[PLUG_SITES];
-    snprintf(path, sizeof path, "%s/%u.so", directory, number);
+    snprintf(path, sizeof path, "%s/%u.so", directory, same ? 0 : number);
     void *library = dlopen(path, RTLD_NOW);
     if (!library)
         die(dlerror());
@@ -35,8 +36,9 @@ int main(int argc, char **argv) {
     static char names[PLUG_SITES][16];
     char answer[64];
     unsigned count = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 0;
+    bool same = argc > 3 && strcmp(argv[3], "same") == 0;
     if (count < 3)
-        die("usage: loads DIRECTORY COUNT");
+        die("usage: loads DIRECTORY COUNT [same]");
     phase_names[0] = "load_one";
     for (unsigned i = 0; i < PLUG_SITES; i++) {
         snprintf(names[i], sizeof names[i], "plug_%u", i);
@@ -45,7 +47,7 @@ int main(int argc, char **argv) {
     if (!stand(&books, answer, sizeof answer))
         return 0;
     for (unsigned i = 0; i < count; i++) {
-        load_one(argv[1], i);
+        load_one(argv[1], i, same);
         if ((i + 1) % (count / 3) == 0 && !stand(&books, answer, sizeof answer))
             return 0;
     }

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Random recursion: the tables' bound, the books, the subtotals, and what must stand all the same."""
+import functools
 import threading
 
-import harness
-from harness import Failure, check, check_equal, test
-from target import (FIGURES, LIVE, OTHERS, SEED, Program, Watch, beyond, check_books, check_lost, check_path,
-                    check_phase, figures_of, function_of, paths_of, phase_contexts, scaled)
+from harness import Failure, check, test
+from target import (SEED, Program, Watch, check_books, check_lost, check_path, check_subtotals, figures_of,
+                    outermost, scaled)
 
+PHASES = ("phase_a", "phase_b", "phase_c")
 RSS_OVER_GLIBC_KIB = 10 << 10
 GROWTH_KIB = 1 << 10
 
@@ -68,14 +69,13 @@ def asking_costs_little():
     return note(f"resident {before} KiB, {peak} when it was asked, {contexts} contexts")
 
 
-def check_subtotals(*options, **env):
+def subtotals(*options, **env):
     with Program("recursion", f"allocs={scaled(1000000)}", "stands=2", f"seed={SEED}", *options, **env) as program:
         for _ in range(2):
             program.go()
             dump = program.dump()
             check_books(program, dump)
-            for phase in ("phase_a", "phase_b", "phase_c"):
-                check_phase(program, dump, phase)
+        check_subtotals(program, dump, PHASES)
         program.finish()
     return note(f"{len(dump['contexts'])} contexts")
 
@@ -83,12 +83,12 @@ def check_subtotals(*options, **env):
 @test
 def subtotals_of_phases():
     """Each phase and each site has what it allocated, to the byte. No stack is deeper than MEMCTX_DEPTH."""
-    return check_subtotals("deepest=22")
+    return subtotals("deepest=22")
 
 
 @test
 def subtotals_of_phases_deep():
-    return check_subtotals(MEMCTX_DEPTH=64)
+    return subtotals(MEMCTX_DEPTH=64)
 
 
 @test
@@ -100,11 +100,10 @@ def a_phase_that_comes_late():
         program.go()
         dump = program.dump()
         check_books(program, dump)
-        for phase in ("phase_a", "phase_b"):
-            check_phase(program, dump, phase)
-        got = sum(figures_of(node, "total")[0] for node in phase_contexts(dump, "phase_c"))
+        got = sum(figures_of(node, "total")[0] for node in outermost(dump, "phase_c"))
         want = program.sum_books(phase="phase_c")[0]
         check(want * 9 // 10 <= got <= want, f"phase_c: {got} of its {want} live bytes stand below it")
+        check_subtotals(program, dump, ("phase_a", "phase_b"))
         program.finish()
     return note(f"phase_c has {got} of {want}")
 
@@ -125,6 +124,7 @@ def paths_that_matter():
     return note("; ".join(text for _, text in results))
 
 
+@functools.lru_cache(None)
 def live_bytes_change():
     """400 MB alive with many paths, then 1 MB: (what is told, the watch of the first part, of the second)."""
     options = ("allocs=700000", "slots=400000", "least=500", "spread=1000", f"seed={SEED}")

@@ -44,7 +44,7 @@ def set_tables(program, value):
 @test
 def the_limit_changes_meanwhile():
     """What is kept already stays, but nothing is added to it; with more room there is more again."""
-    with Program("recursion", f"allocs={scaled(900000)}", "stands=3", f"seed={SEED}") as program:
+    with Program("recursion", f"allocs={scaled(600000)}", "stands=3", f"seed={SEED}") as program:
         program.go()
         full = program.figures()["tables_bytes"]
         done = set_tables(program, "abc")
@@ -56,11 +56,11 @@ def the_limit_changes_meanwhile():
         small = program.figures()["tables_bytes"]
         check_books(program, program.dump())
         check(small <= full + 4096, f"it grew from {full} to {small} bytes with a limit of 1 MiB")
-        check_equal(set_tables(program, "16M").returncode, 0, "set tables=16M")
+        check_equal(set_tables(program, "6M").returncode, 0, "set tables=6M")
         program.go()
         large = program.figures()["tables_bytes"]
         check_books(program, program.dump())
-        check(large > full, f"{full} bytes before, {large} with a limit of 16 MiB")
+        check(large > full, f"{full} bytes before, {large} with a limit of 6 MiB")
         program.finish()
     return f"seed {SEED}, {full} bytes, then {small}, then {large}"
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 """What happens meanwhile: forks, signal handlers, dumps, resets, marks, rules."""
-import json
 import threading
 
 import harness
 from harness import Failure, check, check_equal, test
-from target import (ALLOCS, FIGURES, LIVE, SEED, Program, Watch, beyond, check_books, check_lost, deep_path,
-                    figures_of, function_of, inside_main, path_figures, paths_of, scaled, sum_figures)
+from target import (ALLOCS, FIGURES, LIVE, SEED, Program, Watch, check_books, check_lost, deep_path, figures_of,
+                    function_of, inside_main, path_figures, paths_of, scaled, sum_figures)
 from wire import Wire, constant, frame, struct_bytes
+
+
+PROMOTE_BYTES = 16384
 
 
 def note(text=""):
@@ -51,7 +53,7 @@ def a_child_goes_on():
         child = program.go("fork")
         check(child != program.pid, "the child does not stand")
         program.target.wait_socket(child)
-        check_books(program, program.dump(child))
+        check_books(program, program.dump(child), totals=False)  # its control thread is in the totals
         check_lost(program, child)
         with Watch(program, 0.05, child) as watch:
             pass
@@ -143,10 +145,10 @@ def a_path_named_by_a_rule():
 
 @test
 def rules_for_the_recursion():
-    """A rule for a site, and one for a function of the recursion: they hold for all that is kept of them, merged or
-    not, and the limit holds, too."""
+    """A rule for a site, and one for a function of the recursion: they hold for all that is kept of them,
+    merged or not, from MEMCTX_PROMOTE_BYTES on, and the limit holds, too."""
     options = (f"allocs={scaled(900000)}", "stands=3", f"seed={SEED}")
-    with Program("recursion", *options, MEMCTX_PROMOTE_BYTES=0) as program:
+    with Program("recursion", *options) as program:
         program.go()
         add_rule(program, "site_2=slab")
         add_rule(program, "visit_3=generation")
@@ -158,11 +160,14 @@ def rules_for_the_recursion():
         check_books(program, dump)
         told = watch.check(5)
         names = paths_of(dump)
-        wrong = {}
+        wrong, right = {}, 0
         for context in dump["contexts"]:
             path = names[context["id"]]
             policy = "slab" if path[0] == "site_2" else "generation" if "visit_3" in path else None
-            if policy and figures_of(context)[1] > 0 and context["policy"] != policy:
+            if not policy or figures_of(context)[0] < 2 * PROMOTE_BYTES:
+                continue
+            right += context["policy"] == policy
+            if context["policy"] != policy:
                 merged = "[other callers]" in path
                 count, chunks = wrong.get((policy, context["policy"], merged), (0, 0))
                 wrong[policy, context["policy"], merged] = (count + 1, chunks + figures_of(context)[1])
@@ -171,4 +176,19 @@ def rules_for_the_recursion():
         raise Failure("\n".join(f"{count} contexts with {chunks} chunks are {got} and not {want} "
                                 f"({'below [other callers]' if merged else 'full paths'})"
                                 for (want, got, merged), (count, chunks) in wrong.items()))
+    check(right > 4, f"only {right} contexts have enough alive")
+    return note(told)
+
+
+@test
+def pages_of_its_own_for_every_path():
+    """What each path's pages take on top is within the limit, too."""
+    options = (f"allocs={scaled(100000)}", f"seed={SEED}")
+    with Program("recursion", *options, MEMCTX_PROMOTE_BYTES=0, MEMCTX_RULES="site_?=own") as program:
+        with Watch(program, 0.05) as watch:
+            program.go()
+        check_books(program, program.dump())
+        check_lost(program)
+        told = watch.check(5)
+        program.finish()
     return note(told)

@@ -172,16 +172,18 @@ class Watch:
                 f"resident {resident >> 10} KiB, {len(self.samples)} samples")
 
 
-def beyond(sample, part=0.05, fixed=None):
+def beyond(sample, part=0.05, fixed=None, threads=None):
     """What passes the promise: (bytes by which it is passed, which rule, what is told). `part` and `fixed`
-    are MEMCTX_TABLES, a share of the live bytes or a number of bytes."""
+    are MEMCTX_TABLES, a share of the live bytes or a number of bytes; `threads` is as many as there may
+    have been a moment before or after, where they come and go."""
     figures = sample.figures
     used, told = figures["tables_bytes"], figures["tables_limit_bytes"]
     resident = figures["metadata_resident_bytes"]
     promised = fixed or max(LEAST_BYTES, int(figures["live_bytes"] * part))
     # The library's own thread is one of these, though it does not allocate.
-    promised += THREAD_BYTES * sample.threads
-    moment = (f"the promise with {figures['live_bytes']} bytes alive and {sample.threads} threads is {promised}, "
+    threads = threads or sample.threads
+    promised += THREAD_BYTES * threads
+    moment = (f"the promise with {figures['live_bytes']} bytes alive and {threads} threads is {promised}, "
               f"tables_limit_bytes {told}, tables_bytes {used}, metadata_resident_bytes {resident}")
     for over, kind in ((used - told, "used is above the limit told"),
                        (used - promised, "used is above the promise"),
@@ -247,19 +249,38 @@ def check_lost(program, pid=None):
     check_equal(program.figures(pid)["lost"], 0, "operations lost")
 
 
-def phase_contexts(dump, phase):
-    """The nodes of a phase that have none of the same phase above them."""
+def outermost(dump, phase):
+    """The nodes of a function that have none of the same function above them."""
     by_id = {context["id"]: context for context in dump["contexts"]}
     return [context for context in dump["contexts"] if function_of(context) == phase and
             function_of(by_id[context["parent"]]) != phase]
 
 
-def check_phase(program, dump, phase):
-    """The subtotal of a phase is what the phase allocated, whatever was merged below it."""
-    nodes = phase_contexts(dump, phase)
-    check_equal(len(nodes), 1, f"nodes of {phase}")
-    for field, got, want in zip(FIGURES, figures_of(nodes[0], "total"), program.sum_books(phase=phase)):
-        check_equal(got, want, f"{field} of {phase} with all below it")
+def check_subtotals(program, dump, phases):
+    """What stands below a phase, and below main, is what it allocated, whatever was merged there."""
+    wrong = []
+    for function, want in [(phase, program.sum_books(phase=phase)) for phase in phases] + [("main", program.sum_books())]:
+        found = tuple(map(sum, zip(*(figures_of(node, "total") for node in outermost(dump, function)))))
+        if found != want:
+            wrong.append(f"{function}: {FIGURES} with all below it: the books say {want}, the dump {found}")
+    if wrong:
+        top = [f"{sum_figures(below(dump, context))} below {function_of(context)}"
+               for context in dump["contexts"] if context["parent"] == 0 and any(figures_of(context, "total"))]
+        raise Failure("\n".join(wrong + top))
+
+
+def below(dump, top):
+    """A context and all that stands below it."""
+    ids = {top["id"]}
+    by_id = {context["id"]: context for context in dump["contexts"]}
+    for context in dump["contexts"]:
+        chain = []
+        while context["id"] not in ids and context["parent"] is not None:
+            chain.append(context["id"])
+            context = by_id[context["parent"]]
+        if context["id"] in ids:
+            ids.update(chain)
+    return [by_id[ident] for ident in ids]
 
 
 def path_figures(dump, path):
