@@ -2,10 +2,10 @@
 /*
  * books.h - exact books of what a test program has alive, and how it talks to the suite.
  *
- * A book stands for one pair of phase and site: the function below main that led to the allocation,
- * and the function that called malloc. The program says all its books, then STAND and its process
- * id, and waits for a line of standard input. Nothing here allocates, so between the first STAND and the
- * last the heap holds what the books say and nothing else changes.
+ * A book stands for one pair of phase and site: the function below main that led to the
+ * allocation, and the function that called malloc. The program says all its books, then STAND and
+ * its process id, and waits for a line of standard input. Nothing here allocates, so between the
+ * first STAND and the last the heap holds what the books say and nothing else changes.
  */
 #ifndef TABLES_BOOKS_H
 #define TABLES_BOOKS_H

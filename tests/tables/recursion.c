@@ -6,7 +6,7 @@
  *   allocs  allocations of the recursion          stands  standstills, evenly spread
  *   slots   chunks that stay alive                least, spread  their sizes
  *   deepest calls of the recursion at most            seed
- *   late-phase=1   phase_c comes only after two thirds of all allocations, and makes half of the rest
+ *   late-phase=1   phase_c comes after two thirds of all allocations, and makes half of the rest
  *   paths=1        four paths of twelve functions each, which matter:
  *                    often_12   makes one of 500 allocations
  *                    once_12    makes one chunk, in the middle, of 1/200 of the live bytes
@@ -14,8 +14,8 @@
  *                    slowly_12  begins after a third, holds 1/100 at the end, in chunks of 64 bytes
  *   ruled=1        a path of twelve functions, one allocation in 20 000, after the first sixth
  *   signals=1      a handler that allocates, every two milliseconds
- * Answers to a STAND: "go"; "drain N": all chunks but N are freed, then it stands again; "fork": a child
- * goes on with all that is alive, and the parent waits for its end.
+ * Answers to a STAND: "go"; "drain N": all chunks but N are freed, then it stands again; "fork": a
+ * child goes on with all that is alive, and the parent waits for its end.
  */
 #include "visits.h"
 
@@ -58,7 +58,7 @@ static FRAME void phase_c(struct chunk *place) {
     __asm__ volatile("# c");
 }
 
-/* --- paths that matter -------------------------------------------------------------------------- */
+/* --- paths that matter ------------------------------------------------------------------------ */
 
 #define LINK(kind, this, next)                                                                     \
     static FRAME void kind##_##this(struct chunk * place, uint32_t bytes) {                        \
@@ -111,7 +111,7 @@ static __attribute__((always_inline)) inline void paths_that_matter(void) {
         slowly_01(fresh_place(), SMALL_BYTES);
 }
 
-/* --- signals ------------------------------------------------------------------------------------ */
+/* --- signals ---------------------------------------------------------------------------------- */
 
 static FRAME void handler_site(struct chunk *place, uint32_t bytes) {
     chunk_free(&books, place);
@@ -135,7 +135,7 @@ static void start_signals(bool on) {
     setitimer(ITIMER_REAL, &tick, NULL);
 }
 
-/* --- the program -------------------------------------------------------------------------------- */
+/* --- the program ------------------------------------------------------------------------------ */
 
 static void drain(uint64_t keep) {
     for (uint64_t i = 0; i < settings.slots; i++)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Random recursion: the tables' bound, the books, the subtotals, and what must stand all the same."""
+"""Random recursion: the tables' bound, the books, the subtotals, and what must stand."""
 import functools
 import threading
 
 from harness import Failure, check, test
-from target import (SEED, Program, Watch, check_books, check_lost, check_path, check_subtotals, figures_of,
-                    outermost, scaled)
+from target import (SEED, Program, Watch, check_books, check_lost, check_path, check_subtotals,
+                    figures_of, outermost, scaled)
 
 PHASES = ("phase_a", "phase_b", "phase_c")
 RSS_OVER_GLIBC_KIB = 10 << 10
@@ -26,8 +26,8 @@ def rss_of_glibc(name, *options, stands):
 
 @test
 def random_recursion():
-    """Three million paths: nothing lost, nothing unknown, memory flat and little more than glibc's."""
-    allocs, stands = scaled(3000000), 3
+    """Three million paths: nothing lost or unknown, memory flat, little more than glibc's."""
+    allocs, stands = scaled(3000000, 300000000), 3
     options = (f"allocs={allocs}", f"stands={stands}", f"seed={SEED}")
     plain, plain_peak = rss_of_glibc("recursion", *options, stands=stands)
     resident = []
@@ -40,7 +40,7 @@ def random_recursion():
         check_lost(program)
         program.finish()
     told = f"resident {resident} KiB, peak {peak}; glibc {plain}, peak {plain_peak}"
-    check(resident[-1] - plain <= RSS_OVER_GLIBC_KIB and peak - plain_peak <= RSS_OVER_GLIBC_KIB, told)
+    check(max(resident[-1] - plain, peak - plain_peak) <= RSS_OVER_GLIBC_KIB, told)
     check(resident[-1] - resident[0] <= GROWTH_KIB, told)
     return note(told)
 
@@ -48,7 +48,7 @@ def random_recursion():
 @test
 def tables_at_every_moment():
     """While it runs the tables are within the limit."""
-    with Program("recursion", f"allocs={scaled(1000000)}", f"seed={SEED}") as program:
+    with Program("recursion", f"allocs={scaled(1000000, 20000000)}", f"seed={SEED}") as program:
         with Watch(program, 0.01) as watch:
             program.go()
         told = watch.check(50)
@@ -65,12 +65,14 @@ def asking_costs_little():
         contexts = [program.figures()["contexts"] for _ in range(5)][0]
         peak = program.peak_kib()
         program.finish()
-    check(peak - before <= GROWTH_KIB, f"resident {before} KiB, {peak} when it was asked, {contexts} contexts")
-    return note(f"resident {before} KiB, {peak} when it was asked, {contexts} contexts")
+    told = f"resident {before} KiB, {peak} when it was asked, {contexts} contexts"
+    check(peak - before <= GROWTH_KIB, told)
+    return note(told)
 
 
 def subtotals(*options, **env):
-    with Program("recursion", f"allocs={scaled(1000000)}", "stands=2", f"seed={SEED}", *options, **env) as program:
+    options = (f"allocs={scaled(1000000, 20000000)}", "stands=2", f"seed={SEED}", *options)
+    with Program("recursion", *options, **env) as program:
         for _ in range(2):
             program.go()
             dump = program.dump()
@@ -82,7 +84,7 @@ def subtotals(*options, **env):
 
 @test
 def subtotals_of_phases():
-    """Each phase and each site has what it allocated, to the byte. No stack is deeper than MEMCTX_DEPTH."""
+    """Each phase and each site has what it allocated. No stack is deeper than MEMCTX_DEPTH."""
     return subtotals("deepest=22")
 
 
@@ -93,16 +95,17 @@ def subtotals_of_phases_deep():
 
 @test
 def a_phase_that_comes_late():
-    """When the tables are full long since, a new phase begins and makes half of all allocations. What was
-    counted before its node was made may be missing below it, but no more than a tenth."""
-    with Program("recursion", f"allocs={scaled(1500000)}", "late-phase=1", f"seed={SEED}",
+    """When the tables are full long since, a new phase begins and makes half of all allocations.
+    What was counted before its node was made may be missing below it, but no more than a tenth."""
+    with Program("recursion", f"allocs={scaled(1500000, 20000000)}", "late-phase=1", f"seed={SEED}",
                  MEMCTX_DEPTH=64) as program:
         program.go()
         dump = program.dump()
         check_books(program, dump)
         got = sum(figures_of(node, "total")[0] for node in outermost(dump, "phase_c"))
         want = program.sum_books(phase="phase_c")[0]
-        check(want * 9 // 10 <= got <= want, f"phase_c: {got} of its {want} live bytes stand below it")
+        check(want * 9 // 10 <= got <= want,
+              f"phase_c: {got} of its {want} live bytes stand below it")
         check_subtotals(program, dump, ("phase_a", "phase_b"))
         program.finish()
     return note(f"phase_c has {got} of {want}")
@@ -111,7 +114,7 @@ def a_phase_that_comes_late():
 @test
 def paths_that_matter():
     """Among cold paths those that allocate often, or hold much, stand with all their functions."""
-    with Program("recursion", f"allocs={scaled(3000000)}", "paths=1", f"seed={SEED}") as program:
+    with Program("recursion", f"allocs={scaled(3000000, 30000000)}", "paths=1", f"seed={SEED}") as program:
         with Watch(program) as watch:
             program.go()
         dump = program.dump()
@@ -126,7 +129,7 @@ def paths_that_matter():
 
 @functools.lru_cache(None)
 def live_bytes_change():
-    """400 MB alive with many paths, then 1 MB: (what is told, the watch of the first part, of the second)."""
+    """400 MB alive with many paths, then 1 MB: the watches of the two parts."""
     options = ("allocs=700000", "slots=400000", "least=500", "spread=1000", f"seed={SEED}")
     with Program("recursion", *options) as program:
         with Watch(program) as watch:
@@ -141,7 +144,7 @@ def live_bytes_change():
 
 @test
 def live_bytes_that_grow():
-    """With 350 MB alive the tables may be larger than 4 MiB, but not more than a twentieth of it."""
+    """With more alive the tables may be larger than 4 MiB, but not more than a twentieth of it."""
     watch, _ = live_bytes_change()
     return note(watch.check(20))
 

@@ -4,7 +4,7 @@ import harness
 from harness import check, check_equal, run_program, preloaded_env, test, test_named
 from target import SEED, Program, Watch, check_books, check_lost, scaled
 
-OPTIONS = (f"allocs={scaled(200000)}", f"seed={SEED}")
+OPTIONS = (f"allocs={scaled(200000, 5000000)}", f"seed={SEED}")
 
 
 def limit_is(value, limits):
@@ -32,7 +32,8 @@ def wrong_limits_are_told():
     for value in ("0", "-1", "1000", "abc", "5", "60%", "1.5M", "2048G", ""):
         done = run_program(["/bin/true"], preloaded_env(MEMCTX_TABLES=value))
         check_equal(done.returncode, 0, f"exit status with {value!r}")
-        check(done.stderr.startswith(f"memctx: MEMCTX_TABLES={value} is not understood; it takes ") and
+        begin = f"memctx: MEMCTX_TABLES={value} is not understood; it takes "
+        check(done.stderr.startswith(begin) and
               done.stderr.endswith("the default is used: 5%\n") and done.stderr.count("\n") == 1,
               f"with {value!r} it says {done.stderr!r}")
 
@@ -43,15 +44,17 @@ def set_tables(program, value):
 
 @test
 def the_limit_changes_meanwhile():
-    """What is kept already stays, but nothing is added to it; with more room there is more again."""
-    with Program("recursion", f"allocs={scaled(600000)}", "stands=3", f"seed={SEED}") as program:
+    """What is kept already stays, and nothing is added to it; with more room there is more."""
+    with Program("recursion", f"allocs={scaled(600000, 6000000)}", "stands=3", f"seed={SEED}") as program:
         program.go()
         full = program.figures()["tables_bytes"]
         done = set_tables(program, "abc")
-        check(done.returncode != 0 and "tables" in done.stderr, f"tables=abc: {done.returncode}, {done.stderr!r}")
+        check(done.returncode != 0 and "tables" in done.stderr,
+              f"tables=abc: {done.returncode}, {done.stderr!r}")
         done = set_tables(program, "1M")
         check_equal((done.returncode, done.stderr), (0, ""), "set tables=1M")
-        check_equal(program.figures()["tables_limit_bytes"], (1 << 20) + (32 << 10), "the limit then")
+        check_equal(program.figures()["tables_limit_bytes"],
+                    (1 << 20) + (32 << 10), "the limit then")
         program.go()
         small = program.figures()["tables_bytes"]
         check_books(program, program.dump())

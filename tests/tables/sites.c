@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sites - calls each function of generated code `calls` times; each has a malloc of its own. Says in
- * WORST_NS how long one call took at most on average over a tenth of them, in processor time.
+ * sites - calls each function of generated code `calls` times; each has a malloc of its own. Says
+ * in WORST_NS how long one call took in the slowest tenth of them on average, in processor time.
  */
 #include "books.h"
 

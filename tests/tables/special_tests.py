@@ -4,8 +4,9 @@ import threading
 
 import harness
 from harness import Failure, check, check_equal, test
-from target import (ALLOCS, FIGURES, LIVE, SEED, Program, Watch, check_books, check_lost, deep_path, figures_of,
-                    function_of, inside_main, path_figures, paths_of, scaled, sum_figures)
+from target import (ALLOCS, FIGURES, LIVE, SEED, Program, Watch, check_books, check_lost,
+                    deep_path, figures_of, function_of, inside_main, path_figures, paths_of,
+                    scaled, site_figures)
 from wire import Wire, constant, frame, struct_bytes
 
 
@@ -47,13 +48,14 @@ class Repeated:
 @test
 def a_child_goes_on():
     """A fork when the tables are full: parent and child stay exact, each within its limit."""
-    options = (f"allocs={scaled(600000)}", "stands=2", f"seed={SEED}")
+    options = (f"allocs={scaled(600000, 10000000)}", "stands=2", f"seed={SEED}")
     with Program("recursion", *options) as program:
         check_equal(program.go(), program.pid, "who stands")
         child = program.go("fork")
         check(child != program.pid, "the child does not stand")
         program.target.wait_socket(child)
-        check_books(program, program.dump(child), totals=False)  # its control thread is in the totals
+        # its control thread is in the totals
+        check_books(program, program.dump(child), totals=False)
         check_lost(program, child)
         with Watch(program, 0.05, child) as watch:
             pass
@@ -67,7 +69,7 @@ def a_child_goes_on():
 @test
 def handlers_that_allocate():
     """Signals interrupt everything, malloc itself included: that is on the books of [unwinding]."""
-    options = (f"allocs={scaled(1000000)}", "signals=1", f"seed={SEED}")
+    options = (f"allocs={scaled(1000000, 50000000)}", "signals=1", f"seed={SEED}")
     with Program("recursion", *options) as program:
         with Watch(program) as watch:
             program.go()
@@ -76,7 +78,7 @@ def handlers_that_allocate():
         missing = 0
         for site in program.sites():
             names = {site, "[unwinding]"} if site == "handler_site" else {site}
-            got = sum_figures(context for context in dump["contexts"] if function_of(context) in names)
+            got = site_figures(dump, names)
             want = program.sum_books(site=site)
             missing += want[ALLOCS] - got[ALLOCS]
             check(got == want or lost, f"{site}: the books say {want}, the dump {got}")
@@ -91,12 +93,14 @@ def handlers_that_allocate():
 @test
 def asked_all_the_time():
     """Dumps, marks, resets and trims meanwhile, every 50 ms: what is alive stays exact."""
-    options = (f"allocs={scaled(1500000)}", f"seed={SEED}")
+    options = (f"allocs={scaled(1500000, 50000000)}", f"seed={SEED}")
     with Program("recursion", *options) as program:
+        everything = struct_bytes("wire_reset_request", context=constant("WIRE_NONE"))
         requests = [frame(constant("WIRE_MARK"), b"m".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")),
-                    frame(constant("WIRE_RESET"), struct_bytes("wire_reset_request", context=constant("WIRE_NONE"))),
+                    frame(constant("WIRE_RESET"), everything),
                     frame(constant("WIRE_TRIM"), bytes(8))]
-        with Wire(program.target.wait_socket(), timeout_s=60) as wire, Watch(program, 0.05) as watch:
+        path = program.target.wait_socket()
+        with Wire(path, timeout_s=60) as wire, Watch(program, 0.05) as watch:
             turn = iter(range(1 << 30))
 
             def ask():
@@ -122,7 +126,7 @@ def add_rule(program, rule):
 @test
 def a_path_named_by_a_rule():
     """Rare as it is, a path that a rule names has its full path and the rule's policy."""
-    options = (f"allocs={scaled(1200000)}", "stands=6", "ruled=1", f"seed={SEED}")
+    options = ("allocs=1200000", "stands=6", "ruled=1", f"seed={SEED}")
     with Program("recursion", *options, MEMCTX_PROMOTE_BYTES=0) as program:
         program.go()
         check_equal(program.sum_books(site="ruled_12"), (0, 0, 0, 0), "the path before the rule")
@@ -136,7 +140,8 @@ def a_path_named_by_a_rule():
         check(want[ALLOCS] > 20, f"only {want[ALLOCS]} allocations")
         names = paths_of(dump)
         placed = [(context["policy"], inside_main(names[context["id"]]), figures_of(context))
-                  for context in dump["contexts"] if function_of(context) == "ruled_12" and any(figures_of(context))]
+                  for context in dump["contexts"]
+                  if function_of(context) == "ruled_12" and any(figures_of(context))]
         check_equal(got, want, f"{FIGURES} of the full path (of all its contexts: {placed[:4]})")
         check(all(policy == "slab" for policy, _, _ in placed), f"policies: {placed[:4]}")
         program.finish()
@@ -145,9 +150,9 @@ def a_path_named_by_a_rule():
 
 @test
 def rules_for_the_recursion():
-    """A rule for a site, and one for a function of the recursion: they hold for all that is kept of them,
-    merged or not, from MEMCTX_PROMOTE_BYTES on, and the limit holds, too."""
-    options = (f"allocs={scaled(900000)}", "stands=3", f"seed={SEED}")
+    """A rule for a site, and one for a function of the recursion: they hold for all that is kept of
+    them, merged or not, from MEMCTX_PROMOTE_BYTES on, and the limit holds, too."""
+    options = (f"allocs={scaled(900000, 9000000)}", "stands=3", f"seed={SEED}")
     with Program("recursion", *options) as program:
         program.go()
         add_rule(program, "site_2=slab")
@@ -170,7 +175,8 @@ def rules_for_the_recursion():
             if context["policy"] != policy:
                 merged = "[other callers]" in path
                 count, chunks = wrong.get((policy, context["policy"], merged), (0, 0))
-                wrong[policy, context["policy"], merged] = (count + 1, chunks + figures_of(context)[1])
+                chunks += figures_of(context)[1]
+                wrong[policy, context["policy"], merged] = (count + 1, chunks)
         program.finish()
     if wrong:
         raise Failure("\n".join(f"{count} contexts with {chunks} chunks are {got} and not {want} "
@@ -183,8 +189,9 @@ def rules_for_the_recursion():
 @test
 def pages_of_its_own_for_every_path():
     """What each path's pages take on top is within the limit, too."""
-    options = (f"allocs={scaled(100000)}", f"seed={SEED}")
-    with Program("recursion", *options, MEMCTX_PROMOTE_BYTES=0, MEMCTX_RULES="site_?=own") as program:
+    options = (f"allocs={scaled(100000, 1000000)}", f"seed={SEED}")
+    with Program("recursion", *options, MEMCTX_PROMOTE_BYTES=0,
+                 MEMCTX_RULES="site_?=own") as program:
         with Watch(program, 0.05) as watch:
             program.go()
         check_books(program, program.dump())

@@ -16,7 +16,7 @@ def note(text):
 @test
 def many_threads_at_a_time():
     """500 threads, each with its own paths, alive together: the limit holds."""
-    paths = min(10000, scaled(2000))
+    paths = scaled(2000, 10000)
     options = ("threads=500", "together=500", f"paths={paths}", f"seed={SEED}")
     with Program("threads", *options) as program:
         with Watch(program, 0.01) as watch:
@@ -50,7 +50,8 @@ def threads_that_come_and_go():
     """5 000 short threads, 50 at a time: memory flat, limit kept, books exact."""
     resident = []
     for threads in (500, 5000):
-        with Program("threads", f"threads={threads}", "together=50", "paths=200", f"seed={SEED}") as program:
+        options = (f"threads={threads}", "together=50", "paths=200", f"seed={SEED}")
+        with Program("threads", *options) as program:
             program.go()
             resident.append(program.rss_kib())
             program.finish()
@@ -72,7 +73,8 @@ def threads_that_come_and_go():
 
 @test
 def one_thread_after_the_other():
-    with Program("threads", f"threads={scaled(1000)}", "together=1", "paths=200", f"seed={SEED}") as program:
+    options = (f"threads={scaled(1000, 8000)}", "together=1", "paths=200", f"seed={SEED}")
+    with Program("threads", *options) as program:
         with Watch(program, 0.02) as watch:
             program.go()
         check_books(program, program.dump(), totals=False)
@@ -125,8 +127,9 @@ def idle_threads():
         figures = program.figures()
         check_books(program, program.dump(), totals=False)
         program.finish()
-    told = (f"{kib} KiB, glibc {plain_kib}: {kib / plain_kib:.2f}; {parts}, glibc {plain_parts}; metadata resident "
-            f"{figures['metadata_resident_bytes'] >> 10}, tables {figures['tables_bytes'] >> 10}, pages "
+    told = (f"{kib} KiB, glibc {plain_kib}: {kib / plain_kib:.2f}; {parts}, glibc {plain_parts}; "
+            f"metadata resident {figures['metadata_resident_bytes'] >> 10}, "
+            f"tables {figures['tables_bytes'] >> 10}, pages "
             f"{figures['segment_bytes'] >> 10} for {figures['live_bytes'] >> 10} KiB alive")
     check(kib <= plain_kib * IDLE_RATIO, told)
     return told

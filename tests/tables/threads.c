@@ -6,8 +6,8 @@
  *   alike=1  all threads make the same paths
  *   handover=1  instead: one thread makes `paths` chunks, another one frees all but every 16th
  *   seed
- * It stands still when the last `together` threads have allocated all and wait with their chunks alive, and
- * again when they have freed all but every 16th of these and have ended.
+ * It stands still when the last `together` threads have allocated all and wait with their chunks
+ * alive, and again when they have freed all but every 16th of these and have ended.
  */
 #include "visits.h"
 
@@ -123,7 +123,7 @@ static bool run_batch(uint64_t first, uint64_t count, bool last) {
     return true;
 }
 
-/* --- one makes, another one frees ---------------------------------------------------------------- */
+/* --- one makes, another one frees ------------------------------------------------------------- */
 
 static void *run_producer(void *argument) {
     struct worker *worker = argument;
