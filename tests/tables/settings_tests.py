@@ -2,19 +2,22 @@
 """MEMCTX_TABLES and MEMCTX_FOLD: what they take, and that the books stay exact under each."""
 import harness
 from harness import check, check_equal, run_program, preloaded_env, test, test_named
-from target import SEED, Program, Watch, check_books, check_lost, scaled
+from target import LEAST_BYTES, SEED, Program, Watch, check_books, check_lost, scaled
 
 OPTIONS = (f"allocs={scaled(200000, 5000000)}", f"seed={SEED}")
 
 
-def limit_is(value, limits):
+def limit_is(value, limits, *options):
     def run():
-        with Program("recursion", *OPTIONS, MEMCTX_TABLES=value) as program:
+        with Program("recursion", *OPTIONS, *options, MEMCTX_TABLES=value) as program:
             with Watch(program, 0.01) as watch:
                 program.go()
             check_books(program, program.dump())
             check_lost(program)
             told = watch.check(5, **limits)
+            last = watch.samples[-1].figures
+            least = limits.get("fixed") or max(LEAST_BYTES, last["live_bytes"] * limits["part"] / 2)
+            check(last["tables_limit_bytes"] >= least, f"the limit is less than {least}: {told}")
             program.finish()
         return f"seed {SEED}, {told}"
     test_named("limit-" + value.replace("%", "-percent").lower())(run)
@@ -24,7 +27,7 @@ limit_is("65536", {"fixed": 65536})
 limit_is("256K", {"fixed": 256 << 10})
 limit_is("1M", {"fixed": 1 << 20})
 limit_is("1%", {"part": 0.01})
-limit_is("50%", {"part": 0.5})
+limit_is("50%", {"part": 0.5}, "least=500", "spread=1000")
 
 
 @test
