@@ -182,7 +182,8 @@ test: all unit model | deps-test
 	@tests/run
 
 # The parts may run side by side: make -j2 -k torture.
-torture_parts := torture-faults torture-control torture-stress torture-billion torture-model torture-fuzz torture-programs
+torture_parts := torture-faults torture-control torture-stress torture-billion torture-tables torture-model torture-fuzz \
+	torture-programs
 .PHONY: $(torture_parts)
 torture: $(torture_parts) mutants
 $(torture_parts): export MEMCTX_SUITE_LIMIT_S := 36000
@@ -200,6 +201,9 @@ torture-stress:
 torture-billion: export MEMCTX_STRESS_OPS := 1000000000
 torture-billion:
 	@tests/stress/run thread-churn
+torture-tables: export MEMCTX_TABLES_SCALE := 100
+torture-tables:
+	@tests/run tables
 torture-model: export MEMCTX_MODEL_PREEMPTIONS := 2
 torture-model: export MEMCTX_MODEL_LIMIT := 30000
 torture-model: export MEMCTX_MODEL_DRAWN := 5000

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""Code without end: very many call sites, and libraries that come and go."""
+import os
+import shutil
+import subprocess
+
+import harness
+from harness import check, check_equal, check_sums, test
+from target import (ALLOCS, FIGURES, LIVE, OTHERS, Program, Watch, check_lost, check_unknown,
+                    figures_of, function_of, scaled, site_figures)
+
+# Of a call of malloc that has no known path: two walks of the whole unwind information at most.
+MALLOC_NS = 5000
+SITE = """generated_{0}:
+.cfi_startproc
+subq $8, %rsp
+.cfi_adjust_cfa_offset 8
+movl ${1}, %edi
+call malloc@PLT
+addq $8, %rsp
+.cfi_adjust_cfa_offset -8
+ret
+.cfi_endproc
+.type generated_{0}, @function
+.size generated_{0}, .-generated_{0}
+"""
+
+
+def site_bytes(number):
+    return 16 + number % 100
+
+
+def build_sites(count):
+    """sites.c with so many functions: as assembler, because a compiler takes minutes."""
+    target = os.path.join(harness.BIN, f"tables-sites-{count}")
+    source = os.path.join(harness.ROOT, "tests/tables/sites.c")
+    inputs = (source, __file__, os.path.join(os.path.dirname(source), "books.h"))
+    newest = max(map(os.path.getmtime, inputs))
+    if os.path.exists(target) and os.path.getmtime(target) > newest:
+        return target
+    os.makedirs(harness.BIN, exist_ok=True)
+    assembler = f"{target}.{os.getpid()}.s"
+    with open(assembler, "w", encoding="ascii") as file:
+        file.write(".text\n")
+        for number in range(count):
+            file.write(SITE.format(number, site_bytes(number)))
+        file.write(".section .data.rel.ro,\"aw\"\n.globl generated_sites\ngenerated_sites:\n")
+        for number in range(count):
+            file.write(f".quad generated_{number}\n")
+        file.write(".section .rodata\n.globl generated_count\n.balign 8\n"
+                   f"generated_count: .quad {count}\n"
+                   ".section .note.GNU-stack,\"\",@progbits\n")
+    flags = [flag for flag in harness.CFLAGS if flag != "-g"]
+    made = f"{target}.{os.getpid()}.new"
+    command = [os.environ.get("CC", "gcc"), "-std=gnu17", *flags, source, assembler, "-o", made]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    os.unlink(assembler)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr[:2000])
+    os.rename(made, target)
+    return target
+
+
+def generated_code(count, calls):
+    with Program("sites", f"calls={calls}", program=build_sites(count)) as program:
+        with Watch(program, 0.005) as watch:
+            program.go()
+        dump = program.dump()
+        check_sums(dump)
+        check_unknown(dump)
+        check(dump["exact"] is True, "the dump is not exact")
+        for field, want in zip(FIGURES, program.sum_books()):
+            got = dump["totals"][field] - program.start["totals"][field]
+            check_equal(got, want, f"total {field}")
+        known = 0
+        for context in dump["contexts"]:
+            name = function_of(context)
+            if name.startswith("generated_"):
+                requested, chunks, allocs, frees = figures_of(context)
+                known += allocs
+                check(requested == chunks * site_bytes(int(name[10:])) and not frees and
+                      allocs == chunks <= calls,
+                      f"{name}: {requested} bytes in {chunks} chunks, {allocs} allocations")
+        check_lost(program)
+        worst_ns = program.words["WORST_NS"]
+        told = (f"{known} of {count * calls} allocations have their site; {watch.tell()}; "
+                f"a malloc {worst_ns} ns at most")
+        watch.check(3)
+        check(worst_ns <= MALLOC_NS, told)
+        program.finish()
+    return told
+
+
+@test
+def generated_code_called_once():
+    return generated_code(scaled(100000, 1000000), 1)
+
+
+@test
+def generated_code_called_thrice():
+    return generated_code(scaled(30000, 300000), 3)
+
+
+def build_plug():
+    target = os.path.join(harness.BIN, "tables-plug.so")
+    command = [os.environ.get("CC", "gcc"), *harness.CFLAGS, "-fno-optimize-sibling-calls",
+               "-shared", "-fPIC", os.path.join(harness.ROOT, "tests/tables/plug.c"), "-o", target]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, done.stderr)
+    return target
+
+
+def run_loads(directory, count, *words, preload=True, **env):
+    """Three standstills: (resident KiB at each, the figures at each)."""
+    resident, figures = [], []
+    with Program("loads", directory, count, *words, preload=preload, **env) as program:
+        for _ in range(3):
+            program.go()
+            resident.append(program.rss_kib())
+            if preload:
+                figures.append(program.figures())
+        if preload:
+            dump = program.dump()
+            check_sums(dump)
+            check_unknown(dump)
+            check_lost(program)
+            check(dump["exact"] is True, "the dump is not exact")
+            # Where no site has room any more, what it holds is [other callers]' own. So is what
+            # dlopen itself allocates and frees.
+            merged = site_figures(dump, {OTHERS})
+            found = [site_figures(dump, {site}) for site in program.sites()]
+            for field, got, want in zip(LIVE, map(sum, zip(merged, *found)), program.sum_books()):
+                check_equal(got, want, f"{field} of all sites and of {OTHERS}")
+            if not any(merged):
+                for site, got in zip(program.sites(), found):
+                    check_equal(got, program.sum_books(site=site), f"{FIGURES} of {site}")
+            return resident, figures, merged
+        return resident, figures, None
+
+
+def plugs(directory, count):
+    plug = build_plug()
+    for number in range(count):
+        shutil.copy(plug, os.path.join(directory, f"{number}.so"))
+
+
+@test
+def libraries_with_room():
+    """As long as the limit allows, each site of a library that is gone is told exactly."""
+    with harness.runtime_dir() as directory:
+        plugs(directory, 300)
+        _, figures, merged = run_loads(directory, 300)
+    check_equal(merged, (0, 0, 0, 0), f"{FIGURES} of {OTHERS} itself")
+    return f"tables {[figure['tables_bytes'] >> 10 for figure in figures]} KiB"
+
+
+def loads_without_end(count, *words):
+    with harness.runtime_dir() as directory:
+        plugs(directory, 1 if "same" in words else count)
+        plain, _, _ = run_loads(directory, count, *words, preload=False)
+        resident, figures, merged = run_loads(directory, count, *words, MEMCTX_TABLES="128K")
+    tables = [figure["tables_bytes"] >> 10 for figure in figures]
+    metadata = [figure["metadata_resident_bytes"] >> 10 for figure in figures]
+    limit = figures[0]["tables_limit_bytes"] >> 10
+    told = (f"{count} libraries, limit {limit} KiB: tables {tables} KiB, metadata resident "
+            f"{metadata}, all resident {resident}, glibc {plain}; {merged[ALLOCS]} allocations "
+            f"without a site; {figures[2]['modules']} modules")
+    check(all(figure["tables_bytes"] <= figure["tables_limit_bytes"] for figure in figures), told)
+    check(metadata[2] - metadata[1] <= 64, told)
+    check(resident[2] - resident[1] - (plain[2] - plain[1]) <= 128, told)
+    return told
+
+
+@test
+def libraries_without_end():
+    """Ever-new libraries, loaded, used and closed: when the tables are full, nothing grows."""
+    return loads_without_end(scaled(600, 5001))
+
+
+@test
+def one_library_again_and_again():
+    return loads_without_end(scaled(600, 5001), "same")

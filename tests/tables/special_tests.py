@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""What happens meanwhile: forks, signal handlers, dumps, resets, marks, rules."""
+import threading
+
+import harness
+from harness import Failure, check, check_equal, test
+from target import (ALLOCS, FIGURES, LIVE, SEED, Program, Watch, check_books, check_lost,
+                    deep_path, figures_of, function_of, inside_main, path_figures, paths_of,
+                    scaled, site_figures)
+from wire import Wire, constant, frame, struct_bytes
+
+
+PROMOTE_BYTES = 16384
+
+
+def note(text=""):
+    return f"seed {SEED}{', ' if text else ''}{text}"
+
+
+class Repeated:
+    """Does something again and again in a thread; what it raises is raised at the end."""
+
+    def __init__(self, work, interval_s):
+        self.work, self.interval_s = work, interval_s
+        self.calls, self.failure = 0, None
+        self.end = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        try:
+            while not self.end.wait(self.interval_s):
+                self.work()
+                self.calls += 1
+        except Exception as error:  # noqa: said by the thread that waits
+            self.failure = error
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        self.end.set()
+        self.thread.join()
+        if self.failure and not kind:
+            raise self.failure
+
+
+@test
+def a_child_goes_on():
+    """A fork when the tables are full: parent and child stay exact, each within its limit."""
+    options = (f"allocs={scaled(600000, 10000000)}", "stands=2", f"seed={SEED}")
+    with Program("recursion", *options) as program:
+        check_equal(program.go(), program.pid, "who stands")
+        child = program.go("fork")
+        check(child != program.pid, "the child does not stand")
+        program.target.wait_socket(child)
+        # its control thread is in the totals
+        check_books(program, program.dump(child), totals=False)
+        check_lost(program, child)
+        with Watch(program, 0.05, child) as watch:
+            pass
+        told = watch.check(1)
+        check_equal(program.go(), program.pid, "who stands when the child has ended")
+        check_books(program, program.dump())
+        program.finish()
+    return note(f"the child: {told}")
+
+
+@test
+def handlers_that_allocate():
+    """Signals interrupt everything, malloc itself included: that is on the books of [unwinding]."""
+    options = (f"allocs={scaled(1000000, 50000000)}", "signals=1", f"seed={SEED}")
+    with Program("recursion", *options) as program:
+        with Watch(program) as watch:
+            program.go()
+        dump = program.dump()
+        lost = program.figures()["lost"]
+        missing = 0
+        for site in program.sites():
+            names = {site, "[unwinding]"} if site == "handler_site" else {site}
+            got = site_figures(dump, names)
+            want = program.sum_books(site=site)
+            missing += want[ALLOCS] - got[ALLOCS]
+            check(got == want or lost, f"{site}: the books say {want}, the dump {got}")
+        check_equal(missing, lost, "allocations that are on no books")
+        handled = program.sum_books(site="handler_site")[ALLOCS]
+        check(handled > 100, f"only {handled} signals")
+        told = watch.check(10)
+        program.finish()
+    return note(f"{handled} signals, {lost} lost; {told}")
+
+
+@test
+def asked_all_the_time():
+    """Dumps, marks, resets and trims meanwhile, every 50 ms: what is alive stays exact."""
+    options = (f"allocs={scaled(1500000, 50000000)}", f"seed={SEED}")
+    with Program("recursion", *options) as program:
+        everything = struct_bytes("wire_reset_request", context=constant("WIRE_NONE"))
+        requests = [frame(constant("WIRE_MARK"), b"m".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")),
+                    frame(constant("WIRE_RESET"), everything),
+                    frame(constant("WIRE_TRIM"), bytes(8))]
+        path = program.target.wait_socket()
+        with Wire(path, timeout_s=60) as wire, Watch(program, 0.05) as watch:
+            turn = iter(range(1 << 30))
+
+            def ask():
+                wire.dump()
+                status, body = wire.ask(requests[next(turn) % 3])
+                check_equal(status, constant("WIRE_OK"), f"answer {body[:200]!r}")
+
+            with Repeated(ask, 0.05) as repeated:
+                program.go()
+        check_books(program, program.dump(), fields=LIVE)
+        check_lost(program)
+        told = watch.check(10)
+        check(repeated.calls > 5, f"asked {repeated.calls} times only")
+        program.finish()
+    return note(f"asked {repeated.calls} times; {told}")
+
+
+def add_rule(program, rule):
+    done = harness.run_cli("rules", program.pid, "--add", rule, env=program.target.cli_env)
+    check_equal((done.returncode, done.stderr), (0, ""), f"rules --add {rule}")
+
+
+@test
+def a_path_named_by_a_rule():
+    """Rare as it is, a path that a rule names has its full path and the rule's policy."""
+    options = ("allocs=1200000", "stands=6", "ruled=1", f"seed={SEED}")
+    with Program("recursion", *options, MEMCTX_PROMOTE_BYTES=0) as program:
+        program.go()
+        check_equal(program.sum_books(site="ruled_12"), (0, 0, 0, 0), "the path before the rule")
+        add_rule(program, "ruled_12=slab")
+        threading.Event().wait(0.3)  # it holds within a tenth of a second
+        for _ in range(5):
+            program.go()
+        dump = program.dump()
+        check_books(program, dump)
+        want, got = program.sum_books(site="ruled_12"), path_figures(dump, deep_path("ruled"))
+        check(want[ALLOCS] > 20, f"only {want[ALLOCS]} allocations")
+        names = paths_of(dump)
+        placed = [(context["policy"], inside_main(names[context["id"]]), figures_of(context))
+                  for context in dump["contexts"]
+                  if function_of(context) == "ruled_12" and any(figures_of(context))]
+        check_equal(got, want, f"{FIGURES} of the full path (of all its contexts: {placed[:4]})")
+        check(all(policy == "slab" for policy, _, _ in placed), f"policies: {placed[:4]}")
+        program.finish()
+    return note(f"{want[ALLOCS]} allocations")
+
+
+@test
+def rules_for_the_recursion():
+    """A rule for a site, and one for a function of the recursion: they hold for all that is kept of
+    them, merged or not, from MEMCTX_PROMOTE_BYTES on, and the limit holds, too."""
+    options = (f"allocs={scaled(900000, 9000000)}", "stands=3", f"seed={SEED}")
+    with Program("recursion", *options) as program:
+        program.go()
+        add_rule(program, "site_2=slab")
+        add_rule(program, "visit_3=generation")
+        threading.Event().wait(0.3)
+        with Watch(program, 0.05) as watch:
+            for _ in range(2):
+                program.go()
+        dump = program.dump()
+        check_books(program, dump)
+        told = watch.check(5)
+        names = paths_of(dump)
+        wrong, right = {}, 0
+        for context in dump["contexts"]:
+            path = names[context["id"]]
+            policy = "slab" if path[0] == "site_2" else "generation" if "visit_3" in path else None
+            if not policy or figures_of(context)[0] < 2 * PROMOTE_BYTES:
+                continue
+            right += context["policy"] == policy
+            if context["policy"] != policy:
+                merged = "[other callers]" in path
+                count, chunks = wrong.get((policy, context["policy"], merged), (0, 0))
+                chunks += figures_of(context)[1]
+                wrong[policy, context["policy"], merged] = (count + 1, chunks)
+        program.finish()
+    if wrong:
+        raise Failure("\n".join(f"{count} contexts with {chunks} chunks are {got} and not {want} "
+                                f"({'below [other callers]' if merged else 'full paths'})"
+                                for (want, got, merged), (count, chunks) in wrong.items()))
+    check(right > 4, f"only {right} contexts have enough alive")
+    return note(told)
+
+
+@test
+def pages_of_its_own_for_every_path():
+    """What each path's pages take on top is within the limit, too."""
+    options = (f"allocs={scaled(100000, 1000000)}", f"seed={SEED}")
+    with Program("recursion", *options, MEMCTX_PROMOTE_BYTES=0,
+                 MEMCTX_RULES="site_?=own") as program:
+        with Watch(program, 0.05) as watch:
+            program.go()
+        check_books(program, program.dump())
+        check_lost(program)
+        told = watch.check(5)
+        program.finish()
+    return note(told)

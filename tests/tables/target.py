@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: MIT
+"""A program with very many call paths, started, watched, and its books compared with the dump.
+
+What the library promises of its tables is worked out here anew, from what the program says it has
+alive, and not taken from the library.
+"""
+import collections
+import os
+import threading
+import time
+
+import harness
+from harness import Failure, Target, check, check_equal, check_sums
+from wire import Wire
+
+# How much larger each test may be than in `make test`.
+SCALE = float(os.environ.get("MEMCTX_TABLES_SCALE", "1"))
+SEED = int(os.environ.get("MEMCTX_TABLES_SEED", "0")) or time.time_ns() // 1000 % 1000000 + 1
+FLAGS = ["-fno-optimize-sibling-calls", "-fno-ipa-icf"]
+LIMIT_S = 90 + 30 * SCALE
+FIGURES = ("requested_bytes", "live_chunks", "allocs", "frees")
+LIVE = FIGURES[:2]
+ALLOCS = FIGURES.index("allocs")
+LEAST_BYTES, THREAD_BYTES = 4 << 20, 32 << 10
+# What is resident of the tables beyond the bytes counted: the page at the end of each table, free
+# blocks between them, and what every process has, however few its paths.
+RESIDENT_SLACK_BYTES = 1 << 20
+OTHERS = "[other callers]"
+
+harness.TEST_LIMIT_S = max(harness.TEST_LIMIT_S, int(LIMIT_S * 3))
+
+Sample = collections.namedtuple("Sample", "figures rss_kib threads")
+
+
+def scaled(count, most):
+    """So many, times MEMCTX_TABLES_SCALE, but not more than suffices."""
+    return min(int(count * SCALE), most)
+
+
+def build(name):
+    return harness.build_program(f"tests/tables/{name}.c", name=f"tables-{name}", flags=FLAGS)
+
+
+def kib(pid, field):
+    return int(harness.read_status(pid, field).split()[0])
+
+
+class Program:
+    """One run of a program that keeps books.h. Without `preload` it runs on glibc's malloc."""
+
+    def __init__(self, name, *options, preload=True, program=None, **env):
+        self.argv = [program or build(name), *map(str, options)]
+        self.preload = preload
+        self.env = {"MEMCTX_CONTROL": "eager", **env} if preload else env
+        self.books = {}
+        self.words = {}
+
+    def __enter__(self):
+        self.runtime = harness.runtime_dir()
+        directory = self.runtime.__enter__()
+        self.target = Target(self.argv, directory, preload=self.preload, **self.env)
+        self.pid = self.target.pid
+        try:
+            self.hear()
+            if self.preload:
+                self.target.wait_socket()
+                # Before the first dump: making one takes memory.
+                self.start = self.dump()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.target.kill()
+        self.runtime.__exit__(None, None, None)
+
+    def hear(self):
+        """Waits for the next standstill; keeps the books that are said. Returns who stands."""
+        self.books = {}
+        while True:
+            words = self.target.hear(LIMIT_S).split()
+            if words[0] == "STAND":
+                return int(words[1])
+            if words[0] == "BOOK":
+                self.books[words[1], words[2]] = tuple(map(int, words[3:]))
+            else:
+                self.words[words[0]] = int(words[1])
+
+    def go(self, word="go"):
+        self.target.say(word)
+        return self.hear()
+
+    def finish(self):
+        code, text = self.target.finish(LIMIT_S)
+        check_equal((code, text), (0, ""), "exit status and stderr of the program")
+
+    def dump(self, pid=None):
+        return self.target.dump(pid=pid, timeout_s=LIMIT_S)
+
+    def figures(self, pid=None):
+        with Wire(self.target.wait_socket(pid)) as wire:
+            return wire.statistics()
+
+    def rss_kib(self):
+        return kib(self.pid, "VmRSS")
+
+    def peak_kib(self):
+        return kib(self.pid, "VmHWM")
+
+    def sum_books(self, phase=None, site=None):
+        picked = [figures for (of_phase, of_site), figures in self.books.items()
+                  if phase in (None, of_phase) and site in (None, of_site)]
+        return tuple(map(sum, zip(*picked))) if picked else (0, 0, 0, 0)
+
+    def sites(self):
+        return sorted({site for _, site in self.books})
+
+
+class Watch:
+    """Asks for the figures of the tables again and again while the program runs."""
+
+    def __init__(self, program, interval_s=0.02, pid=None):
+        self.program, self.interval_s = program, interval_s
+        self.pid = pid or program.pid
+        self.samples, self.failure = [], None
+        self.end = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def take(self, wire):
+        threads = int(harness.read_status(self.pid, "Threads"))
+        figures = wire.statistics()
+        # A thread that began or ended meanwhile counts.
+        threads = max(threads, int(harness.read_status(self.pid, "Threads")))
+        self.samples.append(Sample(figures, kib(self.pid, "VmRSS"), threads))
+
+    def run(self):
+        try:
+            with Wire(self.program.target.wait_socket(self.pid), timeout_s=LIMIT_S) as wire:
+                while not self.end.wait(self.interval_s):
+                    self.take(wire)
+                self.take(wire)
+        except Exception as error:  # noqa: said by the thread that waits
+            self.failure = error
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.end.set()
+        self.thread.join()
+
+    def check(self, least_samples, **limits):
+        """The promise, at each sample; returns what is worth telling."""
+        if self.failure:
+            raise self.failure
+        check(len(self.samples) >= least_samples, f"only {len(self.samples)} samples")
+        worst = {}
+        for sample in self.samples:
+            for over, kind, text in beyond(sample, **limits):
+                count, most = worst.get(kind, (0, (0, "")))
+                worst[kind] = (count + 1, max(most, (over, text)))
+        if worst:
+            raise Failure("\n".join(
+                f"{kind} in {count} of {len(self.samples)} samples, the worst: {text}"
+                for kind, (count, (_, text)) in worst.items()))
+        return self.tell()
+
+    def tell(self):
+        most = max(self.samples, key=lambda sample: sample.figures["tables_bytes"]).figures
+        resident = max(sample.figures["metadata_resident_bytes"] for sample in self.samples)
+        return (f"tables {most['tables_bytes'] >> 10} of {most['tables_limit_bytes'] >> 10} KiB, "
+                f"resident {resident >> 10} KiB, {len(self.samples)} samples")
+
+
+def beyond(sample, part=0.05, fixed=None, threads=None):
+    """What passes the promise: (bytes by which it is passed, which rule, what is told). `part` and
+    `fixed` are MEMCTX_TABLES, a share of the live bytes or a number of bytes; `threads` is as many
+    as there may have been a moment before or after, where they come and go."""
+    figures = sample.figures
+    used, told = figures["tables_bytes"], figures["tables_limit_bytes"]
+    resident = figures["metadata_resident_bytes"]
+    promised = fixed or max(LEAST_BYTES, int(figures["live_bytes"] * part))
+    # The library's own thread is one of these, though it does not allocate.
+    threads = threads or sample.threads
+    promised += THREAD_BYTES * threads
+    moment = (f"the promise with {figures['live_bytes']} bytes alive and {threads} threads is "
+              f"{promised}, "
+              f"tables_limit_bytes {told}, tables_bytes {used}, metadata_resident_bytes {resident}")
+    for over, kind in ((used - told, "used is above the limit told"),
+                       (used - promised, "used is above the promise"),
+                       (told - promised, "the limit told is above the promise"),
+                       (resident - promised - RESIDENT_SLACK_BYTES,
+                        "resident is above the promise")):
+        if over > 0:
+            yield over, kind, moment
+
+
+# --- what a dump has to say -------------------------------------------------------------------
+
+
+def figures_of(context, part="self"):
+    return tuple(context[part][field] for field in FIGURES)
+
+
+def sum_figures(contexts):
+    return tuple(map(sum, zip(*map(figures_of, contexts)))) or (0, 0, 0, 0)
+
+
+def function_of(context):
+    return (context["frame"] or {}).get("function") or context["kind"]
+
+
+def paths_of(dump):
+    """By context id the functions from the innermost to main, and what is outside main."""
+    return harness.context_names(dump)
+
+
+def inside_main(path):
+    """The functions of a path up to main, innermost first."""
+    return path[:path.index("main") + 1] if "main" in path else path
+
+
+def check_unknown(dump):
+    for context in dump["contexts"]:
+        if function_of(context) == "[unknown]":
+            check_equal(figures_of(context), (0, 0, 0, 0), f"{FIGURES} of [unknown]")
+
+
+def site_figures(dump, functions):
+    """Of all contexts whose innermost function is one of these."""
+    return sum_figures(context for context in dump["contexts"] if function_of(context) in functions)
+
+
+def check_site(dump, site, want, fields=FIGURES):
+    found = site_figures(dump, {site})
+    for field, got, wanted in zip(FIGURES, found, want):
+        check(field not in fields or got == wanted,
+              f"{field} of all contexts of {site}: the books say {wanted}, the dump {got}")
+
+
+def check_books(program, dump, totals=True, fields=FIGURES):
+    """Every site, and everything together, to the byte."""
+    check_sums(dump)
+    check_unknown(dump)
+    check(dump["exact"] is True, "the dump is not exact")
+    for site in program.sites():
+        check_site(dump, site, program.sum_books(site=site), fields)
+    if totals:
+        for field, want in zip(FIGURES, program.sum_books()):
+            got = dump["totals"][field] - program.start["totals"][field]
+            check(field not in fields or got == want,
+                  f"total {field} since the start: the books say {want}, the dump {got}")
+
+
+def check_lost(program, pid=None):
+    check_equal(program.figures(pid)["lost"], 0, "operations lost")
+
+
+def outermost(dump, phase):
+    """The nodes of a function that have none of the same function above them."""
+    by_id = {context["id"]: context for context in dump["contexts"]}
+    return [context for context in dump["contexts"] if function_of(context) == phase and
+            function_of(by_id[context["parent"]]) != phase]
+
+
+def check_subtotals(program, dump, phases):
+    """What stands below a phase, and below main, is what that allocated, whatever was merged."""
+    wanted = {phase: program.sum_books(phase=phase) for phase in phases}
+    wanted["main"] = program.sum_books()
+    wrong = []
+    for function, want in wanted.items():
+        nodes = [figures_of(node, "total") for node in outermost(dump, function)]
+        found = tuple(map(sum, zip(*nodes)))
+        if found != want:
+            wrong.append(f"{function}: {FIGURES} with all below it: the books say {want}, "
+                         f"the dump {found}")
+    if wrong:
+        top = [f"{sum_figures(below(dump, context))} below {function_of(context)}"
+               for context in dump["contexts"]
+               if context["parent"] == 0 and any(figures_of(context, "total"))]
+        raise Failure("\n".join(wrong + top))
+
+
+def below(dump, top):
+    """A context and all that stands below it."""
+    ids = {top["id"]}
+    by_id = {context["id"]: context for context in dump["contexts"]}
+    for context in dump["contexts"]:
+        chain = []
+        while context["id"] not in ids and context["parent"] is not None:
+            chain.append(context["id"])
+            context = by_id[context["parent"]]
+        if context["id"] in ids:
+            ids.update(chain)
+    return [by_id[ident] for ident in ids]
+
+
+def path_figures(dump, path):
+    """What stands under exactly these functions, from the innermost to main."""
+    names = paths_of(dump)
+    return sum_figures(context for context in dump["contexts"]
+                       if inside_main(names[context["id"]]) == tuple(path))
+
+
+def deep_path(kind):
+    return [f"{kind}_{number:02}" for number in range(12, 0, -1)] + ["main"]
+
+
+def check_path(program, dump, kind):
+    """A path that matters stands with all its functions, with nine tenths of what it has alive."""
+    got = path_figures(dump, deep_path(kind))[0]
+    want = program.sum_books(site=f"{kind}_12")[0]
+    share = got * 100 // max(want, 1)
+    text = f"{kind}: {got} of {want} live bytes have the full path ({share} %)"
+    return share >= 90 and want > 0, text

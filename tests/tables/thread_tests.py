@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+"""Very many threads: alive together, one after the other, idle, and one that frees for another."""
+import threading
+
+from harness import check, test
+from target import SEED, Program, Watch, check_books, check_lost, scaled
+
+IDLE_RATIO = 1.2
+CHURN_GROWTH_KIB = 2 << 10
+
+
+def note(text):
+    return f"seed {SEED}, {text}"
+
+
+@test
+def many_threads_at_a_time():
+    """500 threads, each with its own paths, alive together: the limit holds."""
+    paths = scaled(2000, 10000)
+    options = ("threads=500", "together=500", f"paths={paths}", f"seed={SEED}")
+    with Program("threads", *options) as program:
+        with Watch(program, 0.01) as watch:
+            program.go()
+        told = watch.check(3)
+        check_books(program, program.dump(), totals=False)
+        check_lost(program)
+        program.finish()
+    return note(told)
+
+
+@test
+def tables_when_many_threads_have_ended():
+    """Their share of the limit ends with them, and so does what they used of it."""
+    options = ("threads=300", "together=300", "paths=500", f"seed={SEED}")
+    with Program("threads", *options) as program:
+        with Watch(program, 0.1) as watch:
+            program.go()
+        with Watch(program) as after:
+            program.go()
+            threading.Event().wait(0.5)
+        after.samples = after.samples[-3:]
+        told = f"{watch.tell()}; when they have ended {after.check(3)}"
+        check_books(program, program.dump(), totals=False)
+        program.finish()
+    return note(told)
+
+
+@test
+def threads_that_come_and_go():
+    """5 000 short threads, 50 at a time: memory flat, limit kept, books exact."""
+    resident = []
+    for threads in (500, 5000):
+        options = (f"threads={threads}", "together=50", "paths=200", f"seed={SEED}")
+        with Program("threads", *options) as program:
+            program.go()
+            resident.append(program.rss_kib())
+            program.finish()
+    with Program("threads", "threads=5000", "together=50", "paths=200", f"seed={SEED}") as program:
+        with Watch(program, 0.05) as watch:
+            program.go()
+        check_books(program, program.dump(), totals=False)
+        check_lost(program)
+        told = watch.check(10, threads=52)
+        program.finish()
+    with Program("threads", "threads=5000", "together=50", "paths=200", preload=False) as plain:
+        plain.go()
+        plain_kib = plain.rss_kib()
+    told += f"; resident {resident} KiB after 500 and 5 000 threads, glibc {plain_kib}"
+    # What 4 500 more threads leave alive, and the program's own arrays, is in both.
+    check(resident[1] - plain_kib <= resident[0] + CHURN_GROWTH_KIB, told)
+    return note(told)
+
+
+@test
+def one_thread_after_the_other():
+    options = (f"threads={scaled(1000, 8000)}", "together=1", "paths=200", f"seed={SEED}")
+    with Program("threads", *options) as program:
+        with Watch(program, 0.02) as watch:
+            program.go()
+        check_books(program, program.dump(), totals=False)
+        check_lost(program)
+        told = watch.check(10, threads=3)
+        program.finish()
+    return note(told)
+
+
+@test
+def a_thread_that_frees_for_another():
+    """20 000 chunks of as many paths, freed by a thread that made none of them."""
+    with Program("threads", "handover=1", "paths=20000", f"seed={SEED}") as program:
+        with Watch(program, 0.005) as watch:
+            program.go()
+        check_books(program, program.dump(), totals=False)
+        check_lost(program)
+        told = watch.check(3, threads=4)
+        program.finish()
+    return note(told)
+
+
+def resident_parts(pid):
+    """KiB resident of stacks, of other memory without a file, and of files."""
+    parts = {"stacks": 0, "anonymous": 0, "files": 0}
+    with open(f"/proc/{pid}/smaps", encoding="ascii", errors="replace") as file:
+        for line in file:
+            words = line.split()
+            if "-" in words[0] and len(words) >= 5 and ":" not in words[0]:
+                first, last = (int(end, 16) for end in words[0].split("-"))
+                name = words[5] if len(words) > 5 else ""
+                part = "files" if name.startswith("/") else "anonymous"
+                if not name and last - first == 128 << 10:
+                    part = "stacks"
+            elif words[0] == "Rss:":
+                parts[part] += int(words[1])
+    return parts
+
+
+@test
+def idle_threads():
+    """500 threads that have allocated a handful of chunks: at most 1.2 times what glibc takes."""
+    options = ("threads=500", "together=500", "paths=6", "slots=6", "alike=1", f"seed={SEED}")
+    with Program("threads", *options, preload=False) as plain:
+        plain.go()
+        plain_kib, plain_parts = plain.rss_kib(), resident_parts(plain.pid)
+    with Program("threads", *options) as program:
+        program.go()
+        kib, parts = program.rss_kib(), resident_parts(program.pid)
+        figures = program.figures()
+        check_books(program, program.dump(), totals=False)
+        program.finish()
+    told = (f"{kib} KiB, glibc {plain_kib}: {kib / plain_kib:.2f}; {parts}, glibc {plain_parts}; "
+            f"metadata resident {figures['metadata_resident_bytes'] >> 10}, "
+            f"tables {figures['tables_bytes'] >> 10}, pages "
+            f"{figures['segment_bytes'] >> 10} for {figures['live_bytes'] >> 10} KiB alive")
+    check(kib <= plain_kib * IDLE_RATIO, told)
+    return told
