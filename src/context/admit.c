@@ -22,31 +22,28 @@
 
 #define WAITS (1U << 31)
 #define SIGHTINGS 4096U
-#define KNOWN 128U
-#define OTHERS_WEIGHT 8U /* sightings of a site below an ancestor until that gets [other callers] */
+#define KNOWN 64U
+#define DEPTH_PARTS 256 /* of the limit: so many more have to be left for each node further in */
 #define WATCH_EVERY 32U  /* of the paths that wait one is looked at for functions that recur */
 #define WAITED_TOLD_EVERY 32U
 #define LIMIT_LOOK_EVERY 64U
 
-/* How often a path was seen lately. Others that come to the same place wear it down. */
-struct sighting {
-    uint16_t tag, weight;
-};
+/* How often a path was seen lately: 16 bits of its hash, and below them its weight. Others that come to
+ * the same place wear it down. All threads share them; that one now and then undoes what another counted
+ * does no harm. */
+static uint32_t *sightings; /* atomic, and so is each */
 /* What pays for two innermost frames below an ancestor. */
 struct known {
     struct view *view;
     uintptr_t site, caller;
     uint32_t ancestor;
-    bool often; /* seen so often that it stands below the ancestor, if there was room */
 };
 struct admission {
-    struct sighting sightings[SIGHTINGS];
     struct known known[KNOWN];
     uint32_t random, waited;
-    uint32_t look; /* numbers the looks for last frames */
+    uint16_t look; /* numbers the looks for last frames */
     struct {
-        uint32_t look;
-        uint32_t frame;
+        uint16_t look, frame;
     } last[RULE_FOLDED_PLACES + 1]; /* by a folded function's number: its last frame, of that look */
 };
 
@@ -197,13 +194,18 @@ static struct place begin(struct admit *admit, int *first) {
 static struct place erase_loops(const struct admit *admit, struct place outer, int first, int *next) {
     struct stack_frame *frames = admit->stack->frames;
     struct admission *admission = admit->paths->admission;
-    uint32_t look = ++admission->look, length = outer.length;
+    uint32_t length = outer.length;
+    if (!++admission->look) { /* it has come round */
+        __builtin_memset(admission->last, 0, sizeof admission->last);
+        admission->look = 1;
+    }
+    uint16_t look = admission->look;
     int hit = -1;
     for (int i = (int)admit->stack->count - 1; i >= first; i--) {
         uint32_t number = rule_folded(frames[i].rule);
         if (number && admission->last[number].look != look) {
             admission->last[number].look = look;
-            admission->last[number].frame = (uint32_t)i;
+            admission->last[number].frame = (uint16_t)i;
         }
     }
     for (int i = first - 1; length && i >= (int)admit->begin; i--) {
@@ -339,9 +341,24 @@ static struct place place_stack(struct admit *admit) {
 
 /* --- paths that have to wait -------------------------------------------------------------------- */
 
+static bool make_sightings(void) {
+    if (load_acquire(&sightings))
+        return true;
+    uint32_t *made = meta_alloc(SIGHTINGS * sizeof *made), *there = NULL;
+    if (!made)
+        return false;
+    if (cas_acq_rel(&sightings, &there, made))
+        tables_add(SIGHTINGS * sizeof *made);
+    else
+        meta_free(made, SIGHTINGS * sizeof *made);
+    return true;
+}
+
 static bool make_admission(struct paths *paths) {
     if (paths->admission)
         return true;
+    if (!make_sightings())
+        return false;
     paths->admission = meta_alloc(sizeof *paths->admission);
     if (paths->admission)
         tables_add(sizeof *paths->admission);
@@ -356,61 +373,72 @@ void admit_end(struct paths *paths) {
     admit_forget(paths);
 }
 
-/* Counts a sighting of that weight; returns what has come together. */
-static uint32_t sight(struct admission *admission, uint32_t hash, uint32_t weight) {
-    struct sighting *sighting = &admission->sightings[hash % SIGHTINGS];
-    uint16_t tag = (uint16_t)(hash >> 16 | 1);
-    if (sighting->tag != tag) {
+#define WORN_ONCE_IN 4 /* sightings of others */
+
+/* Counts a sighting; returns how many have come together. */
+static uint32_t sight(struct admission *admission, uint32_t hash) {
+    uint32_t *place = &sightings[hash % SIGHTINGS], word = load_relaxed(place);
+    uint32_t tag = hash & 0xffff0000, weight = word & 0xffff;
+    if (weight && (word & 0xffff0000) != tag) {
         admission->random = admission->random * 1103515245 + 12345;
-        if (sighting->weight > weight && admission->random >> 31) {
-            sighting->weight = (uint16_t)(sighting->weight - weight);
-            return weight;
-        }
-        if (sighting->weight > weight)
-            return weight;
-        *sighting = (struct sighting){.tag = tag};
+        if (admission->random >> 16 & (WORN_ONCE_IN - 1))
+            return 1;
+        word = weight > 1 ? word - 1 : tag | 1;
+        store_owner(place, word);
+        return 1;
     }
-    uint32_t sum = sighting->weight + weight;
-    sighting->weight = (uint16_t)(sum < UINT16_MAX ? sum : UINT16_MAX);
-    return sum;
+    weight += weight < UINT16_MAX;
+    store_owner(place, tag | weight);
+    return weight;
 }
 
 /* What a path has to show. */
 static uint32_t weight_wanted(size_t size) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS + 1;
-    int64_t past = load_relaxed(&tables_used_bytes) - TABLES_PATH * part;
-    int64_t steps = past > 0 ? past * 2 / part : 0;
+    int64_t left = (TABLES_ADMITTED * part - load_relaxed(&tables_used_bytes)) * 2 / part;
+    unsigned steps = left >= ADMIT_STEPS ? 0 : (unsigned)(ADMIT_STEPS - (left > 0 ? left : 0));
     live = live > ADMIT_LIVE_LEAST ? live : ADMIT_LIVE_LEAST;
     if ((int64_t)size >= live / ADMIT_LIVE_SHARE)
         return 1;
-    return ADMIT_WEIGHT << (steps < 5 ? 2 * steps : 10);
+    return ADMIT_WEIGHT << 2 * steps;
 }
 
-/* The stack's innermost frames, as a site below that ancestor. NULL: it has none, and may not. */
-static struct view *site_below(const struct admit *admit, uint32_t ancestor,
+/* The stack's innermost frames, as a site below that ancestor. NULL: it has none, and there is no room. */
+static struct view *site_below(const struct admit *admit, uint32_t ancestor, bool may_make,
                                enum tables_share share) {
     const struct stack *stack = admit->stack;
-    uint32_t node = tree_others(ancestor, share);
+    bool has = ancestor == TREE_ROOT || load_relaxed(&tree_node(ancestor)->flags) & TREE_HAS_OTHERS;
     unsigned count = stack->count < SITE_FRAMES ? stack->count : SITE_FRAMES;
+    if (!has && !may_make)
+        return NULL;
+    uint32_t node = tree_others(ancestor, share);
     if (count > admit->depth)
         count = admit->depth;
-    for (unsigned i = stack->count - count; node && i < stack->count; i++)
-        node = tree_child(node, frame_of(&stack->frames[i]), share);
+    for (unsigned i = stack->count - count; node && i < stack->count; i++) {
+        struct tree_frame frame = frame_of(&stack->frames[i]);
+        node = may_make ? tree_child(node, frame, share) : tree_find(node, frame);
+    }
     return node ? heap_view_within(admit->heap, node, share) : NULL;
 }
 
-/* From the ancestor outwards: the first that may have the site. */
-static struct view *find_site(const struct admit *admit, uint32_t ancestor, bool seen_often) {
+/* The ancestor has the site, or the first one further out that has it or may get it. The less room is left,
+ * the nearer to the root a node has to be to get one: so the figures of the outermost ancestors stay
+ * exact longest. */
+static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
+    int64_t limit = load_relaxed(&tables_limit_known);
+    int64_t left = limit / TABLES_PARTS * TABLES_OTHERS - load_relaxed(&tables_used_bytes);
     struct view *view;
-    for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent) {
-        bool has = load_relaxed(&tree_node(at)->flags) & TREE_HAS_OTHERS;
-        if ((has || (at == ancestor && seen_often)) &&
-            (view = site_below(admit, at, TABLES_OTHERS)) != NULL)
+    int64_t depth = 0;
+    for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent)
+        depth++;
+    for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent, depth--) {
+        if ((view = site_below(admit, at, left > depth * (limit / DEPTH_PARTS), TABLES_OTHERS)) !=
+            NULL)
             return view;
         tree_flag(at, TREE_PARTIAL);
     }
-    view = site_below(admit, TREE_ROOT, TABLES_SITE);
+    view = site_below(admit, TREE_ROOT, true, TABLES_SITE);
     return view ? view : context_view_fixed(admit->heap, TREE_OTHERS);
 }
 
@@ -418,19 +446,15 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor, bool
 static struct view *view_of_site(const struct admit *admit, uint32_t ancestor) {
     const struct stack *stack = admit->stack;
     struct admission *admission = admit->paths->admission;
-    if (!(++admission->waited % WAITED_TOLD_EVERY))
-        add_relaxed(&admit_waited, WAITED_TOLD_EVERY);
     uintptr_t site = stack->frames[stack->count - 1].address;
     uintptr_t caller = stack->count > 1 ? stack->frames[stack->count - 2].address : 0;
     uint32_t hash = (uint32_t)(hash_mix(site ^ caller << 9, ancestor) >> 16);
     struct known *known = &admission->known[hash % KNOWN];
-    bool often = sight(admission, ~hash, 1) >= OTHERS_WEIGHT;
-    if (LIKELY(known->site == site) && known->caller == caller && known->ancestor == ancestor &&
-        (known->often || !often))
-        return known->view;
-    struct view *view = find_site(admit, ancestor, often);
-    *known = (struct known){view, site, caller, ancestor, often};
-    return view;
+    if (!(++admission->waited % WAITED_TOLD_EVERY))
+        add_relaxed(&admit_waited, WAITED_TOLD_EVERY);
+    if (known->site != site || known->caller != caller || known->ancestor != ancestor)
+        *known = (struct known){find_site(admit, ancestor), site, caller, ancestor};
+    return known->view;
 }
 
 /* Whether a rule holds for a frame that is not in the tree yet. */
@@ -443,6 +467,18 @@ static NOINLINE bool is_wanted(const struct admit *admit) {
     return false;
 }
 
+#define EXTEND_WEIGHTS 4 /* what a path has to show, so many times */
+
+/* The first frame whose path is not in the tree gets a node where very many paths go through it: so the
+ * tree tells of the callers of paths that are never admitted. */
+static void extend_tree(const struct admit *admit, uint32_t weight) {
+    struct paths *paths = admit->paths;
+    const struct stack_frame *frame = &admit->stack->frames[paths->first_cold];
+    if (paths->first_cold < admit->stack->count &&
+        sight(paths->admission, ~frame->hash) >= EXTEND_WEIGHTS * weight)
+        tree_child(ancestor_of(frame->node), frame_of(frame), TABLES_ADMITTED);
+}
+
 /* The path's place is cold. */
 static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place place, size_t size,
                                            bool *keep) {
@@ -450,13 +486,15 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
     *keep = false;
     if (!make_admission(paths))
         return context_view_fixed(admit->heap, TREE_OTHERS);
-    uint32_t seen = sight(paths->admission, place.hash, 1);
+    uint32_t seen = sight(paths->admission, place.hash);
     if (paths->watching && !(paths->admission->waited % WATCH_EVERY))
         for (unsigned i = admit->begin; i < admit->stack->count; i++)
             if (!rule_folded(admit->stack->frames[i].rule))
                 watch(admit, (int)i);
+    uint32_t wanted_weight = weight_wanted(size);
+    extend_tree(admit, wanted_weight);
     bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);
-    if (wanted || seen >= weight_wanted(size)) {
+    if (wanted || seen >= wanted_weight) {
         admit->share = wanted ? TABLES_SITE : TABLES_ADMITTED;
         admit->may_make = true;
         admit_forget(paths);

@@ -29,7 +29,8 @@
 #include "path/cache.h"
 
 #define SITE_FRAMES 2U
-#define ADMIT_WEIGHT 16U      /* sightings at first; four times as many with each half part of the budget */
+#define ADMIT_WEIGHT 16U /* sightings at first; four times as many in each of the last half parts */
+#define ADMIT_STEPS 4    /* of the budget */
 #define ADMIT_LIVE_SHARE 1024 /* an allocation of that part of the live bytes is enough by itself */
 #define ADMIT_LIVE_LEAST (4 << 20)
 

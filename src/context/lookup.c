@@ -113,13 +113,13 @@ static NOINLINE void window_ends(struct paths *paths) {
     window_begin(paths, WINDOW);
     if (other && cost > other) {
         other_way(paths);
-    } else if (paths->passing && paths->walking < CACHE_WALKING_LONG) {
-        if (++paths->walking == CACHE_WALKING_LONG)
-            cache_shrink(paths);
     } else if (paths->hoped > paths->patience[paths->passing]) {
         if (paths->patience[paths->passing] < PATIENCE_MAX)
             paths->patience[paths->passing] *= 2;
         other_way(paths);
+    } else if (paths->passing && paths->walking < CACHE_WALKING_LONG) {
+        if (++paths->walking == CACHE_WALKING_LONG)
+            cache_shrink(paths);
     }
 }
 
@@ -250,8 +250,10 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame, size
     if (paths->replay_generation == load_relaxed(&rules_generation) &&
         (view = replay(paths, frame)) != NULL) {
         store_owner(&paths->replayed, paths->replayed + 1);
-        if (UNLIKELY(!(paths->replayed % REPLAYS_JUDGED)))
+        if (UNLIKELY(!(paths->replayed % REPLAYS_JUDGED))) {
             judge(paths, REPLAYS_JUDGED, 0, REPLAYS_JUDGED * COST_REPLAY);
+            ways_open(paths);
+        }
         return view;
     }
     view = look_up(heap, frame, size, load_acquire(&rules_generation));

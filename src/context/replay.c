@@ -147,7 +147,9 @@ void replay_note(struct paths *paths, struct view *view) {
     if (!replays || !replays->sp || paths->nodes_valid != stack->count ||
         paths->first_cold != UINT32_MAX)
         return;
-    uint32_t kept = stack->kept, count = stack->count - kept;
+    /* The same path again: as if its innermost frame were new. */
+    uint32_t kept = stack->kept < stack->count ? stack->kept : stack->count - 1;
+    uint32_t count = stack->count - kept;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
     if (!kept || !count || count > REPLAY_FRAMES || replays->count < kept ||
         replays->count - kept > UINT16_MAX || view->context != leaf->node)

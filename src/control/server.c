@@ -42,6 +42,7 @@
 #define CLOSED_MAX 65536U   /* where descriptors have to be closed one by one */
 #define EXIT_WAIT_NS 100000 /* at the process's end, for a socket that is being made; so often */
 #define EXIT_WAITS_MAX 1000
+#define LIVE_LOOK_NS 500000000U
 #define HIGH_FD 500         /* numbers that programs do not count on */
 #define IDLE_CLIENT_NS (60ULL * 1000000000)
 /* When all places are taken and another one waits: who has asked for nothing yet, has not asked again, reads the same answer, goes
@@ -460,6 +461,16 @@ bool control_has_own_descriptors(void) {
     return control.own_descriptors;
 }
 
+/* For the limit of the tables, where that may be a share of them. */
+static void look_at_live_bytes(void) {
+    static uint64_t next_ns;
+    uint64_t now = os_now_exact_ns();
+    if (now < next_ns || !tables_ask_live())
+        return;
+    store_owner(&tables_live_bytes, heap_live_bytes());
+    next_ns = now + LIVE_LOOK_NS;
+}
+
 static void serve(void) {
     /* The listener, then only the clients that there are: RLIMIT_NOFILE bounds what may be asked for. */
     struct pollfd polls[WIRE_CLIENTS_MAX + 1];
@@ -472,6 +483,7 @@ static void serve(void) {
         if (policy_rules_exist())
             policy_rules_apply();
         automatic_look();
+        look_at_live_bytes();
         if (!is_still_held(&control.listener))
             control.listener.fd = -1;
         bool deaf = os_now_exact_ns() < control.deaf_until_ns;

@@ -4,8 +4,9 @@
 #include "os/meta.h"
 #include "region/tables.h"
 
-#define FUNCTIONS_MAX 4096U
+#define FUNCTIONS_MAX 2048U
 #define FOLDED_PLACES RULE_FOLDED_PLACES /* a power of two; at most half of them are used */
+#define FOLD_LIMIT_MIN (768 << 10) /* of the tables; what is below has no room for these */
 #define RECURRING 1024U
 #define RECURS_OFTEN 64U /* paths on which a function stands twice, until it is folded */
 #define RECURS_TOO 16U   /* and until it is folded together with one that has come so far */
@@ -54,7 +55,8 @@ static uint32_t number_of_key(uintptr_t key) {
 static bool make(void) {
     if (functions)
         return true;
-    if (!tables_take(sizeof *functions, TABLES_ADMITTED))
+    if (load_relaxed(&tables_limit_known) < (int64_t)(FOLD_LIMIT_MIN) ||
+        !tables_take(sizeof *functions, TABLES_ADMITTED))
         return false;
     functions = meta_alloc(sizeof *functions);
     if (!functions)

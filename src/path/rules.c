@@ -68,22 +68,20 @@ static struct rule *find_place(uintptr_t table, uintptr_t key) {
     return rule_at(table, at);
 }
 
-/* A bigger table with the old one's rules (none when `empty`). The old table stays mapped, because
+/* A bigger table with the old one's rules. The old table stays mapped, because
  * a reader may be in it, but is emptied, and what is whole OS pages of it given back to the kernel. */
-static bool replace_table(unsigned bits, bool empty) {
+static bool replace_table(unsigned bits) {
     uintptr_t old = rules_table, table;
     uint64_t old_bytes = capacity_of(old) * sizeof(struct rule);
     void *room = meta_alloc(sizeof(struct rule) << bits);
     if (!room)
         return false;
     table = (uintptr_t)room | bits;
-    for (uint64_t i = 0; !empty && i < capacity_of(old); i++) {
+    for (uint64_t i = 0; i < capacity_of(old); i++) {
         const struct rule *rule = rule_at(old, i);
         if (rule->key)
             *find_place(table, rule->key) = *rule;
     }
-    if (empty)
-        rule_count = 0;
     store_release(&rules_table, table);
     if (old_bytes >= OS_PAGE_BYTES)
         os_discard(rule_at(old, 0), old_bytes);
@@ -147,6 +145,21 @@ static void read_program_name(void) {
     global.exe_asked = true;
 }
 
+static bool is_same(const struct module *a, const struct module *b) {
+    return a->start == b->start && a->end == b->end && a->bias == b->bias &&
+           a->build_id_bytes && a->build_id_bytes == b->build_id_bytes &&
+           !__builtin_memcmp(a->build_id, b->build_id, a->build_id_bytes) &&
+           text_equal(a->path, b->path);
+}
+
+/* The number of a module that was closed and is loaded again as it was; else of the next one. */
+static uint32_t find_closed(const struct module *learnt) {
+    for (uint32_t i = 0; i < global.module_count; i++)
+        if (modules[i].closed && is_same(&modules[i], learnt))
+            return i;
+    return global.module_count;
+}
+
 /* Under rules_lock. */
 static uint32_t module_learn(const struct cfi_object *object) {
     uint32_t count = global.module_count;
@@ -163,21 +176,30 @@ static uint32_t module_learn(const struct cfi_object *object) {
     if (!copy)
         return MODULE_NONE;
     __builtin_memcpy(copy, name, length);
-    struct module *module = &modules[count];
-    *module = (struct module){.start = object->start,
+    struct module learnt = {.start = object->start,
                               .end = object->end,
                               .bias = map->l_addr,
                               .path = copy,
                               .link_map = map,
                               .loader = text_has(copy, "/ld-linux") || text_has(copy, "/libc.so")};
-    read_headers(module);
-    if (count < MODULES_AT_HAND)
-        global.at_hand[count] = *object;
+    read_headers(&learnt);
+    uint32_t again = find_closed(&learnt);
+    struct module *module = &modules[again];
+    if (again < count) { /* the same library at the same address: what is told of it is the same */
+        meta_free(copy, length);
+        module->link_map = map;
+        store_release(&module->closed, false);
+    } else {
+        *module = learnt;
+    }
+    if (again < MODULES_AT_HAND)
+        global.at_hand[again] = *object;
     struct page *page = segment_page_of(map);
     if (page) /* made by dlopen, through us: its free announces the dlclose */
         blocks_watch(page);
-    store_release(&global.module_count, count + 1);
-    return count;
+    if (again == count)
+        store_release(&global.module_count, count + 1);
+    return again;
 }
 
 static int64_t table_bytes(uintptr_t table) {
@@ -190,7 +212,7 @@ static bool table_grow(void) {
     if (bits > BITS_MAX || (bits > BITS_ALWAYS && !tables_take(more, TABLES_ADMITTED)))
         return false;
     tables_add(bits > BITS_ALWAYS ? 0 : more);
-    if (replace_table(bits, false))
+    if (replace_table(bits))
         return true;
     tables_add(-more);
     return false;
@@ -291,9 +313,7 @@ uint64_t rules_count(void) {
 
 static void new_generation_locked(void) {
     __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);
-    int64_t bytes = table_bytes(rules_table);
-    if (rules_table && replace_table(FIRST_BITS, true))
-        tables_add(table_bytes(rules_table) - bytes);
+    table_empty();
 }
 
 void rules_new_generation(void) {

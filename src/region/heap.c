@@ -237,7 +237,6 @@ static struct heap *adopt_parked(uint32_t tid) {
         bool mine = load_acquire(&heap->state) == HEAP_PARKED;
         if (mine) {
             heap->tid = tid;
-            add_relaxed(&tables_threads, 1);
             heap->thread_exits = 0;
             heap->busy = 0;
             store_release(&heap->state, HEAP_OWNED);
@@ -304,7 +303,7 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
         return NULL;
     heap_init(heap);
     heap->tid = tid;
-    add_relaxed(&tables_threads, 1);
+    add_relaxed(&tables_heaps, 1);
     lock_take(&heap_global.lock);
     heap_publish(heap);
     lock_release(&heap_global.lock);
@@ -416,7 +415,6 @@ void heap_park(struct heap *heap) {
     heap_publish_waste(heap);
     heap->tid = 0;
     heap->busy = 0;
-    add_relaxed(&tables_threads, -1U);
     store_release(&heap->state, HEAP_PARKED);
     lock_release(&heap_global.lock);
 }
@@ -446,6 +444,18 @@ void heap_publish_waste(struct heap *heap) {
     int64_t change = heap->own_free - heap->own_free_published;
     add_relaxed(&heap_global.own_free, change);
     heap->own_free_published = heap->own_free;
+}
+
+int64_t heap_live_bytes(void) {
+    int64_t live = 0;
+    lock_take(&heap_global.lock);
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        uint32_t count = load_acquire(&heap->view_count);
+        for (uint32_t i = 1; i < count; i++)
+            live += view_live_bytes(heap_view_at(heap, i));
+    }
+    lock_release(&heap_global.lock);
+    return live;
 }
 
 bool heap_may_segregate(struct heap *heap) {
@@ -481,7 +491,6 @@ void heap_fork_child(struct heap *self) {
         if (heap->tid) /* a write costs the child a page of its own */
             heap->tid = 0;
     }
-    store_owner(&tables_threads, self != NULL);
     if (self) {
         if (self->trims !=
             trim_number) /* the parent's; a write costs the child a page of its own */

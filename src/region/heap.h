@@ -26,7 +26,7 @@
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
 #define VIEW_TWINS 32U
-#define HEAP_TABLES_BYTES (8 << 10) /* of views, whatever the budget */
+#define HEAP_TABLES_BYTES (4 << 10) /* of views, whatever the budget */
 #define HEAP_PATHS_BYTES 384U
 #define HEAP_HOT_BYTES 2816U /* of a heap, from its start; see tests/abuse/names.py */
 
@@ -300,6 +300,8 @@ struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, bool make
 /* True while contexts may get pages of their own: DESIGN, invariant 5. */
 bool heap_may_segregate(struct heap *heap);
 void heap_publish_waste(struct heap *heap);
+/* Requested bytes alive, of all heaps; takes heap_global.lock and reads every view. */
+int64_t heap_live_bytes(void);
 
 /* In a forked child: the heaps of threads that did not come along. `self`: the forking thread's
  * heap, or NULL. */

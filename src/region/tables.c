@@ -5,18 +5,32 @@
 #include "region/heap.h"
 
 int64_t tables_used_bytes FORK_PAGE, tables_trace_bytes FORK_PAGE;
-uint32_t tables_threads FORK_PAGE;
+uint32_t tables_heaps FORK_PAGE;
 bool tables_want_traces FORK_PAGE;
+int64_t tables_live_bytes FORK_PAGE = -1;
+
+/* That share of the blocks in use. */
+static int64_t share_of_blocks(int64_t percent) {
+    return (segment_used_bytes() - load_relaxed(&heap_global.own_free)) / 100 * percent;
+}
+
+bool tables_ask_live(void) {
+    int64_t share = load_relaxed(&options.tables);
+    return share < 0 && share_of_blocks(-share) > TABLES_LEAST_BYTES;
+}
+
 int64_t tables_limit_known FORK_PAGE = TABLES_LEAST_BYTES;
 
 int64_t tables_limit_bytes(void) {
     int64_t limit = load_relaxed(&options.tables);
     if (limit < 0) {
-        int64_t blocks = segment_used_bytes() - load_relaxed(&heap_global.own_free);
-        limit = blocks * 4 / 5 / 100 * -limit;
+        int64_t share = share_of_blocks(-limit), live = load_relaxed(&tables_live_bytes);
+        if (share > TABLES_LEAST_BYTES)
+            share = live < 0 ? share / 2 : live / 100 * -limit;
+        limit = share;
         limit = limit < TABLES_LEAST_BYTES ? TABLES_LEAST_BYTES : limit;
     }
-    limit += TABLES_THREAD_BYTES * load_relaxed(&tables_threads);
+    limit += TABLES_THREAD_BYTES * load_relaxed(&tables_heaps);
     store_owner(&tables_limit_known, limit); /* a lost store is made good by the next */
     return limit;
 }
@@ -28,12 +42,12 @@ bool tables_take(int64_t bytes, enum tables_share share) {
     int64_t *other = share == TABLES_TRACE ? &tables_used_bytes : &tables_trace_bytes;
     int64_t now = add_relaxed(used, bytes) + bytes, limit = tables_limit_bytes();
     int64_t all = now + load_relaxed(other), part = share == TABLES_TRACE ? all : now;
+    if (UNLIKELY(all * TABLES_PARTS > limit * TABLES_CROWDED) && share != TABLES_TRACE)
+        store_owner(&tables_want_traces, true);
     if (LIKELY(part * TABLES_PARTS <= limit * (int64_t)share) && LIKELY(all <= limit))
         return true;
     if (share == TABLES_MUST)
         return true;
-    if (all > limit && share != TABLES_TRACE)
-        store_owner(&tables_want_traces, true);
     add_relaxed(used, -bytes);
     return false;
 }

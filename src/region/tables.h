@@ -8,8 +8,10 @@
  * allocations that were seen once are the first that are not kept any more, the figures of each site
  * the last. Nothing is taken that would pass the limit.
  *
- * Limit: MEMCTX_TABLES, and TABLES_THREAD_BYTES for each living thread. Live bytes are those of all
- * blocks in use, less a fifth, because blocks are at most that much larger than what was requested.
+ * Limit: MEMCTX_TABLES, and TABLES_THREAD_BYTES for each thread (the most that lived at a
+ * time: what a thread's chunks need of its tables outlives it). Where a share of the live bytes may
+ * be more than TABLES_LEAST_BYTES the control thread adds these up once a second; until it has, half of
+ * what the pages in use would allow counts.
  *
  * Threads: any; one atomic word, which the common malloc and free never touch.
  */
@@ -27,20 +29,25 @@
 enum tables_share {
     TABLES_UNCOUNTED = 0, /* contexts that the program itself makes: as many as it wants */
     TABLES_FOLD = 4,      /* past it, functions that recur very often are folded, if new paths come fast */
-    TABLES_TRACE = 30,    /* traces, which only save time; together with the others */
-    TABLES_FOLD_ANYWAY = 17,
-    TABLES_PATH = 20,     /* every path is kept until then */
-    TABLES_ADMITTED = 22, /* paths that were seen often, or hold much */
-    TABLES_OTHERS = 23,   /* [other callers] of one ancestor, and its sites */
-    TABLES_SITE = 24,     /* sites below the [other callers] of the process */
+    TABLES_TRACE = 28,    /* traces, which only save time; together with the others */
+    TABLES_FOLD_ANYWAY = 16,
+    TABLES_PATH = 18,     /* every path is kept until then */
+    TABLES_OTHERS = 22,   /* [other callers] of an ancestor, and sites below it */
+    TABLES_ADMITTED = 24, /* paths that were seen often, or hold much */
+    TABLES_SITE = 26,     /* sites below the [other callers] of the process */
     TABLES_MUST = 32,     /* counted, but never refused: frees of what stands in others' pages */
 };
 
 INTERNAL int64_t tables_used_bytes;  /* atomic: all but traces */
 INTERNAL int64_t tables_trace_bytes; /* atomic */
-INTERNAL uint32_t tables_threads;   /* atomic: threads that are alive and have allocated */
+INTERNAL uint32_t tables_heaps;      /* atomic: of threads; those of ended ones go to new ones */
 
-/* Atomic: somebody was refused memory that traces have. Who gives his back sets it to false. */
+/* Atomic: requested bytes alive, as the control thread last added them up; -1: it never did. */
+INTERNAL int64_t tables_live_bytes;
+/* Whether it is to add them up: the limit may be a share of them. */
+bool tables_ask_live(void);
+#define TABLES_CROWDED 29 /* past it, together with traces, these are given back before others need it */
+/* Atomic: a thread is to give its traces back; it sets this to false. */
 INTERNAL bool tables_want_traces;
 int64_t tables_limit_bytes(void);
 INTERNAL int64_t tables_limit_known; /* atomic: as it was when it was last asked for */
