@@ -146,6 +146,24 @@ static void make_contexts(uint32_t flags) {
                                        : vdso->bytes;
 }
 
+/* Leaves the first `most` records from this id on, where the client asks for some. */
+static void leave_contexts(uint32_t from, uint32_t most) {
+    size_t at = 0, kept = 0, end = used;
+    uint32_t count = piece.head.count;
+    piece.head.count = 0;
+    while (count-- > 0 && at < end && piece.head.count < most) {
+        struct wire_context context;
+        memcpy(&context, piece.records + at, sizeof(context));
+        if (context.id >= from) {
+            memmove(piece.records + kept, piece.records + at, context.bytes);
+            kept += context.bytes;
+            piece.head.count++;
+        }
+        at += context.bytes;
+    }
+    used = kept;
+}
+
 /* A chain of them, a few in each piece. */
 static void make_deep(uint64_t from) {
     uint32_t id = (uint32_t)(from >> 16);
@@ -271,6 +289,9 @@ static void make_piece(const struct wire_piece_request *request) {
             make_deep(request->from);
         } else {
             make_contexts(request->flags);
+            if (request->most > 0) {
+                leave_contexts((uint32_t)(request->from >> 16), request->most);
+            }
         }
         break;
     case WIRE_PART_MODULES: make_modules(); break;

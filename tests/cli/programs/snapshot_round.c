@@ -259,6 +259,10 @@ static void make_pages(struct model *model, size_t count) {
         for (size_t k = 0; k < sizeof *page; k++) {
             ((uint8_t *)page)[k] = (uint8_t)draw_extreme();
         }
+        /* These are for adding figures up, and a snapshot has the sums. */
+        page->untouched_bytes = 0;
+        page->pages = 0;
+        page->guard_bytes = page->further = 0;
         page->context = i % 3 == 0 ? WIRE_NONE : (uint32_t)(draw() % model->context_count);
         page->first_share = (uint32_t)model->share_count;
         page->share_count = i % 3 == 0 ? (uint32_t)(draw() % 4) : 0;
