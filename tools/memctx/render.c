@@ -202,12 +202,31 @@ void render_line(const char *name, const struct model_totals *totals,
     print_figures(totals, options);
 }
 
-/* The same of a context, with marks that render_foot explains. */
-static void print_context(const char *name, const struct model_context *context,
+/* The marks that were printed, for the foot to explain. */
+static struct {
+    bool partial, late;
+    int64_t bound_bytes; /* of all partial ones the largest */
+} marked;
+
+/* The same of a context, with its marks. */
+static void print_context(const struct model *model, uint32_t index,
                           const struct model_totals *totals, const struct render_options *options) {
-    printf("%s%s%s: %s%s", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "",
-           context->flags & WIRE_CONTEXT_PARTIAL ? ">= " : "",
-           context->flags & WIRE_CONTEXT_LATE ? "since admitted " : "");
+    const struct model_context *context = &model->contexts[index];
+    char *name = render_step(model, index);
+    printf("%s%s%s: ", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "");
+    free(name);
+    if (context->flags & WIRE_CONTEXT_PARTIAL) {
+        int64_t bound_bytes = folding_find_bound(model, index);
+        if (!marked.partial || bound_bytes > marked.bound_bytes) {
+            marked.bound_bytes = bound_bytes;
+        }
+        marked.partial = true;
+        fputs(">= ", stdout);
+    }
+    if (context->flags & WIRE_CONTEXT_LATE) {
+        marked.late = true;
+        fputs("since admitted ", stdout);
+    }
     print_figures(totals, options);
 }
 
@@ -314,8 +333,8 @@ static void print_node(const struct tree *tree, uint32_t index, int64_t level, i
     bool bottom = tree->options->levels >= 0 && level >= tree->options->levels;
     size_t count;
     uint32_t *children = view_sort_children(tree->view, model, index, &count);
-    char *name = render_step(model, index);
     if (is_step(tree, index, children, count)) {
+        char *name = render_step(model, index);
         printf("%*s%s >\n", indent, "", name);
         uint32_t only = children[0];
         free(name);
@@ -324,8 +343,7 @@ static void print_node(const struct tree *tree, uint32_t index, int64_t level, i
         return;
     }
     printf("%*s", indent, "");
-    print_context(name, context, &context->total, tree->options);
-    free(name);
+    print_context(model, index, &context->total, tree->options);
     print_reason(context, indent + 2);
     if (tree->options->threads) {
         print_threads(model, context, tree->options, indent + 2);
@@ -374,9 +392,7 @@ void render_flat(const struct model *model, const struct view *view,
         if (view_key(&context->self, view->sort) < view->threshold) {
             break;
         }
-        char *name = render_step(model, leaves[printed]);
-        print_context(name, context, &context->self, options);
-        free(name);
+        print_context(model, leaves[printed], &context->self, options);
         print_reason(context, 4);
         uint32_t at = context->parent;
         for (int64_t frame = 1; at != WIRE_NONE && model->contexts[at].parent != WIRE_NONE;
@@ -385,7 +401,7 @@ void render_flat(const struct model *model, const struct view *view,
                 printf("    ...\n");
                 break;
             }
-            name = render_step(model, at);
+            char *name = render_step(model, at);
             printf("    < %s\n", name);
             free(name);
             at = model->contexts[at].parent;
@@ -422,15 +438,6 @@ static void print_folding(const struct model *model, const struct render_options
     int64_t bytes = permille(shares.full_bytes, model->totals.requested_bytes);
     int64_t allocs = permille(shares.full_allocs, model->totals.allocs);
     bool merged = shares.merged_bytes != 0 || shares.merged_allocs != 0;
-    int64_t bound = WIRE_UNKNOWN;
-    bool late = false;
-    for (uint32_t i = 0; i < model->context_count; i++) {
-        late = late || (model->contexts[i].flags & WIRE_CONTEXT_LATE) != 0;
-        if (model->contexts[i].flags & WIRE_CONTEXT_PARTIAL) {
-            int64_t more = folding_find_bound(model, i);
-            bound = more > bound ? more : bound;
-        }
-    }
     /* A few allocations of the loader's own are below [no unwind information] in any program. */
     if ((merged && (bytes < 1000 || allocs < 1000)) || bytes < FULL_ENOUGH ||
         allocs < FULL_ENOUGH) {
@@ -440,15 +447,15 @@ static void print_folding(const struct model *model, const struct render_options
                merged ? "[other callers]: more room for paths with MEMCTX_TABLES"
                       : "labels such as [truncated]");
     }
-    if (bound != WIRE_UNKNOWN && model->left_out_count == 0) {
+    if (marked.partial && model->left_out_count == 0) {
         char text[RENDER_NUMBER_BYTES];
-        printf(
-            "marked >=: more of theirs, %s at the most, stands under [other callers] further out\n",
-            render_bytes(text, bound, options->human));
-    } else if (bound != WIRE_UNKNOWN) {
+        printf("marked >=: more of theirs, %s at the most, stands under [other callers] further "
+               "out\n",
+               render_bytes(text, marked.bound_bytes, options->human));
+    } else if (marked.partial) {
         printf("marked >=: more of theirs stands under [other callers] further out\n");
     }
-    if (late) {
+    if (marked.late) {
         printf("since admitted: what such a path allocated earlier stands under [other callers] "
                "further out\n");
     }
