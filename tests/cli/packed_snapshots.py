@@ -293,6 +293,8 @@ def packed_parts_that_contradict():
         spoil("module that is not listed", column(packed.FRAMES, 2, 13))
         spoil("names that are not listed", column(packed.FRAMES, 3, 1 << 33))
         spoil("has an id that does not exist", column(packed.CONTEXTS, 1, 1 << 40))
+        spoil("loop ends in a context that does not exist", column(packed.CONTEXTS, 10, 41))
+        spoil("loop ends in a context that does not exist", column(packed.CONTEXTS, 10, 1 << 40))
         spoil("there twice", column(packed.CONTEXTS, 1, 1))
         spoil("no parent before it", column(packed.CONTEXTS, 2, 0))
         spoil("no parent before it", column(packed.CONTEXTS, 2, 40))

@@ -2,12 +2,13 @@
 /*
  * recurse.c - three functions that call each other at random: thousands of call paths, few functions.
  *
- * Prints "ready" when its tree is built, and waits for the end of its input. Of what the visits
+ * Prints "ready" when its tree is built, and "ok" when it has grown, for each line of its input. Of what the visits
  * allocate one in eight chunks stays; what `keep` allocates all stays and is on one path.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define ROUNDS 60000
@@ -70,14 +71,31 @@ __attribute__((noinline)) static void keep(void) {
     __asm__ volatile("");
 }
 
+__attribute__((noinline)) static void grow(void) {
+    for (int i = 0; i < 3000; i++) {
+        visit((int)draw(DEPTH_MAX));
+    }
+    __asm__ volatile("");
+}
+
+static void answer(const char *line) {
+    if (write(1, line, strlen(line)) < 0) {
+        exit(1);
+    }
+}
+
 int main(void) {
     char byte;
     keep();
     for (int i = 0; i < ROUNDS; i++) {
         visit((int)draw(DEPTH_MAX));
     }
-    write(1, "ready\n", 6);
+    answer("ready\n");
     while (read(0, &byte, 1) > 0) {
+        if (byte == '\n') {
+            grow();
+            answer("ok\n");
+        }
     }
     return 0;
 }
