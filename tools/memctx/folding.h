@@ -2,10 +2,10 @@
 /*
  * folding.h - what a dump says of call paths that the library has folded or merged.
  *
- * A folded path leaves out the turns of a recursion: `visit > generic > visit > leaf` is charged to
- * `visit > leaf`, whose `visit` is recursive; its loop is `visit > generic`. A merged path is charged
- * to its innermost functions below a node [other callers] of one of its ancestors, which stand in
- * the tree; so the figures of contexts between may be too small, and are marked as partial.
+ * A folded path leaves out the turns of a recursion: `visit > generic > visit > leaf` is charged
+ * to `visit > leaf`, whose `visit` is recursive; its loop is `visit > generic`. A merged path is
+ * charged to its innermost functions below a node [other callers] of one of its ancestors, which
+ * stand in the tree; so the figures of contexts between may be too small, and are marked as partial.
  */
 #ifndef MEMCTX_FOLDING_H
 #define MEMCTX_FOLDING_H

@@ -465,7 +465,7 @@ static bool take_page(struct loader *loader, struct records *records) {
     }
     figures_add_page(&loader->figures, shared ? NULL : context_at(loader, page.context), &page);
     for (uint32_t i = 0; i < page.share_count; i++) {
-        struct wire_share wire;
+        struct wire_share wire = {0};
         take(records, &wire, sizeof(wire));
         struct model_share share = {page_context(loader, wire.context), wire.live};
         figures_add_share(&loader->figures, context_at(loader, share.context), &page, wire.live,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recurse.c - three functions that call each other at random: thousands of call paths, few functions.
+ * recurse.c - three functions that call each other at random: many call paths, few functions.
  *
- * Prints "ready" when its tree is built, and "ok" when it has grown, for each line of its input. Of what the visits
- * allocate one in eight chunks stays; what `keep` allocates all stays and is on one path.
+ * Prints "ready" when its tree is built, and "ok" when it has grown, for each line of its input. Of
+ * what the visits allocate one in eight chunks stays; what `keep` allocates all stays and is on
+ * one path.
  */
 #include <stdint.h>
 #include <stdio.h>
