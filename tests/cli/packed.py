@@ -185,8 +185,8 @@ def contexts_of(blocks, texts, modules):
     table = Table(blocks, CONTEXTS)
     occupancy = list(zip(*(table.numbers(16 + number) for number in range(7))))
     contexts, before = [], -1
-    rows = zip(table.signed(1), *map(table.numbers, range(2, 10)), totals_of(table), occupancy)
-    for step, up, kind, policy, placement, flags, frame, label, why, own, bins in rows:
+    rows = zip(table.signed(1), *map(table.numbers, range(2, 11)), totals_of(table), occupancy)
+    for step, up, kind, policy, placement, flags, frame, label, why, loop, own, bins in rows:
         before += 1 + step
         context = {"id": before, "parent": contexts[-up]["id"] if up else None, "kind": KINDS[kind],
                    "policy": word(POLICIES, policy), "self": own, "occupancy": list(bins)}
@@ -196,8 +196,41 @@ def contexts_of(blocks, texts, modules):
         context |= {"placement": word(PLACEMENTS, placement)} if placement else {}
         context |= {"why": texts[why]} if why else {}
         context |= {"exact_address": True} if flags & 1 else {}
+        context |= {"recursive": []} if flags & 8 else {}
+        context |= {"recursive_from": loop} if loop else {}  # a row and 1 for now
+        context |= {"partial": True} if flags & 2 else {}
+        context |= {"late": True} if flags & 4 else {}
         contexts.append(context)
     return contexts
+
+
+def name_loops(contexts):
+    by_id = {context["id"]: context for context in contexts}
+    for context in contexts:
+        if "recursive_from" in context:
+            context["recursive_from"] = contexts[context["recursive_from"] - 1]["id"]
+    for context in contexts:
+        names, at = [], by_id.get(context.get("recursive_from")) if "recursive" in context else None
+        while at and context["parent"] is not None:
+            names.insert(0, at["frame"] and (at["frame"]["function"] or at["frame"]["addr"]))
+            if at["parent"] == context["parent"]:
+                context["recursive"] = names
+                break
+            at = by_id.get(at["parent"])
+
+
+def full_paths_of(contexts):
+    """Figures of contexts that no label stands above; None where a part is not known or the sum does not fit."""
+    labelled, sums = {}, {"requested_bytes": 0, "allocs": 0}
+    for context in contexts:
+        labelled[context["id"]] = (labelled.get(context["parent"], False)
+                                   or (context["kind"] == "unknown" and context["parent"] is not None))
+        for key, value in sums.items():
+            if not labelled[context["id"]]:
+                own = context["self"][key]
+                known = value is not None and own is not None and abs(value + own) < 1 << 63
+                sums[key] = value + own if known else None
+    return sums
 
 
 def add_views(blocks, contexts, threads):
@@ -280,6 +313,8 @@ def read(data):
     dump["rss_bytes"] = dump["ledger"]["rss_bytes"]
     dump["modules"] = modules_of(blocks, texts)
     dump["contexts"] = contexts_of(blocks, texts, dump["modules"])
+    name_loops(dump["contexts"])
+    dump["full_paths"] = full_paths_of(dump["contexts"])
     dump["marks"] = marks_of(blocks, texts, dump["contexts"])
     dump["notes"] = [texts[number] for number in Table(blocks, NOTES).numbers(1)]
     if has_threads:

@@ -15,7 +15,7 @@ from clitest import CLI, HERE, cli, expect, fake, scratch, succeed, target
 from harness import BIN, ROOT, build_program, check, check_equal, clean_env, run_program, test
 
 OLD = os.path.join(HERE, "data/snapshot-0.1.json")
-PARTS = ["snapshot", "snapshot_read", "snapshot_write", "snapshot_json", "pack", "unpack", "share", "model", "cli",
+PARTS = ["snapshot", "snapshot_read", "snapshot_write", "snapshot_json", "pack", "unpack", "share", "model", "folding", "cli",
          "json", "emit"]
 
 
@@ -293,6 +293,8 @@ def packed_parts_that_contradict():
         spoil("module that is not listed", column(packed.FRAMES, 2, 13))
         spoil("names that are not listed", column(packed.FRAMES, 3, 1 << 33))
         spoil("has an id that does not exist", column(packed.CONTEXTS, 1, 1 << 40))
+        spoil("loop ends in a context that does not exist", column(packed.CONTEXTS, 10, 41))
+        spoil("loop ends in a context that does not exist", column(packed.CONTEXTS, 10, 1 << 40))
         spoil("there twice", column(packed.CONTEXTS, 1, 1))
         spoil("no parent before it", column(packed.CONTEXTS, 2, 0))
         spoil("no parent before it", column(packed.CONTEXTS, 2, 40))

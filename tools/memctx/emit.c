@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 
+#include "folding.h"
 #include "json.h"
 #include "model.h"
 
@@ -87,6 +88,42 @@ static void write_threads(struct json_writer *json, const struct model *model,
     json_put_close(json, '}');
 }
 
+/* The functions of the loop by name, those without one by address. */
+static void write_loop(struct json_writer *json, const struct model *model,
+                       const struct model_context *context, bool names) {
+    uint32_t loop[MODEL_LEVELS_MAX];
+    size_t count =
+        folding_find_loop(model, (uint32_t)(context - model->contexts), loop, MODEL_LEVELS_MAX);
+    json_put_open(json, "recursive", '[');
+    for (size_t i = 0; i < count; i++) {
+        const struct model_context *step = &model->contexts[loop[i]];
+        if (step->kind != WIRE_KIND_PATH) {
+            json_put_text(json, NULL, step->label);
+        } else if (names && step->names != NULL && step->names->functions[0].name != NULL) {
+            json_put_text(json, NULL, step->names->functions[0].name);
+        } else {
+            json_put_hex(json, NULL, step->address);
+        }
+    }
+    json_put_close(json, ']');
+}
+
+static void write_folding(struct json_writer *json, const struct model *model,
+                          const struct model_context *context, bool names) {
+    if (context->flags & WIRE_CONTEXT_RECURSIVE) {
+        write_loop(json, model, context, names);
+    }
+    if (context->recursive_from != WIRE_NONE) {
+        json_put_integer(json, "recursive_from", model->contexts[context->recursive_from].id);
+    }
+    if (context->flags & WIRE_CONTEXT_PARTIAL) {
+        json_put_boolean(json, "partial", true);
+    }
+    if (context->flags & WIRE_CONTEXT_LATE) {
+        json_put_boolean(json, "late", true);
+    }
+}
+
 static void write_context(struct json_writer *json, const struct model *model,
                           const struct model_context *context,
                           const struct model_write_options *options) {
@@ -115,6 +152,7 @@ static void write_context(struct json_writer *json, const struct model *model,
     if (context->exact_address) {
         json_put_boolean(json, "exact_address", true);
     }
+    write_folding(json, model, context, options->names);
     if (options->threads) {
         write_threads(json, model, context);
     }
@@ -270,6 +308,11 @@ void model_write_json(const struct model *model, FILE *file,
     json_put_boolean(&json, "filtered", options->shown != NULL);
     json_put_newline(&json);
     model_write_totals(&json, "totals", &model->totals);
+    struct folding_shares shares = folding_add_shares(model);
+    json_put_open(&json, "full_paths", '{');
+    json_put_integer(&json, "requested_bytes", shares.full_bytes);
+    json_put_integer(&json, "allocs", shares.full_allocs);
+    json_put_close(&json, '}');
     json_put_newline(&json);
     write_memory(&json, model);
     json_put_newline(&json);

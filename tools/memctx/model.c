@@ -84,6 +84,10 @@ bool model_link(struct model *model, struct cli_failure *failure) {
                             model->source, ids[i].id);
         }
     }
+    for (size_t i = 0; i < count; i++) { /* one that is newer than the dump is left out there */
+        struct model_context *context = &model->contexts[i];
+        context->recursive_from = model_find_context(model, context->recursive_from);
+    }
     return link_parents(model, failure);
 }
 

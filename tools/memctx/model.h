@@ -21,6 +21,7 @@
 
 #define MODEL_LEVELS_MAX 1024
 #define PAGE_NUMBERS (16 + WIRE_OCCUPANCY_BINS + 1) /* of a page in a snapshot, before its shares */
+#define MODEL_FLAGS (WIRE_CONTEXT_PARTIAL | WIRE_CONTEXT_LATE | WIRE_CONTEXT_RECURSIVE)
 #define MODEL_EXITED "exited" /* the key under which the exited threads' view stands */
 
 /* The figures of a context, in bytes and counts, in the order and with the names of the JSON: those of struct wire_sums, and
@@ -119,8 +120,10 @@ struct model_context {
     uint32_t level;
     uint8_t kind; /* enum wire_context_kind */
     bool exact_address;
+    uint8_t flags;             /* WIRE_CONTEXT_PARTIAL, LATE, RECURSIVE */
     uint8_t policy, placement; /* enum wire_policy, wire_placement */
     uint32_t module;           /* index or WIRE_NONE */
+    uint32_t recursive_from;   /* index or WIRE_NONE, as in wire.h; see folding.h */
     uint64_t address;
     char *label; /* NULL for frames */
     char *why;   /* the rule, or another reason, that it is placed by; NULL: none */
@@ -163,6 +166,12 @@ struct model_id {
     uint32_t id, index;
 };
 
+/* How much is charged to full call paths, and how much to merged ones (folding.h); what is missing
+ * to the totals stands below other labels, such as [truncated]. */
+struct folding_shares {
+    int64_t full_bytes, full_allocs, merged_bytes, merged_allocs;
+};
+
 struct model {
     int64_t pid;
     uint64_t start_ticks;
@@ -185,6 +194,7 @@ struct model {
      * figures, and their sum. */
     size_t left_out_count, left_out_leaves;
     struct model_context left_out;
+    struct folding_shares left_out_shares; /* of all contexts, these and those that are there */
     struct model_context *contexts;
     struct model_id *by_id; /* the contexts in the order of their ids */
     struct model_module *modules;
@@ -204,7 +214,8 @@ struct model {
 bool model_load_snapshot(struct model *model, const char *path, struct cli_failure *failure);
 
 /* For the loaders: checks the tree that the parents' ids in contexts[].parent describe, turns them
- * into indices, and links the children. */
+ * into indices, and links the children. So it does with recursive_from; a context that is not there
+ * is none. */
 bool model_link(struct model *model, struct cli_failure *failure);
 /* Then, when all figures are there: computes all totals. */
 void model_add_up(struct model *model);

@@ -7,9 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "folding.h"
 #include "memory.h"
 #include "shorten.h"
 
+#define LOOP_SHOWN 4    /* functions of a loop */
+#define FULL_ENOUGH 990 /* thousandths of live bytes, of allocations */
 #define INLINED_SHOWN 2 /* of what was inlined into a frame: the outermost and the innermost */
 
 bool render_wants_color(void) {
@@ -107,6 +110,42 @@ char *render_frame(const struct model *model, const struct model_context *contex
     return buffer;
 }
 
+/* The function alone, or what stands for it. */
+static void put_function_name(FILE *text, const struct model *model, uint32_t index) {
+    const struct model_context *context = &model->contexts[index];
+    const struct model_names *names = context->names;
+    bool named =
+        context->kind == WIRE_KIND_PATH && names != NULL && names->functions[0].name != NULL;
+    char *name =
+        named ? shorten_function(names->functions[0].name) : render_frame(model, context, false);
+    fputs(name, text);
+    free(name);
+}
+
+char *render_step(const struct model *model, uint32_t index) {
+    const struct model_context *context = &model->contexts[index];
+    char *frame = render_frame(model, context, false), *buffer = NULL;
+    size_t bytes = 0;
+    if ((context->flags & WIRE_CONTEXT_RECURSIVE) == 0) {
+        return frame;
+    }
+    uint32_t loop[LOOP_SHOWN];
+    size_t count = folding_find_loop(model, index, loop, LOOP_SHOWN);
+    FILE *text = open_memstream(&buffer, &bytes);
+    if (text == NULL) {
+        cli_die(CLI_REFUSED, "out of memory");
+    }
+    fprintf(text, "%s  (recursive%s", frame, count > 0 ? ": " : "");
+    for (size_t i = 0; i < count && i < LOOP_SHOWN; i++) {
+        fputs(i > 0 ? " > " : "", text);
+        put_function_name(text, model, loop[i]);
+    }
+    fputs(count > LOOP_SHOWN ? " > ...)" : ")", text);
+    fclose(text);
+    free(frame);
+    return buffer;
+}
+
 char *render_path(const struct model *model, uint32_t index, int64_t frames) {
     char *buffer = NULL;
     size_t bytes = 0;
@@ -123,7 +162,7 @@ char *render_path(const struct model *model, uint32_t index, int64_t frames) {
             fputs(" < ...", text);
             break;
         }
-        char *name = render_frame(model, context, false);
+        char *name = render_step(model, index);
         fprintf(text, "%s%s", count > 0 ? " < " : "", name);
         free(name);
         if (context->parent == WIRE_NONE) {
@@ -161,6 +200,34 @@ static void print_figures(const struct model_totals *totals, const struct render
 void render_line(const char *name, const struct model_totals *totals,
                  const struct render_options *options) {
     printf("%s%s%s: ", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "");
+    print_figures(totals, options);
+}
+
+/* The marks that were printed, for the foot to explain. */
+static struct {
+    bool partial, late;
+    int64_t bound_bytes; /* of all partial ones the largest */
+} marked;
+
+/* The same of a context, with its marks. */
+static void print_context(const struct model *model, uint32_t index,
+                          const struct model_totals *totals, const struct render_options *options) {
+    const struct model_context *context = &model->contexts[index];
+    char *name = render_step(model, index);
+    printf("%s%s%s: ", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "");
+    free(name);
+    if (context->flags & WIRE_CONTEXT_PARTIAL) {
+        int64_t bound_bytes = folding_find_bound(model, index);
+        if (!marked.partial || bound_bytes > marked.bound_bytes) {
+            marked.bound_bytes = bound_bytes;
+        }
+        marked.partial = true;
+        fputs(">= ", stdout);
+    }
+    if (context->flags & WIRE_CONTEXT_LATE) {
+        marked.late = true;
+        fputs("since admitted ", stdout);
+    }
     print_figures(totals, options);
 }
 
@@ -269,8 +336,8 @@ static void print_node(const struct tree *tree, uint32_t index, int64_t level, i
     bool bottom = tree->options->levels >= 0 && level >= tree->options->levels;
     size_t count;
     uint32_t *children = view_sort_children(tree->view, model, index, &count);
-    char *name = render_frame(model, context, false);
     if (is_step(tree, index, children, count)) {
+        char *name = render_step(model, index);
         printf("%*s%s >\n", indent, "", name);
         uint32_t only = children[0];
         free(name);
@@ -279,8 +346,7 @@ static void print_node(const struct tree *tree, uint32_t index, int64_t level, i
         return;
     }
     printf("%*s", indent, "");
-    render_line(name, &context->total, tree->options);
-    free(name);
+    print_context(model, index, &context->total, tree->options);
     print_reason(context, indent + 2);
     if (tree->options->threads) {
         print_threads(model, context, tree->options, indent + 2);
@@ -329,9 +395,7 @@ void render_flat(const struct model *model, const struct view *view,
         if (view_key(&context->self, view->sort) < view->threshold) {
             break;
         }
-        char *name = render_frame(model, context, false);
-        render_line(name, &context->self, options);
-        free(name);
+        print_context(model, leaves[printed], &context->self, options);
         print_reason(context, 4);
         uint32_t at = context->parent;
         for (int64_t frame = 1; at != WIRE_NONE && model->contexts[at].parent != WIRE_NONE;
@@ -340,7 +404,7 @@ void render_flat(const struct model *model, const struct view *view,
                 printf("    ...\n");
                 break;
             }
-            name = render_frame(model, &model->contexts[at], false);
+            char *name = render_step(model, at);
             printf("    < %s\n", name);
             free(name);
             at = model->contexts[at].parent;
@@ -363,10 +427,48 @@ void render_flat(const struct model *model, const struct view *view,
 
 /* --- the foot ---------------------------------------------------------------------------- */
 
+/* A share in tenths of a percent, never rounded up to all of it. */
+static int64_t permille(int64_t part, int64_t whole) {
+    return part == WIRE_UNKNOWN || whole == WIRE_UNKNOWN || whole <= 0 || part >= whole
+               ? 1000
+               : model_share(part > 0 ? part : 0, 1000, whole);
+}
+
+/* What is less exact than usual, and how much. */
+static void print_folding(const struct model *model, const struct render_options *options) {
+    struct folding_shares shares =
+        model->left_out_count > 0 ? model->left_out_shares : folding_add_shares(model);
+    int64_t bytes = permille(shares.full_bytes, model->totals.requested_bytes);
+    int64_t allocs = permille(shares.full_allocs, model->totals.allocs);
+    bool merged = shares.merged_bytes != 0 || shares.merged_allocs != 0;
+    /* A few allocations of the loader's own are below [no unwind information] in any program. */
+    if ((merged && (bytes < 1000 || allocs < 1000)) || bytes < FULL_ENOUGH ||
+        allocs < FULL_ENOUGH) {
+        printf("full call paths: %" PRId64 ".%" PRId64 " %% of live bytes, %" PRId64 ".%" PRId64
+               " %% of allocations; the rest stands under %s\n",
+               bytes / 10, bytes % 10, allocs / 10, allocs % 10,
+               merged ? "[other callers]: more room for paths with MEMCTX_TABLES"
+                      : "labels such as [truncated]");
+    }
+    if (marked.partial && model->left_out_count == 0) {
+        char text[RENDER_NUMBER_BYTES];
+        printf("marked >=: more of theirs, %s at the most, stands under [other callers] further "
+               "out\n",
+               render_bytes(text, marked.bound_bytes, options->human));
+    } else if (marked.partial) {
+        printf("marked >=: more of theirs stands under [other callers] further out\n");
+    }
+    if (marked.late) {
+        printf("since admitted: what such a path allocated earlier stands under [other callers] "
+               "further out\n");
+    }
+}
+
 void render_foot(const struct model *model, const struct render_options *options) {
     const struct wire_ledger *ledger = &model->ledger;
     char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES], c[RENDER_NUMBER_BYTES];
     bool human = options->human;
+    print_folding(model, options);
     printf("mixed pages: %s total; %s free; %s used\n",
            render_bytes(a, ledger->mixed_reserved, human),
            render_bytes(b, difference(ledger->mixed_reserved, ledger->mixed_block_bytes), human),

@@ -30,6 +30,9 @@ char *render_bytes(char *text, int64_t bytes, bool human);
 /* "function (file.c:12)", "function (library.so)", "library.so+0x12", "[label]"; with what was
  * inlined after " > ". free() it. `whole`: full paths and names instead of shortened ones. */
 char *render_frame(const struct model *model, const struct model_context *context, bool whole);
+/* The frame as a step of a path: in short form, and of a recursive context with its loop,
+ * "visit  (recursive: visit > generic_visit > visit_Call)". free() it. */
+char *render_step(const struct model *model, uint32_t index);
 /* The frames from a context outward, joined by " < ", at most `frames` of them (-1: all). */
 char *render_path(const struct model *model, uint32_t index, int64_t frames);
 /* The head of a text dump: what and how it is. */

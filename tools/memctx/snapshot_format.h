@@ -153,11 +153,23 @@ enum snapshot_contexts {
     CONTEXTS_FRAME = 7, /* index or none, of the frames: where the kind is a path */
     CONTEXTS_LABEL = 8, /* text: where the kind is another */
     CONTEXTS_WHY = 9,   /* text: a rule, or another reason for its placement */
+    CONTEXTS_RECURSIVE_FROM =
+        10, /* index or none, of the contexts: where a loop ends that is left out */
     CONTEXTS_OCCUPANCY =
         16, /* and the six after it: numbers, own pages by how much of them is alive */
     CONTEXTS_TOTALS = 32, /* and the eleven after it: SNAPSHOT_TOTALS, of the context itself */
 };
-enum { CONTEXTS_FLAG_EXACT_ADDRESS = 1 };
+enum {
+    CONTEXTS_FLAG_EXACT_ADDRESS = 1,
+    CONTEXTS_FLAG_PARTIAL = 2, /* these three as in wire.h */
+    CONTEXTS_FLAG_LATE = 4,
+    CONTEXTS_FLAG_RECURSIVE = 8,
+    CONTEXTS_FLAGS_SHIFT = 1, /* from those in wire.h */
+};
+_Static_assert(WIRE_CONTEXT_PARTIAL << CONTEXTS_FLAGS_SHIFT == CONTEXTS_FLAG_PARTIAL &&
+                   WIRE_CONTEXT_LATE << CONTEXTS_FLAGS_SHIFT == CONTEXTS_FLAG_LATE &&
+                   WIRE_CONTEXT_RECURSIVE << CONTEXTS_FLAGS_SHIFT == CONTEXTS_FLAG_RECURSIVE,
+               "the same flags");
 
 /* The figures of a context, in this order: name, and what is expected. Subtotals are not stored. */
 #define SNAPSHOT_TOTALS(X)                                                                         \

@@ -150,6 +150,13 @@ static uint8_t number_of_word(const char *word, uint8_t most, const char *(*word
     return 0;
 }
 
+static void load_folding(struct model_context *context, const json_t *object) {
+    context->recursive_from = number_of(object, "recursive_from");
+    context->flags = (json_object_get(object, "recursive") != NULL ? WIRE_CONTEXT_RECURSIVE : 0) |
+                     (json_is_true(json_object_get(object, "partial")) ? WIRE_CONTEXT_PARTIAL : 0) |
+                     (json_is_true(json_object_get(object, "late")) ? WIRE_CONTEXT_LATE : 0);
+}
+
 static bool load_contexts(struct model *model, const json_t *list, struct cli_failure *failure) {
     model->context_count = json_array_size(list);
     model->contexts = cli_alloc(model->context_count, sizeof(*model->contexts));
@@ -166,6 +173,7 @@ static bool load_contexts(struct model *model, const json_t *list, struct cli_fa
                                             WIRE_PLACE_SIMPLE, model_placement_word);
         context->why = text_of(object, "why");
         context->exact_address = json_is_true(json_object_get(object, "exact_address"));
+        load_folding(context, object);
         const json_t *self = json_object_get(object, "self");
         if (context->id == WIRE_NONE || !json_is_object(self)) {
             return damaged(model, failure, "a context has no id or no figures");

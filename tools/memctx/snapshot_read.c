@@ -294,8 +294,11 @@ static void read_context(struct snapshot_reader *reader, size_t i) {
     reader->id_expected = id + 1;
     context->policy = get_byte(reader, CONTEXTS_POLICY);
     context->placement = get_byte(reader, CONTEXTS_PLACEMENT);
-    context->exact_address =
-        (unpack_number(block, CONTEXTS_FLAGS) & CONTEXTS_FLAG_EXACT_ADDRESS) != 0;
+    uint64_t flags = unpack_number(block, CONTEXTS_FLAGS);
+    context->exact_address = (flags & CONTEXTS_FLAG_EXACT_ADDRESS) != 0;
+    context->flags = flags >> CONTEXTS_FLAGS_SHIFT & MODEL_FLAGS;
+    context->recursive_from = get_index_or_none(reader, CONTEXTS_RECURSIVE_FROM, WIRE_NONE - 1,
+                                                "a loop ends in a context that does not exist");
     take_frame(reader, context,
                get_index_or_none(reader, CONTEXTS_FRAME, reader->frame_count,
                                  "a context has a frame that is not listed"));
@@ -523,6 +526,16 @@ static bool check_whole(struct snapshot_reader *reader) {
     }
     if (reader->shares_told != model->share_count || reader->entries_told != reader->entry_count) {
         return damaged(reader, "parts of pages or marks are missing");
+    }
+    for (size_t i = 0; i < model->context_count; i++) {
+        struct model_context *context = &model->contexts[i];
+        if (context->recursive_from == WIRE_NONE) {
+            continue;
+        }
+        if (context->recursive_from >= model->context_count) {
+            return damaged(reader, "a loop ends in a context that does not exist");
+        }
+        context->recursive_from = model->contexts[context->recursive_from].id; /* for model_link */
     }
     hand_out_entries(reader);
     if (!model_link(model, reader->failure)) {

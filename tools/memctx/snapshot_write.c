@@ -210,7 +210,11 @@ static void write_context(struct snapshot_writer *writer, size_t i) {
     pack_number(pack, CONTEXTS_KIND, kind);
     pack_number(pack, CONTEXTS_POLICY, context->policy);
     pack_number(pack, CONTEXTS_PLACEMENT, context->placement);
-    pack_number(pack, CONTEXTS_FLAGS, context->exact_address ? CONTEXTS_FLAG_EXACT_ADDRESS : 0);
+    pack_number(pack, CONTEXTS_FLAGS,
+                (context->exact_address ? CONTEXTS_FLAG_EXACT_ADDRESS : 0U) |
+                    (unsigned)context->flags << CONTEXTS_FLAGS_SHIFT);
+    pack_number(pack, CONTEXTS_RECURSIVE_FROM,
+                context->recursive_from == WIRE_NONE ? 0 : (uint64_t)context->recursive_from + 1);
     pack_number(pack, CONTEXTS_FRAME, writer->frames[i]);
     put_text(writer, CONTEXTS_LABEL, kind != WIRE_KIND_PATH ? context->label : NULL);
     put_text(writer, CONTEXTS_WHY, context->why);

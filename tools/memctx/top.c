@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "folding.h"
+
 #define LIMIT_MAX 200
 #define CONTEXTS_MAX (1U << 28)
 
@@ -20,6 +22,10 @@ struct survey {
     bool any; /* one was there */
     uint32_t last, capacity;
     uint32_t *parents;
+    uint8_t *kinds; /* enum folding_kind */
+    struct folding_shares shares;
+    struct model_id *recursive; /* index: what is in recursive_from; by rising ids */
+    size_t recursive_count, recursive_room;
     size_t count, leaves; /* contexts; those with figures */
     struct model_totals sum;
     int64_t root_peak;
@@ -54,8 +60,19 @@ static void consider(struct survey *survey, uint32_t id, const struct model_tota
     survey->best[place] = (struct best){id, key, *self};
 }
 
+/* Where the functions of its loop are to be found. */
+static void keep_loop(struct survey *survey, const struct wire_context *context) {
+    if (survey->recursive_count == survey->recursive_room) {
+        survey->recursive_room = 2 * survey->recursive_room + 64;
+        survey->recursive =
+            cli_grow(survey->recursive, survey->recursive_room, sizeof(*survey->recursive));
+    }
+    survey->recursive[survey->recursive_count++] =
+        (struct model_id){context->id, context->recursive_from};
+}
+
 static bool visit(struct loader *loader, const struct wire_context *context,
-                  const struct wire_sums *sums) {
+                  const struct wire_sums *sums, const char *label) {
     struct survey *survey = loader->visit_argument;
     if (survey->any ? context->id <= survey->last : context->id != 0) {
         return cli_fail(loader->failure, CLI_REFUSED,
@@ -74,7 +91,13 @@ static bool visit(struct loader *loader, const struct wire_context *context,
                         loader->model->source, context->id);
     }
     survey->parents[context->id] = context->parent;
+    uint32_t parent = context->parent;
+    uint8_t above = parent < context->id ? survey->kinds[parent] : FOLDING_FULL;
+    survey->kinds[context->id] = (uint8_t)folding_kind_of(above, context->kind, label);
     survey->count++;
+    if ((context->flags & WIRE_CONTEXT_RECURSIVE) && context->recursive_from < survey->capacity) {
+        keep_loop(survey, context);
+    }
     if (sums == NULL) {
         return true;
     }
@@ -83,6 +106,7 @@ static bool visit(struct loader *loader, const struct wire_context *context,
         survey->root_peak = self.peak_requested_bytes;
     }
     model_add_totals(&survey->sum, &self);
+    folding_add(&survey->shares, survey->kinds[context->id], self.requested_bytes, self.allocs);
     if (model_totals_any(&self)) {
         survey->leaves++;
         consider(survey, context->id, &self);
@@ -95,17 +119,57 @@ static int by_id(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-/* The ids of the best and of all above them, by rising ids; *count of them. */
+struct ids {
+    uint32_t *list;
+    size_t count, room;
+};
+
+static void list_id(struct ids *ids, uint32_t id) {
+    if (ids->count == ids->room) {
+        ids->room = 2 * ids->room + 256;
+        ids->list = cli_grow(ids->list, ids->room, sizeof(*ids->list));
+    }
+    ids->list[ids->count++] = id;
+}
+
+static int by_model_id(const void *a, const void *b) {
+    return by_id(&((const struct model_id *)a)->id, &((const struct model_id *)b)->id);
+}
+
+/* Lists the loop of a context, if it is recursive and its loop begins below the same caller. */
+static void list_loop(const struct survey *survey, struct ids *ids, uint32_t id) {
+    struct model_id key = {.id = id};
+    const struct model_id *found =
+        survey->recursive_count == 0
+            ? NULL
+            : bsearch(&key, survey->recursive, survey->recursive_count, sizeof(key), by_model_id);
+    size_t before = ids->count;
+    uint32_t at = found != NULL ? found->index : 0;
+    for (int level = 0; at != 0 && at < survey->capacity && level < MODEL_LEVELS_MAX; level++) {
+        list_id(ids, at);
+        if (survey->parents[at] == survey->parents[id]) {
+            return;
+        }
+        at = survey->parents[at];
+    }
+    ids->count = before;
+}
+
+/* The ids of the best, of all above them and of their loops, by rising ids; *count of them. */
 static uint32_t *list_needed(const struct survey *survey, size_t *count) {
-    uint32_t *ids = cli_alloc(survey->best_count * (MODEL_LEVELS_MAX + 1) + 1, sizeof(*ids));
-    size_t listed = 1, kept = 0; /* the root is the first */
+    struct ids needed = {0};
+    size_t kept = 0;
+    list_id(&needed, 0);
     for (size_t i = 0; i < survey->best_count; i++) {
         uint32_t at = survey->best[i].id;
         for (int level = 0; at != 0 && at < survey->capacity && level < MODEL_LEVELS_MAX; level++) {
-            ids[listed++] = at;
+            list_id(&needed, at);
+            list_loop(survey, &needed, at);
             at = survey->parents[at];
         }
     }
+    uint32_t *ids = needed.list;
+    size_t listed = needed.count;
     qsort(ids, listed, sizeof(*ids), by_id);
     for (size_t i = 0; i < listed; i++) {
         if (i == 0 || ids[i] != ids[i - 1]) {
@@ -141,6 +205,7 @@ static void set_figures(struct model *model, const struct survey *survey) {
         rest->requested_cum_bytes = minus(rest->requested_cum_bytes, self->requested_cum_bytes);
     }
     model->contexts[0].self.peak_requested_bytes = survey->root_peak;
+    model->left_out_shares = survey->shares;
     model->left_out_count =
         survey->count > model->context_count ? survey->count - model->context_count : 0;
     model->left_out_leaves = survey->leaves - survey->best_count;
@@ -158,6 +223,7 @@ bool top_load(struct target *target, struct model *model, const struct target_lo
     target_ask_head(target, WIRE_DUMP_BEGIN);
     survey.capacity = loader->contexts < CONTEXTS_MAX ? loader->contexts : CONTEXTS_MAX;
     survey.parents = cli_alloc(survey.capacity, sizeof(*survey.parents));
+    survey.kinds = cli_alloc(survey.capacity, sizeof(*survey.kinds));
     survey.best = cli_alloc(survey.limit + 1, sizeof(*survey.best));
     loader->visit = visit;
     loader->visit_argument = &survey;
@@ -172,6 +238,8 @@ bool top_load(struct target *target, struct model *model, const struct target_lo
     }
     free(ids);
     free(survey.parents);
+    free(survey.kinds);
+    free(survey.recursive);
     target_ask_part(target, WIRE_PART_MODULES, 0);
     target_load_begun(target, model, options);
     set_figures(model, &survey);

@@ -171,6 +171,8 @@ static struct model_context *new_context(struct loader *loader, const struct wir
                                       .exact_address = wire->exact_address != 0,
                                       .placement = wire->placement,
                                       .module = wire->module,
+                                      .flags = wire->flags & MODEL_FLAGS,
+                                      .recursive_from = wire->recursive_from,
                                       .address = wire->address};
     if (model->context_count ==
         1) { /* the root's peak is the whole process's, which nobody knows */
@@ -231,7 +233,11 @@ static bool take_context(struct loader *loader, struct records *records) {
         if (has_sums && !take(&record, &sums, sizeof(sums))) {
             return damaged(loader, "its contexts lie outside it");
         }
-        return loader->visit(loader, &wire, has_sums ? &sums : NULL);
+        skip(&record, wire.views * sizeof(struct wire_view));
+        char *label = take_text(&record, wire.label_bytes);
+        bool good = loader->visit(loader, &wire, has_sums ? &sums : NULL, label);
+        free(label);
+        return good;
     }
     struct model_context *context;
     if ((wire.holds & WIRE_CONTEXT_FURTHER) == 0) {

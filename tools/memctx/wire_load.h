@@ -20,9 +20,10 @@ struct loader {
     struct model *model;
     struct cli_failure *failure;
     bool keep_pages;
-    /* Where the contexts are not kept: told of each, with its sums (NULL: it has none). False: loader->failure says why. */
+    /* Where the contexts are not kept: told of each, with its sums and its label (NULL: it has
+     * none). False: loader->failure says why. */
     bool (*visit)(struct loader *loader, const struct wire_context *context,
-                  const struct wire_sums *sums);
+                  const struct wire_sums *sums, const char *label);
     void *visit_argument;
     bool partial; /* only some contexts are kept: the others' pages are those of model->left_out */
     uint32_t contexts; /* that the head announced */

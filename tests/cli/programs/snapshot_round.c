@@ -135,6 +135,7 @@ static void make_extreme(struct model *model, struct model_context *context) {
     context->policy = (uint8_t)draw_extreme();
     context->placement = (uint8_t)draw_extreme();
     context->exact_address = draw() % 2;
+    context->flags = draw() % (MODEL_FLAGS + 1);
     for (int i = 0; i < WIRE_OCCUPANCY_BINS; i++) {
         context->occupancy[i] = (uint32_t)draw_extreme();
     }
@@ -154,7 +155,8 @@ static void make_contexts(struct model *model, size_t count, const char *shape) 
     }
     model->context_count = count;
     model->contexts = cli_alloc(count, sizeof *model->contexts);
-    model->contexts[0] = (struct model_context){.parent = WIRE_NONE, .module = WIRE_NONE};
+    model->contexts[0] = (struct model_context){
+        .parent = WIRE_NONE, .module = WIRE_NONE, .recursive_from = WIRE_NONE};
     model->contexts[0].self.peak_requested_bytes = 123456789;
     for (size_t i = 1; i < count; i++) {
         struct model_context *context = &model->contexts[i];
@@ -167,6 +169,7 @@ static void make_contexts(struct model *model, size_t count, const char *shape) 
         steps = steps == 0 ? (uint32_t)(draw() % 6) : steps - 1;
         at = (uint32_t)i;
         id += program && draw() % 50 == 0 ? 1 + draw_skewed(100) : 1;
+        context->recursive_from = WIRE_NONE;
         context->id = extreme && i % 7 == 3 ? 4000000000U - (uint32_t)i : id;
         context->parent = model->contexts[above].id;
         context->level = model->contexts[above].level + 1;
@@ -195,6 +198,10 @@ static void make_contexts(struct model *model, size_t count, const char *shape) 
             make_totals(&context->self, site);
             context->occupancy[draw() % WIRE_OCCUPANCY_BINS] = (uint32_t)context->self.pages;
         }
+    }
+    for (size_t i = 0; extreme && i < count; i++) {
+        uint64_t from = draw() % (2 * count);
+        model->contexts[i].recursive_from = from < count ? model->contexts[from].id : WIRE_NONE;
     }
     free(sites);
 }
@@ -259,6 +266,10 @@ static void make_pages(struct model *model, size_t count) {
         for (size_t k = 0; k < sizeof *page; k++) {
             ((uint8_t *)page)[k] = (uint8_t)draw_extreme();
         }
+        /* These are for adding figures up, and a snapshot has the sums. */
+        page->untouched_bytes = 0;
+        page->pages = 0;
+        page->guard_bytes = page->further = 0;
         page->context = i % 3 == 0 ? WIRE_NONE : (uint32_t)(draw() % model->context_count);
         page->first_share = (uint32_t)model->share_count;
         page->share_count = i % 3 == 0 ? (uint32_t)(draw() % 4) : 0;

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""What the command tells of folded recursion, of merged call paths and of how many paths are whole."""
+import json
+import os
+import re
+
+from clitest import scratch, succeed, target
+from harness import build_program, check, check_equal, test
+from profiles import Made, export
+
+RECURSE = "tests/cli/programs/recurse.c"
+FLAGS = ["-g", "-O1", "-fno-inline", "-fno-optimize-sibling-calls"]
+VISITS = {"visit", "generic_visit", "visit_call"}
+# Not memory that moves while the target waits.
+MOVING = r"(?m)^(recurse|metadata|control thread|page headers|freelist|mixed pages).*\n"
+
+
+def still(text):
+    return re.sub(MOVING, "", text)
+
+
+def function(context):
+    return context["frame"] and context["frame"]["function"]
+
+
+def full_paths(dump):
+    """What stands below no label, by the contexts of the JSON."""
+    labelled, sums = {}, {"requested_bytes": 0, "allocs": 0}
+    for context in dump["contexts"]:
+        labelled[context["id"]] = labelled.get(context["parent"], False) or (
+            context["kind"] == "unknown" and context["parent"] is not None)
+        for key in sums:
+            sums[key] += 0 if labelled[context["id"]] else context["self"][key]
+    return sums
+
+
+@test
+def recursion_reads_well():
+    program = build_program(RECURSE, "recurse", FLAGS)
+    with target([program], MEMCTX_TABLES="256K", MEMCTX_FOLD="auto") as live, scratch() as where:
+        env, names = live.cli_env, [os.path.join(where, name) for name in ("a", "b.json", "c")]
+        tree, flat = (succeed("dump", live.pid, *words, env=env) for words in ([], ["--flat", "--limit", "5"]))
+        plain = succeed("dump", live.pid, "--json", env=env)
+        dump = json.loads(plain)
+        loops = {tuple(context["recursive"]) for context in dump["contexts"] if "recursive" in context}
+        check(loops and all(loop and loop[0] == "visit" and set(loop) <= VISITS for loop in loops), f"loops {loops}")
+        by_id = {context["id"]: context for context in dump["contexts"]}
+        for context in dump["contexts"]:
+            if "recursive" in context:
+                check_equal(function(context), context["recursive"][0], "a loop begins with its function")
+                check_equal(function(by_id[context["recursive_from"]]), context["recursive"][-1], "where it ends")
+        want = {f"(recursive: {' > '.join(loop[:4])}" for loop in loops}
+        for text, what in ((tree, "the tree"), (flat, "the list")):
+            got = set(re.findall(r"^ *(?:< )?visit \(recurse\.c:\d+\)  (\(recursive: [^)]*)\)", text, re.M))
+            check(got and got <= want, f"{what} has {got}, not {want}")
+            check(">=" not in text and "since admitted" not in text, f"{what} has marks: {text}")
+        check_equal(dump["full_paths"], full_paths(dump), "full call paths")
+        check(dump["full_paths"]["allocs"] < dump["totals"]["allocs"], "the loader's allocations have no full path")
+        succeed("dump", live.pid, "-o", names[0], env=env)
+        succeed("dump", live.pid, "--json", "-o", names[1], env=env)
+        for name in names[:2]:
+            check_equal(still(succeed("dump", name)), still(tree), f"the tree of {name}")
+            check_equal(still(succeed("dump", name, "--flat", "--limit", "5")), still(flat), f"the list of {name}")
+            again = json.loads(succeed("dump", name, "--json"))
+            check_equal([again[key] for key in ("contexts", "full_paths")], [dump[key] for key in ("contexts", "full_paths")],
+                        f"what {name} keeps")
+        succeed("dump", names[1], "-o", names[2])
+        check_equal(json.loads(succeed("dump", names[2], "--json"))["contexts"], dump["contexts"], "from one form to the other")
+        live.ask("more")
+        succeed("dump", live.pid, "-o", names[2], env=env)
+        changes = succeed("diff", names[0], names[2])
+        check(re.search(r"grow \(.*\(recursive: visit > ", changes, re.S), f"changes: {changes}")
+        for word in (live.pid, *names):
+            profile = export(word, where, env=env)
+            texts = profile["string_table"]
+            check(b"visit" in texts and not any(b"(recursive" in text for text in texts), "names of functions are plain")
+
+
+@test
+def merged_paths_are_told():
+    program = build_program(RECURSE, "recurse", FLAGS)
+    with target([program], MEMCTX_TABLES="64K", MEMCTX_FOLD="off") as live, scratch() as where:
+        env, path = live.cli_env, os.path.join(where, "snapshot")
+        tree = succeed("dump", live.pid, env=env)
+        dump = json.loads(succeed("dump", live.pid, "--json", env=env))
+        succeed("dump", live.pid, "-o", path, env=env)
+        check_equal(still(succeed("dump", path)), still(tree), "from the snapshot")
+        check_equal(json.loads(succeed("dump", path, "--json"))["contexts"], dump["contexts"], "contexts of the snapshot")
+        check_equal(dump["full_paths"], full_paths(dump), "full call paths")
+        shares = [1000 * dump["full_paths"][key] // dump["totals"][key] for key in ("requested_bytes", "allocs")]
+        want = (f"full call paths: {shares[0] / 10:.1f} % of live bytes, {shares[1] / 10:.1f} % of allocations; "
+                "the rest stands under [other callers]: more room for paths with MEMCTX_TABLES\n")
+        check(max(shares) < 1000, f"something is merged: {shares}")
+        for text in (tree, succeed("dump", live.pid, "--flat", "--limit", "3", env=env)):
+            check(want in text, f"not {want!r} in {text[-900:]}")
+        check(any(context.get("partial") for context in dump["contexts"]), "some contexts are partial")
+        bound = re.search(r"^marked >=: more of theirs, (\d+) at the most, ", tree, re.M)
+        check(bound and re.search(r"^ *main \(.*\): >= \d+ total", tree, re.M), f"main is marked: {tree}")
+        # Of the contexts printed none may lack more than all that was merged.
+        merged = sum(context["total"]["requested_bytes"] for context in dump["contexts"]
+                     if function(context) == "[other callers]")
+        check(0 < int(bound[1]) <= merged, f"{bound[0]} of {merged}")
+
+
+@test
+def folded_snapshots_of_any_shape():
+    def made(where, change):
+        snapshot = Made(where)
+        for name in "main", "one", "two", "three", "four", "five":
+            snapshot.add(len(snapshot.dump["contexts"]) - 1, name, address=16 * len(name), allocs=1, requested_bytes=10)
+        snapshot.add(1, "one", address=5, allocs=2, requested_bytes=20)  # 7: a sibling of the first instance, which is 2
+        snapshot.add(1, "[other callers]", kind="unknown", allocs=3, requested_bytes=500)  # 8
+        snapshot.add(7, "[other callers]", kind="unknown", allocs=3, requested_bytes=7000)  # 9, below: no part of the bound
+        change(snapshot.dump["contexts"])
+        return snapshot.save()
+
+    def tells(text, change):
+        with scratch() as where:
+            path = made(where, change)
+            for word in (path, os.path.join(where, "packed")):
+                if word != path:
+                    succeed("dump", path, "-o", word)
+                out = succeed("dump", word, "--min", "0")
+                check(text in out, f"not {text!r} in {out}")
+            return json.loads(succeed("dump", word, "--json"))
+
+    def loop(last):
+        return lambda contexts: contexts[7].update({"recursive": [], **({"recursive_from": last} if last else {})})
+
+    dump = tells("one  (recursive: one > two > three > four > ...): ", loop(6))
+    check_equal(dump["contexts"][7]["recursive"], ["one", "two", "three", "four", "five"], "the whole loop")
+    tells("one  (recursive: one > two): ", loop(3))
+    tells("one  (recursive): ", loop(None))
+    tells("one  (recursive): ", loop(1))  # does not stand below the same caller
+    tells("one  (recursive): ", loop(4000))  # is not there
+    dump = tells("one: >= ", lambda contexts: contexts[7].update(partial=True))
+    check_equal([context["id"] for context in dump["contexts"] if context.get("partial")], [7], "marked")
+    tells("marked >=: more of theirs, 500 at the most, stands under [other callers]",
+          lambda contexts: contexts[7].update(partial=True))
+    dump = tells("one: since admitted ", lambda contexts: contexts[7].update(late=True))
+    check_equal([context["id"] for context in dump["contexts"] if context.get("late")], [7], "late")
+    tells("since admitted: what such a path allocated earlier stands under [other callers] further out",
+          lambda contexts: contexts[7].update(late=True))
+    check_equal(dump["full_paths"], {"requested_bytes": 80, "allocs": 8}, "full call paths")
+    tells("full call paths: 1.0 % of live bytes, 57.1 % of allocations; the rest stands under [other callers]",
+          lambda contexts: None)
