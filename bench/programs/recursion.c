@@ -74,8 +74,8 @@ int main(int argc, char **argv) {
     allocations_left = (argc > 1 ? strtoull(argv[1], NULL, 10) : 3) * 1000000;
     in_each_call = argc > 2 && strcmp(argv[2], "all") == 0;
     while (allocations_left > 0) {
-        visit((unsigned)(draw() >> 30) % 8, LEVELS_MIN + (unsigned)(draw() >> 20) %
-                                                             (LEVELS_MAX - LEVELS_MIN + 1));
+        visit((unsigned)(draw() >> 30) % 8,
+              LEVELS_MIN + (unsigned)(draw() >> 20) % (LEVELS_MAX - LEVELS_MIN + 1));
     }
     for (unsigned i = 0; i < CHUNKS; i++) {
         sum = mix(sum, chunks[i] != NULL);

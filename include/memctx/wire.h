@@ -198,14 +198,15 @@ enum wire_context_kind {
 #define WIRE_CONTEXT_RECURSIVE 4U
 
 struct wire_context {
-    uint32_t id;             /* stable for the life of the process */
-    uint32_t parent;         /* id, or WIRE_NONE for the root; a parent comes before its children */
-    uint32_t module;         /* index into the modules, or WIRE_NONE */
-    uint32_t flags;          /* WIRE_CONTEXT_PARTIAL and so on */
-    uint32_t recursive_from; /* of a recursive one: the context of which the function was called again, when
+    uint32_t id;     /* stable for the life of the process */
+    uint32_t parent; /* id, or WIRE_NONE for the root; a parent comes before its children */
+    uint32_t module; /* index into the modules, or WIRE_NONE */
+    uint32_t flags;  /* WIRE_CONTEXT_PARTIAL and so on */
+    uint32_t
+        recursive_from; /* of a recursive one: the context of which the function was called again, when
                               * that was seen first; from there outwards to this one's parent stand the
                               * functions of the loop. WIRE_NONE: not known */
-    uint16_t bytes;          /* of the record with what follows: to the next one */
+    uint16_t bytes;     /* of the record with what follows: to the next one */
     uint16_t views;
     uint64_t address;      /* as it was in the process; 0 without a frame */
     uint8_t kind;          /* enum wire_context_kind */

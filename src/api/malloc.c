@@ -230,8 +230,8 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
     if (UNLIKELY(size > SMALL_MAX) || UNLIKELY(!(heap = thread_enter())))
         return serve_slow(&request, frame);
     bool any_named = UNLIKELY(load_relaxed(&region_named_any));
-    struct view *view = any_named ? context_view_kept(heap, old, frame, size)
-                                  : context_view(heap, frame, size);
+    struct view *view =
+        any_named ? context_view_kept(heap, old, frame, size) : context_view(heap, frame, size);
     bool limits = UNLIKELY(limits_exist());
     bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins); /* one of its? */
     if (UNLIKELY(!may) || !region_resize(heap, view, old, size))

@@ -24,7 +24,7 @@
 #define SIGHTINGS 4096U
 #define KNOWN 64U
 #define DEPTH_PARTS 256 /* of the limit: so many more have to be left for each node further in */
-#define WATCH_EVERY 32U  /* of the paths that wait one is looked at for functions that recur */
+#define WATCH_EVERY 32U /* of the paths that wait one is looked at for functions that recur */
 #define WAITED_TOLD_EVERY 32U
 #define LIMIT_LOOK_EVERY 64U
 
@@ -44,7 +44,8 @@ struct admission {
     uint16_t look; /* numbers the looks for last frames */
     struct {
         uint16_t look, frame;
-    } last[RULE_FOLDED_PLACES + 1]; /* by a folded function's number: its last frame, of that look */
+    } last[RULE_FOLDED_PLACES +
+           1]; /* by a folded function's number: its last frame, of that look */
 };
 
 uint64_t admit_waited, admit_looked_up;
@@ -110,8 +111,7 @@ static NOINLINE void watch(const struct admit *admit, int i) {
 
 static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
     struct stack_frame *frame = &admit->stack->frames[i];
-    uint32_t child =
-        admit->may_make ? tree_child(node, frame_of(frame), admit->share) : 0;
+    uint32_t child = admit->may_make ? tree_child(node, frame_of(frame), admit->share) : 0;
     if (!child)
         return node | WAITS;
     if (admit->share != TABLES_PATH)
@@ -132,7 +132,7 @@ INLINE uint32_t step(const struct admit *admit, uint32_t node, int i) {
 /* The path of frame `i` has become too long for the nodes of its caller's path: all are looked up from
  * the first one that is left. */
 static NOINLINE uint32_t begin_anew(const struct admit *admit, int i, uint32_t length) {
-    int frames[MEMCTX_DEPTH_MAX], outer = i - 1;
+    int frames[MEMCTX_DEPTH_MAX] = {0}, outer = i - 1;
     uint32_t first = left_out(admit, length), node = TREE_TRUNCATED;
     for (uint32_t at = length - 1; at-- > first; outer--) {
         outer = frame_of_length(admit, outer, at + 1);
@@ -191,7 +191,8 @@ static struct place begin(struct admit *admit, int *first) {
 /* Finds the last frame of each folded function from `first` on. Where one of these functions stands on
  * the path before `first`, the path goes on from the outermost such frame: returns the place before it,
  * and *next is the frame that takes its place. */
-static struct place erase_loops(const struct admit *admit, struct place outer, int first, int *next) {
+static struct place erase_loops(const struct admit *admit, struct place outer, int first,
+                                int *next) {
     struct stack_frame *frames = admit->stack->frames;
     struct admission *admission = admit->paths->admission;
     uint32_t length = outer.length;
@@ -301,8 +302,8 @@ static struct place place_few(const struct admit *admit, struct place at, int fi
         } else {
             uint32_t caller = at.node;
             before = frame_of_length(admit, before - 1, frames[before].length - 1U);
-            at = push(admit,
-                      before < (int)admit->begin ? admit->root : place_of(&frames[before]), i);
+            at = push(admit, before < (int)admit->begin ? admit->root : place_of(&frames[before]),
+                      i);
             if (!((at.node | caller) & WAITS) && !tree_loop(at.node))
                 tree_set_loop(at.node, caller);
         }
@@ -323,8 +324,8 @@ static struct place place_stack(struct admit *admit) {
         admit_forget(paths);
     paths->looked_up = 0;
     if (UNLIKELY(admit->folding)) {
-        at = count - first > FEW_FRAMES ? place_many(admit, at, first)
-                                        : place_few(admit, at, first);
+        at =
+            count - first > FEW_FRAMES ? place_many(admit, at, first) : place_few(admit, at, first);
     } else {
         for (int i = first; i < count; i++) {
             at = push(admit, at, i);
@@ -499,9 +500,8 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
         admit->may_make = true;
         admit_forget(paths);
         place = place_stack(admit);
-        struct view *view = place.node & WAITS
-                                ? NULL
-                                : heap_view_within(admit->heap, place.node, admit->share);
+        struct view *view =
+            place.node & WAITS ? NULL : heap_view_within(admit->heap, place.node, admit->share);
         *keep = true; /* otherwise it would be walked for as long as there is no room */
         if (view)
             return view;
@@ -553,8 +553,8 @@ struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *ke
                           .folding = paths->fold_epoch && make_admission(paths),
                           .share = TABLES_PATH,
                           .may_make = !tables_are_past(TABLES_PATH)};
-    admit.anchored =
-        stack->end != STACK_OPEN && (stack->count <= depth || (admit.folding && stack->count <= STACK_DEPTH_MAX));
+    admit.anchored = stack->end != STACK_OPEN &&
+                     (stack->count <= depth || (admit.folding && stack->count <= STACK_DEPTH_MAX));
     struct place place = place_stack(&admit);
     *keep = true;
     if (UNLIKELY(place.node & WAITS))

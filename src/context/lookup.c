@@ -268,8 +268,7 @@ void context_switch(struct heap *heap, struct view *view) {
     ways_open(paths);
 }
 
-struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame,
-                               size_t size) {
+struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size) {
     struct view *view = named_view_of(heap, chunk);
     if (!view && is_switched(paths_of(heap))) {
         uint32_t context = region_context_of(chunk);

@@ -258,10 +258,10 @@ static uint32_t node_above(uint32_t made_below) {
 
 static bool make_node(struct heap *heap, struct named *named, uint32_t place, unsigned flags) {
     if (!named->context)
-        named->context = tree_child(
-            node_above(named->made_below),
-            (struct tree_frame){.address = place, .module = MODULE_NAMED, .exact = true},
-            TABLES_UNCOUNTED);
+        named->context =
+            tree_child(node_above(named->made_below),
+                       (struct tree_frame){.address = place, .module = MODULE_NAMED, .exact = true},
+                       TABLES_UNCOUNTED);
     if (!named->context)
         return false;
     struct view *view = heap_view_within(heap, named->context, TABLES_UNCOUNTED);

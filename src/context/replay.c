@@ -108,7 +108,8 @@ struct view *replay(struct paths *paths, uintptr_t frame) {
         int stay = may_be(paths, change, moved, sp);
         if (stay < 0)
             continue;
-        if (!all_hold(stack, stay) || word_at(stack->frames[stay].sp - 8) != stack->frames[stay].address)
+        if (!all_hold(stack, stay) ||
+            word_at(stack->frames[stay].sp - 8) != stack->frames[stay].address)
             return NULL;
         put(stack, change, stay, sp);
         paths->nodes_valid = stack->count;

@@ -43,9 +43,9 @@ enum tree_fixed {
 enum tree_flags {
     TREE_IN_TABLE = 1,   /* not among its parent's `children` */
     TREE_HAS_OTHERS = 2, /* a child is [other callers] */
-    TREE_PARTIAL = 4,    /* some of what belongs below it was charged further out, for lack of room */
-    TREE_LATE = 8,       /* what its path allocated before it was made was charged to [other callers] */
-    TREE_FOLDED = 16,    /* its frame's function recurs below it: see tree_loop */
+    TREE_PARTIAL = 4, /* some of what belongs below it was charged further out, for lack of room */
+    TREE_LATE = 8, /* what its path allocated before it was made was charged to [other callers] */
+    TREE_FOLDED = 16, /* its frame's function recurs below it: see tree_loop */
 };
 
 struct tree_node {

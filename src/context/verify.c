@@ -102,6 +102,6 @@ NOINLINE void verify_path(uint32_t context, unsigned depth, bool folding) {
     }
     if (folding && !complete && at < count)
         return; /* what its loops are is not known */
-    oracle_judge(ours.addresses, folded.addresses, longer ? ours.count - 1 : at, longer ? ours.count : count,
-                 folded.count < ours.count);
+    oracle_judge(ours.addresses, folded.addresses, longer ? ours.count - 1 : at,
+                 longer ? ours.count : count, folded.count < ours.count);
 }

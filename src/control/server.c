@@ -43,7 +43,7 @@
 #define EXIT_WAIT_NS 100000 /* at the process's end, for a socket that is being made; so often */
 #define EXIT_WAITS_MAX 1000
 #define LIVE_LOOK_NS 500000000U
-#define HIGH_FD 500         /* numbers that programs do not count on */
+#define HIGH_FD 500 /* numbers that programs do not count on */
 #define IDLE_CLIENT_NS (60ULL * 1000000000)
 /* When all places are taken and another one waits: who has asked for nothing yet, has not asked again, reads the same answer, goes
  * after so long, who has waited for longest first. */

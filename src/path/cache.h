@@ -122,12 +122,12 @@ struct __attribute__((may_alias)) paths {
     uint32_t quiet;                 /* misses and searches of which nothing is kept yet */
     int32_t astray, astray_max;     /* how wrong first guesses are; when to guess otherwise */
     /* Of the layer above: see context/admit.h. */
-    bool watching;          /* functions that recur are looked for */
-    uint32_t nodes_valid;   /* frames of the stack, from the outermost, whose place is right */
-    uint32_t first_cold;    /* of these the first whose path is not in the tree; at most `count` */
-    uint32_t nodes_seen;    /* nodes of the tree when that was found out */
-    uint32_t fold_epoch;    /* function_epoch that the places were found with */
-    uintptr_t deep_sp;      /* at this stack pointer, and further in, stacks are too deep to be walked to
+    bool watching;        /* functions that recur are looked for */
+    uint32_t nodes_valid; /* frames of the stack, from the outermost, whose place is right */
+    uint32_t first_cold;  /* of these the first whose path is not in the tree; at most `count` */
+    uint32_t nodes_seen;  /* nodes of the tree when that was found out */
+    uint32_t fold_epoch;  /* function_epoch that the places were found with */
+    uintptr_t deep_sp; /* at this stack pointer, and further in, stacks are too deep to be walked to
                              * their end; 0: none was */
     struct admission *admission; /* NULL: no path had to wait yet */
     struct replays *replays;     /* see context/replay.h; NULL: walks are not the way */

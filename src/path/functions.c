@@ -6,7 +6,7 @@
 
 #define FUNCTIONS_MAX 2048U
 #define FOLDED_PLACES RULE_FOLDED_PLACES /* a power of two; at most half of them are used */
-#define FOLD_LIMIT_MIN (768 << 10) /* of the tables; what is below has no room for these */
+#define FOLD_LIMIT_MIN (768 << 10)       /* of the tables; what is below has no room for these */
 #define RECURRING 1024U
 #define RECURS_OFTEN 64U /* paths on which a function stands twice, until it is folded */
 #define RECURS_TOO 16U   /* and until it is folded together with one that has come so far */
@@ -19,9 +19,9 @@ static struct functions {
     struct recurring {
         uintptr_t start;
         uint32_t paths;
-    } recurring[RECURRING];          /* by a hash of the start */
-} * functions;                       /* under rules_lock, all of it; NULL: not made yet */
-static uint32_t generation;          /* of the rules that the entries were made with */
+    } recurring[RECURRING]; /* by a hash of the start */
+} * functions;              /* under rules_lock, all of it; NULL: not made yet */
+static uint32_t generation; /* of the rules that the entries were made with */
 uint32_t function_epoch;
 
 /* The place in `folded` where a function is or belongs. */

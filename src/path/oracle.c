@@ -94,8 +94,7 @@ static unsigned walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *
     return found;
 }
 
-NOINLINE unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max,
-                              bool *complete) {
+NOINLINE unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *complete) {
     int saved = errno; /* libunwind looks at memory through libc's system calls */
     add_relaxed(&active, 1);
     order_stores();

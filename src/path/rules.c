@@ -146,8 +146,8 @@ static void read_program_name(void) {
 }
 
 static bool is_same(const struct module *a, const struct module *b) {
-    return a->start == b->start && a->end == b->end && a->bias == b->bias &&
-           a->build_id_bytes && a->build_id_bytes == b->build_id_bytes &&
+    return a->start == b->start && a->end == b->end && a->bias == b->bias && a->build_id_bytes &&
+           a->build_id_bytes == b->build_id_bytes &&
            !__builtin_memcmp(a->build_id, b->build_id, a->build_id_bytes) &&
            text_equal(a->path, b->path);
 }
@@ -177,11 +177,11 @@ static uint32_t module_learn(const struct cfi_object *object) {
         return MODULE_NONE;
     __builtin_memcpy(copy, name, length);
     struct module learnt = {.start = object->start,
-                              .end = object->end,
-                              .bias = map->l_addr,
-                              .path = copy,
-                              .link_map = map,
-                              .loader = text_has(copy, "/ld-linux") || text_has(copy, "/libc.so")};
+                            .end = object->end,
+                            .bias = map->l_addr,
+                            .path = copy,
+                            .link_map = map,
+                            .loader = text_has(copy, "/ld-linux") || text_has(copy, "/libc.so")};
     read_headers(&learnt);
     uint32_t again = find_closed(&learnt);
     struct module *module = &modules[again];

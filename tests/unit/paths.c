@@ -23,7 +23,8 @@ Test(tree, the_same_frame_is_the_same_child) {
     cr_assert_neq(first, 0);
     cr_assert_eq(tree_child(TREE_ROOT, a, TABLES_UNCOUNTED), first);
     cr_assert_neq(tree_child(TREE_ROOT, c, TABLES_UNCOUNTED), first);
-    cr_assert_neq(tree_child(TREE_ROOT, b, TABLES_UNCOUNTED), first, "an interrupted instruction is another frame");
+    cr_assert_neq(tree_child(TREE_ROOT, b, TABLES_UNCOUNTED), first,
+                  "an interrupted instruction is another frame");
     cr_assert_neq(tree_child(first, a, TABLES_UNCOUNTED), first, "recursion goes deeper");
     cr_assert_eq(tree_node(first)->parent, TREE_ROOT);
     cr_assert_eq(tree_node(first)->address, 0x1000);
@@ -39,7 +40,8 @@ Test(tree, ids_stay_while_the_table_grows) {
     }
     for (uint32_t i = 0; i < NODES; i++) {
         struct tree_frame frame = {.address = 0x10000 + i * 4, .module = MODULE_NONE};
-        cr_assert_eq(tree_child(i < 100 ? TREE_ROOT : ids[i % 100], frame, TABLES_UNCOUNTED), ids[i]);
+        cr_assert_eq(tree_child(i < 100 ? TREE_ROOT : ids[i % 100], frame, TABLES_UNCOUNTED),
+                     ids[i]);
         cr_assert_lt(tree_node(ids[i])->parent, ids[i], "a parent has the lower id");
     }
     cr_assert_eq(tree_count(), NODES + TREE_FIXED_COUNT);
@@ -59,7 +61,8 @@ Test(tree, a_forked_child_finds_its_new_nodes) {
         uint32_t count = tree_count();
         for (uint32_t i = made; i-- > 0;) {
             struct tree_frame frame = {.address = made << 20 | i, .module = MODULE_NONE};
-            cr_assert_eq(tree_child(i % 4 ? ids[i - 1] : TREE_ROOT, frame, TABLES_UNCOUNTED), ids[i], "%u", made);
+            cr_assert_eq(tree_child(i % 4 ? ids[i - 1] : TREE_ROOT, frame, TABLES_UNCOUNTED),
+                         ids[i], "%u", made);
         }
         cr_assert_eq(tree_count(), count);
     }
@@ -191,8 +194,8 @@ Test(paths, walks_of_one_path_are_soon_given_up) {
     for (int i = 0; i < 100000; i++)
         shapes_apart(shapes_run, 0);
     struct lookup_counts counts = context_counts();
-    cr_assert_not(paths_of(thread_heap)->passing, "replayed %lu, missed %lu, guessed %lu", counts.replayed,
-                  counts.missed, counts.guessed);
+    cr_assert_not(paths_of(thread_heap)->passing, "replayed %lu, missed %lu, guessed %lu",
+                  counts.replayed, counts.missed, counts.guessed);
     cr_assert_lt(counts.missed, 90000);
 }
 

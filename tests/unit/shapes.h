@@ -8,7 +8,7 @@
 /* Called at the end of each path with the frame pointer of what stands for malloc. NULL: the library's own
  * malloc is called. */
 extern void (*at_leaf)(uintptr_t frame);
-extern uint64_t leaves;          /* calls of it */
+extern uint64_t leaves; /* calls of it */
 void shapes_leaf(void);
 void shapes_run(int levels);
 /* No frame further out depends on what rbp is there. */

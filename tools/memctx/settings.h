@@ -13,7 +13,7 @@ struct settings_entry {
     const char *help;
     const char *const *words; /* of an enum, in the order of their values; NULL: a number */
     int64_t initial, minimum, maximum;
-    bool size; /* bytes, or a percentage, which is negative */
+    bool size;     /* bytes, or a percentage, which is negative */
     bool settable; /* while the program runs */
 };
 
