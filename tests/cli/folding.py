@@ -37,7 +37,7 @@ def full_paths(dump):
 @test
 def recursion_reads_well():
     program = build_program(RECURSE, "recurse", FLAGS)
-    with target([program], MEMCTX_TABLES="256K", MEMCTX_FOLD="auto") as live, scratch() as where:
+    with target([program], MEMCTX_TABLES="768K", MEMCTX_FOLD="auto") as live, scratch() as where:
         env, names = live.cli_env, [os.path.join(where, name) for name in ("a", "b.json", "c")]
         tree, flat = (succeed("dump", live.pid, *words, env=env) for words in ([], ["--flat", "--limit", "5"]))
         plain = succeed("dump", live.pid, "--json", env=env)

@@ -153,7 +153,7 @@ MUTANTS = {
         "src/path/cfi.c", "                saved[depth++] = *state;", "                saved[depth++] = *initial;",
         ["invariant-2-oracle-agrees-on-programs"]),
     "tables-are-large": (
-        "src/os/meta.c", "#define FIRST_BYTES (1UL << 20)", "#define FIRST_BYTES (3UL << 20)", ["names-small-footprint"]),
+        "src/os/meta.c", "#define FIRST_BYTES (960UL << 10)", "#define FIRST_BYTES (3UL << 20)", ["names-small-footprint"]),
     "descriptors-are-the-programs": (
         "src/control/server.c", "!control.first_ended && !OS_TRY(unshare(CLONE_FILES));", "false;",
         ["invariant-8-descriptors-unseen"]),
@@ -257,7 +257,7 @@ MUTANTS = {
     "paths-are-joined-unproven": (
         "src/path/stack.c", "    old->address = address;\n    old->rule = rule;", "    old->rule = rule;", ["invariant-2-oracle-agrees"]),
     "code-without-rules-is-the-end": (
-        "src/context/lookup.c", "roots[stack->end];", "TREE_ROOT + (roots[stack->end] > 200);", ["invariant-3-no-unwind-info"]),
+        "src/context/admit.c", "roots[stack->end] : TREE_TRUNCATED};", "TREE_ROOT : TREE_TRUNCATED};", ["invariant-3-no-unwind-info"]),
     "frame-pointers-are-followed": (
         "src/path/stack.c", "    if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))\n        return false;",
         "    if (!walker->rbp_at)\n        return false;\n    if (!word_at(word_at(walker->rbp_at)))\n        return false;",
@@ -268,7 +268,8 @@ MUTANTS = {
         "src/context/lookup.c", "    if (UNLIKELY(!depth)) {\n        view",
         "    if (UNLIKELY(depth <= 1)) {\n        view", ["invariant-3-depths"]),
     "nodes-need-memory": (
-        "src/context/tree.c", "        if (!fresh)\n            return 0;\n        store_release(block, fresh);", "        store_release(block, fresh);",
+        "src/context/tree.c", "        if (!fresh) {\n            tables_add(-(int64_t)sizeof(struct tree_node));\n            return 0;\n        }\n        store_release(block, fresh);",
+        "        store_release(block, fresh);",
         ["invariant-3-tracking-without-memory"]),
     "the-freelist-has-no-bound": (
         "src/segment/segment.c", "           (bound < items ? bound : items);", "           (bound + items) * 100;", ["invariant-5-freelist-bound"]),
@@ -341,8 +342,8 @@ MUTANTS = {
         "src/os/lock.c", "            if (replace(lock, word, self))\n                return;",
         "            store_release(&lock->word, self);\n            return;", ["model:lock-taken-from-a-fork"]),
     "the-depth-is-read-twice": (
-        "src/context/lookup.c", "walk(heap, frame, depth, true, hash)",
-        "walk(heap, frame, (unsigned)load_relaxed(&options.depth), true, hash)", ["model:depth-is-set-meanwhile"]),
+        "src/context/lookup.c", "walk(heap, frame, depth, size, true, hash)",
+        "walk(heap, frame, (unsigned)load_relaxed(&options.depth), size, true, hash)", ["model:depth-is-set-meanwhile"]),
     "settled-by-two": (
         "src/region/region.c", "    if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))\n        return true;\n    region_settle(heap);",
         "    (void)heap;\n    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))\n        return true;",
@@ -355,7 +356,7 @@ MUTANTS = {
         "src/region/heap.c", "    if (!load_full(&heap_global.reading)) {\n", "    if (1) {\n",
         ["model:table-of-views-grows-under-a-dump"]),
     "a-node-for-each-thread": (
-        "src/context/tree.c", "        child = find_linked(parent, frame); /* another thread may have made it */\n    if (!child)\n        child = find_newest(parent, frame);",
+        "src/context/tree.c", "        child = tree_find_further(parent, frame); /* another thread may have made it */\n    if (!child)\n        child = find_newest(parent, frame);",
         "        child = 0;", ["model:tree-grows-in-three-threads"]),
     # --- named contexts ---
     "full-pages-stay-listed": (
