@@ -44,8 +44,7 @@ struct admission {
     uint16_t look; /* numbers the looks for last frames */
     struct {
         uint16_t look, frame;
-    } last[RULE_FOLDED_PLACES +
-           1]; /* by a folded function's number: its last frame, of that look */
+    } last[RULE_FOLDED_PLACES + 1]; /* by a folded function's number: its last frame in that look */
 };
 
 uint64_t admit_waited, admit_looked_up;
@@ -475,7 +474,8 @@ static NOINLINE bool is_wanted(const struct admit *admit) {
 static void extend_tree(const struct admit *admit, uint32_t weight) {
     struct paths *paths = admit->paths;
     const struct stack_frame *frame = &admit->stack->frames[paths->first_cold];
-    if (paths->first_cold < admit->stack->count &&
+    /* A path that begins at [truncated] may lack a node further out. */
+    if (paths->first_cold < admit->stack->count && frame->length <= admit->depth &&
         sight(paths->admission, ~frame->hash) >= EXTEND_WEIGHTS * weight)
         tree_child(ancestor_of(frame->node), frame_of(frame), TABLES_ADMITTED);
 }

@@ -4,10 +4,10 @@
 #include "base/options.h"
 #include "region/heap.h"
 
-int64_t tables_used_bytes FORK_PAGE, tables_trace_bytes FORK_PAGE;
-uint32_t tables_heaps FORK_PAGE;
-bool tables_want_traces FORK_PAGE;
-int64_t tables_live_bytes FORK_PAGE = -1;
+int64_t tables_used_bytes START_PAGE, tables_trace_bytes START_PAGE;
+uint32_t tables_heaps START_PAGE;
+bool tables_want_traces START_PAGE;
+int64_t tables_live_bytes START_PAGE = -1;
 
 /* That share of the blocks in use. */
 static int64_t share_of_blocks(int64_t percent) {
@@ -19,7 +19,7 @@ bool tables_ask_live(void) {
     return share < 0 && share_of_blocks(-share) > TABLES_LEAST_BYTES;
 }
 
-int64_t tables_limit_known FORK_PAGE = TABLES_LEAST_BYTES;
+int64_t tables_limit_known START_PAGE = TABLES_LEAST_BYTES;
 
 int64_t tables_limit_bytes(void) {
     int64_t limit = load_relaxed(&options.tables);
