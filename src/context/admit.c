@@ -24,6 +24,7 @@
 #define SIGHTINGS 4096U
 #define KNOWN 64U
 #define DEPTH_PARTS 256 /* of the limit: so many more have to be left for each node further in */
+#define WATCHED_MAX 64U
 #define WATCH_EVERY 32U /* of the paths that wait one is looked at for functions that recur */
 #define WAITED_TOLD_EVERY 32U
 #define LIMIT_LOOK_EVERY 64U
@@ -106,6 +107,23 @@ static NOINLINE void watch(const struct admit *admit, int i) {
             function_recurs(function);
             return;
         }
+}
+
+/* The same of the innermost frames that are not folded, at once. */
+static NOINLINE void watch_all(const struct admit *admit) {
+    uintptr_t functions[WATCHED_MAX];
+    unsigned count = 0;
+    for (unsigned i = admit->stack->count; i-- > admit->begin && count < WATCHED_MAX;) {
+        const struct stack_frame *frame = &admit->stack->frames[i];
+        if (!rule_folded(frame->rule))
+            functions[count++] = function_of(frame->address, frame->exact);
+    }
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned outer = i + 1; functions[i] && outer < count; outer++)
+            if (functions[outer] == functions[i]) {
+                function_recurs(functions[i]);
+                break;
+            }
 }
 
 static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
@@ -489,9 +507,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
         return context_view_fixed(admit->heap, TREE_OTHERS);
     uint32_t seen = sight(paths->admission, place.hash);
     if (paths->watching && !(paths->admission->waited % WATCH_EVERY))
-        for (unsigned i = admit->begin; i < admit->stack->count; i++)
-            if (!rule_folded(admit->stack->frames[i].rule))
-                watch(admit, (int)i);
+        watch_all(admit);
     uint32_t wanted_weight = weight_wanted(size);
     extend_tree(admit, wanted_weight);
     bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);

@@ -4,7 +4,7 @@
 #include "os/meta.h"
 #include "region/tables.h"
 
-#define FUNCTIONS_MAX 2048U
+#define FUNCTIONS_MAX 4096U
 #define FOLDED_PLACES RULE_FOLDED_PLACES /* a power of two; at most half of them are used */
 #define FOLD_LIMIT_MIN (768 << 10)       /* of the tables; what is below has no room for these */
 #define RECURRING 1024U
