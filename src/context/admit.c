@@ -24,6 +24,7 @@
 #define SIGHTINGS 4096U
 #define KNOWN 64U
 #define DEPTH_PARTS 256 /* of the limit: so many more have to be left for each node further in */
+#define NEAR_ROOT 5     /* nodes: so near to the root there are few, and much stands below each */
 #define WATCHED_MAX 64U
 #define WATCH_EVERY 32U /* of the paths that wait one is looked at for functions that recur */
 #define WAITED_TOLD_EVERY 32U
@@ -451,8 +452,10 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
     for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent)
         depth++;
     for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent, depth--) {
-        if ((view = site_below(admit, at, left > depth * (limit / DEPTH_PARTS), TABLES_OTHERS)) !=
-            NULL)
+        bool near = depth <= NEAR_ROOT;
+        view = site_below(admit, at, near || left > depth * (limit / DEPTH_PARTS),
+                          near ? TABLES_SITE : TABLES_OTHERS);
+        if (view)
             return view;
         tree_flag(at, TREE_PARTIAL);
     }
@@ -493,9 +496,11 @@ static void extend_tree(const struct admit *admit, uint32_t weight) {
     struct paths *paths = admit->paths;
     const struct stack_frame *frame = &admit->stack->frames[paths->first_cold];
     /* A path that begins at [truncated] may lack a node further out. */
-    if (paths->first_cold < admit->stack->count && frame->length <= admit->depth &&
-        sight(paths->admission, ~frame->hash) >= EXTEND_WEIGHTS * weight)
-        tree_child(ancestor_of(frame->node), frame_of(frame), TABLES_ADMITTED);
+    if (paths->first_cold >= admit->stack->count || frame->length > admit->depth)
+        return;
+    bool near = frame->length <= NEAR_ROOT;
+    if (sight(paths->admission, ~frame->hash) >= (near ? ADMIT_WEIGHT : EXTEND_WEIGHTS * weight))
+        tree_child(ancestor_of(frame->node), frame_of(frame), near ? TABLES_SITE : TABLES_ADMITTED);
 }
 
 /* The path's place is cold. */
