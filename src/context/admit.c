@@ -454,7 +454,7 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
     for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent, depth--) {
         bool near = depth <= NEAR_ROOT;
         view = site_below(admit, at, near || left > depth * (limit / DEPTH_PARTS),
-                          near ? TABLES_SITE : TABLES_OTHERS);
+                          near ? TABLES_NEAR : TABLES_OTHERS);
         if (view)
             return view;
         tree_flag(at, TREE_PARTIAL);
@@ -500,7 +500,7 @@ static void extend_tree(const struct admit *admit, uint32_t weight) {
         return;
     bool near = frame->length <= NEAR_ROOT;
     if (sight(paths->admission, ~frame->hash) >= (near ? ADMIT_WEIGHT : EXTEND_WEIGHTS * weight))
-        tree_child(ancestor_of(frame->node), frame_of(frame), near ? TABLES_SITE : TABLES_ADMITTED);
+        tree_child(ancestor_of(frame->node), frame_of(frame), near ? TABLES_NEAR : TABLES_ADMITTED);
 }
 
 /* The path's place is cold. */
@@ -517,7 +517,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
     extend_tree(admit, wanted_weight);
     bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);
     if (wanted || seen >= wanted_weight) {
-        admit->share = wanted ? TABLES_SITE : TABLES_ADMITTED;
+        admit->share = wanted ? TABLES_MUST : TABLES_ADMITTED;
         admit->may_make = true;
         admit_forget(paths);
         place = place_stack(admit);
