@@ -37,7 +37,8 @@ enum tables_share {
     TABLES_ADMITTED = 24, /* paths that were seen often, or hold much */
     TABLES_NEAR = 24,     /* the same of nodes near the root */
     TABLES_SITE = 28,     /* sites below the [other callers] of the process */
-    TABLES_MUST = 32, /* counted, but never refused: what rules name, frees in the pages of others */
+    TABLES_MUST =
+        32, /* counted, but never refused: what rules name, frees in the pages of others */
 };
 
 INTERNAL int64_t tables_used_bytes;  /* atomic: all but traces */
