@@ -10,7 +10,7 @@
  * `main > visit > generic > visit > leaf` becomes `main > visit > leaf`. Folded stacks are walked to
  * their end, so that a deep recursion does not hide its caller.
  *
- * Admission. When two thirds of the budget are used, a path that is not in the tree has to show first that it is
+ * Admission. When more than half of the budget is used, a path that is not in the tree has to show first that it is
  * worth its nodes: it was seen often lately, the more often the fuller the tables are, or what it
  * allocates is a part of the live bytes worth telling. Until then it is charged below the deepest of its ancestors that stands in
  * the tree, to a node [other callers] and below it to its innermost SITE_FRAMES frames. So the
