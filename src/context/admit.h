@@ -10,13 +10,13 @@
  * `main > visit > generic > visit > leaf` becomes `main > visit > leaf`. Folded stacks are walked to
  * their end, so that a deep recursion does not hide its caller.
  *
- * Admission. When more than half of the budget is used, a path that is not in the tree has to show first that it is
- * worth its nodes: it was seen often lately, the more often the fuller the tables are, or what it
- * allocates is a part of the live bytes worth telling. Until then it is charged below the deepest of its ancestors that stands in
- * the tree, to a node [other callers] and below it to its innermost SITE_FRAMES frames. So the
- * subtotals of all ancestors and the figures of all sites are exact. Where there is no room for these
- * nodes either, an ancestor further out has them: its figures, and those further out, are exact, and
- * the nodes between are marked (TREE_PARTIAL).
+ * Admission. When more than half of the budget is used, a path that is not in the tree has to show
+ * first that it is worth its nodes: it was seen often lately, the more often the fuller the tables are,
+ * or it allocates a part of the live bytes that is worth telling. Until then it is charged below the
+ * deepest of its ancestors that stands in the tree, to a node [other callers] and below it to its
+ * innermost SITE_FRAMES frames. So the subtotals of all ancestors and the figures of all sites are
+ * exact. Where there is no room for these nodes either, an ancestor further out has them: its figures,
+ * and those further out, are exact, and the nodes between are marked (TREE_PARTIAL).
  *
  * Sources: truncated recursion is that of GHC's cost centre stacks; the counts that others wear down are
  * those of Misra and Gries, with the decay of HeavyKeeper (Gong and others, 2018).
