@@ -13,6 +13,7 @@
  */
 #include "context/admit.h"
 #include "base/options.h"
+#include "context/evict.h"
 #include "context/lookup.h"
 #include "context/replay.h"
 #include "context/tree.h"
@@ -196,7 +197,7 @@ static struct place begin(struct admit *admit, int *first) {
         admit->begin = (unsigned)*first;
         return admit->root;
     }
-    if (UNLIKELY(paths->first_cold < paths->nodes_valid) && paths->nodes_seen != tree_count())
+    if (UNLIKELY(paths->first_cold < paths->nodes_valid) && paths->nodes_seen != tree_made())
         paths->nodes_valid = paths->first_cold;
     if (paths->first_cold >= paths->nodes_valid)
         paths->first_cold = UINT32_MAX;
@@ -354,7 +355,7 @@ static struct place place_stack(struct admit *admit) {
     }
     if (admit->anchored)
         paths->nodes_valid = (uint32_t)count;
-    paths->nodes_seen = tree_count();
+    paths->nodes_seen = tree_made();
     return at;
 }
 
@@ -382,6 +383,11 @@ static bool make_admission(struct paths *paths) {
     if (paths->admission)
         tables_add(sizeof *paths->admission);
     return paths->admission;
+}
+
+void admit_forget_known(struct paths *paths) {
+    if (paths->admission)
+        __builtin_memset(paths->admission->known, 0, sizeof paths->admission->known);
 }
 
 void admit_end(struct paths *paths) {
@@ -517,7 +523,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
     extend_tree(admit, wanted_weight);
     bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);
     if (wanted || seen >= wanted_weight) {
-        admit->share = wanted ? TABLES_MUST : TABLES_ADMITTED;
+        admit->share = wanted ? TABLES_RULE : TABLES_ADMITTED;
         admit->may_make = true;
         admit_forget(paths);
         place = place_stack(admit);
@@ -527,6 +533,8 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
         if (view)
             return view;
     }
+    if (seen >= ADMIT_WEIGHT)
+        evict_want();
     return view_of_site(admit, ancestor_of(place.node));
 }
 
@@ -542,8 +550,9 @@ static bool paths_come_fast(void) {
 
 /* Whether functions that recur are looked for, and which are folded, may have changed. */
 static void look_at_folding(struct paths *paths) {
-    if (!(paths->missed % LIMIT_LOOK_EVERY))
-        tables_limit_bytes();
+    if (!(paths->missed % LIMIT_LOOK_EVERY) &&
+        UNLIKELY(tables_limit_bytes() < load_relaxed(&tables_used_bytes)))
+        evict_want();
     bool watching = load_relaxed(&options.fold) == FOLD_AUTO &&
                     (load_relaxed(&function_epoch) || paths_come_fast());
     uint32_t epoch = watching ? load_acquire(&function_epoch) : 0;

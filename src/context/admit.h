@@ -48,6 +48,8 @@ INLINE void admit_forget(struct paths *paths) {
     paths->nodes_valid = 0;
     paths->first_cold = UINT32_MAX;
 }
+/* The same of the views that pay for paths that wait. */
+void admit_forget_known(struct paths *paths);
 /* The thread is gone. */
 void admit_end(struct paths *paths);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The slow half of finding who pays: search, walk, tree, oracle; see lookup.h. */
 #include "context/lookup.h"
+#include "context/evict.h"
 #include "context/named.h"
 #include "context/tree.h"
 #include "context/verify.h"
@@ -51,7 +52,9 @@ static struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
     store_owner(&paths->missed, paths->missed + 1);
     if (paths->stack.count > paths->stack.kept + CACHE_NEAR_FRAMES)
         add_owner(&paths->walked_far, 1);
+    evict_look_begins(heap);
     struct view *view = admit_view(heap, depth, size, &may_keep);
+    evict_look_ends(heap);
     if (UNLIKELY(paths->stack.end == STACK_BROKEN)) {
         admit_forget(paths);
     } else if (UNLIKELY(paths->passing)) {
@@ -160,6 +163,7 @@ void context_time_next(struct paths *paths) {
 
 static struct view *look_up(struct heap *heap, uintptr_t frame, size_t size, uint32_t generation) {
     struct paths *paths = paths_of(heap);
+    evict_look(heap);
     if (UNLIKELY(load_relaxed(&tables_want_traces)) && paths->trace_room > CACHE_TRACES_FIRST) {
         store_owner(&tables_want_traces, false);
         cache_shrink(paths);

@@ -35,7 +35,7 @@ static void print_line(const char *line) {
 }
 
 static void print_context(uint32_t context) {
-    if (context >= tree_count())
+    if (!tree_is_id(context)) /* gone since then, perhaps */
         context = TREE_UNKNOWN;
     if (context < TREE_FIXED_COUNT)
         print_line("memctx:     a call path that is not known\n");

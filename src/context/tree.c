@@ -11,17 +11,22 @@ struct lock tree_lock FORK_PAGE = LOCK_INIT(RANK_TREE);
 uint64_t tree_read_until_ns;
 void (*tree_watch)(uint32_t id);
 bool (*tree_wanted)(struct tree_frame frame);
+bool (*tree_is_ruled)(uint32_t id);
 
 struct table {
     uint64_t mask;
     uint32_t ids[]; /* 0: empty */
 };
 
+#define LOOPS_PER_LEAF 4096U
+static void *loops[(TREE_NODES_PER_BLOCK * TREE_BLOCKS) / LOOPS_PER_LEAF]; /* atomic: uint32_t */
 struct tree_node *tree_blocks[TREE_BLOCKS];
 static struct {
     uint32_t count;      /* atomic; the fixed nodes need no memory */
     uint32_t linked;     /* those below it are in their parents' lists, or in the table */
     uint32_t newest_max; /* so many may be in neither */
+    uint32_t made;       /* atomic: nodes, ever */
+    uint32_t gone;       /* ids that wait for a new node */
     struct table *table; /* atomic */
     uint64_t table_count;
 } tree FORK_PAGE = {.count = TREE_FIXED_COUNT, .linked = TREE_FIXED_COUNT};
@@ -29,8 +34,38 @@ static struct {
 struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
     [0 ... TREE_FIXED_COUNT - 1] = {.parent = TREE_ROOT, .module = MODULE_NONE}};
 
+/* In lists of children, and in the table: here stood one that is gone. It is no frame's node. */
+#define TOMBSTONE ((uint32_t)TREE_UNKNOWN)
+/* The parent of a removed node whose memory was not discarded. */
+#define GONE_HERE ((uint32_t)TREE_UNKNOWN)
+
+/* Of the nodes of a block: which ids wait for a new node, and how often each was given to one. */
+struct gone {
+    uint32_t count;
+    uint64_t ids[TREE_NODES_PER_BLOCK / 64];
+    uint8_t births[TREE_NODES_PER_BLOCK];
+};
+static struct gone *gone[TREE_BLOCKS]; /* atomic; NULL: none did ever */
+
 uint32_t tree_count(void) {
     return load_acquire(&tree.count);
+}
+
+uint32_t tree_nodes(void) {
+    return load_relaxed(&tree.count) - load_relaxed(&tree.gone);
+}
+
+bool tree_is_id(uint64_t id) {
+    return id < tree_count() && !tree_is_gone((uint32_t)id);
+}
+
+uint32_t tree_made(void) {
+    return load_relaxed(&tree.made);
+}
+
+uint8_t tree_births(uint32_t id) {
+    const struct gone *block = load_acquire(&gone[id / TREE_NODES_PER_BLOCK]);
+    return block ? load_relaxed(&block->births[id % TREE_NODES_PER_BLOCK]) : 0;
 }
 
 const char *tree_fixed_label(uint32_t id) {
@@ -52,7 +87,7 @@ static uint64_t key_hash(uint32_t parent, struct tree_frame frame) {
                     (uint64_t)parent << 17 | (uint64_t)frame.module << 1 | frame.exact);
 }
 
-/* The child's id, or 0; *free is then the first free place in the parent's list, or NULL. */
+/* The child's id, or 0; *free is then the first place in the parent's list that was never used, or NULL. */
 INLINE uint32_t find_inline(struct tree_node *parent, uint32_t parent_id, struct tree_frame frame,
                             uint32_t **free) {
     uint32_t tag = tree_child_tag(frame);
@@ -70,7 +105,7 @@ INLINE uint32_t find_inline(struct tree_node *parent, uint32_t parent_id, struct
     return 0;
 }
 
-/* The child's id in the table, or 0; *at is then where it would stand. */
+/* The child's id in the table, or 0; *at is then where the search ended. */
 static NOINLINE uint32_t find_in_table(const struct table *table, uint32_t parent,
                                        struct tree_frame frame, uint64_t *at) {
     *at = 0;
@@ -81,6 +116,15 @@ static NOINLINE uint32_t find_in_table(const struct table *table, uint32_t paren
         if (!id || tree_node_is(id, parent, frame))
             return id;
     }
+}
+
+/* The first place in the table for a new child. */
+static uint64_t place_in_table(const struct table *table, uint32_t parent,
+                               struct tree_frame frame) {
+    uint64_t at = key_hash(parent, frame) & table->mask;
+    while (table->ids[at] && table->ids[at] != TOMBSTONE)
+        at = (at + 1) & table->mask;
+    return at;
 }
 
 /* Under tree_lock. The old table is handed back only when no reader can be in it: never, so it is
@@ -111,24 +155,27 @@ static bool table_grow(enum tables_share share) {
     return true;
 }
 
+static struct tree_frame frame_of_node(const struct tree_node *node) {
+    return (struct tree_frame){node->address, node->module, node->exact};
+}
+
 /* Makes the node found by others than by looking through the newest. False: no memory, or none of the
  * budget. Under tree_lock. */
 static bool link_node(uint32_t id, enum tables_share share) {
     const struct tree_node *node = tree_node(id);
-    struct tree_frame frame = {node->address, node->module, node->exact};
-    uint64_t at;
-    uint32_t *place;
-    find_inline(tree_node(node->parent), node->parent, frame, &place);
-    if (place) {
-        store_release(place, tree_child_tag(frame) | id);
-        return true;
-    }
+    struct tree_frame frame = frame_of_node(node);
+    struct tree_node *parent = tree_node(node->parent);
+    for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++)
+        if (!parent->children[i] || parent->children[i] == TOMBSTONE) {
+            store_release(&parent->children[i], tree_child_tag(frame) | id);
+            return true;
+        }
     if ((!tree.table || tree.table_count * 2 > tree.table->mask) && !table_grow(share))
         return false;
-    find_in_table(tree.table, node->parent, frame, &at);
+    uint64_t at = place_in_table(tree.table, node->parent, frame);
+    tree.table_count += !tree.table->ids[at];
     tree_flag(id, TREE_IN_TABLE);
     store_release(&tree.table->ids[at], id);
-    tree.table_count++;
     return true;
 }
 
@@ -136,6 +183,110 @@ static void link_newest(enum tables_share share) {
     tree.newest_max = 0;
     while (tree.linked < tree.count && link_node(tree.linked, share))
         tree.linked++;
+}
+
+bool tree_unlink(uint32_t id) {
+    const struct tree_node *node = tree_node(id);
+    struct tree_node *parent = tree_node(node->parent);
+    uint64_t at;
+    if (id >= tree.linked) /* it would be linked later */
+        return false;
+    if (node->module == MODULE_OTHERS)
+        tree_unflag(node->parent, TREE_HAS_OTHERS);
+    for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++)
+        if ((parent->children[i] & ((1U << TREE_ID_BITS) - 1)) == id)
+            store_release(&parent->children[i], TOMBSTONE);
+    if (node->flags & TREE_IN_TABLE &&
+        find_in_table(tree.table, node->parent, frame_of_node(node), &at) == id) {
+        store_release(&tree.table->ids[at], TOMBSTONE);
+        tree_unflag(id, TREE_IN_TABLE);
+    }
+    return true;
+}
+
+bool tree_link(uint32_t id) {
+    if (!link_node(id, TABLES_MUST))
+        return false;
+    if (tree_node(id)->module == MODULE_OTHERS)
+        tree_flag(tree_node(id)->parent, TREE_HAS_OTHERS);
+    return true;
+}
+
+static struct gone *gone_block(uint32_t block) {
+    if (!gone[block] && tables_take(sizeof **gone, TABLES_MUST)) {
+        struct gone *made = meta_alloc(sizeof *made);
+        if (made)
+            store_release(&gone[block], made);
+        else
+            tables_add(-(int64_t)sizeof *made);
+    }
+    return gone[block];
+}
+
+/* The id waits for a new node. */
+static void give_gone(uint32_t id) {
+    struct gone *block = id ? gone[id / TREE_NODES_PER_BLOCK] : NULL;
+    if (!block)
+        return;
+    block->ids[id % TREE_NODES_PER_BLOCK / 64] |= 1UL << id % 64;
+    block->count++;
+    tree.gone++;
+}
+
+/* Where the note of it cannot be had, the id is not used any more. */
+void tree_remove(uint32_t id) {
+    struct gone *block = gone_block(id / TREE_NODES_PER_BLOCK);
+    *tree_node(id) = (struct tree_node){.parent = GONE_HERE};
+    tables_add(-(int64_t)sizeof(struct tree_node));
+    tables_add_idle(sizeof(struct tree_node));
+    uint32_t *leaf = load_relaxed(&loops[id / LOOPS_PER_LEAF]);
+    if (leaf)
+        store_owner(&leaf[id % LOOPS_PER_LEAF], 0);
+    if (block)
+        give_gone(id);
+}
+
+#define NODES_PER_PAGE (OS_PAGE_BYTES / sizeof(struct tree_node))
+
+void tree_discard(void) {
+    for (uint32_t i = 0; i < TREE_BLOCKS && tree_blocks[i]; i++)
+        for (uint32_t id = 0; gone[i] && id < TREE_NODES_PER_BLOCK; id += NODES_PER_PAGE) {
+            struct tree_node *first = &tree_blocks[i][id];
+            bool all = !((uintptr_t)first % OS_PAGE_BYTES);
+            int64_t here = 0;
+            for (uint32_t at = id; all && at < id + NODES_PER_PAGE; at += 64)
+                all &= !~gone[i]->ids[at / 64];
+            for (uint32_t at = 0; all && at < NODES_PER_PAGE; at++)
+                here += first[at].parent == GONE_HERE;
+            if (!here)
+                continue;
+            os_discard(first, OS_PAGE_BYTES);
+            tables_add_idle(-here * (int64_t)sizeof *first);
+        }
+}
+
+/* An id that waits for a new node, greater than the parent's; 0: there is none, or somebody reads the tree,
+ * who knows it as another node's. */
+static uint32_t take_gone(uint32_t parent) {
+    uint32_t end = (tree.count - 1) / TREE_NODES_PER_BLOCK, first = parent + 1;
+    if (LIKELY(!tree.gone) || load_relaxed(&tree_read_until_ns) > os_now_ns())
+        return 0;
+    for (uint32_t i = first / TREE_NODES_PER_BLOCK; i <= end; i++) {
+        struct gone *block = gone[i];
+        uint32_t from = i == first / TREE_NODES_PER_BLOCK ? first % TREE_NODES_PER_BLOCK : 0;
+        for (uint32_t at = from / 64; block && block->count && at < TREE_NODES_PER_BLOCK / 64;
+             at++) {
+            uint64_t ids = block->ids[at] & (at == from / 64 ? ~0UL << from % 64 : ~0UL);
+            if (!ids)
+                continue;
+            uint32_t bit = (uint32_t)__builtin_ctzl(ids), place = at * 64 + bit;
+            block->ids[at] &= ~(1UL << bit);
+            block->count--;
+            tree.gone--;
+            return i * TREE_NODES_PER_BLOCK + place;
+        }
+    }
+    return 0;
 }
 
 /* In a forked child the first new nodes stand in no list until one of them is looked for again, or they
@@ -163,27 +314,54 @@ static bool has_room(enum tables_share share) {
     return !full || tree.newest_max > waiting || table_grow(share);
 }
 
-/* Under tree_lock. */
-static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_share share) {
+/* An id that no node had yet; 0: there is none. */
+static uint32_t new_id(enum tables_share share) {
     uint32_t id = tree.count;
-    if (id / TREE_NODES_PER_BLOCK >= TREE_BLOCKS || !has_room(share) ||
-        !tables_take(sizeof(struct tree_node), share))
+    if (id / TREE_NODES_PER_BLOCK >= TREE_BLOCKS || !has_room(share))
         return 0;
     struct tree_node **block = &tree_blocks[id / TREE_NODES_PER_BLOCK];
     if (!*block) {
         struct tree_node *fresh = meta_alloc(TREE_NODES_PER_BLOCK * sizeof **block);
-        if (!fresh) {
-            tables_add(-(int64_t)sizeof(struct tree_node));
+        if (!fresh)
             return 0;
-        }
         store_release(block, fresh);
     }
-    (*block)[id % TREE_NODES_PER_BLOCK] = (struct tree_node){
+    return id;
+}
+
+/* Under tree_lock. */
+static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_share share) {
+    uint32_t id = take_gone(parent);
+    bool again = id, here = again && tree_node(id)->parent == GONE_HERE;
+    int64_t bytes = sizeof(struct tree_node);
+    tables_add_idle(here ? -bytes : 0);
+    if (!tables_take(bytes, share)) {
+        give_gone(id);
+        tables_add_idle(here ? bytes : 0);
+        return 0;
+    }
+    if (!again && !(id = new_id(share))) {
+        tables_add(-bytes);
+        return 0;
+    }
+    *tree_node(id) = (struct tree_node){
         .address = frame.address, .parent = parent, .module = frame.module, .exact = frame.exact};
-    store_release(&tree.count, id + 1);
+    if (!again)
+        store_release(&tree.count, id + 1);
+    store_owner(&tree.made, tree.made + 1);
     if (UNLIKELY(tree_watch != NULL)) /* before other threads find it */
         tree_watch(id);
-    if (id + 1 - tree.linked > tree.newest_max)
+    if (again) {
+        struct gone *block = gone[id / TREE_NODES_PER_BLOCK];
+        uint8_t births = block->births[id % TREE_NODES_PER_BLOCK];
+        store_owner(&block->births[id % TREE_NODES_PER_BLOCK],
+                    births == UINT8_MAX ? 1 : births + 1);
+        if (!link_node(id, share)) {
+            tree_remove(id);
+            return 0;
+        }
+    }
+    if (tree.count - tree.linked > tree.newest_max)
         link_newest(share);
     return id;
 }
@@ -221,9 +399,6 @@ uint32_t tree_others(uint32_t parent, enum tables_share share) {
         tree_flag(parent, TREE_HAS_OTHERS);
     return others;
 }
-
-#define LOOPS_PER_LEAF 4096U
-static void *loops[(TREE_NODES_PER_BLOCK * TREE_BLOCKS) / LOOPS_PER_LEAF];
 
 uint32_t tree_loop(uint32_t id) {
     const uint32_t *leaf = load_acquire(&loops[id / LOOPS_PER_LEAF]);

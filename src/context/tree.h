@@ -2,9 +2,10 @@
 /*
  * tree.h - the process-wide tree of contexts: one node for each frame of each call path.
  *
- * A node is 32 bytes, never removed, and never changed but for its flags and the list of its children, so an id (its
- * index) means the same for the life of the process and readers take no lock. New nodes are made
- * under tree_lock. A node holds its first TREE_INLINE_CHILDREN children itself, each with some bits
+ * A node is 32 bytes and never changed but for its flags and the list of its children, so readers take no
+ * lock. New nodes are made under tree_lock. An id (the node's index) means the same until the node is
+ * removed, which context/evict.h alone does, when nobody can hold the id any more; a later node gets it. A
+ * node's id is always greater than its parent's. A node holds its first TREE_INLINE_CHILDREN children itself, each with some bits
  * of its address, so that a path that was walked before is found again in the order in which its
  * nodes were made, mostly one line each; further children stand in a table keyed by (parent,
  * address, module), which doubles when half full, off the hit path.
@@ -46,6 +47,8 @@ enum tree_flags {
     TREE_PARTIAL = 4, /* some of what belongs below it was charged further out, for lack of room */
     TREE_LATE = 8, /* what its path allocated before it was made was charged to [other callers] */
     TREE_FOLDED = 16, /* its frame's function recurs below it: see tree_loop */
+    TREE_COLD = 32, /* what is accounted to it is to move further out: see context/evict.h */
+    TREE_LEAVING = 64, /* in no list of children any more, and removed when no thread can know it */
 };
 
 struct tree_node {
@@ -79,6 +82,15 @@ INLINE struct tree_node *tree_node(uint32_t id) {
 INLINE bool tree_is_named(uint32_t id) {
     return tree_node(id)->module == MODULE_NAMED;
 }
+
+/* Removed: all of it is zero. */
+INLINE bool tree_is_gone(uint32_t id) {
+    const struct tree_node *node = tree_node(id);
+    return !node->address && !node->module;
+}
+
+/* Whether a number, of whatever origin, is a node's id. */
+bool tree_is_id(uint64_t id);
 
 INLINE bool tree_node_is(uint32_t id, uint32_t parent, struct tree_frame frame) {
     const struct tree_node *node = tree_node(id);
@@ -121,13 +133,32 @@ INLINE void tree_flag(uint32_t id, enum tree_flags flag) {
 /* Whether a rule holds for a frame, so that its path is to be kept; NULL: there are no rules. Takes
  * tree_lock. */
 INTERNAL bool (*tree_wanted)(struct tree_frame frame);
+/* Whether a rule holds for a node, so that it is to stay; NULL: there are no rules. */
+INTERNAL bool (*tree_is_ruled)(uint32_t id);
 /* Told of each new node before anybody else finds it, under tree_lock; NULL: nobody wants to know. */
 INTERNAL void (*tree_watch)(uint32_t id);
 /* Until this time (os_now_exact_ns) somebody reads the tree in pieces, so that what an id means must stay. Of the control
  * thread, which sets it when a dump begins, with each piece, and to 0 when no dump is left: see control_dump_begins. */
 INTERNAL uint64_t tree_read_until_ns; /* atomic */
+INLINE void tree_unflag(uint32_t id, enum tree_flags flag) {
+    if (load_relaxed(&tree_node(id)->flags) & flag)
+        and_release(&tree_node(id)->flags, (uint8_t)~flag);
+}
+
+/* Takes a node out of its parent's list of children, so that no thread finds it any more, and puts it back;
+ * and makes its id free for a new node. All under tree_lock. False: nothing changed, because it is too new,
+ * or there is no room. */
+bool tree_unlink(uint32_t id);
+bool tree_link(uint32_t id);
+void tree_remove(uint32_t id);
+void tree_discard(void); /* memory of removed nodes goes to the kernel */
+uint32_t tree_nodes(void); /* that are there */
+uint32_t tree_made(void); /* nodes, removed ones too; it wraps around */
+/* How often the id was given to a new node, 255 being followed by 1. */
+uint8_t tree_births(uint32_t id);
+
 void tree_fork_child(void);
-uint32_t tree_count(void);                 /* ids below it are valid */
+uint32_t tree_count(void);                 /* ids below it are valid, or tree_is_gone */
 const char *tree_fixed_label(uint32_t id); /* NULL for a frame */
 
 #endif

@@ -27,7 +27,7 @@ static bool for_each_byte(const struct wire_contexts_request *request,
 
 static bool all_exist(const struct wire_contexts_request *request, struct text *text) {
     for (uint32_t i = 0; i < request->count; i++)
-        if (request->contexts[i] >= tree_count()) {
+        if (!tree_is_id(request->contexts[i])) {
             text_add(text, "no context has the id ");
             text_add_number(text, request->contexts[i]);
             return false;

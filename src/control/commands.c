@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The requests of wire.h, one table; and the memory of the control thread. */
 #include "base/options.h"
+#include "context/evict.h"
 #include "context/lookup.h"
 #include "context/named.h"
 #include "context/tree.h"
@@ -286,10 +287,14 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(trace_bytes, counts.trace_bytes, "bytes of those caches");
     ADD(rules, rules_count(), "return addresses whose unwind rule is known");
     ADD(modules, rules_module_count(), "objects that frames were seen in");
-    ADD(contexts, tree_count(), "nodes of the tree");
+    ADD(contexts, tree_nodes(), "nodes of the tree");
+    ADD(paths_evicted, load_relaxed(&evict_views_all),
+        "call paths that were not used any more, and whose figures went to [other callers]");
     ADD(tables_bytes, load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes),
         "bytes of the tables for call paths: nodes, views, traces, rules");
     ADD(tables_limit_bytes, tables_limit_bytes(), "what they may be at most (MEMCTX_TABLES)");
+    ADD(tables_idle_bytes, load_relaxed(&tables_idle_bytes),
+        "bytes of those that evicted paths left, for new ones");
     ADD(folded_functions, load_relaxed(&function_epoch),
         "functions that stand on each call path once");
     ADD(verify_checked, load_relaxed(&oracle_counts.checked),

@@ -182,7 +182,7 @@ static uint32_t contexts_piece(struct piece *piece) {
         return WIRE_NO_MEMORY;
     sums_begin();
     for (; id < count; id++, group = 0) {
-        for (; group < groups; group++) {
+        for (; group < groups && !tree_is_gone((uint32_t)id); group++) {
             if (threads) {
                 parts->first = group * SUMS_HEAPS;
                 parts->count =

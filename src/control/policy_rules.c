@@ -339,6 +339,10 @@ static bool match(uint32_t context) {
     return (rule || before) && set_rule(context, rule) && place_by_rule(context, rule, before);
 }
 
+static bool is_ruled(uint32_t context) {
+    return policy_rules_of(context);
+}
+
 static bool is_wanted(struct tree_frame frame) {
     struct tree_node node = {
         .address = frame.address, .module = frame.module, .exact = frame.exact};
@@ -496,7 +500,7 @@ static const char *parse_pattern(struct policy_rule *rule) {
     if (!*rule->pattern)
         return "it has no name";
     if (rule->kind == OF_CONTEXT) {
-        if (!text_to_number(rule->pattern, &number) || number >= tree_count())
+        if (!text_to_number(rule->pattern, &number) || number < 0 || !tree_is_id((uint64_t)number))
             return "no context has that number";
         if (tree_is_named((uint32_t)number))
             return "a named context has what its program asks for";
@@ -554,6 +558,7 @@ static bool add_rule(const char *rule, size_t length, struct text *text) {
     state.kinds[new.kind] = true;
     tree_watch = match_new;
     tree_wanted = is_wanted;
+    tree_is_ruled = is_ruled;
     lock_release(&tree_lock);
     return true;
 }

@@ -5,6 +5,7 @@
  * the rules of wire.h, or keeps the other end waiting, loses its connection and nobody else's.
  */
 #include "base/options.h"
+#include "context/evict.h"
 #include "context/lookup.h"
 #include "context/tree.h"
 #include "control/automatic.h"
@@ -484,6 +485,7 @@ static void serve(void) {
             policy_rules_apply();
         automatic_look();
         look_at_live_bytes();
+        evict_sweep();
         if (!is_still_held(&control.listener))
             control.listener.fd = -1;
         bool deaf = os_now_exact_ns() < control.deaf_until_ns;

@@ -179,7 +179,7 @@ static bool reset_view(struct heap *heap, uint32_t index) {
 uint32_t reset_run(const struct wire_reset_request *request, struct text *text) {
     uint32_t count = tree_count();
     uint32_t root = request->context == WIRE_NONE ? TREE_ROOT : request->context;
-    if (root >= count) {
+    if (!tree_is_id(root)) {
         text_add(text, "no context has this id");
         return WIRE_REFUSED;
     }

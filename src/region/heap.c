@@ -51,7 +51,49 @@ static bool heap_take(struct heap *heap, int64_t bytes, enum tables_share share)
     return true;
 }
 
+static void slot_set(struct heap *heap, const struct view *view) {
+    uint32_t at = view->context;
+    if (UNLIKELY(!at)) /* it waits for a context */
+        return;
+    while (heap->slots[at & heap->slot_mask])
+        at += SLOT_STEP;
+    store_owner(&heap->slots[at & heap->slot_mask], view->index);
+}
+
+static struct bins *first_bins(struct heap *heap) {
+    /* Where contexts were placed, it is asked for with the first chunk. */
+    return LIKELY(!load_relaxed(&heap_placed_any)) ? &heap->mixed : (struct bins *)&heap_no_bins;
+}
+
+/* A view that waits for a context. NULL: there is none, or none of the budget. */
+static struct view *view_again(struct heap *heap, uint32_t context, enum tables_share share) {
+    uint32_t index = heap->dropped_from;
+    while (index < heap->view_count && heap_view_at(heap, index)->context)
+        index++;
+    heap->dropped_from = index;
+    if (index == heap->view_count)
+        return NULL;
+    struct view *view = heap_view_at(heap, index);
+    int64_t idle = view->index ? sizeof *view : 0; /* else it was discarded */
+    tables_add_idle(-idle);
+    if (!heap_take(heap, sizeof *view, share)) {
+        tables_add_idle(idle);
+        return NULL;
+    }
+    heap->dropped_from++;
+    heap->views_dropped--;
+    view->index = index;
+    view->bins = first_bins(heap);
+    store_owner(&view->peak_bytes, 0);
+    store_owner(&view->context, context);
+    if (index < heap->views_in_slots)
+        slot_set(heap, view);
+    return view;
+}
+
 static struct view *view_create(struct heap *heap, uint32_t context, enum tables_share share) {
+    if (UNLIKELY(heap->views_dropped))
+        return view_again(heap, context, share);
     uint32_t index = heap->view_count ? heap->view_count : 1;
     if (index / VIEWS_PER_BLOCK >= VIEW_BLOCKS)
         return NULL;
@@ -67,18 +109,9 @@ static struct view *view_create(struct heap *heap, uint32_t context, enum tables
     struct view *view = heap_view_at(heap, index);
     view->context = context;
     view->index = index;
-    /* Where contexts were placed, it is asked for with the first chunk. */
-    view->bins =
-        LIKELY(!load_relaxed(&heap_placed_any)) ? &heap->mixed : (struct bins *)&heap_no_bins;
+    view->bins = first_bins(heap);
     store_release(&heap->view_count, index + 1);
     return view;
-}
-
-static void slot_set(struct heap *heap, const struct view *view) {
-    uint32_t at = view->context;
-    while (heap->slots[at & heap->slot_mask])
-        at += SLOT_STEP;
-    store_owner(&heap->slots[at & heap->slot_mask], view->index);
 }
 
 /* --- slots that others look at ------------------------------------------------------------------ */
@@ -230,6 +263,49 @@ NOINLINE struct view *heap_view_further(struct heap *heap, uint32_t context) {
     return view ? view : view_lost(heap);
 }
 
+void heap_view_drop(struct heap *heap, struct view *view) {
+    store_owner(&view->context, 0);
+    if (!heap->views_dropped++ || view->index < heap->dropped_from)
+        heap->dropped_from = view->index;
+    heap->table_bytes -= (int64_t)sizeof *view;
+    tables_add(-(int64_t)sizeof *view);
+    tables_add_idle(sizeof *view);
+    struct baseline *base = heap_baseline(heap, view->index, false);
+    if (base)
+        *base = (struct baseline){0};
+}
+
+#define VIEWS_PER_PAGE (OS_PAGE_BYTES / sizeof(struct view))
+
+/* Memory of views that wait for a context goes to the kernel: such a view may be all zero. */
+static void discard_dropped(struct heap *heap) {
+    for (uint32_t i = 0; i + VIEWS_PER_PAGE <= heap->view_count; i += VIEWS_PER_PAGE) {
+        struct view *first = heap_view_at(heap, i);
+        uint32_t at = i ? 0 : 1; /* number 0 is unused */
+        int64_t here = 0;
+        for (; at < VIEWS_PER_PAGE && !first[at].context; at++)
+            here += first[at].index != 0;
+        if (at < VIEWS_PER_PAGE || !here || (uintptr_t)first % OS_PAGE_BYTES)
+            continue;
+        os_discard(first, OS_PAGE_BYTES);
+        tables_add_idle(-here * (int64_t)sizeof *first);
+    }
+}
+
+/* The slots are written anew where they stand: whoever else reads them has the lock. */
+void heap_views_dropped(struct heap *heap) {
+    __builtin_memset(heap->slots, 0, (heap->slot_mask + 1UL) * sizeof *heap->slots);
+    for (uint32_t i = 1; i < heap->views_in_slots; i++)
+        slot_set(heap, heap_view_at(heap, i));
+    discard_dropped(heap);
+    add_relaxed(&heap_global.views_dropped, 1);
+}
+
+void heap_forget_twins(struct heap *heap) {
+    heap->twins_of = load_relaxed(&heap_global.views_dropped);
+    __builtin_memset(heap->twins, 0, sizeof heap->twins);
+}
+
 static struct heap *adopt_parked(uint32_t tid) {
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
         if (load_acquire(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))
@@ -366,9 +442,10 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
         region_of(view->region)->others_chunks = REGION_RECOUNT;
 }
 
-/* Moves a view's numbers to the totals of exited threads. */
+/* Moves a view's numbers to the totals of exited threads. Where the tables have no room for that they stay
+ * where they are, and whichever thread has the heap next goes on with them. */
 static void fold_into_totals(struct heap *heap, struct view *view) {
-    struct view *sum = heap_view(heap_global.totals, view->context);
+    struct view *sum = heap_view_within(heap_global.totals, view->context, TABLES_OTHERS);
     if (sum)
         heap_fold(heap, view, heap_global.totals, sum);
 }

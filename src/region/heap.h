@@ -42,7 +42,7 @@ struct view {
     struct bins *bins; /* where its next chunks go: its region's, the heap's mixed ones, or, to have
                           * that decided anew, heap_no_bins */
     struct bins *region; /* pages of its own; NULL: none yet */
-    uint32_t context;    /* id; 0 marks a free slot */
+    uint32_t context;    /* id; 0: this view waits for another context, see heap_view_drop */
     uint32_t index;      /* in heap->views */
 };
 /* Pages by size class. `current` is never NULL: a page without free blocks stands in. Of mixed pages up to
@@ -112,6 +112,13 @@ struct heap {
         const struct view *of_other;
         struct view *ours;
     } twins[VIEW_TWINS];
+    uint32_t twins_of; /* heap_global.views_dropped when the first of them was found */
+    /* See context/evict.h. `looks` is odd while the owner looks up a path in the tree. */
+    uint32_t looks;         /* atomic */
+    uint32_t looks_then;    /* when nodes were taken out of the tree the last time; of who does that */
+    uint32_t looked_at;     /* owner: evict_round that it has seen */
+    uint32_t views_dropped; /* owner: views that wait for another context */
+    uint32_t dropped_from;  /* owner: none of these is below */
     uint64_t *
         freed_of; /* owner: frees of chunks of another heap's pages, by its number; it only grows */
     uint32_t freed_of_count;     /* atomic: of its elements */
@@ -142,6 +149,7 @@ struct heap_global {
     uint32_t heaps;
     bool first_used;      /* atomic: the heap that needs no memory */
     uint32_t reading;     /* atomic: somebody looks up others' views: no slots are freed */
+    uint32_t views_dropped; /* atomic: views that were taken from their context, ever */
     uint64_t lost_remote; /* atomic: frees of others' chunks that stand in no heap's freed_of */
     uint64_t lost_views;  /* atomic: operations that could not be accounted; 0 means exact */
 };
@@ -187,6 +195,11 @@ INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
     return heap_view_further(heap, context);
 }
 
+/* A view that has no numbers and no chunk any more waits for another context. By the owner, under
+ * heap_global.lock; heap_views_dropped has to follow before the lock is released. */
+void heap_view_drop(struct heap *heap, struct view *view);
+void heap_views_dropped(struct heap *heap);
+
 /* The views of one context in all heaps, one after the other, for who owns none of them: between heap_read_begin and
  * heap_read_end, which are the same thread's under heap_global.lock. A view that is made meanwhile may be missing; one that
  * had counted something before the walk began is not. This is the one place that knows which views are a context's. */
@@ -202,9 +215,13 @@ INLINE struct heap_views heap_views_of(uint32_t context) {
 }
 const struct view *heap_views_next(struct heap_views *walk); /* NULL: that was all */
 
+/* Views of other heaps may be those of other contexts by now. */
+void heap_forget_twins(struct heap *heap);
 /* This heap's view of the context of another heap's view. */
 INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_other) {
     unsigned place = ((uintptr_t)of_other / sizeof *of_other) % VIEW_TWINS;
+    if (UNLIKELY(heap->twins_of != load_relaxed(&heap_global.views_dropped)))
+        heap_forget_twins(heap);
     if (UNLIKELY(heap->twins[place].of_other != of_other)) {
         struct view *ours = heap_view(heap, of_other->context);
         if (!ours || ours->context != of_other->context)

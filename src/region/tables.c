@@ -4,7 +4,7 @@
 #include "base/options.h"
 #include "region/heap.h"
 
-int64_t tables_used_bytes START_PAGE, tables_trace_bytes START_PAGE;
+int64_t tables_used_bytes START_PAGE, tables_trace_bytes START_PAGE, tables_idle_bytes START_PAGE;
 uint32_t tables_heaps START_PAGE;
 bool tables_want_traces START_PAGE;
 int64_t tables_live_bytes START_PAGE = -1;
@@ -44,7 +44,7 @@ bool tables_take(int64_t bytes, enum tables_share share) {
     int64_t all = now + load_relaxed(other), part = share == TABLES_TRACE ? all : now;
     if (UNLIKELY(all * TABLES_PARTS > limit * TABLES_CROWDED) && share != TABLES_TRACE)
         store_owner(&tables_want_traces, true);
-    if (LIKELY(part * TABLES_PARTS <= limit * (int64_t)share) && LIKELY(all <= limit))
+    if (LIKELY(part * TABLES_PARTS <= limit * (int64_t)share) && LIKELY(all + load_relaxed(&tables_idle_bytes) <= limit))
         return true;
     if (share == TABLES_MUST)
         return true;

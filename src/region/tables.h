@@ -35,14 +35,16 @@ enum tables_share {
     TABLES_PATH = 18,     /* every path is kept until then */
     TABLES_OTHERS = 22,   /* [other callers] of an ancestor, and sites below it */
     TABLES_ADMITTED = 24, /* paths that were seen often, or hold much */
-    TABLES_NEAR = 24,     /* the same of nodes near the root */
-    TABLES_SITE = 28,     /* sites below the [other callers] of the process */
-    TABLES_MUST =
-        32, /* counted, but never refused: what rules name, frees in the pages of others */
+    TABLES_NEAR = 25,     /* the same of nodes near the root */
+    TABLES_RULE = 26,     /* paths that a rule names */
+    TABLES_SITE = 30,     /* sites below the [other callers] of the process */
+    TABLES_MUST = 32,     /* counted, but never refused: frees in the pages of others */
 };
 
 INTERNAL int64_t tables_used_bytes;  /* atomic: all but traces */
 INTERNAL int64_t tables_trace_bytes; /* atomic */
+/* Atomic: of removed nodes and views whose memory waits for new ones. It is not in use, but takes room. */
+INTERNAL int64_t tables_idle_bytes;
 INTERNAL uint32_t tables_heaps;      /* atomic: of threads; those of ended ones go to new ones */
 
 /* Atomic: requested bytes alive, as the control thread last added them up; -1: it never did. */
@@ -63,6 +65,9 @@ INLINE void tables_add(int64_t bytes) {
 }
 INLINE void tables_add_traces(int64_t bytes) {
     add_relaxed(&tables_trace_bytes, bytes);
+}
+INLINE void tables_add_idle(int64_t bytes) {
+    add_relaxed(&tables_idle_bytes, bytes);
 }
 /* Whether more than this share of the limit is in use, as it was when somebody last looked. */
 INLINE bool tables_are_past(enum tables_share share) {

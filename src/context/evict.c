@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/* Sweeps, and what the owners of views do after them; see evict.h. */
+#include "context/evict.h"
+#include "context/admit.h"
+#include "context/replay.h"
+#include "context/tree.h"
+#include "os/meta.h"
+#include "region/heap.h"
+
+#define EVICT_PAST 22 /* of TABLES_PARTS of the limit, ... */
+#define EVICT_TO 20   /* ... to this */
+#define WANTED_LEAST 64U /* paths that got no nodes */
+#define SWEEP_EVERY_NS 1000000000ULL
+#define SWEEP_SHARE 50U          /* of the time, one part in so many */
+#define ALONE_AFTER_NS 3000000000ULL /* so long the control thread has time for it */
+#define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
+#define NEAR_ROOT 5U
+#define PROBES_MAX (1U << 18) /* of other heaps, each time a thread evicts */
+#define HISTORY_SHARE 1024U /* what made such a part of all allocations, or of their bytes, stays */
+#define CONTEXT_BYTES (int64_t)(sizeof(struct view) + sizeof(struct tree_node))
+
+uint32_t evict_round, evict_alone;
+uint64_t evict_views_all;
+
+static struct {
+    uint32_t wanted;   /* atomic: since the last sweep */
+    uint64_t since_ns; /* atomic: when it was wanted first; 0: it is not */
+    uint64_t next_ns;  /* atomic: not before */
+    /* Under heap_global.lock: */
+    uint16_t *seen;      /* by context: its allocations at the last sweep, modulo 2^16 */
+    uint32_t seen_room;  /* of its elements */
+    uint32_t seen_count; /* those below it were seen */
+    bool leaving;        /* some node is TREE_LEAVING */
+    uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
+} state;
+
+/* What a sweep finds out of a context. */
+struct found {
+    uint16_t allocs;
+    uint8_t flags;
+    uint8_t below; /* contexts with views, of the subtree; UINT8_MAX: or more */
+};
+enum found_flags {
+    FOUND_VIEW = 1,
+    FOUND_WARM = 2,  /* it, or one below it: alive, or not at rest, or not to be moved */
+    FOUND_CHILD = 4, /* it has one */
+};
+
+void evict_want(void) {
+    if (add_relaxed(&state.wanted, 1) < WANTED_LEAST)
+        return;
+    uint64_t now = os_now_ns(), since = load_relaxed(&state.since_ns);
+    if (!since)
+        store_owner(&state.since_ns, now);
+    else if (now > since + ALONE_AFTER_NS && now > load_relaxed(&state.next_ns))
+        store_owner(&evict_alone, 1);
+}
+
+/* --- sweeps -------------------------------------------------------------------------------------- */
+
+static bool is_at_rest(const struct view *view) {
+    return load_relaxed(&view->frees) == load_relaxed(&view->allocs) &&
+           load_relaxed(&view->freed_cum_bytes) == load_relaxed(&view->requested_cum_bytes) &&
+           !view->region;
+}
+
+static bool made_history(const struct view *view) {
+    return load_relaxed(&view->allocs) > state.allocs / HISTORY_SHARE ||
+           load_relaxed(&view->requested_cum_bytes) > state.requested_cum_bytes / HISTORY_SHARE;
+}
+
+static bool has_caches(struct heap *heap) {
+    const struct paths *paths = paths_of(heap);
+    return paths->traces || paths->replays || paths->admission;
+}
+
+/* Nobody uses its views, and nobody will use them for what they were. */
+static bool is_idle(struct heap *heap) {
+    uint32_t kind = load_acquire(&heap->state);
+    return kind == HEAP_TOTALS || (kind == HEAP_PARKED && !has_caches(heap));
+}
+
+static void find_views(struct found *found, uint32_t count) {
+    uint64_t all_allocs = 0, all_bytes = 0;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        uint32_t views = load_acquire(&heap->view_count);
+        bool idle = is_idle(heap);
+        for (uint32_t i = 1; i < views; i++) {
+            const struct view *view = heap_view_at(heap, i);
+            uint32_t context = load_relaxed(&view->context);
+            uint64_t allocs = load_relaxed(&view->allocs);
+            if (!context || context >= count || (idle && !allocs && is_at_rest(view)))
+                continue;
+            bool warm = !is_at_rest(view) || made_history(view);
+            found[context].allocs += (uint16_t)allocs;
+            found[context].flags |= FOUND_VIEW | (warm ? FOUND_WARM : 0);
+            all_allocs += allocs;
+            all_bytes += load_relaxed(&view->requested_cum_bytes);
+        }
+    }
+    state.allocs = all_allocs;
+    state.requested_cum_bytes = all_bytes;
+}
+
+static bool is_pinned(uint32_t id) {
+    return tree_is_named(id) || heap_leaf_byte(heap_placed, id) ||
+           (UNLIKELY(tree_is_ruled != NULL) && tree_is_ruled(id));
+}
+
+/* Whether each look-up is over that was under way when nodes were taken out of the tree. */
+static bool looks_are_over(void) {
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        uint32_t kind = load_acquire(&heap->state), looks = load_full(&heap->looks);
+        if ((kind == HEAP_OWNED || kind == HEAP_SHARED) && looks % 2 && looks == heap->looks_then)
+            return false;
+    }
+    return true;
+}
+
+static void note_looks(void) {
+    exchange_full(&evict_round, evict_round + 1);
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
+        heap->looks_then = load_full(&heap->looks);
+}
+
+/* A node without a view and without children. True: it is no child any more. */
+static bool take_out(uint32_t id, bool over) {
+    if (!(tree_node(id)->flags & TREE_LEAVING)) {
+        if (!tree_unlink(id))
+            return false;
+        tree_flag(id, TREE_LEAVING);
+        state.leaving = true;
+    } else if (over) {
+        tree_remove(id);
+    } else {
+        state.leaving = true;
+    }
+    return true;
+}
+
+/* From the leaves to the root: what is warm or has children; nodes that are neither leave. */
+static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over) {
+    state.leaving = false;
+    for (uint32_t id = count; id-- > TREE_FIXED_COUNT;) {
+        struct tree_node *node = tree_node(id);
+        struct found *here = &found[id], *parent = &found[node->parent];
+        if (tree_is_gone(id))
+            continue;
+        bool pinned = is_pinned(id), empty = !(here->flags & (FOUND_VIEW | FOUND_CHILD));
+        if (empty && !pinned && (take || node->flags & TREE_LEAVING) && take_out(id, over))
+            continue;
+        if (node->flags & TREE_LEAVING && tree_link(id))
+            tree_unflag(id, TREE_LEAVING);
+        if (pinned || id >= state.seen_count || state.seen[id] != here->allocs)
+            here->flags |= here->flags & FOUND_VIEW || pinned ? FOUND_WARM : 0;
+        unsigned below = here->below + (here->flags & FOUND_VIEW ? 1U : 0U);
+        here->below = (uint8_t)(below < UINT8_MAX ? below : UINT8_MAX);
+        below += parent->below;
+        parent->below = (uint8_t)(below < UINT8_MAX ? below : UINT8_MAX);
+        parent->flags |= FOUND_CHILD | (here->flags & FOUND_WARM);
+    }
+}
+
+static void keep_seen(const struct found *found, uint32_t count) {
+    if (count > state.seen_room) {
+        uint32_t room = TREE_NODES_PER_BLOCK;
+        while (room < count)
+            room *= 2;
+        int64_t more = (int64_t)((room - state.seen_room) * sizeof *state.seen);
+        uint16_t *seen = tables_take(more, TABLES_SITE) ? meta_alloc(room * sizeof *seen) : NULL;
+        if (!seen) {
+            state.seen_count = 0;
+            return;
+        }
+        meta_free(state.seen, state.seen_room * sizeof *seen);
+        state.seen = seen;
+        state.seen_room = room;
+    }
+    for (uint32_t id = 0; id < count; id++)
+        state.seen[id] = found[id].allocs;
+    state.seen_count = count;
+}
+
+/* Below an [other callers], at most SITE_FRAMES further in: that node; else 0. */
+static uint32_t others_above(uint32_t id) {
+    for (unsigned i = 0; i <= SITE_FRAMES && id >= TREE_FIXED_COUNT; i++) {
+        if (tree_node(id)->module == MODULE_OTHERS)
+            return id;
+        id = tree_node(id)->parent;
+    }
+    return 0;
+}
+
+static unsigned nodes_above(uint32_t id) {
+    unsigned count = 0;
+    for (; id >= TREE_FIXED_COUNT; id = tree_node(id)->parent)
+        count++;
+    return count;
+}
+
+/* Marks what is cold, from the root on, until so many bytes would come free. True: some is. */
+static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted) {
+    bool any = false;
+    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
+        uint32_t parent = tree_node(id)->parent;
+        bool cold = !(found[id].flags & FOUND_WARM) && !tree_is_gone(id);
+        bool inside = cold && parent >= TREE_FIXED_COUNT && tree_node(parent)->flags & TREE_COLD;
+        bool top = cold && !inside && wanted > 0 && found[id].below >= TOGETHER &&
+                   parent >= TREE_FIXED_COUNT && !others_above(id);
+        if (!inside && !top) {
+            tree_unflag(id, TREE_COLD);
+            continue;
+        }
+        tree_flag(id, TREE_COLD);
+        any = true;
+        wanted -= found[id].flags & FOUND_VIEW ? CONTEXT_BYTES : (int64_t)sizeof(struct tree_node);
+    }
+    /* Then single ones, which go further out. */
+    for (uint32_t id = count; wanted > 0 && id-- > TREE_FIXED_COUNT;)
+        if ((found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) == FOUND_VIEW &&
+            !(tree_node(id)->flags & TREE_COLD) && nodes_above(id) > NEAR_ROOT + 1) {
+            tree_flag(id, TREE_COLD);
+            any = true;
+            wanted -= CONTEXT_BYTES;
+        }
+    return any;
+}
+
+static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes);
+
+/* The views of ended threads' totals, and of heaps that no thread has. */
+static void evict_idle(void) {
+    uint32_t probes = PROBES_MAX;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        if (load_acquire(&heap->state) == HEAP_TOTALS) {
+            evict_views(heap, heap, &probes);
+        } else if (is_idle(heap) && lock_try(&heap->lock)) {
+            if (is_idle(heap))
+                evict_views(heap, heap_global.totals ? heap_global.totals : heap, &probes);
+            lock_release(&heap->lock);
+        }
+    }
+}
+
+/* Under heap_global.lock. */
+static void sweep(void) {
+    /* First: what the look-ups gave a node that leaves is then seen below. */
+    bool over = state.leaving && looks_are_over();
+    uint32_t count = tree_count();
+    int64_t limit = tables_limit_bytes(), used = load_relaxed(&tables_used_bytes);
+    bool full = used * TABLES_PARTS > limit * EVICT_PAST;
+    int64_t wanted = full ? used - limit / TABLES_PARTS * EVICT_TO : 0;
+    size_t bytes = align_up(count * sizeof(struct found), OS_PAGE_BYTES);
+    struct found *found = full || state.leaving ? os_map(bytes) : NULL;
+    if (!found)
+        return;
+    find_views(found, count);
+    lock_take(&tree_lock);
+    look_at_nodes(found, count, full, over);
+    tree_discard();
+    bool any = mark_cold(found, count, wanted);
+    lock_release(&tree_lock);
+    keep_seen(found, count);
+    os_unmap(found, bytes);
+    if (any || state.leaving)
+        note_looks();
+    if (any)
+        evict_idle();
+}
+
+void evict_sweep(void) {
+    uint64_t begun = os_now_exact_ns();
+    if (LIKELY(!load_relaxed(&state.since_ns)) || begun < load_relaxed(&state.next_ns) ||
+        lock_any_is_mine() || !lock_try(&heap_global.lock))
+        return;
+    if (load_relaxed(&tree_read_until_ns) < begun) {
+        sweep();
+        uint64_t took = os_now_exact_ns() - begun, pause = took * SWEEP_SHARE;
+        store_owner(&state.next_ns, begun + (pause > SWEEP_EVERY_NS ? pause : SWEEP_EVERY_NS));
+        store_owner(&state.wanted, 0);
+        store_owner(&state.since_ns, state.leaving ? begun : 0);
+    }
+    lock_release(&heap_global.lock);
+}
+
+/* --- the owner's part ---------------------------------------------------------------------------- */
+
+/* The nearest ancestor that stays; where that is the parent, one near the root. */
+static uint32_t ancestor_for(uint32_t id) {
+    uint32_t others = others_above(id), parent = tree_node(others ? others : id)->parent;
+    uint32_t at = parent;
+    while (at >= TREE_FIXED_COUNT && tree_node(at)->flags & TREE_COLD)
+        at = tree_node(at)->parent;
+    if (at != parent)
+        return at;
+    for (unsigned depth = nodes_above(at); depth > NEAR_ROOT || (others && at == parent); depth--) {
+        if (at < TREE_FIXED_COUNT)
+            return TREE_ROOT;
+        if (tree_node(at)->module != MODULE_OTHERS)
+            tree_flag(at, TREE_PARTIAL);
+        at = tree_node(at)->parent;
+    }
+    return at;
+}
+
+static uint32_t child_like(uint32_t parent, uint32_t id) {
+    const struct tree_node *node = tree_node(id);
+    return tree_child(parent, (struct tree_frame){node->address, node->module, node->exact},
+                      TABLES_SITE);
+}
+
+/* This heap's view of the context's site below that ancestor. NULL: no room. */
+static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor) {
+    uint32_t caller = tree_node(id)->parent, node = tree_others(ancestor, TABLES_SITE);
+    if (node && caller >= TREE_FIXED_COUNT && tree_node(caller)->module != MODULE_OTHERS)
+        node = child_like(node, caller);
+    if (node)
+        node = child_like(node, id);
+    return node && node != id ? heap_view_within(heap, node, TABLES_SITE) : NULL;
+}
+
+/* No chunk of the context is alive in any heap: what was freed is read before what was allocated, so
+ * when both come to the same then none was alive between the readings; the caller's own part does not
+ * change meanwhile. */
+static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
+    uint64_t frees = 0, allocs = 0;
+    const struct view *view;
+    if (*probes < heap_global.heaps)
+        return false;
+    *probes -= heap_global.heaps;
+    heap_read_begin();
+    struct heap_views walk = heap_views_of(id);
+    while ((view = heap_views_next(&walk)))
+        frees += walk.heap == heap ? 0 : load_acquire(&view->frees);
+    walk = heap_views_of(id);
+    while ((view = heap_views_next(&walk)))
+        allocs += walk.heap == heap ? 0 : load_acquire(&view->allocs);
+    heap_read_end();
+    return frees == allocs;
+}
+
+static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes) {
+    uint32_t id = view->context;
+    return id >= TREE_FIXED_COUNT && tree_node(id)->flags & TREE_COLD && is_at_rest(view) &&
+           (view->bins == &heap->mixed || view->bins == &heap_no_bins) && !is_pinned(id) &&
+           none_is_alive(heap, id, probes);
+}
+
+/* Their figures go to views of heap `to`. Under heap_global.lock, by who may write both. Returns how many
+ * went. */
+static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
+    uint32_t count = 0;
+    for (uint32_t i = 1; i < heap->view_count; i++) {
+        struct view *view = heap_view_at(heap, i);
+        uint32_t id = view->context;
+        if (!may_go(heap, view, probes))
+            continue;
+        if (view->allocs || view->frees) {
+            struct view *site = site_for(to, id, ancestor_for(id));
+            if (!site)
+                continue;
+            heap_fold(heap, view, to, site);
+        }
+        tree_flag(id, TREE_LATE);
+        heap_view_drop(heap, view);
+        count++;
+    }
+    if (count)
+        heap_views_dropped(heap);
+    add_relaxed(&evict_views_all, count);
+    return count;
+}
+
+void evict_changed(struct heap *heap) {
+    struct paths *paths = paths_of(heap);
+    admit_forget(paths);
+    admit_forget_known(paths);
+    replay_forget(paths);
+}
+
+NOINLINE void evict_own(struct heap *heap) {
+    if (UNLIKELY(load_relaxed(&evict_alone)) && exchange_relaxed(&evict_alone, 0))
+        evict_sweep();
+    uint32_t round = load_relaxed(&evict_round), probes = PROBES_MAX;
+    if (heap->looked_at == round || lock_any_is_mine() || !lock_try(&heap_global.lock))
+        return;
+    /* A dump that is just being read would tell of them twice. */
+    if (load_relaxed(&heap->state) == HEAP_OWNED &&
+        load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {
+        evict_changed(heap);
+        if (evict_views(heap, heap, &probes)) {
+            cache_flush(paths_of(heap));
+            heap_forget_twins(heap);
+        }
+        heap->looked_at = round;
+    }
+    lock_release(&heap_global.lock);
+}
