@@ -7,11 +7,11 @@
 #include "os/meta.h"
 #include "region/heap.h"
 
-#define EVICT_PAST 22 /* of TABLES_PARTS of the limit, ... */
-#define EVICT_TO 20   /* ... to this */
+#define EVICT_PAST 22    /* of TABLES_PARTS of the limit, ... */
+#define EVICT_TO 20      /* ... to this */
 #define WANTED_LEAST 64U /* paths that got no nodes */
 #define SWEEP_EVERY_NS 1000000000ULL
-#define SWEEP_SHARE 50U          /* of the time, one part in so many */
+#define SWEEP_SHARE 50U              /* of the time, one part in so many */
 #define ALONE_AFTER_NS 3000000000ULL /* so long the control thread has time for it */
 #define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
 #define NEAR_ROOT 5U
@@ -31,6 +31,7 @@ static struct {
     uint32_t seen_room;  /* of its elements */
     uint32_t seen_count; /* those below it were seen */
     bool leaving;        /* some node is TREE_LEAVING */
+    bool alone;          /* atomic: the last sweep was made by a thread that waited for one */
     uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
 } state;
 
@@ -52,7 +53,8 @@ void evict_want(void) {
     uint64_t now = os_now_ns(), since = load_relaxed(&state.since_ns);
     if (!since)
         store_owner(&state.since_ns, now);
-    else if (now > since + ALONE_AFTER_NS && now > load_relaxed(&state.next_ns))
+    else if (now > load_relaxed(&state.next_ns) &&
+             (load_relaxed(&state.alone) || now > since + ALONE_AFTER_NS))
         store_owner(&evict_alone, 1);
 }
 
@@ -268,19 +270,24 @@ static void sweep(void) {
         evict_idle();
 }
 
-void evict_sweep(void) {
+static void sweep_if_wanted(bool alone) {
     uint64_t begun = os_now_exact_ns();
     if (LIKELY(!load_relaxed(&state.since_ns)) || begun < load_relaxed(&state.next_ns) ||
         lock_any_is_mine() || !lock_try(&heap_global.lock))
         return;
     if (load_relaxed(&tree_read_until_ns) < begun) {
         sweep();
+        store_owner(&state.alone, alone);
         uint64_t took = os_now_exact_ns() - begun, pause = took * SWEEP_SHARE;
         store_owner(&state.next_ns, begun + (pause > SWEEP_EVERY_NS ? pause : SWEEP_EVERY_NS));
         store_owner(&state.wanted, 0);
         store_owner(&state.since_ns, state.leaving ? begun : 0);
     }
     lock_release(&heap_global.lock);
+}
+
+void evict_sweep(void) {
+    sweep_if_wanted(false);
 }
 
 /* --- the owner's part ---------------------------------------------------------------------------- */
@@ -380,7 +387,7 @@ void evict_changed(struct heap *heap) {
 
 NOINLINE void evict_own(struct heap *heap) {
     if (UNLIKELY(load_relaxed(&evict_alone)) && exchange_relaxed(&evict_alone, 0))
-        evict_sweep();
+        sweep_if_wanted(true);
     uint32_t round = load_relaxed(&evict_round), probes = PROBES_MAX;
     if (heap->looked_at == round || lock_any_is_mine() || !lock_try(&heap_global.lock))
         return;

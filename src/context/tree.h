@@ -46,8 +46,8 @@ enum tree_flags {
     TREE_HAS_OTHERS = 2, /* a child is [other callers] */
     TREE_PARTIAL = 4, /* some of what belongs below it was charged further out, for lack of room */
     TREE_LATE = 8, /* what its path allocated before it was made was charged to [other callers] */
-    TREE_FOLDED = 16, /* its frame's function recurs below it: see tree_loop */
-    TREE_COLD = 32, /* what is accounted to it is to move further out: see context/evict.h */
+    TREE_FOLDED = 16,  /* its frame's function recurs below it: see tree_loop */
+    TREE_COLD = 32,    /* what is accounted to it is to move further out: see context/evict.h */
     TREE_LEAVING = 64, /* in no list of children any more, and removed when no thread can know it */
 };
 
@@ -151,9 +151,9 @@ INLINE void tree_unflag(uint32_t id, enum tree_flags flag) {
 bool tree_unlink(uint32_t id);
 bool tree_link(uint32_t id);
 void tree_remove(uint32_t id);
-void tree_discard(void); /* memory of removed nodes goes to the kernel */
+void tree_discard(void);   /* memory of removed nodes goes to the kernel */
 uint32_t tree_nodes(void); /* that are there */
-uint32_t tree_made(void); /* nodes, removed ones too; it wraps around */
+uint32_t tree_made(void);  /* nodes, removed ones too; it wraps around */
 /* How often the id was given to a new node, 255 being followed by 1. */
 uint8_t tree_births(uint32_t id);
 

@@ -114,9 +114,9 @@ struct heap {
     } twins[VIEW_TWINS];
     uint32_t twins_of; /* heap_global.views_dropped when the first of them was found */
     /* See context/evict.h. `looks` is odd while the owner looks up a path in the tree. */
-    uint32_t looks;         /* atomic */
-    uint32_t looks_then;    /* when nodes were taken out of the tree the last time; of who does that */
-    uint32_t looked_at;     /* owner: evict_round that it has seen */
+    uint32_t looks;      /* atomic */
+    uint32_t looks_then; /* when nodes were taken out of the tree the last time; of who does that */
+    uint32_t looked_at;  /* owner: evict_round that it has seen */
     uint32_t views_dropped; /* owner: views that wait for another context */
     uint32_t dropped_from;  /* owner: none of these is below */
     uint64_t *
@@ -147,11 +147,11 @@ struct heap_global {
     uint64_t foreign_frees; /* atomic: frees of pointers that are not ours, ignored */
     uint32_t threads_seen;  /* atomic: heaps given to threads, ever */
     uint32_t heaps;
-    bool first_used;      /* atomic: the heap that needs no memory */
-    uint32_t reading;     /* atomic: somebody looks up others' views: no slots are freed */
+    bool first_used;        /* atomic: the heap that needs no memory */
+    uint32_t reading;       /* atomic: somebody looks up others' views: no slots are freed */
     uint32_t views_dropped; /* atomic: views that were taken from their context, ever */
-    uint64_t lost_remote; /* atomic: frees of others' chunks that stand in no heap's freed_of */
-    uint64_t lost_views;  /* atomic: operations that could not be accounted; 0 means exact */
+    uint64_t lost_remote;   /* atomic: frees of others' chunks that stand in no heap's freed_of */
+    uint64_t lost_views;    /* atomic: operations that could not be accounted; 0 means exact */
 };
 INTERNAL struct heap_global heap_global;
 INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {

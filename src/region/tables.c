@@ -44,7 +44,8 @@ bool tables_take(int64_t bytes, enum tables_share share) {
     int64_t all = now + load_relaxed(other), part = share == TABLES_TRACE ? all : now;
     if (UNLIKELY(all * TABLES_PARTS > limit * TABLES_CROWDED) && share != TABLES_TRACE)
         store_owner(&tables_want_traces, true);
-    if (LIKELY(part * TABLES_PARTS <= limit * (int64_t)share) && LIKELY(all + load_relaxed(&tables_idle_bytes) <= limit))
+    if (LIKELY(part * TABLES_PARTS <= limit * (int64_t)share) &&
+        LIKELY(all + load_relaxed(&tables_idle_bytes) <= limit))
         return true;
     if (share == TABLES_MUST)
         return true;

@@ -45,7 +45,7 @@ INTERNAL int64_t tables_used_bytes;  /* atomic: all but traces */
 INTERNAL int64_t tables_trace_bytes; /* atomic */
 /* Atomic: of removed nodes and views whose memory waits for new ones. It is not in use, but takes room. */
 INTERNAL int64_t tables_idle_bytes;
-INTERNAL uint32_t tables_heaps;      /* atomic: of threads; those of ended ones go to new ones */
+INTERNAL uint32_t tables_heaps; /* atomic: of threads; those of ended ones go to new ones */
 
 /* Atomic: requested bytes alive, as the control thread last added them up; -1: it never did. */
 INTERNAL int64_t tables_live_bytes;

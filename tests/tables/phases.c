@@ -76,7 +76,7 @@ LEVEL(2, level_3)
 LEVEL(1, level_2)
 
 #define HOT_LINK(kind, this, next)                                                                 \
-    static FRAME void kind##this(struct thread *thread) {                                          \
+    static FRAME void kind##this(struct thread * thread) {                                         \
         kind##next(thread);                                                                        \
         __asm__ volatile("# " #kind #this);                                                        \
     }
@@ -181,7 +181,8 @@ int main(int argc, char **argv) {
         phase_ends_ns = now_ns() + (int64_t)settings.seconds * 1000000000;
         for (uint64_t i = 0; i < settings.threads; i++) {
             threads[i].phase = (uint16_t)phase;
-            threads[i].state = (settings.seed + i) * 0x9e3779b97f4a7c15U + phase + 88172645463325252U;
+            threads[i].state =
+                (settings.seed + i) * 0x9e3779b97f4a7c15U + phase + 88172645463325252U;
             if (i && pthread_create(&threads[i].id, NULL, run_thread, &threads[i]))
                 die("no thread");
         }
