@@ -10,9 +10,11 @@
 #define EVICT_PAST 22    /* of TABLES_PARTS of the limit, ... */
 #define EVICT_TO 20      /* ... to this */
 #define WANTED_LEAST 64U /* paths that got no nodes */
-#define SWEEP_EVERY_NS 1000000000ULL
-#define SWEEP_SHARE 50U              /* of the time, one part in so many */
-#define ALONE_AFTER_NS 3000000000ULL /* so long the control thread has time for it */
+/* What is cold is a matter of how old the process is: a compiler's passes are short, a server's are not. */
+#define SWEEP_AGE_SHARE 16U /* of the time since one was wanted first, between two sweeps, ... */
+#define SWEEP_LEAST_NS 50000000ULL   /* ... but at least this, ... */
+#define SWEEP_MOST_NS 30000000000ULL /* ... at most this, ... */
+#define SWEEP_SHARE 50U              /* ... and so many times what the last one took */
 #define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
 #define NEAR_ROOT 5U
 #define PROBES_MAX (1U << 18) /* of other heaps, each time a thread evicts */
@@ -26,6 +28,7 @@ static struct {
     uint32_t wanted;   /* atomic: since the last sweep */
     uint64_t since_ns; /* atomic: when it was wanted first; 0: it is not */
     uint64_t next_ns;  /* atomic: not before */
+    uint64_t begun_ns; /* atomic: when one was wanted for the first time */
     /* Under heap_global.lock: */
     uint16_t *seen;      /* by context: its allocations at the last sweep, modulo 2^16 */
     uint32_t seen_room;  /* of its elements */
@@ -47,14 +50,27 @@ enum found_flags {
     FOUND_CHILD = 4, /* it has one */
 };
 
+/* How long no other sweep follows one that took so long. */
+static uint64_t pause_after(uint64_t now, uint64_t took_ns) {
+    uint64_t age = now - load_relaxed(&state.begun_ns), pause = age / SWEEP_AGE_SHARE;
+    pause = pause < SWEEP_LEAST_NS ? SWEEP_LEAST_NS : pause;
+    pause = pause > SWEEP_MOST_NS ? SWEEP_MOST_NS : pause;
+    return pause > took_ns * SWEEP_SHARE ? pause : took_ns * SWEEP_SHARE;
+}
+
 void evict_want(void) {
     if (add_relaxed(&state.wanted, 1) < WANTED_LEAST)
         return;
     uint64_t now = os_now_ns(), since = load_relaxed(&state.since_ns);
-    if (!since)
+    if (!since) {
         store_owner(&state.since_ns, now);
-    else if (now > load_relaxed(&state.next_ns) &&
-             (load_relaxed(&state.alone) || now > since + ALONE_AFTER_NS))
+        if (!load_relaxed(&state.begun_ns))
+            store_owner(&state.begun_ns, now);
+        return;
+    }
+    /* The control thread had as long for it as is between two of them. */
+    if (now > load_relaxed(&state.next_ns) &&
+        (load_relaxed(&state.alone) || now > since + pause_after(now, 0)))
         store_owner(&evict_alone, 1);
 }
 
@@ -278,8 +294,8 @@ static void sweep_if_wanted(bool alone) {
     if (load_relaxed(&tree_read_until_ns) < begun) {
         sweep();
         store_owner(&state.alone, alone);
-        uint64_t took = os_now_exact_ns() - begun, pause = took * SWEEP_SHARE;
-        store_owner(&state.next_ns, begun + (pause > SWEEP_EVERY_NS ? pause : SWEEP_EVERY_NS));
+        uint64_t now = os_now_exact_ns();
+        store_owner(&state.next_ns, now + pause_after(now, now - begun));
         store_owner(&state.wanted, 0);
         store_owner(&state.since_ns, state.leaving ? begun : 0);
     }
