@@ -51,6 +51,8 @@ struct admission {
 };
 
 uint64_t admit_waited, admit_looked_up;
+/* Contexts that begin at [truncated]: their threads' stacks were deeper than paths may be long. */
+static uint32_t deep_contexts; /* atomic */
 
 struct place {
     uint32_t node, hash, length;
@@ -542,6 +544,14 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
 
 #define NODE_IN_LOOK_UPS 8U /* a new node of the tree in so many look-ups is much */
 
+#define DEEP_LEAST 256U
+#define DEEP_SHARE 16U /* one of so many nodes is that of such a context */
+
+static bool paths_are_deep(void) {
+    uint32_t deep = load_relaxed(&deep_contexts);
+    return deep >= DEEP_LEAST && deep > tree_count() / DEEP_SHARE;
+}
+
 static bool paths_come_fast(void) {
     return tables_are_past(TABLES_FOLD) &&
            (tables_are_past(TABLES_FOLD_ANYWAY) ||
@@ -554,7 +564,7 @@ static void look_at_folding(struct paths *paths) {
         UNLIKELY(tables_limit_bytes() < load_relaxed(&tables_used_bytes)))
         evict_want();
     bool watching = load_relaxed(&options.fold) == FOLD_AUTO &&
-                    (load_relaxed(&function_epoch) || paths_come_fast());
+                    (load_relaxed(&function_epoch) || paths_are_deep() || paths_come_fast());
     uint32_t epoch = watching ? load_acquire(&function_epoch) : 0;
     if (LIKELY(watching == paths->watching) && LIKELY(epoch == paths->fold_epoch))
         return;
@@ -597,6 +607,8 @@ struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *ke
             return view;
     }
     view = heap_view_within(heap, place.node, TABLES_ADMITTED);
+    if (UNLIKELY(admit.root.node == TREE_TRUNCATED))
+        add_relaxed(&deep_contexts, 1);
     if (LIKELY(view != NULL))
         return view;
     *keep = false;
