@@ -359,6 +359,19 @@ static void free_of_parked(struct heap *owner, struct page *page, void *block) {
     heap_publish_waste(owner); /* it has no thread that would */
 }
 
+/* Under the lock of the parked owner, whose view may be written then: so a thread that frees what others left
+ * needs no views of its own for that. */
+static void account_parked(struct heap *heap, struct heap *owner, const struct view *paid,
+                           size_t requested) {
+    struct view *view = NULL;
+    if (paid->index < owner->view_count)
+        view = heap_view_at(owner, paid->index);
+    if (view != paid) /* a named context's */
+        view = heap_view_twin(heap, paid);
+    if (view)
+        view_account_free(view, requested);
+}
+
 static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
     struct heap *owner = page->heap;
     const struct view *paid;
@@ -380,18 +393,20 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
             wipe_freed(page, block, chunk, requested);
     }
     heap_count_remote(heap, owner);
-    struct view *view = heap_view_twin(heap, paid);
-    if (view)
-        view_account_free(view, requested);
     if (load_acquire(&owner->state) == HEAP_PARKED && !lock_any_is_mine() &&
         lock_try(&owner->lock)) {
         bool parked = load_acquire(&owner->state) == HEAP_PARKED;
-        if (parked)
+        if (parked) {
+            account_parked(heap, owner, paid, requested);
             free_of_parked(owner, page, block);
+        }
         lock_release(&owner->lock);
         if (parked)
             return;
     }
+    struct view *view = heap_view_twin(heap, paid);
+    if (view)
+        view_account_free(view, requested);
     blocks_free_remote(page, block);
 }
 
