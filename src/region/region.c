@@ -19,10 +19,23 @@
 #include "region/terms.h"
 #include "region/tiny.h"
 
+#define PROMOTE_LIVE_LOG 18 /* 256 KiB */
+
+/* Each region has a few pages that are not full. So that these stay a small part of the whole, a context has
+ * to hold the more to get one, the more is alive: MEMCTX_PROMOTE_BYTES in a small process, twice that
+ * for each four times of PROMOTE_LIVE_LOG. */
+static int64_t promote_bytes(void) {
+    int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
+    int log = live > 0 ? 63 - __builtin_clzl((uint64_t)live) : 0;
+    return options.promote_bytes << (log > PROMOTE_LIVE_LOG ? (log - PROMOTE_LIVE_LOG) / 2 : 0);
+}
+
 static void promote(struct heap *heap, struct view *view, enum placement placement) {
     bool at_once = UNLIKELY(terms_with(view->context, TERMS_OWN) != NULL);
-    if (!at_once && (view_live_bytes(view) < options.promote_bytes || placement == PLACE_SHARED ||
-                     (placement == PLACE_DEFAULT && !heap_may_segregate(heap))))
+    int64_t live = view_live_bytes(view);
+    if (!at_once &&
+        (live < options.promote_bytes || placement == PLACE_SHARED ||
+         (placement == PLACE_DEFAULT && (live < promote_bytes() || !heap_may_segregate(heap)))))
         return;
     struct region *region = meta_alloc(sizeof *region);
     if (!region)
