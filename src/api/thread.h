@@ -42,9 +42,12 @@ INLINE void thread_leave(struct heap *heap) {
 enum thread_access {
     THREAD_OWN,    /* heap is this thread's */
     THREAD_SHARED, /* heap is the shared one, locked */
+    THREAD_YOUNG,  /* the same, because the thread has no heap of its own yet */
     THREAD_NONE,   /* no heap can be used here; heap is NULL */
 };
 enum thread_access thread_enter_slow(struct heap **heap);
+/* The same for what needs a heap of its own. */
+enum thread_access thread_enter_own(struct heap **heap);
 void thread_leave_slow(struct heap *heap, enum thread_access access);
 
 /* Frees that had to wait for a lock of this thread. */

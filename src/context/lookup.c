@@ -59,7 +59,7 @@ static struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
             replay_note(paths, view);
     } else if (paths->quiet) {
         paths->quiet--;
-    } else if (keep && may_keep) {
+    } else if (keep && may_keep && heap->state != HEAP_SHARED) { /* whose stacks change */
         cache_learn_hints(paths);
         if (view && view->context != TREE_UNKNOWN)
             cache_keep(paths, hash, view, wanted);
@@ -287,6 +287,14 @@ void context_fork_child(struct heap *heap) {
     tree_fork_child();
     if (heap)
         paths_of(heap)->quiet = CACHE_QUIET;
+}
+
+void context_thread_changes(struct heap *heap) {
+    struct paths *paths = paths_of(heap);
+    paths->stack.count = 0;
+    paths->stack.low = paths->stack.high = 0;
+    paths->deep_sp = 0;
+    admit_forget(paths);
 }
 
 void context_forget(struct heap *heap) {

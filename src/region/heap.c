@@ -16,6 +16,7 @@
 #define FIRST_SLOTS 64U
 #define SLOT_STEP 17U   /* odd, so that all places are reached */
 #define NEWEST_VIEWS 8U /* of a forked child */
+#define SHARED_SPINS 400
 
 struct heap_global heap_global FORK_PAGE
     __attribute__((aligned(OS_PAGE_BYTES))) = {.lock = LOCK_INIT(RANK_HEAPS)};
@@ -114,11 +115,11 @@ static void show_slots(struct heap *heap) {
 }
 
 void heap_read_begin(void) {
-    exchange_full(&heap_global.reading, 1);
+    (void)exchange_full(&heap_global.reading, true);
 }
 
 void heap_read_end(void) {
-    store_release(&heap_global.reading, 0);
+    store_release(&heap_global.reading, false);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
         if (UNLIKELY(load_relaxed(&heap->slots_retired)))
             free_retired(heap);
@@ -242,8 +243,10 @@ static struct heap *adopt_parked(uint32_t tid) {
             store_release(&heap->state, HEAP_OWNED);
         }
         lock_release(&heap->lock);
-        if (mine)
+        if (mine) {
+            add_relaxed(&heap_global.parked, -1);
             return heap;
+        }
     }
     return NULL;
 }
@@ -416,15 +419,16 @@ void heap_park(struct heap *heap) {
     heap->tid = 0;
     heap->busy = 0;
     store_release(&heap->state, HEAP_PARKED);
+    add_relaxed(&heap_global.parked, 1);
     lock_release(&heap_global.lock);
 }
 
-struct heap *heap_shared_lock(void) {
-    struct heap *heap = &shared_heap;
-    if (lock_is_mine(&heap->lock))
-        return NULL;
-    lock_take(&heap->lock);
-    if (!heap->mixed.current[0]) {
+static bool shared_is_made(const struct heap *heap) {
+    return load_relaxed(&heap->mixed.current[0]) != NULL;
+}
+
+static struct heap *shared_locked(struct heap *heap) {
+    if (!shared_is_made(heap)) {
         heap_init(heap);
         /* Its list link is only ever written here; a second lock would break the order. */
         struct heap *first = load_relaxed(&heap_global.first);
@@ -434,6 +438,22 @@ struct heap *heap_shared_lock(void) {
     }
     bins_collect_remote(heap);
     return heap;
+}
+
+struct heap *heap_shared_lock(void) {
+    if (lock_is_mine(&shared_heap.lock))
+        return NULL;
+    lock_take(&shared_heap.lock);
+    return shared_locked(&shared_heap);
+}
+
+struct heap *heap_shared_try(void) {
+    for (int spin = 0; spin < SHARED_SPINS; spin++) {
+        if (lock_try(&shared_heap.lock))
+            return shared_locked(&shared_heap);
+        __builtin_ia32_pause();
+    }
+    return NULL;
 }
 
 void heap_shared_unlock(struct heap *heap) {
@@ -470,27 +490,46 @@ bool heap_may_segregate(struct heap *heap) {
     return waste < cap;
 }
 
+/* Its user did not come along: its lists may be torn, so they are given up, never followed. */
+static void shared_give_up(struct heap *heap) {
+    bins_init_mixed(heap);
+    __builtin_memset(heap->paths_room, 0, sizeof heap->paths_room);
+}
+
+/* The shared heap's only where it is used: a lock is a page that parent and child write. */
+void heap_fork_prepare(bool interrupted) {
+    lock_fork_prepare(&heap_global.lock, interrupted);
+    if (shared_is_made(&shared_heap))
+        lock_fork_prepare(&shared_heap.lock, interrupted);
+}
+
+bool heap_fork_done(bool child) {
+    bool whole = !shared_is_made(&shared_heap) || lock_fork_done(&shared_heap.lock, child);
+    if (child && !whole)
+        shared_give_up(&shared_heap);
+    return whole & lock_fork_done(&heap_global.lock, child);
+}
+
 void heap_fork_child(struct heap *self) {
     if (heap_global.reading) /* the reader did not come along */
-        heap_global.reading = 0;
+        heap_global.reading = false;
+    uint32_t parked = 0;
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
         bool held_by_other = load_relaxed(&heap->lock.word) && !lock_is_mine(&heap->lock);
-        if (heap == self || heap == heap_global.totals)
+        if (heap == self || heap == heap_global.totals || heap->state == HEAP_SHARED)
             continue;
         if (heap->state == HEAP_OWNED)
             store_owner(&heap->state, heap->busy ? HEAP_ORPHAN : HEAP_PARKED);
-        else if (held_by_other)
-            /* Its user did not come along; the shared heap gets a successor of nothing: its lists
-             * may be torn, so they are given up, never followed. */
-            store_owner(&heap->state, heap->state == HEAP_SHARED ? HEAP_SHARED : HEAP_ORPHAN);
-        if (held_by_other) {
+        else if (held_by_other) /* its user did not come along */
+            store_owner(&heap->state, HEAP_ORPHAN);
+        if (held_by_other)
             lock_reset(&heap->lock);
-            if (heap->state == HEAP_SHARED)
-                bins_init_mixed(heap);
-        }
+        parked += heap->state == HEAP_PARKED;
         if (heap->tid) /* a write costs the child a page of its own */
             heap->tid = 0;
     }
+    if (heap_global.parked != parked)
+        heap_global.parked = parked;
     if (self) {
         if (self->trims !=
             trim_number) /* the parent's; a write costs the child a page of its own */

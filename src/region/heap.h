@@ -140,8 +140,9 @@ struct heap_global {
     uint64_t foreign_frees; /* atomic: frees of pointers that are not ours, ignored */
     uint32_t threads_seen;  /* atomic: heaps given to threads, ever */
     uint32_t heaps;
+    uint32_t parked;      /* atomic: of these, heaps that wait for a thread */
     bool first_used;      /* atomic: the heap that needs no memory */
-    uint32_t reading;     /* atomic: somebody looks up others' views: no slots are freed */
+    bool reading;         /* atomic: somebody looks up others' views: no slots are freed */
     uint64_t lost_remote; /* atomic: frees of others' chunks that stand in no heap's freed_of */
     uint64_t lost_views;  /* atomic: operations that could not be accounted; 0 means exact */
 };
@@ -166,6 +167,8 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
 void heap_leave_named(struct heap *heap);
 /* The shared heap, locked and ready; NULL: this thread holds it already (a handler within). */
 struct heap *heap_shared_lock(void);
+/* The same, for who holds no lock; NULL: another thread has it for longer than is worth waiting. */
+struct heap *heap_shared_try(void);
 void heap_shared_unlock(struct heap *heap);
 
 INLINE struct view *heap_view_at(struct heap *heap, uint32_t index) {
@@ -303,6 +306,9 @@ void heap_publish_waste(struct heap *heap);
 /* Requested bytes alive, of all heaps; takes heap_global.lock and reads every view. */
 int64_t heap_live_bytes(void);
 
+/* Around a fork: the locks, see os.h. */
+void heap_fork_prepare(bool interrupted);
+bool heap_fork_done(bool child);
 /* In a forked child: the heaps of threads that did not come along. `self`: the forking thread's
  * heap, or NULL. */
 void heap_fork_child(struct heap *self);
