@@ -27,7 +27,8 @@ static THREAD_LOCAL uint32_t refused_first_entries;
  * until it has come so often, and uses the shared heap as long. What that takes is a lock and a walk of the stack each
  * time. */
 #define HEAPS_AT_ONCE 8U
-#define YOUNG_ENTRIES 128U
+#define YOUNG_ENTRIES 512U
+#define YOUNG_WAIT 16U /* waiting for another thread counts as so many */
 static THREAD_LOCAL uint32_t young_entries;
 static const void *shared_user; /* under the shared heap's lock: some word of the thread's */
 
@@ -110,15 +111,13 @@ static struct heap *enter_young(void) {
     if (load_relaxed(&heap_global.heaps) < HEAPS_AT_ONCE || load_relaxed(&heap_global.parked) ||
         young_entries >= YOUNG_ENTRIES)
         return NULL;
-    young_entries++;
-    struct heap *heap = shared_entered(heap_shared_try());
-    if (!heap) { /* others are busy there */
-        young_entries = YOUNG_ENTRIES;
-    } else if (!context_view_fixed(heap, TREE_UNKNOWN)) {
-        heap_shared_unlock(heap);
-        return NULL;
-    }
-    return heap;
+    struct heap *heap = heap_shared_try();
+    young_entries += heap ? 1 : YOUNG_WAIT;
+    heap = shared_entered(heap ? heap : heap_shared_lock());
+    if (heap && context_view_fixed(heap, TREE_UNKNOWN))
+        return heap;
+    heap_shared_unlock(heap);
+    return NULL;
 }
 
 static enum thread_access enter_slow(struct heap **heap, bool may_be_young) {

@@ -16,7 +16,6 @@
 #define FIRST_SLOTS 64U
 #define SLOT_STEP 17U   /* odd, so that all places are reached */
 #define NEWEST_VIEWS 8U /* of a forked child */
-#define SHARED_SPINS 400
 
 struct heap_global heap_global FORK_PAGE
     __attribute__((aligned(OS_PAGE_BYTES))) = {.lock = LOCK_INIT(RANK_HEAPS)};
@@ -448,12 +447,7 @@ struct heap *heap_shared_lock(void) {
 }
 
 struct heap *heap_shared_try(void) {
-    for (int spin = 0; spin < SHARED_SPINS; spin++) {
-        if (lock_try(&shared_heap.lock))
-            return shared_locked(&shared_heap);
-        __builtin_ia32_pause();
-    }
-    return NULL;
+    return lock_try(&shared_heap.lock) ? shared_locked(&shared_heap) : NULL;
 }
 
 void heap_shared_unlock(struct heap *heap) {

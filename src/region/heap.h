@@ -167,7 +167,7 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
 void heap_leave_named(struct heap *heap);
 /* The shared heap, locked and ready; NULL: this thread holds it already (a handler within). */
 struct heap *heap_shared_lock(void);
-/* The same, for who holds no lock; NULL: another thread has it for longer than is worth waiting. */
+/* The same, for who holds no lock; NULL: another thread is there. */
 struct heap *heap_shared_try(void);
 void heap_shared_unlock(struct heap *heap);
 
