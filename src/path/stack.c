@@ -361,30 +361,53 @@ static size_t frame_bytes(uint32_t room) { /* of the frames and their checks */
     return room * (sizeof(struct stack_frame) + 2 * sizeof(struct stack_check));
 }
 
-bool stack_make_room(struct stack *stack, uint32_t frames) {
-    static const size_t fresh_bytes = STACK_FRESH_MAX * sizeof(struct stack_fresh);
-    uint32_t room = stack->room ? stack->room : STACK_FRAMES_FIRST;
-    while (room < frames)
-        room *= 2;
-    if (room > STACK_FRAMES_MAX)
-        return false;
-    if (room == stack->room)
-        return true;
-    struct stack old = *stack;
-    char *memory = meta_alloc(frame_bytes(room) + fresh_bytes);
-    if (!memory)
-        return false;
+/* The first piece has the fresh frames, too, and stays when there is more room elsewhere. */
+#define FIRST_BYTES (frame_bytes(STACK_FRAMES_FIRST) + STACK_FRESH_MAX * sizeof(struct stack_fresh))
+
+static void put_room(struct stack *stack, char *memory, uint32_t room) {
     stack->room = room;
     stack->frames = (struct stack_frame *)memory;
     stack->checks = (struct stack_check *)(stack->frames + room);
-    stack->fresh = (struct stack_fresh *)(memory + frame_bytes(room));
-    if (!old.frames)
-        return true;
-    __builtin_memcpy(stack->frames, old.frames, old.room * sizeof *old.frames);
-    __builtin_memcpy(stack->checks, old.checks, 2UL * old.room * sizeof *old.checks);
-    __builtin_memcpy(stack->fresh, old.fresh, fresh_bytes);
-    meta_free(old.frames, frame_bytes(old.room) + fresh_bytes);
+}
+
+static bool make_first(struct stack *stack) {
+    char *memory = meta_alloc(FIRST_BYTES);
+    if (!memory)
+        return false;
+    put_room(stack, memory, STACK_FRAMES_FIRST);
+    stack->fresh = (struct stack_fresh *)(memory + frame_bytes(STACK_FRAMES_FIRST));
     return true;
+}
+
+static void free_grown(const struct stack *stack) {
+    if (stack->room > STACK_FRAMES_FIRST)
+        meta_free(stack->frames, frame_bytes(stack->room));
+}
+
+bool stack_make_room(struct stack *stack, uint32_t frames) {
+    if (frames > STACK_FRAMES_MAX || (!stack->room && !make_first(stack)))
+        return false;
+    uint32_t room = stack->room;
+    while (room < frames)
+        room *= 2;
+    if (room == stack->room)
+        return true;
+    struct stack old = *stack;
+    char *memory = meta_alloc(frame_bytes(room));
+    if (!memory)
+        return false;
+    put_room(stack, memory, room);
+    __builtin_memcpy(stack->frames, old.frames, old.count * sizeof *old.frames);
+    __builtin_memcpy(stack->checks, old.checks, old.check_count * sizeof *old.checks);
+    free_grown(&old);
+    return true;
+}
+
+void stack_end(struct stack *stack) {
+    free_grown(stack);
+    if (stack->room)
+        meta_free((char *)stack->fresh - frame_bytes(STACK_FRAMES_FIRST), FIRST_BYTES);
+    *stack = (struct stack){0};
 }
 
 void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
