@@ -297,9 +297,12 @@ void context_thread_changes(struct heap *heap) {
     admit_forget(paths);
 }
 
+/* So many parked heaps keep their first tables, for threads that come and go. */
+#define PARKED_READY 8U
+
 void context_forget(struct heap *heap) {
     paths_of(heap)->fixed = NULL;
-    cache_flush(paths_of(heap));
+    cache_end(paths_of(heap), load_relaxed(&heap_global.parked) >= PARKED_READY);
     admit_end(paths_of(heap));
     replay_end(paths_of(heap));
 }

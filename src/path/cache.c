@@ -334,11 +334,8 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     paths->last = number;
 }
 
-/* Gives the memory of all traces back, but for room for the first ones. */
-void cache_shrink(struct paths *paths) {
+static void table_free(struct paths *paths) {
     uint32_t room = paths->trace_room;
-    if (room <= CACHE_TRACES_FIRST)
-        return;
     cache_flush(paths);
     meta_free(paths->traces, trace_bytes(room));
     meta_free(paths->places, place_bytes(room));
@@ -350,6 +347,24 @@ void cache_shrink(struct paths *paths) {
     paths->guesses = NULL;
     paths->hints = NULL;
     paths->trace_room = 0;
+}
+
+/* Gives the memory of all traces back, but for room for the first ones. */
+void cache_shrink(struct paths *paths) {
+    if (paths->trace_room > CACHE_TRACES_FIRST)
+        table_free(paths);
+}
+
+void cache_end(struct paths *paths, bool all) {
+    if (!all && paths->trace_room <= CACHE_TRACES_FIRST &&
+        paths->stack.room <= STACK_FRAMES_FIRST) {
+        cache_flush(paths);
+        return;
+    }
+    if (paths->traces)
+        table_free(paths);
+    stack_end(&paths->stack);
+    paths->generation = paths->fast_generation = 0; /* there is nothing to look into */
 }
 
 void cache_flush(struct paths *paths) {

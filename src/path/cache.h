@@ -229,5 +229,7 @@ bool cache_make(struct paths *paths); /* false: out of memory */
 void cache_flush(struct paths *paths);
 /* The same, of the tables' budget, too; cache_make has to follow before the next look-up. */
 void cache_shrink(struct paths *paths);
+/* The thread is gone. With `all` nothing is kept for the next one, not even room for its first traces. */
+void cache_end(struct paths *paths, bool all);
 
 #endif
