@@ -18,7 +18,7 @@ static uint16_t tag_of(uint64_t hash) {
 
 /* 8 a trace at first, so that they share an OS page with the places; then 32. */
 static uint32_t guess_bits(uint32_t room) {
-    uint32_t bits = 31U - (uint32_t)__builtin_clz(room) + (room == CACHE_TRACES_FIRST ? 3 : 5);
+    uint32_t bits = 31U - (uint32_t)__builtin_clz(room) + (room <= CACHE_TRACES_FIRST ? 3 : 5);
     return bits < CACHE_GUESS_BITS_MAX ? bits : CACHE_GUESS_BITS_MAX;
 }
 
@@ -44,10 +44,15 @@ static int64_t table_bytes(uint32_t room) {
                      hint_count(room) * sizeof(struct hint));
 }
 
+/* The first thread's tables do not grow in a child that is forked early. */
+static uint32_t first_room(void) {
+    return load_relaxed(&tables_heaps) > 1 ? CACHE_TRACES_FURTHER : CACHE_TRACES_FIRST;
+}
+
 /* Room for twice as many traces, or the first. Their numbers stay, no two come to one place that were in
  * two before, and hints are found where their addresses lead now. */
 static bool table_grow(struct paths *paths) {
-    uint32_t old = paths->trace_room, room = old ? old * 2 : CACHE_TRACES_FIRST;
+    uint32_t old = paths->trace_room, room = old ? old * 2 : first_room();
     int64_t more = table_bytes(room) - (old ? table_bytes(old) : 0);
     if (old && !tables_take(more, TABLES_TRACE))
         return false;
