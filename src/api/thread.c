@@ -28,7 +28,7 @@ static THREAD_LOCAL uint32_t refused_first_entries;
  * time. */
 #define HEAPS_AT_ONCE 8U
 #define YOUNG_ENTRIES 512U
-#define YOUNG_WAIT 16U /* waiting for another thread counts as so many */
+#define YOUNG_WAIT 4U /* waiting for another thread counts as so many */
 static THREAD_LOCAL uint32_t young_entries;
 static const void *shared_user; /* under the shared heap's lock: some word of the thread's */
 
@@ -108,8 +108,9 @@ static struct heap *shared_entered(struct heap *heap) {
 /* NULL: it is time for a heap of its own; or there is no memory for a first view, which stands for what cannot be
  * accounted. */
 static struct heap *enter_young(void) {
-    if (load_relaxed(&heap_global.heaps) < HEAPS_AT_ONCE || load_relaxed(&heap_global.parked) ||
-        young_entries >= YOUNG_ENTRIES)
+    if (young_entries >= YOUNG_ENTRIES || load_relaxed(&heap_global.parked) ||
+        (load_relaxed(&heap_global.at_once) < HEAPS_AT_ONCE &&
+         add_relaxed(&heap_global.at_once, 1) < HEAPS_AT_ONCE))
         return NULL;
     struct heap *heap = heap_shared_try();
     young_entries += heap ? 1 : YOUNG_WAIT;

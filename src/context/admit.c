@@ -378,15 +378,11 @@ static bool make_admission(struct paths *paths) {
         return true;
     if (!make_sightings())
         return false;
-    paths->admission = meta_alloc(sizeof *paths->admission);
-    if (paths->admission)
-        tables_add(sizeof *paths->admission);
+    paths->admission = meta_alloc(sizeof *paths->admission); /* part of TABLES_HEAP_BYTES */
     return paths->admission;
 }
 
 void admit_end(struct paths *paths) {
-    if (paths->admission)
-        tables_add(-(int64_t)sizeof *paths->admission);
     meta_free(paths->admission, sizeof *paths->admission);
     paths->admission = NULL;
     admit_forget(paths);

@@ -287,7 +287,7 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(rules, rules_count(), "return addresses whose unwind rule is known");
     ADD(modules, rules_module_count(), "objects that frames were seen in");
     ADD(contexts, tree_count(), "nodes of the tree");
-    ADD(tables_bytes, load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes),
+    ADD(tables_bytes, tables_held_bytes(),
         "bytes of the tables for call paths: nodes, views, traces, rules");
     ADD(tables_limit_bytes, tables_limit_bytes(), "what they may be at most (MEMCTX_TABLES)");
     ADD(folded_functions, load_relaxed(&function_epoch),

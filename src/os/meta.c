@@ -31,6 +31,10 @@ static unsigned class_of(size_t bytes) {
     return bytes <= 64 ? 0 : 58U - (unsigned)__builtin_clzl(bytes - 1);
 }
 
+size_t meta_block_bytes(size_t bytes) {
+    return bytes > LARGEST ? align_up(bytes, OS_PAGE_BYTES) : 64UL << class_of(bytes);
+}
+
 static void remember(char *start, size_t bytes) {
     meta.mapped_bytes += (int64_t)bytes;
     if (meta.mapping_count < MAPPINGS_MAX) {

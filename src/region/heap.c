@@ -39,16 +39,24 @@ static void heap_publish(struct heap *heap) { /* under heap_global.lock */
     heap_global.heaps++;
 }
 
-/* A heap's tables may always have HEAP_TABLES_BYTES. */
+/* A heap's tables always have HEAP_TABLES_BYTES, which are part of TABLES_HEAP_BYTES; of so many, those that are not. */
+static int64_t bytes_beyond(int64_t bytes) {
+    return bytes > HEAP_TABLES_BYTES ? bytes - HEAP_TABLES_BYTES : 0;
+}
+
 static bool heap_take(struct heap *heap, int64_t bytes, enum tables_share share) {
+    int64_t more = bytes_beyond(heap->table_bytes + bytes) - bytes_beyond(heap->table_bytes);
     if (share == TABLES_UNCOUNTED)
         return true;
-    if (heap->table_bytes + bytes <= HEAP_TABLES_BYTES)
-        tables_add(bytes);
-    else if (!tables_take(bytes, share))
+    if (more && !tables_take(more, share))
         return false;
     heap->table_bytes += bytes;
     return true;
+}
+
+static void heap_give(struct heap *heap, int64_t bytes) {
+    tables_add(bytes_beyond(heap->table_bytes - bytes) - bytes_beyond(heap->table_bytes));
+    heap->table_bytes -= bytes;
 }
 
 static struct view *view_create(struct heap *heap, uint32_t context, enum tables_share share) {
@@ -163,7 +171,8 @@ static bool slots_grow(struct heap *heap, enum tables_share share) {
         return false;
     uint32_t *slots = meta_alloc(count * sizeof *slots);
     if (!slots) {
-        tables_add(-more);
+        if (share != TABLES_UNCOUNTED)
+            heap_give(heap, more);
         return false;
     }
     heap->slots = slots;

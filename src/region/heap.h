@@ -143,6 +143,7 @@ struct heap_global {
     uint32_t parked;      /* atomic: of these, heaps that wait for a thread */
     bool first_used;      /* atomic: the heap that needs no memory */
     bool reading;         /* atomic: somebody looks up others' views: no slots are freed */
+    uint16_t at_once;     /* atomic: threads that did not wait for a heap, see api/thread.c */
     uint64_t lost_remote; /* atomic: frees of others' chunks that stand in no heap's freed_of */
     uint64_t lost_views;  /* atomic: operations that could not be accounted; 0 means exact */
 };
