@@ -536,7 +536,7 @@ int main(int argc, char **argv) {
         {"fork-child-allocates", fork_child_allocates},
         {"vfork-shares", vfork_shares},
         {"fork-under-load", fork_under_load},
-        {"young-threads", young_threads},
+        {"!young-threads", young_threads},
         {"no-cancellation-point", no_cancellation_point},
         {NULL, NULL},
     };
