@@ -4,9 +4,9 @@
  *
  * Each thread has a pointer to its heap (initial-exec TLS: no allocation, one load). While the
  * thread is inside, heap->busy is set. What finds it set is a signal handler that interrupted the
- * allocator: it uses the shared heap, as a thread does that gets no memory for a heap of its own; and where the
- * thread holds one of our locks, memory straight from the kernel (allocations) or a list that is worked off later
- * (frees).
+ * allocator: it uses the shared heap, as a thread does that has allocated little so far, or gets no
+ * memory for a heap of its own; and where the thread holds one of our locks, memory straight from
+ * the kernel (allocations) or a list that is worked off later (frees).
  */
 #ifndef MEMCTX_THREAD_H
 #define MEMCTX_THREAD_H

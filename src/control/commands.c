@@ -302,7 +302,7 @@ static uint32_t fill_self(const char *body, struct text *text) {
         "names of libc's own malloc family that lead here, for RTLD_DEEPBIND");
     ADD(lost, load_relaxed(&heap_global.lost_views),
         "operations that could not be accounted to their path");
-    ADD(heaps, heap_global.heaps, "heaps: the most threads that allocated at one time");
+    ADD(heaps, heap_global.heaps, "heaps: the most threads that had one at one time");
     ADD(own_free_bytes, load_relaxed(&heap_global.own_free),
         "free bytes in contexts' own pages: what the waste cap bounds");
     ADD(segment_bytes, segment_used_bytes(), "bytes in pages and large chunks");

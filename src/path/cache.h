@@ -34,7 +34,7 @@
 #include <emmintrin.h>
 #endif
 
-#define CACHE_TRACES_FIRST 64U /* what is not used is not touched */
+#define CACHE_TRACES_FIRST 64U   /* what is not used is not touched */
 #define CACHE_TRACES_FURTHER 16U /* of further threads: so, all their tables share an OS page */
 #define CACHE_TRACES_MAX 8192U
 #define CACHE_GUESS_BITS_MAX 15U

@@ -5,8 +5,8 @@
  * A heap belongs to one thread at a time, which alone writes it (no atomics, no lock). When the
  * thread exits the heap is parked; the next new thread adopts it whole, with every page. While it
  * is parked, whoever frees one of its chunks does so under heap->lock. One heap, the shared one,
- * is always used under its lock: by threads past their end and by signal handlers that interrupt
- * the allocator.
+ * is always used under its lock: by threads that have allocated little so far (api/thread.c), by threads past
+ * their end and by signal handlers that interrupt the allocator.
  *
  * A *view* is the part of a context's numbers that one thread owns: what this thread allocated in
  * the context minus what it freed there, whoever had allocated it. The sum over all views of a

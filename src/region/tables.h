@@ -40,7 +40,7 @@ enum tables_share {
     TABLES_ADMITTED = 24, /* paths that were seen often, or hold much */
     TABLES_NEAR = 24,     /* the same of nodes near the root */
     TABLES_SITE = 28,     /* sites below the [other callers] of the process */
-    TABLES_STACK = 31, /* how a deep stack was walked */
+    TABLES_STACK = 31,    /* how a deep stack was walked */
     TABLES_MUST =
         32, /* counted, but never refused: what rules name, frees in the pages of others */
 };
