@@ -15,7 +15,7 @@ static struct heap *enter(void) {
     struct heap *heap = thread_enter();
     if (LIKELY(heap != NULL))
         return heap;
-    enum thread_access access = thread_enter_slow(&heap);
+    enum thread_access access = thread_enter_own(&heap);
     if (access == THREAD_OWN)
         return heap;
     thread_leave_slow(heap, access);

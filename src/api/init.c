@@ -31,7 +31,7 @@ EXPORT const char *memctx_version(void) {
 }
 
 #ifndef MEMCTX_UNIT
-static struct lock *const fork_locks[] = {&heap_global.lock, &region_lock, &tree_lock, &rules_lock};
+static struct lock *const fork_locks[] = {&region_lock, &tree_lock, &rules_lock};
 #define FORK_LOCKS (sizeof fork_locks / sizeof fork_locks[0])
 
 static void fork_prepare(void) {
@@ -43,6 +43,7 @@ static void fork_prepare(void) {
         order_stores();
     }
     control_fork_prepare();
+    heap_fork_prepare(interrupted);
     for (size_t i = 0; i < FORK_LOCKS; i++)
         lock_fork_prepare(fork_locks[i], interrupted);
     segment_fork_prepare(interrupted);
@@ -54,6 +55,7 @@ static void fork_done(bool child) {
     bool whole = meta_fork_done(child) & segment_fork_done(child);
     for (size_t i = FORK_LOCKS; i-- > 0;)
         whole &= lock_fork_done(fork_locks[i], child);
+    whole &= heap_fork_done(child);
     if (child) {
         if (!whole)
             add_relaxed(&heap_global.lost_views, 1);

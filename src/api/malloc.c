@@ -86,7 +86,7 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
         segment_purge(true);
         chunk = serve(heap, view, request, frame, &limited);
     }
-    bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access == THREAD_OWN &&
+    bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access != THREAD_SHARED &&
                          control_is_due() && context_outside_libc(heap, frame);
     struct view *switched = start_control ? context_switched(heap) : NULL;
     if (UNLIKELY(switched !=
@@ -99,9 +99,12 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
         context_switch(heap, switched);
         thread_leave(heap);
     }
-    if (UNLIKELY(limited) && named_limit_reached(limited, request->size) &&
-        thread_enter_slow(&heap) == access)
-        return serve_entered(heap, access, heap_view(heap, limited), request, frame);
+    if (UNLIKELY(limited) && named_limit_reached(limited, request->size)) {
+        enum thread_access again = thread_enter_slow(&heap);
+        if (again == access)
+            return serve_entered(heap, access, heap_view(heap, limited), request, frame);
+        thread_leave_slow(heap, again); /* it has got a heap of its own meanwhile */
+    }
     if (!chunk)
         errno = ENOMEM;
     return chunk;

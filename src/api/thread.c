@@ -22,6 +22,16 @@ static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_END
 #define REFUSED_RETRY_EVERY 64U
 static THREAD_LOCAL uint32_t refused_first_entries;
 
+/* A heap is several OS pages of tables and of blocks that one thread alone uses. A thread that allocates a few chunks and
+ * then waits is not worth it: where a process has so many heaps already, and none is parked, a thread is *young*
+ * until it has come so often, and uses the shared heap as long. What that takes is a lock and a walk of the stack each
+ * time. */
+#define HEAPS_AT_ONCE 8U
+#define YOUNG_ENTRIES 512U
+#define YOUNG_WAIT 4U /* waiting for another thread counts as so many */
+static THREAD_LOCAL uint32_t young_entries;
+static const void *shared_user; /* under the shared heap's lock: some word of the thread's */
+
 static struct {
     pthread_key_t key;
     bool has_key;
@@ -87,7 +97,31 @@ static struct heap *first_entry(void) {
     return heap;
 }
 
-enum thread_access thread_enter_slow(struct heap **heap) {
+static struct heap *shared_entered(struct heap *heap) {
+    if (heap && shared_user != &young_entries) {
+        context_thread_changes(heap);
+        shared_user = &young_entries;
+    }
+    return heap;
+}
+
+/* NULL: it is time for a heap of its own; or there is no memory for a first view, which stands for what cannot be
+ * accounted. */
+static struct heap *enter_young(void) {
+    if (young_entries >= YOUNG_ENTRIES || load_relaxed(&heap_global.parked) ||
+        (load_relaxed(&heap_global.at_once) < HEAPS_AT_ONCE &&
+         add_relaxed(&heap_global.at_once, 1) < HEAPS_AT_ONCE))
+        return NULL;
+    struct heap *heap = heap_shared_try();
+    young_entries += heap ? 1 : YOUNG_WAIT;
+    heap = shared_entered(heap ? heap : heap_shared_lock());
+    if (heap && context_view_fixed(heap, TREE_UNKNOWN))
+        return heap;
+    heap_shared_unlock(heap);
+    return NULL;
+}
+
+static enum thread_access enter_slow(struct heap **heap, bool may_be_young) {
     *heap = thread_heap_if_any();
     if (*heap && !(*heap)->busy) {
         store_owner(&(*heap)->busy, 1);
@@ -95,19 +129,29 @@ enum thread_access thread_enter_slow(struct heap **heap) {
         return THREAD_OWN;
     }
     if (!*heap && thread_state == THREAD_NEW && !lock_any_is_mine()) {
+        if (may_be_young && (*heap = enter_young()))
+            return THREAD_YOUNG;
         if (!(refused_first_entries++ % REFUSED_RETRY_EVERY))
             *heap = first_entry();
         if (*heap)
             return THREAD_OWN;
     }
-    *heap = lock_any_is_mine() ? NULL : heap_shared_lock();
+    *heap = lock_any_is_mine() ? NULL : shared_entered(heap_shared_lock());
     return *heap ? THREAD_SHARED : THREAD_NONE;
+}
+
+enum thread_access thread_enter_slow(struct heap **heap) {
+    return enter_slow(heap, true);
+}
+
+enum thread_access thread_enter_own(struct heap **heap) {
+    return enter_slow(heap, false);
 }
 
 void thread_leave_slow(struct heap *heap, enum thread_access access) {
     if (access == THREAD_OWN)
         thread_leave(heap);
-    else if (access == THREAD_SHARED)
+    else if (access != THREAD_NONE)
         heap_shared_unlock(heap);
 }
 

@@ -4,9 +4,9 @@
  *
  * Each thread has a pointer to its heap (initial-exec TLS: no allocation, one load). While the
  * thread is inside, heap->busy is set. What finds it set is a signal handler that interrupted the
- * allocator: it uses the shared heap, as a thread does that gets no memory for a heap of its own; and where the
- * thread holds one of our locks, memory straight from the kernel (allocations) or a list that is worked off later
- * (frees).
+ * allocator: it uses the shared heap, as a thread does that has allocated little so far, or gets no
+ * memory for a heap of its own; and where the thread holds one of our locks, memory straight from
+ * the kernel (allocations) or a list that is worked off later (frees).
  */
 #ifndef MEMCTX_THREAD_H
 #define MEMCTX_THREAD_H
@@ -42,9 +42,12 @@ INLINE void thread_leave(struct heap *heap) {
 enum thread_access {
     THREAD_OWN,    /* heap is this thread's */
     THREAD_SHARED, /* heap is the shared one, locked */
+    THREAD_YOUNG,  /* the same, because the thread has no heap of its own yet */
     THREAD_NONE,   /* no heap can be used here; heap is NULL */
 };
 enum thread_access thread_enter_slow(struct heap **heap);
+/* The same for what needs a heap of its own. */
+enum thread_access thread_enter_own(struct heap **heap);
 void thread_leave_slow(struct heap *heap, enum thread_access access);
 
 /* Frees that had to wait for a lock of this thread. */

@@ -381,9 +381,7 @@ static bool make_admission(struct paths *paths) {
         return true;
     if (!make_sightings())
         return false;
-    paths->admission = meta_alloc(sizeof *paths->admission);
-    if (paths->admission)
-        tables_add(sizeof *paths->admission);
+    paths->admission = meta_alloc(sizeof *paths->admission); /* part of TABLES_HEAP_BYTES */
     return paths->admission;
 }
 
@@ -393,8 +391,6 @@ void admit_forget_known(struct paths *paths) {
 }
 
 void admit_end(struct paths *paths) {
-    if (paths->admission)
-        tables_add(-(int64_t)sizeof *paths->admission);
     meta_free(paths->admission, sizeof *paths->admission);
     paths->admission = NULL;
     admit_forget(paths);
@@ -560,9 +556,11 @@ static bool paths_come_fast(void) {
 
 /* Whether functions that recur are looked for, and which are folded, may have changed. */
 static void look_at_folding(struct paths *paths) {
-    if (!(paths->missed % LIMIT_LOOK_EVERY) &&
-        UNLIKELY(tables_limit_bytes() < load_relaxed(&tables_used_bytes)))
-        evict_want();
+    if (!(paths->missed % LIMIT_LOOK_EVERY)) {
+        tables_limit_bytes(); /* makes it known */
+        if (UNLIKELY(tables_are_past(TABLES_MUST)))
+            evict_want();
+    }
     bool watching = load_relaxed(&options.fold) == FOLD_AUTO &&
                     (load_relaxed(&function_epoch) || paths_are_deep() || paths_come_fast());
     uint32_t epoch = watching ? load_acquire(&function_epoch) : 0;

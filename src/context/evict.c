@@ -265,7 +265,8 @@ static void sweep(void) {
     /* First: what the look-ups gave a node that leaves is then seen below. */
     bool over = state.leaving && looks_are_over();
     uint32_t count = tree_count();
-    int64_t limit = tables_limit_bytes(), used = load_relaxed(&tables_used_bytes);
+    tables_limit_bytes(); /* makes it known */
+    int64_t limit = load_relaxed(&tables_limit_known), used = load_relaxed(&tables_used_bytes);
     bool full = used * TABLES_PARTS > limit * EVICT_PAST;
     int64_t wanted = full ? used - limit / TABLES_PARTS * EVICT_TO : 0;
     size_t bytes = align_up(count * sizeof(struct found), OS_PAGE_BYTES);
@@ -405,6 +406,11 @@ NOINLINE void evict_own(struct heap *heap) {
     if (UNLIKELY(load_relaxed(&evict_alone)) && exchange_relaxed(&evict_alone, 0))
         sweep_if_wanted(true);
     uint32_t round = load_relaxed(&evict_round), probes = PROBES_MAX;
+    if (load_relaxed(&heap->state) == HEAP_SHARED) { /* its views stay: it belongs to no thread */
+        evict_changed(heap);
+        heap->looked_at = round;
+        return;
+    }
     if (heap->looked_at == round || lock_any_is_mine() || !lock_try(&heap_global.lock))
         return;
     /* A dump that is just being read would tell of them twice. */

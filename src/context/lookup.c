@@ -62,7 +62,7 @@ static struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
             replay_note(paths, view);
     } else if (paths->quiet) {
         paths->quiet--;
-    } else if (keep && may_keep) {
+    } else if (keep && may_keep && heap->state != HEAP_SHARED) { /* whose stacks change */
         cache_learn_hints(paths);
         if (view && view->context != TREE_UNKNOWN)
             cache_keep(paths, hash, view, wanted);
@@ -293,9 +293,20 @@ void context_fork_child(struct heap *heap) {
         paths_of(heap)->quiet = CACHE_QUIET;
 }
 
+void context_thread_changes(struct heap *heap) {
+    struct paths *paths = paths_of(heap);
+    paths->stack.count = 0;
+    paths->stack.low = paths->stack.high = 0;
+    paths->deep_sp = 0;
+    admit_forget(paths);
+}
+
+/* So many parked heaps keep their first tables, for threads that come and go. */
+#define PARKED_READY 8U
+
 void context_forget(struct heap *heap) {
     paths_of(heap)->fixed = NULL;
-    cache_flush(paths_of(heap));
+    cache_end(paths_of(heap), load_relaxed(&heap_global.parked) >= PARKED_READY);
     admit_end(paths_of(heap));
     replay_end(paths_of(heap));
 }

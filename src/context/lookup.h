@@ -39,6 +39,8 @@ struct view *context_switched(struct heap *heap); /* NULL: none does */
 struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size);
 /* In a forked child: the cache is only read for a while. */
 void context_fork_child(struct heap *heap);
+/* Another thread uses the heap: what is known of the stack is of the last one's. */
+void context_thread_changes(struct heap *heap);
 /* The thread is gone: its cache is given back. */
 void context_forget(struct heap *heap);
 /* True when no frame of the current stack but the outermost few is in libc or the loader, so

@@ -290,7 +290,7 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(contexts, tree_nodes(), "nodes of the tree");
     ADD(paths_evicted, load_relaxed(&evict_views_all),
         "call paths that were not used any more, and whose figures went to [other callers]");
-    ADD(tables_bytes, load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes),
+    ADD(tables_bytes, tables_held_bytes(),
         "bytes of the tables for call paths: nodes, views, traces, rules");
     ADD(tables_limit_bytes, tables_limit_bytes(), "what they may be at most (MEMCTX_TABLES)");
     ADD(tables_idle_bytes, load_relaxed(&tables_idle_bytes),
@@ -307,7 +307,7 @@ static uint32_t fill_self(const char *body, struct text *text) {
         "names of libc's own malloc family that lead here, for RTLD_DEEPBIND");
     ADD(lost, load_relaxed(&heap_global.lost_views),
         "operations that could not be accounted to their path");
-    ADD(heaps, heap_global.heaps, "heaps: the most threads that allocated at one time");
+    ADD(heaps, heap_global.heaps, "heaps: the most threads that had one at one time");
     ADD(own_free_bytes, load_relaxed(&heap_global.own_free),
         "free bytes in contexts' own pages: what the waste cap bounds");
     ADD(segment_bytes, segment_used_bytes(), "bytes in pages and large chunks");

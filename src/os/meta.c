@@ -4,7 +4,7 @@
 
 #define CLASS_COUNT 13 /* 64 bytes << class; the last one is 256 KiB */
 #define LARGEST (64UL << (CLASS_COUNT - 1))
-#define DISCARD_MIN (16UL << 10)
+#define DISCARD_MIN (8UL << 10)
 #define MAPPINGS_MAX 3840 /* remembered for the residency figure */
 /* The first chunk is part of the library: every mapping more costs a fork some 4 us. */
 #define FIRST_BYTES (960UL << 10)
@@ -29,6 +29,10 @@ static char first_chunk[FIRST_BYTES + OS_PAGE_BYTES];
 
 static unsigned class_of(size_t bytes) {
     return bytes <= 64 ? 0 : 58U - (unsigned)__builtin_clzl(bytes - 1);
+}
+
+size_t meta_block_bytes(size_t bytes) {
+    return bytes > LARGEST ? align_up(bytes, OS_PAGE_BYTES) : 64UL << class_of(bytes);
 }
 
 static void remember(char *start, size_t bytes) {

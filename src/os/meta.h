@@ -20,6 +20,7 @@ struct meta_usage {
 
 void *meta_alloc(size_t bytes);
 void meta_free(void *block, size_t bytes); /* `bytes` as asked for */
+size_t meta_block_bytes(size_t bytes);     /* what so many take */
 struct meta_usage meta_usage(bool with_resident);
 INTERNAL struct lock meta_lock;
 

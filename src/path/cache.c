@@ -18,7 +18,7 @@ static uint16_t tag_of(uint64_t hash) {
 
 /* 8 a trace at first, so that they share an OS page with the places; then 32. */
 static uint32_t guess_bits(uint32_t room) {
-    uint32_t bits = 31U - (uint32_t)__builtin_clz(room) + (room == CACHE_TRACES_FIRST ? 3 : 5);
+    uint32_t bits = 31U - (uint32_t)__builtin_clz(room) + (room <= CACHE_TRACES_FIRST ? 3 : 5);
     return bits < CACHE_GUESS_BITS_MAX ? bits : CACHE_GUESS_BITS_MAX;
 }
 
@@ -39,16 +39,26 @@ static size_t trace_bytes(uint32_t room) {
     return (size_t)room * sizeof(struct trace);
 }
 
-static int64_t table_bytes(uint32_t room) {
-    return (int64_t)(trace_bytes(room) + place_bytes(room) + guess_bytes(room) +
-                     hint_count(room) * sizeof(struct hint));
+static size_t table_bytes(uint32_t room) {
+    return trace_bytes(room) + place_bytes(room) + guess_bytes(room) +
+           hint_count(room) * sizeof(struct hint);
+}
+
+/* The first ones are part of TABLES_HEAP_BYTES. */
+static int64_t counted_bytes(uint32_t room) {
+    return room ? (int64_t)(table_bytes(room) - table_bytes(CACHE_TRACES_FURTHER)) : 0;
+}
+
+/* The first thread's tables do not grow in a child that is forked early. */
+static uint32_t first_room(void) {
+    return load_relaxed(&tables_heaps) > 1 ? CACHE_TRACES_FURTHER : CACHE_TRACES_FIRST;
 }
 
 /* Room for twice as many traces, or the first. Their numbers stay, no two come to one place that were in
  * two before, and hints are found where their addresses lead now. */
 static bool table_grow(struct paths *paths) {
-    uint32_t old = paths->trace_room, room = old ? old * 2 : CACHE_TRACES_FIRST;
-    int64_t more = table_bytes(room) - (old ? table_bytes(old) : 0);
+    uint32_t old = paths->trace_room, room = old ? old * 2 : first_room();
+    int64_t more = counted_bytes(room) - counted_bytes(old);
     if (old && !tables_take(more, TABLES_TRACE))
         return false;
     uint32_t old_hints = old ? hint_count(old) : 0, hints = hint_count(room);
@@ -110,7 +120,7 @@ bool cache_make(struct paths *paths) {
 }
 
 static size_t more_bytes(const struct trace *trace) {
-    return trace->more_room * sizeof *trace->more;
+    return trace->more ? meta_block_bytes(trace->more_room * sizeof *trace->more) : 0;
 }
 
 static void trace_free(struct paths *paths, struct trace *trace) {
@@ -128,7 +138,7 @@ static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t c
     uint32_t more = count > TRACE_INLINE_GROUPS ? count - TRACE_INLINE_GROUPS : 0;
     if (more > trace->more_room || (!more && trace->more)) {
         trace_free(paths, trace);
-        int64_t bytes = (int64_t)(more * sizeof *trace->more);
+        int64_t bytes = (int64_t)meta_block_bytes(more * sizeof *trace->more);
         if (more && !tables_take(bytes, TABLES_TRACE))
             return false;
         trace->more = more ? meta_alloc((size_t)bytes) : NULL;
@@ -136,7 +146,7 @@ static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t c
             tables_add_traces(-bytes);
             return false;
         }
-        trace->more_room = (uint16_t)more;
+        trace->more_room = (uint16_t)((uint64_t)bytes / sizeof *trace->more);
     }
     if (!trace->sp) {
         paths->trace_count++;
@@ -334,22 +344,37 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     paths->last = number;
 }
 
-/* Gives the memory of all traces back, but for room for the first ones. */
-void cache_shrink(struct paths *paths) {
+static void table_free(struct paths *paths) {
     uint32_t room = paths->trace_room;
-    if (room <= CACHE_TRACES_FIRST)
-        return;
     cache_flush(paths);
     meta_free(paths->traces, trace_bytes(room));
     meta_free(paths->places, place_bytes(room));
     meta_free(paths->guesses, guess_bytes(room));
     meta_free(paths->hints, hint_count(room) * sizeof *paths->hints);
-    tables_add_traces(-table_bytes(room));
+    tables_add_traces(-counted_bytes(room));
     paths->traces = NULL;
     paths->places = NULL;
     paths->guesses = NULL;
     paths->hints = NULL;
     paths->trace_room = 0;
+}
+
+/* Gives the memory of all traces back, but for room for the first ones. */
+void cache_shrink(struct paths *paths) {
+    if (paths->trace_room > CACHE_TRACES_FIRST)
+        table_free(paths);
+}
+
+void cache_end(struct paths *paths, bool all) {
+    if (!all && paths->trace_room <= CACHE_TRACES_FIRST &&
+        paths->stack.room <= STACK_FRAMES_FIRST) {
+        cache_flush(paths);
+        return;
+    }
+    if (paths->traces)
+        table_free(paths);
+    stack_end(&paths->stack);
+    paths->generation = paths->fast_generation = 0; /* there is nothing to look into */
 }
 
 void cache_flush(struct paths *paths) {

@@ -34,7 +34,8 @@
 #include <emmintrin.h>
 #endif
 
-#define CACHE_TRACES_FIRST 64U /* what is not used is not touched */
+#define CACHE_TRACES_FIRST 64U   /* what is not used is not touched */
+#define CACHE_TRACES_FURTHER 16U /* of further threads: so, all their tables share an OS page */
 #define CACHE_TRACES_MAX 8192U
 #define CACHE_GUESS_BITS_MAX 15U
 #define CACHE_GUESSES_MAX 6
@@ -229,5 +230,7 @@ bool cache_make(struct paths *paths); /* false: out of memory */
 void cache_flush(struct paths *paths);
 /* The same, of the tables' budget, too; cache_make has to follow before the next look-up. */
 void cache_shrink(struct paths *paths);
+/* The thread is gone. With `all` nothing is kept for the next one, not even room for its first traces. */
+void cache_end(struct paths *paths, bool all);
 
 #endif

@@ -2,6 +2,7 @@
 /* Walking the stack by rules, and joining the last walk; see stack.h. */
 #include "path/stack.h"
 #include "os/meta.h"
+#include "region/tables.h"
 
 #define GROW_MAX (64UL << 20) /* memory further away from the stack is looked at word by word */
 
@@ -361,30 +362,72 @@ static size_t frame_bytes(uint32_t room) { /* of the frames and their checks */
     return room * (sizeof(struct stack_frame) + 2 * sizeof(struct stack_check));
 }
 
-bool stack_make_room(struct stack *stack, uint32_t frames) {
-    static const size_t fresh_bytes = STACK_FRESH_MAX * sizeof(struct stack_fresh);
-    uint32_t room = stack->room ? stack->room : STACK_FRAMES_FIRST;
-    while (room < frames)
-        room *= 2;
-    if (room > STACK_FRAMES_MAX)
-        return false;
-    if (room == stack->room)
-        return true;
-    struct stack old = *stack;
-    char *memory = meta_alloc(frame_bytes(room) + fresh_bytes);
-    if (!memory)
-        return false;
+/* The first piece has the fresh frames, too, and stays when there is more room elsewhere. */
+#define FIRST_BYTES (frame_bytes(STACK_FRAMES_FIRST) + STACK_FRESH_MAX * sizeof(struct stack_fresh))
+
+static void put_room(struct stack *stack, char *memory, uint32_t room) {
     stack->room = room;
     stack->frames = (struct stack_frame *)memory;
     stack->checks = (struct stack_check *)(stack->frames + room);
-    stack->fresh = (struct stack_fresh *)(memory + frame_bytes(room));
-    if (!old.frames)
-        return true;
-    __builtin_memcpy(stack->frames, old.frames, old.room * sizeof *old.frames);
-    __builtin_memcpy(stack->checks, old.checks, 2UL * old.room * sizeof *old.checks);
-    __builtin_memcpy(stack->fresh, old.fresh, fresh_bytes);
-    meta_free(old.frames, frame_bytes(old.room) + fresh_bytes);
+}
+
+static bool make_first(struct stack *stack) {
+    char *memory = meta_alloc(FIRST_BYTES);
+    if (!memory)
+        return false;
+    put_room(stack, memory, STACK_FRAMES_FIRST);
+    stack->fresh = (struct stack_fresh *)(memory + frame_bytes(STACK_FRAMES_FIRST));
     return true;
+}
+
+/* The first piece is part of TABLES_HEAP_BYTES. */
+static int64_t counted_bytes(uint32_t room) {
+    return room > STACK_FRAMES_FIRST ? (int64_t)meta_block_bytes(frame_bytes(room)) : 0;
+}
+
+static void free_grown(const struct stack *stack) {
+    if (stack->room > STACK_FRAMES_FIRST)
+        meta_free(stack->frames, frame_bytes(stack->room));
+    tables_add(-counted_bytes(stack->room));
+}
+
+bool stack_make_room(struct stack *stack, uint32_t frames) {
+    if (frames > STACK_FRAMES_MAX || (!stack->room && !make_first(stack)))
+        return false;
+    uint32_t room = stack->room;
+    while (room < frames)
+        room *= 2;
+    if (room == stack->room)
+        return true;
+    struct stack old = *stack;
+    bool may = tables_take(counted_bytes(room), TABLES_STACK);
+    char *memory = may ? meta_alloc(frame_bytes(room)) : NULL;
+    if (!memory) {
+        tables_add(may ? -counted_bytes(room) : 0);
+        return false;
+    }
+    put_room(stack, memory, room);
+    __builtin_memcpy(stack->frames, old.frames, old.count * sizeof *old.frames);
+    __builtin_memcpy(stack->checks, old.checks, old.check_count * sizeof *old.checks);
+    free_grown(&old);
+    return true;
+}
+
+void stack_end(struct stack *stack) {
+    free_grown(stack);
+    if (stack->room)
+        meta_free((char *)stack->fresh - frame_bytes(STACK_FRAMES_FIRST), FIRST_BYTES);
+    *stack = (struct stack){0};
+}
+
+/* Leaves the innermost frames that there is room for; of the outermost that stays the checks are not needed. */
+static void cut_outer(struct walker *walker) {
+    uint32_t room = walker->stack->room, checks = 0;
+    unsigned count = 1;
+    while (count < walker->count && count < room &&
+           (checks += walker->stack->fresh[count - 1].frame.checks) <= 2 * room)
+        count++;
+    walker->count = count;
 }
 
 void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
@@ -444,12 +487,13 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
     if (UNLIKELY(count > stack->room || checks + walker.check_count > stack->room * 2) &&
         !stack_make_room(stack, count > stack->room ? count : stack->room + 1)) {
         /* Full: what is outside is beyond every depth, or there is no memory for it. */
-        bool again = stack->count > 0;
-        stack->count = stack->kept = 0;
-        stack->end = STACK_BROKEN;
-        if (again)
+        if (stack->count) {
+            stack->count = stack->kept = 0;
             stack_walk(stack, frame, depth);
-        return;
+            return;
+        }
+        cut_outer(&walker);
+        stack->end = STACK_OPEN;
     }
     stack->count = (uint32_t)(joined + 1);
     if (stack->kept > stack->count)

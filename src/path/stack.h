@@ -66,7 +66,7 @@ struct stack {
     uint32_t kept;       /* after a walk: frames [0, kept) are as the walk before left them */
     uintptr_t low, high; /* memory known to be mapped around the stack pointer */
     uint32_t room;       /* frames there is room for, and for twice as many checks */
-    struct stack_frame *frames; /* outermost first; one piece of memory with the next two */
+    struct stack_frame *frames; /* outermost first; one piece of memory with the next */
     struct stack_check *checks;
     /* Innermost first, STACK_FRESH_MAX; here, because programs' stacks may be tiny. */
     struct stack_fresh *fresh;
@@ -74,6 +74,8 @@ struct stack {
 
 /* Room for `frames` frames; those that there are stay. False: out of memory, nothing changed. */
 bool stack_make_room(struct stack *stack, uint32_t frames);
+/* All of it is given back. */
+void stack_end(struct stack *stack);
 
 /* Walks, after stack_make_room, from the exported function whose frame pointer is `frame`: the caller's rbp is saved at
  * frame, the return address at frame + 8, the caller's stack pointer is frame + 16. Afterwards the

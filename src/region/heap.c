@@ -19,6 +19,7 @@
 
 struct heap_global heap_global FORK_PAGE
     __attribute__((aligned(OS_PAGE_BYTES))) = {.lock = LOCK_INIT(RANK_HEAPS)};
+uint32_t heap_views_epoch START_PAGE;
 /* The first thread's. This file is the first to be linked, so that it stands behind FORK_PAGE, its hot
  * part in the same OS page. */
 static struct heap first_heap;
@@ -39,16 +40,24 @@ static void heap_publish(struct heap *heap) { /* under heap_global.lock */
     heap_global.heaps++;
 }
 
-/* A heap's tables may always have HEAP_TABLES_BYTES. */
+/* A heap's tables always have HEAP_TABLES_BYTES, which are part of TABLES_HEAP_BYTES; of so many, those that are not. */
+static int64_t bytes_beyond(int64_t bytes) {
+    return bytes > HEAP_TABLES_BYTES ? bytes - HEAP_TABLES_BYTES : 0;
+}
+
 static bool heap_take(struct heap *heap, int64_t bytes, enum tables_share share) {
+    int64_t more = bytes_beyond(heap->table_bytes + bytes) - bytes_beyond(heap->table_bytes);
     if (share == TABLES_UNCOUNTED)
         return true;
-    if (heap->table_bytes + bytes <= HEAP_TABLES_BYTES)
-        tables_add(bytes);
-    else if (!tables_take(bytes, share))
+    if (more && !tables_take(more, share))
         return false;
     heap->table_bytes += bytes;
     return true;
+}
+
+static void heap_give(struct heap *heap, int64_t bytes) {
+    tables_add(bytes_beyond(heap->table_bytes - bytes) - bytes_beyond(heap->table_bytes));
+    heap->table_bytes -= bytes;
 }
 
 static void slot_set(struct heap *heap, const struct view *view) {
@@ -147,11 +156,11 @@ static void show_slots(struct heap *heap) {
 }
 
 void heap_read_begin(void) {
-    exchange_full(&heap_global.reading, 1);
+    (void)exchange_full(&heap_global.reading, true);
 }
 
 void heap_read_end(void) {
-    store_release(&heap_global.reading, 0);
+    store_release(&heap_global.reading, false);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
         if (UNLIKELY(load_relaxed(&heap->slots_retired)))
             free_retired(heap);
@@ -196,7 +205,8 @@ static bool slots_grow(struct heap *heap, enum tables_share share) {
         return false;
     uint32_t *slots = meta_alloc(count * sizeof *slots);
     if (!slots) {
-        tables_add(-more);
+        if (share != TABLES_UNCOUNTED)
+            heap_give(heap, more);
         return false;
     }
     heap->slots = slots;
@@ -267,8 +277,7 @@ void heap_view_drop(struct heap *heap, struct view *view) {
     store_owner(&view->context, 0);
     if (!heap->views_dropped++ || view->index < heap->dropped_from)
         heap->dropped_from = view->index;
-    heap->table_bytes -= (int64_t)sizeof *view;
-    tables_add(-(int64_t)sizeof *view);
+    heap_give(heap, sizeof *view);
     tables_add_idle(sizeof *view);
     struct baseline *base = heap_baseline(heap, view->index, false);
     if (base)
@@ -298,11 +307,11 @@ void heap_views_dropped(struct heap *heap) {
     for (uint32_t i = 1; i < heap->views_in_slots; i++)
         slot_set(heap, heap_view_at(heap, i));
     discard_dropped(heap);
-    add_relaxed(&heap_global.views_dropped, 1);
+    add_relaxed(&heap_views_epoch, 1);
 }
 
 void heap_forget_twins(struct heap *heap) {
-    heap->twins_of = load_relaxed(&heap_global.views_dropped);
+    heap->twins_of = load_relaxed(&heap_views_epoch);
     __builtin_memset(heap->twins, 0, sizeof heap->twins);
 }
 
@@ -318,8 +327,10 @@ static struct heap *adopt_parked(uint32_t tid) {
             store_release(&heap->state, HEAP_OWNED);
         }
         lock_release(&heap->lock);
-        if (mine)
+        if (mine) {
+            add_relaxed(&heap_global.parked, -1);
             return heap;
+        }
     }
     return NULL;
 }
@@ -493,15 +504,16 @@ void heap_park(struct heap *heap) {
     heap->tid = 0;
     heap->busy = 0;
     store_release(&heap->state, HEAP_PARKED);
+    add_relaxed(&heap_global.parked, 1);
     lock_release(&heap_global.lock);
 }
 
-struct heap *heap_shared_lock(void) {
-    struct heap *heap = &shared_heap;
-    if (lock_is_mine(&heap->lock))
-        return NULL;
-    lock_take(&heap->lock);
-    if (!heap->mixed.current[0]) {
+static bool shared_is_made(const struct heap *heap) {
+    return load_relaxed(&heap->mixed.current[0]) != NULL;
+}
+
+static struct heap *shared_locked(struct heap *heap) {
+    if (!shared_is_made(heap)) {
         heap_init(heap);
         /* Its list link is only ever written here; a second lock would break the order. */
         struct heap *first = load_relaxed(&heap_global.first);
@@ -511,6 +523,17 @@ struct heap *heap_shared_lock(void) {
     }
     bins_collect_remote(heap);
     return heap;
+}
+
+struct heap *heap_shared_lock(void) {
+    if (lock_is_mine(&shared_heap.lock))
+        return NULL;
+    lock_take(&shared_heap.lock);
+    return shared_locked(&shared_heap);
+}
+
+struct heap *heap_shared_try(void) {
+    return lock_try(&shared_heap.lock) ? shared_locked(&shared_heap) : NULL;
 }
 
 void heap_shared_unlock(struct heap *heap) {
@@ -547,27 +570,46 @@ bool heap_may_segregate(struct heap *heap) {
     return waste < cap;
 }
 
+/* Its user did not come along: its lists may be torn, so they are given up, never followed. */
+static void shared_give_up(struct heap *heap) {
+    bins_init_mixed(heap);
+    __builtin_memset(heap->paths_room, 0, sizeof heap->paths_room);
+}
+
+/* The shared heap's only where it is used: a lock is a page that parent and child write. */
+void heap_fork_prepare(bool interrupted) {
+    lock_fork_prepare(&heap_global.lock, interrupted);
+    if (shared_is_made(&shared_heap))
+        lock_fork_prepare(&shared_heap.lock, interrupted);
+}
+
+bool heap_fork_done(bool child) {
+    bool whole = !shared_is_made(&shared_heap) || lock_fork_done(&shared_heap.lock, child);
+    if (child && !whole)
+        shared_give_up(&shared_heap);
+    return whole & lock_fork_done(&heap_global.lock, child);
+}
+
 void heap_fork_child(struct heap *self) {
     if (heap_global.reading) /* the reader did not come along */
-        heap_global.reading = 0;
+        heap_global.reading = false;
+    uint32_t parked = 0;
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
         bool held_by_other = load_relaxed(&heap->lock.word) && !lock_is_mine(&heap->lock);
-        if (heap == self || heap == heap_global.totals)
+        if (heap == self || heap == heap_global.totals || heap->state == HEAP_SHARED)
             continue;
         if (heap->state == HEAP_OWNED)
             store_owner(&heap->state, heap->busy ? HEAP_ORPHAN : HEAP_PARKED);
-        else if (held_by_other)
-            /* Its user did not come along; the shared heap gets a successor of nothing: its lists
-             * may be torn, so they are given up, never followed. */
-            store_owner(&heap->state, heap->state == HEAP_SHARED ? HEAP_SHARED : HEAP_ORPHAN);
-        if (held_by_other) {
+        else if (held_by_other) /* its user did not come along */
+            store_owner(&heap->state, HEAP_ORPHAN);
+        if (held_by_other)
             lock_reset(&heap->lock);
-            if (heap->state == HEAP_SHARED)
-                bins_init_mixed(heap);
-        }
+        parked += heap->state == HEAP_PARKED;
         if (heap->tid) /* a write costs the child a page of its own */
             heap->tid = 0;
     }
+    if (heap_global.parked != parked)
+        heap_global.parked = parked;
     if (self) {
         if (self->trims !=
             trim_number) /* the parent's; a write costs the child a page of its own */

@@ -5,8 +5,8 @@
  * A heap belongs to one thread at a time, which alone writes it (no atomics, no lock). When the
  * thread exits the heap is parked; the next new thread adopts it whole, with every page. While it
  * is parked, whoever frees one of its chunks does so under heap->lock. One heap, the shared one,
- * is always used under its lock: by threads past their end and by signal handlers that interrupt
- * the allocator.
+ * is always used under its lock: by threads that have allocated little so far (api/thread.c), by threads past
+ * their end and by signal handlers that interrupt the allocator.
  *
  * A *view* is the part of a context's numbers that one thread owns: what this thread allocated in
  * the context minus what it freed there, whoever had allocated it. The sum over all views of a
@@ -112,7 +112,7 @@ struct heap {
         const struct view *of_other;
         struct view *ours;
     } twins[VIEW_TWINS];
-    uint32_t twins_of; /* heap_global.views_dropped when the first of them was found */
+    uint32_t twins_of; /* heap_views_epoch when the first of them was found */
     /* See context/evict.h. `looks` is odd while the owner looks up a path in the tree. */
     uint32_t looks;      /* atomic */
     uint32_t looks_then; /* when nodes were taken out of the tree the last time; of who does that */
@@ -147,13 +147,15 @@ struct heap_global {
     uint64_t foreign_frees; /* atomic: frees of pointers that are not ours, ignored */
     uint32_t threads_seen;  /* atomic: heaps given to threads, ever */
     uint32_t heaps;
-    bool first_used;        /* atomic: the heap that needs no memory */
-    uint32_t reading;       /* atomic: somebody looks up others' views: no slots are freed */
-    uint32_t views_dropped; /* atomic: views that were taken from their context, ever */
-    uint64_t lost_remote;   /* atomic: frees of others' chunks that stand in no heap's freed_of */
-    uint64_t lost_views;    /* atomic: operations that could not be accounted; 0 means exact */
+    uint32_t parked;      /* atomic: of these, heaps that wait for a thread */
+    bool first_used;      /* atomic: the heap that needs no memory */
+    bool reading;         /* atomic: somebody looks up others' views: no slots are freed */
+    uint16_t at_once;     /* atomic: threads that did not wait for a heap, see api/thread.c */
+    uint64_t lost_remote; /* atomic: frees of others' chunks that stand in no heap's freed_of */
+    uint64_t lost_views;  /* atomic: operations that could not be accounted; 0 means exact */
 };
 INTERNAL struct heap_global heap_global;
+INTERNAL uint32_t heap_views_epoch; /* atomic: how often views were taken from their contexts */
 INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
     return (struct page *)heap->recent_room[size_class];
 }
@@ -174,6 +176,8 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
 void heap_leave_named(struct heap *heap);
 /* The shared heap, locked and ready; NULL: this thread holds it already (a handler within). */
 struct heap *heap_shared_lock(void);
+/* The same, for who holds no lock; NULL: another thread is there. */
+struct heap *heap_shared_try(void);
 void heap_shared_unlock(struct heap *heap);
 
 INLINE struct view *heap_view_at(struct heap *heap, uint32_t index) {
@@ -220,7 +224,7 @@ void heap_forget_twins(struct heap *heap);
 /* This heap's view of the context of another heap's view. */
 INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_other) {
     unsigned place = ((uintptr_t)of_other / sizeof *of_other) % VIEW_TWINS;
-    if (UNLIKELY(heap->twins_of != load_relaxed(&heap_global.views_dropped)))
+    if (UNLIKELY(heap->twins_of != load_relaxed(&heap_views_epoch)))
         heap_forget_twins(heap);
     if (UNLIKELY(heap->twins[place].of_other != of_other)) {
         struct view *ours = heap_view(heap, of_other->context);
@@ -320,6 +324,9 @@ void heap_publish_waste(struct heap *heap);
 /* Requested bytes alive, of all heaps; takes heap_global.lock and reads every view. */
 int64_t heap_live_bytes(void);
 
+/* Around a fork: the locks, see os.h. */
+void heap_fork_prepare(bool interrupted);
+bool heap_fork_done(bool child);
 /* In a forked child: the heaps of threads that did not come along. `self`: the forking thread's
  * heap, or NULL. */
 void heap_fork_child(struct heap *self);

@@ -21,7 +21,7 @@ bool tables_ask_live(void) {
 
 int64_t tables_limit_known START_PAGE = TABLES_LEAST_BYTES;
 
-int64_t tables_limit_bytes(void) {
+static int64_t limit_of_rest(void) {
     int64_t limit = load_relaxed(&options.tables);
     if (limit < 0) {
         int64_t share = share_of_blocks(-limit), live = load_relaxed(&tables_live_bytes);
@@ -30,9 +30,18 @@ int64_t tables_limit_bytes(void) {
         limit = share;
         limit = limit < TABLES_LEAST_BYTES ? TABLES_LEAST_BYTES : limit;
     }
-    limit += TABLES_THREAD_BYTES * load_relaxed(&tables_heaps);
+    limit += (TABLES_THREAD_BYTES - TABLES_HEAP_BYTES) * load_relaxed(&tables_heaps);
     store_owner(&tables_limit_known, limit); /* a lost store is made good by the next */
     return limit;
+}
+
+int64_t tables_limit_bytes(void) {
+    return limit_of_rest() + TABLES_HEAP_BYTES * load_relaxed(&tables_heaps);
+}
+
+int64_t tables_held_bytes(void) {
+    return load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) +
+           TABLES_HEAP_BYTES * load_relaxed(&tables_heaps);
 }
 
 bool tables_take(int64_t bytes, enum tables_share share) {
@@ -40,7 +49,7 @@ bool tables_take(int64_t bytes, enum tables_share share) {
         return true;
     int64_t *used = share == TABLES_TRACE ? &tables_trace_bytes : &tables_used_bytes;
     int64_t *other = share == TABLES_TRACE ? &tables_used_bytes : &tables_trace_bytes;
-    int64_t now = add_relaxed(used, bytes) + bytes, limit = tables_limit_bytes();
+    int64_t now = add_relaxed(used, bytes) + bytes, limit = limit_of_rest();
     int64_t all = now + load_relaxed(other), part = share == TABLES_TRACE ? all : now;
     if (UNLIKELY(all * TABLES_PARTS > limit * TABLES_CROWDED) && share != TABLES_TRACE)
         store_owner(&tables_want_traces, true);

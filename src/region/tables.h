@@ -22,6 +22,9 @@
 
 #define TABLES_LEAST_BYTES (4L << 20)
 #define TABLES_THREAD_BYTES (32L << 10)
+/* Of these, what each thread's heap has in any case, whatever is full: its struct, the stack as it was walked, its first
+ * views and traces, counts of paths that wait. It counts as used from the start; what is taken and shared out here is the rest. */
+#define TABLES_HEAP_BYTES (26L << 10)
 
 /* Of TABLES_PARTS of the limit, what may be in use after a request of this kind: by all but traces. Traces
  * may have what the others leave, and give it back when those need it. */
@@ -38,6 +41,7 @@ enum tables_share {
     TABLES_NEAR = 25,     /* the same of nodes near the root */
     TABLES_RULE = 26,     /* paths that a rule names */
     TABLES_SITE = 30,     /* sites below the [other callers] of the process */
+    TABLES_STACK = 31,    /* how a deep stack was walked */
     TABLES_MUST = 32,     /* counted, but never refused: frees in the pages of others */
 };
 
@@ -56,7 +60,10 @@ bool tables_ask_live(void);
 /* Atomic: a thread is to give its traces back; it sets this to false. */
 INTERNAL bool tables_want_traces;
 int64_t tables_limit_bytes(void);
-INTERNAL int64_t tables_limit_known; /* atomic: as it was when it was last asked for */
+/* All that they hold, for who is told of it. */
+int64_t tables_held_bytes(void);
+/* Atomic: the limit without what heaps have in any case, as it was when it was last asked for. */
+INTERNAL int64_t tables_limit_known;
 /* Takes `bytes` from the budget. False: nothing was taken; that share of the limit is used up. */
 bool tables_take(int64_t bytes, enum tables_share share);
 /* What nothing works without, or what is given back (negative). */

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -403,6 +404,97 @@ static void fork_under_load(void) {
         pthread_join(threads[i], NULL);
 }
 
+/* --- threads that allocate little: they have no memory of their own in the library yet ------------ */
+
+enum { YOUNG_BLOCKS = 40, STARTERS = 3 };
+
+static volatile sig_atomic_t stop_young;
+static _Atomic(unsigned char *) handed_on;
+
+static void *wait_with_block(void *barrier) {
+    void *volatile block = malloc(30);
+    pthread_barrier_wait(barrier);
+    pthread_barrier_wait(barrier);
+    free(block);
+    return NULL;
+}
+
+static void mask_profiling(int how) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    pthread_sigmask(how, &set, NULL);
+}
+
+/* Blocks keep their contents; one of them is left to the next thread. */
+static void *live_briefly(void *argument) {
+    mask_profiling(SIG_UNBLOCK);
+    uint64_t random = (uintptr_t)argument;
+    unsigned char *blocks[YOUNG_BLOCKS];
+    size_t sizes[YOUNG_BLOCKS];
+    for (int i = 0; i < YOUNG_BLOCKS; i++) {
+        sizes[i] = 1 + check_random(&random) % 500;
+        blocks[i] = malloc(sizes[i]);
+        memset(blocks[i], i, sizes[i]);
+    }
+    for (int i = 0; i < YOUNG_BLOCKS; i++)
+        for (size_t at = 0; at < sizes[i]; at++)
+            CHECK(blocks[i][at] == i, "block %d of %zu is damaged at %zu", i, sizes[i], at);
+    for (int i = 1; i < YOUNG_BLOCKS; i++)
+        free(blocks[i]);
+    free(__atomic_exchange_n(&handed_on, blocks[0], __ATOMIC_ACQ_REL));
+    return NULL;
+}
+
+static void *start_young(void *argument) {
+    for (uintptr_t i = (uintptr_t)argument; !stop_young; i += STARTERS)
+        start_and_join(live_briefly, (void *)i);
+    return NULL;
+}
+
+static void allocate_a_little(int number) {
+    int saved = errno;
+    void *volatile block = malloc((size_t)number * 10);
+    free(block);
+    errno = saved;
+}
+
+/* Threads begin, signal handlers allocate in them, and children are forked off, all at once. */
+static void young_threads(void) {
+    pthread_t waiting[12], starters[STARTERS];
+    pthread_barrier_t barrier;
+    struct sigaction action = {.sa_handler = allocate_a_little, .sa_flags = SA_RESTART};
+    struct itimerval often = {{.tv_usec = 500}, {.tv_usec = 500}}, never = {{0}, {0}};
+    mask_profiling(SIG_BLOCK); /* a fork that is interrupted begins anew */
+    pthread_barrier_init(&barrier, NULL, 13);
+    for (int i = 0; i < 12; i++)
+        CHECK(pthread_create(&waiting[i], NULL, wait_with_block, &barrier) == 0, "no thread");
+    pthread_barrier_wait(&barrier);
+    for (uintptr_t i = 0; i < STARTERS; i++)
+        CHECK(pthread_create(&starters[i], NULL, start_young, (void *)(i + 1)) == 0, "no thread");
+    sigaction(SIGPROF, &action, NULL);
+    setitimer(ITIMER_PROF, &often, NULL);
+    for (int i = 0; i < 150; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            for (int j = 0; j < 10; j++)
+                work_a_little(NULL);
+            start_and_join(live_briefly, (void *)7);
+            _exit(0);
+        }
+        expect_child_ok(child);
+    }
+    stop_young = 1;
+    for (int i = 0; i < STARTERS; i++)
+        pthread_join(starters[i], NULL);
+    setitimer(ITIMER_PROF, &never, NULL);
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < 12; i++)
+        pthread_join(waiting[i], NULL);
+    free(__atomic_exchange_n(&handed_on, NULL, __ATOMIC_ACQ_REL));
+}
+
 /* Neither malloc nor free is a point at which a thread that was cancelled ends. */
 static void *allocate_cancelled(void *argument) {
     char *volatile blocks[64] = {NULL};
@@ -444,6 +536,7 @@ int main(int argc, char **argv) {
         {"fork-child-allocates", fork_child_allocates},
         {"vfork-shares", vfork_shares},
         {"fork-under-load", fork_under_load},
+        {"!young-threads", young_threads},
         {"no-cancellation-point", no_cancellation_point},
         {NULL, NULL},
     };

@@ -16,6 +16,7 @@ enum {
     LATE = 2000,
     LATE_BEFORE = 20,
     BLOCKS = 100,
+    ENTRIES = 400,
     SETTLE_S = 3
 };
 
@@ -46,7 +47,10 @@ static long anonymous_kib(void) {
 static void *work(void *argument) {
     unsigned seed = (unsigned)(size_t)argument;
     char *blocks[BLOCKS] = {NULL};
-    blocks[0] = malloc(1);
+    for (int i = 0; i < ENTRIES; i++) { /* so many that the thread has a heap of its own */
+        free(blocks[0]);
+        blocks[0] = malloc(1);
+    }
     pthread_barrier_wait(&all_there); /* so that as many heaps are needed each time */
     for (int i = 0; i < 1000; i++) {
         unsigned slot = (unsigned)rand_r(&seed) % BLOCKS;

@@ -114,10 +114,8 @@ def resident_parts(pid):
     return parts
 
 
-@test
-def idle_threads():
-    """500 threads that have allocated a handful of chunks: at most 1.2 times what glibc takes."""
-    options = ("threads=500", "together=500", "paths=6", "slots=6", "alike=1", f"seed={SEED}")
+def compare_idle(*more):
+    options = ("threads=500", "together=500", "alike=1", f"seed={SEED}", *more)
     with Program("threads", *options, preload=False) as plain:
         plain.go()
         plain_kib, plain_parts = plain.rss_kib(), resident_parts(plain.pid)
@@ -126,10 +124,21 @@ def idle_threads():
         kib, parts = program.rss_kib(), resident_parts(program.pid)
         figures = program.figures()
         check_books(program, program.dump(), totals=False)
+        check_lost(program)
         program.finish()
-    told = (f"{kib} KiB, glibc {plain_kib}: {kib / plain_kib:.2f}; {parts}, glibc {plain_parts}; "
-            f"metadata resident {figures['metadata_resident_bytes'] >> 10}, "
+    told = (f"{', '.join(more)}: {kib} KiB, glibc {plain_kib}: {kib / plain_kib:.2f}; {parts}, "
+            f"glibc {plain_parts}; metadata resident {figures['metadata_resident_bytes'] >> 10}, "
             f"tables {figures['tables_bytes'] >> 10}, pages "
             f"{figures['segment_bytes'] >> 10} for {figures['live_bytes'] >> 10} KiB alive")
     check(kib <= plain_kib * IDLE_RATIO, told)
-    return told
+    return f"{kib / plain_kib:.2f}"
+
+
+@test
+def idle_threads():
+    """500 threads that have allocated some chunks and wait: at most 1.2 times what glibc takes."""
+    ratios = [compare_idle(*more) for more in (
+        ("paths=1", "slots=1"), ("paths=6", "slots=6"), ("paths=20", "slots=20"),
+        ("paths=40", "slots=10"), ("paths=6", "slots=6", "stdio=1"),
+        ("paths=6", "slots=6", "large=1"))]
+    return note(f"{', '.join(ratios)} times what glibc takes")

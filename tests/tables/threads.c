@@ -4,6 +4,8 @@
  *   threads  in all             together  alive at a time
  *   paths    allocations of each              slots  chunks that each has alive
  *   alike=1  all threads make the same paths
+ *   stdio=1  each prints something and reads a line, which it keeps
+ *   large=1  each has 64 KiB for a moment
  *   handover=1  instead: one thread makes `paths` chunks, another one frees all but every 16th
  *   seed
  * It stands still when the last `together` threads have allocated all and wait with their chunks
@@ -14,16 +16,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { THREADS_MAX = 8192, SLOTS_MAX = 64, HANDED_MAX = 1 << 20 };
+enum { THREADS_MAX = 8192, SLOTS_MAX = 64, HANDED_MAX = 1 << 20, LARGE_BYTES = 64 << 10 };
 
 static struct settings {
-    uint64_t threads, together, paths, slots, alike, handover, seed;
+    uint64_t threads, together, paths, slots, alike, stdio, large, handover, seed;
 } settings = {.threads = 100, .together = 100, .paths = 1000, .slots = 32, .seed = 1};
 
 struct worker {
     struct walk walk;
     struct books books;
     struct chunk chunks[SLOTS_MAX];
+    char *line;
 };
 
 static struct worker workers[THREADS_MAX];
@@ -35,9 +38,35 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static unsigned finished; /* under the lock */
 static bool may_end;      /* under the lock */
 
+static FILE *sink, *source; /* where there is stdio */
+
+static FRAME void use_stdio(struct worker *worker) {
+    size_t room = 0;
+    flockfile(source);
+    rewind(source);
+    if (getline(&worker->line, &room, source) < 0)
+        die("no line");
+    funlockfile(source);
+    if (fprintf(sink, "%p %g\n", (void *)worker, (double)room) < 0)
+        die("cannot print");
+}
+
+static FRAME void use_large(void) {
+    char *large = malloc(LARGE_BYTES);
+    if (!large)
+        die("no memory");
+    memset(large, 1, LARGE_BYTES);
+    __asm__ volatile("" : : "r"(large) : "memory");
+    free(large);
+}
+
 static FRAME void work(struct worker *worker) {
     for (uint64_t i = 0; i < settings.paths; i++)
         walk_once(&worker->walk, &worker->chunks[i % settings.slots], 0);
+    if (settings.stdio)
+        use_stdio(worker);
+    if (settings.large)
+        use_large();
     __asm__ volatile("# work");
 }
 
@@ -57,6 +86,7 @@ static void *run_worker(void *argument) {
     for (uint64_t i = 0; i < settings.slots; i++)
         if (i % 16 != 0)
             chunk_free(&worker->books, &worker->chunks[i]);
+    free(worker->line);
     return NULL;
 }
 
@@ -158,11 +188,17 @@ int main(int argc, char **argv) {
             !option(argv[i], "paths", &settings.paths) &&
             !option(argv[i], "slots", &settings.slots) &&
             !option(argv[i], "alike", &settings.alike) &&
+            !option(argv[i], "stdio", &settings.stdio) &&
+            !option(argv[i], "large", &settings.large) &&
             !option(argv[i], "handover", &settings.handover) &&
             !option(argv[i], "seed", &settings.seed))
             die("no such option");
     if (settings.threads > THREADS_MAX || settings.slots > SLOTS_MAX || settings.paths > HANDED_MAX)
         die("too many");
+    sink = fopen("/dev/null", "w");
+    source = fopen("/proc/self/comm", "r");
+    if (!sink || !source)
+        die("no file");
     visits_name_sites();
     phase_names[0] = "work";
     if (!stand_with_books())

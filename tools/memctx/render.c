@@ -260,7 +260,7 @@ static void print_threads(const struct model *model, const struct model_context 
         char allocs[RENDER_NUMBER_BYTES], frees[RENDER_NUMBER_BYTES];
         printf("%*s", indent, "");
         if (thread->tid == 0) {
-            printf("- exited threads: ");
+            printf("- exited and new threads: ");
         } else {
             printf("- thread %u (%s): ", thread->tid, thread->name);
         }
