@@ -234,13 +234,17 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted)
         wanted -= found[id].flags & FOUND_VIEW ? CONTEXT_BYTES : (int64_t)sizeof(struct tree_node);
     }
     /* Then single ones, which go further out. */
-    for (uint32_t id = count; wanted > 0 && id-- > TREE_FIXED_COUNT;)
-        if ((found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) == FOUND_VIEW &&
-            !(tree_node(id)->flags & TREE_COLD) && nodes_above(id) > NEAR_ROOT + 1) {
-            tree_flag(id, TREE_COLD);
-            any = true;
-            wanted -= CONTEXT_BYTES;
-        }
+    for (uint32_t id = count; wanted > 0 && id-- > TREE_FIXED_COUNT;) {
+        if ((found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) != FOUND_VIEW ||
+            tree_node(id)->flags & TREE_COLD)
+            continue;
+        uint32_t others = others_above(id);
+        if (nodes_above(others ? others : id) <= NEAR_ROOT + 1)
+            continue;
+        tree_flag(id, TREE_COLD);
+        any = true;
+        wanted -= CONTEXT_BYTES;
+    }
     return any;
 }
 
@@ -330,17 +334,17 @@ static uint32_t ancestor_for(uint32_t id) {
 static uint32_t child_like(uint32_t parent, uint32_t id) {
     const struct tree_node *node = tree_node(id);
     return tree_child(parent, (struct tree_frame){node->address, node->module, node->exact},
-                      TABLES_SITE);
+                      TABLES_NEAR);
 }
 
 /* This heap's view of the context's site below that ancestor. NULL: no room. */
 static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor) {
-    uint32_t caller = tree_node(id)->parent, node = tree_others(ancestor, TABLES_SITE);
+    uint32_t caller = tree_node(id)->parent, node = tree_others(ancestor, TABLES_NEAR);
     if (node && caller >= TREE_FIXED_COUNT && tree_node(caller)->module != MODULE_OTHERS)
         node = child_like(node, caller);
     if (node)
         node = child_like(node, id);
-    return node && node != id ? heap_view_within(heap, node, TABLES_SITE) : NULL;
+    return node && node != id ? heap_view_within(heap, node, TABLES_NEAR) : NULL;
 }
 
 /* No chunk of the context is alive in any heap: what was freed is read before what was allocated, so
