@@ -73,15 +73,20 @@ static void finish(struct compare *compare) {
 
 void compare_with_mark(struct compare *compare, const struct model *model,
                        const struct model_mark *mark) {
-    *compare = (struct compare){.count = model->context_count};
+    *compare = (struct compare){.count = model->figures_count};
     compare->rows = cli_alloc(compare->count, sizeof(*compare->rows));
     for (size_t i = 0; i < compare->count; i++) {
-        compare->rows[i] = (struct compare_row){
-            .model = model, .context = (uint32_t)i, .after = figures_of(&model->contexts[i].self)};
+        const struct model_figures *figures = model_figures_at(model, i);
+        bool own = figures->context != WIRE_NONE;
+        compare->rows[i] = (struct compare_row){.model = model,
+                                                .context = own ? figures->context : 0,
+                                                .after = own ? figures_of(&figures->self)
+                                                             : (struct compare_figures){0}};
     }
     for (size_t i = 0; i < mark->entry_count; i++) {
         const struct wire_mark_entry *entry = &mark->entries[i];
-        compare->rows[entry->context].before = (struct compare_figures){
+        uint32_t number = model->contexts[entry->context].figures->number;
+        compare->rows[number].before = (struct compare_figures){
 #define X(name) .name = entry->name,
             FIGURES(X)
 #undef X
@@ -146,18 +151,18 @@ static void merge_model(struct merge *merge, const struct model *model, bool is_
     uint32_t *node_of = cli_alloc(model->context_count, sizeof(*node_of));
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_context *context = &model->contexts[i];
-        struct node wanted = {.parent = WIRE_NONE, .offset = context->address};
+        struct node wanted = {.parent = WIRE_NONE, .offset = context->frame->address};
         if (i > 0) {
             wanted.parent = node_of[context->parent];
-            wanted.label = context->label;
+            wanted.label = context->frame->label;
         }
-        if (context->module != WIRE_NONE) {
-            wanted.module = model->modules[context->module].path;
-            wanted.offset = context->address - model->modules[context->module].bias;
+        if (context->frame->module != WIRE_NONE) {
+            wanted.module = model->modules[context->frame->module].path;
+            wanted.offset = context->frame->address - model->modules[context->frame->module].bias;
         }
         node_of[i] = find_node(merge, &wanted);
         struct compare_row *row = &merge->rows[node_of[i]];
-        struct compare_figures figures = figures_of(&context->self);
+        struct compare_figures figures = figures_of(&context->figures->self);
         add_figures(is_after ? &row->after : &row->before, &figures);
         if (row->model == NULL || (is_after && row->model != model)) {
             row->model = model;

@@ -283,7 +283,6 @@ void target_load(struct target *target, struct model *model,
 void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options) {
     struct cli_failure failure;
-    *model = (struct model){0};
     if (!target->is_snapshot) {
         load_process(target, model, options);
     } else if (!model_load_snapshot(model, target->path, &failure)) {

@@ -186,10 +186,10 @@ static int64_t minus(int64_t a, int64_t b) {
 
 /* Their figures are those of the survey; who only stands on the way has none of his own here. */
 static void set_figures(struct model *model, const struct survey *survey) {
-    struct model_totals *rest = &model->left_out.self;
+    struct model_totals *rest = &model_own_figures(model, &model->left_out)->self;
     *rest = survey->sum;
     for (size_t i = 0; i < model->context_count; i++) {
-        model->contexts[i].self = (struct model_totals){0};
+        model->contexts[i].figures = model_figures_at(model, 0);
     }
     for (size_t i = 0; i < survey->best_count; i++) {
         const struct model_totals *self = &survey->best[i].self;
@@ -197,14 +197,14 @@ static void set_figures(struct model *model, const struct survey *survey) {
         if (index == WIRE_NONE) {
             continue;
         }
-        model->contexts[index].self = *self;
+        model_own_figures(model, &model->contexts[index])->self = *self;
         rest->requested_bytes = minus(rest->requested_bytes, self->requested_bytes);
         rest->live_chunks = minus(rest->live_chunks, self->live_chunks);
         rest->allocs = minus(rest->allocs, self->allocs);
         rest->frees = minus(rest->frees, self->frees);
         rest->requested_cum_bytes = minus(rest->requested_cum_bytes, self->requested_cum_bytes);
     }
-    model->contexts[0].self.peak_requested_bytes = survey->root_peak;
+    model_own_figures(model, &model->contexts[0])->self.peak_requested_bytes = survey->root_peak;
     model->left_out_shares = survey->shares;
     model->left_out_count =
         survey->count > model->context_count ? survey->count - model->context_count : 0;

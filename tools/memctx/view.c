@@ -62,14 +62,14 @@ void view_compile_site(regex_t *regex, const char *text) {
 
 bool view_matches_site(const struct model *model, const struct model_context *context,
                        const regex_t *regex) {
-    if (context->kind == WIRE_KIND_ROOT || !model_totals_any(&context->self)) {
+    if (context->frame->kind == WIRE_KIND_ROOT || !model_totals_any(&context->figures->self)) {
         return false;
     }
     char *name = render_frame(model, context, true);
     bool matches = regexec(regex, name, 0, NULL, 0) == 0;
     free(name);
-    if (!matches && context->module != WIRE_NONE) {
-        matches = regexec(regex, model->modules[context->module].path, 0, NULL, 0) == 0;
+    if (!matches && context->frame->module != WIRE_NONE) {
+        matches = regexec(regex, model->modules[context->frame->module].path, 0, NULL, 0) == 0;
     }
     return matches;
 }
@@ -77,7 +77,7 @@ bool view_matches_site(const struct model *model, const struct model_context *co
 static void add_weights(struct view *view, const struct model *model) {
     for (size_t i = 0; i < model->context_count; i++) {
         view->weights[i] = view->included == NULL || view->included[i]
-                               ? view_key(&model->contexts[i].self, view->sort)
+                               ? view_key(&model->contexts[i].figures->self, view->sort)
                                : 0;
     }
     /* The root's own peak is that of the whole process, no part of the sum. */
@@ -151,7 +151,7 @@ uint32_t *view_sort_leaves(const struct view *view, const struct model *model, s
     struct sort_item *items = cli_alloc(model->context_count, sizeof(*items));
     *count = 0;
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct model_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].figures->self;
         if ((view->included == NULL || view->included[i]) && model_totals_any(self)) {
             items[(*count)++] = (struct sort_item){view_key(self, view->sort), (uint32_t)i};
         }
