@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 5
+#define WIRE_VERSION 6
 #define WIRE_ANSWER_MAX 24576U /* bytes behind the frame */
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
@@ -271,12 +271,22 @@ struct wire_remote {
     int64_t frees;            /* since the start */
 };
 
+/* Of a mark for whose contexts there was not room: those that held least, in sums since the start. */
+struct wire_left_out {
+    uint64_t contexts;  /* 0: none; the rest means nothing then */
+    uint64_t ids_below; /* a context with a higher id was not there yet */
+    int64_t most_bytes; /* none held more */
+    int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;
+};
+
 struct wire_mark {
     char name[WIRE_MARK_NAME_MAX];
     uint64_t uptime_ns; /* when it was set */
+    struct wire_left_out left_out;
 };
 
-struct wire_mark_entry { /* how a context stood at the mark; a context that is missing stood at 0 */
+struct
+    wire_mark_entry { /* how a context stood at the mark; one that is missing at 0, or it was left out */
     uint32_t context;
     uint32_t reserved;
     int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;

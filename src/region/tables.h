@@ -36,6 +36,7 @@ enum tables_share {
     TABLES_OTHERS = 22,   /* [other callers] of an ancestor, and sites below it */
     TABLES_ADMITTED = 24, /* paths that were seen often, or hold much */
     TABLES_NEAR = 24,     /* the same of nodes near the root */
+    TABLES_ASKED = 26,    /* what users ask for: marks, what resets subtract; see control/marks.c */
     TABLES_SITE = 28,     /* sites below the [other callers] of the process */
     TABLES_MUST =
         32, /* counted, but never refused: what rules name, frees in the pages of others */

@@ -2,7 +2,9 @@
 """What asking costs the process that is asked: next to no memory, however many contexts it has, and no time once
 whoever asked has left."""
 import contextlib
+import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -12,7 +14,7 @@ import time
 
 import harness
 import wire
-from harness import Failure, Skip, check, check_equal, runtime_dir, test
+from harness import Skip, check, check_equal, runtime_dir, test
 from hostile import attacked
 from wire import Wire, constant, frame
 
@@ -281,24 +283,74 @@ def no_address_space_left():
         harness.check_sums(target.dump("--no-symbols"))
 
 
+def set_mark(client, name):
+    return client.ask(frame(constant("WIRE_MARK"), name.encode().ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")))
+
+
 @test
 def marks_that_are_too_large():
-    """All marks together have a bound; past it a mark is refused, with what there is and what to do, and costs nothing."""
-    with attacked("contexts", "60000", MEMCTX_FOLD="off", MEMCTX_TABLES="64M") as target, Wire(target.socket_path()) as client:
-        before, status, names = resident_kib(target.pid), constant("WIRE_OK"), 0
-        while status == constant("WIRE_OK") and names < constant("WIRE_MARKS_MAX"):
-            name = f"mark-{names}".encode().ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")
-            status, body = client.ask(frame(constant("WIRE_MARK"), name))
-            names += status == constant("WIRE_OK")
-        check_equal(status, constant("WIRE_REFUSED"), f"after {names} marks: {body!r}")
-        text = body.decode()
-        check("contexts takes" in text and "all marks together may take" in text and "dump TARGET -o" in text, text)
-        tables = client.statistics()["metadata_bytes"]
-        rise = (resident_kib(target.pid) - before) << 10
-        check(rise < tables / 8 + (512 << 10), f"{names} marks take {rise} bytes beside {tables} of tables")
-        again = b"mark-0".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")
-        check_equal(client.ask(frame(constant("WIRE_MARK"), again))[0], constant("WIRE_OK"), "one that moves")
-        entries = sum(wire.get(body, "wire_piece.count") for body in client.pieces("ENTRIES", mark=again))
-        if entries < 30000:
-            raise Failure(f"a mark has {entries} entries")
-    return f"{names} marks of {entries} contexts in {rise >> 10} KiB; {text}"
+    """A mark takes less than 1 MiB: what holds least is left out, and told; all together have a bound, past which one is refused."""
+    with many_contexts(200000) as target, Wire(target.socket_path()) as client:
+        before = resident_kib(target.pid)
+        status, body = set_mark(client, "m")
+        rise = resident_kib(target.pid) - before
+        check_equal(status, constant("WIRE_OK"), f"the mark: {body!r}")
+        check("are left out" in body.decode(), body)
+        check(rise <= RISE_MAX_KIB, f"a mark takes {rise} KiB")
+        left_out, most, left_bytes = (int(word) for word in re.search(
+            r"hold: (\d+) contexts of at most (\d+) bytes each, (\d+) in all", body.decode()).groups())
+        name = b"m".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")
+        entries = sum(wire.get(piece, "wire_piece.count") for piece in client.pieces("ENTRIES", mark=name))
+        diff = json.loads(harness.run_cli("diff", target.pid, "m", "--json", "--no-symbols", env=target.cli_env).stdout)
+        check_equal(diff["left_out"], {"contexts": left_out, "most_bytes": most, "requested_bytes": left_bytes}, "left out")
+        check_equal((diff["contexts"], diff["totals"]["growth"]["requested_bytes"]), ([], 0), "growth of nothing")
+        for _ in range(3):
+            target.say("more")
+            check_equal(target.hear(), "made", "the target's answer")
+        diff = json.loads(harness.run_cli("diff", target.pid, "m", "--json", "--no-symbols", env=target.cli_env).stdout)
+        growth = [row["growth"]["requested_bytes"] for row in diff["contexts"]]
+        check(most < 64, f"what holds {most} bytes was left out")
+        check(len(growth) > 1000, f"{len(growth)} contexts grew or shrank")
+        # What is told of each is exact, or, where it was left out, of what is more than it may have held.
+        total = diff["totals"]["growth"]["requested_bytes"]
+        check(sum(growth) - left_bytes <= total <= sum(growth) + left_out * most, f"{total} of {sum(growth)}")
+    return f"{entries} contexts in {rise} KiB, {left_out} of at most {most} bytes each left out"
+
+
+def reset_all(client):
+    status, body = client.ask(frame(constant("WIRE_RESET"), wire.struct_bytes(
+        "wire_reset_request", context=constant("WIRE_NONE"))))
+    return status, body.decode()
+
+
+def set_marks(client):
+    """As many marks as may be set; the status and the text of the last answer."""
+    for number in range(constant("WIRE_MARKS_MAX")):
+        status, body = set_mark(client, f"mark-{number}")
+        if status != constant("WIRE_OK"):
+            break
+    return status, body.decode()
+
+
+@test
+def marks_and_resets_have_a_bound():
+    """What marks and resets keep is counted in the tables, and has an eighth of them at the most; what is refused costs nothing."""
+    bounded = {}
+    for first in ("reset", "marks"):
+        with attacked("contexts", "60000", MEMCTX_FOLD="off", MEMCTX_TABLES=16 << 20) as target, Wire(target.socket_path()) as client:
+            statistics, before = client.statistics(), resident_kib(target.pid)
+            steps = [("reset", reset_all), ("marks", set_marks)]
+            for name, step in steps if first == "reset" else reversed(steps):
+                status, text = step(client)
+                if name == first:
+                    check_equal(status, constant("WIRE_OK"), f"{name} first: {text}")
+            check_equal(status, constant("WIRE_REFUSED"), f"{name} behind {first}: {text}")
+            check("see MEMCTX_TABLES" in text and "dump TARGET -o" in text, text)
+            used = client.statistics()["tables_bytes"] - statistics["tables_bytes"]
+            bound = statistics["tables_limit_bytes"] // 8
+            rise = (resident_kib(target.pid) - before) << 10
+            check(used <= bound + (64 << 10), f"{used} bytes of the tables, of at most {bound}")
+            check(rise <= used + (256 << 10), f"what was kept takes {rise} bytes, and {used} are counted")
+            check_equal(set_mark(client, "mark-0")[0], constant("WIRE_OK"), "one that moves")
+            bounded[f"{first} first"] = f"{used >> 10} KiB, {rise >> 10} resident"
+    return f"{bounded}, of {bound >> 10}"

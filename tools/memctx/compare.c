@@ -71,6 +71,38 @@ static void finish(struct compare *compare) {
     qsort(compare->rows, kept, sizeof(*compare->rows), compare_rows);
 }
 
+/* A context that the mark left out held no more than it says: what it grew by is no less than what is told here. */
+static void begin_left_out(struct compare_row *row, const struct model_mark *mark) {
+    int64_t most = model_tame(mark->left_out.most_bytes);
+    if (row->model->contexts[row->context].id >= mark->left_out.ids_below) {
+        return;
+    }
+    row->before = row->after;
+    if (row->after.requested_bytes > most) {
+        row->before =
+            (struct compare_figures){most, WIRE_UNKNOWN, WIRE_UNKNOWN, WIRE_UNKNOWN, WIRE_UNKNOWN};
+    }
+}
+
+/* The sums are exact although some contexts are missing. */
+static void add_left_out(struct compare *compare, const struct model_mark *mark) {
+    compare->left_out = &mark->left_out;
+    compare->before = (struct compare_figures){
+#define X(name) .name = mark->left_out.name,
+        FIGURES(X)
+#undef X
+    };
+    for (size_t i = 0; i < mark->entry_count; i++) {
+        struct compare_figures entry = {
+#define X(name) .name = mark->entries[i].name,
+            FIGURES(X)
+#undef X
+        };
+        add_figures(&compare->before, &entry);
+    }
+    compare->growth = subtract_figures(&compare->after, &compare->before);
+}
+
 void compare_with_mark(struct compare *compare, const struct model *model,
                        const struct model_mark *mark) {
     *compare = (struct compare){.count = model->figures_count};
@@ -82,6 +114,9 @@ void compare_with_mark(struct compare *compare, const struct model *model,
                                                 .context = own ? figures->context : 0,
                                                 .after = own ? figures_of(&figures->self)
                                                              : (struct compare_figures){0}};
+        if (own && mark->left_out.contexts > 0) {
+            begin_left_out(&compare->rows[i], mark);
+        }
     }
     for (size_t i = 0; i < mark->entry_count; i++) {
         const struct wire_mark_entry *entry = &mark->entries[i];
@@ -93,6 +128,9 @@ void compare_with_mark(struct compare *compare, const struct model *model,
         };
     }
     finish(compare);
+    if (mark->left_out.contexts > 0) {
+        add_left_out(compare, mark);
+    }
 }
 
 /* --- two models -------------------------------------------------------------------------- */

@@ -160,6 +160,19 @@ static void write_context(struct json_writer *json, const struct model *model,
     json_put_close(json, '}');
 }
 
+static void write_left_out(struct json_writer *json, const struct wire_left_out *out) {
+    json_put_open(json, "left_out", '{');
+    json_put_integer(json, "contexts", (int64_t)out->contexts);
+    json_put_integer(json, "ids_below", (int64_t)out->ids_below);
+    json_put_integer(json, "most_bytes", out->most_bytes);
+    json_put_integer(json, "requested_bytes", out->requested_bytes);
+    json_put_integer(json, "live_chunks", out->live_chunks);
+    json_put_integer(json, "allocs", out->allocs);
+    json_put_integer(json, "frees", out->frees);
+    json_put_integer(json, "requested_cum_bytes", out->requested_cum_bytes);
+    json_put_close(json, '}');
+}
+
 static void write_marks(struct json_writer *json, const struct model *model, bool entries) {
     json_put_open(json, "marks", '[');
     for (size_t i = 0; i < model->mark_count; i++) {
@@ -168,6 +181,9 @@ static void write_marks(struct json_writer *json, const struct model *model, boo
         json_put_open(json, NULL, '{');
         json_put_text(json, "name", mark->name);
         json_put_decimal(json, "uptime_s", mark->uptime_s);
+        if (mark->left_out.contexts > 0) {
+            write_left_out(json, &mark->left_out);
+        }
         if (entries && mark->has_entries) {
             json_put_open(json, "contexts", '[');
             for (size_t k = 0; k < mark->entry_count; k++) {

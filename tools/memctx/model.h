@@ -177,6 +177,7 @@ struct model_mark {
     double uptime_s;
     uint64_t uptime_ns;              /* as the target has it; 0: from a snapshot */
     bool has_entries;                /* false: only its name is known */
+    struct wire_left_out left_out;   /* of it the counters may not be known */
     struct wire_mark_entry *entries; /* context is an index here */
     size_t entry_count;
 };

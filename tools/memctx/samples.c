@@ -38,6 +38,23 @@ void samples_keep(struct samples_look *look, const struct model *model) {
     }
 }
 
+/* How a context may have stood at a mark that left it out: it held no more than the mark says, so that it grew by no less. */
+static void fill_left_out(struct sample *sample, const struct model *model,
+                          const struct model_mark *mark) {
+    int64_t most = model_tame(mark->left_out.most_bytes);
+    for (size_t i = 1; i < model->figures_count && mark->left_out.contexts > 0; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        if (figures->context == WIRE_NONE ||
+            model->contexts[figures->context].id >= mark->left_out.ids_below) {
+            continue;
+        }
+        struct sample_row now = row_of_totals(&figures->self);
+        sample->rows[i] = (struct sample_row){
+            now.requested_bytes < most ? now.requested_bytes : most,
+            now.live_chunks < most ? now.live_chunks : most, now.allocs < most ? now.allocs : most};
+    }
+}
+
 /* Each context of a look has figures of its own, so that its row is nobody else's. */
 static void own_rows(struct model *model, const struct samples_look *look) {
     for (size_t i = 0; i < look->count; i++) {
@@ -72,6 +89,7 @@ void samples_make(struct samples *samples, struct model *model, const struct sam
             continue;
         }
         struct sample *sample = add_sample(samples, model, mark->uptime_s);
+        fill_left_out(sample, model, mark);
         for (size_t k = 0; k < mark->entry_count; k++) {
             const struct wire_mark_entry *entry = &mark->entries[k];
             sample->rows[model->contexts[entry->context].figures->number] =

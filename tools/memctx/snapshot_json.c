@@ -374,6 +374,22 @@ static void load_mark_entries(struct model *model, struct model_mark *mark, cons
     }
 }
 
+static void load_left_out(struct wire_left_out *out, const json_t *object) {
+    if (!json_is_object(object)) {
+        return;
+    }
+    *out = (struct wire_left_out){
+        .contexts = number_of(object, "contexts"),
+        .ids_below = number_of(object, "ids_below"),
+        .most_bytes = integer_of(object, "most_bytes"),
+        .requested_bytes = integer_of(object, "requested_bytes"),
+        .live_chunks = integer_of(object, "live_chunks"),
+        .allocs = integer_of(object, "allocs"),
+        .frees = integer_of(object, "frees"),
+        .requested_cum_bytes = integer_of(object, "requested_cum_bytes"),
+    };
+}
+
 static void load_marks(struct model *model, const json_t *root) {
     const json_t *list = json_object_get(root, "marks");
     model->mark_count = json_array_size(list);
@@ -385,6 +401,7 @@ static void load_marks(struct model *model, const json_t *root) {
         snprintf(mark->name, sizeof(mark->name), "%s", name != NULL ? name : "");
         cli_clean(mark->name);
         mark->uptime_s = json_number_value(json_object_get(object, "uptime_s"));
+        load_left_out(&mark->left_out, json_object_get(object, "left_out"));
         const json_t *entries = json_object_get(object, "contexts");
         if (json_is_array(entries)) {
             load_mark_entries(model, mark, entries);

@@ -395,6 +395,16 @@ static void read_remotes(struct snapshot_reader *reader) {
 
 /* --- marks ------------------------------------------------------------------------------- */
 
+static void get_left_out(struct unpack_block *block, struct wire_left_out *out) {
+    unsigned column = MARKS_SUMS;
+    out->contexts = unpack_number(block, MARKS_LEFT_OUT);
+    out->ids_below = unpack_number(block, MARKS_IDS_BELOW);
+    out->most_bytes = unpack_figure(block, MARKS_MOST, 0);
+#define X(name) out->name = unpack_figure(block, column++, 0);
+    SNAPSHOT_MARK_FIGURES(X)
+#undef X
+}
+
 static void read_marks(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     model->marks = room(reader, model->marks, model->mark_count, sizeof(*model->marks));
@@ -406,6 +416,7 @@ static void read_marks(struct snapshot_reader *reader) {
         mark->uptime_s = get_double(reader, MARKS_UPTIME);
         mark->has_entries = unpack_number(&reader->block, MARKS_HAS_ENTRIES) != 0;
         mark->entry_count = get_word(reader, MARKS_ENTRIES);
+        get_left_out(&reader->block, &mark->left_out);
         reader->entries_told += mark->entry_count;
     }
 }

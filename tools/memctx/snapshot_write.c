@@ -300,6 +300,16 @@ static void write_mark_entries(struct snapshot_writer *writer, const struct mode
     }
 }
 
+static void put_left_out(struct pack *pack, const struct wire_left_out *out) {
+    unsigned column = MARKS_SUMS;
+    pack_number(pack, MARKS_LEFT_OUT, out->contexts);
+    pack_number(pack, MARKS_IDS_BELOW, out->ids_below);
+    pack_figure(pack, MARKS_MOST, out->most_bytes, 0);
+#define X(name) pack_figure(pack, column++, out->name, 0);
+    SNAPSHOT_MARK_FIGURES(X)
+#undef X
+}
+
 static void write_marks(struct snapshot_writer *writer) {
     struct pack *pack = writer->pack;
     const struct model *model = writer->model;
@@ -311,6 +321,7 @@ static void write_marks(struct snapshot_writer *writer) {
         pack_number(pack, MARKS_UPTIME, bits_of(mark->uptime_s));
         pack_number(pack, MARKS_HAS_ENTRIES, mark->has_entries);
         pack_number(pack, MARKS_ENTRIES, mark->entry_count);
+        put_left_out(pack, &mark->left_out);
         pack_end_row(pack);
     }
     pack_end_table(pack);

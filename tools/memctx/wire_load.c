@@ -401,8 +401,9 @@ static bool take_mark(struct loader *loader, struct records *records) {
     wire.name[sizeof(wire.name) - 1] = '\0';
     model->marks = cli_grow(model->marks, WIRE_MARKS_MAX, sizeof(*model->marks));
     struct model_mark *mark = &model->marks[model->mark_count++];
-    *mark =
-        (struct model_mark){.uptime_ns = wire.uptime_ns, .uptime_s = (double)wire.uptime_ns / 1e9};
+    *mark = (struct model_mark){.uptime_ns = wire.uptime_ns,
+                                .uptime_s = (double)wire.uptime_ns / 1e9,
+                                .left_out = wire.left_out};
     memcpy(mark->name, wire.name, sizeof(wire.name));
     cli_clean(mark->name);
     return true;
