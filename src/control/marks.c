@@ -75,7 +75,8 @@ struct writer {
     struct mark_chunk *first, *last;
     uint32_t previous;       /* id, in this chunk */
     uint64_t bytes, limit;   /* of chunks */
-    uint64_t needed;         /* by all entries */
+    uint64_t needed;         /* chunks of all entries, in bytes */
+    uint32_t used;           /* of the last of these */
     uint64_t alone[CLASSES]; /* by those of a class, wherever the one before is */
     unsigned least;          /* class: what holds less is left out, ... */
     uint64_t spare;          /* ... and what is of it, when this is used up */
@@ -160,22 +161,31 @@ static void free_chunks(struct mark_chunk *chunk) {
     }
 }
 
+/* What it will take, as write_entry will do it when nothing is left out, and by itself. */
+static void count_entry(struct writer *writer, uint32_t context, const struct sum *sum) {
+    uint8_t entry[ENTRY_MAX];
+    if (!writer->needed || writer->used + ENTRY_MAX > sizeof writer->last->bytes) {
+        writer->needed += CHUNK_BYTES;
+        writer->used = writer->previous = 0;
+    }
+    writer->used += make_entry(writer, context, sum, entry);
+    writer->previous = 0;
+    writer->alone[class_of(sum->live_bytes)] += make_entry(writer, context, sum, entry);
+    writer->previous = context;
+}
+
 /* Writes all, or only counts what that takes. */
 static void write_all(struct writer *writer, bool only_count) {
     uint32_t count = tree_count();
     sums_begin();
     for (uint32_t id = 0; id < count; id++) {
-        uint8_t entry[ENTRY_MAX];
         struct sum sum;
         sums_pause(id);
         sums_read(id, &sum, NULL);
         if (!sum.allocs && !sum.frees)
             continue;
         if (only_count) {
-            writer->needed += make_entry(writer, id, &sum, entry);
-            writer->previous = 0;
-            writer->alone[class_of(sum.live_bytes)] += make_entry(writer, id, &sum, entry);
-            writer->previous = id;
+            count_entry(writer, id, &sum);
         } else {
             write_entry(writer, id, &sum);
         }
@@ -188,10 +198,10 @@ static void write_all(struct writer *writer, bool only_count) {
 static void find_least(struct writer *writer) {
     uint64_t room = writer->limit - writer->limit / 32, sum = 0; /* ends of chunks stay empty */
     unsigned class = CLASSES - 1;
-    while (writer->needed > room && class > 0 && sum + writer->alone[class] <= room)
+    while (writer->needed > writer->limit && class > 0 && sum + writer->alone[class] <= room)
         sum += writer->alone[class --];
-    writer->least = writer->needed > room ? class : 0;
-    writer->spare = writer->needed > room ? room - sum : UINT64_MAX;
+    writer->least = writer->needed > writer->limit ? class : 0;
+    writer->spare = writer->needed > writer->limit ? room - sum : UINT64_MAX;
 }
 
 /* --- marks --------------------------------------------------------------------------------------- */
