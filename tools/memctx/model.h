@@ -213,6 +213,7 @@ struct model {
     /* Contexts that were counted, but are not there, because only some were asked for (top.h): how many, how many of them have
      * figures, and their sum. */
     size_t left_out_count, left_out_leaves;
+    int64_t left_out_bytes; /* requested, of those with figures; with --site, of its own */
     struct model_context left_out;
     struct folding_shares left_out_shares; /* of all contexts, these and those that are there */
     struct model_context *contexts;

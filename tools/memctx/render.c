@@ -414,7 +414,7 @@ void render_flat(const struct model *model, const struct view *view,
             print_threads(model, context, options, 4);
         }
     }
-    int64_t bytes = model->left_out.figures->self.requested_bytes;
+    int64_t bytes = model->left_out_bytes;
     for (size_t i = printed; i < count; i++) {
         bytes = model_add(bytes, model->contexts[leaves[i]].figures->self.requested_bytes);
     }

@@ -294,7 +294,7 @@ static size_t collect_wishes(const struct model *model, const bool *only, struct
         wanted[model->contexts[i].frame->number] |= only[i];
     }
     for (struct model_frame *frame = model->frames; frame != NULL; frame = frame->next) {
-        if (frame->kind == WIRE_KIND_PATH && frame->address != 0 &&
+        if (frame->kind == WIRE_KIND_PATH && frame->address != 0 && frame->names == NULL &&
             (only == NULL || wanted[frame->number])) {
             /* A return address may already belong to the next function or line. */
             wishes[count++] = (struct wish){frame->address - (frame->exact_address ? 0 : 1), frame};
@@ -306,7 +306,11 @@ static size_t collect_wishes(const struct model *model, const bool *only, struct
 }
 
 static void note_source(struct model_module *module, enum symbols_source source) {
+    bool noted = module->symbols != NULL; /* by an earlier look-up of other frames */
     module->symbols = cli_copy(source_words[source]);
+    if (noted) {
+        return;
+    }
     if (source == SYMBOLS_MISMATCH) {
         cli_warn("note: the file %s is not the one that the process runs (another build-id); its "
                  "names are left out",

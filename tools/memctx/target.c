@@ -177,6 +177,12 @@ static bool ask_pieces(struct target *target, struct wire_piece_request *request
     return true;
 }
 
+void target_ask_pieces(struct target *target, struct wire_piece_request *request) {
+    if (!ask_pieces(target, request)) {
+        cli_die_failure(&target->failure);
+    }
+}
+
 void target_ask_part(struct target *target, enum wire_part part, uint32_t flags) {
     struct wire_piece_request request = {.part = part, .flags = flags};
     if (!ask_pieces(target, &request)) {

@@ -69,6 +69,7 @@ static void *make_room(void *list, size_t *room, size_t count, size_t bytes) {
 void loader_begin(struct loader *loader, struct model *model, const char *source,
                   struct cli_failure *failure) {
     *loader = (struct loader){.model = model, .failure = failure};
+    loader->survey.root_peak_bytes = WIRE_UNKNOWN;
     model_begin(model, source);
 }
 
@@ -271,8 +272,12 @@ static bool take_context(struct loader *loader, struct records *records) {
     if (!find_parts(loader, &record, &wire, &parts)) {
         return false;
     }
-    if (loader->visit != NULL) {
-        return loader->visit(loader, &wire, parts.has_sums ? &parts.sums : NULL, parts.label);
+    enum loader_visit visit =
+        loader->visit != NULL
+            ? loader->visit(loader, &wire, parts.has_sums ? &parts.sums : NULL, parts.label)
+            : LOADER_KEEP;
+    if (visit != LOADER_KEEP) {
+        return visit == LOADER_DROP;
     }
     struct model_context *context = context_of(loader, &wire, &parts);
     if (context == NULL) {
@@ -286,8 +291,8 @@ static bool take_context(struct loader *loader, struct records *records) {
     return take_views(loader, &parts.views, (uint32_t)(context - model->contexts), wire.views);
 }
 
-bool loader_link(struct loader *loader) {
-    struct model *model = loader->model;
+bool loader_check_frames(struct loader *loader) {
+    const struct model *model = loader->model;
     for (const struct model_frame *frame = model->frames; frame != NULL; frame = frame->next) {
         if (frame->module != WIRE_NONE && frame->module >= model->module_count) {
             return cli_fail(loader->failure, CLI_REFUSED,
@@ -296,7 +301,11 @@ bool loader_link(struct loader *loader) {
                             model->source);
         }
     }
-    return model_link(model, loader->failure);
+    return true;
+}
+
+bool loader_link(struct loader *loader) {
+    return loader_check_frames(loader) && model_link(loader->model, loader->failure);
 }
 
 /* --- threads --------------------------------------------------------------------------------- */
@@ -512,6 +521,32 @@ static bool take_page(struct loader *loader, struct records *records) {
     return true;
 }
 
+/* --- surveys --------------------------------------------------------------------------------- */
+
+static bool take_survey(struct loader *loader, struct records *records) {
+    struct wire_survey *sum = &loader->survey, survey;
+    if (!take(records, &survey, sizeof(survey))) {
+        return damaged(loader, "its sums lie outside it");
+    }
+    sum->contexts += survey.contexts;
+    sum->with_figures += survey.with_figures;
+#define ADD(name) sum->name = model_add(sum->name, survey.name);
+    ADD(requested_bytes)
+    ADD(live_chunks)
+    ADD(allocs)
+    ADD(frees)
+    ADD(requested_cum_bytes)
+    ADD(labelled_bytes)
+    ADD(labelled_allocs)
+    ADD(merged_bytes)
+    ADD(merged_allocs)
+#undef ADD
+    if (survey.root_peak_bytes != WIRE_UNKNOWN) {
+        sum->root_peak_bytes = survey.root_peak_bytes;
+    }
+    return true;
+}
+
 /* --- all of it ------------------------------------------------------------------------------- */
 
 bool loader_take_piece(struct loader *loader, enum wire_part part, const void *bytes, size_t length,
@@ -521,6 +556,7 @@ bool loader_take_piece(struct loader *loader, enum wire_part part, const void *b
         [WIRE_PART_THREADS] = take_thread,   [WIRE_PART_REMOTES] = take_remote,
         [WIRE_PART_MARKS] = take_mark,       [WIRE_PART_ENTRIES] = take_entry,
         [WIRE_PART_NOTES] = take_note,       [WIRE_PART_PAGES] = take_page,
+        [WIRE_PART_BEST] = take_context,     [WIRE_PART_PATH] = take_context,
     };
     struct records records = {.at = bytes, .left = length};
     struct wire_piece head;
@@ -530,6 +566,9 @@ bool loader_take_piece(struct loader *loader, enum wire_part part, const void *b
                         loader->model->source, length);
     }
     loader->took_ns += head.took_ns;
+    if (part == WIRE_PART_BEST && !take_survey(loader, &records)) {
+        return false;
+    }
     for (uint32_t i = 0; i < head.count; i++) {
         if (!takers[part](loader, &records)) {
             return false;
