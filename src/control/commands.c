@@ -288,7 +288,7 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(modules, rules_module_count(), "objects that frames were seen in");
     ADD(contexts, tree_count(), "nodes of the tree");
     ADD(tables_bytes, load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes),
-        "bytes of the tables for call paths: nodes, views, traces, rules");
+        "bytes of the tables for call paths: nodes, views, traces, rules, marks");
     ADD(tables_limit_bytes, tables_limit_bytes(), "what they may be at most (MEMCTX_TABLES)");
     ADD(folded_functions, load_relaxed(&function_epoch),
         "functions that stand on each call path once");

@@ -19,7 +19,8 @@ struct survey {
     enum view_sort sort;
     struct best *best; /* by falling figures, then rising ids */
     size_t best_count, limit;
-    int64_t minimum; /* what has less is not among them */
+    int64_t minimum;  /* what has less is not among them */
+    uint64_t next_id; /* that may be told next, or a higher one */
     /* With a site: by number of the frame, whether it matches; frames that came later do not. */
     bool *matches;
     size_t frame_count;
@@ -92,9 +93,24 @@ static struct model_frame *frame_of(struct model *model, const struct wire_conte
     return model_find_frame(model, &frame);
 }
 
+/* Ids rise. */
+static bool is_in_order(struct loader *loader, const struct wire_context *context) {
+    struct survey *survey = loader->visit_argument;
+    if (context->id < survey->next_id) {
+        return cli_fail(loader->failure, CLI_REFUSED,
+                        "%s: damaged dump; context %u is there twice, or too late",
+                        loader->model->source, context->id);
+    }
+    survey->next_id = (uint64_t)context->id + 1;
+    return true;
+}
+
 static enum loader_visit visit_frame(struct loader *loader, const struct wire_context *context,
                                      const struct wire_sums *sums, char *label) {
     (void)sums;
+    if (!is_in_order(loader, context)) {
+        return LOADER_FAIL;
+    }
     frame_of(loader->model, context, label);
     return LOADER_DROP;
 }
@@ -102,6 +118,9 @@ static enum loader_visit visit_frame(struct loader *loader, const struct wire_co
 static enum loader_visit visit_best(struct loader *loader, const struct wire_context *context,
                                     const struct wire_sums *sums, char *label) {
     struct survey *survey = loader->visit_argument;
+    if (!is_in_order(loader, context)) {
+        return LOADER_FAIL;
+    }
     if (sums == NULL) {
         return LOADER_DROP;
     }
@@ -126,6 +145,7 @@ static void look_at_all(struct target *target, struct survey *survey, bool adapt
     struct wire_piece_request request = {
         .part = WIRE_PART_BEST, .figure = figure_of(survey->sort), .ids_below = loader->contexts};
     uint64_t before;
+    survey->next_id = 0;
     loader->survey = (struct wire_survey){.root_peak_bytes = WIRE_UNKNOWN};
     loader->visit = visit;
     loader->visit_argument = survey;
