@@ -188,7 +188,8 @@ static void find_matches(struct target *target, struct model *model, struct surv
 /* --- paths ----------------------------------------------------------------------------------- */
 
 static uint32_t *find_loaded(const struct survey *survey, uint32_t id) {
-    size_t at = id * 0x9e3779b1U & (survey->loaded_room - 1);
+    uint32_t hash = id * 0x9e3779b1U;
+    size_t at = hash & (survey->loaded_room - 1);
     while (survey->loaded[at] != 0 && survey->loaded[at] != id + 1) {
         at = (at + 1) & (survey->loaded_room - 1);
     }
