@@ -11,9 +11,9 @@
 #include "region/heap.h"
 
 #define CHUNK_BYTES 4096U
-#define NUMBERS 5U                /* of an entry */
+#define NUMBERS 5U                          /* of an entry */
 #define ENTRY_MAX ((uint64_t)NUMBERS * 10U) /* bytes */
-#define MARK_MOST (896UL << 10)   /* the target must not grow by more than 1 MiB for any verb */
+#define MARK_MOST (896UL << 10) /* the target must not grow by more than 1 MiB for any verb */
 #define ASKED_PART 8
 #define CLASSES 65U /* of live bytes: so many bits */
 
