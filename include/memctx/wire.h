@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 5
+#define WIRE_VERSION 6
 #define WIRE_ANSWER_MAX 24576U /* bytes behind the frame */
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
@@ -142,20 +142,34 @@ enum wire_part {
     WIRE_PART_ENTRIES = 5,  /* struct wire_mark_entry, of one mark */
     WIRE_PART_NOTES = 6,    /* texts, each ended by a 0 byte */
     WIRE_PART_PAGES = 7,    /* struct wire_page and its shares */
-    WIRE_PARTS = 8,
+    WIRE_PART_BEST =
+        8, /* struct wire_survey, then as CONTEXTS those of which one figure is large */
+    WIRE_PART_PATH = 9, /* as CONTEXTS: the way from the root to a context, and that one */
+    WIRE_PARTS = 10,
 };
 
 struct wire_piece_request {
     uint32_t part;  /* enum wire_part */
     uint32_t flags; /* WIRE_DUMP_RESIDENT, THREADS, LIGHT */
     uint64_t
-        from; /* 0: from the start; next of the answer before; of contexts also WIRE_FROM_ID(id) */
-    uint32_t most; /* records; 0: as many as fit */
-    uint32_t reserved;
+        from; /* 0: from the start; next of the answer before; of contexts and a path also WIRE_FROM_ID(id) */
+    uint32_t most;                 /* records; 0: as many as fit */
+    uint32_t figure;               /* of BEST: enum wire_figure, ... */
+    int64_t least;                 /* ... of which a context has to have so much */
+    uint64_t ids_below;            /* of BEST: contexts with higher ids are newer than the dump */
     uint64_t mark_uptime_ns;       /* of the entries: which mark of that name */
     char mark[WIRE_MARK_NAME_MAX]; /* of the entries */
 };
 #define WIRE_FROM_ID(id) ((uint64_t)(id) << 16)
+
+enum wire_figure {
+    WIRE_FIGURE_REQUESTED = 0,
+    WIRE_FIGURE_CHUNKS = 1,
+    WIRE_FIGURE_ALLOCS = 2,
+    WIRE_FIGURE_FREES = 3,
+    WIRE_FIGURE_PEAK = 4, /* what is not known counts as 0 */
+    WIRE_FIGURES = 5,
+};
 
 /* Records follow, each at a multiple of 8 bytes. */
 struct wire_piece {
@@ -174,6 +188,15 @@ struct wire_sums {
     int64_t frees;
     int64_t requested_cum_bytes;
     int64_t peak_requested_bytes; /* WIRE_UNKNOWN where several threads make it inexact */
+};
+
+/* Of all contexts that were looked at for a piece of BEST, whether they are told or not. */
+struct wire_survey {
+    uint64_t contexts, with_figures;
+    int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;
+    /* Of these, what stands below a label such as [truncated], and below [other callers]. */
+    int64_t labelled_bytes, labelled_allocs, merged_bytes, merged_allocs;
+    int64_t root_peak_bytes; /* WIRE_UNKNOWN, unless the root was among them */
 };
 
 enum wire_context_kind {
@@ -271,12 +294,22 @@ struct wire_remote {
     int64_t frees;            /* since the start */
 };
 
+/* Of a mark for whose contexts there was not room: those that held least, in sums since the start. */
+struct wire_left_out {
+    uint64_t contexts;  /* 0: none; the rest means nothing then */
+    uint64_t ids_below; /* a context with a higher id was not there yet */
+    int64_t most_bytes; /* none held more */
+    int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;
+};
+
 struct wire_mark {
     char name[WIRE_MARK_NAME_MAX];
     uint64_t uptime_ns; /* when it was set */
+    struct wire_left_out left_out;
 };
 
-struct wire_mark_entry { /* how a context stood at the mark; a context that is missing stood at 0 */
+struct
+    wire_mark_entry { /* how a context stood at the mark; one that is missing at 0, or it was left out */
     uint32_t context;
     uint32_t reserved;
     int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;

@@ -87,6 +87,12 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
 void dump_head(const struct wire_dump_request *request, struct wire_dump *dump);
 uint32_t mark_set(const struct wire_mark_request *request, struct text *text);
 void marks_forget(void); /* in a forked child */
+/* Counters were reset: what marks have of those that they left out cannot be moved along. */
+void marks_forget_counters(void);
+/* What marks and resets keep is part of the tables (region/tables.h), and no more than an eighth of what these may have. */
+INTERNAL int64_t asked_bytes; /* by now; control thread only */
+bool asked_fits(int64_t bytes);
+void text_add_kib(struct text *text, uint64_t bytes);
 uint32_t reset_run(const struct wire_reset_request *request, struct text *text);
 
 /* A piece of a dump. */

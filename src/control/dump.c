@@ -128,13 +128,12 @@ static char *add_views(char *at, const struct sums_parts *parts) {
 }
 
 /* False: there is no room for it. */
-static bool add_context(struct piece *piece, uint32_t id, struct sums_parts *parts) {
+static bool add_context_sum(struct piece *piece, uint32_t id, const struct sums_parts *parts,
+                            const struct sum *sum) {
     char words[TEXT_MAX];
-    struct sum sum;
     struct text label = {.bytes = words, .capacity = 200};
     bool further = parts && parts->first;
-    sums_read(id, &sum, parts);
-    if (further && !sum.views)
+    if (further && !sum->views)
         return true;
     if (!further)
         add_label(&label, id);
@@ -142,13 +141,13 @@ static bool add_context(struct piece *piece, uint32_t id, struct sums_parts *par
                        .capacity = sizeof words - label.length - 2};
     if (!further)
         add_reason(&why, id);
-    struct wire_context head = {.views = (uint16_t)(parts ? sum.views : 0),
-                                .holds = (sum.views ? WIRE_CONTEXT_SUMS : 0) |
+    struct wire_context head = {.views = (uint16_t)(parts ? sum->views : 0),
+                                .holds = (sum->views ? WIRE_CONTEXT_SUMS : 0) |
                                          (further ? WIRE_CONTEXT_FURTHER : 0),
                                 .label_bytes = text_bytes(&label),
                                 .why_bytes = text_bytes(&why)};
     fill_node(&head, id);
-    size_t bytes = sizeof head + (sum.views ? sizeof(struct wire_sums) : 0) +
+    size_t bytes = sizeof head + (sum->views ? sizeof(struct wire_sums) : 0) +
                    head.views * sizeof(struct wire_view) + head.label_bytes + head.why_bytes;
     head.bytes = (uint16_t)align_up(bytes, 8);
     char *at = piece_record(piece, bytes);
@@ -156,8 +155,8 @@ static bool add_context(struct piece *piece, uint32_t id, struct sums_parts *par
         return false;
     __builtin_memcpy(at, &head, sizeof head);
     at += sizeof head;
-    if (sum.views) {
-        fill_sums((void *)at, &sum);
+    if (sum->views) {
+        fill_sums((void *)at, sum);
         at += sizeof(struct wire_sums);
     }
     if (parts)
@@ -167,8 +166,112 @@ static bool add_context(struct piece *piece, uint32_t id, struct sums_parts *par
     return true;
 }
 
+static bool add_context(struct piece *piece, uint32_t id, struct sums_parts *parts) {
+    struct sum sum;
+    sums_read(id, &sum, parts);
+    return add_context_sum(piece, id, parts, &sum);
+}
+
 static uint32_t heap_numbers(void) { /* they are below it */
     return load_relaxed(&heap_global.heaps) + 1;
+}
+
+/* --- those that have most ------------------------------------------------------------------------ */
+
+static int64_t figure_of(const struct wire_sums *sums, uint32_t figure) {
+    switch (figure) {
+    case WIRE_FIGURE_CHUNKS: return sums->live_chunks;
+    case WIRE_FIGURE_ALLOCS: return sums->allocs;
+    case WIRE_FIGURE_FREES: return sums->frees;
+    case WIRE_FIGURE_PEAK:
+        return sums->peak_requested_bytes == WIRE_UNKNOWN ? 0 : sums->peak_requested_bytes;
+    default: return sums->requested_bytes;
+    }
+}
+
+/* Adds what is not charged to a full call path. */
+static void survey_labels(struct wire_survey *survey, uint32_t id, const struct wire_sums *sums) {
+    bool labelled = false;
+    for (; id != TREE_ROOT; id = tree_node(id)->parent) {
+        if (id == TREE_OTHERS || tree_node(id)->module == MODULE_OTHERS) {
+            survey->merged_bytes += sums->requested_bytes;
+            survey->merged_allocs += sums->allocs;
+            return;
+        }
+        labelled |= tree_fixed_label(id) != NULL;
+    }
+    survey->labelled_bytes += labelled ? sums->requested_bytes : 0;
+    survey->labelled_allocs += labelled ? sums->allocs : 0;
+}
+
+/* True where the context is to be told. */
+static bool survey_add(struct wire_survey *survey, uint32_t id, const struct sum *sum,
+                       const struct wire_piece_request *request) {
+    struct wire_sums sums;
+    fill_sums(&sums, sum);
+    survey->contexts++;
+    if (id == TREE_ROOT && sum->views)
+        survey->root_peak_bytes = sums.peak_requested_bytes;
+    if (!sum->views)
+        return false;
+    survey->requested_bytes += sums.requested_bytes;
+    survey->live_chunks += sums.live_chunks;
+    survey->allocs += sums.allocs;
+    survey->frees += sums.frees;
+    survey->requested_cum_bytes += sums.requested_cum_bytes;
+    survey_labels(survey, id, &sums);
+    if (!sums.requested_bytes && !sums.live_chunks && !sums.allocs && !sums.frees)
+        return false; /* since a reset */
+    survey->with_figures++;
+    return figure_of(&sums, request->figure) >= request->least;
+}
+
+static uint32_t best_piece(struct piece *piece) {
+    const struct wire_piece_request *request = piece->request;
+    uint32_t heaps = heap_numbers(), lookups = 0;
+    uint64_t count = tree_count(), id = request->from >> 16;
+    struct wire_survey *survey = answer_add(piece->answer, sizeof *survey);
+    if (!survey)
+        return WIRE_NO_MEMORY;
+    count = count < request->ids_below ? count : request->ids_below;
+    survey->root_peak_bytes = WIRE_UNKNOWN;
+    sums_begin();
+    for (; id < count && !piece->next; id++) {
+        struct wire_survey before = *survey;
+        struct sum sum;
+        lookups += heaps;
+        sums_read((uint32_t)id, &sum, NULL);
+        if ((lookups > LOOKUPS_MAX && id > request->from >> 16) ||
+            (survey_add(survey, (uint32_t)id, &sum, request) &&
+             !add_context_sum(piece, (uint32_t)id, NULL, &sum))) {
+            *survey = before;
+            piece->next = WIRE_FROM_ID(id);
+        }
+    }
+    sums_end();
+    return WIRE_OK;
+}
+
+/* From the root on, so that a parent comes before its children. The cursor has the context and how many came before. */
+static uint32_t path_piece(struct piece *piece) {
+    uint64_t from = piece->request->from;
+    uint32_t id = (uint32_t)(from >> 16), told = (uint16_t)from, length = 1;
+    if (from >> 16 >= tree_count())
+        return WIRE_OK;
+    for (uint32_t at = id; at != TREE_ROOT && length < UINT16_MAX; at = tree_node(at)->parent)
+        length++;
+    sums_begin();
+    for (; told < length; told++) {
+        uint32_t at = id;
+        for (uint32_t up = length - 1 - told; up; up--)
+            at = tree_node(at)->parent;
+        if (!add_context(piece, at, NULL)) {
+            piece->next = WIRE_FROM_ID(id) | told;
+            break;
+        }
+    }
+    sums_end();
+    return WIRE_OK;
 }
 
 static uint32_t contexts_piece(struct piece *piece) {
@@ -318,6 +421,7 @@ uint32_t piece_run(const struct wire_piece_request *request, struct answer *answ
         [WIRE_PART_THREADS] = threads_piece,   [WIRE_PART_REMOTES] = remotes_piece,
         [WIRE_PART_MARKS] = marks_piece,       [WIRE_PART_ENTRIES] = marks_entries_piece,
         [WIRE_PART_NOTES] = notes_piece,       [WIRE_PART_PAGES] = pages_piece,
+        [WIRE_PART_BEST] = best_piece,         [WIRE_PART_PATH] = path_piece,
     };
     uint64_t started = os_now_exact_ns();
     struct piece piece = {.request = request, .answer = answer};

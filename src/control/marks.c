@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Marks: how every context stood at a moment. A mark has the contexts only in which something was ever allocated, each as
- * a few numbers of as many bytes as they need (4 to 10 a context), and all marks together have a bound.
+ * a few numbers of as many bytes as they need (4 to 10 a context). A mark, and all of them together with what resets keep,
+ * have a bound. Where that does not suffice the contexts that hold least are left out: of them the mark has the sums, and
+ * how much each held at the most.
  */
 #include "context/tree.h"
 #include "control/control.h"
@@ -9,11 +11,11 @@
 #include "region/heap.h"
 
 #define CHUNK_BYTES 4096U
-#define NUMBERS 5U                /* of an entry */
-#define ENTRY_MAX (NUMBERS * 10U) /* bytes */
-#define LIMIT_LEAST (4ULL << 20)  /* of the most of which marks may have an eighth: this, ... */
-#define LIMIT_SHARE 20U
-#define LIMIT_PART 8U
+#define NUMBERS 5U                          /* of an entry */
+#define ENTRY_MAX ((uint64_t)NUMBERS * 10U) /* bytes */
+#define MARK_MOST (896UL << 10) /* the target must not grow by more than 1 MiB for any verb */
+#define ASKED_PART 8
+#define CLASSES 65U /* of live bytes: so many bits */
 
 /* Entries in the order of their ids, none of which goes on in the next one. */
 struct mark_chunk {
@@ -27,8 +29,17 @@ static struct mark {
     char name[WIRE_MARK_NAME_MAX];
     uint64_t uptime_ns; /* 0: a free slot */
     struct mark_chunk *first;
-    uint64_t bytes;                 /* of its chunks */
+    uint64_t bytes; /* of its chunks */
+    struct wire_left_out left_out;
 } marks[WIRE_MARKS_MAX] START_PAGE; /* control thread only */
+
+int64_t asked_bytes START_PAGE;
+
+bool asked_fits(int64_t bytes) {
+    int64_t limit = tables_limit_bytes();
+    return asked_bytes + bytes <= limit / ASKED_PART &&
+           (load_relaxed(&tables_used_bytes) + bytes) * TABLES_PARTS <= limit * TABLES_ASKED;
+}
 
 /* --- entries ------------------------------------------------------------------------------------- */
 
@@ -62,18 +73,32 @@ static uint64_t get_number(const uint8_t **at) {
 
 struct writer {
     struct mark_chunk *first, *last;
-    uint32_t previous;     /* id, in this chunk */
-    uint64_t bytes, limit; /* of chunks */
-    uint64_t needed;       /* by all entries, whether there is room or not */
-    uint32_t contexts;
-    bool failed;
+    uint32_t previous;       /* id, in this chunk */
+    uint64_t bytes, limit;   /* of chunks */
+    uint64_t needed;         /* chunks of all entries, in bytes */
+    uint32_t used;           /* of the last of these */
+    uint64_t alone[CLASSES]; /* by those of a class, wherever the one before is */
+    unsigned least;          /* class: what holds less is left out, ... */
+    uint64_t spare;          /* ... and what is of it, when this is used up */
+    struct wire_left_out left_out;
+    bool failed; /* there is no more memory */
 };
 
+/* How many bits the live bytes have. */
+static unsigned class_of(int64_t live_bytes) {
+    return live_bytes > 0 ? 64 - (unsigned)__builtin_clzl((uint64_t)live_bytes) : 0;
+}
+
 static bool next_chunk(struct writer *writer) {
-    struct mark_chunk *chunk =
-        writer->bytes + CHUNK_BYTES <= writer->limit ? meta_alloc(CHUNK_BYTES) : NULL;
+    struct mark_chunk *chunk = NULL;
+    if (writer->bytes + CHUNK_BYTES <= writer->limit && tables_take(CHUNK_BYTES, TABLES_ASKED)) {
+        chunk = meta_alloc(CHUNK_BYTES);
+        writer->failed |= !chunk;
+        tables_add(chunk ? 0 : -(int64_t)CHUNK_BYTES);
+    }
     if (!chunk)
         return false;
+    asked_bytes += CHUNK_BYTES;
     if (writer->last)
         writer->last->next = chunk;
     else
@@ -84,10 +109,8 @@ static bool next_chunk(struct writer *writer) {
     return true;
 }
 
-static void write_entry(struct writer *writer, uint32_t context, const struct sum *sum) {
-    uint8_t entry[ENTRY_MAX];
-    bool full = !writer->last || writer->last->used + ENTRY_MAX > sizeof writer->last->bytes;
-    writer->failed |= full && !writer->failed && !next_chunk(writer);
+static uint32_t make_entry(const struct writer *writer, uint32_t context, const struct sum *sum,
+                           uint8_t entry[ENTRY_MAX]) {
     /* Where nothing was freed, all that was ever allocated is what is alive. */
     bool freed = sum->frees || sum->requested_cum_bytes != sum->live_bytes;
     uint32_t length = put_number(entry, (uint64_t)(context - writer->previous) << 1 | freed);
@@ -97,11 +120,33 @@ static void write_entry(struct writer *writer, uint32_t context, const struct su
         length += put_number(entry + length, (uint64_t)sum->allocs);
         length += put_number(entry + length, (uint64_t)sum->requested_cum_bytes);
     }
-    writer->needed += length;
-    writer->contexts++;
-    writer->previous = context;
-    if (writer->failed)
+    return length;
+}
+
+static void leave_out(struct writer *writer, const struct sum *sum) {
+    struct wire_left_out *out = &writer->left_out;
+    out->contexts++;
+    out->requested_bytes += sum->live_bytes;
+    out->live_chunks += sum->allocs - sum->frees;
+    out->allocs += sum->allocs;
+    out->frees += sum->frees;
+    out->requested_cum_bytes += sum->requested_cum_bytes;
+    if (sum->live_bytes > out->most_bytes)
+        out->most_bytes = sum->live_bytes;
+}
+
+static void write_entry(struct writer *writer, uint32_t context, const struct sum *sum) {
+    uint8_t entry[ENTRY_MAX];
+    bool full = !writer->last || writer->last->used + ENTRY_MAX > sizeof writer->last->bytes;
+    unsigned class = class_of(sum->live_bytes);
+    if (class < writer->least || (class == writer->least && writer->spare < ENTRY_MAX) ||
+        (full && !next_chunk(writer))) {
+        leave_out(writer, sum);
         return;
+    }
+    uint32_t length = make_entry(writer, context, sum, entry);
+    writer->spare -= class == writer->least ? length : 0;
+    writer->previous = context;
     __builtin_memcpy(writer->last->bytes + writer->last->used, entry, length);
     writer->last->used += length;
 }
@@ -110,55 +155,94 @@ static void free_chunks(struct mark_chunk *chunk) {
     while (chunk) {
         struct mark_chunk *next = chunk->next;
         meta_free(chunk, CHUNK_BYTES);
+        tables_add(-(int64_t)CHUNK_BYTES);
+        asked_bytes -= CHUNK_BYTES;
         chunk = next;
     }
 }
 
-static void write_all(struct writer *writer) {
+/* What it will take, as write_entry will do it when nothing is left out, and by itself. */
+static void count_entry(struct writer *writer, uint32_t context, const struct sum *sum) {
+    uint8_t entry[ENTRY_MAX];
+    if (!writer->needed || writer->used + ENTRY_MAX > sizeof writer->last->bytes) {
+        writer->needed += CHUNK_BYTES;
+        writer->used = writer->previous = 0;
+    }
+    writer->used += make_entry(writer, context, sum, entry);
+    writer->previous = 0;
+    writer->alone[class_of(sum->live_bytes)] += make_entry(writer, context, sum, entry);
+    writer->previous = context;
+}
+
+/* Writes all, or only counts what that takes. */
+static void write_all(struct writer *writer, bool only_count) {
     uint32_t count = tree_count();
     sums_begin();
     for (uint32_t id = 0; id < count; id++) {
         struct sum sum;
         sums_pause(id);
         sums_read(id, &sum, NULL);
-        if (sum.allocs || sum.frees)
+        if (!sum.allocs && !sum.frees)
+            continue;
+        if (only_count) {
+            count_entry(writer, id, &sum);
+        } else {
             write_entry(writer, id, &sum);
+        }
     }
     sums_end();
+    writer->previous = 0;
+}
+
+/* Of the class in which the room ends some are written, of those below none. */
+static void find_least(struct writer *writer) {
+    uint64_t room = writer->limit - writer->limit / 32, sum = 0; /* ends of chunks stay empty */
+    unsigned class = CLASSES - 1;
+    while (writer->needed > writer->limit && class > 0 && sum + writer->alone[class] <= room)
+        sum += writer->alone[class --];
+    writer->least = writer->needed > writer->limit ? class : 0;
+    writer->spare = writer->needed > writer->limit ? room - sum : UINT64_MAX;
 }
 
 /* --- marks --------------------------------------------------------------------------------------- */
 
-static void add_kib(struct text *text, uint64_t bytes) {
+void text_add_kib(struct text *text, uint64_t bytes) {
     text_add_number(text, (int64_t)((bytes + 1023) >> 10));
     text_add(text, " KiB");
 }
 
-static uint32_t refuse(struct text *text, const struct writer *writer, uint64_t limit,
-                       uint64_t others) {
-    bool too_many = writer->needed > writer->limit;
-    text_add(text, too_many ? "" : "no memory for it: ");
-    text_add(text, "a mark of ");
-    text_add_number(text, writer->contexts);
-    text_add(text, " contexts takes ");
-    add_kib(text, writer->needed);
-    if (too_many) {
-        text_add(text, "; all marks together may take ");
-        add_kib(text, limit);
-        text_add(text, ", and the others have ");
-        add_kib(text, others);
-        text_add(text, "; a mark of an existing name takes its place");
-    }
-    text_add(text, "; memctx dump TARGET -o FILE keeps all figures outside the process");
-    return too_many ? WIRE_REFUSED : WIRE_NO_MEMORY;
+static uint32_t refuse(struct text *text, const struct writer *writer) {
+    text_add(text, writer->failed ? "no memory for it: " : "");
+    text_add(text, "marks, and what resets keep, take ");
+    text_add_kib(text, (uint64_t)asked_bytes);
+    text_add(text,
+             " of the tables, and there is no room for one more, see MEMCTX_TABLES; a mark of "
+             "an existing name takes its place; memctx dump TARGET -o FILE keeps all figures "
+             "outside the process");
+    return writer->failed ? WIRE_NO_MEMORY : WIRE_REFUSED;
 }
 
-static uint64_t find_limit(void) {
-    int64_t most = LIMIT_LEAST, share = sums_all().live_bytes / LIMIT_SHARE;
-    int64_t tables = meta_usage(false).used_bytes;
-    most = share > most ? share : most;
-    most = tables > most ? tables : most;
-    return (uint64_t)most / LIMIT_PART;
+static void tell_left_out(struct text *text, const struct writer *writer, uint64_t bytes) {
+    const struct wire_left_out *out = &writer->left_out;
+    text_add(text, "; it has what ");
+    text_add_kib(text, bytes);
+    text_add(text, " hold: ");
+    text_add_number(text, (int64_t)out->contexts);
+    text_add(text, " contexts of at most ");
+    text_add_number(text, out->most_bytes);
+    text_add(text, " bytes each, ");
+    text_add_number(text, out->requested_bytes);
+    text_add(text, " in all, are left out, so that what they grow by is told only as far as it is "
+                   "more; memctx dump TARGET -o FILE keeps all");
+}
+
+/* How much a new mark may take, when the one that it takes the place of is gone. */
+static uint64_t find_limit(const struct mark *old) {
+    int64_t limit = tables_limit_bytes(), gone = (int64_t)old->bytes;
+    int64_t room = limit / ASKED_PART - asked_bytes + gone;
+    int64_t free = limit / TABLES_PARTS * TABLES_ASKED - load_relaxed(&tables_used_bytes) + gone;
+    room = free < room ? free : room;
+    return room <= 0 ? 0 : room > (int64_t)MARK_MOST ? MARK_MOST : (uint64_t)room;
 }
 
 static struct mark *find_mark(const char *name) {
@@ -175,40 +259,55 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
         name[sizeof name - 1] = 0;
     }
     struct mark *mark = find_mark(name);
-    uint64_t others = 0;
-    for (unsigned i = 0; i < WIRE_MARKS_MAX; i++) {
-        if (!marks[i].uptime_ns && !mark)
+    for (unsigned i = 0; i < WIRE_MARKS_MAX && !mark; i++)
+        if (!marks[i].uptime_ns)
             mark = &marks[i];
-        others += marks[i].bytes;
-    }
     if (!mark) {
         text_add(text, "all marks are in use; a mark of an existing name moves it");
         return WIRE_REFUSED;
     }
-    others -= mark->bytes;
-    uint64_t limit = find_limit();
-    struct writer writer = {.limit = limit > others ? limit - others : 0};
-    uint64_t uptime_ns = control_uptime_ns();
-    write_all(&writer);
-    if (writer.failed) {
-        free_chunks(writer.first);
-        return refuse(text, &writer, limit, others);
-    }
+    struct writer writer = {.limit = find_limit(mark)};
+    if (writer.limit < CHUNK_BYTES)
+        return refuse(text, &writer);
+    write_all(&writer, true);
+    find_least(&writer);
+    /* Gone first: there may be no room for both. */
     free_chunks(mark->first);
+    *mark = (struct mark){.uptime_ns = 0};
+    uint64_t uptime_ns = control_uptime_ns();
+    writer.left_out.ids_below = tree_count();
+    write_all(&writer, false);
+    if (writer.failed || (!writer.first && writer.left_out.contexts)) {
+        free_chunks(writer.first);
+        return refuse(text, &writer);
+    }
     __builtin_memcpy(mark->name, name, sizeof name);
     mark->first = writer.first;
     mark->bytes = writer.bytes;
+    mark->left_out = writer.left_out;
     mark->uptime_ns = uptime_ns ? uptime_ns : 1;
     text_add(text, "mark ");
     text_add(text, name);
     text_add(text, " set");
+    if (writer.left_out.contexts)
+        tell_left_out(text, &writer, writer.bytes);
     return WIRE_OK;
 }
 
 void marks_forget(void) {
     for (int i = 0; i < WIRE_MARKS_MAX; i++)
-        if (marks[i].uptime_ns) /* a write costs the child a page of its own */
+        if (marks[i].uptime_ns) { /* a write costs the child a page of its own */
+            asked_bytes -= (int64_t)marks[i].bytes;
             marks[i] = (struct mark){.uptime_ns = 0};
+        }
+}
+
+void marks_forget_counters(void) {
+    for (int i = 0; i < WIRE_MARKS_MAX; i++) {
+        struct wire_left_out *out = &marks[i].left_out;
+        if (out->contexts)
+            out->allocs = out->frees = out->requested_cum_bytes = WIRE_UNKNOWN;
+    }
 }
 
 /* --- telling ------------------------------------------------------------------------------------- */
@@ -224,6 +323,7 @@ uint32_t marks_piece(struct piece *piece) {
         }
         __builtin_memcpy(out->name, marks[i].name, sizeof out->name);
         out->uptime_ns = marks[i].uptime_ns;
+        out->left_out = marks[i].left_out;
     }
     return WIRE_OK;
 }

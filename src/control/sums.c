@@ -35,7 +35,8 @@ void sums_pause(uint32_t steps) {
 }
 
 static void add_base(struct sum *sum, struct heap *heap, const struct view *view) {
-    const struct baseline *base = resets_made ? heap_baseline(heap, view->index, false) : NULL;
+    const struct baseline *base =
+        resets_made ? heap_baseline(heap, view->index, TABLES_UNCOUNTED) : NULL;
     if (!base)
         return;
     sum->base_allocs += (int64_t)base->allocs;
@@ -165,7 +166,7 @@ static bool is_below(uint32_t id, uint32_t root) {
 
 static bool reset_view(struct heap *heap, uint32_t index) {
     struct view *view = heap_view_at(heap, index);
-    struct baseline *base = heap_baseline(heap, index, true);
+    struct baseline *base = heap_baseline(heap, index, TABLES_ASKED);
     if (!base)
         return false;
     base->allocs = load_relaxed(&view->allocs);
@@ -176,29 +177,71 @@ static bool reset_view(struct heap *heap, uint32_t index) {
     return true;
 }
 
+struct reset {
+    uint32_t root, count; /* the subtree; ids are below it */
+    uint64_t views;       /* that were or would be reset */
+    int64_t bytes;        /* that have to be there for that, and are not */
+};
+
+/* Resets each view of the subtree, or, when it only looks, counts what that needs. False: memory ran short. */
+static bool reset_heap(struct heap *heap, struct reset *reset, bool only_look) {
+    uint32_t views = load_acquire(&heap->view_count), block = UINT32_MAX;
+    for (uint32_t i = 1; i < views; i++) {
+        const struct view *view = heap_view_at(heap, i);
+        if (view->context >= reset->count || (reset->root && !is_below(view->context, reset->root)))
+            continue;
+        reset->views++;
+        if (!only_look && !reset_view(heap, i))
+            return false;
+        if (only_look && i / BASELINES_PER_BLOCK != block &&
+            !heap_baseline(heap, i, TABLES_UNCOUNTED))
+            reset->bytes += BASELINE_BLOCK_BYTES;
+        block = i / BASELINES_PER_BLOCK;
+    }
+    return true;
+}
+
+static bool reset_heaps(struct reset *reset, bool only_look) {
+    bool done = true;
+    reset->views = 0;
+    lock_take(&heap_global.lock);
+    for (struct heap *heap = load_acquire(&heap_global.first); heap && done; heap = heap->next)
+        done = reset_heap(heap, reset, only_look);
+    lock_release(&heap_global.lock);
+    return done;
+}
+
+static uint32_t refuse_reset(struct text *text, const struct reset *reset) {
+    text_add(text, "to begin anew takes ");
+    text_add_kib(text, (uint64_t)reset->bytes);
+    text_add(text, " for the counters of ");
+    text_add_number(text, (int64_t)reset->views);
+    text_add(text, " contexts as they are now, and the tables have no room for that, see "
+                   "MEMCTX_TABLES; reset a smaller part, or use memctx dump TARGET -o FILE, and "
+                   "memctx diff FILE TARGET later");
+    return WIRE_REFUSED;
+}
+
 uint32_t reset_run(const struct wire_reset_request *request, struct text *text) {
-    uint32_t count = tree_count();
-    uint32_t root = request->context == WIRE_NONE ? TREE_ROOT : request->context;
-    if (!tree_is_id(root)) {
+    struct reset reset = {
+        .root = request->context == WIRE_NONE ? TREE_ROOT : request->context,
+        .count = tree_count(),
+    };
+    if (!tree_is_id(reset.root)) {
         text_add(text, "no context has this id");
         return WIRE_REFUSED;
     }
-    uint64_t contexts = 0;
+    /* All or nothing, so that nobody takes counters of different times for those of one. */
+    reset_heaps(&reset, true);
+    if (!asked_fits(reset.bytes))
+        return refuse_reset(text, &reset);
+    asked_bytes += reset.bytes;
     resets_made = true;
-    lock_take(&heap_global.lock);
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        uint32_t views = load_acquire(&heap->view_count);
-        for (uint32_t i = 1; i < views; i++) {
-            const struct view *view = heap_view_at(heap, i);
-            if (view->context >= count || (root && !is_below(view->context, root)))
-                continue;
-            if (reset_view(heap, i))
-                contexts++;
-        }
-    }
-    lock_release(&heap_global.lock);
+    marks_forget_counters();
+    if (!reset_heaps(&reset, false))
+        return refuse_reset(text, &reset);
     text_add(text, "counters and peaks of ");
-    text_add_number(text, (int64_t)contexts);
+    text_add_number(text, (int64_t)reset.views);
     text_add(text, " contexts start anew; nothing was freed");
     return WIRE_OK;
 }

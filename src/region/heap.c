@@ -279,7 +279,7 @@ void heap_view_drop(struct heap *heap, struct view *view) {
         heap->dropped_from = view->index;
     heap_give(heap, sizeof *view);
     tables_add_idle(sizeof *view);
-    struct baseline *base = heap_baseline(heap, view->index, false);
+    struct baseline *base = heap_baseline(heap, view->index, TABLES_UNCOUNTED);
     if (base)
         *base = (struct baseline){0};
 }
@@ -397,16 +397,21 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     return heap;
 }
 
-struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, bool make) {
+/* Tables of pointers to blocks are untouched where there are no blocks. */
+struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tables_share make) {
     if (!heap->baselines && make)
-        heap->baselines = meta_alloc(VIEW_BLOCKS * sizeof *heap->baselines);
+        heap->baselines = meta_alloc((VIEW_BLOCKS * VIEWS_PER_BLOCK / BASELINES_PER_BLOCK + 1) *
+                                     sizeof *heap->baselines);
     if (!heap->baselines)
         return NULL;
-    struct baseline **block = &heap->baselines[view_index / VIEWS_PER_BLOCK];
-    if (!*block && make)
-        *block = meta_alloc(VIEWS_PER_BLOCK * sizeof **block);
-    return *block ? *block + view_index % VIEWS_PER_BLOCK : NULL;
+    struct baseline **block = &heap->baselines[view_index / BASELINES_PER_BLOCK];
+    if (!*block && make && tables_take(BASELINE_BLOCK_BYTES, make)) {
+        *block = meta_alloc(BASELINES_PER_BLOCK * sizeof **block);
+        tables_add(*block ? 0 : -BASELINE_BLOCK_BYTES);
+    }
+    return *block ? *block + view_index % BASELINES_PER_BLOCK : NULL;
 }
+_Static_assert(BASELINES_PER_BLOCK * sizeof(struct baseline) <= BASELINE_BLOCK_BYTES, "fits");
 
 #define FREED_OF_FIRST 8U
 
@@ -428,9 +433,9 @@ void heap_count_remote_further(struct heap *heap, uint32_t owner) {
 }
 
 void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct view *sum) {
-    struct baseline *base = heap_baseline(heap, view->index, false);
+    struct baseline *base = heap_baseline(heap, view->index, TABLES_UNCOUNTED);
     if (base) {
-        struct baseline *sum_base = heap_baseline(to, sum->index, true);
+        struct baseline *sum_base = heap_baseline(to, sum->index, TABLES_MUST);
         if (sum_base) {
             sum_base->allocs += base->allocs;
             sum_base->frees += base->frees;

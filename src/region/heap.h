@@ -315,8 +315,11 @@ void heaps_reconsider(void);
 /* The same of one heap, by its owner. */
 void heap_reconsider(struct heap *heap);
 
-/* What a reset subtracts from the view; NULL: nothing. With `make`, NULL: out of memory. */
-struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, bool make);
+/* What a reset subtracts from the view; NULL: nothing. It is made where the tables have room for it by that share, but for
+ * TABLES_UNCOUNTED; then NULL: there is no room. */
+#define BASELINES_PER_BLOCK 170U /* which fill 4 KiB */
+#define BASELINE_BLOCK_BYTES 4096
+struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tables_share make);
 
 /* True while contexts may get pages of their own: DESIGN, invariant 5. */
 bool heap_may_segregate(struct heap *heap);

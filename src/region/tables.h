@@ -40,6 +40,7 @@ enum tables_share {
     TABLES_ADMITTED = 24, /* paths that were seen often, or hold much */
     TABLES_NEAR = 25,     /* the same of nodes near the root */
     TABLES_RULE = 26,     /* paths that a rule names */
+    TABLES_ASKED = 26,    /* what users ask for: marks, what resets subtract; see control/marks.c */
     TABLES_SITE = 30,     /* sites below the [other callers] of the process */
     TABLES_STACK = 31,    /* how a deep stack was walked */
     TABLES_MUST = 32,     /* counted, but never refused: frees in the pages of others */

@@ -164,6 +164,54 @@ static void choose_contexts(const struct wire_piece_request *request) {
     piece.head.count = count;
 }
 
+/* Of all contexts; they follow. */
+static void make_survey(void) {
+    struct wire_survey survey = {.contexts = 4,
+                                 .with_figures = 3,
+                                 .requested_bytes = 600,
+                                 .live_chunks = 3,
+                                 .allocs = 3,
+                                 .requested_cum_bytes = 600,
+                                 .root_peak_bytes = WIRE_UNKNOWN};
+    add(&survey, sizeof(survey));
+}
+
+/* The id of the parent of a context that was made; WIRE_NONE: there is none. */
+static uint32_t find_parent(uint32_t id) {
+    struct wire_context context;
+    for (size_t at = 0; at < used; at += context.bytes) {
+        memcpy(&context, piece.records + at, sizeof(context));
+        if (context.id == id) {
+            return context.parent;
+        }
+    }
+    return WIRE_NONE;
+}
+
+/* Of what was made only what is asked for: the root and the way to a context. */
+static void choose_path(const struct wire_piece_request *request) {
+    uint32_t path[8] = {0}, count = 0, id = (uint32_t)(request->from >> 16);
+    size_t kept = 0;
+    for (int i = 1; i < 8; i++, id = id != WIRE_NONE ? find_parent(id) : id) {
+        path[i] = id;
+    }
+    for (size_t at = 0; at < used;) {
+        struct wire_context context;
+        memcpy(&context, piece.records + at, sizeof(context));
+        for (int i = 0; i < 8; i++) {
+            if (context.id == path[i]) {
+                memmove(piece.records + kept, piece.records + at, context.bytes);
+                kept += context.bytes;
+                count++;
+                break;
+            }
+        }
+        at += context.bytes;
+    }
+    used = kept;
+    piece.head.count = count;
+}
+
 /* A chain of them, a few in each piece. */
 static void make_deep(uint64_t from) {
     uint32_t id = (uint32_t)(from >> 16);
@@ -294,7 +342,19 @@ static void make_piece(const struct wire_piece_request *request) {
             }
         }
         break;
-    case WIRE_PART_MODULES: make_modules(); break;
+    case WIRE_PART_BEST:
+        make_survey();
+        make_contexts(request->flags);
+        break;
+    case WIRE_PART_PATH:
+        make_contexts(request->flags);
+        choose_path(request);
+        break;
+    case WIRE_PART_MODULES:
+        if (request->from == 0) {
+            make_modules();
+        }
+        break;
     case WIRE_PART_THREADS: make_threads(); break;
     case WIRE_PART_MARKS: make_marks(); break;
     case WIRE_PART_ENTRIES: make_entries(); break;

@@ -269,8 +269,11 @@ def marks_of(blocks, texts, contexts):
     rows = zip(own, *(entries.figures(2 + number, [contexts[at]["self"][name] for at in own])
                       for number, name in enumerate(names)))
     table = Table(blocks, MARKS)
-    for name, bits, has, count in zip(*map(table.numbers, (1, 2, 3, 4))):
+    left_out = zip(*map(table.numbers, (5, 6)), *(table.figures(7 + number) for number in range(6)))
+    for (name, bits, has, count), left in zip(zip(*map(table.numbers, (1, 2, 3, 4))), left_out):
         mark = {"name": texts[name], "uptime_s": round(struct.unpack("<d", struct.pack("<Q", bits))[0], 6)}
+        if left[0]:
+            mark["left_out"] = dict(zip(["contexts", "ids_below", "most_bytes", *names], left))
         listed = [{"id": contexts[at]["id"], **dict(zip(names, row))} for at, *row in itertools.islice(rows, count)]
         marks.append({**mark, "contexts": listed} if has else mark)
     return marks

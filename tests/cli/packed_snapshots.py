@@ -15,7 +15,7 @@ from clitest import CLI, HERE, cli, expect, fake, scratch, succeed, target
 from harness import BIN, ROOT, build_program, check, check_equal, clean_env, run_program, test
 
 OLD = os.path.join(HERE, "data/snapshot-0.1.json")
-PARTS = ["snapshot", "snapshot_read", "snapshot_write", "snapshot_json", "pack", "unpack", "share", "model", "folding", "cli",
+PARTS = ["snapshot", "snapshot_read", "snapshot_write", "snapshot_json", "pack", "unpack", "share", "model", "model_store", "folding", "cli",
          "json", "emit"]
 
 

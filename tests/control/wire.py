@@ -54,11 +54,11 @@ def dump_request(flags=0):
     return frame(constant("WIRE_DUMP"), struct_bytes("wire_dump_request", flags=flags))
 
 
-def piece_request(part, flags=0, start=0, most=0, mark=b""):
+def piece_request(part, flags=0, start=0, most=0, mark=b"", **fields):
     """part: the name behind WIRE_PART_, or a number."""
     number = constant(f"WIRE_PART_{part}") if isinstance(part, str) else part
     return frame(constant("WIRE_PIECE"), struct_bytes(
-        "wire_piece_request", part=number, flags=flags, most=most, mark=mark, **{"from": start}))
+        "wire_piece_request", part=number, flags=flags, most=most, mark=mark, **{"from": start}, **fields))
 
 
 class Closed(Exception):
@@ -146,7 +146,7 @@ class Wire:
 
     def pieces(self, part, flags=0, **fields):
         """The bodies of all pieces of a part, their heads checked."""
-        start = 0
+        start = fields.pop("start_id", 0) << 16
         while True:
             status, body = self.ask(piece_request(part, flags, start, **fields))
             check_equal(status, constant("WIRE_OK"), f"status of a piece: {body[:200]!r}")

@@ -4,7 +4,7 @@
 #include "fuzz.h"
 #include "holders.h"
 
-void fuzz_examine(const struct model *model) {
+void fuzz_examine(struct model *model) {
     struct memory_ledger ledger;
     struct samples samples;
     struct findings findings;
@@ -24,6 +24,8 @@ void fuzz_examine(const struct model *model) {
         holders_free_around(model, members);
     }
     memory_make_ledger(model, &ledger);
-    samples_make(&samples, model, model, 1);
+    struct samples_look look;
+    samples_keep(&look, model);
+    samples_make(&samples, model, &look, 1);
     findings_make(&findings, &input);
 }

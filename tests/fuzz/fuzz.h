@@ -8,6 +8,6 @@ void fuzz_forget(void);
 void fuzz_free(void *memory);
 /* What doctor does with a model, without the names. */
 struct model;
-void fuzz_examine(const struct model *model);
+void fuzz_examine(struct model *model);
 
 #endif

@@ -14,9 +14,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         {.id = 1, .next_sibling = 2},
         {.id = 2, .next_sibling = WIRE_NONE, .first_child = 3},
         {.id = 3, .parent = 2, .next_sibling = WIRE_NONE}};
-    static struct model_id by_id[4] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}};
-    struct model model = {
-        .contexts = contexts, .by_id = by_id, .context_count = 4, .source = (char *)"the fuzzer"};
+    struct model model;
+    model_begin(&model, "the fuzzer");
+    model.contexts = contexts;
+    model.context_count = 4;
+    for (int i = 0; i < 4; i++) {
+        struct model_frame frame = {.module = WIRE_NONE,
+                                    .kind = i ? WIRE_KIND_PATH : WIRE_KIND_ROOT,
+                                    .address = (uint64_t)i};
+        contexts[i].frame = model_find_frame(&model, &frame);
+        contexts[i].recursive_from = WIRE_NONE;
+        contexts[i].figures = model_figures_at(&model, 0);
+    }
     struct cli_failure failure = {0};
     struct loader loader = {.model = &model, .failure = &failure, .keep_pages = true};
     uint64_t next;
@@ -31,6 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         free(copy);
         if (!loaded)
             break;
+        model_add_up(&model);
         fuzz_examine(&model);
     }
     fuzz_forget();

@@ -19,30 +19,26 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     return hash;
 }
 
-static const char *function_name(const struct model_context *context) {
-    return context->names != NULL ? context->names->functions[0].name : NULL;
-}
-
 /* What two frames of one function have in common, and others have not, but by an accident of 64 bits. */
-static uint64_t function_of(const struct model_context *context) {
-    const char *name = function_name(context);
-    return context->kind != WIRE_KIND_PATH ? hash_text(1, context->label)
-           : name != NULL                  ? hash_text(mix(2, context->module), name)
-                                           : mix(3, context->address);
+static uint64_t function_of(const struct model_frame *frame) {
+    const char *name = frame->names != NULL ? frame->names->functions[0].name : NULL;
+    return frame->kind != WIRE_KIND_PATH ? hash_text(1, frame->label)
+           : name != NULL                ? hash_text(mix(2, frame->module), name)
+                                         : mix(3, frame->address);
 }
 
-/* Numbers the functions from 0 on. */
+/* Numbers the functions from 0 on; by number of the frame. */
 static uint32_t *number_functions(const struct model *model, uint32_t *count) {
     size_t slots = 1024;
-    while (slots < 2 * model->context_count) {
+    while (slots < 2 * model->frame_count) {
         slots *= 2;
     }
     uint64_t *keys = cli_alloc(slots, sizeof(*keys));
     uint32_t *numbers = cli_alloc(slots, sizeof(*numbers));
-    uint32_t *of = cli_alloc(model->context_count, sizeof(*of));
+    uint32_t *of = cli_alloc(model->frame_count, sizeof(*of));
     *count = 0;
-    for (size_t i = 0; i < model->context_count; i++) {
-        uint64_t key = function_of(&model->contexts[i]) | 1;
+    for (const struct model_frame *frame = model->frames; frame != NULL; frame = frame->next) {
+        uint64_t key = function_of(frame) | 1;
         size_t slot = key >> 7 & (slots - 1);
         while (keys[slot] != 0 && keys[slot] != key) {
             slot = (slot + 1) & (slots - 1);
@@ -51,7 +47,7 @@ static uint32_t *number_functions(const struct model *model, uint32_t *count) {
             keys[slot] = key;
             numbers[slot] = (*count)++;
         }
-        of[i] = numbers[slot];
+        of[frame->number] = numbers[slot];
     }
     free(keys);
     free(numbers);
@@ -62,7 +58,10 @@ static int compare_frames(const struct model *model, uint32_t a, uint32_t b) {
     if (a == WIRE_NONE || b == WIRE_NONE) {
         return (a == WIRE_NONE) - (b == WIRE_NONE);
     }
-    const struct model_context *left = &model->contexts[a], *right = &model->contexts[b];
+    const struct model_frame *left = model->contexts[a].frame, *right = model->contexts[b].frame;
+    if (left == right) {
+        return 0;
+    }
     if (left->kind != right->kind) {
         return left->kind < right->kind ? -1 : 1;
     }
@@ -73,8 +72,9 @@ static int compare_frames(const struct model *model, uint32_t a, uint32_t b) {
     return left->address < right->address ? -1 : left->address > right->address;
 }
 
-static bool has_figures(const struct model_context *context) {
-    return model_totals_any(&context->self) || context->self.pinned_bytes > 0;
+static bool has_any(const struct model_figures *figures) {
+    return figures->context != WIRE_NONE &&
+           (model_totals_any(&figures->self) || figures->self.pinned_bytes > 0);
 }
 
 static bool are_alike(const struct blame_paths *paths, uint32_t a, uint32_t b) {
@@ -94,18 +94,18 @@ static bool are_alike(const struct blame_paths *paths, uint32_t a, uint32_t b) {
 static void find_alike(struct blame_paths *paths) {
     const struct model *model = paths->model;
     size_t slots = 1024;
-    while (slots < 2 * model->context_count) {
+    while (slots < 2 * model->figures_count) {
         slots *= 2;
     }
-    uint32_t *table = cli_alloc(slots, sizeof(*table)); /* index + 1 */
-    for (uint32_t i = 0; i < model->context_count; i++) {
+    uint32_t *table = cli_alloc(slots, sizeof(*table)); /* number + 1 */
+    for (uint32_t i = 0; i < model->figures_count; i++) {
         uint64_t hash = 0;
         paths->same[i] = i;
         if (paths->first[i + 1] == paths->first[i]) {
             continue;
         }
         for (uint32_t k = paths->first[i]; k < paths->first[i + 1]; k++) {
-            const struct model_context *frame = &model->contexts[paths->frames[k]];
+            const struct model_frame *frame = model->contexts[paths->frames[k]].frame;
             hash = mix(hash, frame->kind == WIRE_KIND_PATH ? frame->address : function_of(frame));
         }
         size_t slot = hash & (slots - 1);
@@ -125,23 +125,25 @@ void blame_paths_make(struct blame_paths *paths, const struct model *model) {
     uint32_t functions;
     uint32_t *of = number_functions(model, &functions);
     uint32_t *seen =
-        cli_alloc(functions, sizeof(*seen)); /* by function: the last context + 1 with it */
+        cli_alloc(functions, sizeof(*seen)); /* by function: the last number + 1 with it */
     size_t count = 0, capacity = 0;
     *paths = (struct blame_paths){.model = model};
-    paths->first = cli_alloc(model->context_count + 1, sizeof(*paths->first));
-    paths->plain = cli_alloc(model->context_count, sizeof(*paths->plain));
-    paths->same = cli_alloc(model->context_count, sizeof(*paths->same));
-    paths->alike = cli_alloc(model->context_count, sizeof(*paths->alike));
-    for (uint32_t i = 0; i < model->context_count; i++) {
-        uint32_t at = has_figures(&model->contexts[i]) ? i : WIRE_NONE;
+    paths->first = cli_alloc(model->figures_count + 1, sizeof(*paths->first));
+    paths->plain = cli_alloc(model->figures_count, sizeof(*paths->plain));
+    paths->same = cli_alloc(model->figures_count, sizeof(*paths->same));
+    paths->alike = cli_alloc(model->figures_count, sizeof(*paths->alike));
+    for (uint32_t i = 0; i < model->figures_count; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        uint32_t at = has_any(figures) ? figures->context : WIRE_NONE;
         bool folded = false;
         for (; at != WIRE_NONE && model->contexts[at].parent != WIRE_NONE;
              at = model->contexts[at].parent) {
-            if (seen[of[at]] == i + 1) {
+            uint32_t function = of[model->contexts[at].frame->number];
+            if (seen[function] == i + 1) {
                 folded = true;
                 continue;
             }
-            seen[of[at]] = i + 1;
+            seen[function] = i + 1;
             if (count == capacity) {
                 capacity = 2 * capacity + 1024;
                 paths->frames = cli_grow(paths->frames, capacity, sizeof(*paths->frames));
@@ -166,9 +168,9 @@ void blame_paths_free(struct blame_paths *paths) {
 
 /* --- suspects ---------------------------------------------------------------------------------------- */
 
-/* A context that is not named yet, and the place of the frame of its path that is compared next. */
+/* The number of a context that is not named yet, and the place of the frame of its path that is compared next. */
 struct walk {
-    uint32_t context, place;
+    uint32_t number, place;
 };
 
 struct search {
@@ -179,6 +181,10 @@ struct search {
     size_t capacity;
 };
 
+static uint32_t context_of(const struct search *search, uint32_t number) {
+    return model_figures_at(search->paths->model, number)->context;
+}
+
 static int64_t add(int64_t a, int64_t b) {
     int64_t sum;
     return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
@@ -188,7 +194,9 @@ static const struct search *sorting; /* for the comparisons, which get no argume
 
 static int by_falling_figure(const void *a, const void *b) {
     const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-    int64_t x = sorting->figures[left], y = sorting->figures[right];
+    const struct model_context *contexts = sorting->paths->model->contexts;
+    int64_t x = sorting->figures[contexts[left].figures->number];
+    int64_t y = sorting->figures[contexts[right].figures->number];
     return x != y ? (x > y ? -1 : 1) : left < right ? -1 : left > right;
 }
 
@@ -203,7 +211,7 @@ static int by_suspect(const void *a, const void *b) {
 /* The frame's node; WIRE_NONE: the path has ended. */
 static uint32_t frame_of(const struct walk *walk) {
     const struct blame_paths *paths = sorting->paths;
-    return walk->place < paths->first[walk->context + 1] ? paths->frames[walk->place] : WIRE_NONE;
+    return walk->place < paths->first[walk->number + 1] ? paths->frames[walk->place] : WIRE_NONE;
 }
 
 static int compare_walks(const struct walk *a, const struct walk *b) {
@@ -213,8 +221,7 @@ static int compare_walks(const struct walk *a, const struct walk *b) {
 static int by_frame(const void *a, const void *b) {
     const struct walk *left = a, *right = b;
     int order = compare_walks(left, right);
-    return order != 0 ? order
-                      : (left->context < right->context ? -1 : left->context > right->context);
+    return order != 0 ? order : (left->number < right->number ? -1 : left->number > right->number);
 }
 
 static void accuse(struct search *search, const struct walk *walks, size_t count, int64_t figure,
@@ -228,23 +235,23 @@ static void accuse(struct search *search, const struct walk *walks, size_t count
     *suspect = (struct blame_suspect){.figure = figure, .count = count};
     suspect->members = cli_alloc(count, sizeof(*suspect->members));
     for (size_t i = 0; i < count; i++) {
-        suspect->members[i] = walks[i].context;
+        suspect->members[i] = context_of(search, walks[i].number);
     }
     qsort(suspect->members, count, sizeof(*suspect->members), by_falling_figure);
-    uint32_t plain = search->paths->plain[suspect->members[0]];
+    uint32_t plain = search->paths->plain[blame_number(search->paths, suspect->members[0])];
     suspect->frames = count > 1 && plain < frames ? plain : frames;
 }
 
 static int64_t sum_of(const struct search *search, const struct walk *walks, size_t count) {
     int64_t sum = 0;
     for (size_t i = 0; i < count; i++) {
-        sum = add(sum, search->figures[walks[i].context]);
+        sum = add(sum, search->figures[walks[i].number]);
     }
     return sum;
 }
 
-static uint32_t level_of(const struct search *search, uint32_t context) {
-    return search->paths->model->contexts[context].level;
+static uint32_t level_of(const struct search *search, uint32_t number) {
+    return search->paths->model->contexts[context_of(search, number)].level;
 }
 
 /* The walks share their innermost `frames` frames. Names what can be named among them, and leaves
@@ -254,8 +261,8 @@ static size_t divide(struct search *search, struct walk *walks, size_t count, ui
         return count;
     }
     if (count == 1) {
-        accuse(search, walks, 1, search->figures[walks[0].context],
-               level_of(search, walks[0].context));
+        accuse(search, walks, 1, search->figures[walks[0].number],
+               level_of(search, walks[0].number));
         return 0;
     }
     size_t left = 0;
@@ -287,10 +294,10 @@ void blame_make(struct blame *blame, const struct blame_paths *paths, const int6
     const struct model *model = paths->model;
     struct search search = {
         .paths = paths, .figures = figures, .floor = floor > 0 ? floor : 1, .blame = blame};
-    struct walk *walks = cli_alloc(model->context_count, sizeof(*walks));
+    struct walk *walks = cli_alloc(model->figures_count, sizeof(*walks));
     size_t count = 0;
     *blame = (struct blame){0};
-    for (size_t i = 0; i < model->context_count; i++) {
+    for (size_t i = 1; i < model->figures_count; i++) {
         if (figures[i] > 0) {
             walks[count++] = (struct walk){(uint32_t)i, paths->first[i]};
         }
@@ -307,14 +314,17 @@ void blame_make(struct blame *blame, const struct blame_paths *paths, const int6
 
 void blame_widen(const struct blame_paths *paths, const struct blame_suspect *suspect,
                  bool *members) {
-    size_t count = paths->model->context_count;
-    bool *meant = cli_alloc(count, sizeof(*meant));
+    const struct model *model = paths->model;
+    bool *meant = cli_alloc(model->figures_count, sizeof(*meant));
     for (size_t i = 0; i < suspect->count; i++) {
         members[suspect->members[i]] = true;
-        meant[paths->same[suspect->members[i]]] = true;
+        meant[paths->same[blame_number(paths, suspect->members[i])]] = true;
     }
-    for (size_t i = 0; i < count; i++) {
-        members[i] |= meant[paths->same[i]];
+    for (size_t i = 1; i < model->figures_count; i++) {
+        uint32_t context = model_figures_at(model, i)->context;
+        if (context != WIRE_NONE && meant[paths->same[i]]) {
+            members[context] = true;
+        }
     }
     free(meant);
 }

@@ -29,19 +29,22 @@ struct blame {
     int64_t rest; /* of contexts that belong to no suspect */
 };
 
-/* The paths of a model, folded, from the innermost frame on. Without names a function is its return address. */
+/* The paths of a model's contexts with figures, by the number of these, folded, from the innermost frame on. Without names a function is its return address. */
 struct blame_paths {
     const struct model *model;
     uint32_t *frames; /* indices of nodes, path behind path */
-    uint32_t *first;  /* by context: where its path begins; the next one's begin is its end */
-    uint32_t *plain;  /* by context: so many frames stand before the first that was passed over */
-    uint32_t *same;   /* by context: the first one with the same folded path */
-    uint32_t *alike;  /* by context: how many have that, where it is the first */
+    uint32_t *first;  /* where its path begins; the next one's begin is its end */
+    uint32_t *plain;  /* so many frames stand before the first that was passed over */
+    uint32_t *same;   /* the first one with the same folded path */
+    uint32_t *alike;  /* how many have that, where it is the first */
 };
+static inline uint32_t blame_number(const struct blame_paths *paths, uint32_t context) {
+    return paths->model->contexts[context].figures->number;
+}
 void blame_paths_make(struct blame_paths *paths, const struct model *model);
 void blame_paths_free(struct blame_paths *paths);
 
-/* figures: one for each context; what is not above 0 takes no part. floor: at least 1. */
+/* figures: one for each number of figures; what is not above 0 takes no part. floor: at least 1. */
 void blame_make(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                 int64_t floor);
 /* Marks the suspect's members, and all contexts with the same folded path as one of them: those of which nothing is

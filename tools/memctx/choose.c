@@ -78,7 +78,7 @@ void choose_contexts(struct chosen *chosen, struct target *target, struct model 
         regfree(&regex);
     }
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct model_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].figures->self;
         chosen->members[i] = chosen->members[i] && (model_totals_any(self) || self->allocs > 0);
         if (chosen->members[i] && chosen->count++ == 0) {
             chosen->first = model->contexts[i].id;

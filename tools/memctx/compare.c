@@ -71,23 +71,66 @@ static void finish(struct compare *compare) {
     qsort(compare->rows, kept, sizeof(*compare->rows), compare_rows);
 }
 
+/* A context that the mark left out held no more than it says: what it grew by is no less than what is told here. */
+static void begin_left_out(struct compare_row *row, const struct model_mark *mark) {
+    int64_t most = model_tame(mark->left_out.most_bytes);
+    if (row->model->contexts[row->context].id >= mark->left_out.ids_below) {
+        return;
+    }
+    row->before = row->after;
+    if (row->after.requested_bytes > most) {
+        row->before =
+            (struct compare_figures){most, WIRE_UNKNOWN, WIRE_UNKNOWN, WIRE_UNKNOWN, WIRE_UNKNOWN};
+    }
+}
+
+/* The sums are exact although some contexts are missing. */
+static void add_left_out(struct compare *compare, const struct model_mark *mark) {
+    compare->left_out = &mark->left_out;
+    compare->before = (struct compare_figures){
+#define X(name) .name = mark->left_out.name,
+        FIGURES(X)
+#undef X
+    };
+    for (size_t i = 0; i < mark->entry_count; i++) {
+        struct compare_figures entry = {
+#define X(name) .name = mark->entries[i].name,
+            FIGURES(X)
+#undef X
+        };
+        add_figures(&compare->before, &entry);
+    }
+    compare->growth = subtract_figures(&compare->after, &compare->before);
+}
+
 void compare_with_mark(struct compare *compare, const struct model *model,
                        const struct model_mark *mark) {
-    *compare = (struct compare){.count = model->context_count};
+    *compare = (struct compare){.count = model->figures_count};
     compare->rows = cli_alloc(compare->count, sizeof(*compare->rows));
     for (size_t i = 0; i < compare->count; i++) {
-        compare->rows[i] = (struct compare_row){
-            .model = model, .context = (uint32_t)i, .after = figures_of(&model->contexts[i].self)};
+        const struct model_figures *figures = model_figures_at(model, i);
+        bool own = figures->context != WIRE_NONE;
+        compare->rows[i] = (struct compare_row){.model = model,
+                                                .context = own ? figures->context : 0,
+                                                .after = own ? figures_of(&figures->self)
+                                                             : (struct compare_figures){0}};
+        if (own && mark->left_out.contexts > 0) {
+            begin_left_out(&compare->rows[i], mark);
+        }
     }
     for (size_t i = 0; i < mark->entry_count; i++) {
         const struct wire_mark_entry *entry = &mark->entries[i];
-        compare->rows[entry->context].before = (struct compare_figures){
+        uint32_t number = model->contexts[entry->context].figures->number;
+        compare->rows[number].before = (struct compare_figures){
 #define X(name) .name = entry->name,
             FIGURES(X)
 #undef X
         };
     }
     finish(compare);
+    if (mark->left_out.contexts > 0) {
+        add_left_out(compare, mark);
+    }
 }
 
 /* --- two models -------------------------------------------------------------------------- */
@@ -146,18 +189,18 @@ static void merge_model(struct merge *merge, const struct model *model, bool is_
     uint32_t *node_of = cli_alloc(model->context_count, sizeof(*node_of));
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_context *context = &model->contexts[i];
-        struct node wanted = {.parent = WIRE_NONE, .offset = context->address};
+        struct node wanted = {.parent = WIRE_NONE, .offset = context->frame->address};
         if (i > 0) {
             wanted.parent = node_of[context->parent];
-            wanted.label = context->label;
+            wanted.label = context->frame->label;
         }
-        if (context->module != WIRE_NONE) {
-            wanted.module = model->modules[context->module].path;
-            wanted.offset = context->address - model->modules[context->module].bias;
+        if (context->frame->module != WIRE_NONE) {
+            wanted.module = model->modules[context->frame->module].path;
+            wanted.offset = context->frame->address - model->modules[context->frame->module].bias;
         }
         node_of[i] = find_node(merge, &wanted);
         struct compare_row *row = &merge->rows[node_of[i]];
-        struct compare_figures figures = figures_of(&context->self);
+        struct compare_figures figures = figures_of(&context->figures->self);
         add_figures(is_after ? &row->after : &row->before, &figures);
         if (row->model == NULL || (is_after && row->model != model)) {
             row->model = model;

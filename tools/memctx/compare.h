@@ -24,6 +24,7 @@ struct compare {
     struct compare_row *rows; /* what changed, by falling growth of requested bytes */
     size_t count;
     struct compare_figures before, after, growth; /* sums over all contexts */
+    const struct wire_left_out *left_out;         /* by the mark; NULL: nothing */
 };
 
 void compare_with_mark(struct compare *compare, const struct model *model,

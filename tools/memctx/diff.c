@@ -99,6 +99,12 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
         char text[RENDER_NUMBER_BYTES + 1];
         printf("... %zu more contexts, %s bytes\n", more, signed_bytes(text, rest, request->human));
     }
+    if (compare->left_out != NULL) {
+        printf("the mark left out %" PRIu64 " contexts that held at most %" PRId64
+               " bytes each, %" PRId64 " in all: of them only what is more is told\n",
+               compare->left_out->contexts, compare->left_out->most_bytes,
+               compare->left_out->requested_bytes);
+    }
     printf("Grand total: %s bytes requested before, %s after: ",
            render_bytes(a, compare->before.requested_bytes, request->human),
            render_bytes(b, compare->after.requested_bytes, request->human));
@@ -165,6 +171,13 @@ static void print_json(const struct model *model, const struct compare *compare,
     write_figures(&json, "after", &compare->after);
     write_figures(&json, "growth", &compare->growth);
     json_put_close(&json, '}');
+    if (compare->left_out != NULL) {
+        json_put_open(&json, "left_out", '{');
+        json_put_integer(&json, "contexts", (int64_t)compare->left_out->contexts);
+        json_put_integer(&json, "most_bytes", compare->left_out->most_bytes);
+        json_put_integer(&json, "requested_bytes", compare->left_out->requested_bytes);
+        json_put_close(&json, '}');
+    }
     json_put_newline(&json);
     json_put_open(&json, "contexts", '[');
     for (size_t i = 0; i < compare->count; i++) {

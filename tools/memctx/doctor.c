@@ -54,12 +54,15 @@ static struct doctor_request parse(int argc, char **argv) {
 }
 
 /* The looks before the last one, at equal distances. */
-static struct model *watch(struct target *target, int64_t seconds) {
-    struct model *looks = cli_alloc(LOOKS, sizeof(*looks));
+static struct samples_look *watch(struct target *target, int64_t seconds) {
+    struct samples_look *looks = cli_alloc(LOOKS, sizeof(*looks));
     struct target_load_options load = {.sums_only = true};
     bool progress = isatty(STDERR_FILENO);
     for (int i = 0; i < LOOKS; i++) {
-        target_load(target, &looks[i], &load);
+        struct model model;
+        target_load(target, &model, &load);
+        samples_keep(&looks[i], &model);
+        model_drop(&model);
         if (progress) {
             fprintf(stderr, "\rmemctx: watching, look %d of %d", i + 1, LOOKS + 1);
         }
@@ -141,7 +144,7 @@ static void write_path(struct json_writer *json, const struct model *model,
     json_put_open(json, "path", '[');
     for (uint32_t i = 0; at != WIRE_NONE && i < finding->frames; i++) {
         const struct model_context *context = &model->contexts[at];
-        const struct model_names *names = context->names;
+        const struct model_names *names = context->frame->names;
         if (names != NULL && names->functions[0].name != NULL) {
             for (uint32_t k = 1; k < names->count; k++) {
                 json_put_text(json, NULL, names->functions[k].name);
@@ -206,7 +209,8 @@ int doctor_main(int argc, char **argv) {
     struct doctor_request request = parse(argc, argv);
     const char *word = reading_target_word(argc, argv, 1);
     struct target target;
-    struct model model, *looks = NULL;
+    struct model model;
+    struct samples_look *looks = NULL;
     struct memory_ledger ledger;
     struct samples samples;
     struct findings findings;

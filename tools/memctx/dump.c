@@ -135,9 +135,10 @@ int dump_main(int argc, char **argv) {
     };
     load.flags |= request.render.threads ? MODEL_THREADS : 0;
     target_open(&target, word, false);
-    bool top = !whole && request.svg == NULL && request.flat && request.view.site == NULL &&
-               !request.render.threads && !target.is_snapshot &&
-               top_load(&target, &model, &load, request.view.sort, request.render.limit);
+    bool top =
+        !whole && request.svg == NULL && request.flat && !request.render.threads &&
+        !target.is_snapshot &&
+        top_load(&target, &model, &load, &request.view, request.render.limit, &request.names);
     if (!top) {
         target_load(&target, &model, &load);
     }

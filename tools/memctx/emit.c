@@ -23,21 +23,21 @@ void model_write_totals(struct json_writer *json, const char *key,
 
 static void write_place(struct json_writer *json, const struct model *model,
                         const struct model_context *context) {
-    if (context->kind != WIRE_KIND_PATH) {
+    if (context->frame->kind != WIRE_KIND_PATH) {
         json_put_null(json, "addr");
         json_put_null(json, "module");
         json_put_null(json, "offset");
         return;
     }
-    json_put_hex(json, "addr", context->address);
-    if (context->module == WIRE_NONE) {
+    json_put_hex(json, "addr", context->frame->address);
+    if (context->frame->module == WIRE_NONE) {
         json_put_null(json, "module");
         json_put_null(json, "offset");
         return;
     }
-    const struct model_module *module = &model->modules[context->module];
+    const struct model_module *module = &model->modules[context->frame->module];
     json_put_text(json, "module", module->path);
-    json_put_hex(json, "offset", context->address - module->bias);
+    json_put_hex(json, "offset", context->frame->address - module->bias);
 }
 
 static void write_function(struct json_writer *json, const struct model_function *function) {
@@ -49,15 +49,15 @@ static void write_function(struct json_writer *json, const struct model_function
 
 void model_write_frame(struct json_writer *json, const char *key, const struct model *model,
                        const struct model_context *context, bool names) {
-    if (context->kind == WIRE_KIND_ROOT) {
+    if (context->frame->kind == WIRE_KIND_ROOT) {
         json_put_null(json, key);
         return;
     }
-    const struct model_names *found = names ? context->names : NULL;
+    const struct model_names *found = names ? context->frame->names : NULL;
     json_put_open(json, key, '{');
     write_place(json, model, context);
-    if (context->kind != WIRE_KIND_PATH) {
-        struct model_function label = {.name = context->label};
+    if (context->frame->kind != WIRE_KIND_PATH) {
+        struct model_function label = {.name = context->frame->label};
         write_function(json, &label);
     } else {
         write_function(json, found != NULL ? &found->functions[0] : NULL);
@@ -78,8 +78,8 @@ void model_write_frame(struct json_writer *json, const char *key, const struct m
 static void write_threads(struct json_writer *json, const struct model *model,
                           const struct model_context *context) {
     json_put_open(json, "threads", '{');
-    for (uint32_t i = 0; i < context->view_count; i++) {
-        const struct model_view *view = &model->views[context->first_view + i];
+    for (uint32_t i = 0; i < context->figures->view_count; i++) {
+        const struct model_view *view = &model->views[context->figures->first_view + i];
         uint32_t tid = model->threads[view->thread].tid;
         char key[16];
         snprintf(key, sizeof(key), "%u", tid);
@@ -97,12 +97,13 @@ static void write_loop(struct json_writer *json, const struct model *model,
     json_put_open(json, "recursive", '[');
     for (size_t i = 0; i < count; i++) {
         const struct model_context *step = &model->contexts[loop[i]];
-        if (step->kind != WIRE_KIND_PATH) {
-            json_put_text(json, NULL, step->label);
-        } else if (names && step->names != NULL && step->names->functions[0].name != NULL) {
-            json_put_text(json, NULL, step->names->functions[0].name);
+        if (step->frame->kind != WIRE_KIND_PATH) {
+            json_put_text(json, NULL, step->frame->label);
+        } else if (names && step->frame->names != NULL &&
+                   step->frame->names->functions[0].name != NULL) {
+            json_put_text(json, NULL, step->frame->names->functions[0].name);
         } else {
-            json_put_hex(json, NULL, step->address);
+            json_put_hex(json, NULL, step->frame->address);
         }
     }
     json_put_close(json, ']');
@@ -136,11 +137,11 @@ static void write_context(struct json_writer *json, const struct model *model,
     json_put_text(json, "kind", model_kind_word(context));
     json_put_text(json, "policy", model_policy_word(context->policy));
     model_write_frame(json, "frame", model, context, options->names);
-    model_write_totals(json, "self", &context->self);
-    model_write_totals(json, "total", &context->total);
+    model_write_totals(json, "self", &context->figures->self);
+    model_write_totals(json, "total", context->total);
     json_put_open(json, "occupancy", '[');
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
-        json_put_integer(json, NULL, context->occupancy[bin]);
+        json_put_integer(json, NULL, context->figures->occupancy[bin]);
     }
     json_put_close(json, ']');
     if (context->placement != WIRE_PLACE_DEFAULT) {
@@ -149,13 +150,26 @@ static void write_context(struct json_writer *json, const struct model *model,
     if (context->why != NULL) {
         json_put_text(json, "why", context->why);
     }
-    if (context->exact_address) {
+    if (context->frame->exact_address) {
         json_put_boolean(json, "exact_address", true);
     }
     write_folding(json, model, context, options->names);
     if (options->threads) {
         write_threads(json, model, context);
     }
+    json_put_close(json, '}');
+}
+
+static void write_left_out(struct json_writer *json, const struct wire_left_out *out) {
+    json_put_open(json, "left_out", '{');
+    json_put_integer(json, "contexts", (int64_t)out->contexts);
+    json_put_integer(json, "ids_below", (int64_t)out->ids_below);
+    json_put_integer(json, "most_bytes", out->most_bytes);
+    json_put_integer(json, "requested_bytes", out->requested_bytes);
+    json_put_integer(json, "live_chunks", out->live_chunks);
+    json_put_integer(json, "allocs", out->allocs);
+    json_put_integer(json, "frees", out->frees);
+    json_put_integer(json, "requested_cum_bytes", out->requested_cum_bytes);
     json_put_close(json, '}');
 }
 
@@ -167,6 +181,9 @@ static void write_marks(struct json_writer *json, const struct model *model, boo
         json_put_open(json, NULL, '{');
         json_put_text(json, "name", mark->name);
         json_put_decimal(json, "uptime_s", mark->uptime_s);
+        if (mark->left_out.contexts > 0) {
+            write_left_out(json, &mark->left_out);
+        }
         if (entries && mark->has_entries) {
             json_put_open(json, "contexts", '[');
             for (size_t k = 0; k < mark->entry_count; k++) {

@@ -19,9 +19,9 @@ static unsigned occupancy_bin(uint64_t live, uint64_t capacity) {
     return bin;
 }
 
-static void add_own(struct figures *figures, struct model_context *context,
+static void add_own(struct figures *figures, struct model_figures *own,
                     const struct wire_page *page) {
-    struct model_totals *self = &context->self;
+    struct model_totals *self = &own->self;
     int64_t bytes = (int64_t)page->bytes, live = (int64_t)page->live_bytes;
     bool large = page->kind == WIRE_PAGE_LARGE;
     live -= large ? page->guard_bytes : 0;
@@ -33,8 +33,8 @@ static void add_own(struct figures *figures, struct model_context *context,
         add_to(&self->sole_pinned_bytes, large ? live : (int64_t)page->touched_bytes);
     }
     if (!large) {
-        context->occupancy[occupancy_bin(page->live_bytes, (uint64_t)page->capacity *
-                                                               page->block_bytes)] += page->pages;
+        own->occupancy[occupancy_bin(page->live_bytes,
+                                     (uint64_t)page->capacity * page->block_bytes)] += page->pages;
     }
     if (page->resident_bytes != WIRE_UNKNOWN) {
         add_to(&self->resident_bytes, model_tame(page->resident_bytes));
@@ -42,7 +42,7 @@ static void add_own(struct figures *figures, struct model_context *context,
     add_to(&figures->ledger.pages_reserved, bytes);
 }
 
-void figures_add_page(struct figures *figures, struct model_context *context,
+void figures_add_page(struct figures *figures, struct model_figures *own,
                       const struct wire_page *page) {
     int64_t live = page->live;
     int64_t unused = (int64_t)page->touched_bytes - live * page->block_bytes;
@@ -52,16 +52,16 @@ void figures_add_page(struct figures *figures, struct model_context *context,
         return;
     }
     add_to(&figures->ledger.untouched_bytes, (int64_t)page->untouched_bytes);
-    if (context == NULL) {
+    if (own == NULL) {
         add_to(&figures->ledger.mixed_reserved, (int64_t)page->bytes);
     } else {
-        add_own(figures, context, page);
+        add_own(figures, own, page);
     }
 }
 
-void figures_add_share(struct figures *figures, struct model_context *context,
+void figures_add_share(struct figures *figures, struct model_figures *own,
                        const struct wire_page *page, uint32_t live, uint32_t resident) {
-    struct model_totals *self = &context->self;
+    struct model_totals *self = &own->self;
     int64_t blocks = (int64_t)live * page->block_bytes;
     add_to(&self->block_bytes, blocks);
     add_to(&self->reserved_bytes, blocks);
@@ -76,24 +76,24 @@ void figures_add_share(struct figures *figures, struct model_context *context,
 }
 
 static uint8_t policy_of(const struct model_context *context) {
-    if (context->self.reserved_bytes == 0) {
+    const struct model_totals *self = &context->figures->self;
+    if (self->reserved_bytes == 0) {
         return WIRE_POLICY_NONE;
     }
-    if (context->self.pages == 0) {
+    if (self->pages == 0) {
         return WIRE_POLICY_MIXED;
     }
     return context->placement >= WIRE_PLACE_SLAB ? context->placement : WIRE_POLICY_ASET;
 }
 
-static void finish_context(struct model_context *context, uint32_t flags) {
-    context->policy = policy_of(context);
+static void forget_unasked(struct model_figures *own, uint32_t flags) {
     if ((flags & MODEL_RESIDENT) == 0) {
-        context->self.resident_bytes = WIRE_UNKNOWN;
+        own->self.resident_bytes = WIRE_UNKNOWN;
     }
     if ((flags & MODEL_PINNED) == 0) {
-        context->self.pinned_bytes = context->self.sole_pinned_bytes = WIRE_UNKNOWN;
+        own->self.pinned_bytes = own->self.sole_pinned_bytes = WIRE_UNKNOWN;
         for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
-            context->occupancy[bin] = 0;
+            own->occupancy[bin] = 0;
         }
     }
 }
@@ -107,7 +107,9 @@ void figures_finish(const struct figures *figures, struct model *model, uint32_t
     ledger->untouched_bytes = from->untouched_bytes;
     ledger->segments_resident = flags & MODEL_RESIDENT ? from->segments_resident : WIRE_UNKNOWN;
     for (size_t i = 0; i < model->context_count; i++) {
-        finish_context(&model->contexts[i], flags);
+        model->contexts[i].policy = policy_of(&model->contexts[i]);
     }
-    finish_context(&model->left_out, flags);
+    for (size_t i = 0; i < model->figures_count; i++) {
+        forget_unasked(model_figures_at(model, i), flags);
+    }
 }

@@ -17,11 +17,11 @@ struct figures {
     int64_t left_rest;  /* and what is left of that */
 };
 
-/* Counts a page; `context` has it (NULL: it is mixed). */
-void figures_add_page(struct figures *figures, struct model_context *context,
+/* Counts a page of the context with these figures (NULL: it is mixed). */
+void figures_add_page(struct figures *figures, struct model_figures *own,
                       const struct wire_page *page);
 /* Counts the share of one context in the page before: `live` blocks, of which `resident` are. */
-void figures_add_share(struct figures *figures, struct model_context *context,
+void figures_add_share(struct figures *figures, struct model_figures *own,
                        const struct wire_page *page, uint32_t live, uint32_t resident);
 /* When all were counted: the policies that follow, and WIRE_UNKNOWN for what was not asked (enum model_flags). */
 void figures_finish(const struct figures *figures, struct model *model, uint32_t flags);

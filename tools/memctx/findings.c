@@ -51,9 +51,12 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
         return;
     }
     struct blame blame;
-    int64_t *above = cli_alloc(model->context_count, sizeof(*above));
-    for (size_t i = 1; i < model->context_count; i++) {
+    int64_t *above = cli_alloc(model->figures_count, sizeof(*above));
+    for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
+        if (model_figures_at(model, i)->context == 0) {
+            continue; /* the root's peak is the whole process's */
+        }
         above[i] = larger(0, model_tame(self->peak_requested_bytes) - self->requested_bytes);
     }
     blame_make(&blame, &look->paths, above, (peak - now) / 4);
@@ -207,9 +210,9 @@ void findings_make(struct findings *findings, const struct findings_input *input
                         .findings = findings};
     holders_make(&look.holders, input->model);
     blame_paths_make(&look.paths, input->model);
-    look.totals = cli_alloc(input->model->context_count, sizeof(*look.totals));
-    for (size_t i = 0; i < input->model->context_count; i++) {
-        const struct model_totals *self = &input->model->contexts[i].self;
+    look.totals = cli_alloc(input->model->figures_count, sizeof(*look.totals));
+    for (size_t i = 0; i < input->model->figures_count; i++) {
+        const struct model_totals *self = &model_figures_at(input->model, i)->self;
 #define X(name) look.totals[i].name = model_tame(self->name);
         MODEL_TOTALS(X)
 #undef X

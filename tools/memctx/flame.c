@@ -55,7 +55,7 @@ static struct box *make_boxes(const struct model *model, enum view_sort metric) 
     struct box *root = cli_alloc(1, sizeof(*root));
     root->name = "all";
     for (uint32_t i = 0; i < model->context_count; i++) {
-        int64_t figure = view_key(&model->contexts[i].self, metric);
+        int64_t figure = view_key(&model->contexts[i].figures->self, metric);
         size_t count;
         if (figure <= 0) {
             continue;

@@ -49,8 +49,8 @@ int64_t folding_find_bound(const struct model *model, uint32_t index) {
         for (uint32_t child = model->contexts[at].first_child; child != WIRE_NONE;
              child = model->contexts[child].next_sibling) {
             const struct model_context *context = &model->contexts[child];
-            if (folding_is_others(context->kind, context->label)) {
-                bytes = model_add(bytes, context->total.requested_bytes);
+            if (folding_is_others(context->frame->kind, context->frame->label)) {
+                bytes = model_add(bytes, context->total->requested_bytes);
             }
         }
     }
@@ -75,8 +75,9 @@ struct folding_shares folding_add_shares(const struct model *model) {
         const struct model_context *context = &model->contexts[i];
         kinds[i] = (uint8_t)folding_kind_of(context->parent != WIRE_NONE ? kinds[context->parent]
                                                                          : FOLDING_FULL,
-                                            context->kind, context->label);
-        folding_add(&shares, kinds[i], context->self.requested_bytes, context->self.allocs);
+                                            context->frame->kind, context->frame->label);
+        folding_add(&shares, kinds[i], context->figures->self.requested_bytes,
+                    context->figures->self.allocs);
     }
     free(kinds);
     return shares;

@@ -92,7 +92,7 @@ static void print_ledger(const struct model *model, const struct memory_ledger *
 
 static void print_context(const struct model *model, const struct model_context *context,
                           const struct frag_request *request) {
-    const struct model_totals *self = &context->self;
+    const struct model_totals *self = &context->figures->self;
     int64_t columns[] = {self->requested_bytes,
                          minus(self->block_bytes, self->requested_bytes),
                          minus(self->reserved_bytes, self->block_bytes),
@@ -105,7 +105,7 @@ static void print_context(const struct model *model, const struct model_context 
         printf("%12s ", render_bytes(text, columns[i], request->human));
     }
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
-        printf("%5u", context->occupancy[bin]);
+        printf("%5u", context->figures->occupancy[bin]);
     }
     char *path = render_path(model, (uint32_t)(context - model->contexts), request->frames);
     printf("  %s (context %" PRIu32 ")\n", path, context->id);
@@ -131,7 +131,7 @@ static void print_text(const struct model *model, const struct view *view,
     for (; printed < count && (request->limit == 0 || printed < (size_t)request->limit);
          printed++) {
         const struct model_context *context = &model->contexts[leaves[printed]];
-        if (view_key(&context->self, view->sort) <
+        if (view_key(&context->figures->self, view->sort) <
             (request->view.min_bytes >= 0 ? request->view.min_bytes : 1)) {
             break;
         }
@@ -140,7 +140,7 @@ static void print_text(const struct model *model, const struct view *view,
     if (printed < count) {
         int64_t rest = 0;
         for (size_t i = printed; i < count; i++) {
-            rest = model_add(rest, view_key(&model->contexts[leaves[i]].self, view->sort));
+            rest = model_add(rest, view_key(&model->contexts[leaves[i]].figures->self, view->sort));
         }
         char text[RENDER_NUMBER_BYTES];
         printf("... %zu more contexts, %s (%s)\n", count - printed,
@@ -170,7 +170,7 @@ static void write_holder(struct json_writer *json, const struct holder *holder) 
 static void write_context(struct json_writer *json, const struct model *model, uint32_t index,
                           const struct holders *holders, bool names) {
     const struct model_context *context = &model->contexts[index];
-    const struct model_totals *self = &context->self;
+    const struct model_totals *self = &context->figures->self;
     json_put_newline(json);
     json_put_open(json, NULL, '{');
     json_put_integer(json, "id", context->id);
@@ -186,11 +186,11 @@ static void write_context(struct json_writer *json, const struct model *model, u
     json_put_integer(json, "pages", self->pages);
     json_put_open(json, "occupancy", '[');
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
-        json_put_integer(json, NULL, context->occupancy[bin]);
+        json_put_integer(json, NULL, context->figures->occupancy[bin]);
     }
     json_put_close(json, ']');
     if (holders->list != NULL) {
-        write_holder(json, &holders->list[index]);
+        write_holder(json, holders_of(holders, model, index));
     }
     json_put_open(json, "path", '[');
     for (uint32_t at = index; model->contexts[at].parent != WIRE_NONE;
@@ -232,8 +232,8 @@ static void print_json(const struct model *model, const struct view *view,
     size_t count;
     uint32_t *leaves = view_sort_leaves(view, model, &count);
     for (size_t i = 0; i < count; i++) {
-        if (request->view.min_bytes < 0 ||
-            view_key(&model->contexts[leaves[i]].self, view->sort) >= request->view.min_bytes) {
+        if (request->view.min_bytes < 0 || view_key(&model->contexts[leaves[i]].figures->self,
+                                                    view->sort) >= request->view.min_bytes) {
             write_context(&json, model, leaves[i], holders, !request->names.none);
         }
     }

@@ -73,7 +73,7 @@ static const struct aged *median_of(const struct aged *list, size_t count) {
 
 /* Put into the order of their contexts by counting, because there may be very many. */
 static void find_ages(struct holders *holders, const struct model *model) {
-    size_t *ends = cli_alloc(model->context_count + 1, sizeof(*ends));
+    size_t *ends = cli_alloc(model->figures_count + 1, sizeof(*ends));
     struct aged *list = cli_alloc(model->page_count + model->share_count, sizeof(*list));
     struct shares shares;
     for (int pass = 0; pass < 2; pass++) {
@@ -81,21 +81,21 @@ static void find_ages(struct holders *holders, const struct model *model) {
             const struct wire_page *page = &model->pages[i];
             shares_of(model, page, &shares);
             for (size_t k = 0; k < shares.count; k++) {
-                uint32_t context = shares.list[k].context;
+                uint32_t number = model->contexts[shares.list[k].context].figures->number;
                 if (pass == 0) {
-                    ends[context + 1]++;
+                    ends[number + 1]++;
                 } else {
-                    list[ends[context]++] =
+                    list[ends[number]++] =
                         (struct aged){shares.list[k].live, page->oldest_age, page->newest_age};
                 }
             }
         }
-        for (size_t i = 1; i <= model->context_count && pass == 0; i++) {
+        for (size_t i = 1; i <= model->figures_count && pass == 0; i++) {
             ends[i] +=
                 ends[i - 1]; /* now where each begins; after the second pass, where it ends */
         }
     }
-    for (size_t i = 0; i < model->context_count; i++) {
+    for (size_t i = 0; i < model->figures_count; i++) {
         struct aged *first = list + (i > 0 ? ends[i - 1] : 0);
         size_t count = (size_t)(list + ends[i] - first);
         struct holder *holder = &holders->list[i];
@@ -141,7 +141,8 @@ static void add_page(struct holders *holders, const struct model *model,
     struct shares shares;
     int64_t free_bytes = touched_of(page) - alive_in(page);
     int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES;
-    struct holder *own = page->context != WIRE_NONE ? &holders->list[page->context] : NULL;
+    struct holder *own =
+        page->context != WIRE_NONE ? holders_of(holders, model, page->context) : NULL;
     uint32_t *os_pages = own != NULL ? own->os_pages : holders->mixed_os_pages;
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
         os_pages[bin] += page->os_pages[bin];
@@ -158,7 +159,7 @@ static void add_page(struct holders *holders, const struct model *model,
     shares_of(model, page, &shares);
     for (size_t i = 0; i < shares.count; i++) {
         const struct model_share *share = &shares.list[i];
-        struct holder *holder = &holders->list[share->context];
+        struct holder *holder = holders_of(holders, model, share->context);
         add_to(&holder->chunks, share->live);
         add_to(&holder->mixed_chunks, own == NULL ? share->live : 0);
         add_to(&holder->block_bytes, live_bytes(page, share->live));
@@ -183,9 +184,9 @@ static void predict_serial(struct holders *holders, const struct model *model) {
             continue;
         }
         const struct model_context *context = &model->contexts[page->context];
-        struct holder *holder = &holders->list[page->context];
-        int64_t chunks = model_tame(context->self.live_chunks);
-        int64_t needed = model_tame(model_tame(context->self.requested_bytes) +
+        struct holder *holder = holders_of(holders, model, page->context);
+        int64_t chunks = model_tame(context->figures->self.live_chunks);
+        int64_t needed = model_tame(model_tame(context->figures->self.requested_bytes) +
                                     model_share(chunks < 0 ? 0 : chunks, SERIAL_CHUNK_BYTES, 1));
         int64_t blocks = model_share(page->capacity, page->block_bytes, 1);
         int64_t then = model_share(model_share(blocks, needed, holder->block_bytes),
@@ -194,7 +195,7 @@ static void predict_serial(struct holders *holders, const struct model *model) {
             add_to(&holder->generation_bytes, touched_of(page) - then);
         }
     }
-    for (size_t i = 0; i < model->context_count; i++) {
+    for (size_t i = 0; i < model->figures_count; i++) {
         int64_t *saved = &holders->list[i].generation_bytes;
         *saved = *saved > 0 ? *saved : 0;
     }
@@ -231,26 +232,30 @@ static bool has_slab(const struct wire_page *page) {
     return page->kind == WIRE_PAGE_OWN && page->live > 0;
 }
 
+static uint32_t number_of(const struct model *model, const struct wire_page *page) {
+    return model->contexts[page->context].figures->number;
+}
+
 /* Put into the order of their contexts by counting, because there may be very many. */
 static void predict_slabs(struct holders *holders, const struct model *model) {
-    size_t *ends = cli_alloc(model->context_count + 1, sizeof(*ends));
+    size_t *ends = cli_alloc(model->figures_count + 1, sizeof(*ends));
     struct slab *slabs = cli_alloc(model->page_count, sizeof(*slabs));
     for (size_t i = 0; i < model->page_count; i++) {
         if (has_slab(&model->pages[i])) {
-            ends[model->pages[i].context + 1]++;
+            ends[number_of(model, &model->pages[i]) + 1]++;
         }
     }
-    for (size_t i = 1; i <= model->context_count; i++) {
+    for (size_t i = 1; i <= model->figures_count; i++) {
         ends[i] += ends[i - 1]; /* now where each begins; then where it ends */
     }
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         if (has_slab(page)) {
-            slabs[ends[page->context]++] =
+            slabs[ends[number_of(model, page)]++] =
                 (struct slab){page->block_bytes, page->spare_units, (int64_t)page->live};
         }
     }
-    for (size_t i = 0, first = 0; i < model->context_count; first = ends[i++]) {
+    for (size_t i = 0, first = 0; i < model->figures_count; first = ends[i++]) {
         if (ends[i] > first) {
             holders->list[i].slab_bytes = slab_saving(slabs + first, ends[i] - first);
         }
@@ -264,7 +269,7 @@ void holders_make(struct holders *holders, const struct model *model) {
     if (!model->has_pages) {
         return;
     }
-    holders->list = cli_alloc(model->context_count, sizeof(*holders->list));
+    holders->list = cli_alloc(model->figures_count, sizeof(*holders->list));
     for (size_t i = 0; i < model->page_count; i++) {
         add_page(holders, model, &model->pages[i]);
     }
@@ -289,9 +294,10 @@ static uint32_t members_live(const struct model *model, const struct wire_page *
 
 int64_t holders_waste(const struct model *model, const bool *members) {
     int64_t sum = 0;
-    for (size_t i = 0; i < model->context_count; i++) {
-        const struct model_totals *self = &model->contexts[i].self;
-        if (members[i]) {
+    for (size_t i = 1; i < model->figures_count; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        const struct model_totals *self = &figures->self;
+        if (figures->context != WIRE_NONE && members[figures->context]) {
             add_to(&sum, model_tame(self->block_bytes) - model_tame(self->requested_bytes));
         }
     }
@@ -387,7 +393,7 @@ static struct need *need_of(struct need *needs, size_t *count, const struct wire
 static int64_t own_holes(const struct model *model, const bool *members) {
     int64_t sum = 0;
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct model_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].figures->self;
         int64_t most = self->peak_requested_bytes != WIRE_UNKNOWN ? self->peak_requested_bytes
                                                                   : self->requested_cum_bytes;
         int64_t freed = model_tame(model_tame(most) - model_tame(self->requested_bytes));

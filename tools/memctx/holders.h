@@ -30,12 +30,16 @@ struct holder {
 };
 
 struct holders {
-    struct holder *list; /* by index of the contexts; NULL: the pages are not known */
+    struct holder *list; /* by number of the contexts' figures; NULL: the pages are not known */
     int64_t kept_bytes;  /* in all, mixed pages too */
     int64_t mixed_empty_os_bytes;
     uint32_t mixed_os_pages[WIRE_OCCUPANCY_BINS];
 };
 
+static inline struct holder *holders_of(const struct holders *holders, const struct model *model,
+                                        uint32_t context) {
+    return &holders->list[model->contexts[context].figures->number];
+}
 void holders_make(struct holders *holders, const struct model *model);
 
 /* What is free in pages of blocks that some of `members` (by index of the contexts) are in, and its bytes in use. */

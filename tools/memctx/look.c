@@ -57,7 +57,7 @@ struct finding *finding_on(struct look *look, const struct rule *rule, enum seve
 char *look_closer(const struct look *look, const char *verb, const char *options,
                   const struct finding *finding) {
     const struct model_names *names =
-        finding->example != WIRE_NONE ? look->model->contexts[finding->example].names : NULL;
+        finding->example != WIRE_NONE ? look->model->contexts[finding->example].frame->names : NULL;
     const char *name = names != NULL ? names->functions[0].name : NULL;
     if (name == NULL) {
         return cli_format("memctx %s %s%s", verb, look->input->target, options);
@@ -70,7 +70,8 @@ char *look_closer(const struct look *look, const char *verb, const char *options
 int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, size_t figure) {
     int64_t sum = 0;
     for (size_t i = 0; i < suspect->count; i++) {
-        const char *totals = (const char *)&look->totals[suspect->members[i]];
+        uint32_t number = blame_number(&look->paths, suspect->members[i]);
+        const char *totals = (const char *)&look->totals[number];
         sum = model_add(sum, *(const int64_t *)(totals + figure));
     }
     return model_tame(sum);

@@ -19,7 +19,7 @@ struct look {
     const struct rule *rules; /* all of them */
     const struct findings_input *input;
     const struct model *model;
-    struct model_totals *totals; /* the contexts' own, tamed */
+    struct model_totals *totals; /* the contexts' own, tamed, by the number of their figures */
     struct holders holders;      /* list NULL: the pages are not known */
     struct blame_paths paths;
     int64_t rss_bytes;

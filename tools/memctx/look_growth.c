@@ -13,10 +13,10 @@ struct growth {
         slowing; /* less and less of what is allocated stays, in the end less than half: a cache that fills */
 };
 
-/* How the contexts of one folded path together stood at each sample. */
+/* How the contexts of one folded path together stood at each sample, by number of the first one's figures. */
 static struct sample_row *sum_alike(const struct look *look, const struct sample *sample) {
-    struct sample_row *rows = cli_alloc(look->model->context_count, sizeof(*rows));
-    for (size_t i = 0; i < look->model->context_count; i++) {
+    struct sample_row *rows = cli_alloc(look->model->figures_count, sizeof(*rows));
+    for (size_t i = 0; i < look->model->figures_count; i++) {
         struct sample_row *sum = &rows[look->paths.same[i]];
         sum->requested_bytes = model_tame(sum->requested_bytes + sample->rows[i].requested_bytes);
         sum->live_chunks = model_tame(sum->live_chunks + sample->rows[i].live_chunks);
@@ -33,12 +33,12 @@ static double kept_between(const struct sample_row *from, const struct sample_ro
 }
 
 /* What a path grew by if it grew in each interval, or shrank in each; zeros otherwise. `rows`: by sample. */
-static struct growth steady_growth(struct sample_row *const *rows, size_t samples, size_t context) {
-    const struct sample_row *first = &rows[0][context], *last = first;
+static struct growth steady_growth(struct sample_row *const *rows, size_t samples, size_t number) {
+    const struct sample_row *first = &rows[0][number], *last = first;
     size_t up = 0, down = 0, slower = 0;
     double kept_first = 0, kept_last = 0;
     for (size_t i = 1; i < samples; i++) {
-        const struct sample_row *row = &rows[i][context];
+        const struct sample_row *row = &rows[i][number];
         double kept = kept_between(last, row);
         up += row->requested_bytes > last->requested_bytes && row->live_chunks > last->live_chunks;
         down +=
@@ -64,10 +64,12 @@ static bool is_replacement(const struct look *look, const struct growth *growths
     const struct model *model = look->model;
     const struct model_context *site = &model->contexts[suspect->members[0]];
     int64_t gone = 0;
-    for (size_t i = 1; i < model->context_count; i++) {
-        const struct model_context *context = &model->contexts[i];
-        if (growths[i].bytes < 0 && context->kind == site->kind &&
-            context->address == site->address) {
+    for (size_t i = 1; i < model->figures_count; i++) {
+        uint32_t context = model_figures_at(model, i)->context;
+        const struct model_frame *frame =
+            context != WIRE_NONE && growths[i].bytes < 0 ? model->contexts[context].frame : NULL;
+        if (frame != NULL && context > 0 && frame->kind == site->frame->kind &&
+            frame->address == site->frame->address) {
             gone = model_tame(gone - growths[i].bytes);
         }
     }
@@ -89,13 +91,13 @@ void look_for_growth(struct look *look, const struct rule *rule) {
     if (intervals == 0) {
         return;
     }
-    struct growth *growths = cli_alloc(model->context_count, sizeof(*growths));
-    int64_t *figures = cli_alloc(model->context_count, sizeof(*figures));
+    struct growth *growths = cli_alloc(model->figures_count, sizeof(*growths));
+    int64_t *figures = cli_alloc(model->figures_count, sizeof(*figures));
     struct sample_row **rows = cli_alloc(samples->count, sizeof(struct sample_row *));
     for (size_t i = 0; i < samples->count; i++) {
         rows[i] = sum_alike(look, &samples->samples[i]);
     }
-    for (size_t i = 0; i < model->context_count; i++) {
+    for (size_t i = 0; i < model->figures_count; i++) {
         if (look->paths.same[i] == i) {
             growths[i] = steady_growth(rows, samples->count, i);
         }
@@ -114,7 +116,7 @@ void look_for_growth(struct look *look, const struct rule *rule) {
         double a_day = seconds > 0 ? (double)bytes / seconds * DAY_S : 0;
         bool slowing = true;
         for (size_t k = 0; k < suspect->count; k++) {
-            slowing = slowing && growths[suspect->members[k]].slowing;
+            slowing = slowing && growths[blame_number(&look->paths, suspect->members[k])].slowing;
         }
         enum severity severity =
             slowing ? SEVERITY_INFO : growth_severity(look, intervals, bytes, a_day);
@@ -124,7 +126,7 @@ void look_for_growth(struct look *look, const struct rule *rule) {
         }
         struct growth sum = {0};
         for (size_t k = 0; k < suspect->count; k++) {
-            const struct growth *part = &growths[suspect->members[k]];
+            const struct growth *part = &growths[blame_number(&look->paths, suspect->members[k])];
             sum.chunks = model_tame(sum.chunks + part->chunks);
             sum.allocs = model_tame(sum.allocs + part->allocs);
         }
@@ -142,11 +144,12 @@ void look_for_growth(struct look *look, const struct rule *rule) {
             slowing          ? "less each time: a cache that fills, rather than a leak"
             : intervals >= 3 ? "a leak, or a queue that is not drained"
                              : "two marks more would tell whether it goes on");
-        size_t alike = look->paths.alike[suspect->members[0]];
+        uint32_t number = blame_number(&look->paths, suspect->members[0]);
+        size_t alike = look->paths.alike[number];
         if (suspect->count == 1 && alike > 1) { /* of one folded path */
             finding->context = WIRE_NONE;
             finding->contexts = alike;
-            finding->frames = look->paths.plain[suspect->members[0]];
+            finding->frames = look->paths.plain[number];
         }
         free(kept);
         finding->action = intervals >= 3

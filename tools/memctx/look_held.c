@@ -25,7 +25,7 @@ static struct pages_look look_at_pages(const struct look *look,
     bool *members = cli_alloc(look->model->context_count, sizeof(*members));
     blame_widen(&look->paths, suspect, members);
     for (size_t i = 0; i < suspect->count; i++) {
-        const struct holder *holder = &look->holders.list[suspect->members[i]];
+        const struct holder *holder = holders_of(&look->holders, look->model, suspect->members[i]);
         pages.oldest = holder->oldest > pages.oldest ? holder->oldest : pages.oldest;
         pages.trim = model_tame(pages.trim + holder->empty_os_bytes);
     }
@@ -51,8 +51,8 @@ static char *tell_of_pages(const struct pages_look *pages, int64_t held) {
 /* Contexts of whose pages more is empty than used. */
 void look_for_empty_pages(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t *pinned = cli_alloc(model->context_count, sizeof(*pinned));
-    for (size_t i = 0; i < model->context_count; i++) {
+    int64_t *pinned = cli_alloc(model->figures_count, sizeof(*pinned));
+    for (size_t i = 0; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         pinned[i] = self->pinned_bytes > self->block_bytes ? self->pinned_bytes : 0;
     }
@@ -85,7 +85,8 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
 static int64_t saved_by_slabs(const struct look *look, const struct blame_suspect *suspect) {
     int64_t sum = 0;
     for (size_t i = 0; i < suspect->count && look->holders.list != NULL; i++) {
-        sum = model_add(sum, look->holders.list[suspect->members[i]].slab_bytes);
+        sum = model_add(sum,
+                        holders_of(&look->holders, look->model, suspect->members[i])->slab_bytes);
     }
     return model_tame(sum);
 }
@@ -93,8 +94,8 @@ static int64_t saved_by_slabs(const struct look *look, const struct blame_suspec
 /* Sizes just above a block's. */
 void look_for_rounding(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t *rounding = cli_alloc(model->context_count, sizeof(*rounding));
-    for (size_t i = 0; i < model->context_count; i++) {
+    int64_t *rounding = cli_alloc(model->figures_count, sizeof(*rounding));
+    for (size_t i = 0; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         int64_t bytes = self->block_bytes - self->requested_bytes;
         rounding[i] = bytes > self->block_bytes / 8 ? bytes : 0;

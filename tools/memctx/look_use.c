@@ -9,9 +9,12 @@
  * before as many others of its path were made. */
 void look_for_temporary(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t *allocs = cli_alloc(model->context_count, sizeof(*allocs));
-    for (size_t i = 1; i < model->context_count; i++) {
+    int64_t *allocs = cli_alloc(model->figures_count, sizeof(*allocs));
+    for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
+        if (model_figures_at(model, i)->context == 0) {
+            continue; /* the root's peak is the whole process's */
+        }
         int64_t peak = self->peak_requested_bytes;
         int64_t mean = self->allocs > 0 ? self->requested_cum_bytes / self->allocs : 0;
         allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->allocs : 0;
@@ -36,8 +39,8 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
 /* What was freed was much smaller than what stayed, and there was much of it: arrays that grow by being copied. */
 void look_for_copies(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t *copied = cli_alloc(model->context_count, sizeof(*copied));
-    for (size_t i = 0; i < model->context_count; i++) {
+    int64_t *copied = cli_alloc(model->figures_count, sizeof(*copied));
+    for (size_t i = 0; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         int64_t freed = self->requested_cum_bytes - self->requested_bytes;
         if (self->live_chunks > 0 && self->frees >= 4 * self->live_chunks && freed > 0) {
@@ -85,11 +88,11 @@ static char *tell_who_frees(const struct model *model) {
 
 void look_for_remote_frees(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t *crossed = cli_alloc(model->context_count, sizeof(*crossed));
-    for (size_t i = 0; i < model->context_count && model->has_threads; i++) {
-        const struct model_context *context = &model->contexts[i];
-        for (uint32_t k = 0; k < context->view_count; k++) {
-            const struct model_totals *totals = &model->views[context->first_view + k].totals;
+    int64_t *crossed = cli_alloc(model->figures_count, sizeof(*crossed));
+    for (size_t i = 0; i < model->figures_count && model->has_threads; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        for (uint32_t k = 0; k < figures->view_count; k++) {
+            const struct model_totals *totals = &model->views[figures->first_view + k].totals;
             crossed[i] = model_tame(
                 crossed[i] + larger(0, model_tame(totals->frees) - model_tame(totals->allocs)));
         }

@@ -121,8 +121,10 @@ static const struct cli_verb verbs[] = {
     {"mark", "TARGET [NAME]", "remember how every context stands",
      LIVE_TARGET_HELP
      "\nThe target keeps the mark; memctx diff compares with it. A mark of the same name moves.\n"
-     "Without NAME it is called default. All marks together may take an eighth of memctx's own\n"
-     "tables, or 512 KiB; past that a mark is refused.\n\n" COMMON_HELP,
+     "Without NAME it is called default. A mark takes at most 896 KiB, and all of them, with what\n"
+     "resets keep, an eighth of what the tables may have (MEMCTX_TABLES): contexts that hold "
+     "least\n"
+     "are left out then, which is told; where nothing is left, a mark is refused.\n\n" COMMON_HELP,
      mark_main},
     {"diff", "TARGET [MARK] | SNAPSHOT SNAPSHOT|PID", "show the growth of each context",
      TARGET_HELP "\nThe growth since MARK (the latest one), or from the first state to the second. "
@@ -141,7 +143,10 @@ static const struct cli_verb verbs[] = {
      "for a part of it. No chunk is freed, but with --named: that asks a program that makes "
      "contexts\n"
      "of its own (memctx.h) to reset those of that name, and waits until it has, where it asks\n"
-     "memctx_reset_requested(). Exit status 1: some were not reset in time.\n\n"
+     "memctx_reset_requested(). Exit status 1: some were not reset in time. What has to be kept\n"
+     "for it, 24 bytes for each context of each thread, has a bound together with marks; past "
+     "that\n"
+     "a reset is refused.\n\n"
      "  --context ID       this context and all below it\n"
      "  --site REGEX       every context whose site matches\n"
      "  --named NAME       the program's own contexts of that name: their chunks are freed\n"

@@ -12,8 +12,8 @@ static int compare_ids(const void *a, const void *b) {
 
 uint32_t model_find_context(const struct model *model, uint32_t id) {
     size_t low = 0, high = model->context_count;
-    if (id < high && model->by_id[id].id == id) { /* where none is missing */
-        return model->by_id[id].index;
+    if (model->by_id == NULL) {
+        return id < high ? id : WIRE_NONE;
     }
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -62,11 +62,14 @@ static bool link_parents(struct model *model, struct cli_failure *failure) {
     return true;
 }
 
-bool model_link(struct model *model, struct cli_failure *failure) {
-    size_t count = model->context_count;
-    if (count == 0) {
-        return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; it has no contexts",
-                        model->source);
+/* Lists the contexts by their ids, where these are not just the indices. */
+static bool sort_ids(struct model *model, struct cli_failure *failure) {
+    size_t count = model->context_count, same = 0;
+    while (same < count && model->contexts[same].id == same) {
+        same++;
+    }
+    if (same == count) {
+        return true;
     }
     struct model_id *ids = cli_alloc(count, sizeof(*ids));
     bool sorted = true;
@@ -84,19 +87,53 @@ bool model_link(struct model *model, struct cli_failure *failure) {
                             model->source, ids[i].id);
         }
     }
-    for (size_t i = 0; i < count; i++) { /* one that is newer than the dump is left out there */
+    return true;
+}
+
+bool model_link(struct model *model, struct cli_failure *failure) {
+    if (model->context_count == 0) {
+        return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; it has no contexts",
+                        model->source);
+    }
+    if (!sort_ids(model, failure)) {
+        return false;
+    }
+    /* One that is newer than the dump is left out there. */
+    for (size_t i = 0; i < model->context_count; i++) {
         struct model_context *context = &model->contexts[i];
-        context->recursive_from = model_find_context(model, context->recursive_from);
+        if (context->recursive_from != WIRE_NONE) {
+            context->recursive_from = model_find_context(model, context->recursive_from);
+        }
     }
     return link_parents(model, failure);
 }
 
+static void own_what_is_told_of(struct model *model) {
+    for (size_t i = 0; i < model->page_count; i++) {
+        if (model->pages[i].context != WIRE_NONE) {
+            model_own_figures(model, &model->contexts[model->pages[i].context]);
+        }
+    }
+    for (size_t i = 0; i < model->share_count; i++) {
+        if (model->shares[i].context != WIRE_NONE) {
+            model_own_figures(model, &model->contexts[model->shares[i].context]);
+        }
+    }
+    for (size_t i = 0; i < model->mark_count; i++) {
+        const struct model_mark *mark = &model->marks[i];
+        for (size_t k = 0; k < mark->entry_count; k++) {
+            model_own_figures(model, &model->contexts[mark->entries[k].context]);
+        }
+    }
+}
+
 void model_add_up(struct model *model) {
+    own_what_is_told_of(model);
     model_compute_totals(model, NULL);
-    model->totals = model->contexts[0].total;
+    model->totals = *model->contexts[0].total;
     if (model->left_out_count > 0) {
-        int64_t peak = model->contexts[0].self.peak_requested_bytes;
-        model_add_totals(&model->totals, &model->left_out.self);
+        int64_t peak = model->contexts[0].figures->self.peak_requested_bytes;
+        model_add_totals(&model->totals, &model->left_out.figures->self);
         model->totals.peak_requested_bytes = peak;
     }
 }
@@ -148,42 +185,6 @@ bool model_totals_any(const struct model_totals *totals) {
            totals->frees != 0 || totals->reserved_bytes != 0 || totals->block_bytes != 0;
 }
 
-/* Peaks do not add up: contexts peak at different moments. A subtree has one only where a single
- * context contributes to it; the root's own figure, where known, is the process-wide one. */
-void model_compute_totals(struct model *model, const bool *included) {
-    size_t count = model->context_count;
-    uint8_t *parts = cli_alloc(count, 1); /* contributing contexts: 0, 1, 2 for more */
-    for (size_t i = 0; i < count; i++) {
-        struct model_context *context = &model->contexts[i];
-        bool counts = included == NULL || included[i];
-        context->total = counts ? context->self : (struct model_totals){0};
-        context->total.peak_requested_bytes = 0;
-        parts[i] = 0;
-        if (counts && (model_totals_any(&context->self) ||
-                       (i > 0 && context->self.peak_requested_bytes > 0))) {
-            context->total.peak_requested_bytes = context->self.peak_requested_bytes;
-            parts[i] = 1;
-        }
-    }
-    for (size_t i = count; i-- > 1;) {
-        uint32_t at = model->contexts[i].parent;
-        struct model_totals *sum = &model->contexts[at].total;
-        const struct model_totals *part = &model->contexts[i].total;
-        int64_t peak = parts[i] == 0    ? sum->peak_requested_bytes
-                       : parts[at] == 0 ? part->peak_requested_bytes
-                                        : WIRE_UNKNOWN;
-        parts[at] = parts[at] + parts[i] > 2 ? 2 : (uint8_t)(parts[at] + parts[i]);
-        model_add_totals(sum, part);
-        sum->peak_requested_bytes = peak;
-    }
-    free(parts);
-    if (included == NULL && count > 1 &&
-        model->contexts[0].self.peak_requested_bytes != WIRE_UNKNOWN) {
-        model->contexts[0].total.peak_requested_bytes =
-            model->contexts[0].self.peak_requested_bytes;
-    }
-}
-
 struct model_mark *model_find_mark(struct model *model, const char *name) {
     struct model_mark *found = NULL;
     for (size_t i = 0; i < model->mark_count; i++) {
@@ -197,7 +198,7 @@ struct model_mark *model_find_mark(struct model *model, const char *name) {
 }
 
 const char *model_kind_word(const struct model_context *context) {
-    switch (context->kind) {
+    switch (context->frame->kind) {
     case WIRE_KIND_PATH: return "path";
     case WIRE_KIND_NAMED: return "named";
     default: return "unknown";

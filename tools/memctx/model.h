@@ -113,24 +113,43 @@ struct model_module {
     char *symbols; /* where its names came from, or why there are none; NULL: not looked for */
 };
 
+/* What a node of the tree stands for. All contexts of one frame share it: there are few frames, and maybe millions of
+ * contexts. */
+struct model_frame {
+    uint64_t address;
+    uint32_t module; /* index or WIRE_NONE */
+    uint32_t number; /* from 0 on */
+    uint8_t kind;    /* enum wire_context_kind */
+    bool exact_address;
+    char *label;                     /* NULL for frames of a call path */
+    const struct model_names *names; /* NULL: not known */
+    struct model_frame *next;        /* model->frames lists them */
+};
+
+/* The figures of one context. All contexts in which nothing was ever allocated, which are nearly all of a large tree, share
+ * one with the number 0. */
+struct model_figures {
+    struct model_totals self;
+    uint32_t occupancy[WIRE_OCCUPANCY_BINS];
+    uint32_t number;  /* below model->figures_count */
+    uint32_t context; /* index of whose they are; of number 0: WIRE_NONE */
+    uint32_t first_view, view_count;
+};
+
+/* 64 bytes, because there may be millions: no member that few of them need. */
 struct model_context {
+    struct model_frame *frame;
+    const struct model_figures *figures;
+    const struct model_totals
+        *total; /* of it and all below; may be another context's own, or of its only child */
+    char *why;  /* the rule, or another reason, that it is placed by; NULL: none */
     uint32_t id;
     uint32_t parent;                    /* index; WIRE_NONE for the root */
     uint32_t first_child, next_sibling; /* indices or WIRE_NONE, in the order of arrival */
-    uint32_t level;
-    uint8_t kind; /* enum wire_context_kind */
-    bool exact_address;
+    uint32_t recursive_from;            /* index or WIRE_NONE, as in wire.h; see folding.h */
+    uint16_t level;
     uint8_t flags;             /* WIRE_CONTEXT_PARTIAL, LATE, RECURSIVE */
     uint8_t policy, placement; /* enum wire_policy, wire_placement */
-    uint32_t module;           /* index or WIRE_NONE */
-    uint32_t recursive_from;   /* index or WIRE_NONE, as in wire.h; see folding.h */
-    uint64_t address;
-    char *label; /* NULL for frames */
-    char *why;   /* the rule, or another reason, that it is placed by; NULL: none */
-    uint32_t occupancy[WIRE_OCCUPANCY_BINS];
-    struct model_totals self, total;
-    const struct model_names *names; /* NULL: not known */
-    uint32_t first_view, view_count;
 };
 
 struct model_thread {
@@ -158,6 +177,7 @@ struct model_mark {
     double uptime_s;
     uint64_t uptime_ns;              /* as the target has it; 0: from a snapshot */
     bool has_entries;                /* false: only its name is known */
+    struct wire_left_out left_out;   /* of it the counters may not be known */
     struct wire_mark_entry *entries; /* context is an index here */
     size_t entry_count;
 };
@@ -193,10 +213,16 @@ struct model {
     /* Contexts that were counted, but are not there, because only some were asked for (top.h): how many, how many of them have
      * figures, and their sum. */
     size_t left_out_count, left_out_leaves;
+    int64_t left_out_bytes; /* requested, of those with figures; with --site, of its own */
     struct model_context left_out;
     struct folding_shares left_out_shares; /* of all contexts, these and those that are there */
     struct model_context *contexts;
-    struct model_id *by_id; /* the contexts in the order of their ids */
+    struct model_id
+        *by_id; /* the contexts in the order of their ids; NULL: these are the indices */
+    struct model_store *store;  /* where frames, figures and totals stand */
+    struct model_frame *frames; /* a list of all */
+    size_t frame_count;
+    size_t figures_count; /* with that of contexts that have none */
     struct model_module *modules;
     struct model_thread *threads;
     struct model_view *views;
@@ -213,11 +239,28 @@ struct model {
 /* Fills in a model from a snapshot file, of either kind (snapshot_format.h). */
 bool model_load_snapshot(struct model *model, const char *path, struct cli_failure *failure);
 
+/* For the loaders: an empty model; `source` is copied. */
+void model_begin(struct model *model, const char *source);
+/* Gives back what a model has for each context; nothing can be read of it any more. */
+void model_drop(struct model *model);
+/* The frame with these members, made when it is not there yet: address, module and exact_address of one of a call path, kind and
+ * label of another. The label is copied. */
+struct model_frame *model_find_frame(struct model *model, const struct model_frame *wanted);
+/* A frame that nobody else has. */
+struct model_frame *model_new_frame(struct model *model, const struct model_frame *from);
+/* The figures of a context as its own, to be written to. */
+struct model_figures *model_own_figures(struct model *model, struct model_context *context);
+/* Gives a context figures like these, views apart; its own, unless it has none and others had just the same. */
+void model_set_figures(struct model *model, struct model_context *context,
+                       const struct model_figures *figures);
+/* Those with a number. */
+struct model_figures *model_figures_at(const struct model *model, size_t number);
 /* For the loaders: checks the tree that the parents' ids in contexts[].parent describe, turns them
  * into indices, and links the children. So it does with recursive_from; a context that is not there
  * is none. */
 bool model_link(struct model *model, struct cli_failure *failure);
-/* Then, when all figures are there: computes all totals. */
+/* Then, when all figures are there: computes all totals. Gives figures of its own to every context that a page or a mark has,
+ * so that their numbers tell them apart. */
 void model_add_up(struct model *model);
 /* The index of the context with this id, or WIRE_NONE. */
 uint32_t model_find_context(const struct model *model, uint32_t id);

@@ -33,9 +33,10 @@ static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
     blame_widen(paths, suspect, pinner->members);
     for (size_t i = 0; i < suspect->count; i++) {
         uint32_t index = suspect->members[i];
-        pinner->requested_bytes = model_tame(
-            pinner->requested_bytes + model_tame(model->contexts[index].self.requested_bytes));
-        add_holder(&pinner->sum, &holders->list[index]);
+        pinner->requested_bytes =
+            model_tame(pinner->requested_bytes +
+                       model_tame(model->contexts[index].figures->self.requested_bytes));
+        add_holder(&pinner->sum, holders_of(holders, model, index));
     }
     /* Pages that only several of them share come back with all of them. */
     int64_t held = pinner->sum.alone_free + pinner->sum.shared_free;
@@ -58,8 +59,8 @@ void pinners_make(struct pinners *pinners, const struct model *model, const stru
     if (holders->list == NULL) {
         return;
     }
-    int64_t *figures = cli_alloc(model->context_count, sizeof(*figures));
-    for (size_t i = 0; i < model->context_count; i++) {
+    int64_t *figures = cli_alloc(model->figures_count, sizeof(*figures));
+    for (size_t i = 0; i < model->figures_count; i++) {
         figures[i] = holders->list[i].alone_free + holders->list[i].shared_free;
     }
     struct blame_paths paths;
@@ -78,7 +79,8 @@ void pinners_make(struct pinners *pinners, const struct model *model, const stru
 /* How the command line names the members: a context's number, or the site that they share. */
 static char *name_members(const struct pinner *pinner, const struct model *model) {
     const struct model_context *example = &model->contexts[pinner->suspect->members[0]];
-    const char *name = example->names != NULL ? example->names->functions[0].name : NULL;
+    const char *name =
+        example->frame->names != NULL ? example->frame->names->functions[0].name : NULL;
     if (pinner->suspect->count == 1) {
         return cli_format("%" PRIu32, example->id);
     }

@@ -60,13 +60,13 @@ static int64_t predict(const struct model *model, const struct chosen *chosen,
     }
     holders_make(&holders, model);
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct holder *holder = &holders.list[i];
+        const struct holder *holder = holders_of(&holders, model, (uint32_t)i);
         if (!chosen->members[i]) {
             continue;
         }
         switch (placing->placement) {
         case WIRE_PLACE_SHARED: /* what is free in their own pages serves others then */
-            if (model->contexts[i].self.pages > 0) {
+            if (model->contexts[i].figures->self.pages > 0) {
                 sum = model_tame(sum + holder->alone_free + holder->kept_bytes);
             }
             break;

@@ -267,17 +267,17 @@ static const char *label_of(const struct pprof *pprof, uint32_t index) {
 /* A frame's address is that of its call, as in other profilers' profiles, not where it returns. */
 static struct location key_of(struct pprof *pprof, uint32_t index) {
     const struct model_context *context = &pprof->model->contexts[index];
-    if (context->kind != WIRE_KIND_PATH) {
+    if (context->frame->kind != WIRE_KIND_PATH) {
         const char *label = label_of(pprof, index);
         return (struct location){.mapping = made_up_mapping(pprof, MADE_UP_LABELS),
                                  .address = LABELS_START + hash_label(label),
                                  .label = string_number(&pprof->strings, label)};
     }
-    bool returns = !context->exact_address && context->address > 0;
-    return (struct location){.mapping = context->module != WIRE_NONE
-                                            ? pprof->module_mappings[context->module]
+    bool returns = !context->frame->exact_address && context->frame->address > 0;
+    return (struct location){.mapping = context->frame->module != WIRE_NONE
+                                            ? pprof->module_mappings[context->frame->module]
                                             : made_up_mapping(pprof, MADE_UP_CODE),
-                             .address = context->address - (returns ? 1 : 0)};
+                             .address = context->frame->address - (returns ? 1 : 0)};
 }
 
 static void put_line(struct pprof *pprof, const char *name, const char *file, int64_t line) {
@@ -357,7 +357,7 @@ static bool is_sample(const int64_t *row) {
 static void put_sample(struct pprof *pprof, uint32_t index, const int64_t *row) {
     const struct model_context *contexts = pprof->model->contexts;
     for (uint32_t at = index; at != WIRE_NONE; at = contexts[at].parent) {
-        if (at == index || contexts[at].kind != WIRE_KIND_ROOT) {
+        if (at == index || contexts[at].frame->kind != WIRE_KIND_ROOT) {
             put_varint(&pprof->numbers, location_number(pprof, at));
         }
     }
@@ -373,7 +373,7 @@ static void put_samples(struct pprof *pprof, size_t limit) {
     const struct model *model = pprof->model;
     int64_t(*rows)[TYPES] = cli_alloc(model->context_count, sizeof(*rows));
     for (size_t i = 0; i < model->context_count; i++) {
-        read_figures(&model->contexts[i].self, rows[i]);
+        read_figures(&model->contexts[i].figures->self, rows[i]);
     }
     pprof->root_name = "[no call path]";
     if (limit > 0 && condense_rows(model, rows[0], TYPES, limit)) {

@@ -39,7 +39,7 @@ static const char *made_up_name(const struct model *model, uint32_t context) {
 }
 
 static void add_frames_of(const struct model *model, uint32_t index) {
-    const struct model_names *names = model->contexts[index].names;
+    const struct model_names *names = model->contexts[index].frame->names;
     if (names == NULL || names->functions[0].name == NULL) {
         add_frame(made_up_name(model, index), NULL, 0, index);
         return;
@@ -54,7 +54,7 @@ static void add_frames_of(const struct model *model, uint32_t index) {
 const struct profile_frame *profile_path(const struct model *model, uint32_t index, size_t *count) {
     path.count = 0;
     for (uint32_t at = index; at != WIRE_NONE; at = model->contexts[at].parent) {
-        if (model->contexts[at].kind == WIRE_KIND_ROOT && at != index) {
+        if (model->contexts[at].frame->kind == WIRE_KIND_ROOT && at != index) {
             break;
         }
         add_frames_of(model, at);
@@ -75,7 +75,7 @@ const struct profile_frame *profile_frames(const struct model *model, uint32_t i
 
 void profile_write_folded(const struct model *model, FILE *file, enum view_sort metric) {
     for (uint32_t i = 0; i < model->context_count; i++) {
-        int64_t figure = view_key(&model->contexts[i].self, metric);
+        int64_t figure = view_key(&model->contexts[i].figures->self, metric);
         size_t count;
         if (figure <= 0) {
             continue;
@@ -165,7 +165,7 @@ static void write_samples(struct json_writer *json, const struct model *model,
     size_t count;
     json_put_open(json, "samples", '[');
     for (uint32_t i = 0; i < model->context_count; i++) {
-        if (view_key(&model->contexts[i].self, metric) > 0) {
+        if (view_key(&model->contexts[i].figures->self, metric) > 0) {
             const struct profile_frame *frames = profile_path(model, i, &count);
             json_put_open(json, NULL, '[');
             for (size_t k = count; k-- > 0;) {
@@ -178,7 +178,7 @@ static void write_samples(struct json_writer *json, const struct model *model,
     json_put_newline(json);
     json_put_open(json, "weights", '[');
     for (uint32_t i = 0; i < model->context_count; i++) {
-        int64_t figure = view_key(&model->contexts[i].self, metric);
+        int64_t figure = view_key(&model->contexts[i].figures->self, metric);
         if (figure > 0) {
             json_put_integer(json, NULL, figure);
         }
@@ -198,7 +198,7 @@ void profile_write_speedscope(const struct model *model, FILE *file) {
     json_put_open(&json, "shared", '{');
     json_put_open(&json, "frames", '[');
     for (uint32_t i = 0; i < model->context_count; i++) {
-        if (!model_totals_any(&model->contexts[i].self)) {
+        if (!model_totals_any(&model->contexts[i].figures->self)) {
             continue;
         }
         const struct profile_frame *frames = profile_path(model, i, &count);
@@ -223,7 +223,7 @@ void profile_write_speedscope(const struct model *model, FILE *file) {
     for (size_t i = 0; i < sizeof(profiles) / sizeof(profiles[0]); i++) {
         int64_t sum = 0;
         for (uint32_t k = 0; k < model->context_count; k++) {
-            int64_t figure = view_key(&model->contexts[k].self, profiles[i].metric);
+            int64_t figure = view_key(&model->contexts[k].figures->self, profiles[i].metric);
             sum = figure > 0 ? model_add(sum, figure) : sum;
         }
         json_put_newline(&json);
@@ -268,7 +268,7 @@ void profile_write_csv(const struct model *model, FILE *file) {
     for (uint32_t i = 0; i < model->context_count; i++) {
         const struct model_context *context = &model->contexts[i];
         const struct model_function *function =
-            context->names != NULL ? &context->names->functions[0] : NULL;
+            context->frame->names != NULL ? &context->frame->names->functions[0] : NULL;
         bool named = function != NULL && function->name != NULL;
         fprintf(file, "%u,", context->id);
         if (context->parent != WIRE_NONE) {
@@ -283,13 +283,15 @@ void profile_write_csv(const struct model *model, FILE *file) {
             fprintf(file, "%" PRId64, function->line);
         }
         putc(',', file);
-        put_field(file, context->module != WIRE_NONE ? model->modules[context->module].path : NULL);
-        fprintf(file, ",0x%" PRIx64, context->address);
+        put_field(file, context->frame->module != WIRE_NONE
+                            ? model->modules[context->frame->module].path
+                            : NULL);
+        fprintf(file, ",0x%" PRIx64, context->frame->address);
 #define X(name)                                                                                    \
-    if (context->self.name == WIRE_UNKNOWN) {                                                      \
+    if (context->figures->self.name == WIRE_UNKNOWN) {                                             \
         putc(',', file);                                                                           \
     } else {                                                                                       \
-        fprintf(file, ",%" PRId64, context->self.name);                                            \
+        fprintf(file, ",%" PRId64, context->figures->self.name);                                   \
     }
         MODEL_TOTALS(X)
 #undef X
@@ -315,8 +317,9 @@ static uint32_t heaptrack_string(struct profile_numbers *numbers, FILE *file, co
 static void heaptrack_instruction(const struct model *model, uint32_t index,
                                   struct profile_numbers *strings, FILE *file) {
     const struct model_context *context = &model->contexts[index];
-    const struct model_names *names = context->names;
-    const char *module = context->module != WIRE_NONE ? model->modules[context->module].path : NULL;
+    const struct model_names *names = context->frame->names;
+    const char *module =
+        context->frame->module != WIRE_NONE ? model->modules[context->frame->module].path : NULL;
     uint32_t module_string = heaptrack_string(strings, file, module);
     bool named = names != NULL && names->functions[0].name != NULL;
     size_t count = named ? names->count : 1;
@@ -329,7 +332,7 @@ static void heaptrack_instruction(const struct model *model, uint32_t index,
         numbers[2 * i] = heaptrack_string(strings, file, name);
         numbers[2 * i + 1] = named ? heaptrack_string(strings, file, function->file) : 0;
     }
-    fprintf(file, "i %" PRIx64 " %x", context->address, module_string);
+    fprintf(file, "i %" PRIx64 " %x", context->frame->address, module_string);
     for (size_t i = 0; i < count; i++) {
         int64_t line = named ? names->functions[(i + 1) % count].line : 0;
         fprintf(file, " %x %x %" PRIx64, numbers[2 * i], numbers[2 * i + 1], line);
@@ -349,7 +352,7 @@ void profile_write_heaptrack(const struct model *model, FILE *file) {
         fprintf(file, "t %x %x\n", i, model->contexts[i].parent);
     }
     for (uint32_t i = 1; i < model->context_count; i++) {
-        const struct model_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].figures->self;
         int64_t chunks = self->live_chunks, bytes = self->requested_bytes;
         if (chunks <= 0 || bytes < 0) {
             continue;

@@ -36,8 +36,9 @@ void reading_finish(struct symbols_work *work, struct model *model,
     if (work != NULL) {
         symbols_finish(work, model);
     }
-    for (size_t i = 0; names->none && i < model->context_count; i++) {
-        model->contexts[i].names = NULL;
+    struct model_frame *frame = names->none ? model->frames : NULL;
+    for (; frame != NULL; frame = frame->next) {
+        frame->names = NULL;
     }
 }
 

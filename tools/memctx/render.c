@@ -87,24 +87,25 @@ static void put_inlined(FILE *text, const struct model_names *names, bool whole)
 char *render_frame(const struct model *model, const struct model_context *context, bool whole) {
     char *buffer = NULL;
     size_t bytes = 0;
-    const struct model_names *names = context->names;
-    const char *module = context->module != WIRE_NONE ? model->modules[context->module].path : NULL;
+    const struct model_names *names = context->frame->names;
+    const char *module =
+        context->frame->module != WIRE_NONE ? model->modules[context->frame->module].path : NULL;
     FILE *text = open_memstream(&buffer, &bytes);
     if (text == NULL) {
         cli_die(CLI_REFUSED, "out of memory");
     }
-    if (context->kind == WIRE_KIND_ROOT) {
+    if (context->frame->kind == WIRE_KIND_ROOT) {
         fputs("[no call path]", text);
-    } else if (context->kind != WIRE_KIND_PATH) {
-        fputs(context->label != NULL ? context->label : "[unnamed]", text);
+    } else if (context->frame->kind != WIRE_KIND_PATH) {
+        fputs(context->frame->label != NULL ? context->frame->label : "[unnamed]", text);
     } else if (names != NULL && names->functions[0].name != NULL) {
         put_function(text, &names->functions[0], module, false, whole);
         put_inlined(text, names, whole);
     } else if (module != NULL) {
         fprintf(text, "%s+0x%" PRIx64, whole ? module : base_name(module),
-                context->address - model->modules[context->module].bias);
+                context->frame->address - model->modules[context->frame->module].bias);
     } else {
-        fprintf(text, "0x%" PRIx64, context->address);
+        fprintf(text, "0x%" PRIx64, context->frame->address);
     }
     fclose(text);
     return buffer;
@@ -113,9 +114,9 @@ char *render_frame(const struct model *model, const struct model_context *contex
 /* The function alone, or what stands for it. */
 static void put_function_name(FILE *text, const struct model *model, uint32_t index) {
     const struct model_context *context = &model->contexts[index];
-    const struct model_names *names = context->names;
+    const struct model_names *names = context->frame->names;
     bool named =
-        context->kind == WIRE_KIND_PATH && names != NULL && names->functions[0].name != NULL;
+        context->frame->kind == WIRE_KIND_PATH && names != NULL && names->functions[0].name != NULL;
     char *name =
         named ? shorten_function(names->functions[0].name) : render_frame(model, context, false);
     fputs(name, text);
@@ -253,8 +254,8 @@ static void print_reason(const struct model_context *context, int indent) {
 
 static void print_threads(const struct model *model, const struct model_context *context,
                           const struct render_options *options, int indent) {
-    for (uint32_t i = 0; i < context->view_count; i++) {
-        const struct model_view *view = &model->views[context->first_view + i];
+    for (uint32_t i = 0; i < context->figures->view_count; i++) {
+        const struct model_view *view = &model->views[context->figures->first_view + i];
         const struct model_thread *thread = &model->threads[view->thread];
         char requested[RENDER_NUMBER_BYTES], chunks[RENDER_NUMBER_BYTES];
         char allocs[RENDER_NUMBER_BYTES], frees[RENDER_NUMBER_BYTES];
@@ -302,7 +303,7 @@ static void print_hidden(const struct tree *tree, const uint32_t *children, size
     for (size_t i = 0; i < count; i++) {
         if (!is_shown(tree, children[i]) && tree->view->weights[children[i]] > 0) {
             contexts += count_below(tree->model, children[i]);
-            bytes = model_add(bytes, tree->model->contexts[children[i]].total.requested_bytes);
+            bytes = model_add(bytes, tree->model->contexts[children[i]].total->requested_bytes);
             weight = model_add(weight, tree->view->weights[children[i]]);
         }
     }
@@ -324,7 +325,7 @@ static bool is_step(const struct tree *tree, uint32_t index, const uint32_t *chi
                     size_t count) {
     bool included = tree->view->included == NULL || tree->view->included[index];
     if (count == 0 || !is_shown(tree, children[0]) ||
-        (included && model_totals_any(&tree->model->contexts[index].self))) {
+        (included && model_totals_any(&tree->model->contexts[index].figures->self))) {
         return false;
     }
     return count == 1 || (tree->view->weights[children[1]] <= 0 && !is_shown(tree, children[1]));
@@ -346,7 +347,7 @@ static void print_node(const struct tree *tree, uint32_t index, int64_t level, i
         return;
     }
     printf("%*s", indent, "");
-    print_context(model, index, &context->total, tree->options);
+    print_context(model, index, context->total, tree->options);
     print_reason(context, indent + 2);
     if (tree->options->threads) {
         print_threads(model, context, tree->options, indent + 2);
@@ -367,8 +368,8 @@ void render_tree(const struct model *model, const struct view *view,
     struct tree tree = {model, view, options};
     size_t count;
     uint32_t *children = view_sort_children(view, model, 0, &count);
-    if (view->included == NULL && model_totals_any(&model->contexts[0].self)) {
-        render_line("[no call path]", &model->contexts[0].self, options);
+    if (view->included == NULL && model_totals_any(&model->contexts[0].figures->self)) {
+        render_line("[no call path]", &model->contexts[0].figures->self, options);
         if (options->threads) {
             print_threads(model, &model->contexts[0], options, 2);
         }
@@ -392,10 +393,10 @@ void render_flat(const struct model *model, const struct view *view,
     for (; printed < limit; printed++) {
         const struct model_context *context = &model->contexts[leaves[printed]];
         /* Sorted by falling weight: from the first one that is too light on, all are. */
-        if (view_key(&context->self, view->sort) < view->threshold) {
+        if (view_key(&context->figures->self, view->sort) < view->threshold) {
             break;
         }
-        print_context(model, leaves[printed], &context->self, options);
+        print_context(model, leaves[printed], &context->figures->self, options);
         print_reason(context, 4);
         uint32_t at = context->parent;
         for (int64_t frame = 1; at != WIRE_NONE && model->contexts[at].parent != WIRE_NONE;
@@ -413,9 +414,9 @@ void render_flat(const struct model *model, const struct view *view,
             print_threads(model, context, options, 4);
         }
     }
-    int64_t bytes = model->left_out.self.requested_bytes;
+    int64_t bytes = model->left_out_bytes;
     for (size_t i = printed; i < count; i++) {
-        bytes = model_add(bytes, model->contexts[leaves[i]].self.requested_bytes);
+        bytes = model_add(bytes, model->contexts[leaves[i]].figures->self.requested_bytes);
     }
     size_t more = count - printed + model->left_out_leaves;
     if (more > 0) {

@@ -43,7 +43,7 @@ struct report_request {
 
 /* One state of memory: the target's, and the one that it is compared with. */
 struct state {
-    const struct model *model;
+    struct model *model;
     struct memory_ledger ledger;
     const char *title;
 };
@@ -120,7 +120,7 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     json_put_open(json, "rows", '[');
     size_t last = 0;
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct model_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].figures->self;
         if (!model_totals_any(self)) {
             continue;
         }
@@ -138,13 +138,13 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     json_put_newline(json);
     json_put_open(json, "occupancy", '[');
     for (size_t i = 0; i < model->context_count; i++) {
-        if (model_tame(model->contexts[i].self.pages) == 0) {
+        if (model_tame(model->contexts[i].figures->self.pages) == 0) {
             continue;
         }
         json_put_open(json, NULL, '[');
         json_put_integer(json, NULL, (int64_t)i);
         for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
-            json_put_integer(json, NULL, model->contexts[i].occupancy[bin]);
+            json_put_integer(json, NULL, model->contexts[i].figures->occupancy[bin]);
         }
         json_put_close(json, ']');
     }
@@ -264,8 +264,7 @@ static void write_state(struct json_writer *json, const struct state *state) {
     write_cells(json, model);
 }
 
-static void write_findings(struct json_writer *json, const struct state *state,
-                           const char *target) {
+static void write_findings(struct json_writer *json, struct state *state, const char *target) {
     struct samples samples;
     struct findings findings;
     struct findings_input input = {.model = state->model,
@@ -334,7 +333,7 @@ static void write_changes(struct json_writer *json, const struct model *model,
 
 /* --- the file --------------------------------------------------------------------------------------- */
 
-static void write_data(FILE *file, const struct state *now, const struct state *before,
+static void write_data(FILE *file, struct state *now, const struct state *before,
                        const struct compare *compare, const char *target) {
     struct json_writer json = {.file = file};
     char taken[64];
@@ -410,7 +409,7 @@ static void write_page(FILE *file, const char *title, const char *data, size_t d
     fputs(text, file);
 }
 
-static void write_report(const struct report_request *request, const struct state *now,
+static void write_report(const struct report_request *request, struct state *now,
                          const struct state *before, const struct compare *compare,
                          const char *target) {
     char *data = NULL;

@@ -14,7 +14,17 @@ struct sample_row {
 struct sample {
     double uptime_s;
     struct sample_row
-        *rows; /* by index of the last model's contexts; zeros where it was not there yet */
+        *rows; /* by number of the last model's figures; zeros where it was not there yet */
+};
+
+/* What is kept of an earlier look at the same process: contexts with figures. */
+struct samples_look {
+    double uptime_s;
+    struct samples_look_row {
+        uint32_t id;
+        struct sample_row row;
+    } * rows;
+    size_t count;
 };
 
 struct samples {
@@ -22,8 +32,10 @@ struct samples {
     size_t count;
 };
 
-/* The marks that `model` has counters of, the `earlier` dumps of the same process, and the model. */
-void samples_make(struct samples *samples, const struct model *model, const struct model *earlier,
+void samples_keep(struct samples_look *look, const struct model *model);
+/* The marks that `model` has counters of, the `earlier` looks at the same process, and the model, whose contexts get figures
+ * of their own where a look has some. */
+void samples_make(struct samples *samples, struct model *model, const struct samples_look *earlier,
                   size_t earlier_count);
 
 #endif

@@ -88,7 +88,8 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
 bool model_load_snapshot(struct model *model, const char *path, struct cli_failure *failure) {
     size_t length;
     enum kind kind;
-    model->source = cli_clean(cli_copy(path));
+    model_begin(model, path);
+    cli_clean(model->source);
     model->from_snapshot = true;
     char *bytes = read_file(path, &length, &kind, failure);
     if (bytes == NULL) {

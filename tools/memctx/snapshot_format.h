@@ -234,6 +234,10 @@ enum snapshot_marks {
     MARKS_UPTIME = 2,      /* number: the bits of a double, in seconds */
     MARKS_HAS_ENTRIES = 3, /* 0: only its name is known */
     MARKS_ENTRIES = 4,     /* number: so many of the next rows of the entries are its own */
+    MARKS_LEFT_OUT = 5,    /* number: contexts that held least, which have no entries */
+    MARKS_IDS_BELOW = 6,   /* number: newer contexts have higher ids; the next: figures */
+    MARKS_MOST = 7,        /* bytes that each of them held at the most, ... */
+    MARKS_SUMS = 8,        /* ... all together, and so on as SNAPSHOT_MARK_FIGURES says */
 };
 
 /* Of each figure the context's own is expected, under the same name. */

@@ -99,7 +99,8 @@ static uint32_t find_module(const struct model *model, const char *path, uint64_
     return WIRE_NONE;
 }
 
-static bool load_frame(struct model *model, struct model_context *context, const json_t *frame,
+/* Each context has a frame of its own, as in the file, where names may differ. */
+static bool load_frame(struct model *model, struct model_frame *context, const json_t *frame,
                        struct cli_failure *failure) {
     if (!json_is_object(frame)) {
         return damaged(model, failure, "a context has no frame");
@@ -165,27 +166,30 @@ static bool load_contexts(struct model *model, const json_t *list, struct cli_fa
         struct model_context *context = &model->contexts[i];
         context->id = number_of(object, "id");
         context->parent = number_of(object, "parent");
-        context->module = WIRE_NONE;
-        context->kind = kind_of(json_string_value(json_object_get(object, "kind")), i == 0);
         context->policy = number_of_word(json_string_value(json_object_get(object, "policy")),
                                          WIRE_POLICY_SIMPLE, model_policy_word);
         context->placement = number_of_word(json_string_value(json_object_get(object, "placement")),
                                             WIRE_PLACE_SIMPLE, model_placement_word);
         context->why = text_of(object, "why");
-        context->exact_address = json_is_true(json_object_get(object, "exact_address"));
+        struct model_frame frame = {
+            .module = WIRE_NONE,
+            .kind = kind_of(json_string_value(json_object_get(object, "kind")), i == 0),
+            .exact_address = json_is_true(json_object_get(object, "exact_address"))};
         load_folding(context, object);
         const json_t *self = json_object_get(object, "self");
         if (context->id == WIRE_NONE || !json_is_object(self)) {
             return damaged(model, failure, "a context has no id or no figures");
         }
-        context->self = totals_of(self);
+        struct model_figures figures = {.self = totals_of(self)};
         const json_t *bins = json_object_get(object, "occupancy");
         for (size_t bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
-            context->occupancy[bin] = (uint32_t)json_integer_value(json_array_get(bins, bin));
+            figures.occupancy[bin] = (uint32_t)json_integer_value(json_array_get(bins, bin));
         }
-        if (i > 0 && !load_frame(model, context, json_object_get(object, "frame"), failure)) {
+        model_set_figures(model, context, &figures);
+        if (i > 0 && !load_frame(model, &frame, json_object_get(object, "frame"), failure)) {
             return false;
         }
+        context->frame = model_new_frame(model, &frame);
     }
     return true;
 }
@@ -216,8 +220,8 @@ static bool load_views(struct model *model, const json_t *root, const json_t *li
     size_t capacity = 0;
     for (size_t i = 0; i < model->context_count; i++) {
         json_t *map = json_object_get(json_array_get(list, i), "threads");
-        struct model_context *context = &model->contexts[i];
-        context->first_view = (uint32_t)model->view_count;
+        struct model_figures *own =
+            json_object_size(map) > 0 ? model_own_figures(model, &model->contexts[i]) : NULL;
         const char *key;
         json_t *value;
         json_object_foreach(map, key, value) {
@@ -232,7 +236,8 @@ static bool load_views(struct model *model, const json_t *root, const json_t *li
             }
             model->views[model->view_count++] =
                 (struct model_view){(uint32_t)i, thread, totals_of(value)};
-            context->view_count++;
+            own->first_view =
+                own->view_count++ == 0 ? (uint32_t)model->view_count - 1 : own->first_view;
         }
     }
     return true;
@@ -369,6 +374,22 @@ static void load_mark_entries(struct model *model, struct model_mark *mark, cons
     }
 }
 
+static void load_left_out(struct wire_left_out *out, const json_t *object) {
+    if (!json_is_object(object)) {
+        return;
+    }
+    *out = (struct wire_left_out){
+        .contexts = number_of(object, "contexts"),
+        .ids_below = number_of(object, "ids_below"),
+        .most_bytes = integer_of(object, "most_bytes"),
+        .requested_bytes = integer_of(object, "requested_bytes"),
+        .live_chunks = integer_of(object, "live_chunks"),
+        .allocs = integer_of(object, "allocs"),
+        .frees = integer_of(object, "frees"),
+        .requested_cum_bytes = integer_of(object, "requested_cum_bytes"),
+    };
+}
+
 static void load_marks(struct model *model, const json_t *root) {
     const json_t *list = json_object_get(root, "marks");
     model->mark_count = json_array_size(list);
@@ -380,6 +401,7 @@ static void load_marks(struct model *model, const json_t *root) {
         snprintf(mark->name, sizeof(mark->name), "%s", name != NULL ? name : "");
         cli_clean(mark->name);
         mark->uptime_s = json_number_value(json_object_get(object, "uptime_s"));
+        load_left_out(&mark->left_out, json_object_get(object, "left_out"));
         const json_t *entries = json_object_get(object, "contexts");
         if (json_is_array(entries)) {
             load_mark_entries(model, mark, entries);
@@ -430,9 +452,9 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
         !load_pages(model, root, failure)) {
         return false;
     }
-    model_add_up(model);
     load_marks(model, root);
     load_notes(model, root);
+    model_add_up(model);
     return true;
 }
 

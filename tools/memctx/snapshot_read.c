@@ -16,7 +16,8 @@
 
 struct snapshot_frame {
     uint64_t address;
-    uint32_t module, list; /* WIRE_NONE: none */
+    uint32_t module, list;       /* WIRE_NONE: none */
+    struct model_frame *made[2]; /* by exact_address; NULL: not yet */
 };
 
 struct snapshot_reader {
@@ -175,6 +176,7 @@ static void read_frames(struct snapshot_reader *reader) {
         frame->address = reader->address;
         frame->module = get_index_or_none(reader, FRAMES_MODULE, reader->model->module_count,
                                           "a frame lies in a module that is not listed");
+        frame->made[0] = frame->made[1] = NULL;
         frame->list = get_index_or_none(reader, FRAMES_LIST, reader->list_count,
                                         "a frame has names that are not listed");
     }
@@ -263,27 +265,39 @@ static void get_totals(struct unpack_block *block, unsigned column, struct model
 #undef X
 }
 
-static void take_frame(const struct snapshot_reader *reader, struct model_context *context,
-                       uint32_t index) {
-    if (index != WIRE_NONE && context->kind == WIRE_KIND_PATH) {
-        const struct snapshot_frame *frame = &reader->frames[index];
-        context->address = frame->address;
-        context->module = frame->module;
-        context->names = frame->list != WIRE_NONE ? &reader->names[frame->list] : NULL;
+/* The context's frame: one of the table, that was found before or is made now, or what its label stands for. */
+static struct model_frame *take_frame(struct snapshot_reader *reader, uint8_t kind, bool exact,
+                                      uint32_t index, char *label) {
+    struct model_frame frame = {
+        .module = WIRE_NONE, .kind = kind, .exact_address = exact, .label = label};
+    if (index == WIRE_NONE || kind != WIRE_KIND_PATH) {
+        return model_find_frame(reader->model, &frame);
     }
+    struct snapshot_frame *from = &reader->frames[index];
+    if (from->made[exact] != NULL && label == NULL) {
+        return from->made[exact];
+    }
+    frame.address = from->address;
+    frame.module = from->module;
+    frame.names = from->list != WIRE_NONE ? &reader->names[from->list] : NULL;
+    struct model_frame *made = model_new_frame(reader->model, &frame);
+    if (label == NULL) {
+        from->made[exact] = made;
+    }
+    return made;
 }
 
 static void read_context(struct snapshot_reader *reader, size_t i) {
     struct unpack_block *block = &reader->block;
     struct model_context *context = &reader->model->contexts[i];
-    *context = (struct model_context){.module = WIRE_NONE, .parent = WIRE_NONE};
+    *context = (struct model_context){.parent = WIRE_NONE};
     uint64_t id = reader->id_expected + unpack_signed(block, CONTEXTS_ID);
     uint64_t up = unpack_number(block, CONTEXTS_PARENT);
-    uint64_t kind = unpack_number(block, CONTEXTS_KIND);
-    context->kind = kind < WIRE_KIND_UNKNOWN ? (uint8_t)kind : WIRE_KIND_UNKNOWN;
+    uint64_t known = unpack_number(block, CONTEXTS_KIND);
+    uint8_t kind = known < WIRE_KIND_UNKNOWN ? (uint8_t)known : WIRE_KIND_UNKNOWN;
     if (id > ID_MAX) {
         reader->wrong = "a context has an id that does not exist";
-    } else if ((i == 0) != (context->kind == WIRE_KIND_ROOT)) {
+    } else if ((i == 0) != (kind == WIRE_KIND_ROOT)) {
         reader->wrong = "its first context, and no other, is not the root";
     } else if (i > 0 && (up == 0 || up > i)) {
         reader->wrong = "a context has no parent before it";
@@ -295,19 +309,20 @@ static void read_context(struct snapshot_reader *reader, size_t i) {
     context->policy = get_byte(reader, CONTEXTS_POLICY);
     context->placement = get_byte(reader, CONTEXTS_PLACEMENT);
     uint64_t flags = unpack_number(block, CONTEXTS_FLAGS);
-    context->exact_address = (flags & CONTEXTS_FLAG_EXACT_ADDRESS) != 0;
+    bool exact = (flags & CONTEXTS_FLAG_EXACT_ADDRESS) != 0;
     context->flags = flags >> CONTEXTS_FLAGS_SHIFT & MODEL_FLAGS;
     context->recursive_from = get_index_or_none(reader, CONTEXTS_RECURSIVE_FROM, WIRE_NONE - 1,
                                                 "a loop ends in a context that does not exist");
-    take_frame(reader, context,
-               get_index_or_none(reader, CONTEXTS_FRAME, reader->frame_count,
-                                 "a context has a frame that is not listed"));
-    context->label = get_text(reader, CONTEXTS_LABEL);
+    uint32_t frame = get_index_or_none(reader, CONTEXTS_FRAME, reader->frame_count,
+                                       "a context has a frame that is not listed");
+    context->frame = take_frame(reader, kind, exact, frame, get_text(reader, CONTEXTS_LABEL));
     context->why = get_text(reader, CONTEXTS_WHY);
+    struct model_figures figures;
     for (unsigned bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
-        context->occupancy[bin] = get_word(reader, CONTEXTS_OCCUPANCY + bin);
+        figures.occupancy[bin] = get_word(reader, CONTEXTS_OCCUPANCY + bin);
     }
-    get_totals(block, CONTEXTS_TOTALS, &context->self);
+    get_totals(block, CONTEXTS_TOTALS, &figures.self);
+    model_set_figures(reader->model, context, &figures);
 }
 
 static void read_contexts(struct snapshot_reader *reader) {
@@ -344,12 +359,12 @@ static void read_view(struct snapshot_reader *reader, struct model_view *view) {
         return;
     }
     view->context = reader->view_context += (uint32_t)further;
-    struct model_context *context = &model->contexts[view->context];
-    if (context->view_count == 0) {
-        context->first_view = (uint32_t)(view - model->views);
-        snapshot_begin_rest(reader->rest, &context->self);
+    struct model_figures *own = model_own_figures(model, &model->contexts[view->context]);
+    if (own->view_count == 0) {
+        own->first_view = (uint32_t)(view - model->views);
+        snapshot_begin_rest(reader->rest, &own->self);
     }
-    context->view_count++;
+    own->view_count++;
     unsigned figure = 0;
 #define X(name, expected)                                                                          \
     view->totals.name = unpack_figure(block, VIEWS_TOTALS + figure, reader->rest[figure]);         \
@@ -380,6 +395,16 @@ static void read_remotes(struct snapshot_reader *reader) {
 
 /* --- marks ------------------------------------------------------------------------------- */
 
+static void get_left_out(struct unpack_block *block, struct wire_left_out *out) {
+    unsigned column = MARKS_SUMS;
+    out->contexts = unpack_number(block, MARKS_LEFT_OUT);
+    out->ids_below = unpack_number(block, MARKS_IDS_BELOW);
+    out->most_bytes = unpack_figure(block, MARKS_MOST, 0);
+#define X(name) out->name = unpack_figure(block, column++, 0);
+    SNAPSHOT_MARK_FIGURES(X)
+#undef X
+}
+
 static void read_marks(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     model->marks = room(reader, model->marks, model->mark_count, sizeof(*model->marks));
@@ -391,6 +416,7 @@ static void read_marks(struct snapshot_reader *reader) {
         mark->uptime_s = get_double(reader, MARKS_UPTIME);
         mark->has_entries = unpack_number(&reader->block, MARKS_HAS_ENTRIES) != 0;
         mark->entry_count = get_word(reader, MARKS_ENTRIES);
+        get_left_out(&reader->block, &mark->left_out);
         reader->entries_told += mark->entry_count;
     }
 }
@@ -407,7 +433,7 @@ static void read_mark_entries(struct snapshot_reader *reader) {
             return;
         }
         *entry = (struct wire_mark_entry){.context = (uint32_t)context};
-        const struct model_totals *totals = &model->contexts[context].self;
+        const struct model_totals *totals = &model->contexts[context].figures->self;
         unsigned column = ENTRIES_FIGURES;
 #define X(name) entry->name = unpack_figure(block, column++, SNAPSHOT_KNOWN(name));
         SNAPSHOT_MARK_FIGURES(X)

@@ -26,13 +26,13 @@ static void number_context(struct snapshot_writer *writer, size_t i) {
     const struct model_context *context = &writer->model->contexts[i];
     struct share *share = &writer->share;
     share_text(share, context->why);
-    if (context->kind != WIRE_KIND_PATH) {
-        share_text(share, context->label);
+    if (context->frame->kind != WIRE_KIND_PATH) {
+        share_text(share, context->frame->label);
         return;
     }
-    uint32_t list = share_names(share, writer->options.names ? context->names : NULL);
-    uint32_t module = context->module == WIRE_NONE ? 0 : context->module + 1;
-    writer->frames[i] = share_frame(share, context->address, module, list);
+    uint32_t list = share_names(share, writer->options.names ? context->frame->names : NULL);
+    uint32_t module = context->frame->module == WIRE_NONE ? 0 : context->frame->module + 1;
+    writer->frames[i] = share_frame(share, context->frame->address, module, list);
 }
 
 static void number_figures(struct snapshot_writer *writer) {
@@ -204,24 +204,25 @@ static void write_context(struct snapshot_writer *writer, size_t i) {
     const struct model_context *context = &writer->model->contexts[i];
     uint64_t id_expected = i > 0 ? (uint64_t)context[-1].id + 1 : 0;
     /* Only the first one is the root, whatever a damaged dump says. */
-    uint8_t kind = i > 0 && context->kind == WIRE_KIND_ROOT ? WIRE_KIND_UNKNOWN : context->kind;
+    uint8_t kind =
+        i > 0 && context->frame->kind == WIRE_KIND_ROOT ? WIRE_KIND_UNKNOWN : context->frame->kind;
     pack_signed(pack, CONTEXTS_ID, context->id - id_expected);
     pack_number(pack, CONTEXTS_PARENT, i > 0 ? i - context->parent : 0);
     pack_number(pack, CONTEXTS_KIND, kind);
     pack_number(pack, CONTEXTS_POLICY, context->policy);
     pack_number(pack, CONTEXTS_PLACEMENT, context->placement);
     pack_number(pack, CONTEXTS_FLAGS,
-                (context->exact_address ? CONTEXTS_FLAG_EXACT_ADDRESS : 0U) |
+                (context->frame->exact_address ? CONTEXTS_FLAG_EXACT_ADDRESS : 0U) |
                     (unsigned)context->flags << CONTEXTS_FLAGS_SHIFT);
     pack_number(pack, CONTEXTS_RECURSIVE_FROM,
                 context->recursive_from == WIRE_NONE ? 0 : (uint64_t)context->recursive_from + 1);
     pack_number(pack, CONTEXTS_FRAME, writer->frames[i]);
-    put_text(writer, CONTEXTS_LABEL, kind != WIRE_KIND_PATH ? context->label : NULL);
+    put_text(writer, CONTEXTS_LABEL, kind != WIRE_KIND_PATH ? context->frame->label : NULL);
     put_text(writer, CONTEXTS_WHY, context->why);
     for (unsigned bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
-        pack_number(pack, CONTEXTS_OCCUPANCY + bin, context->occupancy[bin]);
+        pack_number(pack, CONTEXTS_OCCUPANCY + bin, context->figures->occupancy[bin]);
     }
-    put_totals(pack, CONTEXTS_TOTALS, &context->self);
+    put_totals(pack, CONTEXTS_TOTALS, &context->figures->self);
     pack_end_row(pack);
 }
 
@@ -245,7 +246,7 @@ static void write_views(struct snapshot_writer *writer) {
         const struct model_view *view = &model->views[i];
         unsigned figure = 0;
         if (i == 0 || view->context != before) {
-            snapshot_begin_rest(rest, &model->contexts[view->context].self);
+            snapshot_begin_rest(rest, &model->contexts[view->context].figures->self);
         }
         pack_number(pack, VIEWS_CONTEXT, view->context - before);
         pack_number(pack, VIEWS_THREAD, view->thread);
@@ -288,7 +289,7 @@ static void write_mark_entries(struct snapshot_writer *writer, const struct mode
     struct pack *pack = writer->pack;
     for (size_t i = 0; i < mark->entry_count; i++) {
         const struct wire_mark_entry *entry = &mark->entries[i];
-        const struct model_totals *totals = &writer->model->contexts[entry->context].self;
+        const struct model_totals *totals = &writer->model->contexts[entry->context].figures->self;
         unsigned column = ENTRIES_CONTEXT;
         pack_signed(pack, column++, (uint64_t)entry->context - *before);
 #define X(name) pack_figure(pack, column++, entry->name, SNAPSHOT_KNOWN(name));
@@ -297,6 +298,16 @@ static void write_mark_entries(struct snapshot_writer *writer, const struct mode
         pack_end_row(pack);
         *before = entry->context;
     }
+}
+
+static void put_left_out(struct pack *pack, const struct wire_left_out *out) {
+    unsigned column = MARKS_SUMS;
+    pack_number(pack, MARKS_LEFT_OUT, out->contexts);
+    pack_number(pack, MARKS_IDS_BELOW, out->ids_below);
+    pack_figure(pack, MARKS_MOST, out->most_bytes, 0);
+#define X(name) pack_figure(pack, column++, out->name, 0);
+    SNAPSHOT_MARK_FIGURES(X)
+#undef X
 }
 
 static void write_marks(struct snapshot_writer *writer) {
@@ -310,6 +321,7 @@ static void write_marks(struct snapshot_writer *writer) {
         pack_number(pack, MARKS_UPTIME, bits_of(mark->uptime_s));
         pack_number(pack, MARKS_HAS_ENTRIES, mark->has_entries);
         pack_number(pack, MARKS_ENTRIES, mark->entry_count);
+        put_left_out(pack, &mark->left_out);
         pack_end_row(pack);
     }
     pack_end_table(pack);

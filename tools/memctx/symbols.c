@@ -26,17 +26,16 @@ static const char *const source_words[SYMBOLS_SOURCES] = {
     [SYMBOLS_DAMAGED] = "damaged",
 };
 
-/* One context that wants a name. */
+/* One frame that wants a name. */
 struct wish {
-    uint32_t module;
     uint64_t address; /* where to look, in the process */
-    uint32_t context;
+    struct model_frame *frame;
 };
 
 static int compare_wishes(const void *a, const void *b) {
     const struct wish *left = a, *right = b;
-    if (left->module != right->module) {
-        return left->module < right->module ? -1 : 1;
+    if (left->frame->module != right->frame->module) {
+        return left->frame->module < right->frame->module ? -1 : 1;
     }
     return left->address < right->address ? -1 : left->address > right->address;
 }
@@ -132,7 +131,7 @@ struct lookup {
 
 static void start_lookup(struct lookup *lookup, const struct model *model,
                          const struct symbols_options *options) {
-    const struct model_module *module = &model->modules[lookup->wishes[0].module];
+    const struct model_module *module = &model->modules[lookup->wishes[0].frame->module];
     lookup->addresses = cli_alloc(lookup->count, sizeof(*lookup->addresses));
     for (size_t i = 0; i < lookup->count; i++) {
         uint64_t address = lookup->wishes[i].address - module->bias;
@@ -163,10 +162,10 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
     }
 }
 
-/* Gives the contexts their names. */
-static enum symbols_source finish_lookup(struct lookup *lookup, struct model *model) {
+/* Gives the frames their names. */
+static enum symbols_source finish_lookup(struct lookup *lookup, const struct model *model) {
     const struct wish *wishes = lookup->wishes;
-    uint64_t bias = model->modules[wishes[0].module].bias;
+    uint64_t bias = model->modules[wishes[0].frame->module].bias;
     int first = getc(lookup->answer);
     bool good = first >= 0 && first < SYMBOLS_SOURCES;
     size_t next = 0;
@@ -175,7 +174,7 @@ static enum symbols_source finish_lookup(struct lookup *lookup, struct model *mo
         good = get_names(lookup->answer, &names);
         for (; next < lookup->count && wishes[next].address - bias == lookup->addresses[i];
              next++) {
-            model->contexts[wishes[next].context].names = good ? names : NULL;
+            wishes[next].frame->names = good ? names : NULL;
         }
     }
     fclose(lookup->answer);
@@ -261,7 +260,7 @@ static const char *find_in_map(const struct map_entry *entries, size_t count, ui
     return low > 0 && address < entries[low - 1].end ? entries[low - 1].name : NULL;
 }
 
-static void resolve_generated(struct model *model, const struct wish *wishes, size_t count,
+static void resolve_generated(const struct wish *wishes, size_t count,
                               const struct symbols_options *options) {
     FILE *file = options->live_pid != 0 ? open_perf_map(options) : NULL;
     if (file == NULL) {
@@ -277,7 +276,7 @@ static void resolve_generated(struct model *model, const struct wish *wishes, si
             names->count = 1;
             names->functions = cli_alloc(1, sizeof(*names->functions));
             names->functions[0].name = cli_copy(name);
-            model->contexts[wishes[i].context].names = names;
+            wishes[i].frame->names = names;
         }
     }
     for (size_t i = 0; i < entry_count; i++) {
@@ -289,21 +288,29 @@ static void resolve_generated(struct model *model, const struct wish *wishes, si
 /* --- all of them ------------------------------------------------------------------------- */
 
 static size_t collect_wishes(const struct model *model, const bool *only, struct wish *wishes) {
+    bool *wanted = cli_alloc(model->frame_count, sizeof(*wanted));
     size_t count = 0;
-    for (size_t i = 0; i < model->context_count; i++) {
-        const struct model_context *context = &model->contexts[i];
-        if (context->kind == WIRE_KIND_PATH && context->address != 0 && (only == NULL || only[i])) {
+    for (size_t i = 0; only != NULL && i < model->context_count; i++) {
+        wanted[model->contexts[i].frame->number] |= only[i];
+    }
+    for (struct model_frame *frame = model->frames; frame != NULL; frame = frame->next) {
+        if (frame->kind == WIRE_KIND_PATH && frame->address != 0 && frame->names == NULL &&
+            (only == NULL || wanted[frame->number])) {
             /* A return address may already belong to the next function or line. */
-            wishes[count++] = (struct wish){
-                context->module, context->address - (context->exact_address ? 0 : 1), (uint32_t)i};
+            wishes[count++] = (struct wish){frame->address - (frame->exact_address ? 0 : 1), frame};
         }
     }
+    free(wanted);
     qsort(wishes, count, sizeof(*wishes), compare_wishes);
     return count;
 }
 
 static void note_source(struct model_module *module, enum symbols_source source) {
+    bool noted = module->symbols != NULL; /* by an earlier look-up of other frames */
     module->symbols = cli_copy(source_words[source]);
+    if (noted) {
+        return;
+    }
     if (source == SYMBOLS_MISMATCH) {
         cli_warn("note: the file %s is not the one that the process runs (another build-id); its "
                  "names are left out",
@@ -335,7 +342,7 @@ struct symbols_work {
 
 static void start_some(struct symbols_work *work, const struct model *model, size_t done) {
     for (; work->started < work->count && work->started < done + CHILDREN_MAX; work->started++) {
-        uint32_t module = work->lookups[work->started].wishes[0].module;
+        uint32_t module = work->lookups[work->started].wishes[0].frame->module;
         if (module != WIRE_NONE && model->modules[module].path[0] == '/') {
             start_lookup(&work->lookups[work->started], model, &work->options);
         }
@@ -346,11 +353,11 @@ struct symbols_work *symbols_begin(const struct model *model,
                                    const struct symbols_options *options) {
     struct symbols_work *work = cli_alloc(1, sizeof(*work));
     work->options = *options;
-    work->wishes = cli_alloc(model->context_count, sizeof(*work->wishes));
+    work->wishes = cli_alloc(model->frame_count, sizeof(*work->wishes));
     size_t count = collect_wishes(model, options->only, work->wishes);
     work->lookups = cli_alloc(model->module_count + 1, sizeof(*work->lookups));
     for (size_t i = 0; i < count; i++) {
-        if (i == 0 || work->wishes[i].module != work->wishes[i - 1].module) {
+        if (i == 0 || work->wishes[i].frame->module != work->wishes[i - 1].frame->module) {
             work->lookups[work->count++] = (struct lookup){.wishes = &work->wishes[i]};
         }
         work->lookups[work->count - 1].count++;
@@ -365,10 +372,10 @@ void symbols_finish(struct symbols_work *work, struct model *model) {
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (size_t i = 0; i < work->count; i++) {
         struct lookup *lookup = &work->lookups[i];
-        uint32_t index = lookup->wishes[0].module;
+        uint32_t index = lookup->wishes[0].frame->module;
         start_some(work, model, i);
         if (index == WIRE_NONE) {
-            resolve_generated(model, lookup->wishes, lookup->count, &work->options);
+            resolve_generated(lookup->wishes, lookup->count, &work->options);
             continue;
         }
         struct model_module *module = &model->modules[index];

@@ -7,9 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "memory.h"
+
+#define PROGRESS_AFTER_MS 1000
+#define PROGRESS_STEP_MS 200
 
 struct name_search {
     const char *word;
@@ -164,17 +168,70 @@ void target_ask_piece(struct target *target, struct wire_piece_request *request)
     }
 }
 
+/* Says on a terminal how far the reading of a part is that takes longer than a second. */
+struct progress {
+    struct timespec start, last;
+    bool possible, shown;
+};
+
+static int64_t ms_between(const struct timespec *from, const struct timespec *to) {
+    return (to->tv_sec - from->tv_sec) * 1000 + (to->tv_nsec - from->tv_nsec) / 1000000;
+}
+
+static void progress_begin(struct progress *progress) {
+    *progress = (struct progress){.possible = isatty(STDERR_FILENO) != 0};
+    clock_gettime(CLOCK_MONOTONIC, &progress->start);
+    progress->last = progress->start;
+}
+
+static void progress_tell(struct progress *progress, const struct target *target,
+                          const struct wire_piece_request *request) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!progress->possible || ms_between(&progress->start, &now) < PROGRESS_AFTER_MS ||
+        ms_between(&progress->last, &now) < PROGRESS_STEP_MS) {
+        return;
+    }
+    progress->last = now;
+    progress->shown = true;
+    if (request->part == WIRE_PART_CONTEXTS || request->part == WIRE_PART_BEST) {
+        uint64_t all = target->loader.contexts > 0 ? target->loader.contexts : 1;
+        fprintf(stderr, "\r\033[Kmemctx: reading contexts, %d %%",
+                (int)(100 * (request->from >> 16) / all));
+    } else {
+        fprintf(stderr, "\r\033[Kmemctx: reading %s",
+                request->part == WIRE_PART_PAGES     ? "pages"
+                : request->part == WIRE_PART_ENTRIES ? "a mark"
+                                                     : "paths");
+    }
+}
+
+static void progress_end(const struct progress *progress) {
+    if (progress->shown) {
+        fputs("\r\033[K", stderr);
+    }
+}
+
 /* What each answer holds is bounded, so their number is not; each goes on where the last one ended, also over a new
  * connection. */
 static bool ask_pieces(struct target *target, struct wire_piece_request *request) {
+    struct progress progress;
     uint64_t before;
+    bool good;
+    progress_begin(&progress);
     do {
         before = request->from;
-        if (!ask_piece(target, request)) {
-            return false;
-        }
-    } while (request->from > before);
-    return true;
+        good = ask_piece(target, request);
+        progress_tell(&progress, target, request);
+    } while (good && request->from > before);
+    progress_end(&progress);
+    return good;
+}
+
+void target_ask_pieces(struct target *target, struct wire_piece_request *request) {
+    if (!ask_pieces(target, request)) {
+        cli_die_failure(&target->failure);
+    }
 }
 
 void target_ask_part(struct target *target, enum wire_part part, uint32_t flags) {
@@ -283,7 +340,6 @@ void target_load(struct target *target, struct model *model,
 void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options) {
     struct cli_failure failure;
-    *model = (struct model){0};
     if (!target->is_snapshot) {
         load_process(target, model, options);
     } else if (!model_load_snapshot(model, target->path, &failure)) {

@@ -49,6 +49,8 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
  * cannot be had. */
 void target_ask_head(struct target *target, uint32_t flags);
 void target_ask_piece(struct target *target, struct wire_piece_request *request);
+/* That piece and all behind it. */
+void target_ask_pieces(struct target *target, struct wire_piece_request *request);
 /* All pieces of a part. */
 void target_ask_part(struct target *target, enum wire_part part, uint32_t flags);
 /* What is left when all contexts and modules are there. */

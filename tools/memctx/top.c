@@ -7,8 +7,7 @@
 
 #include "folding.h"
 
-#define LIMIT_MAX 200
-#define CONTEXTS_MAX (1U << 28)
+#define LIMIT_MAX 500
 
 struct best {
     uint32_t id;
@@ -16,22 +15,32 @@ struct best {
     struct model_totals self;
 };
 
-/* All contexts, by id. */
 struct survey {
     enum view_sort sort;
-    bool any; /* one was there */
-    uint32_t last, capacity;
-    uint32_t *parents;
-    uint8_t *kinds; /* enum folding_kind */
-    struct folding_shares shares;
-    struct model_id *recursive; /* index: what is in recursive_from; by rising ids */
-    size_t recursive_count, recursive_room;
-    size_t count, leaves; /* contexts; those with figures */
-    struct model_totals sum;
-    int64_t root_peak;
     struct best *best; /* by falling figures, then rising ids */
     size_t best_count, limit;
+    int64_t minimum;  /* what has less is not among them */
+    uint64_t next_id; /* that may be told next, or a higher one */
+    /* With a site: by number of the frame, whether it matches; frames that came later do not. */
+    bool *matches;
+    size_t frame_count;
+    size_t matched; /* contexts */
+    int64_t matched_bytes;
+    /* The contexts that were loaded, by a hash of their ids. */
+    uint32_t *loaded; /* id + 1 */
+    size_t loaded_count, loaded_room;
 };
+
+static enum wire_figure figure_of(enum view_sort sort) {
+    switch (sort) {
+    case VIEW_SORT_REQUESTED: return WIRE_FIGURE_REQUESTED;
+    case VIEW_SORT_CHUNKS: return WIRE_FIGURE_CHUNKS;
+    case VIEW_SORT_ALLOCS: return WIRE_FIGURE_ALLOCS;
+    case VIEW_SORT_FREES: return WIRE_FIGURE_FREES;
+    case VIEW_SORT_PEAK: return WIRE_FIGURE_PEAK;
+    default: return WIRE_FIGURES; /* none that the target knows */
+    }
+}
 
 static struct model_totals totals_of(const struct wire_sums *sums) {
     return (struct model_totals){.requested_bytes = sums->requested_bytes,
@@ -42,10 +51,15 @@ static struct model_totals totals_of(const struct wire_sums *sums) {
                                  .peak_requested_bytes = sums->peak_requested_bytes};
 }
 
+/* --- the best -------------------------------------------------------------------------------- */
+
 /* Puts it among the best, if it is one of them. */
 static void consider(struct survey *survey, uint32_t id, const struct model_totals *self) {
     int64_t key = view_key(self, survey->sort);
     size_t place = survey->best_count;
+    if (key < survey->minimum) {
+        return;
+    }
     while (place > 0 && survey->best[place - 1].key < key) {
         place--;
     }
@@ -60,136 +74,199 @@ static void consider(struct survey *survey, uint32_t id, const struct model_tota
     survey->best[place] = (struct best){id, key, *self};
 }
 
-/* Where the functions of its loop are to be found. */
-static void keep_loop(struct survey *survey, const struct wire_context *context) {
-    if (survey->recursive_count == survey->recursive_room) {
-        survey->recursive_room = 2 * survey->recursive_room + 64;
-        survey->recursive =
-            cli_grow(survey->recursive, survey->recursive_room, sizeof(*survey->recursive));
+/* What is smaller is not among the best. Ids rise, so that what is only as large comes too late. */
+static int64_t least_of(const struct survey *survey) {
+    if (survey->best_count < survey->limit) {
+        return survey->minimum;
     }
-    survey->recursive[survey->recursive_count++] =
-        (struct model_id){context->id, context->recursive_from};
+    int64_t last = survey->best[survey->limit - 1].key;
+    return last < INT64_MAX ? last + 1 : last;
 }
 
-static bool visit(struct loader *loader, const struct wire_context *context,
-                  const struct wire_sums *sums, const char *label) {
+static struct model_frame *frame_of(struct model *model, const struct wire_context *context,
+                                    char *label) {
+    struct model_frame frame = {.address = context->address,
+                                .module = context->module,
+                                .kind = context->kind,
+                                .exact_address = context->exact_address != 0,
+                                .label = label};
+    return model_find_frame(model, &frame);
+}
+
+/* Ids rise. */
+static bool is_in_order(struct loader *loader, const struct wire_context *context) {
     struct survey *survey = loader->visit_argument;
-    if (survey->any ? context->id <= survey->last : context->id != 0) {
+    if (context->id < survey->next_id) {
         return cli_fail(loader->failure, CLI_REFUSED,
                         "%s: damaged dump; context %u is there twice, or too late",
                         loader->model->source, context->id);
     }
-    survey->any = true;
-    survey->last = context->id;
-    /* Those that were made since the head was asked for are newer than the dump. */
-    if (context->id >= survey->capacity) {
-        return true;
-    }
-    if (context->id > 0 && context->parent >= context->id) {
-        return cli_fail(loader->failure, CLI_REFUSED,
-                        "%s: damaged dump; context %u has no parent before it",
-                        loader->model->source, context->id);
-    }
-    survey->parents[context->id] = context->parent;
-    uint32_t parent = context->parent;
-    uint8_t above = parent < context->id ? survey->kinds[parent] : FOLDING_FULL;
-    survey->kinds[context->id] = (uint8_t)folding_kind_of(above, context->kind, label);
-    survey->count++;
-    if ((context->flags & WIRE_CONTEXT_RECURSIVE) && context->recursive_from < survey->capacity) {
-        keep_loop(survey, context);
-    }
-    if (sums == NULL) {
-        return true;
-    }
-    struct model_totals self = totals_of(sums);
-    if (context->id == 0) {
-        survey->root_peak = self.peak_requested_bytes;
-    }
-    model_add_totals(&survey->sum, &self);
-    folding_add(&survey->shares, survey->kinds[context->id], self.requested_bytes, self.allocs);
-    if (model_totals_any(&self)) {
-        survey->leaves++;
-        consider(survey, context->id, &self);
-    }
+    survey->next_id = (uint64_t)context->id + 1;
     return true;
 }
 
-static int by_id(const void *a, const void *b) {
-    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-    return (left > right) - (left < right);
-}
-
-struct ids {
-    uint32_t *list;
-    size_t count, room;
-};
-
-static void list_id(struct ids *ids, uint32_t id) {
-    if (ids->count == ids->room) {
-        ids->room = 2 * ids->room + 256;
-        ids->list = cli_grow(ids->list, ids->room, sizeof(*ids->list));
+static enum loader_visit visit_frame(struct loader *loader, const struct wire_context *context,
+                                     const struct wire_sums *sums, char *label) {
+    (void)sums;
+    if (!is_in_order(loader, context)) {
+        return LOADER_FAIL;
     }
-    ids->list[ids->count++] = id;
+    frame_of(loader->model, context, label);
+    return LOADER_DROP;
 }
 
-static int by_model_id(const void *a, const void *b) {
-    return by_id(&((const struct model_id *)a)->id, &((const struct model_id *)b)->id);
-}
-
-/* Lists the loop of a context, if it is recursive and its loop begins below the same caller. */
-static void list_loop(const struct survey *survey, struct ids *ids, uint32_t id) {
-    struct model_id key = {.id = id};
-    const struct model_id *found =
-        survey->recursive_count == 0
-            ? NULL
-            : bsearch(&key, survey->recursive, survey->recursive_count, sizeof(key), by_model_id);
-    size_t before = ids->count;
-    uint32_t at = found != NULL ? found->index : 0;
-    for (int level = 0; at != 0 && at < survey->capacity && level < MODEL_LEVELS_MAX; level++) {
-        list_id(ids, at);
-        if (survey->parents[at] == survey->parents[id]) {
-            return;
+static enum loader_visit visit_best(struct loader *loader, const struct wire_context *context,
+                                    const struct wire_sums *sums, char *label) {
+    struct survey *survey = loader->visit_argument;
+    if (!is_in_order(loader, context)) {
+        return LOADER_FAIL;
+    }
+    if (sums == NULL) {
+        return LOADER_DROP;
+    }
+    struct model_totals self = totals_of(sums);
+    if (survey->matches != NULL) {
+        uint32_t number = frame_of(loader->model, context, label)->number;
+        if (number >= survey->frame_count || !survey->matches[number]) {
+            return LOADER_DROP;
         }
-        at = survey->parents[at];
+        survey->matched++;
+        survey->matched_bytes = model_add(survey->matched_bytes, self.requested_bytes);
     }
-    ids->count = before;
+    consider(survey, context->id, &self);
+    return LOADER_DROP;
 }
 
-/* The ids of the best, of all above them and of their loops, by rising ids; *count of them. */
-static uint32_t *list_needed(const struct survey *survey, size_t *count) {
-    struct ids needed = {0};
-    size_t kept = 0;
-    list_id(&needed, 0);
+/* All contexts, in pieces; of those that have enough, `visit` is told. */
+static void look_at_all(struct target *target, struct survey *survey, bool adapt,
+                        enum loader_visit (*visit)(struct loader *, const struct wire_context *,
+                                                   const struct wire_sums *, char *)) {
+    struct loader *loader = &target->loader;
+    struct wire_piece_request request = {
+        .part = WIRE_PART_BEST, .figure = figure_of(survey->sort), .ids_below = loader->contexts};
+    uint64_t before;
+    survey->next_id = 0;
+    loader->survey = (struct wire_survey){.root_peak_bytes = WIRE_UNKNOWN};
+    loader->visit = visit;
+    loader->visit_argument = survey;
+    do {
+        before = request.from;
+        request.least = adapt ? least_of(survey) : INT64_MIN;
+        target_ask_piece(target, &request);
+    } while (request.from > before);
+    loader->visit = NULL;
+}
+
+/* --- a site ---------------------------------------------------------------------------------- */
+
+/* Modules that are not there yet. */
+static void ask_modules(struct target *target) {
+    struct wire_piece_request request = {.part = WIRE_PART_MODULES,
+                                         .from = target->loader.model->module_count};
+    target_ask_pieces(target, &request);
+}
+
+static void find_matches(struct target *target, struct model *model, struct survey *survey,
+                         const char *site, const struct reading_names *names) {
+    regex_t regex;
+    look_at_all(target, survey, false, visit_frame);
+    ask_modules(target);
+    if (!loader_check_frames(&target->loader)) {
+        cli_die_failure(&target->failure);
+    }
+    reading_resolve(model, target, names);
+    model->has_names = false; /* other frames will come */
+    view_compile_site(&regex, site);
+    survey->frame_count = model->frame_count;
+    survey->matches = cli_alloc(survey->frame_count, sizeof(*survey->matches));
+    for (struct model_frame *frame = model->frames; frame != NULL; frame = frame->next) {
+        survey->matches[frame->number] = view_matches_frame(model, frame, &regex);
+    }
+    regfree(&regex);
+}
+
+/* --- paths ----------------------------------------------------------------------------------- */
+
+static uint32_t *find_loaded(const struct survey *survey, uint32_t id) {
+    uint32_t hash = id * 0x9e3779b1U;
+    size_t at = hash & (survey->loaded_room - 1);
+    while (survey->loaded[at] != 0 && survey->loaded[at] != id + 1) {
+        at = (at + 1) & (survey->loaded_room - 1);
+    }
+    return &survey->loaded[at];
+}
+
+/* True where it was not loaded before. */
+static bool add_loaded(struct survey *survey, uint32_t id) {
+    if (2 * survey->loaded_count >= survey->loaded_room) {
+        struct survey old = *survey;
+        survey->loaded_room = old.loaded_room > 0 ? 2 * old.loaded_room : 1024;
+        survey->loaded = cli_alloc(survey->loaded_room, sizeof(*survey->loaded));
+        for (size_t i = 0; i < old.loaded_room; i++) {
+            if (old.loaded[i] != 0) {
+                *find_loaded(survey, old.loaded[i] - 1) = old.loaded[i];
+            }
+        }
+        free(old.loaded);
+    }
+    uint32_t *slot = find_loaded(survey, id);
+    bool is_new = *slot == 0;
+    *slot = id + 1;
+    survey->loaded_count += is_new;
+    return is_new;
+}
+
+static enum loader_visit visit_path(struct loader *loader, const struct wire_context *context,
+                                    const struct wire_sums *sums, char *label) {
+    (void)sums;
+    (void)label;
+    return add_loaded(loader->visit_argument, context->id) ? LOADER_KEEP : LOADER_DROP;
+}
+
+static void ask_path(struct target *target, uint32_t id) {
+    struct wire_piece_request request = {.part = WIRE_PART_PATH, .from = WIRE_FROM_ID(id)};
+    target_ask_pieces(target, &request);
+}
+
+/* The root, the best, all above them, and where the loops of the recursive ones among these end. */
+static void ask_paths(struct target *target, struct survey *survey) {
+    struct loader *loader = &target->loader;
+    loader->visit = visit_path;
+    loader->visit_argument = survey;
+    ask_path(target, 0);
     for (size_t i = 0; i < survey->best_count; i++) {
-        uint32_t at = survey->best[i].id;
-        for (int level = 0; at != 0 && at < survey->capacity && level < MODEL_LEVELS_MAX; level++) {
-            list_id(&needed, at);
-            list_loop(survey, &needed, at);
-            at = survey->parents[at];
+        ask_path(target, survey->best[i].id);
+    }
+    size_t count = loader->model->context_count;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t from = loader->model->contexts[i].recursive_from;
+        if (from < loader->contexts && *find_loaded(survey, from) == 0) {
+            ask_path(target, from);
         }
     }
-    uint32_t *ids = needed.list;
-    size_t listed = needed.count;
-    qsort(ids, listed, sizeof(*ids), by_id);
-    for (size_t i = 0; i < listed; i++) {
-        if (i == 0 || ids[i] != ids[i - 1]) {
-            ids[kept++] = ids[i];
-        }
-    }
-    *count = kept;
-    return ids;
+    loader->visit = NULL;
 }
+
+/* --- all of it ------------------------------------------------------------------------------- */
 
 static int64_t minus(int64_t a, int64_t b) {
     return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
 }
 
 /* Their figures are those of the survey; who only stands on the way has none of his own here. */
-static void set_figures(struct model *model, const struct survey *survey) {
-    struct model_totals *rest = &model->left_out.self;
-    *rest = survey->sum;
+static void set_figures(struct model *model, const struct survey *survey,
+                        const struct wire_survey *all) {
+    struct model_totals *rest = &model_own_figures(model, &model->left_out)->self;
+    *rest = (struct model_totals){.requested_bytes = all->requested_bytes,
+                                  .live_chunks = all->live_chunks,
+                                  .allocs = all->allocs,
+                                  .frees = all->frees,
+                                  .requested_cum_bytes = all->requested_cum_bytes};
+    bool chosen = survey->matches != NULL;
+    model->left_out_bytes = chosen ? survey->matched_bytes : all->requested_bytes;
+    model->left_out_leaves = (chosen ? survey->matched : all->with_figures) - survey->best_count;
     for (size_t i = 0; i < model->context_count; i++) {
-        model->contexts[i].self = (struct model_totals){0};
+        model->contexts[i].figures = model_figures_at(model, 0);
     }
     for (size_t i = 0; i < survey->best_count; i++) {
         const struct model_totals *self = &survey->best[i].self;
@@ -197,53 +274,48 @@ static void set_figures(struct model *model, const struct survey *survey) {
         if (index == WIRE_NONE) {
             continue;
         }
-        model->contexts[index].self = *self;
+        model_own_figures(model, &model->contexts[index])->self = *self;
+        model->left_out_bytes = minus(model->left_out_bytes, self->requested_bytes);
         rest->requested_bytes = minus(rest->requested_bytes, self->requested_bytes);
         rest->live_chunks = minus(rest->live_chunks, self->live_chunks);
         rest->allocs = minus(rest->allocs, self->allocs);
         rest->frees = minus(rest->frees, self->frees);
         rest->requested_cum_bytes = minus(rest->requested_cum_bytes, self->requested_cum_bytes);
     }
-    model->contexts[0].self.peak_requested_bytes = survey->root_peak;
-    model->left_out_shares = survey->shares;
+    model_own_figures(model, &model->contexts[0])->self.peak_requested_bytes = all->root_peak_bytes;
+    model->left_out_shares = (struct folding_shares){
+        .full_bytes = all->requested_bytes - all->labelled_bytes - all->merged_bytes,
+        .full_allocs = all->allocs - all->labelled_allocs - all->merged_allocs,
+        .merged_bytes = all->merged_bytes,
+        .merged_allocs = all->merged_allocs};
     model->left_out_count =
-        survey->count > model->context_count ? survey->count - model->context_count : 0;
-    model->left_out_leaves = survey->leaves - survey->best_count;
+        all->contexts > model->context_count ? all->contexts - model->context_count : 0;
 }
 
 bool top_load(struct target *target, struct model *model, const struct target_load_options *options,
-              enum view_sort sort, int64_t limit) {
-    struct survey survey = {.sort = sort, .root_peak = WIRE_UNKNOWN, .limit = (size_t)limit};
+              const struct view_options *view, int64_t limit, const struct reading_names *names) {
+    struct survey survey = {.sort = view->sort, .limit = (size_t)limit, .minimum = INT64_MIN};
     struct loader *loader = &target->loader;
-    if (limit <= 0 || limit > LIMIT_MAX || sort == VIEW_SORT_RESERVED || sort == VIEW_SORT_WASTE ||
-        sort == VIEW_SORT_PINNED) {
+    if (limit <= 0 || limit > LIMIT_MAX || figure_of(view->sort) == WIRE_FIGURES) {
         return false;
+    }
+    if (view->min_bytes >= 0) {
+        survey.minimum = view->min_bytes;
     }
     loader_begin(loader, model, target->client.source, &target->failure);
     target_ask_head(target, WIRE_DUMP_BEGIN);
-    survey.capacity = loader->contexts < CONTEXTS_MAX ? loader->contexts : CONTEXTS_MAX;
-    survey.parents = cli_alloc(survey.capacity, sizeof(*survey.parents));
-    survey.kinds = cli_alloc(survey.capacity, sizeof(*survey.kinds));
     survey.best = cli_alloc(survey.limit + 1, sizeof(*survey.best));
-    loader->visit = visit;
-    loader->visit_argument = &survey;
-    target_ask_part(target, WIRE_PART_CONTEXTS, 0);
-    loader->visit = NULL;
-    size_t count;
-    uint32_t *ids = list_needed(&survey, &count);
-    for (size_t i = 0; i < count; i++) {
-        struct wire_piece_request request = {
-            .part = WIRE_PART_CONTEXTS, .from = WIRE_FROM_ID(ids[i]), .most = 1};
-        target_ask_piece(target, &request);
+    if (view->site != NULL) {
+        find_matches(target, model, &survey, view->site, names);
     }
-    free(ids);
-    free(survey.parents);
-    free(survey.kinds);
-    free(survey.recursive);
-    target_ask_part(target, WIRE_PART_MODULES, 0);
+    look_at_all(target, &survey, view->site == NULL, visit_best);
+    ask_paths(target, &survey);
+    ask_modules(target);
     target_load_begun(target, model, options);
-    set_figures(model, &survey);
+    set_figures(model, &survey, &loader->survey);
     free(survey.best);
+    free(survey.matches);
+    free(survey.loaded);
     loader->partial = true;
     target_load_rest(target, model, options);
     return true;

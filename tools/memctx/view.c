@@ -60,24 +60,29 @@ void view_compile_site(regex_t *regex, const char *text) {
     }
 }
 
-bool view_matches_site(const struct model *model, const struct model_context *context,
-                       const regex_t *regex) {
-    if (context->kind == WIRE_KIND_ROOT || !model_totals_any(&context->self)) {
+bool view_matches_frame(const struct model *model, struct model_frame *frame,
+                        const regex_t *regex) {
+    struct model_context context = {.frame = frame};
+    if (frame->kind == WIRE_KIND_ROOT) {
         return false;
     }
-    char *name = render_frame(model, context, true);
+    char *name = render_frame(model, &context, true);
     bool matches = regexec(regex, name, 0, NULL, 0) == 0;
     free(name);
-    if (!matches && context->module != WIRE_NONE) {
-        matches = regexec(regex, model->modules[context->module].path, 0, NULL, 0) == 0;
-    }
-    return matches;
+    return matches || (frame->module != WIRE_NONE &&
+                       regexec(regex, model->modules[frame->module].path, 0, NULL, 0) == 0);
+}
+
+bool view_matches_site(const struct model *model, const struct model_context *context,
+                       const regex_t *regex) {
+    return model_totals_any(&context->figures->self) &&
+           view_matches_frame(model, context->frame, regex);
 }
 
 static void add_weights(struct view *view, const struct model *model) {
     for (size_t i = 0; i < model->context_count; i++) {
         view->weights[i] = view->included == NULL || view->included[i]
-                               ? view_key(&model->contexts[i].self, view->sort)
+                               ? view_key(&model->contexts[i].figures->self, view->sort)
                                : 0;
     }
     /* The root's own peak is that of the whole process, no part of the sum. */
@@ -126,7 +131,7 @@ void view_make(struct view *view, const struct model *model, const struct view_o
 
 struct sort_item {
     int64_t weight;
-    uint32_t index;
+    uint32_t index, id;
 };
 
 static int compare_items(const void *a, const void *b) {
@@ -134,7 +139,7 @@ static int compare_items(const void *a, const void *b) {
     if (left->weight != right->weight) {
         return left->weight > right->weight ? -1 : 1;
     }
-    return left->index < right->index ? -1 : left->index > right->index;
+    return left->id < right->id ? -1 : left->id > right->id;
 }
 
 static uint32_t *sort_items(struct sort_item *items, size_t count) {
@@ -151,9 +156,10 @@ uint32_t *view_sort_leaves(const struct view *view, const struct model *model, s
     struct sort_item *items = cli_alloc(model->context_count, sizeof(*items));
     *count = 0;
     for (size_t i = 0; i < model->context_count; i++) {
-        const struct model_totals *self = &model->contexts[i].self;
+        const struct model_totals *self = &model->contexts[i].figures->self;
         if ((view->included == NULL || view->included[i]) && model_totals_any(self)) {
-            items[(*count)++] = (struct sort_item){view_key(self, view->sort), (uint32_t)i};
+            items[(*count)++] =
+                (struct sort_item){view_key(self, view->sort), (uint32_t)i, model->contexts[i].id};
         }
     }
     return sort_items(items, *count);
@@ -170,7 +176,7 @@ uint32_t *view_sort_children(const struct view *view, const struct model *model,
     *count = 0;
     for (uint32_t at = model->contexts[index].first_child; at != WIRE_NONE;
          at = model->contexts[at].next_sibling) {
-        items[(*count)++] = (struct sort_item){view->weights[at], at};
+        items[(*count)++] = (struct sort_item){view->weights[at], at, model->contexts[at].id};
     }
     return sort_items(items, *count);
 }

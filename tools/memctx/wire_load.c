@@ -69,7 +69,8 @@ static void *make_room(void *list, size_t *room, size_t count, size_t bytes) {
 void loader_begin(struct loader *loader, struct model *model, const char *source,
                   struct cli_failure *failure) {
     *loader = (struct loader){.model = model, .failure = failure};
-    *model = (struct model){.source = cli_copy(source)};
+    loader->survey.root_peak_bytes = WIRE_UNKNOWN;
+    model_begin(model, source);
 }
 
 bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
@@ -160,59 +161,100 @@ static bool take_views(struct loader *loader, struct records *record, uint32_t i
     return true;
 }
 
-static struct model_context *new_context(struct loader *loader, const struct wire_context *wire) {
+/* A context without figures yet. The texts stay the record's. */
+static struct model_context *new_context(struct loader *loader, const struct wire_context *wire,
+                                         char *label, char *why) {
     struct model *model = loader->model;
     model->contexts = make_room(model->contexts, &loader->context_room, model->context_count,
                                 sizeof(*model->contexts));
+    struct model_frame frame = {.address = wire->address,
+                                .module = wire->module,
+                                .kind = wire->kind,
+                                .exact_address = wire->exact_address != 0,
+                                .label = label};
     struct model_context *context = &model->contexts[model->context_count++];
-    *context = (struct model_context){.id = wire->id,
+    *context = (struct model_context){.frame = model_find_frame(model, &frame),
+                                      .figures = model_figures_at(model, 0),
+                                      .why = why,
+                                      .id = wire->id,
                                       .parent = wire->parent,
-                                      .kind = wire->kind,
-                                      .exact_address = wire->exact_address != 0,
                                       .placement = wire->placement,
-                                      .module = wire->module,
                                       .flags = wire->flags & MODEL_FLAGS,
-                                      .recursive_from = wire->recursive_from,
-                                      .address = wire->address};
+                                      .recursive_from = wire->recursive_from};
     if (model->context_count ==
         1) { /* the root's peak is the whole process's, which nobody knows */
-        context->self.peak_requested_bytes = WIRE_UNKNOWN;
+        model_own_figures(model, context)->self.peak_requested_bytes = WIRE_UNKNOWN;
     }
     return context;
 }
 
-/* What follows a context's record. */
-static bool take_parts(struct loader *loader, struct records *record,
-                       const struct wire_context *wire, struct model_context *context) {
+/* What follows the head of a context's record; the texts stand in the answer. */
+struct context_parts {
     struct wire_sums sums;
-    bool has_sums = (wire->holds & WIRE_CONTEXT_SUMS) != 0;
-    bool further = (wire->holds & WIRE_CONTEXT_FURTHER) != 0;
-    if (has_sums && !take(record, &sums, sizeof(sums))) {
+    bool has_sums;
+    struct records views; /* so many bytes */
+    char *label, *why;    /* NULL: none */
+};
+
+/* A text that is to have so many bytes, where it stands; NULL: it does not end there. */
+static char *find_text(struct records *records, size_t bytes) {
+    char *text = (char *)(uintptr_t)records->at;
+    if (bytes == 0 || bytes > records->left || text[bytes - 1] != '\0') {
+        return NULL;
+    }
+    skip(records, bytes);
+    return cli_clean(text);
+}
+
+static bool find_parts(struct loader *loader, struct records *record,
+                       const struct wire_context *wire, struct context_parts *parts) {
+    size_t views_bytes = wire->views * sizeof(struct wire_view);
+    *parts = (struct context_parts){.has_sums = (wire->holds & WIRE_CONTEXT_SUMS) != 0};
+    if (parts->has_sums && !take(record, &parts->sums, sizeof(parts->sums))) {
         return damaged(loader, "its contexts lie outside it");
     }
-    if (has_sums && further) {
-        add_sums(&context->self, &sums);
-    } else if (has_sums) {
-        set_sums(&context->self, &sums);
+    if (record->left < views_bytes) {
+        return damaged(loader, "its thread views lie outside it");
     }
-    if (!take_views(loader, record, (uint32_t)(context - loader->model->contexts), wire->views)) {
-        return false;
-    }
-    if (further) {
+    parts->views = (struct records){.at = record->at, .left = views_bytes};
+    skip(record, views_bytes);
+    if ((wire->holds & WIRE_CONTEXT_FURTHER) != 0) {
         return true;
     }
-    context->label = take_text(record, wire->label_bytes);
-    context->why = take_text(record, wire->why_bytes);
-    if ((wire->label_bytes > 0 && context->label == NULL) ||
-        (wire->why_bytes > 0 && context->why == NULL)) {
+    parts->label = find_text(record, wire->label_bytes);
+    parts->why = find_text(record, wire->why_bytes);
+    if ((wire->label_bytes > 0 && parts->label == NULL) ||
+        (wire->why_bytes > 0 && parts->why == NULL)) {
         return damaged(loader, "a string lies outside it");
     }
     return true;
 }
 
+/* The context of a record: a new one, or the last one, of which this has more threads. */
+static struct model_context *context_of(struct loader *loader, const struct wire_context *wire,
+                                        const struct context_parts *parts) {
+    struct model *model = loader->model;
+    struct model_context *last =
+        model->context_count > 0 ? &model->contexts[model->context_count - 1] : NULL;
+    if ((wire->holds & WIRE_CONTEXT_FURTHER) != 0) {
+        if (last == NULL || last->id != wire->id) {
+            damaged(loader, "more threads of a context that is not there");
+            return NULL;
+        }
+        return last;
+    }
+    if (model->context_count >= WIRE_NONE - 1) {
+        damaged(loader, "too many elements");
+        return NULL;
+    }
+    return new_context(loader, wire, parts->label,
+                       parts->why != NULL ? cli_copy(parts->why) : NULL);
+}
+
 static bool take_context(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     struct wire_context wire;
+    struct context_parts parts;
     if (records->left < sizeof(wire)) {
         return damaged(loader, "its contexts lie outside it");
     }
@@ -227,45 +269,43 @@ static bool take_context(struct loader *loader, struct records *records) {
                         "%s: damaged answer; context %u has a kind or module that does not exist",
                         model->source, wire.id);
     }
-    if (loader->visit != NULL) {
-        struct wire_sums sums;
-        bool has_sums = (wire.holds & WIRE_CONTEXT_SUMS) != 0;
-        if (has_sums && !take(&record, &sums, sizeof(sums))) {
-            return damaged(loader, "its contexts lie outside it");
-        }
-        skip(&record, wire.views * sizeof(struct wire_view));
-        char *label = take_text(&record, wire.label_bytes);
-        bool good = loader->visit(loader, &wire, has_sums ? &sums : NULL, label);
-        free(label);
-        return good;
+    if (!find_parts(loader, &record, &wire, &parts)) {
+        return false;
     }
-    struct model_context *context;
-    if ((wire.holds & WIRE_CONTEXT_FURTHER) == 0) {
-        if (model->context_count >= WIRE_NONE - 1) {
-            return damaged(loader, "too many elements");
-        }
-        context = new_context(loader, &wire);
-    } else if (model->context_count > 0 &&
-               model->contexts[model->context_count - 1].id == wire.id) {
-        context = &model->contexts[model->context_count - 1];
-    } else {
-        return damaged(loader, "more threads of a context that is not there");
+    enum loader_visit visit =
+        loader->visit != NULL
+            ? loader->visit(loader, &wire, parts.has_sums ? &parts.sums : NULL, parts.label)
+            : LOADER_KEEP;
+    if (visit != LOADER_KEEP) {
+        return visit == LOADER_DROP;
     }
-    return take_parts(loader, &record, &wire, context);
+    struct model_context *context = context_of(loader, &wire, &parts);
+    if (context == NULL) {
+        return false;
+    }
+    if (parts.has_sums && (wire.holds & WIRE_CONTEXT_FURTHER) != 0) {
+        add_sums(&model_own_figures(model, context)->self, &parts.sums);
+    } else if (parts.has_sums) {
+        set_sums(&model_own_figures(model, context)->self, &parts.sums);
+    }
+    return take_views(loader, &parts.views, (uint32_t)(context - model->contexts), wire.views);
+}
+
+bool loader_check_frames(struct loader *loader) {
+    const struct model *model = loader->model;
+    for (const struct model_frame *frame = model->frames; frame != NULL; frame = frame->next) {
+        if (frame->module != WIRE_NONE && frame->module >= model->module_count) {
+            return cli_fail(loader->failure, CLI_REFUSED,
+                            "%s: damaged answer; a context has a kind or module that does not "
+                            "exist",
+                            model->source);
+        }
+    }
+    return true;
 }
 
 bool loader_link(struct loader *loader) {
-    struct model *model = loader->model;
-    for (size_t i = 0; i < model->context_count; i++) {
-        const struct model_context *context = &model->contexts[i];
-        if (context->module != WIRE_NONE && context->module >= model->module_count) {
-            return cli_fail(loader->failure, CLI_REFUSED,
-                            "%s: damaged answer; context %u has a kind or module that does not "
-                            "exist",
-                            model->source, context->id);
-        }
-    }
-    return model_link(model, loader->failure);
+    return loader_check_frames(loader) && model_link(loader->model, loader->failure);
 }
 
 /* --- threads --------------------------------------------------------------------------------- */
@@ -330,14 +370,14 @@ static void place_views(struct loader *loader) {
     model->views = cli_alloc(loader->view_count, sizeof(*model->views));
     for (size_t i = 0; i < loader->view_count; i++) {
         const struct loader_view *from = &loader->views[i];
-        struct model_context *context = &model->contexts[from->context];
+        struct model_figures *own = model_own_figures(model, &model->contexts[from->context]);
         uint32_t thread = thread_of(loader, from->heap);
-        if (context->view_count == 0) {
-            context->first_view = (uint32_t)model->view_count;
+        if (own->view_count == 0) {
+            own->first_view = (uint32_t)model->view_count;
         }
         struct model_view *same = NULL;
-        for (uint32_t k = 0; thread == 0 && k < context->view_count && same == NULL; k++) {
-            struct model_view *view = &model->views[context->first_view + k];
+        for (uint32_t k = 0; thread == 0 && k < own->view_count && same == NULL; k++) {
+            struct model_view *view = &model->views[own->first_view + k];
             same = view->thread == 0 ? view : NULL;
         }
         if (same != NULL) {
@@ -350,7 +390,7 @@ static void place_views(struct loader *loader) {
         set_sums(totals, &from->sums);
         totals->block_bytes = totals->reserved_bytes = totals->resident_bytes = WIRE_UNKNOWN;
         totals->pinned_bytes = totals->sole_pinned_bytes = totals->pages = WIRE_UNKNOWN;
-        context->view_count++;
+        own->view_count++;
     }
     free(loader->views);
     loader->views = NULL;
@@ -370,8 +410,9 @@ static bool take_mark(struct loader *loader, struct records *records) {
     wire.name[sizeof(wire.name) - 1] = '\0';
     model->marks = cli_grow(model->marks, WIRE_MARKS_MAX, sizeof(*model->marks));
     struct model_mark *mark = &model->marks[model->mark_count++];
-    *mark =
-        (struct model_mark){.uptime_ns = wire.uptime_ns, .uptime_s = (double)wire.uptime_ns / 1e9};
+    *mark = (struct model_mark){.uptime_ns = wire.uptime_ns,
+                                .uptime_s = (double)wire.uptime_ns / 1e9,
+                                .left_out = wire.left_out};
     memcpy(mark->name, wire.name, sizeof(wire.name));
     cli_clean(mark->name);
     return true;
@@ -388,6 +429,7 @@ static bool take_entry(struct loader *loader, struct records *records) {
     /* A context that is newer than the contexts that were read is left out there, so here too. */
     wire.context = model_find_context(loader->model, wire.context);
     if (wire.context != WIRE_NONE) {
+        model_own_figures(loader->model, &loader->model->contexts[wire.context]);
         mark->entries[mark->entry_count++] = wire;
     }
     return true;
@@ -415,8 +457,10 @@ static uint32_t page_context(const struct loader *loader, uint32_t id) {
     return index != WIRE_NONE || loader->partial ? index : loader->model->context_count > 1;
 }
 
-static struct model_context *context_at(const struct loader *loader, uint32_t index) {
-    return index != WIRE_NONE ? &loader->model->contexts[index] : &loader->model->left_out;
+static struct model_figures *figures_of(const struct loader *loader, uint32_t index) {
+    struct model *model = loader->model;
+    return model_own_figures(model,
+                             index != WIRE_NONE ? &model->contexts[index] : &model->left_out);
 }
 
 /* Where the page is to stand: behind the others, or, where it is only more of the last one, there. */
@@ -463,16 +507,42 @@ static bool take_page(struct loader *loader, struct records *records) {
     if (loader->keep_pages && !keep_page(loader, &page)) {
         return damaged(loader, "more of a page that is not there");
     }
-    figures_add_page(&loader->figures, shared ? NULL : context_at(loader, page.context), &page);
+    figures_add_page(&loader->figures, shared ? NULL : figures_of(loader, page.context), &page);
     for (uint32_t i = 0; i < page.share_count; i++) {
         struct wire_share wire = {0};
         take(records, &wire, sizeof(wire));
         struct model_share share = {page_context(loader, wire.context), wire.live};
-        figures_add_share(&loader->figures, context_at(loader, share.context), &page, wire.live,
+        figures_add_share(&loader->figures, figures_of(loader, share.context), &page, wire.live,
                           wire.resident);
         if (loader->keep_pages) {
             keep_share(loader, &share);
         }
+    }
+    return true;
+}
+
+/* --- surveys --------------------------------------------------------------------------------- */
+
+static bool take_survey(struct loader *loader, struct records *records) {
+    struct wire_survey *sum = &loader->survey, survey;
+    if (!take(records, &survey, sizeof(survey))) {
+        return damaged(loader, "its sums lie outside it");
+    }
+    sum->contexts += survey.contexts;
+    sum->with_figures += survey.with_figures;
+#define ADD(name) sum->name = model_add(sum->name, survey.name);
+    ADD(requested_bytes)
+    ADD(live_chunks)
+    ADD(allocs)
+    ADD(frees)
+    ADD(requested_cum_bytes)
+    ADD(labelled_bytes)
+    ADD(labelled_allocs)
+    ADD(merged_bytes)
+    ADD(merged_allocs)
+#undef ADD
+    if (survey.root_peak_bytes != WIRE_UNKNOWN) {
+        sum->root_peak_bytes = survey.root_peak_bytes;
     }
     return true;
 }
@@ -486,6 +556,7 @@ bool loader_take_piece(struct loader *loader, enum wire_part part, const void *b
         [WIRE_PART_THREADS] = take_thread,   [WIRE_PART_REMOTES] = take_remote,
         [WIRE_PART_MARKS] = take_mark,       [WIRE_PART_ENTRIES] = take_entry,
         [WIRE_PART_NOTES] = take_note,       [WIRE_PART_PAGES] = take_page,
+        [WIRE_PART_BEST] = take_context,     [WIRE_PART_PATH] = take_context,
     };
     struct records records = {.at = bytes, .left = length};
     struct wire_piece head;
@@ -495,6 +566,9 @@ bool loader_take_piece(struct loader *loader, enum wire_part part, const void *b
                         loader->model->source, length);
     }
     loader->took_ns += head.took_ns;
+    if (part == WIRE_PART_BEST && !take_survey(loader, &records)) {
+        return false;
+    }
     for (uint32_t i = 0; i < head.count; i++) {
         if (!takers[part](loader, &records)) {
             return false;

@@ -20,13 +20,17 @@ struct loader {
     struct model *model;
     struct cli_failure *failure;
     bool keep_pages;
-    /* Where the contexts are not kept: told of each, with its sums and its label (NULL: it has
-     * none). False: loader->failure says why. */
-    bool (*visit)(struct loader *loader, const struct wire_context *context,
-                  const struct wire_sums *sums, const char *label);
+    /* Where not all contexts are kept: told of each, with its sums (NULL: it has none). */
+    enum loader_visit {
+        LOADER_KEEP,
+        LOADER_DROP,
+        LOADER_FAIL /* loader->failure says why */
+    } (*visit)(struct loader *loader, const struct wire_context *context,
+               const struct wire_sums *sums, char *label);
     void *visit_argument;
     bool partial; /* only some contexts are kept: the others' pages are those of model->left_out */
-    uint32_t contexts; /* that the head announced */
+    uint32_t contexts;         /* that the head announced */
+    struct wire_survey survey; /* the sum of all */
     struct figures figures;
     uint64_t took_ns; /* in the target, by all answers */
     struct loader_view *views;
@@ -47,6 +51,8 @@ bool loader_take_head(struct loader *loader, const void *bytes, size_t length);
 /* An answer to WIRE_PIECE; *next is where to go on, 0: that was all. */
 bool loader_take_piece(struct loader *loader, enum wire_part part, const void *bytes, size_t length,
                        uint64_t *next);
+/* That what frames say of modules is true; loader_link does it, too. */
+bool loader_check_frames(struct loader *loader);
 bool loader_link(struct loader *loader);
 /* flags: enum model_flags. */
 void loader_finish(struct loader *loader, uint32_t flags);

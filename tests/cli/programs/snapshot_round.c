@@ -128,20 +128,21 @@ static int64_t draw_figure(void) {
     return (int64_t)draw_extreme();
 }
 
-static void make_extreme(struct model *model, struct model_context *context) {
-#define X(name) context->self.name = draw_figure();
+static void make_extreme(struct model *model, struct model_context *context,
+                         struct model_frame *frame, struct model_figures *figures) {
+#define X(name) figures->self.name = draw_figure();
     MODEL_TOTALS(X)
 #undef X
     context->policy = (uint8_t)draw_extreme();
     context->placement = (uint8_t)draw_extreme();
-    context->exact_address = draw() % 2;
+    frame->exact_address = draw() % 2;
     context->flags = draw() % (MODEL_FLAGS + 1);
     for (int i = 0; i < WIRE_OCCUPANCY_BINS; i++) {
-        context->occupancy[i] = (uint32_t)draw_extreme();
+        figures->occupancy[i] = (uint32_t)draw_extreme();
     }
-    if (context->kind == WIRE_KIND_PATH) {
-        context->address = draw_extreme();
-        context->module = draw() % 2 ? WIRE_NONE : (uint32_t)(draw() % model->module_count);
+    if (frame->kind == WIRE_KIND_PATH) {
+        frame->address = draw_extreme();
+        frame->module = draw() % 2 ? WIRE_NONE : (uint32_t)(draw() % model->module_count);
     }
 }
 
@@ -156,8 +157,11 @@ static void make_contexts(struct model *model, size_t count, const char *shape) 
     model->context_count = count;
     model->contexts = cli_alloc(count, sizeof *model->contexts);
     model->contexts[0] = (struct model_context){
-        .parent = WIRE_NONE, .module = WIRE_NONE, .recursive_from = WIRE_NONE};
-    model->contexts[0].self.peak_requested_bytes = 123456789;
+        .frame = model_new_frame(model, &(struct model_frame){.module = WIRE_NONE}),
+        .figures = model_figures_at(model, 0),
+        .parent = WIRE_NONE,
+        .recursive_from = WIRE_NONE};
+    model_own_figures(model, &model->contexts[0])->self.peak_requested_bytes = 123456789;
     for (size_t i = 1; i < count; i++) {
         struct model_context *context = &model->contexts[i];
         /* A path leaves the tree somewhere, mostly among what is new, and has steps of its own. */
@@ -176,28 +180,31 @@ static void make_contexts(struct model *model, size_t count, const char *shape) 
         /* A function calls some few others, one of them most often. */
         uint32_t site = uniform ? 7 : (sites[above] * 31 + draw_skewed(12) * 197 + 7) % SITES;
         sites[i] = site;
-        context->kind = WIRE_KIND_PATH;
-        context->module = site % MODULES;
-        context->address = model->modules[context->module].bias + 4096 + (uint64_t)site * 83;
-        context->names = names[site];
+        struct model_figures figures = {.number = 0};
+        struct model_frame frame = {.kind = WIRE_KIND_PATH,
+                                    .module = site % MODULES,
+                                    .address = model->modules[site % MODULES].bias + 4096 +
+                                               (uint64_t)site * 83,
+                                    .names = names[site]};
         context->policy = 1 + site % 2;
         if (site % 1000 == 1 || (extreme && i % 5 == 1)) {
-            context->kind = extreme && i % 2 ? WIRE_KIND_NAMED : WIRE_KIND_UNKNOWN;
-            context->label = cli_copy(extreme && i % 3 ? "\xc3\xa4 \xff name" : "[truncated]");
-            context->module = WIRE_NONE;
-            context->address = 0;
-            context->names = NULL;
+            frame = (struct model_frame){
+                .kind = extreme && i % 2 ? WIRE_KIND_NAMED : WIRE_KIND_UNKNOWN,
+                .label = extreme && i % 3 ? "\xc3\xa4 \xff name" : "[truncated]",
+                .module = WIRE_NONE};
         }
         if (site % 500 == 2) {
             context->why = cli_format("rule function_%u=slab", site);
             context->placement = WIRE_PLACE_SLAB;
         }
         if (extreme) {
-            make_extreme(model, context);
+            make_extreme(model, context, &frame, &figures);
         } else if (program && (steps == 0 || draw() % 8 == 0)) {
-            make_totals(&context->self, site);
-            context->occupancy[draw() % WIRE_OCCUPANCY_BINS] = (uint32_t)context->self.pages;
+            make_totals(&figures.self, site);
+            figures.occupancy[draw() % WIRE_OCCUPANCY_BINS] = (uint32_t)figures.self.pages;
         }
+        context->frame = model_find_frame(model, &frame);
+        model_set_figures(model, context, &figures);
     }
     for (size_t i = 0; extreme && i < count; i++) {
         uint64_t from = draw() % (2 * count);
@@ -217,11 +224,12 @@ static void make_threads(struct model *model, bool extreme) {
     model->views = cli_alloc(model->context_count * 2, sizeof *model->views);
     for (size_t i = 0; i < model->context_count; i++) {
         struct model_context *context = &model->contexts[i];
-        context->first_view = (uint32_t)model->view_count;
-        context->view_count = (uint32_t)(draw() % 3);
-        for (uint32_t k = 0; k < context->view_count; k++) {
+        struct model_figures *own = model_own_figures(model, context);
+        own->first_view = (uint32_t)model->view_count;
+        own->view_count = (uint32_t)(draw() % 3);
+        for (uint32_t k = 0; k < own->view_count; k++) {
             struct model_view *view = &model->views[model->view_count++];
-            *view = (struct model_view){(uint32_t)i, (uint32_t)(draw() % 6), context->self};
+            *view = (struct model_view){(uint32_t)i, (uint32_t)(draw() % 6), own->self};
 #define X(name) view->totals.name = extreme ? draw_figure() : view->totals.name / 2;
             MODEL_TOTALS(X)
 #undef X
@@ -243,9 +251,13 @@ static void make_marks(struct model *model) {
         snprintf(mark->name, sizeof mark->name, "mark %u", i);
         mark->uptime_s = i * 1.5;
         mark->has_entries = i != 1;
+        if (i == 2) {
+            mark->left_out =
+                (struct wire_left_out){17, 4711, 99, INT64_MAX, 3, WIRE_UNKNOWN, 0, -1};
+        }
         mark->entries = cli_alloc(model->context_count, sizeof *mark->entries);
         for (size_t k = i; mark->has_entries && k < model->context_count; k += 3) {
-            const struct model_totals *self = &model->contexts[k].self;
+            const struct model_totals *self = &model->contexts[k].figures->self;
             mark->entries[mark->entry_count++] = (struct wire_mark_entry){
                 (uint32_t)k, 0, self->requested_bytes, draw_figure(), self->allocs, 0, draw() % 9};
         }
@@ -284,7 +296,7 @@ static void make_pages(struct model *model, size_t count) {
 static void make_model(struct model *model, const char *shape, size_t count) {
     struct cli_failure failure;
     bool extreme = strcmp(shape, "extreme") == 0;
-    model->source = cli_copy("made up");
+    model_begin(model, "made up");
     model->exe = cli_copy("/usr/bin/made-up");
     model->library_version = extreme ? NULL : cli_copy("0.1.0");
     model->pid = 4711;
@@ -336,20 +348,35 @@ static bool same_names(const struct model_names *a, const struct model_names *b)
     return true;
 }
 
+static bool same_frame(const struct model_frame *a, const struct model_frame *b) {
+    return a->address == b->address && a->module == b->module && a->kind == b->kind &&
+           a->exact_address == b->exact_address && same_text(a->label, b->label) &&
+           same_names(a->names, b->names);
+}
+
+static bool same_figures(const struct model_figures *a, const struct model_figures *b) {
+    return memcmp(&a->self, &b->self, sizeof a->self) == 0 &&
+           memcmp(a->occupancy, b->occupancy, sizeof a->occupancy) == 0 &&
+           a->view_count == b->view_count && (a->view_count == 0 || a->first_view == b->first_view);
+}
+
 static void compare_contexts(const struct model *a, const struct model *b) {
     if (a->context_count != b->context_count || a->view_count != b->view_count) {
         differ("number of contexts or views", b->context_count);
     }
     for (size_t i = 0; i < a->context_count; i++) {
         struct model_context left = a->contexts[i], right = b->contexts[i];
-        if (!same_text(left.label, right.label) || !same_text(left.why, right.why) ||
-            !same_names(left.names, right.names) ||
-            (left.view_count > 0 && left.first_view != right.first_view)) {
+        if (!same_text(left.why, right.why) || !same_frame(left.frame, right.frame)) {
             differ("text of context", i);
         }
-        left.label = left.why = right.label = right.why = NULL;
-        left.names = right.names = NULL;
-        left.first_view = right.first_view = 0;
+        if (!same_figures(left.figures, right.figures) ||
+            memcmp(left.total, right.total, sizeof *left.total) != 0) {
+            differ("figures of context", i);
+        }
+        left.why = right.why = NULL;
+        left.frame = right.frame = NULL;
+        left.figures = right.figures = NULL;
+        left.total = right.total = NULL;
         if (memcmp(&left, &right, sizeof left) != 0) {
             differ("context", i);
         }
@@ -380,6 +407,7 @@ static void compare_rest(const struct model *a, const struct model *b) {
         const struct model_mark *left = &a->marks[i], *right = &b->marks[i];
         if (strcmp(left->name, right->name) != 0 || left->uptime_s != right->uptime_s ||
             left->has_entries != right->has_entries || left->entry_count != right->entry_count ||
+            memcmp(&left->left_out, &right->left_out, sizeof left->left_out) != 0 ||
             memcmp(left->entries, right->entries, left->entry_count * sizeof *left->entries) != 0) {
             differ("mark", i);
         }
