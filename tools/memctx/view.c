@@ -62,9 +62,12 @@ void view_compile_site(regex_t *regex, const char *text) {
 
 bool view_matches_site(const struct model *model, const struct model_context *context,
                        const regex_t *regex) {
-    if (context->kind == WIRE_KIND_ROOT || !model_totals_any(&context->self)) {
-        return false;
-    }
+    return context->kind != WIRE_KIND_ROOT && model_totals_any(&context->self) &&
+           view_matches_frame(model, context, regex);
+}
+
+bool view_matches_frame(const struct model *model, const struct model_context *context,
+                        const regex_t *regex) {
     char *name = render_frame(model, context, true);
     bool matches = regexec(regex, name, 0, NULL, 0) == 0;
     free(name);

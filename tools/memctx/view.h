@@ -56,6 +56,9 @@ void view_compile_site(regex_t *regex, const char *text);
  * the context is an allocation site: something was allocated right there. */
 bool view_matches_site(const struct model *model, const struct model_context *context,
                        const regex_t *regex);
+/* The same of any context with a frame. */
+bool view_matches_frame(const struct model *model, const struct model_context *context,
+                        const regex_t *regex);
 /* The indices of the contexts with figures of their own, by falling weight; *count of them. */
 uint32_t *view_sort_leaves(const struct view *view, const struct model *model, size_t *count);
 /* A context's children by falling weight, *count of them; free() it. */
