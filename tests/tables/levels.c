@@ -9,6 +9,8 @@
  *   reload=N the library is closed and loaded again every N walks of main
  *   signals=1  a handler that allocates, every two milliseconds
  *   forks=N  children in each round, that walk, check their own sums and end
+ *   trees=N  instead: so many trees in each round from each of two places, by calls that are alike, and
+ *            twigs now from the one, now from the other
  * The library's file is in LEVELS_LIBRARY. It stands still before each round and at the end.
  */
 #include "books.h"
@@ -19,8 +21,17 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-enum { LEVELS = 8, DEEPEST = 14, SLOTS = 64, THREADS_MAX = 16, SITE_PLUG = LEVELS, SITE_HANDLER };
-enum { PHASE_WALK, PHASE_HANDLER };
+enum {
+    LEVELS = 8,
+    DEEPEST = 14,
+    SLOTS = 64,
+    THREADS_MAX = 16,
+    SITE_PLUG = LEVELS,
+    SITE_HANDLER,
+    SITE_BRANCH
+};
+enum { PHASE_WALK, PHASE_HANDLER, PHASE_LEFT, PHASE_RIGHT };
+enum { TREE_LEVELS = 16, TWIGS = 100 };
 
 struct walker {
     uint64_t state;
@@ -29,7 +40,7 @@ struct walker {
 };
 
 static struct settings {
-    uint64_t walks, rounds, seed, threads, reload, signals, forks;
+    uint64_t walks, rounds, seed, threads, reload, signals, forks, trees;
 } settings = {.walks = 2000, .rounds = 3, .seed = 1};
 
 static struct walker walkers[THREADS_MAX];
@@ -136,6 +147,36 @@ static FRAME void phase_walk(struct walker *walker) {
     __asm__ volatile("# walk");
 }
 
+/* --- trees: the same stack below two callers ------------------------------------------------- */
+
+static FRAME void branch(struct walker *walker, unsigned levels, uint16_t phase) {
+    struct chunk *place = &walker->chunks[draw(&walker->state) % SLOTS];
+    chunk_free(&walker->books, place);
+    *place = (struct chunk){malloc(32), 32, phase, SITE_BRANCH};
+    book_made(&walker->books, place);
+    if (levels > 0) {
+        branch(walker, levels - 1, phase);
+        __asm__ volatile("# right");
+        branch(walker, levels - 1, phase);
+    }
+    __asm__ volatile("# branch");
+}
+
+static FRAME void trunk(struct walker *walker, unsigned levels, uint16_t phase) {
+    branch(walker, levels, phase);
+    __asm__ volatile("# trunk");
+}
+
+static FRAME void tree_left(struct walker *walker, unsigned levels) {
+    trunk(walker, levels, PHASE_LEFT);
+    __asm__ volatile("# left");
+}
+
+static FRAME void tree_right(struct walker *walker, unsigned levels) {
+    trunk(walker, levels, PHASE_RIGHT);
+    __asm__ volatile("# right");
+}
+
 static void *run_thread(void *walker) {
     for (uint64_t i = 0; i < settings.walks; i++)
         phase_walk(walker);
@@ -169,6 +210,19 @@ static void fork_once(void) {
 }
 
 static void round_of_main(void) {
+    if (settings.trees) {
+        for (uint64_t i = 0; i < settings.trees; i++) {
+            tree_left(&walkers[0], TREE_LEVELS);
+            tree_right(&walkers[0], TREE_LEVELS);
+            for (int twig = 0; twig < TWIGS; twig++) {
+                if (draw(&walkers[0].state) % 2)
+                    tree_left(&walkers[0], 0);
+                else
+                    tree_right(&walkers[0], 0);
+            }
+        }
+        return;
+    }
     for (uint64_t i = 0; i < settings.walks; i++) {
         if (settings.reload && i % settings.reload == settings.reload - 1)
             load();
@@ -187,7 +241,8 @@ static void read_options(int count, char **arguments) {
             !option(argument, "threads", &settings.threads) &&
             !option(argument, "reload", &settings.reload) &&
             !option(argument, "signals", &settings.signals) &&
-            !option(argument, "forks", &settings.forks))
+            !option(argument, "forks", &settings.forks) &&
+            !option(argument, "trees", &settings.trees))
             die("no such option");
     }
     if (settings.threads > THREADS_MAX)
@@ -203,12 +258,14 @@ static bool stand_still(void) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const sites[] = {"level_0",   "level_1",     "level_2", "level_3",
-                                        "level_4",   "level_5",     "level_6", "level_7",
-                                        "plug_step", "handler_site"};
+    static const char *const sites[] = {"level_0",   "level_1",      "level_2", "level_3",
+                                        "level_4",   "level_5",      "level_6", "level_7",
+                                        "plug_step", "handler_site", "branch"};
     memcpy(site_names, sites, sizeof sites);
     phase_names[PHASE_WALK] = "phase_walk";
     phase_names[PHASE_HANDLER] = "on_signal";
+    phase_names[PHASE_LEFT] = "tree_left";
+    phase_names[PHASE_RIGHT] = "tree_right";
     read_options(argc, argv);
     for (unsigned i = 0; i < THREADS_MAX; i++)
         walkers[i].state = (settings.seed + i) * 0x9e3779b97f4a7c15U + 88172645463325252U;
