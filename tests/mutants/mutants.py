@@ -525,7 +525,7 @@ MUTANTS = {
     "waiting-paths-are-charged-to-their-parent": (
         "src/context/admit.c", "    return node ? heap_view_within(admit->heap, node, share) : NULL;",
         "    return node ? heap_view_within(admit->heap, tree_node(node)->parent, share) : NULL;",
-        ["tables:levels-alone", "tables:levels-while-marks-and-resets-are-asked"]),
+        ["tables:levels-alone", "tables:levels-while-marks-and-resets-are-asked", "model:paths-wait-in-two-threads"]),
     "rules-wait-for-sightings": (
         "src/context/admit.c", "    bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);", "    bool wanted = false;",
         ["tables:a-path-named-by-a-rule"]),
