@@ -69,7 +69,7 @@ static void add_others(struct function_set *set) {
     for (int pass = 0; pass < PASSES_MAX; pass++) {
         struct function_set before = *set;
         for (uint32_t id = TREE_FIXED_COUNT; id < count && id < NODES_LOOKED_AT; id++) {
-            uint32_t number = number_of(id);
+            uint32_t number = tree_is_gone(id) ? 0 : number_of(id);
             if (number && !function_set_has(set, number) && stands_below(id, set))
                 function_set_add(set, number);
         }
@@ -118,15 +118,16 @@ static bool find_functions(const struct wire_contexts_request *request, struct f
                            struct text *text) {
     for (uint32_t i = 0; i < request->count; i++) {
         uint32_t id = request->contexts[i];
-        uint32_t node = id < tree_count() ? recursive_at(id) : TREE_ROOT;
+        bool exists = tree_is_id(id);
+        uint32_t node = exists ? recursive_at(id) : TREE_ROOT;
         if (node != TREE_ROOT) {
             add(set, node);
             add_loop(set, node);
             continue;
         }
-        text_add(text, id < tree_count() ? "context " : "no context has the id ");
+        text_add(text, exists ? "context " : "no context has the id ");
         text_add_number(text, id);
-        if (id < tree_count())
+        if (exists)
             text_add(text, " is not recursive; nothing on its path is folded");
         text_add(text, "; choose one that memctx dump shows as (recursive: ...)");
         return false;

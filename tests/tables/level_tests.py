@@ -57,9 +57,14 @@ def rounds(program, totals=True, count=3):
 
 
 def check_walks(program, dump, phase="phase_walk"):
-    """What stands below the first function of all walks, over all threads."""
-    got = tuple(map(sum, zip(*(figures_of(node, "total") for node in outermost(dump, phase)))))
-    check_equal(got, program.sum_books(phase=phase), f"{FIGURES} below {phase}")
+    """What stands below the first function of all walks, over all threads. Less, where that is said."""
+    nodes = outermost(dump, phase)
+    got = tuple(map(sum, zip(*(figures_of(node, "total") for node in nodes))))
+    want = program.sum_books(phase=phase)
+    if any(node.get("partial") or node.get("late") for node in nodes):
+        check(all(a <= b for a, b in zip(got, want)), f"{FIGURES} below {phase}: {got} are more than {want}")
+    else:
+        check_equal(got, want, f"{FIGURES} below {phase}")
 
 
 @test
@@ -153,7 +158,7 @@ def levels_while_marks_and_resets_are_asked():
         for row in diff["contexts"]:
             site = row["frame"]["function"]
             had = growth.get(site, (0, 0, 0, 0))
-            growth[site] = tuple(a + row["growth"][field] for a, field in zip(had, FIGURES))
+            growth[site] = tuple(a + row["after"][field] - row["before"][field] for a, field in zip(had, FIGURES))
         for site in program.sites():
             after = program.sum_books(site=site)
             check_equal(growth.get(site), tuple(b - a for a, b in zip(before[site], after)), f"growth of {FIGURES} at {site}")
