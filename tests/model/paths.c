@@ -195,7 +195,7 @@ static int64_t used_before;
 
 /* There is room for two. */
 void budget_for_two(void) {
-    tables_add(tables_limit_bytes() / TABLES_PARTS * TABLES_ADMITTED - 2 * PART_BYTES -
+    tables_add(tables_limit_bytes() / TABLES_PARTS * TABLES_ADMITTED - 2L * PART_BYTES -
                load_relaxed(&tables_used_bytes));
     used_before = load_relaxed(&tables_used_bytes);
 }
