@@ -54,6 +54,10 @@ enum wire_type {
     WIRE_RESET_NAMED =
         13, /* text: "ask NAME", that named contexts of that name be reset by the program, or
                             * "look NAME" -> text "asked\treset since\tbytes freed" */
+    WIRE_UNFOLD =
+        14, /* struct wire_contexts_request of recursive contexts, verb: seconds for which new paths are to have each
+             * turn of their recursion, 0: none -> text "their functions\tunfolded functions of
+             * all\tseconds until the last of these is folded again" */
 };
 
 enum wire_status {
@@ -383,6 +387,7 @@ struct wire_reset_request {
     1U /* of these contexts (else: of all) what is kept empty, and OS pages in which nothing is */
 #define WIRE_MORE (1U << 31) /* more contexts come with the next request, which then does it */
 #define WIRE_CONTEXTS_MAX 240U
+#define WIRE_UNFOLD_SECONDS_MAX 86400U
 
 struct wire_contexts_request {
     uint32_t verb, count;

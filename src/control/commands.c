@@ -295,8 +295,11 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(tables_limit_bytes, tables_limit_bytes(), "what they may be at most (MEMCTX_TABLES)");
     ADD(tables_idle_bytes, load_relaxed(&tables_idle_bytes),
         "bytes of those that evicted paths left, for new ones");
-    ADD(folded_functions, load_relaxed(&function_epoch),
+    ADD(folded_functions, load_relaxed(&function_count),
         "functions that stand on each call path once");
+    ADD(unfolded_functions, unfold_count(),
+        "of these: unfolded for a time (memctx set TARGET CONTEXT unfold)");
+    ADD(unfolded_seconds, unfold_seconds_left(), "until the last of these is folded again");
     ADD(verify_checked, load_relaxed(&oracle_counts.checked),
         "cached paths compared with libunwind");
     ADD(verify_mismatches, load_relaxed(&oracle_counts.mismatches), "of these: different");
@@ -345,6 +348,11 @@ static uint32_t fill_place(const char *body, struct text *text) {
     return place_run(as_contexts_request(body, room), text);
 }
 
+static uint32_t fill_unfold(const char *body, struct text *text) {
+    char room[WIRE_REQUEST_MAX] __attribute__((aligned(8)));
+    return unfold_run(as_contexts_request(body, room), text);
+}
+
 static uint32_t run_trim(const char *body, struct answer *answer) {
     char room[WIRE_REQUEST_MAX] __attribute__((aligned(8)));
     return trim_run(as_contexts_request(body, room), answer);
@@ -362,6 +370,7 @@ bool command_is_known(uint16_t type, size_t length) {
     case WIRE_PIECE: return length == sizeof(struct wire_piece_request);
     case WIRE_TRIM:
     case WIRE_PLACE:
+    case WIRE_UNFOLD:
         return length >= sizeof(struct wire_contexts_request) &&
                length % sizeof(uint32_t) == 0; /* the rest when it is there */
     case WIRE_OPTIONS:
@@ -371,7 +380,8 @@ bool command_is_known(uint16_t type, size_t length) {
 }
 
 uint32_t command_run(uint16_t type, const char *body, size_t length, struct answer *answer) {
-    if ((type == WIRE_TRIM || type == WIRE_PLACE) && !is_contexts_request(body, length))
+    bool contexts = type == WIRE_TRIM || type == WIRE_PLACE || type == WIRE_UNFOLD;
+    if (contexts && !is_contexts_request(body, length))
         return run_text(answer, fill_damaged, body);
     switch (type) {
     case WIRE_DUMP: return run_dump(body, answer);
@@ -385,6 +395,7 @@ uint32_t command_run(uint16_t type, const char *body, size_t length, struct answ
     case WIRE_RESET_NAMED: return run_text(answer, fill_reset_named, body);
     case WIRE_PIECE: return run_piece(body, answer);
     case WIRE_PLACE: return run_text(answer, fill_place, body);
+    case WIRE_UNFOLD: return run_text(answer, fill_unfold, body);
     default: return run_trim(body, answer);
     }
 }

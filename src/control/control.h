@@ -79,6 +79,12 @@ int64_t pages_resident_in(const unsigned char *resident, uintptr_t start, uintpt
 /* segment_clock when it was first set, in this process or the one that it was forked from; by the thread. */
 INTERNAL uint32_t pages_clock_begin, pages_clock_start;
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text);
+/* Leaves recursion unfolded for some seconds, or folds it again. */
+uint32_t unfold_run(const struct wire_contexts_request *request, struct text *text);
+void unfold_look(void);            /* now and then: ends what is over */
+void unfold_end(void);             /* ends all */
+int64_t unfold_count(void);        /* functions that are unfolded */
+int64_t unfold_seconds_left(void); /* until the last of them is folded again */
 uint32_t note_run(const char *body, struct text *text);
 /* The notes, oldest first; each at most WIRE_NOTE_BYTES with its end. NULL: that was all. */
 const char *note_next(unsigned *place);

@@ -484,6 +484,7 @@ static void serve(void) {
         if (policy_rules_exist())
             policy_rules_apply();
         automatic_look();
+        unfold_look();
         look_at_live_bytes();
         evict_sweep();
         if (!is_still_held(&control.listener))
@@ -576,6 +577,7 @@ static void *thread_main(void *argument) {
     if (control.own_descriptors && options.verbose)
         close(2);
     serve();
+    unfold_end();
     store_release(&segment_purger, 0);
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
         client_drop(&clients[i]);
@@ -680,7 +682,9 @@ bool control_restrict(bool strictly, uint32_t *before) {
     if (*before)
         return true;
     store_release(&control_waiting, 0);
-    if (end_thread())
+    bool ended = end_thread();
+    unfold_end(); /* of the parent's, when this is a child that had no thread yet */
+    if (ended)
         complain("the program restricts what the kernel does for it", "");
     return true;
 }

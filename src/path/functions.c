@@ -20,9 +20,10 @@ static struct functions {
         uintptr_t start;
         uint32_t paths;
     } recurring[RECURRING]; /* by a hash of the start */
+    struct function_set unfolded;
 } * functions;              /* under rules_lock, all of it; NULL: not made yet */
 static uint32_t generation; /* of the rules that the entries were made with */
-uint32_t function_epoch;
+uint32_t function_epoch, function_count;
 
 /* The place in `folded` where a function is or belongs. */
 static uint32_t folded_place(uintptr_t start) {
@@ -32,9 +33,15 @@ static uint32_t folded_place(uintptr_t start) {
     return (uint32_t)(at % FOLDED_PLACES);
 }
 
-static uint32_t number_of(uintptr_t start) {
+/* Whether it is unfolded now or not. */
+static uint32_t folded_number(uintptr_t start) {
     uint32_t place = folded_place(start);
     return functions->folded[place] ? place + 1 : 0;
+}
+
+static uint32_t number_of(uintptr_t start) {
+    uint32_t number = folded_number(start);
+    return number && function_set_has(&functions->unfolded, number) ? 0 : number;
 }
 
 static uintptr_t start_of(uintptr_t key) {
@@ -79,9 +86,35 @@ uintptr_t function_of(uintptr_t address, bool exact) {
     if (make()) {
         forget_addresses();
         start = start_of(key);
+        if (start && folded_number(start) && !number_of(start))
+            start = 0;
     }
     lock_release(&rules_lock);
     return start;
+}
+
+uint32_t function_number(uintptr_t address, bool exact) {
+    uint32_t number = 0;
+    lock_take(&rules_lock);
+    if (functions) {
+        forget_addresses();
+        uintptr_t start = start_of(address | (exact ? RULE_EXACT_BIT : 0));
+        number = start ? folded_number(start) : 0;
+    }
+    lock_release(&rules_lock);
+    return number;
+}
+
+void functions_unfold(const struct function_set *set) {
+    lock_take(&rules_lock);
+    bool changes = functions && __builtin_memcmp(&functions->unfolded, set, sizeof *set) != 0;
+    if (changes) {
+        functions->unfolded = *set;
+        store_release(&function_epoch, function_epoch + 1);
+    }
+    lock_release(&rules_lock);
+    if (changes) /* so that traces that lead to what the paths were before are not found either */
+        rules_new_generation();
 }
 
 /* All functions that recur on so many paths: each time the numbers of all rules are written anew, and
@@ -89,19 +122,22 @@ uintptr_t function_of(uintptr_t address, bool exact) {
 static void fold(void) {
     for (unsigned i = 0; i < RECURRING; i++) {
         struct recurring *recurring = &functions->recurring[i];
-        if (recurring->paths < RECURS_TOO || function_epoch >= FOLDED_PLACES / 2)
+        if (recurring->paths < RECURS_TOO || function_count >= FOLDED_PLACES / 2)
             continue;
+        if (!folded_number(recurring->start))
+            store_owner(&function_count, function_count + 1);
         functions->folded[folded_place(recurring->start)] = recurring->start;
         recurring->paths = 0;
-        store_release(&function_epoch, function_epoch + 1);
     }
     rules_folded = number_of;
     rules_number_functions(number_of_key);
+    /* Last: who sees it reads the new numbers. */
+    store_release(&function_epoch, function_epoch + 1);
 }
 
 void function_recurs(uintptr_t function) {
     lock_take(&rules_lock);
-    if (make() && !number_of(function)) {
+    if (make() && !folded_number(function)) {
         struct recurring *recurring = &functions->recurring[hash_mix(function, 2) % RECURRING];
         if (recurring->start != function)
             *recurring = (struct recurring){.start = function};

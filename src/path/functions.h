@@ -18,12 +18,30 @@
 
 #include "path/rules.h"
 
-/* The start of the function that holds a return address; 0: not known. `exact`: the address was
- * interrupted by a signal. */
+/* The start of the function that holds a return address; 0: not known, or folded but for a time.
+ * `exact`: the address was interrupted by a signal. */
 uintptr_t function_of(uintptr_t address, bool exact);
 /* A new node was made for a path on which this function stands twice. After some of them the function
  * is folded, and function_epoch changes. */
 void function_recurs(uintptr_t function);
-INTERNAL uint32_t function_epoch; /* atomic: how many functions are folded */
+INTERNAL uint32_t function_epoch; /* atomic; 0: no function was ever folded */
+INTERNAL uint32_t
+    function_count; /* atomic: functions that are folded, or would be but for a time */
+
+/* Folded functions, by number. */
+struct function_set {
+    uint64_t bits[RULE_FOLDED_PLACES / 64];
+};
+INLINE bool function_set_has(const struct function_set *set, uint32_t number) {
+    return set->bits[(number - 1) / 64] >> (number - 1) % 64 & 1;
+}
+INLINE void function_set_add(struct function_set *set, uint32_t number) {
+    set->bits[(number - 1) / 64] |= 1UL << (number - 1) % 64;
+}
+/* The number of the folded function that holds an address, also of one that is unfolded now; 0: none. */
+uint32_t function_number(uintptr_t address, bool exact);
+/* These, and no others, are left unfolded until the next call: all threads begin anew with their stacks,
+ * and new paths have each call of theirs. */
+void functions_unfold(const struct function_set *set);
 
 #endif

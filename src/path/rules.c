@@ -311,9 +311,10 @@ uint64_t rules_count(void) {
     return load_relaxed(&rule_count);
 }
 
+/* Emptied first: who sees the new generation finds none of the old rules. */
 static void new_generation_locked(void) {
-    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);
     table_empty();
+    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);
 }
 
 void rules_new_generation(void) {

@@ -3,8 +3,9 @@
 import json
 import os
 import re
+import time
 
-from clitest import scratch, succeed, target
+from clitest import expect, scratch, succeed, target
 from harness import build_program, check, check_equal, test
 from profiles import Made, export
 
@@ -77,10 +78,61 @@ def recursion_reads_well():
 
 
 @test
+def recursion_is_unfolded_for_a_time():
+    program = build_program(RECURSE, "recurse", FLAGS)
+    with target([program], MEMCTX_TABLES="1400K", MEMCTX_FOLD="auto") as live:
+        def ask(*words):
+            return succeed("set", live.pid, *words, env=live.cli_env)
+
+        def refused(code, pattern, *words):
+            expect(code, pattern, "set", live.pid, *words, env=live.cli_env)
+
+        def figures():
+            return json.loads(succeed("dump", live.pid, "--self", "--json", env=live.cli_env))["figures"]
+
+        dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
+        recursive = [context["id"] for context in dump["contexts"] if "recursive" in context]
+        plain = [context["id"] for context in dump["contexts"] if function(context) == "keep"]
+        answer = json.loads(ask(recursive[0], "unfold", "--json"))
+        want = {"schema": "memctx-unfold/1", "pid": live.pid, "contexts": recursive[:1], "seconds": 60, "functions": 3,
+                "unfolded_functions": 3, "unfolded_seconds": 60}
+        check_equal(answer, want, "the answer")
+        live.ask("more")
+        got = figures()
+        check_equal((got["folded_functions"], got["unfolded_functions"]), (3, 3), "functions")
+        fresh = [context for context in json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))["contexts"]
+                 if context["id"] >= len(dump["contexts"]) and function(context) in VISITS]
+        check(len(fresh) > 500, f"{len(fresh)} new contexts of the recursion")
+        check_equal(ask("--site", "^visit", "fold"), "3 functions are folded again\n", "folded")
+        check_equal(figures()["unfolded_functions"], 0, "unfolded functions")
+        pid = int(live.pid)
+        check_equal(ask("--site", "^visit ", "unfold", "--for", "7"),
+                    "for 7 s new call paths have each call of 3 recursive functions, wherever it comes from;\n"
+                    f"see memctx dump {pid}\n", "the answer")
+        check_equal(ask(recursive[0], recursive[-1], "fold"), "3 functions are folded again\n", "folded")
+        next_step = r"choose one that memctx dump shows as \(recursive: \.\.\.\)"
+        refused(1, f"context {plain[0]} is not recursive; nothing on its path is folded; {next_step}", plain[0], "unfold")
+        refused(1, f"no context has the id 4000000000; {next_step}", 4000000000, "unfold")
+        refused(1, f'no recursive context whose function matches "keep"; {next_step}', "--site", "keep", "unfold")
+        refused(2, "which contexts", "unfold")
+        refused(2, "which contexts", "--site", "visit", recursive[0], "unfold")
+        refused(2, 'a CONTEXT is a number, .*; got "two"', recursive[0], "two", "unfold")
+        refused(2, "--for", recursive[0], "unfold", "--for", "86401")
+        refused(2, "--for says how long a context is unfolded", recursive[0], "fold", "--for", "5")
+        refused(2, "--for says how long", "fold=auto", "--for", "5")
+        succeed("set", live.pid, "fold=off", env=live.cli_env)
+        refused(1, "MEMCTX_FOLD is off; .* until memctx set TARGET fold=auto", recursive[0], "unfold")
+
+
+@test
 def merged_paths_are_told():
     program = build_program(RECURSE, "recurse", FLAGS)
     with target([program], MEMCTX_TABLES="64K", MEMCTX_FOLD="off") as live, scratch() as where:
         env, path = live.cli_env, os.path.join(where, "snapshot")
+        # Nodes that nothing belongs to any more are still being removed.
+        contexts = 0
+        while contexts != (contexts := len(json.loads(succeed("dump", live.pid, "--json", env=env))["contexts"])):
+            time.sleep(1.5)
         tree = succeed("dump", live.pid, env=env)
         dump = json.loads(succeed("dump", live.pid, "--json", env=env))
         succeed("dump", live.pid, "-o", path, env=env)

@@ -7,6 +7,7 @@
  * it. At the end all is freed: the books are even, context by context, and no slice is in use.
  */
 #include "explore.h"
+#include "paths.h"
 
 #include "base/options.h"
 #include "context/lookup.h"
@@ -561,6 +562,26 @@ static void thread_depth(unsigned id) {
     }
 }
 
+static void heaps_and_folded(void) {
+    new_heaps(3);
+    paths_folded(heaps);
+}
+
+static void heaps_and_unfolded(void) {
+    new_heaps(3);
+    paths_unfolded(heaps);
+}
+
+static void heaps_about_to_fold(void) {
+    new_heaps(3);
+    paths_about_to_fold(heaps);
+}
+
+static void heaps_nearly_full(void) {
+    new_heaps(3);
+    paths_nearly_full(heaps);
+}
+
 static const struct scenario scenarios[] = {
     {"remote-frees-meet-the-owner", 3, false, three_chunks, thread_remote, check_all_gone},
     {"full-page-gets-free-blocks", 3, false, full_page, thread_full, check_all_gone},
@@ -581,6 +602,13 @@ static const struct scenario scenarios[] = {
      check_all_gone},
     {"depth-is-set-meanwhile", 2, false, three_heaps, thread_depth, nothing},
     {"tree-grows-in-three-threads", 3, false, three_heaps, thread_tree, check_tree},
+    {"folding-begins-under-walks", 2, false, heaps_about_to_fold, thread_begin_folding, nothing},
+    {"recursion-is-unfolded-under-walks", 2, false, heaps_and_folded, thread_unfold, nothing},
+    {"recursion-is-folded-again-under-walks", 2, false, heaps_and_unfolded, thread_fold_again,
+     nothing},
+    {"library-is-closed-under-folded-walks", 2, false, heaps_and_folded, thread_new_rules, nothing},
+    {"paths-wait-in-two-threads", 2, false, heaps_nearly_full, thread_wait, check_waited},
+    {"budget-is-taken-by-three", 3, false, budget_for_two, thread_budget, check_budget},
 };
 
 int main(int argc, char **argv) {

@@ -474,4 +474,65 @@ MUTANTS = {
         "src/region/region.c", "    if (!at_once && (view_live_bytes", "    if ((view_live_bytes", ["rules:pages-are-its-own-from-the-first-chunk-on"]),
     "trials-are-not-judged": (
         "src/control/automatic.c", "        return judge(choice, candidate);", "        return false;", ["rules:automatic-choices"]),
+    # --- folded recursion, paths that wait, the budget of the tables ---
+    "unfolded-paths-keep-their-traces": (
+        "src/path/functions.c", "        rules_new_generation();\n", "        ;\n",
+        ["model:recursion-is-unfolded-under-walks", "model:recursion-is-folded-again-under-walks"]),
+    "generations-begin-with-old-rules": (
+        "src/path/rules.c",
+        "    table_empty();\n    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);\n",
+        "    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);\n    table_empty();\n",
+        ["model:recursion-is-unfolded-under-walks"]),
+    "folding-is-told-before-its-numbers": (
+        "src/path/functions.c",
+        "    rules_folded = number_of;\n    rules_number_functions(number_of_key);\n"
+        "    /* Last: who sees it reads the new numbers. */\n    store_release(&function_epoch, function_epoch + 1);\n",
+        "    store_release(&function_epoch, function_epoch + 1);\n    rules_folded = number_of;\n    rules_number_functions(number_of_key);\n",
+        ["model:folding-begins-under-walks"]),
+    "new-rules-are-not-numbered": (
+        "src/path/functions.c", "    rules_folded = number_of;\n", "", ["model:library-is-closed-under-folded-walks"]),
+    "unfolded-functions-keep-their-numbers": (
+        "src/path/functions.c", "number && function_set_has(&functions->unfolded, number) ? 0 : number;", "number;",
+        ["model:recursion-is-unfolded-under-walks", "tables:unfolded-for-a-time"]),
+    "unfolding-has-no-end": (
+        "src/control/unfold.c", "    if (last_end_ns())\n        end_before(os_now_exact_ns());", "    ;",
+        ["tables:unfolding-ends-by-itself"]),
+    "stacks-outlive-folding": (
+        "src/context/admit.c", "    if (epoch != paths->fold_epoch)\n        cache_flush(paths);\n", "",
+        ["model:folding-begins-under-walks"]),
+    "places-outlive-folding": (
+        "src/path/cache.c", "    paths->stack.count = paths->nodes_valid = 0;\n", "",
+        ["model:recursion-is-unfolded-under-walks"]),
+    "budget-is-looked-at-before-it-is-taken": (
+        "src/region/tables.c", "    int64_t now = add_relaxed(used, bytes) + bytes, limit = tables_limit_bytes();",
+        "    int64_t now = load_relaxed(used) + bytes, limit = tables_limit_bytes();\n    add_relaxed(used, bytes);",
+        ["model:budget-is-taken-by-three"]),
+    "refused-bytes-are-counted": (
+        "src/region/tables.c", "    add_relaxed(used, -bytes);\n    return false;", "    return false;",
+        ["model:budget-is-taken-by-three"]),
+    "loops-go-on-from-their-first-frame": (
+        "src/context/admit.c", "        if (number && admission->last[number].look != look) {", "        if (number) {",
+        ["tables:unfolded-for-a-time"]),
+    "a-few-frames-are-not-folded": (
+        "src/context/admit.c", "        int before = number ? earlier(admit, i, at.length, number) : -1;", "        int before = -1;\n        (void)number;\n        (void)earlier;",
+        ["tables:unfolded-for-a-time"]),
+    "sites-of-one-caller-are-one": (
+        "src/context/admit.c", "    if (known->site != site || known->caller != caller || known->ancestor != ancestor)",
+        "    if (!known->view || known->ancestor != ancestor)", ["tables:levels-alone"]),
+    "others-stand-below-the-process": (
+        "src/context/admit.c", "        view = site_below(admit, at, near", "        view = site_below(admit, TREE_ROOT, near",
+        ["tables:levels-alone", "tables:levels-while-it-forks"]),
+    "waiting-paths-are-charged-to-their-parent": (
+        "src/context/admit.c", "    return node ? heap_view_within(admit->heap, node, share) : NULL;",
+        "    return node ? heap_view_within(admit->heap, tree_node(node)->parent, share) : NULL;",
+        ["tables:levels-alone", "tables:levels-while-marks-and-resets-are-asked", "model:paths-wait-in-two-threads"]),
+    "rules-wait-for-sightings": (
+        "src/context/admit.c", "    bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);", "    bool wanted = false;",
+        ["tables:a-path-named-by-a-rule"]),
+    "replays-believe-the-stack": (
+        "src/context/replay.c", "        if (!all_hold(stack, stay) ||\n", "        if (0 ||\n", ["tables:trees-below-two-callers"]),
+    "others-have-many-nodes": (
+        "src/context/tree.c", "    uint32_t others = tree_child(parent, (struct tree_frame){.module = MODULE_OTHERS}, share);",
+        "    static uintptr_t turn;\n    uint32_t others = tree_child(parent, (struct tree_frame){.module = MODULE_OTHERS, .address = turn++}, share);",
+        ["tables:levels-alone"]),
 }

@@ -47,7 +47,8 @@ _memctx() {
         mark) ;;
         diff) options="--json --min --limit --depth --human $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
-        trim | isolate | merge | set) options="--json --site --human $names" ;;
+        trim | isolate | merge) options="--json --site --human $names" ;;
+        set) options="--json --site --for --human $names" ;;
         verify) options="--json --human" ;;
         rules) options="--json --human --add --clear" ;;
         options) options="--json" ;;
@@ -80,7 +81,7 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch) return ;;
+        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch | --for) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;
@@ -94,6 +95,8 @@ _memctx() {
                         set)
                             words=$(_memctx_targets)
                             ((COMP_CWORD == 2)) || words=$(_memctx_settings | sed 's/$/=/')
+                            # Behind the number of a context.
+                            ((COMP_CWORD == 2)) || [[ ! $before =~ ^[0-9]+$ || $COMP_CWORD -eq 3 ]] || words="unfold fold policy="
                             ;;
                     esac
                     ;;

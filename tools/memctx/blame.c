@@ -5,54 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "folding.h"
+
 /* --- folded paths ------------------------------------------------------------------------------------ */
-
-static uint64_t mix(uint64_t hash, uint64_t value) {
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15U;
-    return hash ^ (hash >> 29);
-}
-
-static uint64_t hash_text(uint64_t hash, const char *text) {
-    for (; text != NULL && *text != '\0'; text++) {
-        hash = mix(hash, (unsigned char)*text);
-    }
-    return hash;
-}
-
-/* What two frames of one function have in common, and others have not, but by an accident of 64 bits. */
-static uint64_t function_of(const struct model_frame *frame) {
-    const char *name = frame->names != NULL ? frame->names->functions[0].name : NULL;
-    return frame->kind != WIRE_KIND_PATH ? hash_text(1, frame->label)
-           : name != NULL                ? hash_text(mix(2, frame->module), name)
-                                         : mix(3, frame->address);
-}
-
-/* Numbers the functions from 0 on; by number of the frame. */
-static uint32_t *number_functions(const struct model *model, uint32_t *count) {
-    size_t slots = 1024;
-    while (slots < 2 * model->frame_count) {
-        slots *= 2;
-    }
-    uint64_t *keys = cli_alloc(slots, sizeof(*keys));
-    uint32_t *numbers = cli_alloc(slots, sizeof(*numbers));
-    uint32_t *of = cli_alloc(model->frame_count, sizeof(*of));
-    *count = 0;
-    for (const struct model_frame *frame = model->frames; frame != NULL; frame = frame->next) {
-        uint64_t key = function_of(frame) | 1;
-        size_t slot = key >> 7 & (slots - 1);
-        while (keys[slot] != 0 && keys[slot] != key) {
-            slot = (slot + 1) & (slots - 1);
-        }
-        if (keys[slot] == 0) {
-            keys[slot] = key;
-            numbers[slot] = (*count)++;
-        }
-        of[frame->number] = numbers[slot];
-    }
-    free(keys);
-    free(numbers);
-    return of;
-}
 
 static int compare_frames(const struct model *model, uint32_t a, uint32_t b) {
     if (a == WIRE_NONE || b == WIRE_NONE) {
@@ -106,7 +61,8 @@ static void find_alike(struct blame_paths *paths) {
         }
         for (uint32_t k = paths->first[i]; k < paths->first[i + 1]; k++) {
             const struct model_frame *frame = model->contexts[paths->frames[k]].frame;
-            hash = mix(hash, frame->kind == WIRE_KIND_PATH ? frame->address : function_of(frame));
+            hash = folding_mix(hash, frame->kind == WIRE_KIND_PATH ? frame->address
+                                                                   : folding_function_key(frame));
         }
         size_t slot = hash & (slots - 1);
         while (table[slot] != 0 && !are_alike(paths, table[slot] - 1, i)) {
@@ -122,39 +78,32 @@ static void find_alike(struct blame_paths *paths) {
 }
 
 void blame_paths_make(struct blame_paths *paths, const struct model *model) {
-    uint32_t functions;
-    uint32_t *of = number_functions(model, &functions);
-    uint32_t *seen =
-        cli_alloc(functions, sizeof(*seen)); /* by function: the last number + 1 with it */
+    struct folding_paths folding;
+    uint32_t path[MODEL_LEVELS_MAX + 1];
     size_t count = 0, capacity = 0;
     *paths = (struct blame_paths){.model = model};
     paths->first = cli_alloc(model->figures_count + 1, sizeof(*paths->first));
     paths->plain = cli_alloc(model->figures_count, sizeof(*paths->plain));
     paths->same = cli_alloc(model->figures_count, sizeof(*paths->same));
     paths->alike = cli_alloc(model->figures_count, sizeof(*paths->alike));
+    folding_paths_begin(&folding, model);
     for (uint32_t i = 0; i < model->figures_count; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
-        uint32_t at = has_any(figures) ? figures->context : WIRE_NONE;
-        bool folded = false;
-        for (; at != WIRE_NONE && model->contexts[at].parent != WIRE_NONE;
-             at = model->contexts[at].parent) {
-            uint32_t function = of[model->contexts[at].frame->number];
-            if (seen[function] == i + 1) {
-                folded = true;
-                continue;
-            }
-            seen[function] = i + 1;
-            if (count == capacity) {
-                capacity = 2 * capacity + 1024;
-                paths->frames = cli_grow(paths->frames, capacity, sizeof(*paths->frames));
-            }
-            paths->frames[count++] = at;
-            paths->plain[i] += !folded;
+        size_t frames = 0;
+        if (has_any(figures)) {
+            frames = folding_fold_path(&folding, figures->context, path, &paths->plain[i]);
         }
+        if (capacity - count < frames) {
+            capacity = 2 * capacity + MODEL_LEVELS_MAX + 1;
+            paths->frames = cli_grow(paths->frames, capacity, sizeof(*paths->frames));
+        }
+        if (frames > 0) {
+            memcpy(paths->frames + count, path, frames * sizeof(*path));
+        }
+        count += frames;
         paths->first[i + 1] = (uint32_t)count;
     }
-    free(of);
-    free(seen);
+    folding_paths_end(&folding);
     find_alike(paths);
 }
 

@@ -8,8 +8,8 @@
  * allows: the longest common inner part of paths whose figures, without those of narrower suspects,
  * add up to it. What reaches it nowhere is left over.
  *
- * Recursion is folded: of a path, frames of a function that stands in it further in are passed over. Else a tree that is
- * built by recursion has as many paths as nodes, and none of its parts stands out.
+ * Recursion is folded (folding.h). Else a tree that is built by recursion has as many paths as nodes, and none of its
+ * parts stands out.
  */
 #ifndef MEMCTX_BLAME_H
 #define MEMCTX_BLAME_H
@@ -29,12 +29,12 @@ struct blame {
     int64_t rest; /* of contexts that belong to no suspect */
 };
 
-/* The paths of a model's contexts with figures, by the number of these, folded, from the innermost frame on. Without names a function is its return address. */
+/* The paths of a model's contexts with figures, by the number of these, folded, from the innermost frame on. */
 struct blame_paths {
     const struct model *model;
     uint32_t *frames; /* indices of nodes, path behind path */
     uint32_t *first;  /* where its path begins; the next one's begin is its end */
-    uint32_t *plain;  /* so many frames stand before the first that was passed over */
+    uint32_t *plain;  /* so many frames stand further in than all that was left out */
     uint32_t *same;   /* the first one with the same folded path */
     uint32_t *alike;  /* how many have that, where it is the first */
 };

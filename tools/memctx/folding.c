@@ -82,3 +82,93 @@ struct folding_shares folding_add_shares(const struct model *model) {
     free(kinds);
     return shares;
 }
+
+/* --- paths folded here ------------------------------------------------------------------------ */
+
+uint64_t folding_mix(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15U;
+    return hash ^ (hash >> 29);
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text) {
+    for (; text != NULL && *text != '\0'; text++) {
+        hash = folding_mix(hash, (unsigned char)*text);
+    }
+    return hash;
+}
+
+uint64_t folding_function_key(const struct model_frame *frame) {
+    const char *name = frame->names != NULL ? frame->names->functions[0].name : NULL;
+    return frame->kind != WIRE_KIND_PATH ? hash_text(1, frame->label)
+           : name != NULL                ? hash_text(folding_mix(2, frame->module), name)
+                                         : folding_mix(3, frame->address);
+}
+
+void folding_paths_begin(struct folding_paths *paths, const struct model *model) {
+    size_t slots = 1024;
+    while (slots < 2 * model->frame_count) {
+        slots *= 2;
+    }
+    uint64_t *keys = cli_alloc(slots, sizeof(*keys));
+    uint32_t *numbers = cli_alloc(slots, sizeof(*numbers)), count = 0;
+    *paths = (struct folding_paths){.model = model};
+    paths->functions = cli_alloc(model->frame_count, sizeof(*paths->functions));
+    for (const struct model_frame *frame = model->frames; frame != NULL; frame = frame->next) {
+        uint64_t key = folding_function_key(frame) | 1;
+        size_t slot = key >> 7 & (slots - 1);
+        while (keys[slot] != 0 && keys[slot] != key) {
+            slot = (slot + 1) & (slots - 1);
+        }
+        if (keys[slot] == 0) {
+            keys[slot] = key;
+            numbers[slot] = count++;
+        }
+        paths->functions[frame->number] = numbers[slot];
+    }
+    free(keys);
+    free(numbers);
+    paths->last = cli_alloc(count, sizeof(*paths->last));
+}
+
+void folding_paths_end(struct folding_paths *paths) {
+    free(paths->functions);
+    free(paths->last);
+}
+
+/* Where the innermost frame of a context's function stands on the path that is just folded. */
+static uint32_t *last_of(const struct folding_paths *paths, uint32_t context) {
+    return &paths->last[paths->functions[paths->model->contexts[context].frame->number]];
+}
+
+size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *path,
+                         uint32_t *plain) {
+    const struct model_context *contexts = paths->model->contexts;
+    size_t count = 0, kept = 0;
+    for (uint32_t at = index; at != WIRE_NONE && contexts[at].parent != WIRE_NONE;
+         at = contexts[at].parent) {
+        path[count++] = at;
+    }
+    *plain = (uint32_t)count;
+    /* Outermost frames first, which stand last; what is kept is gathered at the end, too. Between two
+     * labels, the last frame of each function; from each frame that is kept on to its function's last. */
+    for (size_t end = count; end > 0;) {
+        size_t begin = end - 1;
+        while (begin > 0 && contexts[path[begin]].frame->kind == WIRE_KIND_PATH) {
+            begin--;
+        }
+        for (size_t i = end; i-- > begin;) {
+            *last_of(paths, path[i]) = (uint32_t)i;
+        }
+        for (size_t i = end; i-- > begin;) {
+            size_t last = *last_of(paths, path[i]);
+            if (last != i) {
+                *plain = (uint32_t)last + 1;
+                i = last;
+            }
+            path[count - ++kept] = path[i];
+        }
+        end = begin;
+    }
+    memmove(path, path + (count - kept), kept * sizeof(*path));
+    return kept;
+}

@@ -28,4 +28,22 @@ void folding_add(struct folding_shares *shares, enum folding_kind kind, int64_t 
 bool folding_is_others(uint8_t kind, const char *label);
 enum folding_kind folding_kind_of(enum folding_kind parent, uint8_t kind, const char *label);
 
+/* Paths folded here, by the same rule but every function at once: for trees that the library did not
+ * fold, because their paths are few. */
+struct folding_paths {
+    const struct model *model;
+    uint32_t *functions; /* by a frame's number: that of its function */
+    uint32_t *last;      /* by function: where its innermost frame stands on a path */
+};
+void folding_paths_begin(struct folding_paths *paths, const struct model *model);
+void folding_paths_end(struct folding_paths *paths);
+/* The frames of a context's path that stay, from the innermost on without the root; `path` has room for all. *plain: how
+ * many of them stand further in than all that is left out; all, if nothing is. */
+size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *path,
+                         uint32_t *plain);
+/* What two frames of one function have in common, and others have not, but by an accident of 64 bits. Without names a
+ * function is its return address. */
+uint64_t folding_function_key(const struct model_frame *frame);
+uint64_t folding_mix(uint64_t hash, uint64_t value);
+
 #endif

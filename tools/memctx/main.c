@@ -219,8 +219,8 @@ static const struct cli_verb verbs[] = {
      "  --json             one object of schema memctx-rules/1\n"
      "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
      rules_main},
-    {"set", "TARGET NAME=VALUE... | TARGET CONTEXT...|--site REGEX policy=POLICY",
-     "change options, or how contexts are placed",
+    {"set", "TARGET NAME=VALUE... | TARGET CONTEXT...|--site REGEX policy=POLICY|unfold|fold",
+     "change options, how contexts are placed, or unfold them",
      LIVE_TARGET_HELP
      "\nmemctx options says which options can be set live. The POLICY of contexts (numbers, each "
      "with all\nbelow it) is where their next chunks stand, from MEMCTX_PROMOTE_BYTES alive on:\n\n"
@@ -237,8 +237,20 @@ static const struct cli_verb verbs[] = {
      "  simple             each by itself, in a list of 16 bytes a chunk: for comparison\n\n"
      "policy=POLICY,OPTION,... with options as memctx rules has them: the contexts, by number, get "
      "a rule\nof their own.\n\n"
-     "  --site REGEX       every context whose site matches\n"
-     "  --json             of contexts: one object of schema memctx-place/1\n"
+     "unfold: of contexts that the dump shows as (recursive: ...), new call paths have each turn "
+     "of "
+     "the\n"
+     "recursion, for a time. That holds for its functions and those folded below them, wherever "
+     "they are\n"
+     "called from. The budget (MEMCTX_TABLES) holds as always; when it is over, what was seen "
+     "stays "
+     "in the\n"
+     "tree. fold ends it at once; memctx dump --self says what is unfolded, and how long.\n\n"
+     "  --site REGEX       every context whose site matches; with unfold and fold, every "
+     "recursive\n"
+     "                     one whose function does\n"
+     "  --for SECONDS      of unfold: how long (60)\n"
+     "  --json             of contexts: one object of schema memctx-place/1 or memctx-unfold/1\n"
      "  --human            KiB, MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
      set_main},
     {"options", "[TARGET] [--json]", "list the options, or how they stand in a process",

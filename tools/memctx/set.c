@@ -4,6 +4,16 @@
 #include <string.h>
 
 #include "place.h"
+#include "unfold.h"
+
+enum { OPTION_FOR = CHOOSE_SITE + 1 };
+
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             {"site", required_argument, NULL, CHOOSE_SITE},
+                                             {"for", required_argument, NULL, OPTION_FOR},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
 
 /* More than a policy by itself: options as rules have them, or one of them without a policy. */
 static bool asks_for_options(const char *wanted) {
@@ -44,8 +54,10 @@ static void set_by_rule(const struct choice *choice, const char *wanted) {
 static void set_policy(const struct choice *choice, const char *assignment) {
     static const char name[] = "policy=";
     if (strncmp(assignment, name, strlen(name)) != 0) {
-        cli_usage("of a context the policy can be set: policy=slab, say; got \"%.100s\"",
-                  assignment);
+        cli_usage(
+            "of a context the policy can be set: policy=slab, say; or it is unfolded: unfold; "
+            "got \"%.100s\"",
+            assignment);
     }
     if (asks_for_options(assignment + strlen(name))) {
         set_by_rule(choice, assignment + strlen(name));
@@ -60,24 +72,56 @@ static void set_policy(const struct choice *choice, const char *assignment) {
     place_contexts(choice, placing);
 }
 
+static bool is_about_folding(const char *what) {
+    return strcmp(what, "unfold") == 0 || strcmp(what, "fold") == 0;
+}
+
+static void set_context(const struct choice *choice, const char *what, int64_t seconds) {
+    bool unfold = strcmp(what, "unfold") == 0;
+    if (!unfold && seconds >= 0) {
+        cli_usage("--for says how long a context is unfolded; got \"%.100s\"", what);
+    }
+    if (!is_about_folding(what)) {
+        set_policy(choice, what);
+        return;
+    }
+    if (choice->site != NULL && choice->id_count > 0) {
+        cli_usage("which contexts? Give their numbers, or --site REGEX, not both");
+    }
+    if (choice->site == NULL && choice->id_count == 0) {
+        cli_usage("which contexts? Give their numbers, or --site REGEX; memctx dump shows them as "
+                  "(recursive: ...)");
+    }
+    unfold_contexts(choice, !unfold ? 0 : seconds >= 0 ? seconds : UNFOLD_SECONDS);
+}
+
 int set_main(int argc, char **argv) {
     struct target target;
     struct choice choice = {.site = NULL};
+    int64_t seconds = -1;
     int option;
-    while ((option = cli_next_option(argc, argv, ":hV", choose_options)) != -1) {
-        choose_take(&choice, option);
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        if (option == OPTION_FOR) {
+            seconds = cli_parse_number("--for", optarg, 0, WIRE_UNFOLD_SECONDS_MAX);
+        } else {
+            choose_take(&choice, option);
+        }
     }
     const char *word = reading_target_word(argc, argv, argc);
     if (optind + 1 >= argc) {
         cli_usage("set needs at least one name=value; see memctx options");
     }
     int64_t context;
-    if (choice.site != NULL || cli_is_number(argv[optind + 1], &context)) {
+    if (choice.site != NULL || cli_is_number(argv[optind + 1], &context) ||
+        is_about_folding(argv[argc - 1])) {
         choice.target = word;
         choice.ids = argv + optind + 1;
         choice.id_count = (size_t)(argc - optind - 2);
-        set_policy(&choice, argv[argc - 1]);
+        set_context(&choice, argv[argc - 1], seconds);
         return cli_finish_output(CLI_DONE);
+    }
+    if (seconds >= 0) {
+        cli_usage("--for says how long contexts are unfolded: memctx set TARGET CONTEXT unfold");
     }
     if (choice.json || choice.human) {
         cli_usage(

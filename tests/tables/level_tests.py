@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+"""A recursion that allocates at every level, folded and merged, while the process forks, threads end, signals come, a library
+on its paths is closed, rules, marks and resets are asked for: the books of the program itself are held against each dump."""
+import json
+import os
+import subprocess
+
+import harness
+from harness import check, check_equal, check_sums, test
+from target import (ALLOCS, FIGURES, FLAGS, LIVE, OTHERS, SEED, Program, check_books, check_lost, figures_of, outermost,
+                    scaled, site_figures)
+
+# So that functions are folded soon, and paths wait.
+TABLES = "1M"
+PLUG_SITE = "plug_step"
+
+
+def build_step():
+    target = os.path.join(harness.BIN, "tables-step.so")
+    command = [os.environ.get("CC", "gcc"), *harness.CFLAGS, *FLAGS, "-shared", "-fPIC",
+               os.path.join(harness.ROOT, "tests/tables/step.c"), "-o", target]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, done.stderr)
+    return target
+
+
+def build_levels():
+    """With frames that are found by the stack pointer alone, as most code has: only these are replayed."""
+    return harness.build_program("tests/tables/levels.c", "tables-levels", [*FLAGS, "-O2", "-fomit-frame-pointer"])
+
+
+def levels(*options, **env):
+    walks = next((option for option in options if option.startswith("walks=")), f"walks={scaled(20000, 200000)}")
+    options = [option for option in options if option != walks]
+    return Program("levels", walks, f"seed={SEED}", *options, program=build_levels(), LEVELS_LIBRARY=build_step(),
+                   **{"MEMCTX_TABLES": TABLES, **env})
+
+
+def check_merged(program):
+    """That there is something to test."""
+    figures = program.figures()
+    check(figures["folded_functions"] > 2, f"{figures['folded_functions']} functions are folded")
+    check(figures["paths_waited"] > 100, f"{figures['paths_waited']} allocations waited")
+    check_lost(program)
+    return f"seed {SEED}, {figures['folded_functions']} functions folded, {figures['paths_waited']} allocations waited"
+
+
+def rounds(program, totals=True, count=3):
+    for _ in range(count):
+        program.go()
+        dump = program.dump()
+        check_books(program, dump, totals=totals)
+        check_walks(program, dump)
+    told = check_merged(program)
+    program.finish()
+    return told
+
+
+def check_walks(program, dump, phase="phase_walk"):
+    """What stands below the first function of all walks, over all threads. Less, where that is said."""
+    nodes = outermost(dump, phase)
+    got = tuple(map(sum, zip(*(figures_of(node, "total") for node in nodes))))
+    want = program.sum_books(phase=phase)
+    if any(node.get("partial") or node.get("late") for node in nodes):
+        check(all(a <= b for a, b in zip(got, want)), f"{FIGURES} below {phase}: {got} are more than {want}")
+    else:
+        check_equal(got, want, f"{FIGURES} below {phase}")
+
+
+@test
+def levels_alone():
+    with levels(MEMCTX_DEPTH=64) as program:
+        return rounds(program)
+
+
+@test
+def levels_while_a_library_is_closed():
+    """It stands on the paths, and is loaded again, at the same place or another one."""
+    with levels("reload=500", MEMCTX_DEPTH=64) as program:
+        return rounds(program, totals=False)
+
+
+@test
+def levels_while_threads_end():
+    """Eight threads a round, whose heaps and tables the next ones take over, with chunks of the ones before. Where a site
+    has no room in a thread's tables, its chunks are on the books of [other callers]."""
+    with levels(f"walks={scaled(2000, 20000)}", "threads=8", MEMCTX_DEPTH=64, MEMCTX_TABLES="4M") as program:
+        for _ in range(3):
+            program.go()
+            dump = program.dump()
+            check_sums(dump)
+            check(dump["exact"] is True, "the dump is not exact")
+            merged = site_figures(dump, {OTHERS})
+            found = [site_figures(dump, {site}) for site in program.sites()]
+            check_equal(tuple(map(sum, zip(merged, *found))), program.sum_books(), f"{FIGURES} of all sites and {OTHERS}")
+            if not any(merged):
+                check_books(program, dump, totals=False)
+                check_walks(program, dump)
+        told = check_merged(program)
+        program.finish()
+    return f"{told}, {merged[ALLOCS]} below {OTHERS} of the process"
+
+
+@test
+def levels_while_it_forks():
+    """Children have the tables as they are, go on, and end; the parent's books know nothing of that."""
+    with levels("forks=8", MEMCTX_DEPTH=64) as program:
+        return rounds(program)
+
+
+@test
+def levels_while_signals_come():
+    """A handler allocates, in the middle of malloc, too: no site of the recursion has that on its books."""
+    with levels(f"walks={scaled(60000, 600000)}", "signals=1", MEMCTX_DEPTH=64) as program:
+        for _ in range(2):
+            program.go()
+        dump = program.dump()
+        for site in program.sites():
+            if site != "handler_site":
+                check_equal(site_figures(dump, {site}), program.sum_books(site=site), f"{FIGURES} of {site}")
+        # What is lost is on the books of no context, and told.
+        got = dump["totals"]["allocs"] - program.start["totals"]["allocs"] + program.figures()["lost"]
+        check_equal(got, program.sum_books()[ALLOCS], "all allocations, those of the handler too")
+        handled = program.sum_books(site="handler_site")[ALLOCS]
+        check(handled > 50, f"only {handled} signals")
+        program.finish()
+    return f"seed {SEED}, {handled} signals"
+
+
+def command(program, *words):
+    done = harness.run_cli(*words, env=program.target.cli_env)
+    check_equal((done.returncode, done.stderr), (0, ""), f"memctx {words}")
+    return done.stdout
+
+
+@test
+def levels_while_rules_come_and_go():
+    """Rules for functions of the recursion: their paths are kept, whatever else waits, and no book changes."""
+    with levels(MEMCTX_DEPTH=64, MEMCTX_PROMOTE_BYTES=0) as program:
+        program.go()
+        command(program, "rules", program.pid, "--add", "level_3=slab", "--add", "level_5=own")
+        program.go()
+        check_books(program, program.dump())
+        command(program, "rules", program.pid, "--clear", "--add", "level_1=generation")
+        return rounds(program, count=1)
+
+
+@test
+def levels_while_marks_and_resets_are_asked():
+    """A mark, then a diff: the growth of each site is what the books say. After a reset it counts from there on."""
+    with levels(MEMCTX_DEPTH=64) as program:
+        program.go()
+        command(program, "mark", program.pid, "then")
+        before = {site: program.sum_books(site=site) for site in program.sites()}
+        program.go()
+        growth = {}
+        diff = json.loads(command(program, "diff", program.pid, "then", "--json", "--limit", "0", "--min", "0"))
+        for row in diff["contexts"]:
+            site = row["frame"]["function"]
+            had = growth.get(site, (0, 0, 0, 0))
+            growth[site] = tuple(a + row["after"][field] - row["before"][field] for a, field in zip(had, FIGURES))
+        for site in program.sites():
+            after = program.sum_books(site=site)
+            check_equal(growth.get(site), tuple(b - a for a, b in zip(before[site], after)), f"growth of {FIGURES} at {site}")
+        command(program, "reset", program.pid)
+        before = {site: program.sum_books(site=site) for site in program.sites()}
+        program.go()
+        dump = program.dump()
+        for site in program.sites():
+            got, after = site_figures(dump, {site}), program.sum_books(site=site)
+            check_equal(got[:2], after[:2], f"{LIVE} of {site}")
+            check_equal(got[ALLOCS:], tuple(b - a for a, b in zip(before[site], after))[ALLOCS:], f"since the reset at {site}")
+        told = check_merged(program)
+        program.finish()
+    return told
+
+
+@test
+def trees_below_two_callers():
+    """The stack changes in the same ways below either: what is replayed of it has to see whose it is."""
+    with levels(f"trees={scaled(12, 120)}", "rounds=2", MEMCTX_TABLES="4M") as program:
+        for _ in range(2):
+            program.go()
+            dump = program.dump()
+            check_books(program, dump)
+            for phase in "tree_left", "tree_right":
+                check_walks(program, dump, phase)
+        figures = program.figures()
+        check(figures["paths_replayed"] > figures["allocs"] / 10, f"{figures['paths_replayed']} of {figures['allocs']}")
+        program.finish()
+    return f"{figures['paths_replayed']} of {figures['allocs']} paths were replayed"

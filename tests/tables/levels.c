@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * levels - a recursion that allocates at every level, while everything changes around it.
+ *
+ * Eight functions call each other at random, each keeps a chunk of its own now and then, and one of them
+ * goes on through a library. Options, NAME=NUMBER:
+ *   walks    recursions from the top in each round         rounds, seed
+ *   threads  in each round; each walks so often, and ends  (0: main walks)
+ *   reload=N the library is closed and loaded again every N walks of main
+ *   signals=1  a handler that allocates, every two milliseconds
+ *   forks=N  children in each round, that walk, check their own sums and end
+ *   trees=N  instead: so many trees in each round from each of two places, by calls that are alike, and
+ *            twigs now from the one, now from the other
+ * The library's file is in LEVELS_LIBRARY. It stands still before each round and at the end.
+ */
+#include "books.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+enum {
+    LEVELS = 8,
+    DEEPEST = 14,
+    SLOTS = 64,
+    THREADS_MAX = 16,
+    SITE_PLUG = LEVELS,
+    SITE_HANDLER,
+    SITE_BRANCH
+};
+enum { PHASE_WALK, PHASE_HANDLER, PHASE_LEFT, PHASE_RIGHT };
+enum { TREE_LEVELS = 16, TWIGS = 100 };
+
+struct walker {
+    uint64_t state;
+    struct books books;
+    struct chunk chunks[SLOTS];
+};
+
+static struct settings {
+    uint64_t walks, rounds, seed, threads, reload, signals, forks, trees;
+} settings = {.walks = 2000, .rounds = 3, .seed = 1};
+
+static struct walker walkers[THREADS_MAX];
+static struct books handler_books;
+static struct chunk handler_chunks[8];
+static void *library;
+static void *(*plug_step)(void (*next)(void *, unsigned), void *, unsigned, unsigned);
+
+static void level(struct walker *walker, unsigned levels);
+
+static void keep(struct walker *walker, void *pointer, uint32_t bytes, uint16_t site) {
+    struct chunk *place = &walker->chunks[draw(&walker->state) % SLOTS];
+    chunk_free(&walker->books, place);
+    *place = (struct chunk){pointer, bytes, PHASE_WALK, site};
+    book_made(&walker->books, place);
+}
+
+static uint32_t draw_bytes(struct walker *walker) {
+    return 16 + (uint32_t)(draw(&walker->state) % 200);
+}
+
+#define LEVEL(number)                                                                              \
+    static FRAME void level_##number(struct walker *walker, unsigned levels) {                     \
+        if (draw(&walker->state) % 2) {                                                            \
+            uint32_t bytes = draw_bytes(walker);                                                   \
+            keep(walker, malloc(bytes), bytes, number);                                            \
+        }                                                                                          \
+        if (levels > 0 && draw(&walker->state) % 8)                                                \
+            level(walker, levels - 1);                                                             \
+        __asm__ volatile("# or");                                                                  \
+        if (levels > 1 && draw(&walker->state) % 8 == 0)                                           \
+            level(walker, levels - 2);                                                             \
+        __asm__ volatile("# level" #number);                                                       \
+    }
+LEVEL(0)
+LEVEL(1)
+LEVEL(2)
+LEVEL(3)
+LEVEL(4)
+LEVEL(5)
+LEVEL(6)
+
+static void back_from_plug(void *walker, unsigned levels);
+
+/* On through the library, whose frame stands on the path, and which allocates too. */
+static FRAME void level_7(struct walker *walker, unsigned levels) {
+    uint32_t bytes = draw_bytes(walker);
+    keep(walker, malloc(bytes), bytes, LEVELS - 1);
+    bytes = draw_bytes(walker);
+    if (levels > 0 && plug_step) {
+        void *pointer = plug_step(back_from_plug, walker, levels - 1, bytes);
+        keep(walker, pointer, bytes, SITE_PLUG);
+    }
+    __asm__ volatile("# level7");
+}
+
+static void (*const levels_list[LEVELS])(struct walker *, unsigned) = {
+    level_0, level_1, level_2, level_3, level_4, level_5, level_6, level_7};
+
+static __attribute__((always_inline)) inline void level(struct walker *walker, unsigned levels) {
+    levels_list[draw(&walker->state) % LEVELS](walker, levels);
+}
+
+static FRAME void back_from_plug(void *walker, unsigned levels) {
+    level(walker, levels);
+    __asm__ volatile("# back");
+}
+
+static FRAME void handler_site(struct chunk *place, uint32_t bytes) {
+    chunk_free(&handler_books, place);
+    *place = (struct chunk){malloc(bytes), bytes, PHASE_HANDLER, SITE_HANDLER};
+    book_made(&handler_books, place);
+}
+
+static void on_signal(int number) {
+    static unsigned turn;
+    int saved_errno = errno;
+    turn++;
+    handler_site(&handler_chunks[turn % 8], 40 + turn % 200);
+    errno = saved_errno;
+    (void)number;
+}
+
+static void start_signals(bool on) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct itimerval tick = {{0, on ? 2000 : 0}, {0, on ? 2000 : 0}};
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &tick, NULL);
+}
+
+static void load(void) {
+    const char *name = getenv("LEVELS_LIBRARY");
+    if (library && dlclose(library))
+        die("no dlclose");
+    library = name ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *step = library ? dlsym(library, "plug_step") : NULL;
+    if (name && !step)
+        die("no library");
+    memcpy(&plug_step, &step, sizeof step);
+}
+
+static FRAME void phase_walk(struct walker *walker) {
+    level(walker, 3 + (unsigned)(draw(&walker->state) % (DEEPEST - 2)));
+    __asm__ volatile("# walk");
+}
+
+/* --- trees: the same stack below two callers ------------------------------------------------- */
+
+static FRAME void branch(struct walker *walker, unsigned levels, uint16_t phase) {
+    struct chunk *place = &walker->chunks[draw(&walker->state) % SLOTS];
+    chunk_free(&walker->books, place);
+    *place = (struct chunk){malloc(32), 32, phase, SITE_BRANCH};
+    book_made(&walker->books, place);
+    if (levels > 0) {
+        branch(walker, levels - 1, phase);
+        __asm__ volatile("# right");
+        branch(walker, levels - 1, phase);
+    }
+    __asm__ volatile("# branch");
+}
+
+static FRAME void trunk(struct walker *walker, unsigned levels, uint16_t phase) {
+    branch(walker, levels, phase);
+    __asm__ volatile("# trunk");
+}
+
+static FRAME void tree_left(struct walker *walker, unsigned levels) {
+    trunk(walker, levels, PHASE_LEFT);
+    __asm__ volatile("# left");
+}
+
+static FRAME void tree_right(struct walker *walker, unsigned levels) {
+    trunk(walker, levels, PHASE_RIGHT);
+    __asm__ volatile("# right");
+}
+
+static void *run_thread(void *walker) {
+    for (uint64_t i = 0; i < settings.walks; i++)
+        phase_walk(walker);
+    return NULL;
+}
+
+static void run_threads(void) {
+    pthread_t threads[THREADS_MAX];
+    for (uint64_t i = 0; i < settings.threads; i++)
+        if (pthread_create(&threads[i], NULL, run_thread, &walkers[i]))
+            die("no thread");
+    for (uint64_t i = 0; i < settings.threads; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* A child walks with what it has inherited, and goes. */
+static void fork_once(void) {
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) {
+        for (uint64_t i = 0; i < settings.walks / 4; i++)
+            phase_walk(&walkers[0]);
+        for (unsigned i = 0; i < SLOTS; i++)
+            chunk_free(&walkers[0].books, &walkers[0].chunks[i]);
+        _exit(0);
+    }
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (status != 0)
+        die("the child failed");
+}
+
+static void round_of_main(void) {
+    if (settings.trees) {
+        for (uint64_t i = 0; i < settings.trees; i++) {
+            tree_left(&walkers[0], TREE_LEVELS);
+            tree_right(&walkers[0], TREE_LEVELS);
+            for (int twig = 0; twig < TWIGS; twig++) {
+                if (draw(&walkers[0].state) % 2)
+                    tree_left(&walkers[0], 0);
+                else
+                    tree_right(&walkers[0], 0);
+            }
+        }
+        return;
+    }
+    for (uint64_t i = 0; i < settings.walks; i++) {
+        if (settings.reload && i % settings.reload == settings.reload - 1)
+            load();
+        if (settings.forks && i % (settings.walks / settings.forks) == 0)
+            fork_once();
+        phase_walk(&walkers[0]);
+    }
+}
+
+static void read_options(int count, char **arguments) {
+    for (int i = 1; i < count; i++) {
+        const char *argument = arguments[i];
+        if (!option(argument, "walks", &settings.walks) &&
+            !option(argument, "rounds", &settings.rounds) &&
+            !option(argument, "seed", &settings.seed) &&
+            !option(argument, "threads", &settings.threads) &&
+            !option(argument, "reload", &settings.reload) &&
+            !option(argument, "signals", &settings.signals) &&
+            !option(argument, "forks", &settings.forks) &&
+            !option(argument, "trees", &settings.trees))
+            die("no such option");
+    }
+    if (settings.threads > THREADS_MAX)
+        die("too many threads");
+}
+
+static bool stand_still(void) {
+    char answer[64];
+    struct books all = handler_books;
+    for (unsigned i = 0; i < THREADS_MAX; i++)
+        books_add(&all, &walkers[i].books);
+    return stand(&all, answer, sizeof answer);
+}
+
+int main(int argc, char **argv) {
+    static const char *const sites[] = {"level_0",   "level_1",      "level_2", "level_3",
+                                        "level_4",   "level_5",      "level_6", "level_7",
+                                        "plug_step", "handler_site", "branch"};
+    memcpy(site_names, sites, sizeof sites);
+    phase_names[PHASE_WALK] = "phase_walk";
+    phase_names[PHASE_HANDLER] = "on_signal";
+    phase_names[PHASE_LEFT] = "tree_left";
+    phase_names[PHASE_RIGHT] = "tree_right";
+    read_options(argc, argv);
+    for (unsigned i = 0; i < THREADS_MAX; i++)
+        walkers[i].state = (settings.seed + i) * 0x9e3779b97f4a7c15U + 88172645463325252U;
+    load();
+    bool more = stand_still();
+    for (uint64_t round = 0; more && round < settings.rounds; round++) {
+        if (settings.signals)
+            start_signals(true);
+        if (settings.threads)
+            run_threads();
+        else
+            round_of_main();
+        if (settings.signals)
+            start_signals(false);
+        more = stand_still();
+    }
+    return 0;
+}
