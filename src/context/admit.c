@@ -3,7 +3,8 @@
  * From a walked stack to the view that pays; see admit.h.
  *
  * A frame of the stack has a *place*: the node of the path up to it, that path's length in nodes, and its
- * hash. Where the path is not in the tree the node is *cold*: WAITS, and the deepest ancestor that is.
+ * hash. Where the path is not in the tree the node is *cold*: WAITS, and the deepest ancestor that is; the
+ * hash is known of these alone.
  * The places of frames that a walk kept are known, so only new frames are looked up.
  *
  * Folding erases loops from the path in the order in which they were made: of a folded function only the
@@ -44,11 +45,11 @@ struct known {
 struct admission {
     struct known known[KNOWN];
     uint32_t random, waited;
-    uint16_t look; /* numbers the looks for last frames */
-    struct {
-        uint16_t look, frame;
-    } last[RULE_FOLDED_PLACES + 1]; /* by a folded function's number: its last frame in that look */
+    uint32_t look; /* numbers the looks for last frames, in the upper half of the word */
+    /* By a folded function's number: the look, and its last frame in that. */
+    uint32_t last[RULE_FOLDED_PLACES + 1];
 };
+#define LOOK_ONE (1U << 16)
 
 uint64_t admit_waited, admit_looked_up;
 /* Contexts that begin at [truncated]: their threads' stacks were deeper than paths may be long. */
@@ -130,6 +131,12 @@ static NOINLINE void watch_all(const struct admit *admit) {
             }
 }
 
+/* The last frame of a folded function; -1: it has none in this look. */
+INLINE int last_frame(const struct admission *admission, uint32_t number) {
+    uint32_t last = admission->last[number];
+    return last - admission->look < LOOK_ONE ? (int)(last % LOOK_ONE) : -1;
+}
+
 static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
     struct stack_frame *frame = &admit->stack->frames[i];
     uint32_t child = admit->may_make ? tree_child(node, frame_of(frame), admit->share) : 0;
@@ -143,7 +150,7 @@ static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int
 }
 
 /* One node further inwards. */
-INLINE uint32_t step(const struct admit *admit, uint32_t node, int i) {
+static uint32_t step(const struct admit *admit, uint32_t node, int i) {
     if (UNLIKELY(node & WAITS))
         return node;
     uint32_t child = tree_find(node, frame_of(&admit->stack->frames[i]));
@@ -164,8 +171,8 @@ static NOINLINE uint32_t begin_anew(const struct admit *admit, int i, uint32_t l
     return step(admit, node, i);
 }
 
-/* The path of frame `i`, whose caller's is `outer`. */
-INLINE struct place push(const struct admit *admit, struct place outer, int i) {
+/* The same where it does not begin at `outer`, or is not in the tree. */
+static NOINLINE struct place push_further(const struct admit *admit, struct place outer, int i) {
     const struct stack_frame *frame = &admit->stack->frames[i];
     struct place next = {.length = outer.length + 1};
     if (UNLIKELY(next.length > admit->depth) && admit->anchored &&
@@ -175,6 +182,16 @@ INLINE struct place push(const struct admit *admit, struct place outer, int i) {
         next.node = step(admit, outer.node, i);
     next.hash = mix_hash(outer.node & WAITS ? outer.hash : outer.node, frame->address);
     return next;
+}
+
+/* The path of frame `i`, whose caller's is `outer`. */
+INLINE struct place push(const struct admit *admit, struct place outer, int i) {
+    if (LIKELY(!(outer.node & WAITS)) && LIKELY(outer.length < admit->depth)) {
+        uint32_t child = tree_find(outer.node, frame_of(&admit->stack->frames[i]));
+        if (LIKELY(child))
+            return (struct place){.node = child, .length = outer.length + 1};
+    }
+    return push_further(admit, outer, i);
 }
 
 /* Where the path begins, and the first frame whose place is to be found. */
@@ -209,38 +226,37 @@ static struct place begin(struct admit *admit, int *first) {
     return *first ? place_of(&stack->frames[*first - 1]) : admit->root;
 }
 
-/* Finds the last frame of each folded function from `first` on. Where one of these functions stands on
- * the path before `first`, the path goes on from the outermost such frame: returns the place before it,
- * and *next is the frame that takes its place. */
+/* Finds the last frame of each folded function from `first` on, and forgets the places of all. Where one
+ * of these functions stands on the path before `first`, the path goes on from the outermost such frame:
+ * returns the place before it, and *next is the frame that takes its place. */
 static struct place erase_loops(const struct admit *admit, struct place outer, int first,
                                 int *next) {
     struct stack_frame *frames = admit->stack->frames;
     struct admission *admission = admit->paths->admission;
     uint32_t length = outer.length;
-    if (!++admission->look) { /* it has come round */
+    admission->look += LOOK_ONE;
+    if (UNLIKELY(!admission->look)) { /* it has come round */
         __builtin_memset(admission->last, 0, sizeof admission->last);
-        admission->look = 1;
+        admission->look = LOOK_ONE;
     }
-    uint16_t look = admission->look;
-    int hit = -1;
-    for (int i = (int)admit->stack->count - 1; i >= first; i--) {
-        uint32_t number = rule_folded(frames[i].rule);
-        if (number && admission->last[number].look != look) {
-            admission->last[number].look = look;
-            admission->last[number].frame = (uint16_t)i;
-        }
+    int hit = -1, count = (int)admit->stack->count;
+    uint32_t look = admission->look + (uint32_t)first;
+    for (int i = first; i < count; i++) {
+        admission->last[rule_folded(frames[i].rule)] = look++;
+        frames[i].length = 0;
     }
+    admission->last[0] = 0; /* that is no function */
     for (int i = first - 1; length && i >= (int)admit->begin; i--) {
         if (frames[i].length != length)
             continue;
-        if (admission->last[rule_folded(frames[i].rule)].look == look)
+        if (last_frame(admission, rule_folded(frames[i].rule)) >= 0)
             hit = i;
         length--;
     }
     *next = first;
     if (LIKELY(hit < 0))
         return outer;
-    *next = (int)admission->last[rule_folded(frames[hit].rule)].frame;
+    *next = last_frame(admission, rule_folded(frames[hit].rule));
     int before = frame_of_length(admit, hit - 1, frames[hit].length - 1U);
     return before < (int)admit->begin ? admit->root : place_of(&frames[before]);
 }
@@ -277,13 +293,11 @@ static NOINLINE struct place place_many(const struct admit *admit, struct place 
     struct stack *stack = admit->stack;
     int next, count = (int)stack->count;
     at = erase_loops(admit, at, first, &next);
-    for (int i = first; i < count; i++)
-        stack->frames[i].length = 0;
     for (; next < count; next++) {
         int begun = next;
         uint32_t number = rule_folded(stack->frames[next].rule);
         if (number)
-            next = (int)admit->paths->admission->last[number].frame;
+            next = last_frame(admit->paths->admission, number);
         at = push(admit, at, next);
         admit->paths->looked_up++;
         note(admit, at, next);

@@ -368,12 +368,10 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
 
 NOINLINE uint32_t tree_find_further(uint32_t parent, struct tree_frame frame) {
     uint64_t at;
-    uint32_t *place;
-    /* The newest node, as the parent of a new path's next frame mostly is, has no children. */
-    if (parent + 1 == tree_count())
+    /* The table has further children of nodes whose own places are all taken. */
+    if (!load_acquire(&tree_node(parent)->children[TREE_INLINE_CHILDREN - 1]))
         return 0;
-    uint32_t child = find_inline(tree_node(parent), parent, frame, &place);
-    return child || place ? child : find_in_table(load_acquire(&tree.table), parent, frame, &at);
+    return find_in_table(load_acquire(&tree.table), parent, frame, &at);
 }
 
 NOINLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share share) {
@@ -382,7 +380,7 @@ NOINLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tabl
         return child;
     lock_take(&tree_lock);
     if (parent + 1 != tree.count)
-        child = tree_find_further(parent, frame); /* another thread may have made it */
+        child = tree_find(parent, frame); /* another thread may have made it */
     if (!child)
         child = find_newest(parent, frame);
     if (!child)

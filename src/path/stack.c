@@ -199,7 +199,8 @@ struct plain_frame {
 };
 struct plain {
     struct stack *stack;
-    uintptr_t frame, address, sp, high;
+    uintptr_t frame, address, sp;
+    uintptr_t end; /* sp is not beyond it: so an old frame is there or further out, and words are mapped */
     struct plain_frame *first, *next; /* of the new frames, innermost first */
     struct stack_frame *old;          /* none further in can be met */
     unsigned depth;
@@ -240,7 +241,7 @@ enum plain_join { JOIN_DONE, JOIN_FURTHER_OUT, JOIN_FAILED };
 static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame *outer) {
     for (; plain->old > outer; plain->old--) {
         const struct stack_frame *old = plain->old;
-        uintptr_t bytes = plain_bytes(old->rule, plain->high - old->sp);
+        uintptr_t bytes = plain_bytes(old->rule, plain->end - old->sp);
         if (UNLIKELY(old->exact) || UNLIKELY(!bytes) || plain->next == plain->first + PLAIN_MAX)
             return JOIN_FAILED;
         *plain->next++ = (struct plain_frame){old->address, old->sp, old->rule};
@@ -346,8 +347,8 @@ INLINE struct stack_frame *outer_if(struct stack_frame *frame, bool pass) {
  * room. */
 INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
     struct stack_frame *old = plain->old;
-    struct plain_frame *next = plain->next, *end = plain->first + PLAIN_MAX;
-    uintptr_t address = plain->address, sp = plain->sp, high = plain->high;
+    struct plain_frame *next = plain->next, *last = plain->first + PLAIN_MAX;
+    uintptr_t address = plain->address, sp = plain->sp, end = plain->end;
     uint64_t rule;
     for (;;) {
         old = outer_if(old, old->sp < sp);
@@ -358,8 +359,8 @@ INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
         /* One branch: that only one of both is the same cannot be foreseen either. */
         if (!((old->sp ^ sp) | rule_difference(rule, old->rule)))
             break;
-        uintptr_t bytes = plain_bytes(rule, high - sp);
-        if (UNLIKELY(!bytes) || UNLIKELY(next == end))
+        uintptr_t bytes = plain_bytes(rule, end - sp);
+        if (UNLIKELY(!bytes) || UNLIKELY(next == last))
             return 0;
         next->address = address;
         next->sp = sp;
@@ -381,16 +382,19 @@ static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
     if (UNLIKELY(!stack->count) || UNLIKELY(frame < stack->low) || UNLIKELY(frame & 7) ||
         UNLIKELY(stack->end == STACK_BROKEN))
         return false;
+    uintptr_t outermost = stack->frames[0].sp;
     struct stack_rules *rules = rules_at_hand(stack);
     struct plain plain = {.stack = stack,
                           .frame = frame,
                           .address = word_at(frame + 8),
                           .sp = frame + 16,
-                          .high = stack->high,
+                          .end = outermost < stack->high ? outermost : stack->high,
                           .first = fresh,
                           .next = fresh,
                           .old = stack->frames + stack->count - 1,
                           .depth = depth};
+    if (UNLIKELY(plain.sp > plain.end))
+        return false;
     for (;;) {
         uint64_t rule = plain_steps(&plain, rules);
         if (UNLIKELY(!rule))
@@ -463,8 +467,7 @@ static void begin(struct walker *walker, struct stack *stack, uintptr_t frame) {
 }
 
 static size_t frame_bytes(uint32_t room) { /* of the frames and their checks */
-    return sizeof(struct stack_frame) +
-           room * (sizeof(struct stack_frame) + 2 * sizeof(struct stack_check));
+    return room * (sizeof(struct stack_frame) + 2 * sizeof(struct stack_check));
 }
 
 bool stack_make_room(struct stack *stack, uint32_t frames) {
@@ -482,8 +485,7 @@ bool stack_make_room(struct stack *stack, uint32_t frames) {
     if (!memory)
         return false;
     stack->room = room;
-    stack->frames = (struct stack_frame *)memory + 1;
-    stack->frames[-1].sp = UINTPTR_MAX; /* whoever looks for a frame so far out stops here */
+    stack->frames = (struct stack_frame *)memory;
     stack->checks = (struct stack_check *)(stack->frames + room);
     stack->fresh = (struct stack_fresh *)(memory + frame_bytes(room));
     if (!old.frames)
@@ -491,7 +493,7 @@ bool stack_make_room(struct stack *stack, uint32_t frames) {
     __builtin_memcpy(stack->frames, old.frames, old.room * sizeof *old.frames);
     __builtin_memcpy(stack->checks, old.checks, 2UL * old.room * sizeof *old.checks);
     __builtin_memcpy(stack->fresh, old.fresh, fresh_bytes);
-    meta_free(old.frames - 1, frame_bytes(old.room) + fresh_bytes);
+    meta_free(old.frames, frame_bytes(old.room) + fresh_bytes);
     return true;
 }
 

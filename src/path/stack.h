@@ -88,8 +88,7 @@ struct stack {
     uintptr_t low, high; /* memory known to be mapped around the stack pointer */
     uint32_t room;       /* frames there is room for, and for twice as many checks */
     uint32_t walks;      /* at most STACK_RULES_AFTER */
-    /* Outermost first, and before it one that is none; one piece of memory with the next two. */
-    struct stack_frame *frames;
+    struct stack_frame *frames; /* outermost first; one piece of memory with the next two */
     struct stack_check *checks;
     /* Innermost first, STACK_FRESH_MAX, and then struct stack_rules; here, because programs' stacks
      * may be tiny. */
