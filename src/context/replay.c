@@ -24,7 +24,13 @@ struct replays {
     struct change changes[REPLAYS];
     uintptr_t sp; /* before the walk; 0: nothing can be noted */
     uint32_t node, count;
+    uint32_t pause;     /* walks before which no change is looked for, because hardly one was found */
+    uint32_t walks;     /* since it was looked at how many are */
+    uint64_t replayed;  /* then */
 };
+#define LOOK_EVERY 1024U /* walks */
+#define REPLAYED_LEAST 16U /* for so many walks, or it is not worth the time */
+#define PAUSE_FOR (8U * LOOK_EVERY)
 
 /* The first of REPLAY_WAYS entries; the frames that stay differ in them. */
 static struct change *changes_at(const struct paths *paths, uint32_t from, int64_t moved) {
@@ -37,20 +43,9 @@ INLINE uint64_t word_at(uintptr_t address) {
     return *(const volatile uint64_t *)address;
 }
 
-INLINE bool holds(const struct stack_check *check) {
-    return LIKELY(word_at(check->at) == check->value);
-}
-
-/* Whether the words that prove frame `i` are on the stack, the innermost one first. */
+/* Whether the words that prove frame `i` are on the stack. */
 INLINE bool all_hold(const struct stack *stack, int i) {
-    const struct stack_check *first = stack->checks, *end = first + stack->frames[i].checks;
-    for (; end - first >= 4; end -= 4)
-        if (!holds(end - 1) || !holds(end - 2) || !holds(end - 3) || !holds(end - 4))
-            return false;
-    while (end-- > first)
-        if (!holds(end))
-            return false;
-    return true;
+    return stack_compare(stack->checks + stack->frames[i].checks, stack->checks) == stack->checks;
 }
 
 /* The new frames of the change, behind frame `stay`. */
@@ -99,7 +94,8 @@ struct view *replay(struct paths *paths, uintptr_t frame) {
     struct stack *stack = &paths->stack;
     uintptr_t sp = frame + 16;
     if (UNLIKELY(!paths->replays) || UNLIKELY(!stack->count) ||
-        UNLIKELY(paths->nodes_valid != stack->count) || UNLIKELY(frame < stack->low))
+        UNLIKELY(paths->nodes_valid != stack->count) || UNLIKELY(frame < stack->low) ||
+        paths->replays->pause)
         return NULL;
     const struct stack_frame *last = &stack->frames[stack->count - 1];
     int64_t moved = (int64_t)(sp - last->sp);
@@ -130,10 +126,22 @@ void replay_before(struct paths *paths) {
             return;
         }
     }
+    replays->sp = 0;
+    if (replays->pause) {
+        replays->pause--;
+        return;
+    }
+    if (UNLIKELY(++replays->walks == LOOK_EVERY)) {
+        replays->pause = paths->replayed - replays->replayed < REPLAYED_LEAST ? PAUSE_FOR : 0;
+        replays->replayed = paths->replayed;
+        replays->walks = 0;
+    }
     bool known = stack->count && paths->nodes_valid == stack->count &&
                  paths->first_cold == UINT32_MAX && stack->frames[stack->count - 1].length;
-    replays->sp = known ? stack->frames[stack->count - 1].sp : 0;
-    replays->node = known ? stack->frames[stack->count - 1].node : 0;
+    if (!known)
+        return;
+    replays->sp = stack->frames[stack->count - 1].sp;
+    replays->node = stack->frames[stack->count - 1].node;
     replays->count = stack->count;
 }
 

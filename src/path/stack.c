@@ -169,10 +169,8 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
         last += stack->frames[join - (int)wanted + 1].checks;
     if (old->rbp_use >= 0)
         stack->checks[old->rbp_use].at = rbp_at;
-    while (check-- > last) {
-        uint64_t word = word_at(check->at);
-        if (LIKELY(word == check->value))
-            continue;
+    while ((check = stack_compare(check, last)) > last) {
+        uint64_t word = word_at((--check)->at);
         int k = (int)(check - stack->checks);
         int i = k < join ? k : join - 1; /* the frame that the step with this check leads to */
         while (stack->frames[i].checks > k)

@@ -67,6 +67,18 @@ struct stack_check {
     uint64_t value;
 };
 
+/* Compares words with what a walk read there, the innermost first, and each only when those further in
+ * were equal. Returns `first` if all are; else the one before what is returned differs. */
+INLINE struct stack_check *stack_compare(struct stack_check *end, const struct stack_check *first) {
+#define EQUAL(i) LIKELY(*(const volatile uint64_t *)end[-(i)].at == end[-(i)].value)
+    while (end - first >= 4 && EQUAL(1) && EQUAL(2) && EQUAL(3) && EQUAL(4))
+        end -= 4;
+    while (end > first && EQUAL(1))
+        end--;
+#undef EQUAL
+    return end;
+}
+
 /* A frame of the walk under way. */
 struct stack_fresh {
     struct stack_frame frame;                   /* checks: how many its step made */
