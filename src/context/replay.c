@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Changes of a walked stack that came before; see replay.h. */
 #include "context/replay.h"
+#include "context/admit.h"
 #include "os/meta.h"
 #include "region/tables.h"
 
@@ -64,7 +65,10 @@ INLINE void put(struct stack *stack, const struct change *change, int stay, uint
         frame->node = change->frames[i].node;
         frame->hash = change->frames[i].hash;
         frame->length = change->frames[i].length;
-        frame->exact = false;
+        frame->exact = 0;
+        frame->before = frame->length == outer->length + 1U
+                            ? (uint16_t)(frame - stack->frames) & 0x7fff
+                            : ADMIT_BEFORE_UNKNOWN;
         frame->rbp_use = frame->caller_rbp == RBP_KEPT ? outer->rbp_use : -1;
         frame->checks = (uint16_t)(outer->checks + 1);
     }

@@ -44,8 +44,9 @@ struct stack_frame {
     uint32_t node, hash;
     union {
         struct {
-            uint16_t length; /* 0: not known */
-            bool exact;      /* address was interrupted by a signal */
+            uint16_t length;     /* 0: not known */
+            uint16_t exact : 1;  /* address was interrupted by a signal */
+            uint16_t before : 15; /* of the layer above, too */
             int16_t rbp_use; /* check that tells rbp as this frame has it; -1: no further frame
                               * uses it */
             uint16_t checks; /* checks [0, checks) prove everything from this frame outwards */
@@ -53,7 +54,7 @@ struct stack_frame {
         uint64_t proof; /* all of these, which a plain frame has of the one further out but for: */
     };
 };
-#define STACK_PROOF_FRESH(proof) ((proof) & ~0xffffffffUL) /* length and exact are 0 */
+#define STACK_PROOF_FRESH(proof) ((proof) & ~0xffffffffUL) /* length, exact and before are 0 */
 #define STACK_PROOF_NO_USE(proof) ((proof) | 0xffffUL << 32)
 #define STACK_PROOF_CHECK (1UL << 48) /* one more of them */
 _Static_assert(offsetof(struct stack_frame, rbp_use) - offsetof(struct stack_frame, proof) == 4 &&
