@@ -68,7 +68,6 @@ struct admit {
     unsigned begin;          /* the first frame that counts */
     bool folding, anchored;  /* anchored: the path begins where its thread does */
     enum tables_share share; /* for new nodes */
-    bool may_make;           /* there was room for some */
     struct place root;
 };
 
@@ -153,7 +152,9 @@ INLINE int last_frame(const struct admission *admission, uint32_t number) {
 
 static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
     struct stack_frame *frame = &admit->stack->frames[i];
-    uint32_t child = admit->may_make ? tree_child(node, frame_of(frame), admit->share) : 0;
+    uint32_t child = 0;
+    if (!tables_are_past(admit->share))
+        child = tree_child(node, frame_of(frame), admit->share);
     if (!child)
         return node | WAITS;
     if (admit->share != TABLES_PATH)
@@ -551,7 +552,6 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
     bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);
     if (wanted || seen >= wanted_weight) {
         admit->share = wanted ? TABLES_RULE : TABLES_ADMITTED;
-        admit->may_make = true;
         admit_forget(paths);
         place = place_stack(admit);
         struct view *view =
@@ -567,6 +567,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
 
 /* --- what the layer offers ------------------------------------------------------------------------ */
 
+#define FOLDING_LOOK_EVERY 16U /* walks, unless more functions are folded: then at once */
 #define NODE_IN_LOOK_UPS 8U /* a new node of the tree in so many look-ups is much */
 
 #define DEEP_LEAST 256U
@@ -585,6 +586,9 @@ static bool paths_come_fast(void) {
 
 /* Whether functions that recur are looked for, and which are folded, may have changed. */
 static void look_at_folding(struct paths *paths) {
+    if (LIKELY(paths->missed % FOLDING_LOOK_EVERY) &&
+        LIKELY(!paths->watching || load_acquire(&function_epoch) == paths->fold_epoch))
+        return;
     if (!(paths->missed % LIMIT_LOOK_EVERY) &&
         UNLIKELY(tables_limit_bytes() < load_relaxed(&tables_used_bytes)))
         evict_want();
@@ -616,8 +620,7 @@ struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *ke
                           .stack = stack,
                           .depth = depth,
                           .folding = paths->fold_epoch && make_admission(paths),
-                          .share = TABLES_PATH,
-                          .may_make = !tables_are_past(TABLES_PATH)};
+                          .share = TABLES_PATH};
     admit.anchored = stack->end != STACK_OPEN &&
                      (stack->count <= depth || (admit.folding && stack->count <= STACK_DEPTH_MAX));
     struct place place = place_stack(&admit);
