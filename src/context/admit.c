@@ -3,8 +3,8 @@
  * From a walked stack to the view that pays; see admit.h.
  *
  * A frame of the stack has a *place*: the node of the path up to it, that path's length in nodes, and its
- * hash. Where the path is not in the tree the node is *cold*: WAITS, and the deepest ancestor that is; the
- * hash is known of these alone.
+ * hash. Where the path is not in the tree the node is *cold*: WAITS, and the deepest ancestor that
+ * is; the hash is known of these alone.
  * The places of frames that a walk kept are known, so only new frames are looked up.
  *
  * Folding erases loops from the path in the order in which they were made: of a folded function only the
@@ -248,9 +248,10 @@ static struct place begin(struct admit *admit, int *first) {
     return *first ? place_of(&stack->frames[*first - 1]) : admit->root;
 }
 
-/* Finds the last frame of each folded function from `first` on, and forgets the places of all. Where one
- * of these functions stands on the path before `first`, the path goes on from the outermost such frame,
- * and *next is the frame that takes its place. Returns the frame before *next on the path. */
+/* Finds the last frame of each folded function from `first` on, and forgets the places of all.
+ * Where one of these functions stands on the path before `first`, the path goes on from the outermost
+ * such frame, and *next is the frame that takes its place. Returns the frame before *next on the
+ * path. */
 static int erase_loops(const struct admit *admit, int first, int *next) {
     struct stack_frame *frames = admit->stack->frames;
     struct admission *admission = admit->paths->admission;
@@ -568,7 +569,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
 /* --- what the layer offers ------------------------------------------------------------------------ */
 
 #define FOLDING_LOOK_EVERY 16U /* walks, unless more functions are folded: then at once */
-#define NODE_IN_LOOK_UPS 8U /* a new node of the tree in so many look-ups is much */
+#define NODE_IN_LOOK_UPS 8U    /* a new node of the tree in so many look-ups is much */
 
 #define DEEP_LEAST 256U
 #define DEEP_SHARE 16U /* one of so many nodes is that of such a context */

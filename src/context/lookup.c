@@ -185,9 +185,9 @@ INLINE bool traces_are_wanted(const struct paths *paths) {
     return UNLIKELY(load_relaxed(&tables_want_traces)) && paths->trace_room > CACHE_TRACES_FIRST;
 }
 
-static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t size,
-                                     uint32_t generation) {
+static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t size) {
     struct paths *paths = paths_of(heap);
+    uint32_t generation = load_acquire(&rules_generation);
     evict_look(heap);
     if (UNLIKELY(traces_are_wanted(paths))) {
         store_owner(&tables_want_traces, false);
@@ -289,15 +289,14 @@ void context_time_ends(const struct context_timing *timing) {
 
 #define REPLAYS_JUDGED 1024U /* at a time */
 
-NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size) {
+/* The way past the table is open. */
+static NOINLINE struct view *view_past(struct heap *heap, uintptr_t frame, size_t size) {
     struct paths *paths = paths_of(heap);
-    if (paths->replay_generation != load_relaxed(&rules_generation))
-        return look_up(heap, frame, size, load_acquire(&rules_generation));
     struct view *view = replay(paths, frame);
     if (!view)
         return UNLIKELY(!paths->traces) || UNLIKELY(!load_relaxed(&options.depth)) ||
                        UNLIKELY(traces_are_wanted(paths))
-                   ? look_up(heap, frame, size, load_acquire(&rules_generation))
+                   ? look_up(heap, frame, size)
                    : look_past(heap, frame, size);
     store_owner(&paths->replayed, paths->replayed + 1);
     if (UNLIKELY(!(paths->replayed % REPLAYS_JUDGED))) {
@@ -305,6 +304,12 @@ NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame, size
         ways_open(paths);
     }
     return view;
+}
+
+NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size) {
+    if (paths_of(heap)->replay_generation == load_relaxed(&rules_generation))
+        return view_past(heap, frame, size);
+    return look_up(heap, frame, size);
 }
 
 void context_switch(struct heap *heap, struct view *view) {

@@ -6,7 +6,7 @@
 #include "region/tables.h"
 
 struct change {
-    uint64_t key;        /* the node of the last path, and how far the stack pointer moved */
+    uint64_t key; /* the node of the last path, and how far the stack pointer moved */
     struct view *view;
     uint32_t stay;       /* the node of the innermost frame that stayed */
     uint32_t stay_above; /* how far that frame is above the new stack pointer */
@@ -27,11 +27,11 @@ struct replays {
     struct change changes[REPLAYS];
     uintptr_t sp; /* before the walk; 0: nothing can be noted */
     uint32_t node, count;
-    uint32_t pause;     /* walks before which no change is looked for, because hardly one was found */
-    uint32_t walks;     /* since it was looked at how many are */
-    uint64_t replayed;  /* then */
+    uint32_t pause; /* walks before which no change is looked for, because hardly one was found */
+    uint32_t walks; /* since it was looked at how many are */
+    uint64_t replayed; /* then */
 };
-#define LOOK_EVERY 1024U /* walks */
+#define LOOK_EVERY 1024U   /* walks */
 #define REPLAYED_LEAST 16U /* for so many walks, or it is not worth the time */
 #define PAUSE_FOR (8U * LOOK_EVERY)
 

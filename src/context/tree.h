@@ -108,8 +108,8 @@ INLINE uint32_t tree_child_tag(struct tree_frame frame) {
     return (uint32_t)(frame.address * 0x9e3779b97f4a7c15ULL >> 32) & ~((1U << TREE_ID_BITS) - 1);
 }
 
-/* Which of the node's own children may be that for the frame, as bits: mostly one, and which it is cannot
- * be foreseen where paths are ever new. */
+/* Which of the node's own children may be that for the frame, as bits: mostly one, and which it is
+ * cannot be foreseen where paths are ever new. */
 INLINE unsigned tree_children_like(const struct tree_node *node, uint32_t tag) {
 #ifdef TREE_CHILDREN_AT_ONCE
     /* Each is loaded whole, and what it names was made before. */

@@ -263,8 +263,8 @@ void cache_learn_hints(struct paths *paths) {
     }
 }
 
-/* How many groups the innermost return address and the leaf's `checks` take. 0: a word is further away
- * than a trace can tell, or further in: a handler's stack may be below the one that it interrupted. */
+/* How many groups the innermost return address and the leaf's `checks` take. 0: a word is further
+ * away than a trace can tell, or further in: a handler's stack may be below the interrupted one. */
 static unsigned groups_of(const struct stack *stack, const struct stack_frame *leaf,
                           unsigned checks) {
     const struct stack_check *check = &stack->checks[leaf->checks], *last = check - checks;

@@ -37,7 +37,8 @@ struct rule {
 
 INTERNAL struct lock rules_lock;
 INTERNAL uint32_t rules_generation; /* atomic; every cache of paths dies with it */
-INTERNAL uint32_t rules_version; /* atomic, never 0; copies of rules die with it: also when functions are folded */
+/* Atomic, never 0. Copies of rules die with it, also when functions are folded. */
+INTERNAL uint32_t rules_version;
 
 /* The table of rules, and in its lowest bits how many address bits choose a place in it: so both are read
  * at once, and it is as large as its block. 0: none. */

@@ -198,7 +198,8 @@ struct plain_frame {
 struct plain {
     struct stack *stack;
     uintptr_t frame, address, sp;
-    uintptr_t end; /* sp is not beyond it: so an old frame is there or further out, and words are mapped */
+    /* sp is not beyond it: so an old frame is there or further out, and words are mapped. */
+    uintptr_t end;
     struct plain_frame *first, *next; /* of the new frames, innermost first */
     struct stack_frame *old;          /* none further in can be met */
     unsigned depth;
@@ -249,9 +250,9 @@ static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame
     return JOIN_FURTHER_OUT;
 }
 
-/* The walk came to an old frame whose step is that of `rule`, the one of the address now. Where only
- * some of the old frames from there outwards are as they were, these are taken over, and it goes on
- * behind them. */
+/* The walk came to an old frame whose step is that of `rule`, the one of the address now. Where
+ * only some of the old frames from there outwards are as they were, these are taken over, and it
+ * goes on behind them. */
 static NOINLINE enum plain_join plain_join(struct plain *plain, uint64_t rule) {
     struct stack *stack = plain->stack;
     struct stack_frame *old = plain->old, *outer = old;
@@ -306,7 +307,7 @@ INLINE void plain_put(const struct plain *plain) {
         stack->kept = kept;
 }
 
-/* The rule of an address from the thread's own few, which are found sooner than those of the process. */
+/* The rule of an address from the thread's own few, which are found sooner than the process's. */
 static NOINLINE uint64_t rule_to_hand(struct rule *place, uintptr_t address) {
     uint64_t packed = rules_find(address, false);
     if (rule_is_plain(packed) && rule_module(packed) != MODULE_NONE)
@@ -336,13 +337,13 @@ static struct stack_rules *rules_at_hand(struct stack *stack) {
     return rules;
 }
 
-/* Without a branch: where there are many new frames, how many old ones to pass cannot be foreseen. */
+/* Without a branch: where many frames are new, how many old ones to pass cannot be foreseen. */
 INLINE struct stack_frame *outer_if(struct stack_frame *frame, bool pass) {
     return (struct stack_frame *)((char *)frame - (-(uintptr_t)pass & sizeof *frame));
 }
 
-/* New frames until the walk comes to an old one; that one's rule. 0: one is not plain, or there is no
- * room. */
+/* New frames until the walk comes to an old one; that one's rule. 0: one is not plain, or there is
+ * no room. */
 INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
     struct stack_frame *old = plain->old;
     struct plain_frame *next = plain->next, *last = plain->first + PLAIN_MAX;

@@ -44,12 +44,12 @@ struct stack_frame {
     uint32_t node, hash;
     union {
         struct {
-            uint16_t length;     /* 0: not known */
-            uint16_t exact : 1;  /* address was interrupted by a signal */
+            uint16_t length;      /* 0: not known */
+            uint16_t exact : 1;   /* address was interrupted by a signal */
             uint16_t before : 15; /* of the layer above, too */
-            int16_t rbp_use; /* check that tells rbp as this frame has it; -1: no further frame
+            int16_t rbp_use;      /* check that tells rbp as this frame has it; -1: no further frame
                               * uses it */
-            uint16_t checks; /* checks [0, checks) prove everything from this frame outwards */
+            uint16_t checks;      /* checks [0, checks) prove everything from this frame outwards */
         };
         uint64_t proof; /* all of these, which a plain frame has of the one further out but for: */
     };
@@ -58,8 +58,7 @@ struct stack_frame {
 #define STACK_PROOF_NO_USE(proof) ((proof) | 0xffffUL << 32)
 #define STACK_PROOF_CHECK (1UL << 48) /* one more of them */
 _Static_assert(offsetof(struct stack_frame, rbp_use) - offsetof(struct stack_frame, proof) == 4 &&
-                   offsetof(struct stack_frame, checks) -
-                           offsetof(struct stack_frame, proof) == 6,
+                   offsetof(struct stack_frame, checks) - offsetof(struct stack_frame, proof) == 6,
                "where these stand in `proof`");
 
 /* A word of the stack that the walk read. */
@@ -68,8 +67,8 @@ struct stack_check {
     uint64_t value;
 };
 
-/* Compares words with what a walk read there, the innermost first, and each only when those further in
- * were equal. Returns `first` if all are; else the one before what is returned differs. */
+/* Compares words with what a walk read there, the innermost first, and each only when those further
+ * in were equal. Returns `first` if all are; else the one before what is returned differs. */
 INLINE struct stack_check *stack_compare(struct stack_check *end, const struct stack_check *first) {
 #define EQUAL(i) LIKELY(*(const volatile uint64_t *)end[-(i)].at == end[-(i)].value)
     while (end - first >= 4 && EQUAL(1) && EQUAL(2) && EQUAL(3) && EQUAL(4))
