@@ -3,7 +3,8 @@
  * From a walked stack to the view that pays; see admit.h.
  *
  * A frame of the stack has a *place*: the node of the path up to it, that path's length in nodes, and its
- * hash. Where the path is not in the tree the node is *cold*: WAITS, and the deepest ancestor that is.
+ * hash. Where the path is not in the tree the node is *cold*: WAITS, and the deepest ancestor that
+ * is; the hash is known of these alone.
  * The places of frames that a walk kept are known, so only new frames are looked up.
  *
  * Folding erases loops from the path in the order in which they were made: of a folded function only the
@@ -44,11 +45,11 @@ struct known {
 struct admission {
     struct known known[KNOWN];
     uint32_t random, waited;
-    uint16_t look; /* numbers the looks for last frames */
-    struct {
-        uint16_t look, frame;
-    } last[RULE_FOLDED_PLACES + 1]; /* by a folded function's number: its last frame in that look */
+    uint32_t look; /* numbers the looks for last frames, in the upper half of the word */
+    /* By a folded function's number: the look, and its last frame in that. */
+    uint32_t last[RULE_FOLDED_PLACES + 1];
 };
+#define LOOK_ONE (1U << 16)
 
 uint64_t admit_waited, admit_looked_up;
 /* Contexts that begin at [truncated]: their threads' stacks were deeper than paths may be long. */
@@ -67,7 +68,6 @@ struct admit {
     unsigned begin;          /* the first frame that counts */
     bool folding, anchored;  /* anchored: the path begins where its thread does */
     enum tables_share share; /* for new nodes */
-    bool may_make;           /* there was room for some */
     struct place root;
 };
 
@@ -101,6 +101,20 @@ static int frame_of_length(const struct admit *admit, int i, uint32_t length) {
     return i;
 }
 
+/* The frame before frame `i` on its path; -1: none is. */
+INLINE int frame_before(const struct admit *admit, int i) {
+    struct stack_frame *frame = &admit->stack->frames[i];
+    if (UNLIKELY(frame->before == ADMIT_BEFORE_UNKNOWN)) {
+        int before = frame_of_length(admit, i - 1, frame->length - 1U);
+        frame->before = before < (int)admit->begin ? 0 : (uint16_t)(before + 1) & 0x7fff;
+    }
+    return frame->before - 1;
+}
+
+INLINE struct place place_before(const struct admit *admit, int before) {
+    return before < 0 ? admit->root : place_of(&admit->stack->frames[before]);
+}
+
 /* Does the function of frame `i` stand further out on the stack, too? */
 static NOINLINE void watch(const struct admit *admit, int i) {
     const struct stack_frame *frames = admit->stack->frames;
@@ -130,9 +144,17 @@ static NOINLINE void watch_all(const struct admit *admit) {
             }
 }
 
+/* The last frame of a folded function; -1: it has none in this look. */
+INLINE int last_frame(const struct admission *admission, uint32_t number) {
+    uint32_t last = admission->last[number];
+    return last - admission->look < LOOK_ONE ? (int)(last % LOOK_ONE) : -1;
+}
+
 static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
     struct stack_frame *frame = &admit->stack->frames[i];
-    uint32_t child = admit->may_make ? tree_child(node, frame_of(frame), admit->share) : 0;
+    uint32_t child = 0;
+    if (!tables_are_past(admit->share))
+        child = tree_child(node, frame_of(frame), admit->share);
     if (!child)
         return node | WAITS;
     if (admit->share != TABLES_PATH)
@@ -143,7 +165,7 @@ static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int
 }
 
 /* One node further inwards. */
-INLINE uint32_t step(const struct admit *admit, uint32_t node, int i) {
+static uint32_t step(const struct admit *admit, uint32_t node, int i) {
     if (UNLIKELY(node & WAITS))
         return node;
     uint32_t child = tree_find(node, frame_of(&admit->stack->frames[i]));
@@ -164,17 +186,34 @@ static NOINLINE uint32_t begin_anew(const struct admit *admit, int i, uint32_t l
     return step(admit, node, i);
 }
 
+static struct place place_inwards(struct place outer, uint32_t node, uintptr_t address) {
+    uint32_t hash = mix_hash(outer.node & WAITS ? outer.hash : outer.node, address);
+    return (struct place){.node = node, .hash = hash, .length = outer.length + 1};
+}
+
+/* The same where it does not begin at `outer`, or `outer` waits. */
+static NOINLINE struct place push_further(const struct admit *admit, struct place outer, int i) {
+    uint32_t length = outer.length + 1, node = outer.node;
+    if (UNLIKELY(length > admit->depth) && admit->anchored &&
+        left_out(admit, length) != left_out(admit, outer.length))
+        node = begin_anew(admit, i, length);
+    else
+        node = step(admit, node, i);
+    return place_inwards(outer, node, admit->stack->frames[i].address);
+}
+
+/* It is not in the tree. */
+static NOINLINE struct place push_new(const struct admit *admit, struct place outer, int i) {
+    return place_inwards(outer, make_node(admit, outer.node, i), admit->stack->frames[i].address);
+}
+
 /* The path of frame `i`, whose caller's is `outer`. */
 INLINE struct place push(const struct admit *admit, struct place outer, int i) {
-    const struct stack_frame *frame = &admit->stack->frames[i];
-    struct place next = {.length = outer.length + 1};
-    if (UNLIKELY(next.length > admit->depth) && admit->anchored &&
-        left_out(admit, next.length) != left_out(admit, outer.length))
-        next.node = begin_anew(admit, i, next.length);
-    else
-        next.node = step(admit, outer.node, i);
-    next.hash = mix_hash(outer.node & WAITS ? outer.hash : outer.node, frame->address);
-    return next;
+    if (UNLIKELY(outer.node & WAITS) || UNLIKELY(outer.length >= admit->depth))
+        return push_further(admit, outer, i);
+    uint32_t child = tree_find(outer.node, frame_of(&admit->stack->frames[i]));
+    return LIKELY(child) ? (struct place){.node = child, .length = outer.length + 1}
+                         : push_new(admit, outer, i);
 }
 
 /* Where the path begins, and the first frame whose place is to be found. */
@@ -209,47 +248,40 @@ static struct place begin(struct admit *admit, int *first) {
     return *first ? place_of(&stack->frames[*first - 1]) : admit->root;
 }
 
-/* Finds the last frame of each folded function from `first` on. Where one of these functions stands on
- * the path before `first`, the path goes on from the outermost such frame: returns the place before it,
- * and *next is the frame that takes its place. */
-static struct place erase_loops(const struct admit *admit, struct place outer, int first,
-                                int *next) {
+/* Finds the last frame of each folded function from `first` on, and forgets the places of all.
+ * Where one of these functions stands on the path before `first`, the path goes on from the outermost
+ * such frame, and *next is the frame that takes its place. Returns the frame before *next on the
+ * path. */
+static int erase_loops(const struct admit *admit, int first, int *next) {
     struct stack_frame *frames = admit->stack->frames;
     struct admission *admission = admit->paths->admission;
-    uint32_t length = outer.length;
-    if (!++admission->look) { /* it has come round */
+    admission->look += LOOK_ONE;
+    if (UNLIKELY(!admission->look)) { /* it has come round */
         __builtin_memset(admission->last, 0, sizeof admission->last);
-        admission->look = 1;
+        admission->look = LOOK_ONE;
     }
-    uint16_t look = admission->look;
-    int hit = -1;
-    for (int i = (int)admit->stack->count - 1; i >= first; i--) {
-        uint32_t number = rule_folded(frames[i].rule);
-        if (number && admission->last[number].look != look) {
-            admission->last[number].look = look;
-            admission->last[number].frame = (uint16_t)i;
-        }
+    int hit = -1, count = (int)admit->stack->count;
+    int outer = first > (int)admit->begin ? first - 1 : -1;
+    uint32_t look = admission->look + (uint32_t)first;
+    for (int i = first; i < count; i++) {
+        admission->last[rule_folded(frames[i].rule)] = look++;
+        frames[i].length = 0;
     }
-    for (int i = first - 1; length && i >= (int)admit->begin; i--) {
-        if (frames[i].length != length)
-            continue;
-        if (admission->last[rule_folded(frames[i].rule)].look == look)
+    admission->last[0] = 0; /* that is no function */
+    for (int i = outer; i >= 0; i = frame_before(admit, i))
+        if (last_frame(admission, rule_folded(frames[i].rule)) >= 0)
             hit = i;
-        length--;
-    }
-    *next = first;
-    if (LIKELY(hit < 0))
-        return outer;
-    *next = (int)admission->last[rule_folded(frames[hit].rule)].frame;
-    int before = frame_of_length(admit, hit - 1, frames[hit].length - 1U);
-    return before < (int)admit->begin ? admit->root : place_of(&frames[before]);
+    *next = hit < 0 ? first : last_frame(admission, rule_folded(frames[hit].rule));
+    return hit < 0 ? outer : frame_before(admit, hit);
 }
 
-static void note(const struct admit *admit, struct place at, int i) {
+/* The place of frame `i`, which `before` stands before on the path. */
+INLINE void note(const struct admit *admit, struct place at, int i, int before) {
     struct stack_frame *frame = &admit->stack->frames[i];
     frame->node = at.node;
     frame->hash = at.hash;
     frame->length = (uint16_t)at.length;
+    frame->before = (uint16_t)(before + 1) & 0x7fff;
     if (UNLIKELY(at.node & WAITS) && admit->paths->first_cold > (uint32_t)i)
         admit->paths->first_cold = (uint32_t)i;
 }
@@ -269,66 +301,62 @@ static void place_direct(const struct admit *admit, int first, int last) {
             return;
         frames[i].node = node;
         frames[i].length = frames[last].length;
+        frames[i].before = frames[last].before;
     }
 }
 
 /* The places of all frames from `first` on that stay on the path, where there are many. */
-static NOINLINE struct place place_many(const struct admit *admit, struct place at, int first) {
+static NOINLINE struct place place_many(const struct admit *admit, int first) {
     struct stack *stack = admit->stack;
-    int next, count = (int)stack->count;
-    at = erase_loops(admit, at, first, &next);
-    for (int i = first; i < count; i++)
-        stack->frames[i].length = 0;
+    int next, count = (int)stack->count, before = erase_loops(admit, first, &next);
+    struct place at = place_before(admit, before);
     for (; next < count; next++) {
         int begun = next;
         uint32_t number = rule_folded(stack->frames[next].rule);
         if (number)
-            next = (int)admit->paths->admission->last[number].frame;
+            next = last_frame(admit->paths->admission, number);
         at = push(admit, at, next);
         admit->paths->looked_up++;
-        note(admit, at, next);
+        note(admit, at, next, before);
         if (next != begun) {
             place_direct(admit, begun, next);
             if (!(at.node & WAITS))
                 tree_flag(at.node, TREE_FOLDED);
         }
+        before = next;
     }
     return at;
 }
 
-/* The frame further out that has the function of frame `i` on the path of its caller; -1: none has. */
-INLINE int earlier(const struct admit *admit, int i, uint32_t length, uint32_t number) {
-    const struct stack_frame *frames = admit->stack->frames;
-    for (int at = i - 1; length && at >= (int)admit->begin; at--) {
-        if (frames[at].length != length)
-            continue;
-        if (rule_folded(frames[at].rule) == number)
-            return at;
-        length--;
-    }
-    return -1;
+/* The frame that has the function on the path of frame `i`; -1: none has. */
+INLINE int earlier(const struct admit *admit, int i, uint32_t number) {
+    while (i >= 0 && rule_folded(admit->stack->frames[i].rule) != number)
+        i = frame_before(admit, i);
+    return i;
 }
 
 /* The same, frame by frame, of a few: so the places of all of them are known. */
 static struct place place_few(const struct admit *admit, struct place at, int first) {
     const struct stack_frame *frames = admit->stack->frames;
-    for (int i = first; i < (int)admit->stack->count; i++) {
+    int count = (int)admit->stack->count, caller = first > (int)admit->begin ? first - 1 : -1;
+    for (int i = first; i < count; caller = i++) {
         uint32_t number = rule_folded(frames[i].rule);
-        int before = number ? earlier(admit, i, at.length, number) : -1;
-        if (before < 0) {
+        int again = number ? earlier(admit, caller, number) : -1;
+        if (again < 0) {
             at = push(admit, at, i);
-        } else if (frames[before].address == frames[i].address &&
-                   frames[before].exact == frames[i].exact) {
-            at = place_of(&frames[before]);
-        } else {
-            uint32_t caller = at.node;
-            before = frame_of_length(admit, before - 1, frames[before].length - 1U);
-            at = push(admit, before < (int)admit->begin ? admit->root : place_of(&frames[before]),
-                      i);
-            if (!((at.node | caller) & WAITS) && !tree_loop(at.node))
-                tree_set_loop(at.node, caller);
+            note(admit, at, i, caller);
+            continue;
         }
-        note(admit, at, i);
+        int before = frame_before(admit, again);
+        if (frames[again].address == frames[i].address && frames[again].exact == frames[i].exact) {
+            at = place_of(&frames[again]);
+        } else {
+            uint32_t from = at.node;
+            at = push(admit, place_before(admit, before), i);
+            if (!((at.node | from) & WAITS) && !tree_loop(at.node))
+                tree_set_loop(at.node, from);
+        }
+        note(admit, at, i, before);
     }
     admit->paths->looked_up = admit->stack->count - (unsigned)first;
     return at;
@@ -345,13 +373,12 @@ static struct place place_stack(struct admit *admit) {
         admit_forget(paths);
     paths->looked_up = 0;
     if (UNLIKELY(admit->folding)) {
-        at =
-            count - first > FEW_FRAMES ? place_many(admit, at, first) : place_few(admit, at, first);
+        at = count - first > FEW_FRAMES ? place_many(admit, first) : place_few(admit, at, first);
     } else {
         for (int i = first; i < count; i++) {
             at = push(admit, at, i);
             if (admit->anchored)
-                note(admit, at, i);
+                note(admit, at, i, i - 1);
         }
         paths->looked_up = (uint32_t)(count - first);
     }
@@ -522,7 +549,6 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
     bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);
     if (wanted || seen >= wanted_weight) {
         admit->share = wanted ? TABLES_RULE : TABLES_ADMITTED;
-        admit->may_make = true;
         admit_forget(paths);
         place = place_stack(admit);
         struct view *view =
@@ -538,7 +564,8 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
 
 /* --- what the layer offers ------------------------------------------------------------------------ */
 
-#define NODE_IN_LOOK_UPS 8U /* a new node of the tree in so many look-ups is much */
+#define FOLDING_LOOK_EVERY 16U /* walks, unless more functions are folded: then at once */
+#define NODE_IN_LOOK_UPS 8U    /* a new node of the tree in so many look-ups is much */
 
 #define DEEP_LEAST 256U
 #define DEEP_SHARE 16U /* one of so many nodes is that of such a context */
@@ -556,6 +583,9 @@ static bool paths_come_fast(void) {
 
 /* Whether functions that recur are looked for, and which are folded, may have changed. */
 static void look_at_folding(struct paths *paths) {
+    if (LIKELY(paths->missed % FOLDING_LOOK_EVERY) &&
+        LIKELY(!paths->watching || load_acquire(&function_epoch) == paths->fold_epoch))
+        return;
     if (!(paths->missed % LIMIT_LOOK_EVERY)) {
         tables_limit_bytes(); /* makes it known */
         if (UNLIKELY(tables_are_past(TABLES_MUST)))
@@ -589,8 +619,7 @@ struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *ke
                           .stack = stack,
                           .depth = depth,
                           .folding = paths->fold_epoch && make_admission(paths),
-                          .share = TABLES_PATH,
-                          .may_make = !tables_are_past(TABLES_PATH)};
+                          .share = TABLES_PATH};
     admit.anchored = stack->end != STACK_OPEN &&
                      (stack->count <= depth || (admit.folding && stack->count <= STACK_DEPTH_MAX));
     struct place place = place_stack(&admit);

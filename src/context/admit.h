@@ -43,6 +43,9 @@ INTERNAL uint64_t admit_waited;
 struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *keep);
 /* How far the next walk has to go for a path of `depth` frames. */
 unsigned admit_walk_depth(struct paths *paths, uintptr_t frame, unsigned depth);
+/* For `before` of a frame: while functions are folded, the number and 1 of the frame that stands
+ * before it on its path; 0: none does. */
+#define ADMIT_BEFORE_UNKNOWN 0x7fffU
 /* Everything that was found out of the stack is forgotten. */
 INLINE void admit_forget(struct paths *paths) {
     paths->nodes_valid = 0;

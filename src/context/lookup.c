@@ -36,37 +36,57 @@ static void verify(struct heap *heap, const struct view *view) {
 
 #define DEEP_AGAIN_EVERY 4096U /* walks, after which a stack is walked to its end once more */
 
-/* Walks the stack. With `keep` the path goes into the cache, where `hash` leads. */
-static struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, size_t size, bool keep,
-                         uint64_t hash) {
+/* Walks the stack; *wanted: so many frames. */
+INLINE struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, size_t size,
+                         unsigned *wanted, bool *may_keep) {
     struct paths *paths = paths_of(heap);
-    bool may_keep;
-    unsigned wanted = admit_walk_depth(paths, frame, depth);
-    if (UNLIKELY(paths->passing))
-        replay_before(paths);
-    stack_walk(&paths->stack, frame, wanted);
-    if (UNLIKELY(wanted != depth) && paths->stack.end == STACK_OPEN)
+    struct stack *stack = &paths->stack;
+    *wanted = admit_walk_depth(paths, frame, depth);
+    stack_walk(stack, frame, *wanted);
+    if (UNLIKELY(*wanted != depth) && stack->end == STACK_OPEN)
         paths->deep_sp = frame;
     else if (UNLIKELY(paths->deep_sp) && !(paths->missed % DEEP_AGAIN_EVERY))
         paths->deep_sp = 0;
     store_owner(&paths->missed, paths->missed + 1);
-    if (paths->stack.count > paths->stack.kept + CACHE_NEAR_FRAMES)
+    if (stack->count > stack->kept + CACHE_NEAR_FRAMES)
         add_owner(&paths->walked_far, 1);
     evict_look_begins(heap);
-    struct view *view = admit_view(heap, depth, size, &may_keep);
+    struct view *view = admit_view(heap, depth, size, may_keep);
     evict_look_ends(heap);
-    if (UNLIKELY(paths->stack.end == STACK_BROKEN)) {
+    if (UNLIKELY(stack->end == STACK_BROKEN)) {
         admit_forget(paths);
-    } else if (UNLIKELY(paths->passing)) {
-        if (view)
-            replay_note(paths, view);
-    } else if (paths->quiet) {
+        *may_keep = false;
+    }
+    return view;
+}
+
+/* The table is not passed over: the path goes into it, where `hash` leads. */
+static struct view *walk_to_keep(struct heap *heap, uintptr_t frame, unsigned depth, size_t size,
+                                 uint64_t hash) {
+    struct paths *paths = paths_of(heap);
+    unsigned wanted;
+    bool may_keep;
+    struct view *view = walk(heap, frame, depth, size, &wanted, &may_keep);
+    if (paths->quiet) {
         paths->quiet--;
-    } else if (keep && may_keep && heap->state != HEAP_SHARED) { /* whose stacks change */
+    } else if (may_keep && heap->state != HEAP_SHARED) { /* whose stacks change */
         cache_learn_hints(paths);
         if (view && view->context != TREE_UNKNOWN)
             cache_keep(paths, hash, view, wanted);
     }
+    return view;
+}
+
+/* It is, and the change of the stack is noted. */
+static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned depth,
+                                   size_t size) {
+    struct paths *paths = paths_of(heap);
+    unsigned wanted;
+    bool may_keep;
+    replay_before(paths);
+    struct view *view = walk(heap, frame, depth, size, &wanted, &may_keep);
+    if (view)
+        replay_note(paths, view);
     return view;
 }
 
@@ -161,10 +181,15 @@ void context_time_next(struct paths *paths) {
     paths->fast_generation = paths->replay_generation = paths->fixed_generation = 0;
 }
 
-static struct view *look_up(struct heap *heap, uintptr_t frame, size_t size, uint32_t generation) {
+INLINE bool traces_are_wanted(const struct paths *paths) {
+    return UNLIKELY(load_relaxed(&tables_want_traces)) && paths->trace_room > CACHE_TRACES_FIRST;
+}
+
+static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t size) {
     struct paths *paths = paths_of(heap);
+    uint32_t generation = load_acquire(&rules_generation);
     evict_look(heap);
-    if (UNLIKELY(load_relaxed(&tables_want_traces)) && paths->trace_room > CACHE_TRACES_FIRST) {
+    if (UNLIKELY(traces_are_wanted(paths))) {
         store_owner(&tables_want_traces, false);
         cache_shrink(paths);
     }
@@ -198,7 +223,7 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, size_t size, uin
         if (view) {
             store_owner(&paths->replayed, paths->replayed + 1);
         } else {
-            view = walk(heap, frame, depth, size, false, 0);
+            view = walk_to_replay(heap, frame, depth, size);
             cost = cost_walk(paths);
         }
         judge(paths, 1, 0, cost);
@@ -207,7 +232,7 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, size_t size, uin
         uint32_t found = paths->found, cost = COST_SEARCH;
         view = cache_search(paths, frame, &hash);
         if (!view) {
-            view = walk(heap, frame, depth, size, true, hash);
+            view = walk_to_keep(heap, frame, depth, size, hash);
             cost = COST_SEARCH + cost_walk(paths);
         }
         paths->found = 0;
@@ -215,6 +240,22 @@ static struct view *look_up(struct heap *heap, uintptr_t frame, size_t size, uin
     }
     paths->timing = false;
     ways_open(paths);
+    context_time_soon(heap);
+    if (UNLIKELY(load_relaxed(&options.verify) > 0) && view)
+        verify(heap, view);
+    return view;
+}
+
+/* The way past the table is open, and no change is noted that leads to this path: the usual part of
+ * look_up. */
+static struct view *look_past(struct heap *heap, uintptr_t frame, size_t size) {
+    struct paths *paths = paths_of(heap);
+    unsigned depth = (unsigned)load_relaxed(&options.depth);
+    evict_look(heap);
+    struct view *view = walk_to_replay(heap, frame, depth, size);
+    judge(paths, 1, 0, cost_walk(paths));
+    if (UNLIKELY(!paths->passing))
+        ways_open(paths);
     context_time_soon(heap);
     return view;
 }
@@ -248,22 +289,27 @@ void context_time_ends(const struct context_timing *timing) {
 
 #define REPLAYS_JUDGED 1024U /* at a time */
 
-NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size) {
+/* The way past the table is open. */
+static NOINLINE struct view *view_past(struct heap *heap, uintptr_t frame, size_t size) {
     struct paths *paths = paths_of(heap);
-    struct view *view;
-    if (paths->replay_generation == load_relaxed(&rules_generation) &&
-        (view = replay(paths, frame)) != NULL) {
-        store_owner(&paths->replayed, paths->replayed + 1);
-        if (UNLIKELY(!(paths->replayed % REPLAYS_JUDGED))) {
-            judge(paths, REPLAYS_JUDGED, 0, REPLAYS_JUDGED * COST_REPLAY);
-            ways_open(paths);
-        }
-        return view;
+    struct view *view = replay(paths, frame);
+    if (!view)
+        return UNLIKELY(!paths->traces) || UNLIKELY(!load_relaxed(&options.depth)) ||
+                       UNLIKELY(traces_are_wanted(paths))
+                   ? look_up(heap, frame, size)
+                   : look_past(heap, frame, size);
+    store_owner(&paths->replayed, paths->replayed + 1);
+    if (UNLIKELY(!(paths->replayed % REPLAYS_JUDGED))) {
+        judge(paths, REPLAYS_JUDGED, 0, REPLAYS_JUDGED * COST_REPLAY);
+        ways_open(paths);
     }
-    view = look_up(heap, frame, size, load_acquire(&rules_generation));
-    if (UNLIKELY(load_relaxed(&options.verify) > 0) && view)
-        verify(heap, view);
     return view;
+}
+
+NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size) {
+    if (paths_of(heap)->replay_generation == load_relaxed(&rules_generation))
+        return view_past(heap, frame, size);
+    return look_up(heap, frame, size);
 }
 
 void context_switch(struct heap *heap, struct view *view) {

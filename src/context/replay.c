@@ -1,35 +1,49 @@
 /* SPDX-License-Identifier: MIT */
 /* Changes of a walked stack that came before; see replay.h. */
 #include "context/replay.h"
+#include "context/admit.h"
 #include "os/meta.h"
 #include "region/tables.h"
 
 struct change {
-    struct view *view;   /* NULL: nothing is noted */
-    uint32_t from, stay; /* nodes: of the last path, and of the innermost frame that stayed */
-    int32_t moved;       /* the stack pointer, in bytes */
-    uint32_t stay_above; /* how far the frame that stayed is above the new stack pointer */
+    uint64_t key; /* the node of the last path, and how far the stack pointer moved */
+    struct view *view;
+    uint32_t stay;       /* the node of the innermost frame that stayed */
+    uint32_t stay_above; /* how far that frame is above the new stack pointer */
     uint16_t left;       /* frames that went */
     uint16_t count;      /* frames that came */
     struct {             /* these, the outermost first */
         uintptr_t address;
         uint64_t rule;
-        uint32_t above; /* its stack pointer above the new one */
-        uint32_t node, hash;
-        uint16_t length;
+        uint32_t node, marks; /* marks: the lower half of its `proof` */
+        uint32_t above;       /* its stack pointer, above the new one */
+        uint32_t rbp_above;   /* where it saved its caller's rbp; KEPT: it did not */
     } frames[REPLAY_FRAMES];
 };
+#define KEPT 1U
+#define BEFORE_SHIFT 17 /* of `before` in `proof` */
 
 struct replays {
     struct change changes[REPLAYS];
     uintptr_t sp; /* before the walk; 0: nothing can be noted */
     uint32_t node, count;
+    uint32_t pause; /* walks before which no change is looked for, because hardly one was found */
+    uint32_t walks; /* since it was looked at how many are */
+    uint64_t replayed; /* then */
 };
+#define LOOK_EVERY 1024U   /* walks */
+#define REPLAYED_LEAST 16U /* for so many walks, or it is not worth the time */
+#define PAUSE_FOR (8U * LOOK_EVERY)
+
+/* Never 0: `from` is not the root. */
+INLINE uint64_t key_of(uint32_t from, uint32_t moved) {
+    return (uint64_t)from << 32 | moved;
+}
 
 /* The first of REPLAY_WAYS entries; the frames that stay differ in them. */
-static struct change *changes_at(const struct paths *paths, uint32_t from, int64_t moved) {
-    uint64_t key = ((uint64_t)from << 32 ^ (uint64_t)moved) * 0x9e3779b97f4a7c15ULL;
-    return &paths->replays->changes[(key >> 56) & ~(uint64_t)(REPLAY_WAYS - 1)];
+INLINE struct change *changes_at(struct replays *replays, uint64_t key) {
+    uint64_t place = key * 0x9e3779b97f4a7c15ULL >> 56;
+    return &replays->changes[place & ~(uint64_t)(REPLAY_WAYS - 1)];
 }
 _Static_assert(REPLAYS == 1U << (64 - 56), "the key's upper bits choose one");
 
@@ -37,56 +51,38 @@ INLINE uint64_t word_at(uintptr_t address) {
     return *(const volatile uint64_t *)address;
 }
 
-INLINE bool holds(const struct stack_check *check) {
-    return LIKELY(word_at(check->at) == check->value);
-}
-
-/* Whether the words that prove frame `i` are on the stack, the innermost one first. */
+/* Whether the words that prove frame `i` are on the stack. */
 INLINE bool all_hold(const struct stack *stack, int i) {
-    const struct stack_check *first = stack->checks, *end = first + stack->frames[i].checks;
-    for (; end - first >= 4; end -= 4)
-        if (!holds(end - 1) || !holds(end - 2) || !holds(end - 3) || !holds(end - 4))
-            return false;
-    while (end-- > first)
-        if (!holds(end))
-            return false;
-    return true;
+    return stack_compare(stack->checks + stack->frames[i].checks, stack->checks) == stack->checks;
 }
 
 /* The new frames of the change, behind frame `stay`. */
-INLINE void put(struct stack *stack, const struct change *change, int stay, uintptr_t sp) {
+INLINE void put(struct stack *stack, const struct change *change, unsigned stay, uintptr_t sp) {
     struct stack_frame *frame = &stack->frames[stay];
+    struct stack_check *check = &stack->checks[frame->checks];
+    uintptr_t outer_sp = frame->sp, address = frame->address;
+    uint64_t proof = STACK_PROOF_NO_USE(STACK_PROOF_FRESH(frame->proof));
     for (unsigned i = 0; i < change->count; i++) {
-        const struct stack_frame *outer = frame++;
-        uint64_t rule = change->frames[i].rule;
-        stack->checks[outer->checks] = (struct stack_check){outer->sp - 8, outer->address};
-        frame->address = change->frames[i].address;
-        frame->sp = sp + change->frames[i].above;
-        frame->rule = rule;
-        frame->caller_rbp = rule_rbp(rule) == CFI_RBP_AT_CFA
-                                ? outer->sp + (uintptr_t)(intptr_t)rule_rbp_offset(rule)
-                                : RBP_KEPT;
+        uint32_t rbp_above = change->frames[i].rbp_above;
+        proof += STACK_PROOF_CHECK;
+        *check++ = (struct stack_check){outer_sp - 8, address};
+        frame++;
+        frame->address = address = change->frames[i].address;
+        frame->sp = outer_sp = sp + change->frames[i].above;
+        frame->rule = change->frames[i].rule;
+        frame->caller_rbp = rbp_above == KEPT ? RBP_KEPT : sp + rbp_above;
         frame->node = change->frames[i].node;
-        frame->hash = change->frames[i].hash;
-        frame->length = change->frames[i].length;
-        frame->exact = false;
-        frame->rbp_use = frame->caller_rbp == RBP_KEPT ? outer->rbp_use : -1;
-        frame->checks = (uint16_t)(outer->checks + 1);
+        frame->proof = proof | change->frames[i].marks;
     }
-    stack->count = (uint32_t)stay + 1 + change->count;
-    stack->check_count = frame->checks;
+    stack->count = stay + 1 + change->count;
+    stack->check_count = (uint32_t)(check - stack->checks);
 }
 
 /* The frame that stays, if the change may be one of the stack at `sp`; -1: it is not. */
-INLINE int may_be(const struct paths *paths, const struct change *change, int64_t moved,
-                  uintptr_t sp) {
-    const struct stack *stack = &paths->stack;
+INLINE int may_be(const struct stack *stack, const struct change *change, uintptr_t sp) {
     int stay = (int)stack->count - 1 - change->left;
-    if (!change->view || change->moved != moved || stay < 0 ||
-        change->from != stack->frames[stack->count - 1].node)
-        return -1;
     const struct stack_frame *kept = &stack->frames[stay];
-    if (kept->node != change->stay || !kept->length || kept->rbp_use >= 0 ||
+    if (stay < 0 || kept->node != change->stay || !kept->length || kept->rbp_use >= 0 ||
         kept->sp != sp + change->stay_above || kept->sp > stack->high ||
         word_at(sp - 8) != change->frames[change->count - 1].address)
         return -1;
@@ -97,21 +93,26 @@ INLINE int may_be(const struct paths *paths, const struct change *change, int64_
 
 struct view *replay(struct paths *paths, uintptr_t frame) {
     struct stack *stack = &paths->stack;
+    struct replays *replays = paths->replays;
     uintptr_t sp = frame + 16;
-    if (UNLIKELY(!paths->replays) || UNLIKELY(!stack->count) ||
-        UNLIKELY(paths->nodes_valid != stack->count) || UNLIKELY(frame < stack->low))
+    if (UNLIKELY(!replays) || UNLIKELY(!stack->count) ||
+        UNLIKELY(paths->nodes_valid != stack->count) || UNLIKELY(frame < stack->low) ||
+        replays->pause)
         return NULL;
     const struct stack_frame *last = &stack->frames[stack->count - 1];
     int64_t moved = (int64_t)(sp - last->sp);
-    const struct change *change = changes_at(paths, last->node, moved);
-    for (unsigned way = 0; way < REPLAY_WAYS; way++, change++) {
-        int stay = may_be(paths, change, moved, sp);
+    uint64_t key = key_of(last->node, (uint32_t)moved);
+    const struct change *change = changes_at(replays, key), *end = change + REPLAY_WAYS;
+    for (; change != end; change++) {
+        if (change->key != key)
+            continue;
+        int stay = may_be(stack, change, sp);
         if (stay < 0)
             continue;
         if (!all_hold(stack, stay) ||
             word_at(stack->frames[stay].sp - 8) != stack->frames[stay].address)
             return NULL;
-        put(stack, change, stay, sp);
+        put(stack, change, (unsigned)stay, sp);
         paths->nodes_valid = stack->count;
         return change->view;
     }
@@ -130,10 +131,22 @@ void replay_before(struct paths *paths) {
             return;
         }
     }
+    replays->sp = 0;
+    if (replays->pause) {
+        replays->pause--;
+        return;
+    }
+    if (UNLIKELY(++replays->walks == LOOK_EVERY)) {
+        replays->pause = paths->replayed - replays->replayed < REPLAYED_LEAST ? PAUSE_FOR : 0;
+        replays->replayed = paths->replayed;
+        replays->walks = 0;
+    }
     bool known = stack->count && paths->nodes_valid == stack->count &&
                  paths->first_cold == UINT32_MAX && stack->frames[stack->count - 1].length;
-    replays->sp = known ? stack->frames[stack->count - 1].sp : 0;
-    replays->node = known ? stack->frames[stack->count - 1].node : 0;
+    if (!known)
+        return;
+    replays->sp = stack->frames[stack->count - 1].sp;
+    replays->node = stack->frames[stack->count - 1].node;
     replays->count = stack->count;
 }
 
@@ -156,37 +169,41 @@ void replay_note(struct paths *paths, struct view *view) {
         replays->count - kept > UINT16_MAX || view->context != leaf->node)
         return;
     const struct stack_frame *stay = &stack->frames[kept - 1];
-    if (!stay->length || stay->rbp_use >= 0 || stay->sp - leaf->sp > UINT32_MAX)
+    int64_t moved = (int64_t)(leaf->sp - replays->sp);
+    if (!stay->length || stay->rbp_use >= 0 || stay->sp - leaf->sp > UINT32_MAX ||
+        moved != (int32_t)moved)
         return;
-    struct change change = {.view = view,
-                            .from = replays->node,
+    struct change change = {.key = key_of(replays->node, (uint32_t)moved),
+                            .view = view,
                             .stay = stay->node,
-                            .moved = (int32_t)(leaf->sp - replays->sp),
                             .stay_above = (uint32_t)(stay->sp - leaf->sp),
                             .left = (uint16_t)(replays->count - kept),
                             .count = (uint16_t)count};
     for (uint32_t i = 0; i < count; i++) {
         const struct stack_frame *frame = &stack->frames[kept + i];
-        if (!is_plain(frame))
+        uintptr_t rbp_above = frame->caller_rbp - leaf->sp;
+        bool saves = frame->caller_rbp != RBP_KEPT;
+        if (!is_plain(frame) || frame->rbp_use >= 0 ||
+            (saves && (rbp_above > UINT32_MAX || rbp_above % 8)))
             return;
         change.frames[i].address = frame->address;
         change.frames[i].rule = frame->rule;
         change.frames[i].above = (uint32_t)(frame->sp - leaf->sp);
         change.frames[i].node = frame->node;
-        change.frames[i].hash = frame->hash;
-        change.frames[i].length = frame->length;
+        change.frames[i].marks = frame->length | ADMIT_BEFORE_UNKNOWN << BEFORE_SHIFT;
+        change.frames[i].rbp_above = saves ? (uint32_t)rbp_above : KEPT;
     }
-    struct change *place = changes_at(paths, change.from, change.moved);
+    struct change *place = changes_at(paths->replays, change.key);
     unsigned way = 0;
-    while (way + 1 < REPLAY_WAYS && place[way].view &&
-           (place[way].stay != change.stay || place[way].moved != change.moved))
+    while (way + 1 < REPLAY_WAYS && place[way].key &&
+           (place[way].stay != change.stay || place[way].key != change.key))
         way++;
     place[way] = change;
 }
 
 void replay_forget(struct paths *paths) {
     for (unsigned i = 0; paths->replays && i < REPLAYS; i++)
-        paths->replays->changes[i].view = NULL;
+        paths->replays->changes[i].key = 0;
 }
 
 void replay_end(struct paths *paths) {

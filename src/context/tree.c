@@ -15,7 +15,7 @@ bool (*tree_is_ruled)(uint32_t id);
 
 struct table {
     uint64_t mask;
-    uint32_t ids[]; /* 0: empty */
+    uint32_t ids[]; /* as in a node's list of children; 0: empty */
 };
 
 #define LOOPS_PER_LEAF 4096U
@@ -111,9 +111,12 @@ static NOINLINE uint32_t find_in_table(const struct table *table, uint32_t paren
     *at = 0;
     if (!table)
         return 0;
+    uint32_t tag = tree_child_tag(frame);
     for (*at = key_hash(parent, frame) & table->mask;; *at = (*at + 1) & table->mask) {
-        uint32_t id = load_acquire(&table->ids[*at]);
-        if (!id || tree_node_is(id, parent, frame))
+        uint32_t child = load_acquire(&table->ids[*at]), id = child ^ tag;
+        if (!child)
+            return 0;
+        if (id < 1U << TREE_ID_BITS && LIKELY(tree_node_is(id, parent, frame)))
             return id;
     }
 }
@@ -149,7 +152,7 @@ static bool table_grow(enum tables_share share) {
         uint64_t at = key_hash(node->parent, frame) & table->mask;
         while (table->ids[at])
             at = (at + 1) & table->mask;
-        table->ids[at] = id;
+        table->ids[at] = tree_child_tag(frame) | id;
     }
     store_release(&tree.table, table);
     return true;
@@ -175,7 +178,7 @@ static bool link_node(uint32_t id, enum tables_share share) {
     uint64_t at = place_in_table(tree.table, node->parent, frame);
     tree.table_count += !tree.table->ids[at];
     tree_flag(id, TREE_IN_TABLE);
-    store_release(&tree.table->ids[at], id);
+    store_release(&tree.table->ids[at], tree_child_tag(frame) | id);
     return true;
 }
 
@@ -368,12 +371,10 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
 
 NOINLINE uint32_t tree_find_further(uint32_t parent, struct tree_frame frame) {
     uint64_t at;
-    uint32_t *place;
-    /* The newest node, as the parent of a new path's next frame mostly is, has no children. */
-    if (parent + 1 == tree_count())
+    /* The table has further children of nodes whose own places are all taken. */
+    if (!load_acquire(&tree_node(parent)->children[TREE_INLINE_CHILDREN - 1]))
         return 0;
-    uint32_t child = find_inline(tree_node(parent), parent, frame, &place);
-    return child || place ? child : find_in_table(load_acquire(&tree.table), parent, frame, &at);
+    return find_in_table(load_acquire(&tree.table), parent, frame, &at);
 }
 
 NOINLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share share) {
@@ -382,7 +383,7 @@ NOINLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tabl
         return child;
     lock_take(&tree_lock);
     if (parent + 1 != tree.count)
-        child = tree_find_further(parent, frame); /* another thread may have made it */
+        child = tree_find(parent, frame); /* another thread may have made it */
     if (!child)
         child = find_newest(parent, frame);
     if (!child)

@@ -16,6 +16,11 @@
 #include "path/rules.h"
 #include "region/tables.h"
 
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !defined(MEMCTX_MODEL)
+#define TREE_CHILDREN_AT_ONCE
+#include <emmintrin.h>
+#endif
+
 #define TREE_NODES_PER_BLOCK 4096U
 #define TREE_BLOCKS 1024U /* 4 M nodes */
 #define TREE_ID_BITS 22U
@@ -103,14 +108,31 @@ INLINE uint32_t tree_child_tag(struct tree_frame frame) {
     return (uint32_t)(frame.address * 0x9e3779b97f4a7c15ULL >> 32) & ~((1U << TREE_ID_BITS) - 1);
 }
 
+/* Which of the node's own children may be that for the frame, as bits: mostly one, and which it is
+ * cannot be foreseen where paths are ever new. */
+INLINE unsigned tree_children_like(const struct tree_node *node, uint32_t tag) {
+#ifdef TREE_CHILDREN_AT_ONCE
+    /* Each is loaded whole, and what it names was made before. */
+    __m128i children = _mm_load_si128((const __m128i *)(const void *)node->children);
+    __m128i tags = _mm_slli_epi32(_mm_srli_epi32(children, TREE_ID_BITS), TREE_ID_BITS);
+    return (unsigned)_mm_movemask_ps(
+        _mm_castsi128_ps(_mm_cmpeq_epi32(tags, _mm_set1_epi32((int)tag))));
+#else
+    unsigned like = 0;
+    for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++)
+        like |= (unsigned)((load_acquire(&node->children[i]) ^ tag) < 1U << TREE_ID_BITS) << i;
+    return like;
+#endif
+}
+
 /* The child of a node for one more frame; 0: there is none. */
 uint32_t tree_find_further(uint32_t parent, struct tree_frame frame);
 INLINE uint32_t tree_find(uint32_t parent, struct tree_frame frame) {
     const struct tree_node *node = tree_node(parent);
     uint32_t tag = tree_child_tag(frame);
-    for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++) {
-        uint32_t child = load_acquire(&node->children[i]), id = child ^ tag;
-        if (id < 1U << TREE_ID_BITS && LIKELY(id) && LIKELY(tree_node_is(id, parent, frame)))
+    for (unsigned like = tree_children_like(node, tag); like; like &= like - 1) {
+        uint32_t id = load_acquire(&node->children[__builtin_ctz(like)]) ^ tag;
+        if (LIKELY(id) && LIKELY(tree_node_is(id, parent, frame)))
             return id;
     }
     return tree_find_further(parent, frame);

@@ -273,34 +273,49 @@ void cache_learn_hints(struct paths *paths) {
     }
 }
 
-static void put_check(struct trace *trace, unsigned at, uint64_t value, uint32_t word) {
-    if (trace) {
-        struct trace_checks *group = trace_group(trace, at / 4);
-        group->value[at % 4] = value;
-        group->word[at % 4] = word;
+/* How many groups the innermost return address and the leaf's `checks` take. 0: a word is further
+ * away than a trace can tell, or further in: a handler's stack may be below the interrupted one. */
+static unsigned groups_of(const struct stack *stack, const struct stack_frame *leaf,
+                          unsigned checks) {
+    const struct stack_check *check = &stack->checks[leaf->checks], *last = check - checks;
+    uintptr_t frame = leaf->sp - 16, page = (frame + 8) / OS_PAGE_BYTES, far = 0;
+    unsigned put = 1;
+    while (check-- > last) {
+        uintptr_t at = check->at, distance = at - frame;
+        bool other_page = at / OS_PAGE_BYTES != page;
+        far |= (distance & 7) | distance >> 35;
+        put = (other_page ? (put + 3) & ~3U : put) + 1;
+        page = at / OS_PAGE_BYTES;
     }
+    return far ? 0 : (put + 3) / 4;
 }
 
-/* The innermost return address and the leaf's `checks`, in groups, into the trace; NULL: how many groups that takes. */
-static unsigned lay_out(struct trace *trace, const struct stack *stack,
-                        const struct stack_frame *leaf, unsigned checks) {
-    uintptr_t frame = leaf->sp - 16, page = 0;
-    uint64_t value = 0;
-    uint32_t word = 0;
-    unsigned put = 0;
-    for (unsigned i = 0; i <= checks; i++) {
-        const struct stack_check *check = &stack->checks[leaf->checks - i];
-        uintptr_t at = i ? check->at : frame + 8;
-        for (; put % 4 && at / OS_PAGE_BYTES != page; put++)
-            put_check(trace, put, value, word);
+static unsigned put_check(struct trace *trace, unsigned at, uint64_t value, uint32_t word) {
+    struct trace_checks *group = trace_group(trace, at / 4);
+    group->value[at % 4] = value;
+    group->word[at % 4] = word;
+    return at + 1;
+}
+
+/* These, in groups, into the trace. */
+static void lay_out(struct trace *trace, const struct stack *stack, const struct stack_frame *leaf,
+                    unsigned checks) {
+    const struct stack_check *check = &stack->checks[leaf->checks], *last = check - checks;
+    uintptr_t frame = leaf->sp - 16, page = (frame + 8) / OS_PAGE_BYTES;
+    uint64_t value = leaf->address;
+    uint32_t word = 1;
+    unsigned put = put_check(trace, 0, value, word);
+    while (check-- > last) {
+        uintptr_t at = check->at;
+        while (UNLIKELY(at / OS_PAGE_BYTES != page) && put % 4)
+            put = put_check(trace, put, value, word);
         page = at / OS_PAGE_BYTES;
-        value = i ? check->value : leaf->address;
+        value = check->value;
         word = (uint32_t)((at - frame) / 8);
-        put_check(trace, put++, value, word);
+        put = put_check(trace, put, value, word);
     }
-    for (; put % 4; put++)
-        put_check(trace, put, value, word);
-    return put / 4;
+    while (put % 4)
+        put = put_check(trace, put, value, word);
 }
 
 void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth) {
@@ -319,14 +334,8 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
         place = place_of(paths, hash);
     unsigned first = stack->count > depth ? stack->frames[stack->count - depth].checks : 0;
     unsigned checks = leaf->checks - first;
-    uintptr_t at = leaf->sp - 16; /* of the saved rbp; the innermost return address is next to it */
-    for (unsigned i = 0; i < checks; i++) {
-        uintptr_t distance = stack->checks[first + i].at - at;
-        if (distance % 8 || distance / 8 > UINT32_MAX)
-            return; /* a handler's stack below the one that it interrupted, say */
-    }
-    unsigned count = lay_out(NULL, stack, leaf, checks);
-    if (count > CACHE_GROUPS_MAX)
+    unsigned count = groups_of(stack, leaf, checks);
+    if (!count || count > CACHE_GROUPS_MAX)
         return;
     uint32_t number = place->trace ? place->trace : trace_take(paths);
     struct trace *trace = &paths->traces[number];
@@ -340,7 +349,7 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     place->missed_view = 0;
     place->trace = (uint16_t)number;
     place->tag = tag_of(hash);
-    *first_guess(paths, at) = (uint16_t)number;
+    *first_guess(paths, leaf->sp - 16) = (uint16_t)number;
     paths->last = number;
 }
 

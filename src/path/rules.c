@@ -16,6 +16,7 @@
 
 struct lock rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
 uint32_t rules_generation FORK_PAGE = 1;
+uint32_t rules_version FORK_PAGE = 1;
 
 static uint64_t rule_count FORK_PAGE; /* in the table; under rules_lock */
 static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under rules_lock */
@@ -58,6 +59,7 @@ void rules_number_functions(uint32_t (*folded)(uintptr_t key)) {
                           (rule->packed & ~((uint64_t)RULE_FOLDED_MAX << RULE_FOLDED_SHIFT)) |
                               number << RULE_FOLDED_SHIFT);
     }
+    store_release(&rules_version, rules_version + 1);
 }
 
 /* Where a rule is, or belongs. */
@@ -314,6 +316,7 @@ uint64_t rules_count(void) {
 /* Emptied first: who sees the new generation finds none of the old rules. */
 static void new_generation_locked(void) {
     table_empty();
+    store_release(&rules_version, rules_version + 1);
     __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);
 }
 

@@ -37,6 +37,8 @@ struct rule {
 
 INTERNAL struct lock rules_lock;
 INTERNAL uint32_t rules_generation; /* atomic; every cache of paths dies with it */
+/* Atomic, never 0. Copies of rules die with it, also when functions are folded. */
+INTERNAL uint32_t rules_version;
 
 /* The table of rules, and in its lowest bits how many address bits choose a place in it: so both are read
  * at once, and it is as large as its block. 0: none. */
@@ -49,10 +51,10 @@ INLINE struct rule *rule_at(uintptr_t table, uint64_t place) {
 
 #define RULE_EXACT_BIT (1UL << 63) /* in keys */
 
-/* The first place of a rule: those of one page of code stand near each other, because what is
- * learnt together mostly lies together. */
+/* The first place of a rule: those of one KiB of code stand near each other, because what is
+ * learnt together mostly lies together; of a page there may be too many for that. */
 INLINE uint64_t rule_place(uintptr_t key) {
-    return hash_mix(key >> 12, 0) << 6 | (((key >> 6) ^ key) & 63);
+    return hash_mix(key >> 10, 0) << 6 | (((key >> 6) ^ key) & 63);
 }
 
 uint64_t rules_find_further(uintptr_t key);
@@ -80,9 +82,12 @@ INLINE uint64_t rules_find(uintptr_t address, bool exact) {
 #define RULE_FOLDED_MAX 4095U
 #define RULE_FOLDED_PLACES 1024U /* numbers are 1 to this */
 
-/* All but the function and the module is the same. */
+/* 0: all but the function and the module is the same. */
+INLINE uint64_t rule_difference(uint64_t a, uint64_t b) {
+    return (a ^ b) << (64 - RULE_FOLDED_SHIFT);
+}
 INLINE bool rule_steps_alike(uint64_t a, uint64_t b) {
-    return !((a ^ b) << (64 - RULE_FOLDED_SHIFT));
+    return !rule_difference(a, b);
 }
 INLINE enum cfi_kind rule_kind(uint64_t packed) {
     return (enum cfi_kind)(packed & 7);

@@ -141,6 +141,13 @@ INLINE bool reaches(const struct walker *walker, const struct stack_frame *old) 
            (old->rbp_use < 0 || (walker->rbp_at && readable(walker->stack, walker->rbp_at)));
 }
 
+INLINE void change_address(struct stack *stack, int frame, uintptr_t address, uint64_t rule) {
+    stack->frames[frame].address = address;
+    stack->frames[frame].rule = rule;
+    if (stack->kept > (uint32_t)frame)
+        stack->kept = (uint32_t)frame;
+}
+
 /* The frame's address is now another, if the step from there is the same. */
 INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
     struct stack_frame *old = &stack->frames[frame];
@@ -149,10 +156,7 @@ INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
     uint64_t rule = rules_find(address, old->exact);
     if (!rule_steps_alike(rule, old->rule))
         return false;
-    old->address = address;
-    old->rule = rule;
-    if (stack->kept > (uint32_t)frame)
-        stack->kept = (uint32_t)frame;
+    change_address(stack, frame, address, rule);
     return true;
 }
 
@@ -166,10 +170,8 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
         last += stack->frames[join - (int)wanted + 1].checks;
     if (old->rbp_use >= 0)
         stack->checks[old->rbp_use].at = rbp_at;
-    while (check-- > last) {
-        uint64_t word = word_at(check->at);
-        if (LIKELY(word == check->value))
-            continue;
+    while ((check = stack_compare(check, last)) > last) {
+        uint64_t word = word_at((--check)->at);
         int k = (int)(check - stack->checks);
         int i = k < join ? k : join - 1; /* the frame that the step with this check leads to */
         while (stack->frames[i].checks > k)
@@ -190,119 +192,225 @@ static NOINLINE int join_further(struct stack *stack, int join, unsigned wanted,
 }
 
 /* The usual walk: new frames of code that finds its caller by the stack pointer, then old ones. */
+struct plain_frame {
+    uintptr_t address, sp;
+    uint64_t rule;
+};
 struct plain {
     struct stack *stack;
-    uintptr_t address, sp, rbp_at;
-    unsigned count, depth;
-    struct plain_frame {
-        uintptr_t address, sp, caller_rbp;
-        uint64_t rule;
-    } fresh[PLAIN_MAX]; /* innermost first */
+    uintptr_t frame, address, sp;
+    /* sp is not beyond it: so an old frame is there or further out, and words are mapped. */
+    uintptr_t end;
+    struct plain_frame *first, *next; /* of the new frames, innermost first */
+    struct stack_frame *old;          /* none further in can be met */
+    unsigned depth;
 };
 
-/* A frame is plain, and the walk goes on at its caller. False: it is not, or there is no room. */
-INLINE bool plain_step(struct plain *plain, uintptr_t address, uintptr_t sp, uint64_t rule) {
-    struct plain_frame *fresh = &plain->fresh[plain->count];
-    uintptr_t cfa = sp + (uintptr_t)(intptr_t)rule_cfa_offset(rule), rbp = RBP_KEPT;
-    if (UNLIKELY(rule_kind(rule) != CFI_SP) || UNLIKELY(rule_rbp(rule) > CFI_RBP_AT_CFA) ||
-        UNLIKELY(cfa <= sp) || UNLIKELY(cfa > plain->stack->high) || UNLIKELY(cfa & 7) ||
-        UNLIKELY(plain->count == PLAIN_MAX))
-        return false;
-    if (rule_rbp(rule) == CFI_RBP_AT_CFA)
-        plain->rbp_at = rbp = cfa + (uintptr_t)(intptr_t)rule_rbp_offset(rule);
-    *fresh = (struct plain_frame){address, sp, rbp, rule};
-    plain->count++;
-    plain->address = word_at(cfa - 8);
-    plain->sp = cfa;
-    return true;
+/* Whether the frame finds its caller by the stack pointer, and rbp, if it saved it, by that. */
+INLINE bool rule_is_plain(uint64_t rule) {
+    _Static_assert(CFI_SP == 3 && CFI_RBP_AT_CFA == 1, "all other bits of kind and rbp are 0");
+    return LIKELY((rule & 0x17) == CFI_SP);
 }
 
-enum plain_join { JOIN_DONE, JOIN_NOT_HERE, JOIN_FURTHER_OUT, JOIN_FAILED };
+/* Whether a plain frame saved its caller's rbp, and where. */
+INLINE bool plain_saves_rbp(uint64_t rule) {
+    return rule & 8;
+}
+INLINE uintptr_t plain_rbp(uint64_t rule, uintptr_t cfa) {
+    return cfa + (uintptr_t)(intptr_t)rule_rbp_offset(rule);
+}
 
-/* The walk came to old frame `*at`. Where only some of the old frames from there outwards are as they
- * were, these are taken over, and it goes on behind them, with `*at` the next old one. */
-INLINE enum plain_join plain_join(struct plain *plain, int *at) {
-    struct stack *stack = plain->stack;
-    struct stack_frame *old = &stack->frames[*at];
-    unsigned wanted = plain->depth > plain->count ? plain->depth - plain->count : 1;
-    if (UNLIKELY(old->exact) || UNLIKELY((unsigned)*at + 1 < wanted && stack->end == STACK_OPEN) ||
-        (old->rbp_use >= 0 && UNLIKELY(!readable(stack, plain->rbp_at))))
-        return JOIN_FAILED;
-    if (!adjust(stack, *at, plain->address))
-        return JOIN_NOT_HERE;
-    int k = join_at(stack, *at, wanted, plain->rbp_at), outer = *at - 1;
-    if (LIKELY(k < 0))
-        return JOIN_DONE;
-    while (outer >= 0 && stack->frames[outer].checks > k)
-        outer--;
-    if (outer < 0 || stack->frames[outer].checks != k)
-        return JOIN_FAILED;
-    for (int i = *at; i > outer; i--) {
-        old = &stack->frames[i];
-        if (UNLIKELY(old->exact) || !plain_step(plain, old->address, old->sp, old->rule))
+/* Where the rbp of the frame that the walk has come to is to be read. */
+INLINE uintptr_t plain_rbp_at(const struct plain *plain) {
+    uintptr_t cfa = plain->sp;
+    for (const struct plain_frame *fresh = plain->next; fresh-- > plain->first; cfa = fresh->sp)
+        if (plain_saves_rbp(fresh->rule))
+            return plain_rbp(fresh->rule, cfa);
+    return plain->frame;
+}
+
+/* How far a plain frame is from its caller's; 0: it is not plain, or that is too far. */
+INLINE uintptr_t plain_bytes(uint64_t rule, uintptr_t room) {
+    uintptr_t bytes = (uintptr_t)(intptr_t)rule_cfa_offset(rule);
+    return LIKELY(rule_is_plain(rule)) && LIKELY(bytes - 1 < room) ? bytes : 0;
+}
+
+enum plain_join { JOIN_DONE, JOIN_FURTHER_OUT, JOIN_FAILED };
+
+/* The old frames from `*old` outwards to `outer` are as they were, but for those from there on. */
+static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame *outer) {
+    for (; plain->old > outer; plain->old--) {
+        const struct stack_frame *old = plain->old;
+        uintptr_t bytes = plain_bytes(old->rule, plain->end - old->sp);
+        if (UNLIKELY(old->exact) || UNLIKELY(!bytes) || plain->next == plain->first + PLAIN_MAX)
             return JOIN_FAILED;
+        *plain->next++ = (struct plain_frame){old->address, old->sp, old->rule};
+        plain->sp = old->sp + bytes;
+        plain->address = word_at(plain->sp - 8);
     }
-    *at = outer;
     return JOIN_FURTHER_OUT;
 }
 
-/* The fresh frames become those further in than old frame `at`. */
-INLINE void plain_put(struct plain *plain, int at) {
+/* The walk came to an old frame whose step is that of `rule`, the one of the address now. Where
+ * only some of the old frames from there outwards are as they were, these are taken over, and it
+ * goes on behind them. */
+static NOINLINE enum plain_join plain_join(struct plain *plain, uint64_t rule) {
     struct stack *stack = plain->stack;
-    struct stack_frame *top = &stack->frames[at];
+    struct stack_frame *old = plain->old, *outer = old;
+    unsigned count = (unsigned)(plain->next - plain->first);
+    unsigned wanted = plain->depth > count ? plain->depth - count : 1;
+    int at = (int)(old - stack->frames);
+    uintptr_t rbp_at = 0;
+    if (UNLIKELY(old->exact) || UNLIKELY((unsigned)at + 1 < wanted && stack->end == STACK_OPEN))
+        return JOIN_FAILED;
+    if (old->rbp_use >= 0) {
+        rbp_at = plain_rbp_at(plain);
+        if (UNLIKELY(!readable(stack, rbp_at)))
+            return JOIN_FAILED;
+    }
+    if (old->address != plain->address)
+        change_address(stack, at, plain->address, rule);
+    int k = join_at(stack, at, wanted, rbp_at);
+    if (LIKELY(k < 0))
+        return JOIN_DONE;
+    do
+        if (outer-- == stack->frames)
+            return JOIN_FAILED;
+    while (outer->checks > k);
+    return outer->checks == k ? take_over_plainly(plain, outer) : JOIN_FAILED;
+}
+
+/* The new frames become those further in than the old one. */
+INLINE void plain_put(const struct plain *plain) {
+    struct stack *stack = plain->stack;
+    struct stack_frame *top = plain->old;
+    uint32_t kept = (uint32_t)(top - stack->frames) + 1;
     struct stack_check *check = &stack->checks[top->checks];
-    for (unsigned count = plain->count; count-- > 0;) {
-        const struct plain_frame *fresh = &plain->fresh[count];
-        const struct stack_frame *outer = top++;
-        *check++ = (struct stack_check){outer->sp - 8, outer->address};
-        top->address = fresh->address;
-        top->sp = fresh->sp;
-        top->caller_rbp = fresh->caller_rbp;
+    const struct plain_frame *fresh = plain->next;
+    uintptr_t sp = top->sp, address = top->address;
+    uint64_t proof = STACK_PROOF_FRESH(top->proof);
+    while (fresh-- > plain->first) {
+        top++;
         top->rule = fresh->rule;
-        top->rbp_use = top->caller_rbp == RBP_KEPT ? outer->rbp_use : -1;
-        top->checks = (uint16_t)(outer->checks + 1);
-        top->exact = false;
+        top->caller_rbp = RBP_KEPT;
+        if (plain_saves_rbp(fresh->rule)) {
+            top->caller_rbp = plain_rbp(fresh->rule, sp);
+            proof = STACK_PROOF_NO_USE(proof);
+        }
+        *check++ = (struct stack_check){sp - 8, address};
+        top->address = address = fresh->address;
+        top->sp = sp = fresh->sp;
+        top->proof = proof += STACK_PROOF_CHECK;
     }
     stack->count = (uint32_t)(top - stack->frames) + 1;
     stack->check_count = top->checks;
-    if (stack->kept > (uint32_t)at + 1)
-        stack->kept = (uint32_t)at + 1;
+    if (stack->kept > kept)
+        stack->kept = kept;
+}
+
+/* The rule of an address from the thread's own few, which are found sooner than the process's. */
+static NOINLINE uint64_t rule_to_hand(struct rule *place, uintptr_t address) {
+    uint64_t packed = rules_find(address, false);
+    if (rule_is_plain(packed) && rule_module(packed) != MODULE_NONE)
+        *place = (struct rule){address, packed};
+    return packed;
+}
+
+INLINE uint64_t rule_at_hand(struct stack_rules *rules, uintptr_t address) {
+    if (UNLIKELY(!rules))
+        return rules_find(address, false);
+    struct rule *place = &rules->rules[(address ^ address >> 9) % STACK_RULES];
+    return LIKELY(place->key == address) ? place->packed : rule_to_hand(place, address);
+}
+
+/* NULL: the thread has walked too seldom to have any. */
+static struct stack_rules *rules_at_hand(struct stack *stack) {
+    uint32_t version = load_acquire(&rules_version);
+    if (LIKELY(stack->walks < STACK_RULES_AFTER)) {
+        stack->walks++;
+        return NULL;
+    }
+    struct stack_rules *rules = (struct stack_rules *)(stack->fresh + STACK_FRESH_MAX);
+    if (UNLIKELY(rules->version != version)) {
+        __builtin_memset(rules, 0, sizeof *rules);
+        rules->version = version;
+    }
+    return rules;
+}
+
+/* Without a branch: where many frames are new, how many old ones to pass cannot be foreseen. */
+INLINE struct stack_frame *outer_if(struct stack_frame *frame, bool pass) {
+    return (struct stack_frame *)((char *)frame - (-(uintptr_t)pass & sizeof *frame));
+}
+
+/* New frames until the walk comes to an old one; that one's rule. 0: one is not plain, or there is
+ * no room. */
+INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
+    struct stack_frame *old = plain->old;
+    struct plain_frame *next = plain->next, *last = plain->first + PLAIN_MAX;
+    uintptr_t address = plain->address, sp = plain->sp, end = plain->end;
+    uint64_t rule;
+    for (;;) {
+        old = outer_if(old, old->sp < sp);
+        old = outer_if(old, old->sp < sp);
+        while (UNLIKELY(old->sp < sp))
+            old--;
+        rule = rule_at_hand(rules, address);
+        /* One branch: that only one of both is the same cannot be foreseen either. */
+        if (!((old->sp ^ sp) | rule_difference(rule, old->rule)))
+            break;
+        uintptr_t bytes = plain_bytes(rule, end - sp);
+        if (UNLIKELY(!bytes) || UNLIKELY(next == last))
+            return 0;
+        next->address = address;
+        next->sp = sp;
+        next->rule = rule;
+        next++;
+        sp += bytes;
+        address = word_at(sp - 8);
+    }
+    plain->old = old;
+    plain->next = next;
+    plain->address = address;
+    plain->sp = sp;
+    return rule;
 }
 
 /* False: the walk is not so; what was done until then is right. */
 static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
-    struct plain plain;
-    int at = (int)stack->count - 1;
-    if (UNLIKELY(at < 0) || UNLIKELY(frame < stack->low) || UNLIKELY(stack->end == STACK_BROKEN))
+    struct plain_frame fresh[PLAIN_MAX];
+    if (UNLIKELY(!stack->count) || UNLIKELY(frame < stack->low) || UNLIKELY(frame & 7) ||
+        UNLIKELY(stack->end == STACK_BROKEN))
         return false;
-    plain.stack = stack;
-    plain.address = word_at(frame + 8);
-    plain.sp = frame + 16;
-    plain.rbp_at = frame;
-    plain.count = 0;
-    plain.depth = depth;
+    uintptr_t outermost = stack->frames[0].sp;
+    struct stack_rules *rules = rules_at_hand(stack);
+    struct plain plain = {.stack = stack,
+                          .frame = frame,
+                          .address = word_at(frame + 8),
+                          .sp = frame + 16,
+                          .end = outermost < stack->high ? outermost : stack->high,
+                          .first = fresh,
+                          .next = fresh,
+                          .old = stack->frames + stack->count - 1,
+                          .depth = depth};
+    if (UNLIKELY(plain.sp > plain.end))
+        return false;
     for (;;) {
-        while (stack->frames[at].sp < plain.sp)
-            if (UNLIKELY(at-- == 0))
-                return false;
-        if (stack->frames[at].sp == plain.sp) {
-            enum plain_join join = plain_join(&plain, &at);
-            if (join == JOIN_DONE)
-                break;
-            if (UNLIKELY(join == JOIN_FAILED))
-                return false;
-            if (join == JOIN_FURTHER_OUT)
-                continue;
-        }
-        uint64_t rule = rules_find(plain.address, false);
-        if (UNLIKELY(!plain_step(&plain, plain.address, plain.sp, rule)))
+        uint64_t rule = plain_steps(&plain, rules);
+        if (UNLIKELY(!rule))
+            return false;
+        enum plain_join join = plain_join(&plain, rule);
+        if (LIKELY(join == JOIN_DONE))
+            break;
+        if (UNLIKELY(join == JOIN_FAILED))
             return false;
     }
-    unsigned count = (unsigned)at + 1 + plain.count;
-    if (UNLIKELY(count > stack->room) ||
-        UNLIKELY(stack->frames[at].checks + plain.count > stack->room * 2))
+    unsigned count = (unsigned)(plain.next - plain.first);
+    unsigned at = (unsigned)(plain.old - stack->frames);
+    if (UNLIKELY(at + 1 + count > stack->room) ||
+        UNLIKELY(plain.old->checks + count > stack->room * 2))
         return false;
-    plain_put(&plain, at);
+    plain_put(&plain);
     return true;
 }
 
@@ -362,8 +470,11 @@ static size_t frame_bytes(uint32_t room) { /* of the frames and their checks */
     return room * (sizeof(struct stack_frame) + 2 * sizeof(struct stack_check));
 }
 
-/* The first piece has the fresh frames, too, and stays when there is more room elsewhere. */
-#define FIRST_BYTES (frame_bytes(STACK_FRAMES_FIRST) + STACK_FRESH_MAX * sizeof(struct stack_fresh))
+/* The first piece has the fresh frames and the rules at hand, too, and stays when there is more room
+ * elsewhere. */
+#define FIRST_BYTES                                                                                \
+    (frame_bytes(STACK_FRAMES_FIRST) + STACK_FRESH_MAX * sizeof(struct stack_fresh) +              \
+     sizeof(struct stack_rules))
 
 static void put_room(struct stack *stack, char *memory, uint32_t room) {
     stack->room = room;

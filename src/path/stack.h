@@ -42,11 +42,24 @@ struct stack_frame {
     uint64_t rule;        /* packed */
     /* For the layer above, of the path up to here: see context/admit.h. */
     uint32_t node, hash;
-    uint16_t length; /* 0: not known */
-    bool exact;      /* address was interrupted by a signal */
-    int16_t rbp_use; /* check that tells rbp as this frame has it; -1: no further frame uses it */
-    uint16_t checks; /* checks [0, checks) prove everything from this frame outwards */
+    union {
+        struct {
+            uint16_t length;      /* 0: not known */
+            uint16_t exact : 1;   /* address was interrupted by a signal */
+            uint16_t before : 15; /* of the layer above, too */
+            int16_t rbp_use;      /* check that tells rbp as this frame has it; -1: no further frame
+                              * uses it */
+            uint16_t checks;      /* checks [0, checks) prove everything from this frame outwards */
+        };
+        uint64_t proof; /* all of these, which a plain frame has of the one further out but for: */
+    };
 };
+#define STACK_PROOF_FRESH(proof) ((proof) & ~0xffffffffUL) /* length, exact and before are 0 */
+#define STACK_PROOF_NO_USE(proof) ((proof) | 0xffffUL << 32)
+#define STACK_PROOF_CHECK (1UL << 48) /* one more of them */
+_Static_assert(offsetof(struct stack_frame, rbp_use) - offsetof(struct stack_frame, proof) == 4 &&
+                   offsetof(struct stack_frame, checks) - offsetof(struct stack_frame, proof) == 6,
+               "where these stand in `proof`");
 
 /* A word of the stack that the walk read. */
 struct stack_check {
@@ -54,10 +67,30 @@ struct stack_check {
     uint64_t value;
 };
 
+/* Compares words with what a walk read there, the innermost first, and each only when those further
+ * in were equal. Returns `first` if all are; else the one before what is returned differs. */
+INLINE struct stack_check *stack_compare(struct stack_check *end, const struct stack_check *first) {
+#define EQUAL(i) LIKELY(*(const volatile uint64_t *)end[-(i)].at == end[-(i)].value)
+    while (end - first >= 4 && EQUAL(1) && EQUAL(2) && EQUAL(3) && EQUAL(4))
+        end -= 4;
+    while (end > first && EQUAL(1))
+        end--;
+#undef EQUAL
+    return end;
+}
+
 /* A frame of the walk under way. */
 struct stack_fresh {
     struct stack_frame frame;                   /* checks: how many its step made */
     struct stack_check checks[STEP_CHECKS_MAX]; /* in the order of reading */
+};
+
+#define STACK_RULES 256U
+#define STACK_RULES_AFTER 1024U /* walks: most threads never use the memory */
+/* Rules that the thread met last, by address. */
+struct stack_rules {
+    uint32_t version; /* rules_version */
+    struct rule rules[STACK_RULES];
 };
 
 struct stack {
@@ -66,9 +99,11 @@ struct stack {
     uint32_t kept;       /* after a walk: frames [0, kept) are as the walk before left them */
     uintptr_t low, high; /* memory known to be mapped around the stack pointer */
     uint32_t room;       /* frames there is room for, and for twice as many checks */
+    uint32_t walks;      /* at most STACK_RULES_AFTER */
     struct stack_frame *frames; /* outermost first; one piece of memory with the next */
     struct stack_check *checks;
-    /* Innermost first, STACK_FRESH_MAX; here, because programs' stacks may be tiny. */
+    /* Innermost first, STACK_FRESH_MAX, and then struct stack_rules; here, because programs' stacks
+     * may be tiny. */
     struct stack_fresh *fresh;
 };
 
