@@ -138,7 +138,7 @@ static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t c
     uint32_t more = count > TRACE_INLINE_GROUPS ? count - TRACE_INLINE_GROUPS : 0;
     if (more > trace->more_room || (!more && trace->more)) {
         trace_free(paths, trace);
-        int64_t bytes = (int64_t)meta_block_bytes(more * sizeof *trace->more);
+        int64_t bytes = more ? (int64_t)meta_block_bytes(more * sizeof *trace->more) : 0;
         if (more && !tables_take(bytes, TABLES_TRACE))
             return false;
         trace->more = more ? meta_alloc((size_t)bytes) : NULL;
