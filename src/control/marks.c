@@ -35,10 +35,18 @@ static struct mark {
 
 int64_t asked_bytes START_PAGE;
 
+/* What tables may have at most, but for what heaps have in any case. */
+static int64_t limit_bytes(void) {
+    tables_limit_bytes(); /* makes it known */
+    return load_relaxed(&tables_limit_known);
+}
+
+/* Resets may have twice what marks may, and what sites are kept free for: they are asked for seldom, and
+ * there is nothing else that does what they do. */
 bool asked_fits(int64_t bytes) {
-    int64_t limit = tables_limit_bytes();
-    return asked_bytes + bytes <= limit / ASKED_PART &&
-           (load_relaxed(&tables_used_bytes) + bytes) * TABLES_PARTS <= limit * TABLES_ASKED;
+    int64_t limit = limit_bytes();
+    return asked_bytes + bytes <= limit / ASKED_PART * 2 &&
+           (load_relaxed(&tables_used_bytes) + bytes) * TABLES_PARTS <= limit * TABLES_SITE;
 }
 
 /* --- entries ------------------------------------------------------------------------------------- */
@@ -238,7 +246,7 @@ static void tell_left_out(struct text *text, const struct writer *writer, uint64
 
 /* How much a new mark may take, when the one that it takes the place of is gone. */
 static uint64_t find_limit(const struct mark *old) {
-    int64_t limit = tables_limit_bytes(), gone = (int64_t)old->bytes;
+    int64_t limit = limit_bytes(), gone = (int64_t)old->bytes;
     int64_t room = limit / ASKED_PART - asked_bytes + gone;
     int64_t free = limit / TABLES_PARTS * TABLES_ASKED - load_relaxed(&tables_used_bytes) + gone;
     room = free < room ? free : room;

@@ -166,7 +166,7 @@ static bool is_below(uint32_t id, uint32_t root) {
 
 static bool reset_view(struct heap *heap, uint32_t index) {
     struct view *view = heap_view_at(heap, index);
-    struct baseline *base = heap_baseline(heap, index, TABLES_ASKED);
+    struct baseline *base = heap_baseline(heap, index, TABLES_SITE);
     if (!base)
         return false;
     base->allocs = load_relaxed(&view->allocs);
