@@ -119,34 +119,74 @@ bool cache_make(struct paths *paths) {
     return paths->traces || table_grow(paths);
 }
 
-static size_t more_bytes(const struct trace *trace) {
-    return trace->more ? meta_block_bytes(trace->more_room * sizeof *trace->more) : 0;
+/* --- groups of checks beyond the first ones -------------------------------------------------------- */
+
+#define MORE_HEADER align_up(sizeof(struct more_block), 16)
+#define MORE_LEAST 1024U
+#define MORE_MOST 16384U
+#define MORE_SHARE 4U /* a new block is such a part of what there is */
+
+static uint32_t more_bytes(const struct trace *trace) {
+    return trace->more_room * (uint32_t)sizeof *trace->more;
 }
 
-static void trace_free(struct paths *paths, struct trace *trace) {
-    if (!trace->sp)
-        return;
-    paths->trace_count--;
-    paths->trace_bytes -= sizeof *trace + more_bytes(trace);
-    meta_free(trace->more, more_bytes(trace));
-    tables_add_traces(-(int64_t)more_bytes(trace));
-    *trace = (struct trace){0};
+static struct more_block *more_grow(struct paths *paths, uint32_t least) {
+    struct more_block *last = paths->more;
+    uint32_t all = last ? last->all_bytes : 0, bytes = MORE_LEAST;
+    while (bytes < MORE_MOST && bytes < all / MORE_SHARE)
+        bytes *= 2;
+    while (bytes < least)
+        bytes *= 2;
+    if (!tables_take(bytes, TABLES_TRACE))
+        return NULL;
+    struct more_block *block = meta_alloc(bytes);
+    if (!block) {
+        tables_add_traces(-(int64_t)bytes);
+        return NULL;
+    }
+    *block = (struct more_block){.next = last,
+                                 .bytes = bytes,
+                                 .used = MORE_HEADER,
+                                 .all_bytes = all + bytes,
+                                 .lost_bytes = last ? last->lost_bytes : 0};
+    return paths->more = block;
+}
+
+static struct trace_checks *more_take(struct paths *paths, uint32_t groups) {
+    struct more_block *block = paths->more;
+    uint32_t bytes = groups * (uint32_t)sizeof(struct trace_checks);
+    if ((!block || block->bytes - block->used < bytes) &&
+        !(block = more_grow(paths, bytes + MORE_HEADER)))
+        return NULL;
+    block->used += bytes;
+    return (struct trace_checks *)((char *)block + block->used - bytes);
+}
+
+static void more_free(struct paths *paths) {
+    while (paths->more) {
+        struct more_block *block = paths->more;
+        paths->more = block->next;
+        tables_add_traces(-(int64_t)block->bytes);
+        meta_free(block, block->bytes);
+    }
+}
+
+/* So much is lost that it is better to begin anew. */
+static bool more_is_lost(const struct paths *paths) {
+    return paths->more && paths->more->lost_bytes > paths->more->all_bytes / 2;
 }
 
 /* Makes room for so many groups of checks; what was there is gone. */
 static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t count) {
     uint32_t more = count > TRACE_INLINE_GROUPS ? count - TRACE_INLINE_GROUPS : 0;
-    if (more > trace->more_room || (!more && trace->more)) {
-        trace_free(paths, trace);
-        int64_t bytes = more ? (int64_t)meta_block_bytes(more * sizeof *trace->more) : 0;
-        if (more && !tables_take(bytes, TABLES_TRACE))
+    if (more > trace->more_room) {
+        struct trace_checks *room = more_take(paths, more);
+        if (!room)
             return false;
-        trace->more = more ? meta_alloc((size_t)bytes) : NULL;
-        if (more && !trace->more) {
-            tables_add_traces(-bytes);
-            return false;
-        }
-        trace->more_room = (uint16_t)((uint64_t)bytes / sizeof *trace->more);
+        paths->more->lost_bytes += more_bytes(trace);
+        paths->trace_bytes += trace->sp ? (more - trace->more_room) * sizeof *room : 0;
+        trace->more = room;
+        trace->more_room = (uint16_t)more;
     }
     if (!trace->sp) {
         paths->trace_count++;
@@ -339,8 +379,11 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
         return;
     uint32_t number = place->trace ? place->trace : trace_take(paths);
     struct trace *trace = &paths->traces[number];
-    if (!trace_make_room(paths, trace, count))
+    if (!trace_make_room(paths, trace, count)) {
+        if (more_is_lost(paths))
+            cache_flush(paths);
         return; /* a number less */
+    }
     lay_out(trace, stack, leaf, checks);
     trace->view = view;
     trace->hash = (uint32_t)(hash >> 32);
@@ -387,8 +430,10 @@ void cache_end(struct paths *paths, bool all) {
 }
 
 void cache_flush(struct paths *paths) {
-    for (uint32_t i = 1; i < paths->trace_next; i++)
-        trace_free(paths, &paths->traces[i]);
+    if (paths->traces)
+        __builtin_memset(paths->traces, 0, paths->trace_next * sizeof *paths->traces);
+    paths->trace_count = paths->trace_bytes = 0;
+    more_free(paths);
     if (paths->places)
         __builtin_memset(paths->places, 0, place_bytes(paths->trace_room));
     paths->last = paths->oldest = 0;

@@ -71,7 +71,8 @@ _Static_assert(sizeof(struct trace_checks) % 16 == 0, "values are loaded two at 
 struct trace {
     struct view *view;
     uintptr_t sp;              /* 0: no trace */
-    struct trace_checks *more; /* groups of checks beyond the first ones; NULL: no room for any */
+    struct trace_checks *more; /* groups of checks beyond the first ones, in a more_block; NULL: no
+                                * room for any */
     uint32_t hash;             /* upper half of the hash that leads here */
     uint16_t count, more_room; /* groups of checks; of them fit in `more` */
     struct trace_checks checks[TRACE_INLINE_GROUPS];
@@ -82,6 +83,15 @@ _Static_assert(sizeof(struct trace) == 2UL * CACHE_LINE, "a trace is two lines")
  * first <= second. */
 struct hint {
     uint16_t first, second;
+};
+
+/* Groups of checks of many traces, one behind the other, and given back with all the others: blocks of meta_alloc of
+ * their own would be too small to go back to the kernel, and each a third larger than asked for. */
+struct more_block {
+    struct more_block *next;
+    uint32_t bytes, used; /* of it, this header too */
+    uint32_t all_bytes;   /* of this one and those behind it */
+    uint32_t lost_bytes;  /* of all: of traces that needed more later. Of the newest one */
 };
 
 struct trace_place {      /* where a hash leads */
@@ -136,7 +146,8 @@ struct __attribute__((may_alias)) paths {
     uint64_t guessed, replayed, missed, flushed; /* statistics: found by hash; by a replay; walked;
                                                   * emptied */
     uint64_t walked_far; /* of those walked: more than CACHE_NEAR_FRAMES frames were new */
-    uint64_t trace_count, trace_bytes;
+    uint32_t trace_count, trace_bytes; /* these, with what they have of `more` */
+    struct more_block *more; /* memory for groups of checks, the newest first; NULL: none yet */
     /* How long allocations take: see context_time_soon. */
     uint64_t timed_ns[PATH_KINDS];
     uint64_t timed_count[PATH_KINDS];
