@@ -121,7 +121,8 @@ static void find_views(struct found *found, uint32_t count) {
 }
 
 static bool is_pinned(uint32_t id) {
-    return tree_is_named(id) || heap_leaf_byte(heap_placed, id) ||
+    return tree_is_named(id) || tree_node(id)->flags & TREE_MARKED ||
+           heap_leaf_byte(heap_placed, id) ||
            (UNLIKELY(tree_is_ruled != NULL) && tree_is_ruled(id));
 }
 

@@ -53,6 +53,7 @@ enum tree_flags {
     TREE_LATE = 8, /* what its path allocated before it was made was charged to [other callers] */
     TREE_FOLDED = 16,  /* its frame's function recurs below it: see tree_loop */
     TREE_COLD = 32,    /* what is accounted to it is to move further out: see context/evict.h */
+    TREE_MARKED = 128, /* a mark tells of it, so it stays: see control/marks.c */
     TREE_LEAVING = 64, /* in no list of children any more, and removed when no thread can know it */
 };
 

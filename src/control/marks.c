@@ -157,6 +157,7 @@ static void write_entry(struct writer *writer, uint32_t context, const struct su
     writer->previous = context;
     __builtin_memcpy(writer->last->bytes + writer->last->used, entry, length);
     writer->last->used += length;
+    tree_flag(context, TREE_MARKED);
 }
 
 static void free_chunks(struct mark_chunk *chunk) {
@@ -253,6 +254,26 @@ static uint64_t find_limit(const struct mark *old) {
     return room <= 0 ? 0 : room > (int64_t)MARK_MOST ? MARK_MOST : (uint64_t)room;
 }
 
+/* The contexts of the marks that there are, and no others, are not evicted (context/evict.h). Under
+ * heap_global.lock, so that nobody evicts meanwhile. */
+static void pin_marked(void) {
+    sums_begin();
+    for (uint32_t id = 0; id < tree_count(); id++)
+        tree_unflag(id, TREE_MARKED);
+    for (unsigned i = 0; i < WIRE_MARKS_MAX; i++)
+        for (const struct mark_chunk *chunk = marks[i].first; chunk; chunk = chunk->next) {
+            const uint8_t *at = chunk->bytes;
+            for (uint32_t context = 0; at < chunk->bytes + chunk->used;) {
+                uint64_t step = get_number(&at);
+                context += (uint32_t)(step >> 1);
+                tree_flag(context, TREE_MARKED);
+                for (unsigned number = 1; number < (step & 1 ? NUMBERS : NUMBERS - 2); number++)
+                    get_number(&at);
+            }
+        }
+    sums_end();
+}
+
 static struct mark *find_mark(const char *name) {
     for (unsigned i = 0; i < WIRE_MARKS_MAX; i++)
         if (marks[i].uptime_ns && text_equal(marks[i].name, name))
@@ -280,8 +301,11 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
     write_all(&writer, true);
     find_least(&writer);
     /* Gone first: there may be no room for both. */
+    bool replaced = mark->first;
     free_chunks(mark->first);
     *mark = (struct mark){.uptime_ns = 0};
+    if (replaced)
+        pin_marked();
     uint64_t uptime_ns = control_uptime_ns();
     writer.left_out.ids_below = tree_count();
     write_all(&writer, false);

@@ -19,7 +19,7 @@
 #include "region/terms.h"
 #include "region/tiny.h"
 
-#define PROMOTE_LIVE_LOG 18 /* 256 KiB */
+#define PROMOTE_LIVE_LOG 16 /* 64 KiB */
 
 /* Each region has a few pages that are not full. So that these stay a small part of the whole, a context has
  * to hold the more to get one, the more is alive: MEMCTX_PROMOTE_BYTES in a small process, twice that

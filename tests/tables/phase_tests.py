@@ -3,8 +3,10 @@
 used any more make room, and the books stay exact."""
 import threading
 
+import harness
 from harness import Failure, check, check_sums, test
-from target import SEED, Program, Watch, check_books, check_lost, paths_of, sum_figures
+from target import (OTHERS, SEED, Program, Watch, check_books, check_lost, paths_of,
+                    sum_figures)
 
 SECONDS = 4
 
@@ -87,3 +89,28 @@ def phases_while_dumps_are_read():
     told = run_phases("threads=2", totals=False, each=each)
     check(len(dumps) >= 3, f"only {len(dumps)} dumps")
     return f"{len(dumps)} dumps; {told}"
+
+
+def contexts_of(dump, phase):
+    """How many contexts with figures of their own stand below a phase."""
+    names = paths_of(dump)
+    return sum(f"phase_{phase}" in names[context["id"]] and context["self"]["allocs"] > 0 and
+               OTHERS not in names[context["id"]] for context in dump["contexts"])
+
+
+@test
+def phases_after_a_mark():
+    """What a mark tells of is not evicted while it is there, nor when another one takes its place."""
+    counts = []
+    with Program("phases", "phases=4", f"seconds={SECONDS - 1}", f"seed={SEED}", "paths=8000") as program:
+        for phase in range(4):
+            program.go()
+            dump = program.dump()
+            check_phase(program, dump, phase, True)
+            counts.append(contexts_of(dump, 0))
+            if phase in (0, 2):  # the second takes the place of the first
+                harness.run_cli("mark", program.pid, "it", env=program.target.cli_env)
+        evicted = program.figures()["paths_evicted"]
+        program.finish()
+    check(counts[0] == counts[1] == counts[2], f"contexts of phase 0 after each phase: {counts}")
+    return f"seed {SEED}, contexts of phase 0 after each phase: {counts}, {evicted} paths evicted"
