@@ -39,11 +39,10 @@ struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
 /* The parent of a removed node whose memory was not discarded. */
 #define GONE_HERE ((uint32_t)TREE_UNKNOWN)
 
-/* Of the nodes of a block: which ids wait for a new node, and how often each was given to one. */
+/* Of the nodes of a block: which ids wait for a new node. */
 struct gone {
     uint32_t count;
     uint64_t ids[TREE_NODES_PER_BLOCK / 64];
-    uint8_t births[TREE_NODES_PER_BLOCK];
 };
 static struct gone *gone[TREE_BLOCKS]; /* atomic; NULL: none did ever */
 
@@ -61,11 +60,6 @@ bool tree_is_id(uint64_t id) {
 
 uint32_t tree_made(void) {
     return load_relaxed(&tree.made);
-}
-
-uint8_t tree_births(uint32_t id) {
-    const struct gone *block = load_acquire(&gone[id / TREE_NODES_PER_BLOCK]);
-    return block ? load_relaxed(&block->births[id % TREE_NODES_PER_BLOCK]) : 0;
 }
 
 const char *tree_fixed_label(uint32_t id) {
@@ -354,15 +348,9 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
     store_owner(&tree.made, tree.made + 1);
     if (UNLIKELY(tree_watch != NULL)) /* before other threads find it */
         tree_watch(id);
-    if (again) {
-        struct gone *block = gone[id / TREE_NODES_PER_BLOCK];
-        uint8_t births = block->births[id % TREE_NODES_PER_BLOCK];
-        store_owner(&block->births[id % TREE_NODES_PER_BLOCK],
-                    births == UINT8_MAX ? 1 : births + 1);
-        if (!link_node(id, share)) {
-            tree_remove(id);
-            return 0;
-        }
+    if (again && !link_node(id, share)) {
+        tree_remove(id);
+        return 0;
     }
     if (tree.count - tree.linked > tree.newest_max)
         link_newest(share);

@@ -177,9 +177,6 @@ void tree_remove(uint32_t id);
 void tree_discard(void);   /* memory of removed nodes goes to the kernel */
 uint32_t tree_nodes(void); /* that are there */
 uint32_t tree_made(void);  /* nodes, removed ones too; it wraps around */
-/* How often the id was given to a new node, 255 being followed by 1. */
-uint8_t tree_births(uint32_t id);
-
 void tree_fork_child(void);
 uint32_t tree_count(void);                 /* ids below it are valid, or tree_is_gone */
 const char *tree_fixed_label(uint32_t id); /* NULL for a frame */
