@@ -52,8 +52,6 @@ struct admission {
 #define LOOK_ONE (1U << 16)
 
 uint64_t admit_waited, admit_looked_up;
-/* Contexts that begin at [truncated]: their threads' stacks were deeper than paths may be long. */
-static uint32_t deep_contexts; /* atomic */
 
 struct place {
     uint32_t node, hash, length;
@@ -157,7 +155,7 @@ static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int
         child = tree_child(node, frame_of(frame), admit->share);
     if (!child)
         return node | WAITS;
-    if (admit->share != TABLES_PATH)
+    if (admit->share != TABLES_PATH || UNLIKELY(load_relaxed(&evict_views_all)))
         tree_flag(child, TREE_LATE);
     if (admit->paths->watching && !rule_folded(frame->rule))
         watch(admit, i);
@@ -567,14 +565,6 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
 #define FOLDING_LOOK_EVERY 16U /* walks, unless more functions are folded: then at once */
 #define NODE_IN_LOOK_UPS 8U    /* a new node of the tree in so many look-ups is much */
 
-#define DEEP_LEAST 256U
-#define DEEP_SHARE 16U /* one of so many nodes is that of such a context */
-
-static bool paths_are_deep(void) {
-    uint32_t deep = load_relaxed(&deep_contexts);
-    return deep >= DEEP_LEAST && deep > tree_count() / DEEP_SHARE;
-}
-
 static bool paths_come_fast(void) {
     return tables_are_past(TABLES_FOLD) &&
            (tables_are_past(TABLES_FOLD_ANYWAY) ||
@@ -584,7 +574,7 @@ static bool paths_come_fast(void) {
 /* Whether functions that recur are looked for, and which are folded, may have changed. */
 static void look_at_folding(struct paths *paths) {
     if (LIKELY(paths->missed % FOLDING_LOOK_EVERY) &&
-        LIKELY(!paths->watching || load_acquire(&function_epoch) == paths->fold_epoch))
+        LIKELY(load_acquire(&function_epoch) == paths->fold_epoch))
         return;
     if (!(paths->missed % LIMIT_LOOK_EVERY)) {
         tables_limit_bytes(); /* makes it known */
@@ -592,7 +582,7 @@ static void look_at_folding(struct paths *paths) {
             evict_want();
     }
     bool watching = load_relaxed(&options.fold) == FOLD_AUTO &&
-                    (load_relaxed(&function_epoch) || paths_are_deep() || paths_come_fast());
+                    (load_relaxed(&function_epoch) || paths_come_fast());
     uint32_t epoch = watching ? load_acquire(&function_epoch) : 0;
     if (LIKELY(watching == paths->watching) && LIKELY(epoch == paths->fold_epoch))
         return;
@@ -634,8 +624,6 @@ struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *ke
             return view;
     }
     view = heap_view_within(heap, place.node, TABLES_ADMITTED);
-    if (UNLIKELY(admit.root.node == TREE_TRUNCATED))
-        add_relaxed(&deep_contexts, 1);
     if (LIKELY(view != NULL))
         return view;
     *keep = false;

@@ -7,8 +7,10 @@
 #include "os/meta.h"
 #include "region/heap.h"
 
-#define EVICT_PAST 22    /* of TABLES_PARTS of the limit, ... */
-#define EVICT_TO 20      /* ... to this */
+#define EVICT_PAST 22     /* of TABLES_PARTS of the limit, ... */
+#define EVICT_TO 20       /* ... to this */
+#define EVICT_ALL_PAST 31 /* the same with traces, and with what waits for new paths */
+#define EVICT_ALL_TO 28
 #define WANTED_LEAST 64U /* paths that got no nodes */
 /* What is cold is a matter of how old the process is: a compiler's passes are short, a server's are not. */
 #define SWEEP_AGE_SHARE 16U /* of the time since one was wanted first, between two sweeps, ... */
@@ -46,8 +48,9 @@ struct found {
 };
 enum found_flags {
     FOUND_VIEW = 1,
-    FOUND_WARM = 2,  /* it, or one below it: alive, or not at rest, or not to be moved */
-    FOUND_CHILD = 4, /* it has one */
+    FOUND_WARM = 2,    /* it, or one below it: alive, or not at rest, or not to be moved */
+    FOUND_CHILD = 4,   /* it has one that stays */
+    FOUND_LEAVING = 8, /* it has one that leaves, and is not removed before that */
 };
 
 /* How long no other sweep follows one that took so long. */
@@ -160,16 +163,26 @@ static bool take_out(uint32_t id, bool over) {
 /* From the leaves to the root: what is warm or has children; nodes that are neither leave. */
 static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over) {
     state.leaving = false;
+    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) /* what others name stays */
+        if (tree_node(id)->flags & TREE_FOLDED && tree_loop(id) < count)
+            found[tree_loop(id)].flags |= FOUND_CHILD;
     for (uint32_t id = count; id-- > TREE_FIXED_COUNT;) {
         struct tree_node *node = tree_node(id);
         struct found *here = &found[id], *parent = &found[node->parent];
         if (tree_is_gone(id))
             continue;
         bool pinned = is_pinned(id), empty = !(here->flags & (FOUND_VIEW | FOUND_CHILD));
-        if (empty && !pinned && (take || node->flags & TREE_LEAVING) && take_out(id, over))
+        bool may_go = over && !(here->flags & FOUND_LEAVING);
+        if (empty && !pinned && (take || node->flags & TREE_LEAVING) && take_out(id, may_go)) {
+            parent->flags |= tree_is_gone(id) ? 0 : FOUND_LEAVING;
             continue;
-        if (node->flags & TREE_LEAVING && tree_link(id))
-            tree_unflag(id, TREE_LEAVING);
+        }
+        if (node->flags & TREE_LEAVING) {
+            if (tree_link(id))
+                tree_unflag(id, TREE_LEAVING);
+            else
+                state.leaving = true;
+        }
         if (pinned || id >= state.seen_count || state.seen[id] != here->allocs)
             here->flags |= here->flags & FOUND_VIEW || pinned ? FOUND_WARM : 0;
         unsigned below = here->below + (here->flags & FOUND_VIEW ? 1U : 0U);
@@ -180,21 +193,24 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
     }
 }
 
+static bool make_seen(uint32_t count) {
+    uint32_t room = TREE_NODES_PER_BLOCK;
+    while (room < count)
+        room *= 2;
+    uint16_t *seen = meta_alloc(room * sizeof *seen);
+    if (!seen)
+        return false;
+    tables_add((int64_t)((room - state.seen_room) * sizeof *seen));
+    meta_free(state.seen, state.seen_room * sizeof *seen);
+    state.seen = seen;
+    state.seen_room = room;
+    return true;
+}
+
+/* Counted, but never refused: without it nothing would come free. */
 static void keep_seen(const struct found *found, uint32_t count) {
-    if (count > state.seen_room) {
-        uint32_t room = TREE_NODES_PER_BLOCK;
-        while (room < count)
-            room *= 2;
-        int64_t more = (int64_t)((room - state.seen_room) * sizeof *state.seen);
-        uint16_t *seen = tables_take(more, TABLES_SITE) ? meta_alloc(room * sizeof *seen) : NULL;
-        if (!seen) {
-            state.seen_count = 0;
-            return;
-        }
-        meta_free(state.seen, state.seen_room * sizeof *seen);
-        state.seen = seen;
-        state.seen_room = room;
-    }
+    if (count > state.seen_room && !make_seen(count))
+        count = state.seen_room;
     for (uint32_t id = 0; id < count; id++)
         state.seen[id] = found[id].allocs;
     state.seen_count = count;
@@ -230,8 +246,10 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted)
             tree_unflag(id, TREE_COLD);
             continue;
         }
-        tree_flag(id, TREE_COLD);
         any = true;
+        if (tree_node(id)->flags & TREE_COLD) /* nobody has evicted it until now */
+            continue;
+        tree_flag(id, TREE_COLD);
         wanted -= found[id].flags & FOUND_VIEW ? CONTEXT_BYTES : (int64_t)sizeof(struct tree_node);
     }
     /* Then single ones, which go further out. */
@@ -265,15 +283,25 @@ static void evict_idle(void) {
     }
 }
 
+/* How much is to come free. Traces of threads that sleep do not: then others make room for them. */
+static int64_t bytes_wanted(void) {
+    tables_limit_bytes(); /* makes it known */
+    int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
+    int64_t used = load_relaxed(&tables_used_bytes);
+    int64_t all = used + load_relaxed(&tables_trace_bytes) + load_relaxed(&tables_idle_bytes);
+    int64_t wanted = used > part * EVICT_PAST ? used - part * EVICT_TO : 0;
+    if (all > part * EVICT_ALL_PAST && all - part * EVICT_ALL_TO > wanted)
+        wanted = all - part * EVICT_ALL_TO;
+    return wanted;
+}
+
 /* Under heap_global.lock. */
 static void sweep(void) {
     /* First: what the look-ups gave a node that leaves is then seen below. */
     bool over = state.leaving && looks_are_over();
     uint32_t count = tree_count();
-    tables_limit_bytes(); /* makes it known */
-    int64_t limit = load_relaxed(&tables_limit_known), used = load_relaxed(&tables_used_bytes);
-    bool full = used * TABLES_PARTS > limit * EVICT_PAST;
-    int64_t wanted = full ? used - limit / TABLES_PARTS * EVICT_TO : 0;
+    int64_t wanted = bytes_wanted();
+    bool full = wanted > 0;
     size_t bytes = align_up(count * sizeof(struct found), OS_PAGE_BYTES);
     struct found *found = full || state.leaving ? os_map(bytes) : NULL;
     if (!found)
@@ -332,20 +360,25 @@ static uint32_t ancestor_for(uint32_t id) {
     return at;
 }
 
+/* Sites that evicted paths go to are refused where others leave no room, but not for traces. */
+static enum tables_share site_share(void) {
+    return tables_are_past(TABLES_ADMITTED) ? TABLES_NEAR : TABLES_MUST;
+}
+
 static uint32_t child_like(uint32_t parent, uint32_t id) {
     const struct tree_node *node = tree_node(id);
     return tree_child(parent, (struct tree_frame){node->address, node->module, node->exact},
-                      TABLES_NEAR);
+                      site_share());
 }
 
 /* This heap's view of the context's site below that ancestor. NULL: no room. */
 static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor) {
-    uint32_t caller = tree_node(id)->parent, node = tree_others(ancestor, TABLES_NEAR);
+    uint32_t caller = tree_node(id)->parent, node = tree_others(ancestor, site_share());
     if (node && caller >= TREE_FIXED_COUNT && tree_node(caller)->module != MODULE_OTHERS)
         node = child_like(node, caller);
     if (node)
         node = child_like(node, id);
-    return node && node != id ? heap_view_within(heap, node, TABLES_NEAR) : NULL;
+    return node && node != id ? heap_view_within(heap, node, site_share()) : NULL;
 }
 
 /* No chunk of the context is alive in any heap: what was freed is read before what was allocated, so
@@ -378,7 +411,7 @@ static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes)
 /* Their figures go to views of heap `to`. Under heap_global.lock, by who may write both. Returns how many
  * went. */
 static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
-    uint32_t count = 0;
+    uint32_t count = 0, waiting = 0;
     for (uint32_t i = 1; i < heap->view_count; i++) {
         struct view *view = heap_view_at(heap, i);
         uint32_t id = view->context;
@@ -393,6 +426,11 @@ static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes
         tree_flag(id, TREE_LATE);
         heap_view_drop(heap, view);
         count++;
+        /* Until the slots are written anew, each that is used again takes one more. */
+        if (++waiting > (heap->slot_mask - heap->view_count) / 2) {
+            heap_views_dropped(heap);
+            waiting = 0;
+        }
     }
     if (count)
         heap_views_dropped(heap);

@@ -43,12 +43,13 @@ void evict_sweep(void);
 /* Before and after a look-up uses ids of nodes; the owner. */
 void evict_changed(struct heap *heap);
 INLINE void evict_look_begins(struct heap *heap) {
-    exchange_full(&heap->looks, heap->looks + 1);
-    if (UNLIKELY(heap->looked_at != load_relaxed(&evict_round)))
+    /* Odd whatever it was: a thread may have ended inside a look-up. */
+    (void)exchange_full(&heap->looks, (heap->looks + 1) | 1);
+    if (UNLIKELY(heap->looked_at != load_full(&evict_round)))
         evict_changed(heap);
 }
 INLINE void evict_look_ends(struct heap *heap) {
-    store_release(&heap->looks, heap->looks + 1);
+    store_release(&heap->looks, (heap->looks + 1) & ~1U);
 }
 /* Before a look-up, while the owner holds no view: evicts what is marked. */
 void evict_own(struct heap *heap);

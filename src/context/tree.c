@@ -25,8 +25,6 @@ static struct {
     uint32_t count;      /* atomic; the fixed nodes need no memory */
     uint32_t linked;     /* those below it are in their parents' lists, or in the table */
     uint32_t newest_max; /* so many may be in neither */
-    uint32_t made;       /* atomic: nodes, ever */
-    uint32_t gone;       /* ids that wait for a new node */
     struct table *table; /* atomic */
     uint64_t table_count;
 } tree FORK_PAGE = {.count = TREE_FIXED_COUNT, .linked = TREE_FIXED_COUNT};
@@ -45,13 +43,15 @@ struct gone {
     uint64_t ids[TREE_NODES_PER_BLOCK / 64];
 };
 static struct gone *gone[TREE_BLOCKS]; /* atomic; NULL: none did ever */
+static uint32_t waiting_ids, reused;   /* atomic: ids that wait, nodes that got one */
+static uint64_t tombstones;            /* in the table, part of table_count; under tree_lock */
 
 uint32_t tree_count(void) {
     return load_acquire(&tree.count);
 }
 
 uint32_t tree_nodes(void) {
-    return load_relaxed(&tree.count) - load_relaxed(&tree.gone);
+    return load_relaxed(&tree.count) - load_relaxed(&waiting_ids);
 }
 
 bool tree_is_id(uint64_t id) {
@@ -59,7 +59,7 @@ bool tree_is_id(uint64_t id) {
 }
 
 uint32_t tree_made(void) {
-    return load_relaxed(&tree.made);
+    return tree_count() + load_relaxed(&reused);
 }
 
 const char *tree_fixed_label(uint32_t id) {
@@ -124,10 +124,41 @@ static uint64_t place_in_table(const struct table *table, uint32_t parent,
     return at;
 }
 
+/* Puts all children into a table that is empty. Under tree_lock. */
+static void table_fill(struct table *table) {
+    tree.table_count = 0;
+    for (uint32_t id = TREE_FIXED_COUNT; id < tree.count; id++) {
+        const struct tree_node *node = tree_node(id);
+        if (!(node->flags & TREE_IN_TABLE))
+            continue;
+        struct tree_frame frame = {node->address, node->module, node->exact};
+        uint64_t at = key_hash(node->parent, frame) & table->mask;
+        while (table->ids[at])
+            at = (at + 1) & table->mask;
+        store_release(&table->ids[at], tree_child_tag(frame) | id);
+        tree.table_count++;
+    }
+}
+
+/* Where mostly tombstones stand in the table they are taken out where they are. Whoever searches meanwhile may
+ * miss a child, and then asks again under tree_lock, or lets its path wait. */
+static bool table_is_cleared(void) {
+    struct table *table = tree.table;
+    if (!table || (tree.table_count - tombstones) * 4 > table->mask)
+        return false;
+    for (uint64_t at = 0; at <= table->mask; at++)
+        store_owner(&table->ids[at], 0);
+    table_fill(table);
+    tombstones = 0;
+    return true;
+}
+
 /* Under tree_lock. The old table is handed back only when no reader can be in it: never, so it is
- * emptied and kept; all old tables together are smaller than the new one. */
+ * kept; all old tables together are smaller than the new one. */
 static bool table_grow(enum tables_share share) {
     struct table *old = tree.table;
+    if (table_is_cleared())
+        return true;
     uint64_t capacity = old ? (old->mask + 1) * 2 : FIRST_CAPACITY;
     size_t bytes = sizeof(struct table) + capacity * sizeof(uint32_t);
     if (!tables_take((int64_t)bytes, share))
@@ -138,16 +169,8 @@ static bool table_grow(enum tables_share share) {
         return false;
     }
     table->mask = capacity - 1;
-    for (uint32_t id = TREE_FIXED_COUNT; id < tree.count; id++) {
-        const struct tree_node *node = tree_node(id);
-        if (!(node->flags & TREE_IN_TABLE))
-            continue;
-        struct tree_frame frame = {node->address, node->module, node->exact};
-        uint64_t at = key_hash(node->parent, frame) & table->mask;
-        while (table->ids[at])
-            at = (at + 1) & table->mask;
-        table->ids[at] = tree_child_tag(frame) | id;
-    }
+    table_fill(table);
+    tombstones = 0;
     store_release(&tree.table, table);
     return true;
 }
@@ -171,6 +194,7 @@ static bool link_node(uint32_t id, enum tables_share share) {
         return false;
     uint64_t at = place_in_table(tree.table, node->parent, frame);
     tree.table_count += !tree.table->ids[at];
+    tombstones -= tree.table->ids[at] == TOMBSTONE;
     tree_flag(id, TREE_IN_TABLE);
     store_release(&tree.table->ids[at], tree_child_tag(frame) | id);
     return true;
@@ -185,7 +209,6 @@ static void link_newest(enum tables_share share) {
 bool tree_unlink(uint32_t id) {
     const struct tree_node *node = tree_node(id);
     struct tree_node *parent = tree_node(node->parent);
-    uint64_t at;
     if (id >= tree.linked) /* it would be linked later */
         return false;
     if (node->module == MODULE_OTHERS)
@@ -193,16 +216,21 @@ bool tree_unlink(uint32_t id) {
     for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++)
         if ((parent->children[i] & ((1U << TREE_ID_BITS) - 1)) == id)
             store_release(&parent->children[i], TOMBSTONE);
-    if (node->flags & TREE_IN_TABLE &&
-        find_in_table(tree.table, node->parent, frame_of_node(node), &at) == id) {
+    if (node->flags & TREE_IN_TABLE) {
+        struct tree_frame frame = frame_of_node(node);
+        uint64_t at = key_hash(node->parent, frame) & tree.table->mask;
+        while (tree.table->ids[at] != (tree_child_tag(frame) | id))
+            at = (at + 1) & tree.table->mask;
         store_release(&tree.table->ids[at], TOMBSTONE);
         tree_unflag(id, TREE_IN_TABLE);
+        tombstones++;
     }
     return true;
 }
 
 bool tree_link(uint32_t id) {
-    if (!link_node(id, TABLES_MUST))
+    const struct tree_node *node = tree_node(id);
+    if (tree_find(node->parent, frame_of_node(node)) || !link_node(id, TABLES_MUST))
         return false;
     if (tree_node(id)->module == MODULE_OTHERS)
         tree_flag(tree_node(id)->parent, TREE_HAS_OTHERS);
@@ -227,7 +255,7 @@ static void give_gone(uint32_t id) {
         return;
     block->ids[id % TREE_NODES_PER_BLOCK / 64] |= 1UL << id % 64;
     block->count++;
-    tree.gone++;
+    store_owner(&waiting_ids, waiting_ids + 1);
 }
 
 /* Where the note of it cannot be had, the id is not used any more. */
@@ -266,7 +294,8 @@ void tree_discard(void) {
  * who knows it as another node's. */
 static uint32_t take_gone(uint32_t parent) {
     uint32_t end = (tree.count - 1) / TREE_NODES_PER_BLOCK, first = parent + 1;
-    if (LIKELY(!tree.gone) || load_relaxed(&tree_read_until_ns) > os_now_ns())
+    /* Rules are looked at in the order of ids, each once. */
+    if (LIKELY(!waiting_ids) || load_relaxed(&tree_read_until_ns) > os_now_ns() || tree_watch)
         return 0;
     for (uint32_t i = first / TREE_NODES_PER_BLOCK; i <= end; i++) {
         struct gone *block = gone[i];
@@ -279,7 +308,7 @@ static uint32_t take_gone(uint32_t parent) {
             uint32_t bit = (uint32_t)__builtin_ctzl(ids), place = at * 64 + bit;
             block->ids[at] &= ~(1UL << bit);
             block->count--;
-            tree.gone--;
+            store_owner(&waiting_ids, waiting_ids - 1);
             return i * TREE_NODES_PER_BLOCK + place;
         }
     }
@@ -345,10 +374,12 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
         .address = frame.address, .parent = parent, .module = frame.module, .exact = frame.exact};
     if (!again)
         store_release(&tree.count, id + 1);
-    store_owner(&tree.made, tree.made + 1);
+    if (again)
+        store_owner(&reused, reused + 1);
     if (UNLIKELY(tree_watch != NULL)) /* before other threads find it */
         tree_watch(id);
     if (again && !link_node(id, share)) {
+        tables_add(share == TABLES_UNCOUNTED ? bytes : 0);
         tree_remove(id);
         return 0;
     }

@@ -31,9 +31,9 @@ static struct mark {
     struct mark_chunk *first;
     uint64_t bytes; /* of its chunks */
     struct wire_left_out left_out;
-} marks[WIRE_MARKS_MAX] START_PAGE; /* control thread only */
+} marks[WIRE_MARKS_MAX]; /* control thread only */
 
-int64_t asked_bytes START_PAGE;
+int64_t asked_bytes;
 
 /* What tables may have at most, but for what heaps have in any case. */
 static int64_t limit_bytes(void) {
@@ -298,6 +298,9 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
     struct writer writer = {.limit = find_limit(mark)};
     if (writer.limit < CHUNK_BYTES)
         return refuse(text, &writer);
+    /* Nothing moves to [other callers] meanwhile, or it would be in the mark twice, or not at all. */
+    uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
+    store_release(&tree_read_until_ns, UINT64_MAX);
     write_all(&writer, true);
     find_least(&writer);
     /* Gone first: there may be no room for both. */
@@ -309,8 +312,10 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
     uint64_t uptime_ns = control_uptime_ns();
     writer.left_out.ids_below = tree_count();
     write_all(&writer, false);
+    store_release(&tree_read_until_ns, read_until_ns);
     if (writer.failed || (!writer.first && writer.left_out.contexts)) {
         free_chunks(writer.first);
+        pin_marked();
         return refuse(text, &writer);
     }
     __builtin_memcpy(mark->name, name, sizeof name);

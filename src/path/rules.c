@@ -16,7 +16,7 @@
 
 struct lock rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
 uint32_t rules_generation FORK_PAGE = 1;
-uint32_t rules_version FORK_PAGE = 1;
+uint32_t rules_version START_PAGE = 1;
 
 static uint64_t rule_count FORK_PAGE; /* in the table; under rules_lock */
 static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under rules_lock */

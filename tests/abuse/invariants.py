@@ -259,7 +259,7 @@ def holes_end_segregation():
     """With holes past the cap in contexts' own pages, growing contexts stay in mixed pages."""
     with runtime_dir() as directory:
         for waste_kib, segregated in ((2048, False), (1000000, True)):
-            with Standing("holes", directory, MEMCTX_WASTE_KIB=waste_kib) as target:
+            with Standing("holes", directory, MEMCTX_WASTE_KIB=waste_kib, MEMCTX_PROMOTE_BYTES=1024) as target:
                 dump = target.dump()
                 late = [pages for i in range(250, 400)
                         for pages in [figure(dump, f"way_{i}", "pages")] if pages]
