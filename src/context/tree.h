@@ -132,7 +132,8 @@ INLINE uint32_t tree_find(uint32_t parent, struct tree_frame frame) {
     uint32_t tag = tree_child_tag(frame);
     for (unsigned like = tree_children_like(node, tag); like; like &= like - 1) {
         uint32_t id = load_acquire(&node->children[__builtin_ctz(like)]) ^ tag;
-        if (LIKELY(id) && LIKELY(tree_node_is(id, parent, frame)))
+        /* Another child may stand there by now, or none. */
+        if (LIKELY(id - 1 < (1U << TREE_ID_BITS) - 1) && LIKELY(tree_node_is(id, parent, frame)))
             return id;
     }
     return tree_find_further(parent, frame);
