@@ -278,11 +278,9 @@ void evictions_handed_over(struct heap **of) {
 void thread_evict_handed_over(unsigned id) {
     if (id == 2) {
         sweep();
-        sweep();
     } else if (id == 0) {
         put(heaps[0], 0, LATER);
         put(heaps[0], 1, 0);
-        use(heaps[0], 1);
     } else {
         give_if_there(heaps[1], 0);
         use(heaps[1], 1);
@@ -357,17 +355,15 @@ void evictions_parked(struct heap **of) {
 
 void thread_evict_parked(unsigned id) {
     if (id == 2) {
-        for (int i = 0; i < 3; i++)
-            sweep();
+        sweep();
+        sweep();
     } else if (id == 0) {
-        use(heaps[0], 1);
         end_thread(heaps[0]);
     } else {
         struct heap *heap = heap_acquire(os_thread_id(), false);
         model_check(heap && heap != heaps[2], "a heap with two owners");
         context_thread_changes(heap);
         use(heap, 0);
-        use(heap, DEEP);
         end_thread(heap);
     }
 }
@@ -375,7 +371,7 @@ void thread_evict_parked(unsigned id) {
 /* --- without a control thread --------------------------------------------------------------------- */
 
 void thread_evict_alone(unsigned id) {
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 2; i++) {
         want();
         model_time_passes(LONG_NS);
         evict_want();
