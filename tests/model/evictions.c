@@ -283,9 +283,7 @@ void thread_evict_handed_over(unsigned id) {
         put(heaps[0], 1, 0);
     } else {
         give_if_there(heaps[1], 0);
-        use(heaps[1], 1);
         give_if_there(heaps[1], 1);
-        give_if_there(heaps[1], 0);
     }
 }
 
@@ -334,6 +332,42 @@ void thread_evict_nodes(unsigned id) {
     } else {
         put(heaps[id], id, id ? DEEP : 0);
         use(heaps[id], 0);
+    }
+}
+
+/* --- lists of children --------------------------------------------------------------------------- */
+
+enum { CHILDREN = TREE_INLINE_CHILDREN + 2 };
+static uint32_t parent, children[CHILDREN];
+
+static struct tree_frame child_frame(unsigned which) {
+    return (struct tree_frame){.address = 0x9000 + which * 8, .module = MODULE_NONE};
+}
+
+void evictions_children(struct heap **of) {
+    heaps = of;
+    parent = tree_child(TREE_ROOT, (struct tree_frame){.address = 0x8000, .module = MODULE_NONE},
+                        TABLES_UNCOUNTED);
+    for (unsigned i = 0; i < CHILDREN; i++)
+        children[i] = tree_child(parent, child_frame(i), TABLES_UNCOUNTED);
+}
+
+/* All but the last leave and come back, one after the other; the last one is found at all times. */
+void thread_evict_children(unsigned id) {
+    for (unsigned i = 0; i + 1 < CHILDREN; i++) {
+        if (!id) {
+            model_check(tree_find(parent, child_frame(CHILDREN - 1)) == children[CHILDREN - 1],
+                        "a child that stayed was not found");
+            continue;
+        }
+        lock_take(&tree_lock);
+        model_check(tree_unlink(children[i]), "a child could not be taken out");
+        lock_release(&tree_lock);
+        model_check(!tree_find(parent, child_frame(i)), "a child that left was found");
+        lock_take(&tree_lock);
+        model_check(tree_link(children[i]), "a child could not be put back");
+        lock_release(&tree_lock);
+        model_check(tree_find(parent, child_frame(i)) == children[i], "a child was not found");
     }
 }
 

@@ -14,6 +14,8 @@ void evictions_balanced(struct heap **heaps);
 void thread_evict_balanced(unsigned id);
 void evictions_empty_nodes(struct heap **heaps);
 void thread_evict_nodes(unsigned id);
+void evictions_children(struct heap **heaps);
+void thread_evict_children(unsigned id);
 void evictions_parked(struct heap **heaps);
 void thread_evict_parked(unsigned id);
 void thread_evict_alone(unsigned id);

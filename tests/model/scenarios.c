@@ -592,6 +592,7 @@ BEFORE(evictions_used)
 BEFORE(evictions_handed_over)
 BEFORE(evictions_balanced)
 BEFORE(evictions_empty_nodes)
+BEFORE(evictions_children)
 BEFORE(evictions_parked)
 
 static const struct scenario scenarios[] = {
@@ -628,6 +629,8 @@ static const struct scenario scenarios[] = {
      check_evictions},
     {"nodes-leave-under-look-ups", 3, false, heaps_evictions_empty_nodes, thread_evict_nodes,
      check_evictions},
+    {"children-leave-under-look-ups", 2, false, heaps_evictions_children, thread_evict_children,
+     nothing},
     {"heaps-are-parked-under-evictions", 3, false, heaps_evictions_parked, thread_evict_parked,
      check_evictions},
     {"two-threads-sweep-alone", 2, false, heaps_evictions_used, thread_evict_alone,
