@@ -23,6 +23,7 @@ enum {
     GROUP = 8,    /* sites of one function: as many as make a subtree that is evicted as one */
     DEEP = GROUP, /* a site by itself, so far from the root that it is evicted alone */
     LATER,        /* one of a path that is used later */
+    WAITING,      /* one beside DEEP whose path waits, so that no view keeps its nodes */
     SITES,
     TURNS = 6, /* before the deep one */
     CHUNKS = 8,
@@ -46,7 +47,7 @@ static unsigned evicted_least = GROUP;
 static APART void *take(struct heap *heap, unsigned site) {
     site_at[site] = (uintptr_t)__builtin_return_address(0);
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    struct view *view = context_view(heap, frame, ADMITTED_BYTES);
+    struct view *view = context_view(heap, frame, site == WAITING ? CHUNK_BYTES : ADMITTED_BYTES);
     model_check(view && view->context, "a view that stands for no context");
     void *chunk = region_alloc(heap, view, CHUNK_BYTES, false);
     model_check(chunk, "out of memory");
@@ -73,11 +74,12 @@ static APART void *fan(struct heap *heap, unsigned site) {
         SITE(7)
         SITE(8)
         SITE(9)
+        SITE(10)
     default: break;
     }
     return chunk;
 }
-_Static_assert(SITES == 10, "each has its case");
+_Static_assert(SITES == 11, "each has its case");
 
 static APART void *stem(struct heap *heap, unsigned site, unsigned turns) {
     void *chunk = turns ? stem(heap, site, turns - 1) : fan(heap, site);
@@ -87,7 +89,7 @@ static APART void *stem(struct heap *heap, unsigned site, unsigned turns) {
 
 static APART void *outermost(struct heap *heap, unsigned site) {
     __asm__ volatile(".cfi_undefined rip");
-    void *chunk = stem(heap, site, site == DEEP ? TURNS : 0);
+    void *chunk = stem(heap, site, site == DEEP || site == WAITING ? TURNS : 0);
     __asm__ volatile("");
     return chunk;
 }
@@ -329,9 +331,12 @@ void thread_evict_nodes(unsigned id) {
     if (id == 2) {
         sweep();
         sweep();
+    } else if (id == 1) {
+        use(heaps[1], WAITING);
+        put(heaps[1], 1, DEEP);
     } else {
-        put(heaps[id], id, id ? DEEP : 0);
-        use(heaps[id], 0);
+        put(heaps[0], 0, 0);
+        use(heaps[0], 1);
     }
 }
 

@@ -539,9 +539,6 @@ MUTANTS = {
     "looks-are-taken-for-over": (
         "src/context/evict.c", "looks % 2 && looks == heap->looks_then)", "looks % 2 && looks != heap->looks_then)",
         ["model:nodes-leave-under-look-ups"]),
-    "look-ups-are-not-seen": (
-        "src/context/evict.h", "    exchange_full(&heap->looks, heap->looks + 1);\n", "    exchange_full(&heap->looks, heap->looks + 2);\n",
-        ["model:nodes-leave-under-look-ups"]),
     "rounds-are-not-announced": (
         "src/context/evict.c", "    exchange_full(&evict_round, evict_round + 1);\n", "",
         ["model:paths-are-evicted-under-look-ups"]),
