@@ -265,8 +265,8 @@ void thread_evict_used(unsigned id) {
 void evictions_handed_over(struct heap **of) {
     begin(of, 2);
     evicted_least = 1; /* a view with frees of others' chunks stays, and with it the group */
-    put(heaps[0], 0, 0);
-    put(heaps[1], 1, 0);
+    put(heaps[0], 0, DEEP);
+    put(heaps[1], 1, DEEP);
     give(heaps[1], 0);
     give(heaps[0], 1);
     bins_collect_remote(heaps[0]);
@@ -276,7 +276,7 @@ void evictions_handed_over(struct heap **of) {
     other_threads_come();
 }
 
-/* What the first thread evicts leaves a view for the later path. */
+/* The view that the first thread evicts last is that of the deep path, and the later path gets it. */
 void thread_evict_handed_over(unsigned id) {
     if (id == 2) {
         sweep();
@@ -312,6 +312,36 @@ void thread_evict_balanced(unsigned id) {
     } else {
         use(heaps[1], 0);
     }
+}
+
+/* --- dumps ---------------------------------------------------------------------------------------- */
+
+void evictions_marked(struct heap **of) {
+    begin(of, 1);
+    sweep();
+    sweep();
+    other_threads_come();
+}
+
+/* What is read in pieces stands still: the group's figures do not move from what is read late to what
+ * was read already. */
+void thread_evict_dump(unsigned id) {
+    if (id == 0) {
+        use(heaps[0], LATER);
+        return;
+    }
+    store_release(&tree_read_until_ns, UINT64_MAX);
+    lock_take(&heap_global.lock); /* an eviction that had begun is over */
+    lock_release(&heap_global.lock);
+    int64_t allocs = 0;
+    for (uint32_t count = tree_count(), i = 1; i <= count - TREE_FIXED_COUNT; i++) {
+        uint32_t node = count - i;
+        for (unsigned site = 0; site < GROUP; site++)
+            if (!tree_is_gone(node) && tree_node(node)->address == site_at[site])
+                allocs += sums_of(node).allocs;
+    }
+    model_check(allocs == GROUP, "a dump has not what the group allocated");
+    store_release(&tree_read_until_ns, 0);
 }
 
 /* --- nodes ---------------------------------------------------------------------------------------- */

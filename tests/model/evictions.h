@@ -16,6 +16,8 @@ void evictions_empty_nodes(struct heap **heaps);
 void thread_evict_nodes(unsigned id);
 void evictions_children(struct heap **heaps);
 void thread_evict_children(unsigned id);
+void evictions_marked(struct heap **heaps);
+void thread_evict_dump(unsigned id);
 void evictions_parked(struct heap **heaps);
 void thread_evict_parked(unsigned id);
 void thread_evict_alone(unsigned id);

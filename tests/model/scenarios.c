@@ -593,6 +593,7 @@ BEFORE(evictions_handed_over)
 BEFORE(evictions_balanced)
 BEFORE(evictions_empty_nodes)
 BEFORE(evictions_children)
+BEFORE(evictions_marked)
 BEFORE(evictions_parked)
 
 static const struct scenario scenarios[] = {
@@ -631,6 +632,8 @@ static const struct scenario scenarios[] = {
      check_evictions},
     {"children-leave-under-look-ups", 2, false, heaps_evictions_children, thread_evict_children,
      nothing},
+    {"dump-is-read-under-an-eviction", 2, false, heaps_evictions_marked, thread_evict_dump,
+     check_evictions},
     {"heaps-are-parked-under-evictions", 3, false, heaps_evictions_parked, thread_evict_parked,
      check_evictions},
     {"two-threads-sweep-alone", 2, false, heaps_evictions_used, thread_evict_alone,

@@ -591,5 +591,5 @@ MUTANTS = {
         ["model:heaps-are-parked-under-evictions"]),
     "paths-are-evicted-under-a-dump": (
         "src/context/evict.c", "    if (load_relaxed(&heap->state) == HEAP_OWNED &&\n        load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {",
-        "    if (load_relaxed(&heap->state) == HEAP_OWNED) {", ["model:chunk-is-alive-under-an-eviction"]),
+        "    if (load_relaxed(&heap->state) == HEAP_OWNED) {", ["model:dump-is-read-under-an-eviction"]),
 }
