@@ -230,10 +230,11 @@ bool tree_unlink(uint32_t id) {
 
 bool tree_link(uint32_t id) {
     const struct tree_node *node = tree_node(id);
+    /* A look-up that did not find it may have made another one, which alone is found from then on. */
     if (tree_find(node->parent, frame_of_node(node)) || !link_node(id, TABLES_MUST))
         return false;
-    if (tree_node(id)->module == MODULE_OTHERS)
-        tree_flag(tree_node(id)->parent, TREE_HAS_OTHERS);
+    if (node->module == MODULE_OTHERS)
+        tree_flag(node->parent, TREE_HAS_OTHERS);
     return true;
 }
 

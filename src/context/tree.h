@@ -171,7 +171,7 @@ INLINE void tree_unflag(uint32_t id, enum tree_flags flag) {
 
 /* Takes a node out of its parent's list of children, so that no thread finds it any more, and puts it back;
  * and makes its id free for a new node. All under tree_lock. False: nothing changed, because it is too new,
- * or there is no room, or another node has taken its place. */
+ * or there is no room, or another node for the frame stands there. */
 bool tree_unlink(uint32_t id);
 bool tree_link(uint32_t id);
 void tree_remove(uint32_t id);

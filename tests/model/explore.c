@@ -67,6 +67,10 @@ uint64_t model_now_ns(void) {
     return now_ns;
 }
 
+void model_time_passes(uint64_t ns) {
+    now_ns += ns;
+}
+
 /* --- who goes on ---------------------------------------------------------------------------- */
 
 static unsigned enabled_threads(void) {

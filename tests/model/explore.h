@@ -32,6 +32,9 @@ struct scenario {
 #define model_check(condition, text) ((condition) ? (void)0 : model_found(text))
 __attribute__((noreturn)) void model_found(const char *text);
 
+/* Nothing happens meanwhile. */
+void model_time_passes(uint64_t ns);
+
 int model_main(int argc, char **argv, const struct scenario *scenarios, unsigned count);
 
 #endif

@@ -6,6 +6,7 @@
  * Every chunk carries a stamp from the moment it is handed out until it is freed; one that is handed out twice loses
  * it. At the end all is freed: the books are even, context by context, and no slice is in use.
  */
+#include "evictions.h"
 #include "explore.h"
 #include "paths.h"
 
@@ -582,6 +583,19 @@ static void heaps_nearly_full(void) {
     paths_nearly_full(heaps);
 }
 
+#define BEFORE(setup)                                                                              \
+    static void heaps_##setup(void) {                                                              \
+        new_heaps(3);                                                                              \
+        setup(heaps);                                                                              \
+    }
+BEFORE(evictions_used)
+BEFORE(evictions_handed_over)
+BEFORE(evictions_balanced)
+BEFORE(evictions_empty_nodes)
+BEFORE(evictions_children)
+BEFORE(evictions_marked)
+BEFORE(evictions_parked)
+
 static const struct scenario scenarios[] = {
     {"remote-frees-meet-the-owner", 3, false, three_chunks, thread_remote, check_all_gone},
     {"full-page-gets-free-blocks", 3, false, full_page, thread_full, check_all_gone},
@@ -608,6 +622,22 @@ static const struct scenario scenarios[] = {
      nothing},
     {"library-is-closed-under-folded-walks", 2, false, heaps_and_folded, thread_new_rules, nothing},
     {"paths-wait-in-two-threads", 2, false, heaps_nearly_full, thread_wait, check_waited},
+    {"paths-are-evicted-under-look-ups", 2, false, heaps_evictions_used, thread_evict_used,
+     check_evictions},
+    {"views-are-evicted-under-frees", 3, false, heaps_evictions_handed_over,
+     thread_evict_handed_over, check_evictions},
+    {"chunk-is-alive-under-an-eviction", 2, false, heaps_evictions_balanced, thread_evict_balanced,
+     check_evictions},
+    {"nodes-leave-under-look-ups", 3, false, heaps_evictions_empty_nodes, thread_evict_nodes,
+     check_evictions},
+    {"children-leave-under-look-ups", 2, false, heaps_evictions_children, thread_evict_children,
+     nothing},
+    {"dump-is-read-under-an-eviction", 2, false, heaps_evictions_marked, thread_evict_dump,
+     check_evictions},
+    {"heaps-are-parked-under-evictions", 3, false, heaps_evictions_parked, thread_evict_parked,
+     check_evictions},
+    {"two-threads-sweep-alone", 2, false, heaps_evictions_used, thread_evict_alone,
+     check_evictions},
     {"budget-is-taken-by-three", 3, false, budget_for_two, thread_budget, check_budget},
 };
 

@@ -535,4 +535,61 @@ MUTANTS = {
         "src/context/tree.c", "    uint32_t others = tree_child(parent, (struct tree_frame){.module = MODULE_OTHERS}, share);",
         "    static uintptr_t turn;\n    uint32_t others = tree_child(parent, (struct tree_frame){.module = MODULE_OTHERS, .address = turn++}, share);",
         ["tables:levels-alone"]),
+    # --- paths that make room ---
+    "looks-are-taken-for-over": (
+        "src/context/evict.c", "looks % 2 && looks == heap->looks_then)", "looks % 2 && looks != heap->looks_then)",
+        ["model:nodes-leave-under-look-ups"]),
+    "rounds-are-not-announced": (
+        "src/context/evict.c", "    exchange_full(&evict_round, evict_round + 1);\n", "",
+        ["model:paths-are-evicted-under-look-ups"]),
+    "look-ups-keep-the-nodes-of-old-rounds": (
+        "src/context/evict.h", "        evict_changed(heap);\n}\nINLINE void evict_look_ends", "        (void)heap;\n}\nINLINE void evict_look_ends",
+        ["model:nodes-leave-under-look-ups"]),
+    "looks-are-over-too-late": (
+        "src/context/evict.c", "    find_views(found, count);\n    lock_take(&tree_lock);\n",
+        "    find_views(found, count);\n    over = state.leaving && looks_are_over();\n    lock_take(&tree_lock);\n",
+        ["model:nodes-leave-under-look-ups"]),
+    "nodes-go-with-the-next-sweep": (
+        "src/context/evict.c", "    } else if (over) {\n", "    } else if (over || 1) {\n", ["model:nodes-leave-under-look-ups"]),
+    "nodes-come-back-in-no-list": (
+        "src/context/evict.c", "node->flags & TREE_LEAVING && tree_link(id))", "node->flags & TREE_LEAVING)",
+        ["model:nodes-leave-under-look-ups"]),
+    "nodes-come-back-beside-others": (
+        "src/context/tree.c", "    if (tree_find(node->parent, frame_of_node(node)) || !link_node", "    if (!link_node",
+        ["model:nodes-leave-under-look-ups", "model:two-threads-sweep-alone"]),
+    "children-are-what-they-were": (
+        "src/context/tree.h", "LIKELY(id - 1 < (1U << TREE_ID_BITS) - 1)", "LIKELY(id)",
+        ["model:nodes-leave-under-look-ups"]),
+    "places-of-children-that-left-are-unused": (
+        "src/context/tree.c", "            store_release(&parent->children[i], TOMBSTONE);", "            store_release(&parent->children[i], 0);",
+        ["model:children-leave-under-look-ups"]),
+    "children-stay-in-the-table": (
+        "src/context/tree.c", "        store_release(&tree.table->ids[at], TOMBSTONE);\n", "", ["model:children-leave-under-look-ups"]),
+    "children-are-elder-than-their-parents": (
+        "src/context/tree.c", "TREE_NODES_PER_BLOCK, first = parent + 1;", "TREE_NODES_PER_BLOCK, first = TREE_FIXED_COUNT;",
+        ["model:paths-are-evicted-under-look-ups"]),
+    "views-go-while-chunks-are-alive": (
+        "src/context/evict.c", "    return frees == allocs;", "    return true;", ["model:chunk-is-alive-under-an-eviction"]),
+    "what-was-allocated-is-read-first": (
+        "src/context/evict.c",
+        "        frees += walk.heap == heap ? 0 : load_acquire(&view->frees);\n    walk = heap_views_of(id);\n"
+        "    while ((view = heap_views_next(&walk)))\n        allocs += walk.heap == heap ? 0 : load_acquire(&view->allocs);",
+        "        allocs += walk.heap == heap ? 0 : load_acquire(&view->allocs);\n    walk = heap_views_of(id);\n"
+        "    while ((view = heap_views_next(&walk)))\n        frees += walk.heap == heap ? 0 : load_acquire(&view->frees);",
+        ["model:chunk-is-alive-under-an-eviction"]),
+    "views-of-others-stay-what-they-were": (
+        "src/region/heap.c", "    add_relaxed(&heap_views_epoch, 1);\n", "", ["model:views-are-evicted-under-frees"]),
+    "traces-outlive-their-views": (
+        "src/context/evict.c", "            cache_flush(paths_of(heap));\n", "", ["model:paths-are-evicted-under-look-ups"]),
+    "evicted-figures-are-lost": (
+        "src/context/evict.c", "            heap_fold(heap, view, to, site);\n", "            (void)to;\n",
+        ["model:paths-are-evicted-under-look-ups", "model:heaps-are-parked-under-evictions"]),
+    "evicted-paths-have-no-site": (
+        "src/context/evict.c", "        node = child_like(node, id);\n", "        (void)id;\n", ["model:paths-are-evicted-under-look-ups"]),
+    "threads-evict-with-no-lock": (
+        "src/context/evict.c", "        if (evict_views(heap, heap, &probes)) {\n", "        lock_release(&heap_global.lock);\n        bool any = evict_views(heap, heap, &probes);\n        lock_take(&heap_global.lock);\n        if (any) {\n",
+        ["model:heaps-are-parked-under-evictions"]),
+    "paths-are-evicted-under-a-dump": (
+        "src/context/evict.c", "    if (load_relaxed(&heap->state) == HEAP_OWNED &&\n        load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {",
+        "    if (load_relaxed(&heap->state) == HEAP_OWNED) {", ["model:dump-is-read-under-an-eviction"]),
 }

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Paths of this file's own functions get cold, are evicted, and come back; see evictions.h.
+ *
+ * All paths begin at one function that claims to be the outermost, so that threads and what prepares for them
+ * have the same ones. The tables count as nearly full, and every look-up asks for much, so that its path is
+ * admitted at once.
+ */
+#include "evictions.h"
+
+#include "base/options.h"
+#include "context/admit.h"
+#include "context/evict.h"
+#include "context/lookup.h"
+#include "context/tree.h"
+#include "control/control.h"
+#include "explore.h"
+#include "region/region.h"
+
+#define APART __attribute__((noinline, noclone))
+
+enum {
+    GROUP = 8,    /* sites of one function: as many as make a subtree that is evicted as one */
+    DEEP = GROUP, /* a site by itself, so far from the root that it is evicted alone */
+    LATER,        /* one of a path that is used later */
+    WAITING,      /* one beside DEEP whose path waits, so that no view keeps its nodes */
+    SITES,
+    TURNS = 6, /* before the deep one */
+    CHUNKS = 8,
+    CHUNK_BYTES = 16,
+    ADMITTED_BYTES = 1 << 20,
+    FULL_PARTS = 23,
+    ROOMY_PARTS = 12,
+    HISTORY =
+        1 << 20 /* allocations that another context made: beside them those of a few are none */
+};
+#define LONG_NS 40000000000U /* longer than any pause between two sweeps */
+
+static struct heap **heaps;
+static uintptr_t site_at[SITES];
+static int64_t made[SITES], freed[SITES];
+static void *chunks[CHUNKS];
+static unsigned site_of[CHUNKS];
+static unsigned evicted_least = GROUP;
+
+/* --- paths ---------------------------------------------------------------------------------------- */
+
+static APART void *take(struct heap *heap, unsigned site) {
+    site_at[site] = (uintptr_t)__builtin_return_address(0);
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    struct view *view = context_view(heap, frame, site == WAITING ? CHUNK_BYTES : ADMITTED_BYTES);
+    model_check(view && view->context, "a view that stands for no context");
+    void *chunk = region_alloc(heap, view, CHUNK_BYTES, false);
+    model_check(chunk, "out of memory");
+    made[site]++;
+    return chunk;
+}
+
+#define SITE(number)                                                                               \
+    case number:                                                                                   \
+        chunk = take(heap, number);                                                                \
+        __asm__ volatile("# site" #number);                                                        \
+        break;
+
+static APART void *fan(struct heap *heap, unsigned site) {
+    void *chunk = NULL;
+    switch (site) {
+        SITE(0)
+        SITE(1)
+        SITE(2)
+        SITE(3)
+        SITE(4)
+        SITE(5)
+        SITE(6)
+        SITE(7)
+        SITE(8)
+        SITE(9)
+        SITE(10)
+    default: break;
+    }
+    return chunk;
+}
+_Static_assert(SITES == 11, "each has its case");
+
+static APART void *stem(struct heap *heap, unsigned site, unsigned turns) {
+    void *chunk = turns ? stem(heap, site, turns - 1) : fan(heap, site);
+    __asm__ volatile("");
+    return chunk;
+}
+
+static APART void *outermost(struct heap *heap, unsigned site) {
+    __asm__ volatile(".cfi_undefined rip");
+    void *chunk = stem(heap, site, site == DEEP || site == WAITING ? TURNS : 0);
+    __asm__ volatile("");
+    return chunk;
+}
+
+static void give(struct heap *heap, unsigned slot) {
+    void *chunk = chunks[slot];
+    store_release(&chunks[slot], NULL);
+    freed[site_of[slot]]++;
+    region_free(heap, chunk);
+}
+
+/* Apart, so that paths of two calls have one place on the stack, and the walk keeps what they share. */
+static APART void put(struct heap *heap, unsigned slot, unsigned site) {
+    void *chunk = outermost(heap, site);
+    site_of[slot] = site;
+    store_release(&chunks[slot], chunk);
+}
+
+static void give_if_there(struct heap *heap, unsigned slot) {
+    if (load_acquire(&chunks[slot]))
+        give(heap, slot);
+}
+
+static void use(struct heap *heap, unsigned site) {
+    void *chunk = outermost(heap, site);
+    freed[site]++;
+    region_free(heap, chunk);
+}
+
+static void use_all(struct heap *heap) {
+    for (unsigned site = 0; site <= DEEP; site++)
+        use(heap, site);
+}
+
+/* --- sweeps --------------------------------------------------------------------------------------- */
+
+static void want(void) {
+    for (unsigned i = 0; i < 66; i++)
+        evict_want();
+}
+
+static void sweep(void) {
+    want();
+    model_time_passes(LONG_NS);
+    evict_sweep();
+}
+
+static void fill_tables_to(int64_t parts) {
+    tables_limit_bytes(); /* makes it known */
+    int64_t limit = load_relaxed(&tables_limit_known);
+    tables_add(limit / TABLES_PARTS * parts - load_relaxed(&tables_used_bytes));
+}
+
+static void make_history(struct heap *heap) {
+    struct tree_frame frame = {.address = 0x7000, .module = MODULE_NONE};
+    struct view *view = heap_view(heap, tree_child(TREE_ROOT, frame, TABLES_UNCOUNTED));
+    view->allocs += HISTORY;
+    view->frees += HISTORY;
+    view->requested_cum_bytes += (uint64_t)HISTORY << 10;
+    view->freed_cum_bytes += (uint64_t)HISTORY << 10;
+}
+
+/* The last one of them is cold after the second sweep. */
+static void begin(struct heap **of, unsigned users) {
+    heaps = of;
+    options.fold = FOLD_OFF;
+    make_history(heaps[2]);
+    for (unsigned i = 0; i < users; i++)
+        use_all(heaps[i]);
+    fill_tables_to(FULL_PARTS);
+}
+
+static void other_threads_come(void) {
+    for (unsigned i = 0; i < 3; i++)
+        context_thread_changes(heaps[i]);
+}
+
+/* --- what must hold ------------------------------------------------------------------------------- */
+
+static void check_books(void) {
+    int64_t allocs = 0, frees = 0, all_made = HISTORY, all_freed = HISTORY;
+    for (unsigned site = 0; site < SITES; site++) {
+        struct sum sum = {0};
+        for (uint32_t id = TREE_FIXED_COUNT; id < tree_count(); id++)
+            if (!tree_is_gone(id) && tree_node(id)->address == site_at[site] && site_at[site]) {
+                struct sum part = sums_of(id);
+                sum.allocs += part.allocs;
+                sum.frees += part.frees;
+                sum.live_bytes += part.live_bytes;
+            }
+        model_check(sum.allocs == made[site], "a site has not what it allocated");
+        model_check(sum.frees == freed[site], "a site has not what was freed");
+        model_check(sum.live_bytes == (made[site] - freed[site]) * CHUNK_BYTES,
+                    "a site has not the bytes that are alive");
+        all_made += made[site];
+        all_freed += freed[site];
+    }
+    for (uint32_t id = 0; id < tree_count(); id++) {
+        struct sum sum = sums_of(id);
+        model_check(tree_is_id(id) || (!sum.allocs && !sum.frees), "a removed node has figures");
+        allocs += sum.allocs;
+        frees += sum.frees;
+    }
+    model_check(allocs == all_made, "the contexts have not what was allocated");
+    model_check(frees == all_freed, "the contexts have not what was freed");
+    model_check(!heap_global.lost_views, "something was lost");
+}
+
+static void check_tree(void) {
+    for (uint32_t id = TREE_FIXED_COUNT; id < tree_count(); id++) {
+        if (tree_is_gone(id))
+            continue;
+        const struct tree_node *node = tree_node(id);
+        struct tree_frame frame = {node->address, node->module, node->exact};
+        model_check(node->parent < id, "a parent is younger than its child");
+        model_check(node->parent < TREE_FIXED_COUNT || !tree_is_gone(node->parent),
+                    "a node's parent was removed");
+        model_check(node->flags & TREE_LEAVING || tree_find(node->parent, frame) == id,
+                    "a node is not found, or stands there twice");
+    }
+}
+
+/* First as it is; then all that is left is freed, what is cold is evicted, and nodes go. */
+void check_evictions(void) {
+    check_books();
+    check_tree();
+    other_threads_come();
+    fill_tables_to(FULL_PARTS);
+    model_time_passes(1000 * LONG_NS); /* a sweep may seem to have taken as long as others */
+    for (unsigned i = 0; i < CHUNKS; i++)
+        give_if_there(heaps[2], i);
+    for (unsigned i = 0; i < 5; i++) {
+        sweep();
+        for (struct heap *heap = heap_global.first; heap; heap = heap->next)
+            if (heap->state == HEAP_OWNED)
+                evict_own(heap);
+        check_books();
+        check_tree();
+    }
+    use_all(heaps[0]);
+    check_books();
+    check_tree();
+    model_check(load_relaxed(&evict_views_all) >= evicted_least, "what is cold was not evicted");
+}
+
+/* --- a thread's own paths ------------------------------------------------------------------------- */
+
+/* They were not used since the first sweep. */
+void evictions_used(struct heap **of) {
+    begin(of, 1);
+    sweep();
+    other_threads_come();
+}
+
+/* The first path has a trace after two uses; the look-up of another one evicts it. */
+void thread_evict_used(unsigned id) {
+    if (id) {
+        for (int i = 0; i < 3; i++)
+            sweep();
+        return;
+    }
+    for (int i = 0; i < 3; i++)
+        use(heaps[0], 0);
+    use(heaps[0], LATER);
+    use(heaps[0], 0);
+    put(heaps[0], 0, DEEP);
+    use(heaps[0], 1);
+    give(heaps[0], 0);
+}
+
+/* --- chunks that others free ---------------------------------------------------------------------- */
+
+/* The second heap has freed a chunk of the first one's, which has freed one of its: in both the books are
+ * even, and the second one knows which view of its own stands for that of the first. */
+void evictions_handed_over(struct heap **of) {
+    begin(of, 2);
+    evicted_least = 1; /* a view with frees of others' chunks stays, and with it the group */
+    put(heaps[0], 0, DEEP);
+    put(heaps[1], 1, DEEP);
+    give(heaps[1], 0);
+    give(heaps[0], 1);
+    bins_collect_remote(heaps[0]);
+    bins_collect_remote(heaps[1]);
+    sweep();
+    sweep();
+    other_threads_come();
+}
+
+/* The view that the first thread evicts last is that of the deep path, and the later path gets it. */
+void thread_evict_handed_over(unsigned id) {
+    if (id == 2) {
+        sweep();
+    } else if (id == 0) {
+        put(heaps[0], 0, LATER);
+        put(heaps[0], 1, 0);
+    } else {
+        give_if_there(heaps[1], 0);
+        give_if_there(heaps[1], 1);
+    }
+}
+
+/* A chunk of the first heap's is alive, though that heap's books are even, because it freed one of the
+ * second one's. */
+void evictions_balanced(struct heap **of) {
+    begin(of, 2);
+    sweep();
+    sweep();
+    tree_read_until_ns = UINT64_MAX; /* nothing is evicted yet */
+    put(heaps[0], 0, 0);
+    put(heaps[1], 1, 0);
+    give(heaps[0], 1);
+    bins_collect_remote(heaps[1]);
+    tree_read_until_ns = 0;
+    other_threads_come();
+}
+
+/* The second thread allocates another one and frees it, while the first adds up what is alive. */
+void thread_evict_balanced(unsigned id) {
+    if (id == 0) {
+        use(heaps[0], LATER);
+        give_if_there(heaps[0], 0);
+    } else {
+        use(heaps[1], 0);
+    }
+}
+
+/* --- dumps ---------------------------------------------------------------------------------------- */
+
+void evictions_marked(struct heap **of) {
+    begin(of, 1);
+    sweep();
+    sweep();
+    other_threads_come();
+}
+
+/* What is read in pieces stands still: the group's figures do not move from what is read late to what
+ * was read already. */
+void thread_evict_dump(unsigned id) {
+    if (id == 0) {
+        use(heaps[0], LATER);
+        return;
+    }
+    store_release(&tree_read_until_ns, UINT64_MAX);
+    lock_take(&heap_global.lock); /* an eviction that had begun is over */
+    lock_release(&heap_global.lock);
+    int64_t allocs = 0;
+    for (uint32_t count = tree_count(), i = 1; i <= count - TREE_FIXED_COUNT; i++) {
+        uint32_t node = count - i;
+        for (unsigned site = 0; site < GROUP; site++)
+            if (!tree_is_gone(node) && tree_node(node)->address == site_at[site])
+                allocs += sums_of(node).allocs;
+    }
+    model_check(allocs == GROUP, "a dump has not what the group allocated");
+    store_release(&tree_read_until_ns, 0);
+}
+
+/* --- nodes ---------------------------------------------------------------------------------------- */
+
+/* All is evicted, but the nodes still stand in the tree. */
+void evictions_empty_nodes(struct heap **of) {
+    begin(of, 1);
+    sweep();
+    sweep();
+    evict_own(heaps[0]);
+    model_check(load_relaxed(&evict_views_all) > GROUP, "what is cold was not evicted");
+    other_threads_come();
+}
+
+/* One sweep takes them out, the next one removes them, unless a look-up needs them. */
+void thread_evict_nodes(unsigned id) {
+    if (id == 2) {
+        sweep();
+        sweep();
+        fill_tables_to(ROOMY_PARTS); /* what is looked up from here on gets nodes at once */
+    } else if (id == 1) {
+        put(heaps[1], 2, WAITING);
+        put(heaps[1], 1, DEEP);
+    } else {
+        put(heaps[0], 0, 0);
+        use(heaps[0], 1);
+    }
+}
+
+/* --- lists of children --------------------------------------------------------------------------- */
+
+enum { CHILDREN = TREE_INLINE_CHILDREN + 2 };
+static uint32_t parent, children[CHILDREN];
+
+static struct tree_frame child_frame(unsigned which) {
+    return (struct tree_frame){.address = 0x9000 + which * 8, .module = MODULE_NONE};
+}
+
+void evictions_children(struct heap **of) {
+    heaps = of;
+    parent = tree_child(TREE_ROOT, (struct tree_frame){.address = 0x8000, .module = MODULE_NONE},
+                        TABLES_UNCOUNTED);
+    for (unsigned i = 0; i < CHILDREN; i++)
+        children[i] = tree_child(parent, child_frame(i), TABLES_UNCOUNTED);
+}
+
+/* All but the last leave and come back, one after the other; the last one is found at all times. */
+void thread_evict_children(unsigned id) {
+    for (unsigned i = 0; i + 1 < CHILDREN; i++) {
+        if (!id) {
+            model_check(tree_find(parent, child_frame(CHILDREN - 1)) == children[CHILDREN - 1],
+                        "a child that stayed was not found");
+            continue;
+        }
+        lock_take(&tree_lock);
+        model_check(tree_unlink(children[i]), "a child could not be taken out");
+        lock_release(&tree_lock);
+        model_check(!tree_find(parent, child_frame(i)), "a child that left was found");
+        lock_take(&tree_lock);
+        model_check(tree_link(children[i]), "a child could not be put back");
+        lock_release(&tree_lock);
+        model_check(tree_find(parent, child_frame(i)) == children[i], "a child was not found");
+    }
+}
+
+/* --- heaps without a thread ----------------------------------------------------------------------- */
+
+static void end_thread(struct heap *heap) {
+    context_forget(heap);
+    heap_park(heap);
+}
+
+/* Two heaps; there are many parked ones, so that nothing of their caches is kept. */
+void evictions_parked(struct heap **of) {
+    begin(of, 2);
+    heap_global.parked += 8;
+    end_thread(heaps[1]);
+    sweep();
+    other_threads_come();
+}
+
+void thread_evict_parked(unsigned id) {
+    if (id == 2) {
+        sweep();
+        sweep();
+    } else if (id == 0) {
+        end_thread(heaps[0]);
+    } else {
+        struct heap *heap = heap_acquire(os_thread_id(), false);
+        model_check(heap && heap != heaps[2], "a heap with two owners");
+        context_thread_changes(heap);
+        use(heap, 0);
+        end_thread(heap);
+    }
+}
+
+/* --- without a control thread --------------------------------------------------------------------- */
+
+void thread_evict_alone(unsigned id) {
+    for (unsigned i = 0; i < 2; i++) {
+        want();
+        model_time_passes(LONG_NS);
+        evict_want();
+        use(heaps[id], id);
+    }
+}
