@@ -542,9 +542,6 @@ MUTANTS = {
     "rounds-are-not-announced": (
         "src/context/evict.c", "    exchange_full(&evict_round, evict_round + 1);\n", "",
         ["model:paths-are-evicted-under-look-ups"]),
-    "look-ups-keep-the-nodes-of-old-rounds": (
-        "src/context/evict.h", "        evict_changed(heap);\n}\nINLINE void evict_look_ends", "        (void)heap;\n}\nINLINE void evict_look_ends",
-        ["model:nodes-leave-under-look-ups"]),
     "looks-are-over-too-late": (
         "src/context/evict.c", "    find_views(found, count);\n    lock_take(&tree_lock);\n",
         "    find_views(found, count);\n    over = state.leaving && looks_are_over();\n    lock_take(&tree_lock);\n",
@@ -586,9 +583,6 @@ MUTANTS = {
         ["model:paths-are-evicted-under-look-ups", "model:heaps-are-parked-under-evictions"]),
     "evicted-paths-have-no-site": (
         "src/context/evict.c", "        node = child_like(node, id);\n", "        (void)id;\n", ["model:paths-are-evicted-under-look-ups"]),
-    "threads-evict-with-no-lock": (
-        "src/context/evict.c", "        if (evict_views(heap, heap, &probes)) {\n", "        lock_release(&heap_global.lock);\n        bool any = evict_views(heap, heap, &probes);\n        lock_take(&heap_global.lock);\n        if (any) {\n",
-        ["model:heaps-are-parked-under-evictions"]),
     "paths-are-evicted-under-a-dump": (
         "src/context/evict.c", "    if (load_relaxed(&heap->state) == HEAP_OWNED &&\n        load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {",
         "    if (load_relaxed(&heap->state) == HEAP_OWNED) {", ["model:dump-is-read-under-an-eviction"]),
