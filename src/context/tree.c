@@ -81,24 +81,6 @@ static uint64_t key_hash(uint32_t parent, struct tree_frame frame) {
                     (uint64_t)parent << 17 | (uint64_t)frame.module << 1 | frame.exact);
 }
 
-/* The child's id, or 0; *free is then the first place in the parent's list that was never used, or NULL. */
-INLINE uint32_t find_inline(struct tree_node *parent, uint32_t parent_id, struct tree_frame frame,
-                            uint32_t **free) {
-    uint32_t tag = tree_child_tag(frame);
-    *free = NULL;
-    for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++) {
-        uint32_t child = load_acquire(&parent->children[i]);
-        uint32_t id = child & ((1U << TREE_ID_BITS) - 1);
-        if (!child) {
-            *free = &parent->children[i];
-            return 0;
-        }
-        if ((child ^ id) == tag && LIKELY(tree_node_is(id, parent_id, frame)))
-            return id;
-    }
-    return 0;
-}
-
 /* The child's id in the table, or 0; *at is then where the search ended. */
 static NOINLINE uint32_t find_in_table(const struct table *table, uint32_t parent,
                                        struct tree_frame frame, uint64_t *at) {
