@@ -32,8 +32,8 @@ MUTANTS = {
         "src/api/free.c", "EXPORT void free(void *chunk) {\n", "EXPORT void free(void *chunk) {\n    errno = EINVAL;\n",
         ["limits-errno-preserved", "limits-errno-free-locked"]),
     "out-of-memory-aborts": (
-        MALLOC, "request, frame);\n    if (!chunk)\n        errno = ENOMEM;\n    return chunk;\n}\n\nstatic void *serve_slow",
-        "request, frame);\n    if (!chunk)\n        __builtin_trap();\n    return chunk;\n}\n\nstatic void *serve_slow",
+        MALLOC, "    if (!chunk)\n        errno = ENOMEM;\n    return chunk;\n}\n\nstatic void *serve_slow",
+        "    if (!chunk)\n        __builtin_trap();\n    return chunk;\n}\n\nstatic void *serve_slow",
         ["limits-out-of-memory", "cxx-bad-alloc", "cxx-bad-alloc-aligned"]),
     "segments-need-a-gigabyte": (
         "src/segment/segment.c", "    void *start = os_map_aligned(bytes, SEGMENT_BYTES);",
@@ -89,7 +89,8 @@ MUTANTS = {
     "remote-frees-are-lost": (
         "src/region/region.c", "    blocks_free_remote(page, block);\n}", "    (void)block;\n}", ["threads-remote-free"]),
     "heaps-are-not-adopted": (
-        "src/region/heap.c", "        if (mine)\n            return heap;", "", ["threads-many-threads", "threads-waves-of-threads"]),
+        "src/region/heap.c", "            add_relaxed(&heap_global.parked, -1);\n            return heap;",
+        "            add_relaxed(&heap_global.parked, -1);", ["threads-many-threads", "threads-waves-of-threads"]),
     "thread-ends-are-missed": (
         "src/api/thread.c", "    context_forget(heap);\n    heap_park(heap);", "    context_forget(heap);",
         ["threads-key-destructor-first"]),
@@ -207,7 +208,8 @@ MUTANTS = {
     "half-of-the-second-names": (
         "src/api/exports.map", "__libc_valloc; __libc_pvalloc; ", "", ["report-one-library", "names-whole-family"]),
     "freed-twice-into-a-parked-heap": (
-        "src/region/region.c", "        if (parked)\n            return;\n    }\n    blocks_free_remote", "    }\n    blocks_free_remote",
+        "src/region/region.c", "        if (parked)\n            return;\n    }\n    struct view *view",
+        "        if (parked) {\n            blocks_free_remote(page, block);\n            return;\n        }\n    }\n    struct view *view",
         ["threads-free-after-thread-exit"]),
     "parked-heaps-are-given-up": (
         "src/region/heap.c", "    heap->tid = 0;\n    heap->busy = 0;\n    store_release(&heap->state, HEAP_PARKED);",
@@ -255,7 +257,8 @@ MUTANTS = {
         "src/control/pages.c", "        .bytes = bytes,\n        .touched_bytes = touched,\n        .untouched_bytes = bytes > touched ? bytes - touched : 0,",
         "        .bytes = bytes * 2,\n        .touched_bytes = touched,\n        .untouched_bytes = bytes > touched ? bytes - touched : 0,", ["invariant-1-ledger-explains-rss"]),
     "paths-are-joined-unproven": (
-        "src/path/stack.c", "    old->address = address;\n    old->rule = rule;", "    old->rule = rule;", ["invariant-2-oracle-agrees"]),
+        "src/path/stack.c", "    stack->frames[frame].address = address;\n    stack->frames[frame].rule = rule;",
+        "    (void)address;\n    stack->frames[frame].rule = rule;", ["invariant-2-oracle-agrees"]),
     "code-without-rules-is-the-end": (
         "src/context/admit.c", "roots[stack->end] : TREE_TRUNCATED};", "TREE_ROOT : TREE_TRUNCATED};", ["invariant-3-no-unwind-info"]),
     "frame-pointers-are-followed": (
@@ -268,7 +271,7 @@ MUTANTS = {
         "src/context/lookup.c", "    if (UNLIKELY(!depth)) {\n        view",
         "    if (UNLIKELY(depth <= 1)) {\n        view", ["invariant-3-depths"]),
     "nodes-need-memory": (
-        "src/context/tree.c", "        if (!fresh) {\n            tables_add(-(int64_t)sizeof(struct tree_node));\n            return 0;\n        }\n        store_release(block, fresh);",
+        "src/context/tree.c", "        if (!fresh)\n            return 0;\n        store_release(block, fresh);",
         "        store_release(block, fresh);",
         ["invariant-3-tracking-without-memory"]),
     "the-freelist-has-no-bound": (
@@ -303,8 +306,8 @@ MUTANTS = {
         "src/region/blocks.c", "        new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;",
         "        new_head = 1UL << POINTER_BITS | (uintptr_t)block;", ["model:remote-frees-meet-the-owner"]),
     "parked-before-it-was-adopted": (
-        "src/region/region.c", "        bool parked = load_acquire(&owner->state) == HEAP_PARKED;\n        if (parked)\n",
-        "        bool parked = true;\n        if (parked)\n",
+        "src/region/region.c", "        bool parked = load_acquire(&owner->state) == HEAP_PARKED;\n        if (parked) {\n",
+        "        bool parked = true;\n        if (parked) {\n",
         ["model:frees-into-a-parked-heap", "model:heap-parked-and-adopted-under-frees"]),
     "adopted-under-a-free": (
         "src/region/heap.c", "load_acquire(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))",
@@ -314,8 +317,8 @@ MUTANTS = {
         "src/region/region.c", "record->view_index ? record->view_index : record_read(page, at).view_index",
         "record->view_index", ["model:own-page-becomes-mixed-under-frees"]),
     "shared-heap-without-its-lock": (
-        "src/region/heap.c", "    lock_take(&heap->lock);\n    if (!heap->mixed.current[0]) {",
-        "    if (!lock_try(&heap->lock))\n        heap->busy = 0;\n    if (!heap->mixed.current[0]) {", ["model:shared-heap"]),
+        "src/region/heap.c", "    lock_take(&shared_heap.lock);\n    return shared_locked(&shared_heap);",
+        "    if (!lock_try(&shared_heap.lock))\n        shared_heap.busy = 0;\n    return shared_locked(&shared_heap);", ["model:shared-heap"]),
     "purged-slices-come-back-without-the-lock": (
         "src/segment/segment.c",
         "            lock_take(&global.lock);\n            return_slices(segment, i, end - i, false);\n            lock_release(&global.lock);",
@@ -342,8 +345,8 @@ MUTANTS = {
         "src/os/lock.c", "            if (replace(lock, word, self))\n                return;",
         "            store_release(&lock->word, self);\n            return;", ["model:lock-taken-from-a-fork"]),
     "the-depth-is-read-twice": (
-        "src/context/lookup.c", "walk(heap, frame, depth, size, true, hash)",
-        "walk(heap, frame, (unsigned)load_relaxed(&options.depth), size, true, hash)", ["model:depth-is-set-meanwhile"]),
+        "src/context/lookup.c", "view = walk_to_keep(heap, frame, depth, size, hash);",
+        "view = walk_to_keep(heap, frame, (unsigned)load_relaxed(&options.depth), size, hash);", ["model:depth-is-set-meanwhile"]),
     "settled-by-two": (
         "src/region/region.c", "    if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))\n        return true;\n    region_settle(heap);",
         "    (void)heap;\n    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))\n        return true;",
@@ -356,7 +359,7 @@ MUTANTS = {
         "src/region/heap.c", "    if (!load_full(&heap_global.reading)) {\n", "    if (1) {\n",
         ["model:table-of-views-grows-under-a-dump"]),
     "a-node-for-each-thread": (
-        "src/context/tree.c", "        child = tree_find_further(parent, frame); /* another thread may have made it */\n    if (!child)\n        child = find_newest(parent, frame);",
+        "src/context/tree.c", "        child = tree_find(parent, frame); /* another thread may have made it */\n    if (!child)\n        child = find_newest(parent, frame);",
         "        child = 0;", ["model:tree-grows-in-three-threads"]),
     # --- named contexts ---
     "full-pages-stay-listed": (
@@ -471,7 +474,7 @@ MUTANTS = {
         "src/region/region.c", "        if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))\n            wipe_freed(page, block, chunk, requested);\n    }\n    heap_count",
         "    }\n    heap_count", ["rules:zero-zeroes"]),
     "own-pages-wait-for-bytes": (
-        "src/region/region.c", "    if (!at_once && (view_live_bytes", "    if ((view_live_bytes", ["rules:pages-are-its-own-from-the-first-chunk-on"]),
+        "src/region/region.c", "    if (!at_once &&\n        (live < options.promote_bytes", "    if ((live < options.promote_bytes", ["rules:pages-are-its-own-from-the-first-chunk-on"]),
     "trials-are-not-judged": (
         "src/control/automatic.c", "        return judge(choice, candidate);", "        return false;", ["rules:automatic-choices"]),
     # --- folded recursion, paths that wait, the budget of the tables ---
@@ -480,8 +483,8 @@ MUTANTS = {
         ["model:recursion-is-unfolded-under-walks", "model:recursion-is-folded-again-under-walks"]),
     "generations-begin-with-old-rules": (
         "src/path/rules.c",
-        "    table_empty();\n    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);\n",
-        "    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);\n    table_empty();\n",
+        "    table_empty();\n    store_release(&rules_version, rules_version + 1);\n    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);\n",
+        "    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);\n    table_empty();\n    store_release(&rules_version, rules_version + 1);\n",
         ["model:recursion-is-unfolded-under-walks"]),
     "folding-is-told-before-its-numbers": (
         "src/path/functions.c",
@@ -504,17 +507,19 @@ MUTANTS = {
         "src/path/cache.c", "    paths->stack.count = paths->nodes_valid = 0;\n", "",
         ["model:recursion-is-unfolded-under-walks"]),
     "budget-is-looked-at-before-it-is-taken": (
-        "src/region/tables.c", "    int64_t now = add_relaxed(used, bytes) + bytes, limit = tables_limit_bytes();",
-        "    int64_t now = load_relaxed(used) + bytes, limit = tables_limit_bytes();\n    add_relaxed(used, bytes);",
+        "src/region/tables.c", "    int64_t now = add_relaxed(used, bytes) + bytes, limit = limit_of_rest();",
+        "    int64_t now = load_relaxed(used) + bytes, limit = limit_of_rest();\n    add_relaxed(used, bytes);",
         ["model:budget-is-taken-by-three"]),
     "refused-bytes-are-counted": (
         "src/region/tables.c", "    add_relaxed(used, -bytes);\n    return false;", "    return false;",
         ["model:budget-is-taken-by-three"]),
     "loops-go-on-from-their-first-frame": (
-        "src/context/admit.c", "        if (number && admission->last[number].look != look) {", "        if (number) {",
+        "src/context/admit.c", "        admission->last[rule_folded(frames[i].rule)] = look++;\n",
+        "        if (last_frame(admission, rule_folded(frames[i].rule)) < 0)\n"
+        "            admission->last[rule_folded(frames[i].rule)] = look;\n        look++;\n",
         ["tables:unfolded-for-a-time"]),
     "a-few-frames-are-not-folded": (
-        "src/context/admit.c", "        int before = number ? earlier(admit, i, at.length, number) : -1;", "        int before = -1;\n        (void)number;\n        (void)earlier;",
+        "src/context/admit.c", "        int again = number ? earlier(admit, caller, number) : -1;", "        int again = -1;\n        (void)number;\n        (void)earlier;",
         ["tables:unfolded-for-a-time"]),
     "sites-of-one-caller-are-one": (
         "src/context/admit.c", "    if (known->site != site || known->caller != caller || known->ancestor != ancestor)",
@@ -549,7 +554,9 @@ MUTANTS = {
     "nodes-go-with-the-next-sweep": (
         "src/context/evict.c", "    } else if (over) {\n", "    } else if (over || 1) {\n", ["model:nodes-leave-under-look-ups"]),
     "nodes-come-back-in-no-list": (
-        "src/context/evict.c", "node->flags & TREE_LEAVING && tree_link(id))", "node->flags & TREE_LEAVING)",
+        "src/context/evict.c",
+        "            if (tree_link(id))\n                tree_unflag(id, TREE_LEAVING);\n            else\n                state.leaving = true;",
+        "            tree_unflag(id, TREE_LEAVING);",
         ["model:nodes-leave-under-look-ups"]),
     "nodes-come-back-beside-others": (
         "src/context/tree.c", "    if (tree_find(node->parent, frame_of_node(node)) || !link_node", "    if (!link_node",
