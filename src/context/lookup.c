@@ -248,9 +248,8 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
 
 /* The way past the table is open, and no change is noted that leads to this path: the usual part of
  * look_up. */
-static struct view *look_past(struct heap *heap, uintptr_t frame, size_t size) {
+static struct view *look_past(struct heap *heap, uintptr_t frame, unsigned depth, size_t size) {
     struct paths *paths = paths_of(heap);
-    unsigned depth = (unsigned)load_relaxed(&options.depth);
     evict_look(heap);
     struct view *view = walk_to_replay(heap, frame, depth, size);
     judge(paths, 1, 0, cost_walk(paths));
@@ -293,11 +292,11 @@ void context_time_ends(const struct context_timing *timing) {
 static NOINLINE struct view *view_past(struct heap *heap, uintptr_t frame, size_t size) {
     struct paths *paths = paths_of(heap);
     struct view *view = replay(paths, frame);
+    unsigned depth = (unsigned)load_relaxed(&options.depth); /* once: it may be set meanwhile */
     if (!view)
-        return UNLIKELY(!paths->traces) || UNLIKELY(!load_relaxed(&options.depth)) ||
-                       UNLIKELY(traces_are_wanted(paths))
+        return UNLIKELY(!paths->traces) || UNLIKELY(!depth) || UNLIKELY(traces_are_wanted(paths))
                    ? look_up(heap, frame, size)
-                   : look_past(heap, frame, size);
+                   : look_past(heap, frame, depth, size);
     store_owner(&paths->replayed, paths->replayed + 1);
     if (UNLIKELY(!(paths->replayed % REPLAYS_JUDGED))) {
         judge(paths, REPLAYS_JUDGED, 0, REPLAYS_JUDGED * COST_REPLAY);
