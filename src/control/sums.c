@@ -222,7 +222,7 @@ static uint32_t refuse_reset(struct text *text, const struct reset *reset) {
     return WIRE_REFUSED;
 }
 
-uint32_t reset_run(const struct wire_reset_request *request, struct text *text) {
+static uint32_t reset_all(const struct wire_reset_request *request, struct text *text) {
     struct reset reset = {
         .root = request->context == WIRE_NONE ? TREE_ROOT : request->context,
         .count = tree_count(),
@@ -244,4 +244,13 @@ uint32_t reset_run(const struct wire_reset_request *request, struct text *text) 
     text_add_number(text, (int64_t)reset.views);
     text_add(text, " contexts start anew; nothing was freed");
     return WIRE_OK;
+}
+
+/* Figures stay where they are meanwhile, so that the views that were counted are those that are reset. */
+uint32_t reset_run(const struct wire_reset_request *request, struct text *text) {
+    uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
+    store_release(&tree_read_until_ns, UINT64_MAX);
+    uint32_t status = reset_all(request, text);
+    store_release(&tree_read_until_ns, read_until_ns);
+    return status;
 }
