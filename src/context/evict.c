@@ -193,14 +193,16 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
     }
 }
 
+#define SEEN_LEAST 512U
+
 static bool make_seen(uint32_t count) {
-    uint32_t room = TREE_NODES_PER_BLOCK;
+    uint32_t room = SEEN_LEAST;
     while (room < count)
         room *= 2;
     uint16_t *seen = meta_alloc(room * sizeof *seen);
     if (!seen)
         return false;
-    tables_add((int64_t)((room - state.seen_room) * sizeof *seen));
+    tables_take((int64_t)((room - state.seen_room) * sizeof *seen), TABLES_MUST);
     meta_free(state.seen, state.seen_room * sizeof *seen);
     state.seen = seen;
     state.seen_room = room;
