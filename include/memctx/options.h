@@ -28,7 +28,8 @@
     X(freelist_kib, FREELIST_KIB, INT, 8192, 0, 1073741824, 1,                                     \
       "KiB of empty memory kept for reuse at the most, or 5 % of live bytes where that is more")   \
     X(promote_bytes, PROMOTE_BYTES, INT, 16384, 0, 1073741824, 1,                                  \
-      "live bytes at which a context gets pages of its own")                                       \
+      "live bytes at which a context gets pages of its own; twice as many for each four times of " \
+      "64 KiB that are alive in the process")                                                      \
     X(waste_kib, WASTE_KIB, INT, 2048, 0, 1073741824, 1,                                           \
       "KiB of free memory in contexts' own pages past which new contexts share mixed pages, or "   \
       "6 % of live bytes where that is more")                                                      \

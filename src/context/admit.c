@@ -26,7 +26,6 @@
 #define SIGHTINGS 4096U
 #define KNOWN 64U
 #define DEPTH_PARTS 256 /* of the limit: so many more have to be left for each node further in */
-#define NEAR_ROOT 5     /* nodes: so near to the root there are few, and much stands below each */
 #define WATCHED_MAX 64U
 #define WATCH_EVERY 32U /* of the paths that wait one is looked at for functions that recur */
 #define WAITED_TOLD_EVERY 32U

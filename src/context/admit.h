@@ -29,6 +29,7 @@
 #include "path/cache.h"
 
 #define SITE_FRAMES 2U
+#define NEAR_ROOT 5U     /* nodes: so near to the root there are few, and much stands below each */
 #define ADMIT_WEIGHT 16U /* sightings at first; four times as many in each of the last half parts */
 #define ADMIT_STEPS 4    /* of the budget */
 #define ADMIT_LIVE_SHARE 1024 /* an allocation of that part of the live bytes is enough by itself */

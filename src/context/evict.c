@@ -12,15 +12,16 @@
 #define EVICT_ALL_PAST 31 /* the same with traces, and with what waits for new paths */
 #define EVICT_ALL_TO 28
 #define WANTED_LEAST 64U /* paths that got no nodes */
-/* What is cold is a matter of how old the process is: a compiler's passes are short, a server's are not. */
+/* What is cold is a matter of how old the process is: a compiler's passes are short, a server's are
+ * not. */
 #define SWEEP_AGE_SHARE 16U /* of the time since one was wanted first, between two sweeps, ... */
 #define SWEEP_LEAST_NS 50000000ULL   /* ... but at least this, ... */
 #define SWEEP_MOST_NS 30000000000ULL /* ... at most this, ... */
 #define SWEEP_SHARE 50U              /* ... and so many times what the last one took */
 #define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
-#define NEAR_ROOT 5U
 #define PROBES_MAX (1U << 18) /* of other heaps, each time a thread evicts */
-#define HISTORY_SHARE 1024U /* what made such a part of all allocations, or of their bytes, stays */
+/* What made such a part of all allocations, or of their bytes, stays. */
+#define HISTORY_SHARE 1024U
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + sizeof(struct tree_node))
 
 uint32_t evict_round, evict_alone;
@@ -77,7 +78,8 @@ void evict_want(void) {
         store_owner(&evict_alone, 1);
 }
 
-/* --- sweeps -------------------------------------------------------------------------------------- */
+/* --- sweeps --------------------------------------------------------------------------------------
+ */
 
 static bool is_at_rest(const struct view *view) {
     return load_relaxed(&view->frees) == load_relaxed(&view->allocs) &&
@@ -342,7 +344,8 @@ void evict_sweep(void) {
     sweep_if_wanted(false);
 }
 
-/* --- the owner's part ---------------------------------------------------------------------------- */
+/* --- the owner's part ----------------------------------------------------------------------------
+ */
 
 /* The nearest ancestor that stays; where that is the parent, one near the root. */
 static uint32_t ancestor_for(uint32_t id) {
@@ -383,9 +386,9 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor) 
     return node && node != id ? heap_view_within(heap, node, site_share()) : NULL;
 }
 
-/* No chunk of the context is alive in any heap: what was freed is read before what was allocated, so
- * when both come to the same then none was alive between the readings; the caller's own part does not
- * change meanwhile. */
+/* No chunk of the context is alive in any heap: what was freed is read before what was allocated,
+ * so when both come to the same then none was alive between the readings; the caller's own part
+ * does not change meanwhile. */
 static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
     uint64_t frees = 0, allocs = 0;
     const struct view *view;
@@ -410,8 +413,8 @@ static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes)
            none_is_alive(heap, id, probes);
 }
 
-/* Their figures go to views of heap `to`. Under heap_global.lock, by who may write both. Returns how many
- * went. */
+/* Their figures go to views of heap `to`. Under heap_global.lock, by who may write both. Returns
+ * how many went. */
 static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
     uint32_t count = 0, waiting = 0;
     for (uint32_t i = 1; i < heap->view_count; i++) {

@@ -95,7 +95,8 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text);
 void marks_forget(void); /* in a forked child */
 /* Counters were reset: what marks have of those that they left out cannot be moved along. */
 void marks_forget_counters(void);
-/* What marks and resets keep is part of the tables (region/tables.h), and no more than an eighth of what these may have. */
+/* What marks and resets keep is part of the tables (region/tables.h): marks may have an eighth of these,
+ * with resets a quarter. */
 INTERNAL int64_t asked_bytes; /* by now; control thread only */
 bool asked_fits(int64_t bytes);
 void text_add_kib(struct text *text, uint64_t bytes);

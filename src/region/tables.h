@@ -6,7 +6,7 @@
  * with the number of paths asks here before it takes memory, with the share of the budget that may be
  * in use afterwards. What matters less has a smaller share: when the tables fill, full paths of
  * allocations that were seen once are the first that are not kept any more, the figures of each site
- * the last. Nothing is taken that would pass the limit.
+ * the last. But for TABLES_MUST nothing is taken that would pass the limit.
  *
  * Limit: MEMCTX_TABLES, and TABLES_THREAD_BYTES for each thread (the most that lived at a
  * time: what a thread's chunks need of its tables outlives it). Where a share of the live bytes may
@@ -40,8 +40,8 @@ enum tables_share {
     TABLES_ADMITTED = 24, /* paths that were seen often, or hold much */
     TABLES_NEAR = 25,     /* the same of nodes near the root */
     TABLES_RULE = 26,     /* paths that a rule names */
-    TABLES_ASKED = 26,    /* what users ask for: marks, what resets subtract; see control/marks.c */
-    TABLES_SITE = 30,     /* sites below the [other callers] of the process */
+    TABLES_ASKED = 26,    /* marks; see control/marks.c */
+    TABLES_SITE = 30,     /* sites below the [other callers] of the process; what resets subtract */
     TABLES_STACK = 31,    /* how a deep stack was walked */
     TABLES_MUST = 32,     /* counted, but never refused: frees in the pages of others */
 };

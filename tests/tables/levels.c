@@ -13,12 +13,10 @@
  *            twigs now from the one, now from the other
  * The library's file is in LEVELS_LIBRARY. It stands still before each round and at the end.
  */
-#include "books.h"
+#include "signals.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 
 enum {
@@ -45,7 +43,6 @@ static struct settings {
 
 static struct walker walkers[THREADS_MAX];
 static struct books handler_books;
-static struct chunk handler_chunks[8];
 static void *library;
 static void *(*plug_step)(void (*next)(void *, unsigned), void *, unsigned, unsigned);
 
@@ -113,22 +110,6 @@ static FRAME void handler_site(struct chunk *place, uint32_t bytes) {
     chunk_free(&handler_books, place);
     *place = (struct chunk){malloc(bytes), bytes, PHASE_HANDLER, SITE_HANDLER};
     book_made(&handler_books, place);
-}
-
-static void on_signal(int number) {
-    static unsigned turn;
-    int saved_errno = errno;
-    turn++;
-    handler_site(&handler_chunks[turn % 8], 40 + turn % 200);
-    errno = saved_errno;
-    (void)number;
-}
-
-static void start_signals(bool on) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    struct itimerval tick = {{0, on ? 2000 : 0}, {0, on ? 2000 : 0}};
-    sigaction(SIGALRM, &action, NULL);
-    setitimer(ITIMER_REAL, &tick, NULL);
 }
 
 static void load(void) {

@@ -17,10 +17,9 @@
  * Answers to a STAND: "go"; "drain N": all chunks but N are freed, then it stands again; "fork": a
  * child goes on with all that is alive, and the parent waits for its end.
  */
+#include "signals.h"
 #include "visits.h"
 
-#include <signal.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 
 enum { SLOTS_MAX = 1 << 23, SMALL_BYTES = 64, KEPT_MAX = 1 << 16, OFTEN_MAX = 1 << 12 };
@@ -39,7 +38,7 @@ static struct settings {
 
 static struct books books;
 static struct chunk slots[SLOTS_MAX];
-static struct chunk often[OFTEN_MAX], kept[KEPT_MAX], handler_chunks[8];
+static struct chunk often[OFTEN_MAX], kept[KEPT_MAX];
 static unsigned kept_count;
 static struct walk walk;
 static uint64_t done;
@@ -117,22 +116,6 @@ static FRAME void handler_site(struct chunk *place, uint32_t bytes) {
     chunk_free(&books, place);
     *place = (struct chunk){malloc(bytes), bytes, HANDLER, SITE_HANDLER};
     book_made(&books, place);
-}
-
-static void on_signal(int number) {
-    static unsigned turn;
-    int saved_errno = errno;
-    turn++;
-    handler_site(&handler_chunks[turn % 8], 40 + turn % 200);
-    errno = saved_errno;
-    (void)number;
-}
-
-static void start_signals(bool on) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    struct itimerval tick = {{0, on ? 2000 : 0}, {0, on ? 2000 : 0}};
-    sigaction(SIGALRM, &action, NULL);
-    setitimer(ITIMER_REAL, &tick, NULL);
 }
 
 /* --- the program ------------------------------------------------------------------------------ */

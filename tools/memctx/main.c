@@ -124,7 +124,8 @@ static const struct cli_verb verbs[] = {
      "Without NAME it is called default. A mark takes at most 896 KiB, and all of them, with what\n"
      "resets keep, an eighth of what the tables may have (MEMCTX_TABLES): contexts that hold "
      "least\n"
-     "are left out then, which is told; where nothing is left, a mark is refused.\n\n" COMMON_HELP,
+     "are left out then, which is told; where nothing is left, a mark is refused. Call paths that\n"
+     "a mark tells of are never merged into [other callers].\n\n" COMMON_HELP,
      mark_main},
     {"diff", "TARGET [MARK] | SNAPSHOT SNAPSHOT|PID", "show the growth of each context",
      TARGET_HELP "\nThe growth since MARK (the latest one), or from the first state to the second. "
