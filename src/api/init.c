@@ -10,6 +10,7 @@
 #include "api/thread.h"
 #include "context/named.h"
 #include "context/tree.h"
+#include "control/control.h"
 #include "control/policy_rules.h"
 #include "os/fault.h"
 #include "os/meta.h"

@@ -5,7 +5,7 @@
 #include "context/lookup.h"
 #include "context/named.h"
 #include "context/tree.h"
-#include "control/policy_rules.h"
+#include "control/control.h"
 #include "os/meta.h"
 #include "path/functions.h"
 #include "path/oracle.h"
@@ -391,7 +391,7 @@ uint32_t command_run(uint16_t type, const char *body, size_t length, struct answ
     case WIRE_OPTIONS: return run_text(answer, fill_options, body);
     case WIRE_SELF: return run_text(answer, fill_self, body);
     case WIRE_NOTE: return run_text(answer, note_run, body);
-    case WIRE_RULES: return run_text(answer, policy_rules_run, body);
+    case WIRE_RULES: return run_text(answer, rules_run, body);
     case WIRE_RESET_NAMED: return run_text(answer, fill_reset_named, body);
     case WIRE_PIECE: return run_piece(body, answer);
     case WIRE_PLACE: return run_text(answer, fill_place, body);

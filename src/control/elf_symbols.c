@@ -4,7 +4,6 @@
  * end the process.
  */
 #include "control/elf_symbols.h"
-#include "control/control.h"
 #include "os/fault.h"
 
 #include <elf.h>
@@ -15,7 +14,8 @@
 #define PART_MAX (1UL << 28) /* of a file, in memory at one time */
 
 void elf_part_free(struct elf_part *part) {
-    control_unmap(part->bytes);
+    if (part->bytes)
+        os_unmap(part->bytes, part->size);
     *part = (struct elf_part){NULL, 0};
 }
 
@@ -23,8 +23,10 @@ static bool part_read(struct elf_part *part, int fd, uint64_t offset, uint64_t s
     *part = (struct elf_part){NULL, 0};
     if (!size || size > PART_MAX || offset > INT64_MAX - size)
         return false;
-    char *bytes = control_map(size, true);
+    char *bytes = os_map(size);
     uint64_t done = 0;
+    if (bytes)
+        os_wipe_on_fork(bytes, size); /* a child of a fork at this moment keeps none of it */
     while (bytes && done < size) {
         ssize_t got = OS_TRY(pread(fd, bytes + done, size - done, (off_t)(offset + done)));
         if (got <= 0)

@@ -375,7 +375,7 @@ static void look_at_limits(void) {
         heaps_reconsider();
 }
 
-void policy_rules_apply(void) {
+void policy_rules_apply(bool may_open) {
     static unsigned turns;
     uint32_t count = tree_count();
     bool moved = false;
@@ -386,7 +386,7 @@ void policy_rules_apply(void) {
     for (; state.seen < count; state.seen++) { /* parents come before their children */
         uint16_t module = tree_node(state.seen)->module;
         if (state.count && module < MODULE_NAMED)
-            read_names(module, control_has_own_descriptors());
+            read_names(module, may_open);
         lock_take(&tree_lock);
         moved |= match(state.seen);
         lock_release(&tree_lock);
@@ -600,12 +600,12 @@ void policy_rules_begin(void) {
         dl_iterate_phdr(learn_object, NULL);
 }
 
-static void look_again(void) {
+static void look_again(bool may_open) {
     lock_take(&tree_lock);
     forget_names();
     lock_release(&tree_lock);
     state.seen = 0;
-    policy_rules_apply();
+    policy_rules_apply(may_open);
 }
 
 static void forget_rules(void) {
@@ -623,63 +623,23 @@ static void forget_rules(void) {
     lock_release(&tree_lock);
 }
 
-static void describe(struct text *text) {
-    int64_t contexts[POLICY_RULES_MAX + 1] = {0}, bytes[POLICY_RULES_MAX + 1] = {0};
-    int64_t chunks[POLICY_RULES_MAX + 1] = {0};
-    uint32_t count = tree_count();
-    sums_begin();
-    for (uint32_t i = 0; i < count; i++) {
-        struct sum sum;
-        unsigned rule = policy_rules_of(i);
-        sums_pause(i);
-        if (!rule || rule > state.count)
-            continue;
-        sums_read(i, &sum, NULL);
-        if (!sum.allocs && !sum.frees)
-            continue;
-        contexts[rule]++;
-        bytes[rule] += sum.live_bytes;
-        chunks[rule] += sum.allocs - sum.frees;
-    }
-    sums_end();
-    for (uint32_t i = 0; i < state.count; i++) {
-        const struct terms *terms = &terms_table[i + 1];
-        const int64_t figures[] = {contexts[i + 1],
-                                   bytes[i + 1],
-                                   chunks[i + 1],
-                                   terms->limit,
-                                   (int64_t)load_relaxed(&terms->passed),
-                                   (int64_t)load_relaxed(&terms->guarded),
-                                   (int64_t)load_relaxed(&terms->unguarded)};
-        text_add(text, state.list[i].text);
-        for (size_t k = 0; k < sizeof figures / sizeof figures[0]; k++) {
-            text_add(text, "\t");
-            text_add_number(text, figures[k]);
-        }
-        text_add(text, "\n");
-    }
+uint32_t policy_rules_count(void) {
+    return state.count;
 }
 
 const char *policy_rules_text(unsigned rule) {
     return rule && rule <= state.count ? state.list[rule - 1].text : NULL;
 }
 
-uint32_t policy_rules_run(const char *body, struct text *text) {
-    if (text_equal(body, "list")) {
-        policy_rules_apply();
-        describe(text);
-        return WIRE_OK;
-    }
-    if (text_equal(body, "clear")) {
-        forget_rules();
-        if (state.modules)
-            look_again();
-        text_add(text, "no rules");
-        return WIRE_OK;
-    }
-    if (!add_rule(body, text_length(body), text))
-        return WIRE_REFUSED;
-    look_again();
-    text_add(text, "added");
-    return WIRE_OK;
+bool policy_rules_add(const char *rule, struct text *text, bool may_open) {
+    if (!add_rule(rule, text_length(rule), text))
+        return false;
+    look_again(may_open);
+    return true;
+}
+
+void policy_rules_clear(bool may_open) {
+    forget_rules();
+    if (state.modules)
+        look_again(may_open);
 }

@@ -17,7 +17,7 @@
 #ifndef MEMCTX_POLICY_RULES_H
 #define MEMCTX_POLICY_RULES_H
 
-#include "control/control.h"
+#include "base/text.h"
 
 #define POLICY_RULES_MAX 64U
 
@@ -27,13 +27,14 @@ void policy_rules_init(const char *rules, struct text *warnings);
  * looked up. */
 void policy_rules_begin(void);
 bool policy_rules_exist(void);
-/* Places what is new in the tree. */
-void policy_rules_apply(void);
-/* "" -> a line for each rule: text, contexts, live bytes and chunks, separated by tabs; "clear" -> no rules; else
- * a rule that is added behind the others. */
-uint32_t policy_rules_run(const char *body, struct text *text);
+/* Places what is new in the tree. may_open: the caller may open the files of objects that are new. */
+void policy_rules_apply(bool may_open);
+/* Adds a rule behind the others. False: said in `text`. */
+bool policy_rules_add(const char *rule, struct text *text, bool may_open);
+void policy_rules_clear(bool may_open);
 /* The rule that a context is placed by, from 1 on; 0: none. */
 unsigned policy_rules_of(uint32_t context);
+uint32_t policy_rules_count(void);
 /* Its text; NULL: there is none. */
 const char *policy_rules_text(unsigned rule);
 

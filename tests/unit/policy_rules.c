@@ -11,6 +11,7 @@
 
 #include "control/dwarf_units.h"
 #include "control/elf_symbols.h"
+#include "control/control.h"
 #include "control/policy_rules.h"
 #include "control/regex.h"
 
@@ -228,7 +229,7 @@ Test(regex, ends_and_bounds) {
 static const char *answer(const char *request, uint32_t *status) {
     static char room[8192];
     struct text text = {.bytes = room, .capacity = sizeof room - 1};
-    *status = policy_rules_run(request, &text);
+    *status = rules_run(request, &text);
     room[text.length] = '\0';
     return room;
 }
