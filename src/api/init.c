@@ -11,11 +11,11 @@
 #include "context/named.h"
 #include "context/tree.h"
 #include "control/control.h"
-#include "control/policy_rules.h"
 #include "os/fault.h"
 #include "os/meta.h"
 #include "path/oracle.h"
 #include "path/rebind.h"
+#include "rules/rules.h"
 
 #include <errno.h>
 #include <memctx.h>

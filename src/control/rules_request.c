@@ -2,8 +2,8 @@
 /* Requests about the rules of call paths (wire.h, WIRE_RULES), and what each rule's paths hold. */
 #include "context/tree.h"
 #include "control/control.h"
-#include "control/policy_rules.h"
 #include "region/terms.h"
+#include "rules/rules.h"
 
 static void list_rules(struct text *text) {
     uint32_t count = policy_rules_count();

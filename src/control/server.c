@@ -10,9 +10,9 @@
 #include "context/tree.h"
 #include "control/automatic.h"
 #include "control/place.h"
-#include "control/policy_rules.h"
 #include "control/sandbox.h"
 #include "os/fault.h"
+#include "rules/rules.h"
 #include "segment/segment.h"
 
 #include <errno.h>

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "control/dwarf_units.h"
-#include "control/elf_symbols.h"
 #include "control/control.h"
-#include "control/policy_rules.h"
-#include "control/regex.h"
+#include "rules/dwarf_units.h"
+#include "rules/elf_symbols.h"
+#include "rules/regex.h"
+#include "rules/rules.h"
 
 struct seen {
     const char *wanted;

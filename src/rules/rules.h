@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * policy_rules.h - which call paths are placed how, by the names of the functions on them.
+ * rules.h - which call paths are placed how, by the names of the functions on them.
  *
  * A rule is "PATTERN=POLICY,OPTION,..."; several are separated by ';'. PATTERN is the name of a function, or regex: and an
  * expression that is searched for in it, module: and the file name of an object, file: and the name of a source file, context: and
@@ -14,8 +14,8 @@
  * Threads: the control thread, but for policy_rules_init. A context that was placed by hand (memctx set, isolate,
  * merge) stays as it is.
  */
-#ifndef MEMCTX_POLICY_RULES_H
-#define MEMCTX_POLICY_RULES_H
+#ifndef MEMCTX_RULES_RULES_H
+#define MEMCTX_RULES_RULES_H
 
 #include "base/text.h"
 

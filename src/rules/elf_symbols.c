@@ -3,7 +3,7 @@
  * The functions of a mapped object; see elf_symbols.h. Files are read, not mapped: one that gets shorter meanwhile would
  * end the process.
  */
-#include "control/elf_symbols.h"
+#include "rules/elf_symbols.h"
 #include "os/fault.h"
 
 #include <elf.h>

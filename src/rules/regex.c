@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Regular expressions; see regex.h. Steps go on relative to where they stand, so that a part can be moved and copied. */
-#include "control/regex.h"
+#include "rules/regex.h"
 
 #define REPEAT_MAX 64U
 #define DEPTH_MAX 32U

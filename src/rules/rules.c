@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules for the placement of call paths; see policy_rules.h. */
-#include "control/policy_rules.h"
+/* Rules for the placement of call paths; see rules.h. */
+#include "rules/rules.h"
 #include "base/options.h"
 #include "context/tree.h"
-#include "control/dwarf_units.h"
-#include "control/elf_symbols.h"
-#include "control/regex.h"
 #include "os/meta.h"
 #include "region/policy.h"
 #include "region/terms.h"
+#include "rules/dwarf_units.h"
+#include "rules/elf_symbols.h"
+#include "rules/regex.h"
 
 #include <link.h>
 

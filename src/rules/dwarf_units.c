@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Source files of code; see dwarf_units.h. */
-#include "control/dwarf_units.h"
+#include "rules/dwarf_units.h"
 
 #define ATTRIBUTES_MAX 64U /* of a unit */
 

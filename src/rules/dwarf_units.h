@@ -13,7 +13,7 @@
 #ifndef MEMCTX_DWARF_UNITS_H
 #define MEMCTX_DWARF_UNITS_H
 
-#include "control/elf_symbols.h"
+#include "rules/elf_symbols.h"
 
 /* Calls `visit` for every piece of code with the name of its source file, as the compiler was given it. False: nothing of the
  * kind could be read. */
