@@ -17,9 +17,7 @@
 #ifndef MEMCTX_RULES_RULES_H
 #define MEMCTX_RULES_RULES_H
 
-#include "base/text.h"
-
-#define POLICY_RULES_MAX 64U
+#include "rules/rule.h"
 
 /* The rules of MEMCTX_RULES; what is not understood is said in `warnings`. In the constructor. */
 void policy_rules_init(const char *rules, struct text *warnings);
