@@ -3,6 +3,7 @@
 #include "context/tree.h"
 #include "control/control.h"
 #include "region/terms.h"
+#include "rules/resolved.h"
 #include "rules/rules.h"
 
 static void list_rules(struct text *text) {
@@ -48,6 +49,10 @@ uint32_t rules_run(const char *body, struct text *text) {
     if (text_equal(body, "list")) {
         policy_rules_apply(may_open);
         list_rules(text);
+        return WIRE_OK;
+    }
+    if (text_equal(body, "unresolved")) {
+        resolved_list(text);
         return WIRE_OK;
     }
     if (text_equal(body, "clear")) {

@@ -20,21 +20,4 @@ typedef void elf_function_visit(const char *name, uint64_t start, uint64_t end, 
 /* Calls `visit` for every function. False: no symbols could be read. */
 bool elf_each_function(const struct module *module, elf_function_visit *visit, void *context);
 
-/* --- the file itself, for what else stands in it ----------------------------------------------------- */
-
-struct elf_part { /* of a file, in memory */
-    char *bytes;
-    size_t size;
-};
-struct elf_file {
-    int fd;
-    struct elf_part sections, names; /* Elf64_Shdr; theirs */
-};
-/* The object's file, or the separate debug file that its build-id names. False: it is not there, or another one by now. */
-bool elf_open(struct elf_file *file, const struct module *module, bool debug);
-void elf_close(struct elf_file *file);
-/* A section by its name. False: there is none, or it is compressed. */
-bool elf_read_section(struct elf_part *part, struct elf_file *file, const char *name);
-void elf_part_free(struct elf_part *part);
-
 #endif

@@ -2,7 +2,6 @@
 /* The text of rules; see parse.h. */
 #include "rules/parse.h"
 #include "context/tree.h"
-#include "os/meta.h"
 #include "region/policy.h"
 
 static const char *const kind_words[RULE_KINDS] = {[OF_FUNCTIONS] = "",
@@ -119,11 +118,6 @@ const char *parse_pattern(struct policy_rule *rule) {
         if (tree_is_named((uint32_t)number))
             return "a named context has what its program asks for";
         rule->context = (uint32_t)number;
-    }
-    if (rule->kind == OF_EXPRESSIONS) {
-        if (!(rule->regex = meta_alloc(sizeof *rule->regex)))
-            return "there is no memory for it";
-        return regex_compile(rule->regex, rule->pattern);
     }
     return NULL;
 }

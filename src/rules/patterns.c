@@ -70,8 +70,7 @@ static bool each_mangled(const char *symbol,
 
 static bool matches(const char *name, size_t length, const void *context) {
     const struct policy_rule *rule = context;
-    return rule->kind == OF_EXPRESSIONS ? regex_matches(rule->regex, name, length)
-                                        : glob(rule->pattern, name, length);
+    return glob(rule->pattern, name, length);
 }
 
 /* What compilers put behind the name of a part of a function (.part.0, .cold) is not the name's. */
@@ -89,12 +88,6 @@ static const char *base_name(const char *path) {
         if (*path == '/' && path[1])
             base = path + 1;
     return base;
-}
-
-/* The file's name, or its whole path. */
-bool pattern_matches_file(const struct policy_rule *rule, const char *path) {
-    return glob(rule->pattern, base_name(path), text_length(base_name(path))) ||
-           glob(rule->pattern, path, text_length(path));
 }
 
 bool pattern_matches_module(const struct policy_rule *rule, const char *path) {

@@ -14,8 +14,7 @@
 
 /* `symbol`: a name of the symbol table. */
 bool pattern_matches_function(const struct policy_rule *rule, const char *symbol);
-/* The file's name, or its whole path. */
-bool pattern_matches_file(const struct policy_rule *rule, const char *path);
+/* By the name of its file. */
 bool pattern_matches_module(const struct policy_rule *rule, const char *path);
 
 #endif

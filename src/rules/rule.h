@@ -3,7 +3,7 @@
 #ifndef MEMCTX_RULES_RULE_H
 #define MEMCTX_RULES_RULE_H
 
-#include "rules/regex.h"
+#include "base/text.h"
 
 #define POLICY_RULES_MAX 64U
 
@@ -13,7 +13,6 @@ enum rule_kind { OF_FUNCTIONS, OF_MODULES, OF_FILES, OF_EXPRESSIONS, OF_CONTEXT,
 struct policy_rule {
     const char *text;    /* all of it */
     const char *pattern; /* behind its kind; ended by the = */
-    struct regex *regex; /* OF_EXPRESSIONS */
     uint32_t context;    /* OF_CONTEXT */
     uint8_t kind, placement;
 };
@@ -21,6 +20,10 @@ struct policy_rule {
 struct rule_list {
     struct policy_rule rules[POLICY_RULES_MAX];
     uint32_t count;
+    uint32_t version; /* counts each change */
+    uint32_t
+        needs_command; /* number of the last rule that the command resolves, in part or alone */
+    uint32_t command_alone; /* rules that the command alone resolves */
     bool kinds[RULE_KINDS]; /* there are such rules */
 };
 INTERNAL struct rule_list rule_list; /* rules.c; written under tree_lock */

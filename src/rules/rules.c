@@ -6,6 +6,7 @@
 #include "region/terms.h"
 #include "rules/objects.h"
 #include "rules/parse.h"
+#include "rules/resolved.h"
 
 #include <link.h>
 
@@ -172,7 +173,6 @@ static bool add_rule(const char *rule, size_t length, struct text *text) {
     if (!wrong)
         wrong = parse_wanted(parts + equals, &new, &terms);
     if (wrong) {
-        meta_free(new.regex, sizeof *new.regex);
         parse_refuse(text, rule, length, wrong);
         return false;
     }
@@ -181,6 +181,10 @@ static bool add_rule(const char *rule, size_t length, struct text *text) {
     rule_list.rules[rule_list.count] = new;
     terms_table[++rule_list.count] = terms;
     rule_list.kinds[new.kind] = true;
+    rule_list.version++;
+    if (new.kind == OF_FUNCTIONS || new.kind == OF_FILES || new.kind == OF_EXPRESSIONS)
+        rule_list.needs_command = rule_list.count;
+    rule_list.command_alone += new.kind == OF_FILES || new.kind == OF_EXPRESSIONS;
     tree_watch = match_new;
     tree_wanted = is_wanted;
     tree_is_ruled = is_ruled;
@@ -188,7 +192,7 @@ static bool add_rule(const char *rule, size_t length, struct text *text) {
     return true;
 }
 
-void policy_rules_init(const char *rules, struct text *warnings) {
+void policy_rules_init(const char *rules, bool are_resolved, struct text *warnings) {
     while (rules && *rules) {
         size_t length = 0;
         while (*rules == ' ' || *rules == '\n' || *rules == '\t')
@@ -205,6 +209,10 @@ void policy_rules_init(const char *rules, struct text *warnings) {
         }
         rules += length + (rules[length] != 0);
     }
+    if (rule_list.command_alone && !are_resolved)
+        text_add(warnings, "memctx: MEMCTX_RULES: its regex: and file: rules are not in force; the "
+                           "command resolves these; start the program with memctx run, or use "
+                           "memctx rules TARGET --again\n");
 }
 
 /* The objects that are there: their names are read before the program runs, so that a path is placed as it is made. */
@@ -220,14 +228,16 @@ static int learn_object(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
-void policy_rules_begin(void) {
-    if (policy_rules_exist())
-        dl_iterate_phdr(learn_object, NULL);
+void policy_rules_begin(const char *ranges) {
+    if (!policy_rules_exist())
+        return;
+    dl_iterate_phdr(learn_object, NULL);
+    resolved_read(ranges);
 }
 
-static void look_again(bool may_open) {
+static void look_again(bool may_open, bool cleared) {
     lock_take(&tree_lock);
-    objects_forget();
+    objects_forget(cleared);
     lock_release(&tree_lock);
     state.seen = 0;
     policy_rules_apply(may_open);
@@ -235,10 +245,8 @@ static void look_again(bool may_open) {
 
 static void forget_rules(void) {
     lock_take(&tree_lock);
-    for (uint32_t i = 0; i < rule_list.count; i++)
-        if (rule_list.rules[i].regex)
-            meta_free(rule_list.rules[i].regex, sizeof *rule_list.rules[i].regex);
-    rule_list.count = 0;
+    rule_list.version++;
+    rule_list.count = rule_list.needs_command = rule_list.command_alone = 0;
     state.texts_used = 0;
     state.clearing = true;
     __builtin_memset(rule_list.kinds, 0, sizeof rule_list.kinds);
@@ -259,12 +267,19 @@ const char *policy_rules_text(unsigned rule) {
 bool policy_rules_add(const char *rule, struct text *text, bool may_open) {
     if (!add_rule(rule, text_length(rule), text))
         return false;
-    look_again(may_open);
+    look_again(may_open, false);
     return true;
 }
 
 void policy_rules_clear(bool may_open) {
     forget_rules();
     if (objects_exist())
-        look_again(may_open);
+        look_again(may_open, true);
+}
+
+bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text) {
+    bool taken = resolved_take(request, text);
+    if (taken && request->last)
+        state.seen = 0; /* contexts that are there may match now */
+    return taken;
 }

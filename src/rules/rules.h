@@ -18,18 +18,22 @@
 #define MEMCTX_RULES_RULES_H
 
 #include "rules/rule.h"
+#include <memctx/wire.h>
 
-/* The rules of MEMCTX_RULES; what is not understood is said in `warnings`. In the constructor. */
-void policy_rules_init(const char *rules, struct text *warnings);
-/* Reads the names of what is loaded, so that a path is placed with its first chunk. In the constructor, once code can be
- * looked up. */
-void policy_rules_begin(void);
+/* The rules of MEMCTX_RULES; what is not understood is said in `warnings`, and, unless the command has
+ * resolved them (are_resolved), that some of them wait for it. In the constructor. */
+void policy_rules_init(const char *rules, bool are_resolved, struct text *warnings);
+/* Reads the names of what is loaded, so that a path is placed with its first chunk, and `ranges`, which the
+ * command resolved (NULL: there are none). In the constructor, once code can be looked up. */
+void policy_rules_begin(const char *ranges);
 bool policy_rules_exist(void);
 /* Places what is new in the tree. may_open: the caller may open the files of objects that are new. */
 void policy_rules_apply(bool may_open);
 /* Adds a rule behind the others. False: said in `text`. */
 bool policy_rules_add(const char *rule, struct text *text, bool may_open);
 void policy_rules_clear(bool may_open);
+/* Takes what the command resolved. False: refused, said in `text`. */
+bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text);
 /* The rule that a context is placed by, from 1 on; 0: none. */
 unsigned policy_rules_of(uint32_t context);
 uint32_t policy_rules_count(void);

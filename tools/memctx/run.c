@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "program.h"
+#include "rule_patterns.h"
+#include "rule_start.h"
 #include "settings.h"
 
 #define LIBRARY "libmemctx.so"
@@ -63,6 +65,11 @@ static void add_rule(const char *rule) {
     const char *before = getenv("MEMCTX_RULES");
     if (strrchr(rule, '=') == NULL || strrchr(rule, '=') == rule) {
         cli_usage("--rule takes PATTERN=POLICY,OPTIONS; got \"%.100s\"", rule);
+    }
+    static struct rule_patterns patterns;
+    struct cli_failure failure;
+    if (!rule_patterns_add(&patterns, rule, &failure)) {
+        cli_usage("%s", failure.text);
     }
     char *rules =
         before != NULL && before[0] != '\0' ? cli_format("%s;%s", before, rule) : cli_copy(rule);
@@ -145,6 +152,7 @@ int run_main(int argc, char **argv) {
     }
     char *library = find_library();
     set_preload(library);
+    rule_start_resolve(path, library);
     snprintf(pid, sizeof(pid), "%d", (int)getpid());
     set_variable("MEMCTX_RUN_PID", pid);
     /* The argument list begins with the name as it was given, as a shell passes it. execvp also

@@ -61,6 +61,10 @@ struct symbols_request {
 /* Answers a request on a stream: one byte of enum symbols_source, then for each address in turn
  * its functions (symbols_put_function ..., then symbols_put_end). */
 void elf_names_answer(const struct symbols_request *request, FILE *answer);
+/* Opens the request's file with elfutils. SYMBOLS_DWARF: done, *module is it; else why not. */
+struct Dwfl_Module;
+enum symbols_source elf_names_open(const struct symbols_request *request,
+                                   struct Dwfl_Module **module);
 void symbols_put_function(FILE *answer, const char *name, const char *file, int64_t line);
 void symbols_put_end(FILE *answer);
 
