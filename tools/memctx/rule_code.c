@@ -26,6 +26,8 @@ static _Noreturn void run_child(const struct symbols_request *request,
     struct rlimit no_core = {0, 0}, cpu = {CHILD_CPU_LIMIT_S, CHILD_CPU_LIMIT_S};
     setrlimit(RLIMIT_CORE, &no_core);
     setrlimit(RLIMIT_CPU, &cpu);
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    dup2(null, STDERR_FILENO); /* a reader's last words about a damaged file */
     FILE *answer = fdopen(fd, "w");
     if (answer == NULL) {
         _exit(1);

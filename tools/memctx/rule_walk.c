@@ -105,9 +105,25 @@ static void add_die_ranges(struct walk *walk, Dwarf_Die *die, unsigned int rule,
     }
 }
 
+/* The source file that declares a function. dwarf_decl_file would abort where there is no table of files. */
+static const char *find_file(Dwarf_Die *die) {
+    Dwarf_Attribute attribute;
+    Dwarf_Die unit;
+    Dwarf_Files *files;
+    Dwarf_Word index;
+    size_t count;
+    if (dwarf_attr_integrate(die, DW_AT_decl_file, &attribute) == NULL ||
+        dwarf_formudata(&attribute, &index) != 0 ||
+        dwarf_cu_die(attribute.cu, &unit, NULL, NULL, NULL, NULL, NULL, NULL) == NULL ||
+        dwarf_getsrcfiles(&unit, &files, &count) != 0 || index >= count) {
+        return NULL;
+    }
+    return dwarf_filesrc(files, index, NULL, NULL);
+}
+
 static unsigned int rule_of_names(const struct walk *walk, Dwarf_Die *die) {
     Dwarf_Attribute attribute;
-    const char *linkage = NULL, *name = dwarf_diename(die), *file = dwarf_decl_file(die);
+    const char *linkage = NULL, *name = dwarf_diename(die), *file = find_file(die);
     if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) != NULL ||
         dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute) != NULL) {
         linkage = dwarf_formstring(&attribute);
