@@ -188,7 +188,7 @@ static const struct cli_verb verbs[] = {
      "  --json             one object of schema memctx-verify/1\n"
      "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
      verify_main},
-    {"rules", "TARGET [--add RULE] [--clear] [--json] [--human]",
+    {"rules", "TARGET [--add RULE] [--again] [--clear] [--json] [--human]",
      "place call paths by the functions on them",
      LIVE_TARGET_HELP
      "\nLists the rules of the process, with the call paths that each placed, what is alive in "
@@ -198,10 +198,9 @@ static const struct cli_verb verbs[] = {
      "PATTERN  a function's name, of C++ also with its namespaces (ns::type::function)\n"
      "         regex:EXPRESSION    a function's name, searched for a POSIX extended expression\n"
      "         module:NAME         the file name of an executable or library\n"
-     "         file:NAME           a source file, by debug information that is not compressed\n"
+     "         file:NAME           a source file, by debug information\n"
      "         context:NUMBER      that context and all below it, before all other rules\n"
-     "         In names * and ? stand for any characters and for one. Inlined functions have no "
-     "frame.\n"
+     "         In names * and ? stand for any characters and for one.\n"
      "POLICY   as for memctx set; may be left out\n"
      "OPTION   own                 pages of its own, from the first chunk on\n"
      "         page:16K, page:64K  the size of these pages\n"
@@ -215,7 +214,11 @@ static const struct cli_verb verbs[] = {
      "It holds for what is allocated from then on; contexts that were placed by hand keep their "
      "policy.\nA program starts with the rules of memctx run --rule RULE or "
      "MEMCTX_RULES='RULE;RULE'.\n\n"
+     "The command, not the library, resolves regex:, file: and the names of inlined functions: "
+     "with\nmemctx run before the program starts, with --add at once. Objects that the program "
+     "loads\nlater are listed as not resolved until --again.\n\n"
      "  --add RULE         one more, behind the others\n"
+     "  --again            resolve the rules in objects where they are not resolved yet\n"
      "  --clear            first forget all of them; what they placed is as the allocator decides\n"
      "  --json             one object of schema memctx-rules/1\n"
      "  --human            KiB, MiB instead of bytes\n" COMMON_HELP,
