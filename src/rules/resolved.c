@@ -142,9 +142,10 @@ static bool has_all_rules(const struct reader *reader) {
 
 static bool has_build_id(const struct module *module, const char *hex) {
     static const char digits[] = "0123456789abcdef";
-    if (!module->build_id_bytes || line_length(hex) != 2 * module->build_id_bytes)
+    size_t bytes = module->build_id_bytes;
+    if (!bytes || line_length(hex) != 2 * bytes)
         return false;
-    for (uint32_t i = 0; i < module->build_id_bytes; i++)
+    for (size_t i = 0; i < bytes; i++)
         if (hex[2 * i] != digits[module->build_id[i] >> 4] ||
             hex[2 * i + 1] != digits[module->build_id[i] & 15])
             return false;

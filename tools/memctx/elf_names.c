@@ -498,7 +498,7 @@ enum symbols_source elf_names_open(const struct symbols_request *request,
     /* Base 0: addresses are those of the file. */
     *module = dwfl != NULL ? dwfl_report_elf(dwfl, path, path, -1, 0, true) : NULL;
     return *module != NULL && dwfl_report_end(dwfl, NULL, NULL) == 0 ? SYMBOLS_DWARF
-                                                                      : SYMBOLS_DAMAGED;
+                                                                     : SYMBOLS_DAMAGED;
 }
 
 static enum symbols_source read_names(struct names *names) {

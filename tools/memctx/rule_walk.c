@@ -289,7 +289,9 @@ static size_t flatten(struct walk *walk, struct rule_range **ranges) {
     struct edge *edges = cli_alloc(2 * found->count, sizeof(*edges));
     size_t open[RULE_PATTERNS_MAX + 1] = {0}, count = 0;
     *ranges = cli_alloc(2 * found->count, sizeof(**ranges));
-    qsort(walk->starts, walk->start_count, sizeof(*walk->starts), compare_starts);
+    if (walk->start_count > 0) {
+        qsort(walk->starts, walk->start_count, sizeof(*walk->starts), compare_starts);
+    }
     for (size_t i = 0; i < found->count; i++) {
         edges[2 * i] = (struct edge){found->items[i].start, found->items[i].rule, true};
         edges[2 * i + 1] = (struct edge){found->items[i].end, found->items[i].rule, false};
@@ -331,5 +333,7 @@ void rule_walk_answer(const struct symbols_request *request, const struct rule_p
     }
     putc((int)source, answer);
     fwrite(&count, sizeof(count), 1, answer);
-    fwrite(ranges, sizeof(*ranges), count, answer);
+    if (count > 0) {
+        fwrite(ranges, sizeof(*ranges), count, answer);
+    }
 }
