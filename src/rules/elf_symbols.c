@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions of a mapped object; see elf_symbols.h. Files are read, not mapped: one that gets shorter meanwhile would
- * end the process.
+ * The functions of a mapped object; see elf_symbols.h. Files are read, not mapped: one that gets
+ * shorter meanwhile would end the process.
  */
 #include "rules/elf_symbols.h"
 #include "os/fault.h"

@@ -11,7 +11,7 @@ static struct object {
     uint32_t resolved_rules;      /* the command resolved the first so many rules */
     uint8_t module_rule;          /* that holds for all of it */
     bool read;
-} * objects; /* by number of the module; MODULES_MAX of them, made with the first rule; under tree_lock */
+} * objects; /* MODULES_MAX of them, by number; made with the first rule; under tree_lock */
 
 static uint32_t resolved_count; /* of all objects */
 
@@ -89,7 +89,7 @@ void objects_forget(bool resolved_too) {
     }
 }
 
-/* --- what the command resolved ---------------------------------------------------------------------- */
+/* --- what the command resolved ---------------------------------------------------------------- */
 
 bool objects_is_resolved(uint32_t module) {
     return module < object_count() && objects[module].resolved_rules >= rule_list.needs_command;

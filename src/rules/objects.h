@@ -2,8 +2,8 @@
 /*
  * objects.h - which rule holds for a frame, by the code of the object that it stands in.
  *
- * Of an object's names only the addresses of what matches a rule are kept, so that the 500 000 symbols of
- * a browser cost one reading and hardly any memory.
+ * Of an object's names only the addresses of what matches a rule are kept, so that the 500 000
+ * symbols of a browser cost one reading and hardly any memory.
  *
  * Threads: objects_read the control thread, or the constructor; the rest under tree_lock.
  */
@@ -18,15 +18,16 @@
 /* Makes the table of objects. False: out of memory. */
 bool objects_begin(void);
 bool objects_exist(void);
-/* Reads the names of an object, if rules need them and it was not done yet. may_open: it may open files. */
+/* Reads the names of an object, if rules need them and it was not done yet. may_open: it may open
+ * files. */
 void objects_read(uint32_t module, bool may_open);
 /* The first rule that holds for the frame of a node; 0: none. */
 uint8_t objects_rule_of(const struct tree_node *node);
-/* Forgets what was read, because the rules have changed. resolved_too: the rules that are left have other
- * numbers, or there are none. */
+/* Forgets what was read, because the rules have changed. resolved_too: the rules that are left have
+ * other numbers, or there are none. */
 void objects_forget(bool resolved_too);
 
-/* --- what the command resolved (docs/rules.md) ------------------------------------------------------ */
+/* --- what the command resolved (docs/rules.md) ------------------------------------------------ */
 
 /* Whether the command has resolved all rules that need it in the module. */
 bool objects_is_resolved(uint32_t module);

@@ -24,8 +24,9 @@ static bool glob(const char *pattern, const char *name, size_t length) {
     return !*pattern;
 }
 
-/* A name of C++ as it stands in the source, as far as that takes no more than reading: ns::type::function, without what
- * templates are made for. `each` is called for the parts, too; true: that was it. */
+/* A name of C++ as it stands in the source, as far as that takes no more than reading:
+ * ns::type::function, without what templates are made for. `each` is called for the parts, too;
+ * true: that was it. */
 static bool each_mangled(const char *symbol,
                          bool (*each)(const char *name, size_t length, const void *context),
                          const void *context) {

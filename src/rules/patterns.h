@@ -2,8 +2,8 @@
 /*
  * patterns.h - whether a name matches the pattern of a rule.
  *
- * In a pattern * stands for any characters and ? for one. A function of C++ is compared by its mangled
- * name, by each part of its name, and by namespace::type::function.
+ * In a pattern * stands for any characters and ? for one. A function of C++ is compared by its
+ * mangled name, by each part of its name, and by namespace::type::function.
  *
  * Threads: any; nothing is written.
  */

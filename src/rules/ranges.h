@@ -22,8 +22,8 @@ struct rule_ranges {
 
 /* Adds a range behind the others. False: out of memory. */
 bool ranges_add(struct rule_ranges *ranges, struct rule_range range);
-/* Sorts them by where they start. Of several with one start, which are names of one function, the first
- * rule's stays. */
+/* Sorts them by where they start. Of several with one start, which are names of one function, the
+ * first rule's stays. */
 void ranges_sort(struct rule_ranges *ranges);
 /* The rule of the range that holds the address; 0: none does. The ranges are sorted. */
 uint8_t ranges_rule_of(const struct rule_ranges *ranges, uint64_t address);

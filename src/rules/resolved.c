@@ -6,7 +6,7 @@
 
 #include <sys/stat.h>
 
-/* --- from the socket --------------------------------------------------------------------------------- */
+/* --- from the socket -------------------------------------------------------------------------- */
 
 static const char *check_request(const struct wire_rule_ranges *request) {
     const struct module *module = rules_module(request->module);
@@ -78,7 +78,7 @@ void resolved_list(struct text *text) {
     }
 }
 
-/* --- from the environment ---------------------------------------------------------------------------- */
+/* --- from the environment --------------------------------------------------------------------- */
 
 /* A text that is read from `at` on. */
 struct reader {

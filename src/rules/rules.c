@@ -24,7 +24,7 @@ static struct {
     void *matched[PLACED_LEAVES]; /* bytes by context: the rule of its path, from 1 on */
 } state;                          /* under tree_lock */
 
-/* --- contexts ------------------------------------------------------------------------------------ */
+/* --- contexts --------------------------------------------------------------------------------- */
 
 unsigned policy_rules_of(uint32_t context) {
     return heap_leaf_byte(state.matched, context);
@@ -66,7 +66,8 @@ bool policy_rules_exist(void) {
     return rule_list.count || state.clearing;
 }
 
-/* A context that is new, or is to be looked at again, after its parent. Under tree_lock. True: it is placed anew. */
+/* A context that is new, or is to be looked at again, after its parent. Under tree_lock. True: it
+ * is placed anew. */
 static bool match(uint32_t context) {
     const struct tree_node *node = tree_node(context);
     uint8_t before = (uint8_t)policy_rules_of(context);
@@ -138,7 +139,7 @@ void policy_rules_apply(bool may_open) {
         look_at_limits();
 }
 
-/* --- rules as text -------------------------------------------------------------------------------- */
+/* --- rules as text ---------------------------------------------------------------------------- */
 
 /* False: said in `text`. */
 static bool add_rule(const char *rule, size_t length, struct text *text) {
@@ -215,7 +216,8 @@ void policy_rules_init(const char *rules, bool are_resolved, struct text *warnin
                            "memctx rules TARGET --again\n");
 }
 
-/* The objects that are there: their names are read before the program runs, so that a path is placed as it is made. */
+/* The objects that are there: their names are read before the program runs, so that a path is
+ * placed as it is made. */
 static int learn_object(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size, (void)context;
     for (int i = 0; i < info->dlpi_phnum; i++)

@@ -2,17 +2,19 @@
 /*
  * rules.h - which call paths are placed how, by the names of the functions on them.
  *
- * A rule is "PATTERN=POLICY,OPTION,..."; several are separated by ';'. PATTERN is the name of a function, or regex: and an
- * expression that is searched for in it, module: and the file name of an object, file: and the name of a source file, context: and
- * a number; in names * stands for any characters and ? for one. Of a C++ function it is any part of its name, or ns::type::function.
- * A rule holds for every path that has such a frame anywhere; of those that hold the first one counts. MEMCTX_RULES has the rules that
- * a program starts with; memctx rules adds to them. Options: region/terms.h.
+ * A rule is "PATTERN=POLICY,OPTION,..."; a semicolon separates rules. PATTERN is the name of a
+ * function; "regex:" and an expression that is searched for in it; "module:" and the file name of
+ * an object; "file:" and the name of a source file; or "context:" and a number. In names * stands
+ * for any characters and ? for one. A C++ function is named by any part of its name, or by
+ * ns::type::function. A rule holds for every path that has such a frame anywhere. Where several
+ * rules hold, the first one counts. MEMCTX_RULES has the rules that a program starts with; memctx
+ * rules adds to them. Options: region/terms.h. What the command resolves: docs/rules.md.
  *
- * A node is matched when it is made (tree_watch), by what is known then: names of what was loaded at the start. The control
- * thread reads those of other objects, and looks at what is new in the tree ten times a second.
+ * A node is matched when it is made (tree_watch), by the names that are known then. The control
+ * thread reads the names of objects that are loaded later, and looks at new nodes ten times a
+ * second. A context that was placed by hand (memctx set, isolate, merge) stays as it is.
  *
- * Threads: the control thread, but for policy_rules_init. A context that was placed by hand (memctx set, isolate,
- * merge) stays as it is.
+ * Threads: the control thread, or, in policy_rules_init and policy_rules_begin, the constructor.
  */
 #ifndef MEMCTX_RULES_RULES_H
 #define MEMCTX_RULES_RULES_H
@@ -20,14 +22,15 @@
 #include "rules/rule.h"
 #include <memctx/wire.h>
 
-/* The rules of MEMCTX_RULES; what is not understood is said in `warnings`, and, unless the command has
- * resolved them (are_resolved), that some of them wait for it. In the constructor. */
+/* The rules of MEMCTX_RULES; what is not understood is said in `warnings`, and, unless the command
+ * has resolved them (are_resolved), that some of them wait for it. In the constructor. */
 void policy_rules_init(const char *rules, bool are_resolved, struct text *warnings);
-/* Reads the names of what is loaded, so that a path is placed with its first chunk, and `ranges`, which the
- * command resolved (NULL: there are none). In the constructor, once code can be looked up. */
+/* Reads the names of what is loaded, so that a path is placed with its first chunk, and `ranges`,
+ * which the command resolved (NULL: there are none). In the constructor, once code can be looked
+ * up. */
 void policy_rules_begin(const char *ranges);
 bool policy_rules_exist(void);
-/* Places what is new in the tree. may_open: the caller may open the files of objects that are new. */
+/* Places what is new in the tree. may_open: the files of new objects may be opened. */
 void policy_rules_apply(bool may_open);
 /* Adds a rule behind the others. False: said in `text`. */
 bool policy_rules_add(const char *rule, struct text *text, bool may_open);

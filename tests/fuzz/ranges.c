@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* MEMCTX_RULE_RANGES as a process may find it: what stands behind the line that names this program. */
+/* MEMCTX_RULE_RANGES as a process may find it: the lines behind the one that names this program. */
 #include "rules/objects.h"
 #include "rules/resolved.h"
 #include "rules/rules.h"

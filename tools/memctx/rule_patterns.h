@@ -3,8 +3,9 @@
  * rule_patterns.h - the patterns of rules that the command resolves, compared with names.
  *
  * A function of C++ is compared by its mangled name, by namespace::type::function, without what
- * templates are made for and without parameters, and by each part of that. A source file is compared by
- * its name and by its path. docs/rules.md says which patterns the library resolves itself.
+ * templates are made for and without parameters, and by each part of that. A source file is
+ * compared by its name and by its path. docs/rules.md says which patterns the library resolves
+ * itself.
  */
 #ifndef MEMCTX_RULE_PATTERNS_H
 #define MEMCTX_RULE_PATTERNS_H
@@ -36,10 +37,10 @@ struct rule_patterns {
 /* Adds a rule, PATTERN=WHAT. False: its pattern cannot be understood; the failure says why. */
 bool rule_patterns_add(struct rule_patterns *patterns, const char *rule,
                        struct cli_failure *failure);
-/* The first rule that names the function, from 1 on; 0: none. The symbol is a name of the symbol table
- * or a linkage name, which may be mangled, or the function's name in its source. */
+/* The first rule that names the function, from 1 on; 0: none. The symbol is a name of the symbol
+ * table or a linkage name, which may be mangled, or the function's name in its source. */
 unsigned int rule_patterns_of_function(const struct rule_patterns *patterns, const char *symbol);
-/* The same by a source file; the directory is the one that the compiler ran in (NULL: not known). */
+/* The same by a source file. The compiler ran in the directory; NULL: it is not known. */
 unsigned int rule_patterns_of_file(const struct rule_patterns *patterns, const char *file,
                                    const char *directory);
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rule_send.h - resolves the rules of a process, and sends it the code that they hold for (docs/rules.md).
+ * rule_send.h - resolves the rules of a process, and sends it the code that they hold for
+ * (docs/rules.md).
  */
 #ifndef MEMCTX_RULE_SEND_H
 #define MEMCTX_RULE_SEND_H
 
 #include "target.h"
 
-/* Resolves the rules in all objects that are not resolved yet. False: some object is left, or all; a
- * message said why. */
+/* Resolves the rules in all objects that are not resolved yet. False: some object is left, or all;
+ * a message said why. */
 bool rule_send_all(struct target *target);
 
 /* The objects in which regex: or file: rules are not resolved. */

@@ -2,8 +2,8 @@
 /*
  * rule_start.c - resolves rules in a program that has not started yet; see rule_start.h.
  *
- * The loader itself says which libraries it would map: LD_TRACE_LOADED_OBJECTS has it list them and end,
- * as ldd does, before anything of the program runs.
+ * The loader itself says which libraries it would map: LD_TRACE_LOADED_OBJECTS has it list them and
+ * end, as ldd does, before anything of the program runs.
  */
 #include "rule_start.h"
 
@@ -88,7 +88,8 @@ static char *read_all(int fd, pid_t child) {
     }
 }
 
-/* A line for each library: "NAME => PATH (ADDRESS)" or "PATH (ADDRESS)". NULL: the loader said nothing. */
+/* A line for each library: "NAME => PATH (ADDRESS)" or "PATH (ADDRESS)". NULL: the loader said
+ * nothing. */
 static char *list_libraries(const char *program) {
     int pipe_fds[2];
     if (pipe2(pipe_fds, O_CLOEXEC) != 0) {

@@ -2,8 +2,9 @@
 /*
  * rule_walk.c - finds the code of one ELF file that rules hold for; runs in a child process.
  *
- * Every function that matches gives ranges, and they overlap: an inlined function stands in another one.
- * At the end they are cut into ranges that do not overlap, each with the first rule of all that hold there.
+ * Every function that matches gives ranges, and they overlap: an inlined function stands in another
+ * one. At the end they are cut into ranges that do not overlap, each with the first rule of all
+ * that hold there.
  */
 #include "rule_walk.h"
 
@@ -105,7 +106,8 @@ static void add_die_ranges(struct walk *walk, Dwarf_Die *die, unsigned int rule,
     }
 }
 
-/* The source file that declares a function. dwarf_decl_file would abort where there is no table of files. */
+/* The source file that declares a function. dwarf_decl_file would abort where there is no table of
+ * files. */
 static const char *find_file(Dwarf_Die *die) {
     Dwarf_Attribute attribute;
     Dwarf_Die unit;
@@ -221,7 +223,7 @@ static bool read_units(struct walk *walk, Dwarf *dwarf) {
             continue;
         }
         any = true;
-        /* The ranges of a split unit stand in its skeleton, all else in its .dwo. */
+        /* The skeleton of a split unit has its ranges; its .dwo has all else. */
         Dwarf_Die *body = type == DW_UT_skeleton && split.addr != NULL ? &split : &die;
         const char *file = dwarf_diename(body);
         walk->directory = dwarf_attr(&die, DW_AT_comp_dir, &attribute) != NULL
