@@ -404,7 +404,8 @@ static void fork_under_load(void) {
         pthread_join(threads[i], NULL);
 }
 
-/* --- threads that allocate little: they have no memory of their own in the library yet ------------ */
+/* --- threads that allocate little: they have no memory of their own in the library yet
+ * ------------ */
 
 enum { YOUNG_BLOCKS = 40, STARTERS = 3 };
 

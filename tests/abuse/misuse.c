@@ -258,7 +258,8 @@ static void overflow_threads(void) {
     survived("an overflow");
 }
 
-/* All from one call path: a block of a page of a context's own is handed out to that context alone. */
+/* All from one call path: a block of a page of a context's own is handed out to that context
+ * alone. */
 static void write_after_free(size_t size, size_t offset) {
     for (int i = 0; i < 1000; i++) {
         char *block = malloc(size);

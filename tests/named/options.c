@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Made with options: zeroed is what goes by each way, by each policy. Behind the first words, which the allocator uses. */
+/* Made with options: zeroed is what goes by each way, by each policy. Behind the first words,
+ * which the allocator uses. */
 static bool is_zero(const volatile char *chunk, size_t from, size_t to) {
     for (size_t i = from; i < to; i++)
         if (chunk[i])
@@ -78,7 +79,8 @@ static void options(void) {
     memctx_delete(context);
 }
 
-/* They end at memory that cannot be touched, and go with a reset; then they cannot be touched, either. */
+/* They end at memory that cannot be touched, and go with a reset; then they cannot be touched,
+ * either. */
 static void guarded(void) {
     struct memctx_options with = {.flags = MEMCTX_GUARDED};
     memctx_t context = memctx_create_with(NULL, "watched", MEMCTX_ASET, &with);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Scopes, and what they hold: chunks of other threads, chunks that are resized elsewhere, no library. */
+/* Scopes, and what they hold: chunks of other threads, chunks that are resized elsewhere, no
+ * library. */
 #include "use.h"
 
 #include <stdlib.h>
@@ -46,7 +47,8 @@ static void absent(void) {
     CHECK(times == 1);
 }
 
-/* Whoever starts the control thread: what libc allocates for it is not the context's, and would not outlive a reset. */
+/* Whoever starts the control thread: what libc allocates for it is not the context's, and would
+ * not outlive a reset. */
 static void control_starts_in_a_scope(void) {
     memctx_t context = make(NULL, "current");
     struct memctx_stats stats;

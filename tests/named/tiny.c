@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Contexts that hold next to nothing: their chunks stand among others' of the thread that allocated them, whoever's the context is. */
+/* Contexts that hold next to nothing: their chunks stand among others' of the thread that
+ * allocated them, whoever's the context is. */
 enum { SMALL_ONES = 2000 };
 static memctx_t small_ones[SMALL_ONES];
 static char *small_chunks[SMALL_ONES][3];
@@ -72,7 +73,8 @@ static void tiny_ones(void) {
     memctx_delete(handed);
 }
 
-/* Grown, shrunk and grown again in a context, where it stands or elsewhere; it is never another one's. */
+/* Grown, shrunk and grown again in a context, where it stands or elsewhere; it is never another
+ * one's. */
 static void tiny_ones_grow(void) {
     memctx_t a = make(NULL, "a"), b = make(NULL, "b");
     char *chunk = memctx_strdup(a, "kept"), *other = memctx_strdup(b, "other");

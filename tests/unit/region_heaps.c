@@ -149,7 +149,8 @@ Test(heap, states_in_a_forked_child) {
     cr_assert_eq(busy->tid, 0);
 }
 
-/* Freeing the last chunk of a parked heap's page may unmap the segment that holds the page's header. */
+/* Freeing the last chunk of a parked heap's page may unmap the segment that holds the page's
+ * header. */
 Test(region, a_parked_heap_loses_segments_chunk_by_chunk) {
     enum { CHUNKS = 4000, BYTES = 4096 };
     static void *chunks[CHUNKS];

@@ -158,7 +158,8 @@ Test(region, contexts_with_much_have_groups_of_slices_of_their_own) {
         region_free(heap, chunks[i]);
 }
 
-/* Nobody allocates in a context whose chunks were all freed: its current pages are not to wait for that. */
+/* Nobody allocates in a context whose chunks were all freed: its current pages are not to wait
+ * for that. */
 Test(region, a_context_that_is_done_keeps_no_page) {
     enum { CHUNKS = 4000 };
     static char *chunks[CHUNKS];

@@ -241,7 +241,8 @@ Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
-/* Where the shared block's record could not tell the slack, the class is split, and no larger one is taken. */
+/* Where the shared block's record could not tell the slack, the class is split, and no larger
+ * one is taken. */
 Test(region, aligned_chunks_share_as_far_as_the_slack_can_be_told) {
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9);

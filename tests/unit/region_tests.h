@@ -12,8 +12,8 @@ struct heap *heap_new(void);
 struct page *page_at(const void *chunk);
 
 /*
- * age() leaves a few chunks of the context `old` in each of its pages, then allocates in the context
- * `young`. Once the waste is past its cap, the young chunks must find the room between the old
+ * age() leaves a few chunks of the context `old` in each of its pages, then allocates in the
+ * context `young`. Once the waste is past its cap, the young chunks must find the room between the old
  * ones, both in pages of small and of large blocks. check_and_free() checks the content of every
  * step-th chunk of both and frees it.
  */
