@@ -47,8 +47,34 @@ static struct named *find(memctx_t context, const char *what) {
     return named;
 }
 
-EXPORT memctx_t memctx_do_create_with(memctx_t parent, const char *name, enum memctx_policy policy,
-                                      const struct memctx_options *with) {
+/* What the structs of memctx.h had in version 0.1.0, whose functions pass no sizes. The numbers are
+ * written out, because the structs may grow and these sizes must not. */
+enum { OPTIONS_0_1_BYTES = 24, LIMIT_0_1_BYTES = 24, STATS_0_1_BYTES = 64 };
+_Static_assert(offsetof(struct memctx_options, identifier) + 8 == OPTIONS_0_1_BYTES, "0.1.0");
+_Static_assert(offsetof(struct memctx_limit, argument) + 8 == LIMIT_0_1_BYTES, "0.1.0");
+_Static_assert(offsetof(struct memctx_stats, children) + 4 == STATS_0_1_BYTES, "0.1.0");
+_Static_assert(sizeof(struct memctx_callback) == 24, "programs pass no size: it cannot grow");
+/* Limits are read where the program has them. A limit with a further field would need its size kept
+ * beside the pointer in struct named. */
+_Static_assert(sizeof(struct memctx_limit) == LIMIT_0_1_BYTES, "its size is not kept");
+
+/* Whether a struct of `bytes` bytes asks for nothing beyond the `known` bytes that this library
+ * knows: the rest is zeros. */
+static bool asks_for_known(const void *from, size_t bytes, size_t known) {
+    for (size_t i = known; i < bytes; i++)
+        if (((const unsigned char *)from)[i])
+            return false;
+    return true;
+}
+
+/* The library reads a limit where the program has it. Returns false when the struct is one that
+ * this library cannot read. */
+static bool limit_is_known(const struct memctx_limit *limit, size_t bytes) {
+    return !limit || (bytes >= LIMIT_0_1_BYTES && asks_for_known(limit, bytes, sizeof *limit));
+}
+
+static memctx_t create(memctx_t parent, const char *name, enum memctx_policy policy,
+                       const struct memctx_options *with) {
     struct heap *heap = enter();
     if (!heap)
         return NULL;
@@ -63,8 +89,25 @@ EXPORT memctx_t memctx_do_create_with(memctx_t parent, const char *name, enum me
     return made;
 }
 
+EXPORT memctx_t memctx_do_create_sized(memctx_t parent, const char *name, enum memctx_policy policy,
+                                       const struct memctx_options *with, size_t with_bytes,
+                                       size_t limit_bytes) {
+    struct memctx_options known = {0};
+    if (!with)
+        return create(parent, name, policy, NULL);
+    if (!asks_for_known(with, with_bytes, sizeof known))
+        return NULL;
+    memcpy(&known, with, with_bytes < sizeof known ? with_bytes : sizeof known);
+    return limit_is_known(known.limit, limit_bytes) ? create(parent, name, policy, &known) : NULL;
+}
+
+EXPORT memctx_t memctx_do_create_with(memctx_t parent, const char *name, enum memctx_policy policy,
+                                      const struct memctx_options *with) {
+    return memctx_do_create_sized(parent, name, policy, with, OPTIONS_0_1_BYTES, LIMIT_0_1_BYTES);
+}
+
 EXPORT memctx_t memctx_do_create(memctx_t parent, const char *name, enum memctx_policy policy) {
-    return memctx_do_create_with(parent, name, policy, NULL);
+    return create(parent, name, policy, NULL);
 }
 
 static void call_back(memctx_t context, const char *what) {
@@ -359,7 +402,7 @@ static bool move_all(memctx_t context, const char *what,
 }
 
 EXPORT int memctx_do_hand_over(memctx_t context) {
-    return move_all(context, "memctx_hand_over", named_give) ? 0 : -1;
+    return move_all(context, "memctx_give", named_give) ? 0 : -1;
 }
 
 EXPORT int memctx_do_take(memctx_t context) {
@@ -420,7 +463,7 @@ static struct named *mine(memctx_t context, const char *what) {
 }
 
 EXPORT void memctx_do_identify(memctx_t context, const char *identifier) {
-    struct named *named = mine(context, "memctx_identify");
+    struct named *named = mine(context, "memctx_set_identifier");
     if (!named)
         return;
     struct text text = {.bytes = named->identifier, .capacity = sizeof named->identifier - 1};
@@ -433,15 +476,18 @@ EXPORT void memctx_do_identify(memctx_t context, const char *identifier) {
 }
 
 EXPORT void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *callback) {
-    struct named *named = mine(context, "memctx_call_on_reset");
+    struct named *named = mine(context, "memctx_add_callback");
     if (!named)
         return;
     callback->next = named->callbacks;
     named->callbacks = callback;
 }
 
-EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) {
+EXPORT int memctx_do_set_limit_sized(memctx_t context, const struct memctx_limit *limit,
+                                     size_t limit_bytes) {
     struct heap *heap;
+    if (!limit_is_known(limit, limit_bytes))
+        return -1;
     struct named *named = enter_mine(&heap, context, "memctx_set_limit");
     if (!named)
         return -1;
@@ -452,17 +498,21 @@ EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limi
     return set ? 0 : -1;
 }
 
-EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {
+EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) {
+    return memctx_do_set_limit_sized(context, limit, LIMIT_0_1_BYTES);
+}
+
+/* All zeros when memory is too short to look at a member of a crowd. */
+static struct memctx_stats stats_of(memctx_t context) {
+    struct memctx_stats stats = {0};
     struct heap *heap;
     struct named *named = enter_mine(&heap, context, "memctx_get_stats");
-    if (!named) {
-        *stats = (struct memctx_stats){0};
-        return;
-    }
+    if (!named)
+        return stats;
     const struct view *view = named->view;
     struct region_size size = region_size(heap, named->view);
     struct region_alive alive = region_alive(heap, named->view);
-    *stats = (struct memctx_stats){
+    stats = (struct memctx_stats){
         .requested_bytes = alive.bytes,
         .chunks = alive.chunks,
         .peak_bytes = (uint64_t)view->peak_bytes,
@@ -470,12 +520,26 @@ EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {
         .frees = view->allocs - alive.chunks,
         .reserved_bytes = size.reserved_bytes,
         .pages = size.pages,
+        .limit_bytes = view->region ? region_of(view->region)->limit : 0,
     };
-    if (stats->reserved_bytes > stats->requested_bytes)
-        stats->free_bytes = stats->reserved_bytes - stats->requested_bytes;
+    if (stats.reserved_bytes > stats.requested_bytes)
+        stats.free_bytes = stats.reserved_bytes - stats.requested_bytes;
     for (memctx_t child = named_first_child(context); child; child = named_next(child))
-        stats->children++;
+        stats.children++;
     thread_leave(heap);
+    return stats;
+}
+
+EXPORT void memctx_do_get_stats_sized(memctx_t context, struct memctx_stats *stats,
+                                      size_t stats_bytes) {
+    struct memctx_stats known = stats_of(context);
+    size_t bytes = stats_bytes < sizeof known ? stats_bytes : sizeof known;
+    memcpy(stats, &known, bytes);
+    memset((char *)stats + bytes, 0, stats_bytes - bytes);
+}
+
+EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {
+    memctx_do_get_stats_sized(context, stats, STATS_0_1_BYTES);
 }
 
 EXPORT int memctx_do_walk(memctx_t context,

@@ -30,6 +30,10 @@ EXPORT const char *memctx_version(void) {
     return MEMCTX_VERSION;
 }
 
+EXPORT int memctx_do_version_number(void) {
+    return MEMCTX_VERSION_NUMBER;
+}
+
 #ifndef MEMCTX_UNIT
 static struct lock *const fork_locks[] = {&region_lock, &tree_lock, &rules_lock};
 #define FORK_LOCKS (sizeof fork_locks / sizeof fork_locks[0])
