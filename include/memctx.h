@@ -54,7 +54,7 @@ extern "C" {
 
 /* The version of this header. memctx_library_version returns the version of the running library. */
 #define MEMCTX_VERSION_MAJOR 0
-#define MEMCTX_VERSION_MINOR 1
+#define MEMCTX_VERSION_MINOR 2
 #define MEMCTX_VERSION_PATCH 0
 #define MEMCTX_VERSION_OF(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 #define MEMCTX_VERSION_NUMBER                                                                      \
