@@ -180,8 +180,8 @@ static inline MEMCTX_MUST_USE memctx_t memctx_create(memctx_t parent, const char
     return memctx_do_create ? memctx_do_create(parent, name, policy) : NULL;
 }
 /* As memctx_create, with options. The library copies the options, but not the limit that they
- * point to. `with` may be NULL. Also returns NULL when the library does not know a flag or a further
- * field that is not 0. */
+ * point to. `with` may be NULL. Also returns NULL when the library does not know a flag or a
+ * further field that is not 0. */
 MEMCTX_NONNULL(2)
 static inline MEMCTX_MUST_USE memctx_t memctx_create_with(memctx_t parent, const char *name,
                                                           enum memctx_policy policy,

@@ -15,11 +15,11 @@
  * Limits: a request body has at most WIRE_REQUEST_MAX bytes. The server closes the connection of a
  * client whose request is too long, unknown, or of the wrong size. It also closes a connection when
  * the client sends half a frame, or does not read its answer, for WIRE_DEADLINE_MS. When
- * WIRE_CLIENTS_MAX clients are connected and another one waits, the server disconnects a client that
- * has been idle for too long; clients that never sent a request go first. A client that lost its
- * connection may connect again and ask for the next piece.
- * Versions: WIRE_VERSION changes when a struct changes. Each end refuses the other version, and
- * names it.
+ * WIRE_CLIENTS_MAX clients are connected and another one waits, the server disconnects a client
+ * that has been idle for too long; clients that never sent a request go first. A client that lost
+ * its connection may connect again and ask for the next piece.
+ * Versions: WIRE_VERSION changes when a struct changes. Each end refuses another version, and says
+ * which one it was.
  */
 #ifndef MEMCTX_WIRE_H
 #define MEMCTX_WIRE_H
