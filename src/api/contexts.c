@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program's own contexts: what memctx.h calls, when it is there.
+ * Named contexts of the program: the functions that memctx.h calls (memctx/weak.h).
  *
- * Each call enters the thread's heap, as malloc does. Callbacks are called outside of it, for they allocate.
+ * Each function enters the thread's heap, as malloc does. The program's callbacks run outside,
+ * because they may allocate.
  */
 #include "api/allocate.h"
 #include "context/named.h"
@@ -10,7 +11,8 @@
 
 #include <errno.h>
 
-/* NULL: in a signal handler that interrupted the allocator, or without memory for a heap of its own. */
+/* Returns NULL in a signal handler that interrupted the allocator, and when there is no memory for
+ * a heap of this thread. */
 static struct heap *enter(void) {
     struct heap *heap = thread_enter();
     if (LIKELY(heap != NULL))
@@ -29,8 +31,9 @@ static struct heap *must_enter(memctx_t context, const char *what) {
     return heap;
 }
 
-/* Entered; the context is alive, and this thread's. Else the program ends. NULL, and not entered: out of memory for what is asked of
- * a member of a crowd. */
+/* Enters and returns the context. Ends the program when the context was deleted or belongs to
+ * another thread. Returns NULL, not entered, when there is no memory to make a full context of a
+ * member of a crowd (context/named.h). */
 static struct named *enter_mine(struct heap **heap, memctx_t context, const char *what) {
     *heap = must_enter(context, what);
     struct named *named = named_mine(*heap, context, what);
@@ -39,7 +42,8 @@ static struct named *enter_mine(struct heap **heap, memctx_t context, const char
     return named;
 }
 
-/* Alive, whoever's it is. NULL: it is a member of a crowd. */
+/* Returns the context, of whichever thread; NULL for a member of a crowd. Ends the program when the
+ * context was deleted. */
 static struct named *find(memctx_t context, const char *what) {
     struct named *named = named_find(context);
     if (!named && !named_crowd_of(context))
@@ -114,13 +118,14 @@ static void call_back(memctx_t context, const char *what) {
     struct named *named;
     while ((named = find(context, what)) && named->callbacks) {
         struct memctx_callback *callback = named->callbacks;
-        named->callbacks = callback->next; /* first: it may add another one */
+        named->callbacks = callback->next; /* before the call, which may add another callback */
         callback->function(callback->argument);
     }
 }
 
-/* Frees the chunk of a member that has not grown, and ends it, too. False: it is none, or has to grow, so that it can tell that it was
- * reset as it was asked; `anyhow`: there is no memory for that. */
+/* Frees the chunk of a member of a crowd, and also ends the member if `ends` says so. Returns false
+ * when the context is no such member, or when somebody asked the crowd for a reset: the member must
+ * then become a full context, which can answer. `anyhow` says that there is no memory for that. */
 static bool free_of_member(memctx_t context, const char *what, bool ends, bool anyhow) {
     struct heap *heap = must_enter(context, what);
     struct named *crowd = named_my_crowd(heap, context, what);
@@ -162,8 +167,8 @@ static memctx_t next_child(memctx_t context, const char *what) {
     return named_next(context);
 }
 
-/* What is below a context is gone through without recursion: chains may be as long as they like. First those that have
- * nothing below them. */
+/* The walk below a context uses no recursion, because a chain of contexts may have any length. It
+ * visits children before their parents, and starts here. */
 static memctx_t lowest(memctx_t context, const char *what) {
     for (memctx_t child; (child = first_child(context, what));)
         context = child;
@@ -175,7 +180,7 @@ static memctx_t parent_of(memctx_t context, const char *what) {
     return named_parent(context);
 }
 
-/* The one after it, the last of which is `top`; NULL: that was it. */
+/* Returns the context that the walk visits next; `top` is the last one. NULL: no more. */
 static memctx_t after(memctx_t context, memctx_t top, const char *what) {
     memctx_t next = context == top ? NULL : next_child(context, what);
     if (next)
@@ -211,14 +216,14 @@ static void delete_below(memctx_t context, const char *what) {
         memctx_t parent = parent_of(at, what);
         check_mine(at, what);
         call_back(at, what);
-        if (first_child(at, what)) /* it made some */
+        if (first_child(at, what)) /* the callback created a child */
             continue;
         end(at, what);
         at = parent;
     }
 }
 
-/* All that is below it goes, and whatever hears of that is called. */
+/* Deletes every context below this one, and runs the callbacks of all of them. */
 static void prepare(memctx_t context, const char *what) {
     check_mine(context, what);
     do {
@@ -269,7 +274,7 @@ EXPORT memctx_t memctx_do_switch(memctx_t context) {
         return NULL;
     memctx_t before = handle_of(context_switched(heap));
     const struct named *to = context ? named_mine(heap, context, "memctx_switch") : NULL;
-    if (LIKELY(to || !context)) /* else there is no memory, and it stays as it was */
+    if (LIKELY(to || !context)) /* else memory is short: stay in the current context */
         context_switch(heap, to ? to->view : NULL);
     thread_leave(heap);
     return before;
@@ -292,7 +297,7 @@ NOINLINE static void *allocate_listed(struct heap *heap, struct view *view, size
                  : allocate_next(heap, view, size, how, frame);
 }
 
-/* Whatever else there is to do ends in a sibling call, so that the common cases save no register. */
+/* Other cases end in a tail call, so that the common cases save no callee-saved register. */
 INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t size,
                          enum allocate_how how, uintptr_t frame) {
     struct view *view = named->view;
@@ -312,7 +317,8 @@ INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t si
     return allocate_with(heap, view, size, how, frame);
 }
 
-/* In a context that is no member of a crowd, or is one, or was one, or is none of this thread's. */
+/* For a handle that is not a plain context of this thread: it may be a member of a crowd, a former
+ * member, invalid, or another thread's. */
 NOINLINE static void *allocate_further(struct heap *heap, memctx_t context, size_t size,
                                        enum allocate_how how, uintptr_t frame) {
     if (!heap && !(heap = enter()))
@@ -392,7 +398,7 @@ static bool move_one(memctx_t context, const char *what,
     return moved;
 }
 
-/* Those below come along. */
+/* Moves the context and every context below it. */
 static bool move_all(memctx_t context, const char *what,
                      bool (*move)(struct heap *heap, struct named *named)) {
     bool all = true;
@@ -453,7 +459,7 @@ EXPORT const char *memctx_do_identifier(memctx_t context) {
     return named ? named->identifier : "";
 }
 
-/* With a place, and this thread's. NULL: out of memory. */
+/* Returns a full context of this thread. NULL: memory is short. */
 static struct named *mine(memctx_t context, const char *what) {
     struct heap *heap;
     struct named *named = enter_mine(&heap, context, what);
@@ -469,7 +475,7 @@ EXPORT void memctx_do_identify(memctx_t context, const char *identifier) {
     struct text text = {.bytes = named->identifier, .capacity = sizeof named->identifier - 1};
     identifier = identifier ? identifier : "";
     text_add(&text, identifier);
-    size_t length = text.length; /* at the end of a character of UTF-8 */
+    size_t length = text.length; /* cut before an incomplete UTF-8 character */
     while (length && ((unsigned char)identifier[length] & 0xc0) == 0x80)
         length--;
     named->identifier[length] = 0;
