@@ -64,8 +64,8 @@ def build_program(source, name=None, flags=()):
     os.makedirs(BIN, exist_ok=True)
     target = os.path.join(BIN, name)
     inputs = [source, *glob.glob(os.path.join(os.path.dirname(source), "*.h")),
-              *glob.glob(os.path.join(ROOT, "include/memctx.h*")),
               *glob.glob(os.path.join(ROOT, "include/memctx/*.h"))]
+    inputs += glob.glob(os.path.join(ROOT, "include/memctx.h*"))
     if os.path.exists(target) and all(
             os.path.getmtime(path) < os.path.getmtime(target) for path in inputs):
         return target
