@@ -169,7 +169,7 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
         os_print(&warnings);
     os_identity_init();
     rules_init();
-    rules_new_generation(); /* earlier allocations had the default depth, and no names */
+    rules_new_generation(); /* allocations before this had the default depth, and no names */
     policy_rules_begin();
     if (load_relaxed(&heap_global.threads_seen) <= 1)
         rebind_libc((uintptr_t)&malloc);
