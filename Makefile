@@ -11,7 +11,8 @@ CC ?= cc
 INSTALL ?= install
 
 out := out/$(VARIANT)
-version := 0.1.0
+# The header has the version; programs compare with it.
+version := $(shell sed -n -E 's/^.define MEMCTX_VERSION_(MAJOR|MINOR|PATCH) //p' include/memctx.h | paste -sd .)
 
 # --- compilers' flags ---------------------------------------------------------------------------
 
@@ -252,8 +253,8 @@ completions = $(prefix)/share/bash-completion/completions
 install: all
 	$(INSTALL) -D -m 755 $(library) '$(prefix)/lib/libmemctx.so'
 	$(INSTALL) -D -m 755 $(command) '$(prefix)/bin/memctx'
-	$(INSTALL) -D -m 644 include/memctx.h '$(prefix)/include/memctx.h'
 	$(INSTALL) -d '$(prefix)/include/memctx'
+	$(INSTALL) -m 644 include/memctx.h include/memctx.hpp '$(prefix)/include'
 	$(INSTALL) -m 644 include/memctx/*.h '$(prefix)/include/memctx'
 	$(INSTALL) -D -m 644 $(manual) '$(prefix)/share/man/man1/memctx.1'
 	$(INSTALL) -D -m 644 tools/completion/memctx.bash '$(completions)/memctx'
@@ -263,7 +264,7 @@ install: all
 
 uninstall:
 	rm -f '$(prefix)/lib/libmemctx.so' '$(prefix)/bin/memctx' '$(prefix)/include/memctx.h' \
-	    '$(prefix)/share/man/man1/memctx.1' '$(completions)/memctx' \
+	    '$(prefix)/include/memctx.hpp' '$(prefix)/share/man/man1/memctx.1' '$(completions)/memctx' \
 	    '$(prefix)/lib/pkgconfig/memctx.pc'
 	rm -f $(patsubst %,'$(prefix)/%',$(wildcard include/memctx/*.h))
 	! test -d '$(prefix)/include/memctx' || rmdir '$(prefix)/include/memctx'

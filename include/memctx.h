@@ -1,27 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * memctx.h - memory contexts for programs that take part: lifetimes, by name.
+ * memctx.h - named memory contexts for C programs. C++ programs include memctx.hpp.
  *
- * A context is a place to allocate in that has a name, a parent and a policy. All that was allocated in it is freed at
- * once by memctx_reset or memctx_delete; single chunks by free, as ever. While a thread is switched to a
- * context, every malloc of that thread, of any library, goes there. `memctx dump` shows the contexts by name.
+ * A context is a named place to allocate in. It has a parent and a policy. memctx_reset and
+ * memctx_delete free every chunk of a context at once; free() frees one chunk, as usual. While a
+ * thread is switched to a context, every malloc of that thread goes there, whichever library calls
+ * it. `memctx dump` shows contexts by name.
  *
  *     memctx_t request = memctx_create(NULL, "request", MEMCTX_ASET);
  *     MEMCTX_SCOPE(request) {
- *         handle(...);            // malloc, strdup, operator new: all in the context
+ *         handle(...);            // malloc, strdup, operator new: all allocate in the context
  *     }
- *     memctx_reset(request);      // all of it is freed
+ *     memctx_reset(request);      // frees all of it
  *
- * Nothing is linked: the functions are weak references, which libmemctx.so fills in when it is preloaded (memctx run).
- * Without it there are no contexts: memctx_create gives NULL, memctx_alloc is malloc, all others do nothing, in
- * a load and a compare. A program that relies on a reset to free asks memctx_is_active() first.
+ * Nothing is linked. The functions call weak symbols (memctx/weak.h), which libmemctx.so defines
+ * when it is preloaded (`memctx run`). Without the library there are no contexts: memctx_create
+ * returns NULL, memctx_alloc calls malloc, and the other functions do nothing, at the price of one
+ * load and one compare. A program that needs memctx_reset to free must ask memctx_is_active first.
  *
- * Threads: a context belongs to the thread that made it, which alone allocates in it, switches to it, resets, changes and
- * deletes it, until it hands it over. Any thread may free its chunks and resize them (which then are in no context any more), but not while it is reset or
- * deleted. Not for signal handlers.
+ * Every function accepts NULL for a context. NULL means "no context"; a function that would change
+ * a context then does nothing.
  *
- * Misuse ends the program with a line that names the context: one that was deleted, one of another thread's, the deletion
- * of the current one, a chunk that is freed twice.
+ * Threads: a context belongs to the thread that created it. Only the owner may allocate in the
+ * context, switch to it, change it, ask for its figures, reset it or delete it. memctx_give and
+ * memctx_take pass a context to another thread. Any thread may free a chunk; any thread may resize
+ * a chunk, but a thread that is not the owner thereby moves the chunk out of the context. No thread
+ * may free or resize a chunk while its context is being reset or deleted. Functions that any thread
+ * may call say so. No function may be called from a signal handler.
+ *
+ * Misuse ends the program with a line on standard error that names the function and the context.
+ * Misuse is: to use a deleted context, or a context of another thread; to delete or give the
+ * current context of the thread; to free a chunk twice.
+ *
+ * Versions: a program and a library of different versions work together. Each function passes the
+ * size of the structs that the program was compiled with. New fields are only added at the end of a
+ * struct, and 0 in a new field means what older versions do. A newer library writes and reads no
+ * more than the program's struct has. An older library sets further fields of the program's struct
+ * to 0 where it writes; where it reads, it refuses a struct in which a further field is not 0.
  *
  * Source: PostgreSQL's memory contexts.
  */
@@ -37,304 +52,347 @@
 extern "C" {
 #endif
 
-#define MEMCTX_WEAK __attribute__((weak))
+/* The version of this header. memctx_library_version returns the version of the running library. */
+#define MEMCTX_VERSION_MAJOR 0
+#define MEMCTX_VERSION_MINOR 2
+#define MEMCTX_VERSION_PATCH 0
+#define MEMCTX_VERSION_OF(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
+#define MEMCTX_VERSION_NUMBER                                                                      \
+    MEMCTX_VERSION_OF(MEMCTX_VERSION_MAJOR, MEMCTX_VERSION_MINOR, MEMCTX_VERSION_PATCH)
 
-/* A context. NULL is none: what is allocated there is paid for by its call path, as everywhere. Out of date
- * after its delete, which is noticed. */
+/* Attributes for gcc and clang. The compiler warns about a misuse that it can see. */
+#define MEMCTX_NONNULL(argument) __attribute__((__nonnull__(argument)))
+#define MEMCTX_MUST_USE __attribute__((__warn_unused_result__))
+#define MEMCTX_NEW_CHUNK __attribute__((__malloc__, __warn_unused_result__))
+#define MEMCTX_SIZE_IS(argument) __attribute__((__alloc_size__(argument)))
+#define MEMCTX_ALIGNMENT_IS(argument) __attribute__((__alloc_align__(argument)))
+#define MEMCTX_OLD_NAME(new_name) __attribute__((__deprecated__("use " #new_name)))
+
+/* Handle of a context. NULL means no context: the allocation is charged to its call path. After
+ * memctx_delete the handle is invalid; using it ends the program with a message. */
 typedef struct memctx_context *memctx_t;
 
-/* How chunks stand in a context's pages. */
+/* How a context arranges its chunks in pages. */
 enum memctx_policy {
-    MEMCTX_ASET, /* blocks by size; what is freed is used again at once. For most */
-    MEMCTX_SLAB, /* blocks of just the sizes that are asked for. For chunks of one size, or few */
-    MEMCTX_GENERATION, /* one behind the other; a page is used again when all in it is freed. For what dies in
-                        * the order in which it was made */
-    MEMCTX_BUMP, /* the same, and no empty page is kept. For what dies all at once: the fastest, and the smallest */
-    MEMCTX_SIMPLE /* each chunk by itself, in a list. For comparison with the others */
+    /* Blocks by size class. A freed block is reused at once. Suits most contexts. */
+    MEMCTX_ASET,
+    /* Blocks of exactly the requested sizes. Suits chunks of one size, or of few sizes. */
+    MEMCTX_SLAB,
+    /* Chunks in the order of allocation. A page is reused when all its chunks are freed. Suits
+     * chunks that die in the order in which they were allocated. */
+    MEMCTX_GENERATION,
+    /* As MEMCTX_GENERATION, but the context keeps no empty page. Suits chunks that all die at
+     * once. The fastest policy, and the one that needs the least memory. */
+    MEMCTX_BUMP,
+    /* Each chunk alone, in a list. Serves as the baseline of comparisons. */
+    MEMCTX_SIMPLE
 };
 
-/* To be called when its context is reset or deleted next, before anything is freed; the last one first. Given by the caller, who
- * keeps it until then: in the context itself, best. */
+/* A function that the library calls once, when its context is next reset or deleted, before any
+ * chunk is freed. The caller owns this struct and keeps it valid until the call; a chunk of the
+ * context itself is a good place. This struct never gets further fields. */
 struct memctx_callback {
     void (*function)(void *argument);
     void *argument;
-    struct memctx_callback *next; /* the library's */
+    struct memctx_callback *next; /* belongs to the library */
 };
 
-/* What is alive in a context may not be more than `bytes` as requested: an allocation that would be past it calls the
- * function, if there is one, with the bytes that were asked for, and is tried again if that gives other than 0; else it fails with
- * ENOMEM. While it is called the limit has no function. Given by the caller, who keeps it. */
+/* A limit on the requested bytes that are alive in a context. When an allocation would exceed
+ * `bytes`, the library calls `function` with the context and the size of the request. If the
+ * function returns nonzero, the library tries the allocation once more; otherwise, or when
+ * `function` is NULL, the allocation fails with ENOMEM. During the call `function` is not called
+ * again. The caller owns this struct and keeps it valid as long as the context has the limit. */
 struct memctx_limit {
     uint64_t bytes;
     int (*function)(memctx_t context, size_t bytes, void *argument);
     void *argument;
 };
 
-/* What a context may be made with, beside its policy. All zero: nothing. */
+/* Properties of a context beside its policy. */
 enum memctx_flag {
-    /* What is freed, and what goes with a reset, is zeroed: for keys and passwords. */
+    /* The library zeroes memory when a chunk is freed and when the context is reset. For keys and
+     * passwords. */
     MEMCTX_ZERO_FREED = 1,
-    /* Each chunk of up to 1 MiB ends at memory that cannot be touched, and cannot be touched itself when it was freed: for finding
-     * who writes there, at some us and an OS page a chunk. The program ends with a line that says by which paths it was allocated,
-     * freed and touched. */
+    /* Each chunk of up to 1 MiB ends at an inaccessible page, and becomes inaccessible itself when
+     * it is freed. An access ends the program, with a message that shows the call paths of the
+     * allocation, of the free and of the access. Costs some microseconds and an OS page per
+     * chunk. */
     MEMCTX_GUARDED = 2,
-    /* Pages of 64 KiB, not 16: for contexts that hold much. */
+    /* The context uses pages of 64 KiB instead of 16 KiB. For contexts that hold much. */
     MEMCTX_LARGE_PAGES = 4
 };
-#define MEMCTX_FLAGS ((unsigned)MEMCTX_ZERO_FREED | MEMCTX_GUARDED | MEMCTX_LARGE_PAGES) /* all */
+/* Every flag of enum memctx_flag. */
+#define MEMCTX_FLAGS ((unsigned)MEMCTX_ZERO_FREED | MEMCTX_GUARDED | MEMCTX_LARGE_PAGES)
 
+/* Options of memctx_create_with. All fields 0: no options. Initialise it by naming fields:
+ *     struct memctx_options options = {.flags = MEMCTX_ZERO_FREED}; */
 struct memctx_options {
     unsigned flags;                   /* a sum of enum memctx_flag */
-    const struct memctx_limit *limit; /* NULL: none; see memctx_set_limit */
-    const char *identifier;           /* NULL: none; see memctx_identify */
+    const struct memctx_limit *limit; /* as for memctx_set_limit; NULL: no limit */
+    const char *identifier;           /* as for memctx_set_identifier; NULL: none */
 };
 
+/* Figures of one context without its children. */
 struct memctx_stats {
-    uint64_t requested_bytes, chunks; /* alive */
-    /* The most that was requested at a time; what other threads freed counts as there, so it may be too much where they do. */
+    uint64_t requested_bytes; /* in live chunks, as the program requested them */
+    uint64_t chunks;          /* live */
+    /* The highest value of requested_bytes so far. Frees by other threads count late, so the
+     * figure may be too high where other threads free. */
     uint64_t peak_bytes;
-    uint64_t allocs, frees;  /* ever */
-    uint64_t reserved_bytes; /* of pages and large chunks */
-    uint64_t free_bytes;     /* of these, not requested: free, or rounding */
-    uint32_t pages, children;
+    uint64_t allocs, frees;  /* since the context was created */
+    uint64_t reserved_bytes; /* of the context's pages and large chunks */
+    uint64_t free_bytes;     /* reserved_bytes less requested_bytes: free blocks and rounding */
+    uint32_t pages;
+    uint32_t children;    /* without their own children */
+    uint64_t limit_bytes; /* since 0.2.0: the limit; 0: none */
 };
 
-/* --- what libmemctx.so has; use the functions below ---------------------------------------------------- */
+#include "memctx/weak.h"
 
-const char *memctx_version(void) MEMCTX_WEAK;
-memctx_t memctx_do_create(memctx_t parent, const char *name, enum memctx_policy policy) MEMCTX_WEAK;
-memctx_t memctx_do_create_with(memctx_t parent, const char *name, enum memctx_policy policy,
-                               const struct memctx_options *with) MEMCTX_WEAK;
-void memctx_do_delete(memctx_t context) MEMCTX_WEAK;
-void memctx_do_reset(memctx_t context) MEMCTX_WEAK;
-void memctx_do_reset_children(memctx_t context) MEMCTX_WEAK;
-int memctx_do_reset_requested(memctx_t context) MEMCTX_WEAK;
-memctx_t memctx_do_switch(memctx_t context) MEMCTX_WEAK;
-memctx_t memctx_do_current(void) MEMCTX_WEAK;
-void *memctx_do_alloc(memctx_t context, size_t bytes) MEMCTX_WEAK;
-void *memctx_do_zalloc(memctx_t context, size_t bytes) MEMCTX_WEAK;
-void *memctx_do_alloc_aligned(memctx_t context, size_t alignment, size_t bytes) MEMCTX_WEAK;
-memctx_t memctx_do_owner(const void *chunk) MEMCTX_WEAK;
-int memctx_do_hand_over(memctx_t context) MEMCTX_WEAK;
-int memctx_do_take(memctx_t context) MEMCTX_WEAK;
-memctx_t memctx_do_parent(memctx_t context) MEMCTX_WEAK;
-void memctx_do_set_parent(memctx_t context, memctx_t parent) MEMCTX_WEAK;
-int memctx_do_is_empty(memctx_t context) MEMCTX_WEAK;
-const char *memctx_do_name(memctx_t context) MEMCTX_WEAK;
-const char *memctx_do_identifier(memctx_t context) MEMCTX_WEAK;
-void memctx_do_identify(memctx_t context, const char *identifier) MEMCTX_WEAK;
-void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *callback) MEMCTX_WEAK;
-int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) MEMCTX_WEAK;
-void memctx_do_stats(memctx_t context, struct memctx_stats *stats) MEMCTX_WEAK;
-int memctx_do_walk(memctx_t context, int (*visit)(memctx_t context, int depth, void *argument),
-                   void *argument) MEMCTX_WEAK;
-const char *memctx_do_check(memctx_t context) MEMCTX_WEAK;
+/* --- the library ------------------------------------------------------------------------- */
 
-/* --- asking --------------------------------------------------------------------------------------------- */
-
-/* 1 when libmemctx.so is this process's allocator, else 0. memctx_version() is then its version, such as "0.1.0", and
- * NULL to call otherwise. Any thread. */
+/* Returns 1 when libmemctx.so is the allocator of this process, else 0. Any thread. */
 static inline int memctx_is_active(void) {
     return memctx_version != 0;
 }
+/* Returns the version of the running library, such as "0.2.0"; NULL without the library. The text
+ * stays valid as long as the process. Any thread. */
+static inline const char *memctx_library_version(void) {
+    return memctx_version ? memctx_version() : NULL;
+}
+/* Returns the version of the running library as a number that compares with
+ * MEMCTX_VERSION_NUMBER; 0 without the library. Any thread. */
+static inline int memctx_library_version_number(void) {
+    if (memctx_do_version_number)
+        return memctx_do_version_number();
+    return memctx_version ? MEMCTX_VERSION_OF(0, 1, 0) : 0; /* only 0.1.0 lacks the function */
+}
 
-/* --- contexts ------------------------------------------------------------------------------------------- */
+/* --- contexts ---------------------------------------------------------------------------- */
 
-/* A new context of the calling thread's. parent: NULL, or one whose delete and reset delete this one, too. name:
- * copied; contexts of one name below one parent are one line of a dump after another has ended. NULL: out of
- * memory, or the library is not there. */
-static inline memctx_t memctx_create(memctx_t parent, const char *name, enum memctx_policy policy) {
+/* Creates a context that belongs to the calling thread. `parent` is NULL or a context whose reset
+ * and delete also delete the new context. `name` is copied. Contexts that have one name and one
+ * parent share a line of a dump, when one is created after another was deleted. Returns NULL when
+ * memory is short or the library is absent. */
+MEMCTX_NONNULL(2)
+static inline MEMCTX_MUST_USE memctx_t memctx_create(memctx_t parent, const char *name,
+                                                     enum memctx_policy policy) {
     return memctx_do_create ? memctx_do_create(parent, name, policy) : NULL;
 }
-/* The same with options, which need not last; NULL: none. NULL also where a flag is not known. */
-static inline memctx_t memctx_create_with(memctx_t parent, const char *name,
-                                          enum memctx_policy policy,
-                                          const struct memctx_options *with) {
+/* As memctx_create, with options. The library copies the options, but not the limit that they
+ * point to. `with` may be NULL. Also returns NULL when the library does not know a flag or a
+ * further field that is not 0. */
+MEMCTX_NONNULL(2)
+static inline MEMCTX_MUST_USE memctx_t memctx_create_with(memctx_t parent, const char *name,
+                                                          enum memctx_policy policy,
+                                                          const struct memctx_options *with) {
+    if (memctx_do_create_sized)
+        return memctx_do_create_sized(parent, name, policy, with, sizeof *with,
+                                      sizeof *with->limit);
     return memctx_do_create_with ? memctx_do_create_with(parent, name, policy, with) : NULL;
 }
-/* Frees all that is in it, and in its children, and them. NULL: nothing is done, here and below. */
+/* Runs the callbacks, frees every chunk of the context, deletes its children and the context. */
 static inline void memctx_delete(memctx_t context) {
     if (context && memctx_do_delete)
         memctx_do_delete(context);
 }
-/* Frees all that is in it, and deletes its children. */
+/* Runs the callbacks, frees every chunk of the context and deletes its children. The context
+ * itself stays usable. */
 static inline void memctx_reset(memctx_t context) {
     if (context && memctx_do_reset)
         memctx_do_reset(context);
 }
-/* Resets the children, and theirs, which stay. */
+/* Resets every context below this one. They are not deleted, and this one is not reset. */
 static inline void memctx_reset_children(memctx_t context) {
     if (context && memctx_do_reset_children)
         memctx_do_reset_children(context);
 }
-/* 1: somebody asked for a reset of it by `memctx reset TARGET --named NAME`, and waits. To be asked where all that is in the
- * context may go; memctx_reset and memctx_delete answer. Any thread, a load and a compare. */
+/* Returns 1 when somebody asked for a reset of this context with `memctx reset TARGET --named NAME`
+ * and waits for it, else 0. A program calls this where it can lose the context's chunks, and then
+ * calls memctx_reset or memctx_delete, which answer the request. Costs a load and a compare. Any
+ * thread. */
 static inline int memctx_reset_requested(memctx_t context) {
     return context && memctx_do_reset_requested ? memctx_do_reset_requested(context) : 0;
 }
-/* What this thread allocates from now on goes there; NULL: where its call path says. The one before. What realloc resizes
- * stays in the context that it is in. */
+/* Makes the context current: what this thread allocates from now on goes there. NULL: allocations
+ * go to their call paths again. A realloc leaves a chunk in the context that it is in. Returns the
+ * previous context. MEMCTX_SCOPE switches back by itself. */
 static inline memctx_t memctx_switch(memctx_t context) {
     return memctx_do_switch ? memctx_do_switch(context) : NULL;
 }
+/* Returns the current context of this thread; NULL: none. */
 static inline memctx_t memctx_current(void) {
     return memctx_do_current ? memctx_do_current() : NULL;
 }
 
-/* The context, with all below it, is nobody's until another thread takes it: nobody allocates in it, resets or deletes it;
- * chunks are freed as ever, but not during these two calls. One of a thread that has ended may be taken, too. 0: done;
- * -1: out of memory, call it again. */
-static inline int memctx_hand_over(memctx_t context) {
+/* Gives up the context and every context below it, so that another thread can take them. Until
+ * then they have no owner. Chunks may still be freed, except during the calls of memctx_give and
+ * memctx_take. The contexts of a thread that ended have no owner either. Returns 0 on success;
+ * -1 when memory is short and some contexts were not given: call again. */
+static inline MEMCTX_MUST_USE int memctx_give(memctx_t context) {
     return context && memctx_do_hand_over ? memctx_do_hand_over(context) : 0;
 }
-static inline int memctx_take(memctx_t context) {
+/* Makes the calling thread the owner of the context and of every context below it. None of them
+ * may have an owner. Returns 0 on success; -1 when memory is short and some contexts were not
+ * taken: call again. */
+static inline MEMCTX_MUST_USE int memctx_take(memctx_t context) {
     return context && memctx_do_take ? memctx_do_take(context) : 0;
 }
 
-/* --- chunks --------------------------------------------------------------------------------------------- */
+/* --- chunks ------------------------------------------------------------------------------ */
 
-/* As malloc, in the context; in NULL as malloc itself. */
-static inline void *memctx_alloc(memctx_t context, size_t bytes) {
+/* Allocates as malloc does, in the context; without a context calls malloc. Returns NULL with errno
+ * ENOMEM when memory is short or the context's limit is reached. */
+MEMCTX_SIZE_IS(2)
+static inline MEMCTX_NEW_CHUNK void *memctx_alloc(memctx_t context, size_t bytes) {
     return context && memctx_do_alloc ? memctx_do_alloc(context, bytes) : malloc(bytes);
 }
-/* The same, zeroed. */
-static inline void *memctx_zalloc(memctx_t context, size_t bytes) {
+/* As memctx_alloc; the chunk is zeroed. */
+MEMCTX_SIZE_IS(2)
+static inline MEMCTX_NEW_CHUNK void *memctx_zalloc(memctx_t context, size_t bytes) {
     return context && memctx_do_zalloc ? memctx_do_zalloc(context, bytes) : calloc(1, bytes);
 }
-/* At a multiple of the alignment, which is a power of two. NULL: out of memory, or it is none. */
-static inline void *memctx_alloc_aligned(memctx_t context, size_t alignment, size_t bytes) {
+/* As memctx_alloc; the address is a multiple of `alignment`, which must be a power of two. Returns
+ * NULL also when it is not. */
+MEMCTX_SIZE_IS(3)
+MEMCTX_ALIGNMENT_IS(2)
+static inline MEMCTX_NEW_CHUNK void *memctx_alloc_aligned(memctx_t context, size_t alignment,
+                                                          size_t bytes) {
     return context && memctx_do_alloc_aligned ? memctx_do_alloc_aligned(context, alignment, bytes)
                                               : aligned_alloc(alignment, bytes);
 }
-/* A chunk stays in the context that it is in; NULL is allocated in this one. */
-static inline void *memctx_realloc(memctx_t context, void *chunk, size_t bytes) {
+/* Resizes a chunk as realloc does. The chunk stays in the context that it is in, whatever `context`
+ * says. When `chunk` is NULL, allocates in `context`. */
+MEMCTX_SIZE_IS(3)
+static inline MEMCTX_MUST_USE void *memctx_realloc(memctx_t context, void *chunk, size_t bytes) {
     return chunk ? realloc(chunk, bytes) : memctx_alloc(context, bytes);
 }
+/* Frees a chunk of any context or of none; the same as free. Any thread. */
 static inline void memctx_free(void *chunk) {
     free(chunk);
 }
-static inline char *memctx_strdup(memctx_t context, const char *text) {
+/* Copies a text into the context. Returns NULL as memctx_alloc does. */
+MEMCTX_NONNULL(2)
+static inline MEMCTX_NEW_CHUNK char *memctx_strdup(memctx_t context, const char *text) {
     size_t bytes = strlen(text) + 1;
     char *copy = (char *)memctx_alloc(context, bytes);
     return copy ? (char *)memcpy(copy, text, bytes) : NULL;
 }
-/* The context that a chunk is in; NULL: none of this thread's. */
+/* Returns the context that a live chunk is in; NULL when the chunk is in no context, or in a
+ * context of another thread. Any thread. */
 static inline memctx_t memctx_owner(const void *chunk) {
     return chunk && memctx_do_owner ? memctx_do_owner(chunk) : NULL;
 }
 
-/* --- what is known of a context ------------------------------------------------------------------------- */
+/* --- properties -------------------------------------------------------------------------- */
 
+/* Returns the parent; NULL: none. */
 static inline memctx_t memctx_parent(memctx_t context) {
     return context && memctx_do_parent ? memctx_do_parent(context) : NULL;
 }
-/* It is deleted with that parent from now on. A dump goes on to show it below the one that it was made below. */
+/* From now on the context is deleted with `parent`, which may be NULL and must not be the context
+ * itself or a context below it. Dumps still show the context below its first parent. */
 static inline void memctx_set_parent(memctx_t context, memctx_t parent) {
     if (context && memctx_do_set_parent)
         memctx_do_set_parent(context, parent);
 }
-/* 1: no chunk is alive in it; its children's do not count. 1 for NULL. */
-static inline int memctx_is_empty(memctx_t context) {
-    return context && memctx_do_is_empty ? memctx_do_is_empty(context) : 1;
-}
-/* Valid as long as the process. "" for NULL. */
+/* Returns the name, which stays valid as long as the process; "" for NULL. Any thread. */
 static inline const char *memctx_name(memctx_t context) {
     return context && memctx_do_name ? memctx_do_name(context) : "";
 }
-/* What tells it from others of its name, such as a query's text: copied, up to 31 bytes; shown in dumps. "" at first. */
+/* Returns the identifier, which stays valid until the next memctx_set_identifier or memctx_delete;
+ * "" when there is none. */
 static inline const char *memctx_identifier(memctx_t context) {
     return context && memctx_do_identifier ? memctx_do_identifier(context) : "";
 }
-/* Copied, up to 31 bytes; what a dump has behind the name. NULL: nothing. */
-static inline void memctx_identify(memctx_t context, const char *identifier) {
+/* Sets a text that dumps show after the name, such as a query's text, so that contexts of one name
+ * can be told apart. The library copies the first 31 bytes. NULL: none. */
+static inline void memctx_set_identifier(memctx_t context, const char *identifier) {
     if (context && memctx_do_identify)
         memctx_do_identify(context, identifier);
 }
-static inline void memctx_call_on_reset(memctx_t context, struct memctx_callback *callback) {
+/* Adds a callback for the next reset or delete. Callbacks run in reverse order of their adding. A
+ * callback may allocate and may use contexts. */
+MEMCTX_NONNULL(2)
+static inline void memctx_add_callback(memctx_t context, struct memctx_callback *callback) {
     if (context && memctx_do_call_on_reset)
         memctx_do_call_on_reset(context, callback);
 }
-/* NULL: no limit, as at first. A context with one is slower: each allocation looks. 0, also without the library; -1: out of
- * memory, and it has the limit that it had. */
+/* Sets the limit; NULL removes it. A new context has no limit. Allocations in a context with a
+ * limit are slower, because each one compares. Returns 0 on success, and without the library. On
+ * -1 the context keeps its limit: memory is short, or the library does not know a further field
+ * of `limit` that is not 0. */
 static inline int memctx_set_limit(memctx_t context, const struct memctx_limit *limit) {
+    if (context && memctx_do_set_limit_sized)
+        return memctx_do_set_limit_sized(context, limit, sizeof *limit);
     return context && memctx_do_set_limit ? memctx_do_set_limit(context, limit) : 0;
 }
-/* All zero without the library. */
+
+/* --- looking ----------------------------------------------------------------------------- */
+
+/* Returns 1 when the context has no live chunk, else 0. Children do not count. 1 for NULL. */
+static inline int memctx_is_empty(memctx_t context) {
+    return context && memctx_do_is_empty ? memctx_do_is_empty(context) : 1;
+}
+/* Fills in the figures of the context. All fields are 0 without the library and for NULL; a field
+ * that the running library does not know is 0. */
+MEMCTX_NONNULL(2)
 static inline void memctx_get_stats(memctx_t context, struct memctx_stats *stats) {
     memset(stats, 0, sizeof *stats);
-    if (context && memctx_do_stats)
+    if (context && memctx_do_get_stats_sized)
+        memctx_do_get_stats_sized(context, stats, sizeof *stats);
+    else if (context && memctx_do_stats)
         memctx_do_stats(context, stats);
 }
-/* Visits the context and all below it, parents first, until visit returns other than 0, which is then the result. It may
- * neither make nor delete contexts. */
+/* Calls `visit` for the context and for every context below it, parents first. `depth` is 0 for
+ * the context itself. Stops when visit returns nonzero, and returns that value; else returns 0.
+ * `visit` may neither create nor delete contexts. */
 static inline int memctx_walk(memctx_t context,
                               int (*visit)(memctx_t context, int depth, void *argument),
                               void *argument) {
     return context && memctx_do_walk ? memctx_do_walk(context, visit, argument) : 0;
 }
-/* NULL: its pages and chunks hang together; else what does not, in words. Takes a look at each chunk. */
+/* Checks the library's records of the context's pages and chunks against each other. Returns NULL
+ * when they agree, else a text that says what does not. Reads every chunk's record. */
 static inline const char *memctx_check(memctx_t context) {
     return context && memctx_do_check ? memctx_do_check(context) : NULL;
 }
 
-/* --- scopes --------------------------------------------------------------------------------------------- */
+/* --- scopes ------------------------------------------------------------------------------ */
 
 static inline void memctx_end_scope(memctx_t *before) {
     memctx_switch(*before);
 }
-/* The statement that follows runs switched to the context; however it is left but by longjmp, the one before is back. */
+/* Runs the next statement switched to the context, and then switches back to the previous context.
+ * return, break, goto and exceptions also switch back; longjmp does not. */
+#define MEMCTX_SCOPE(context)                                                                      \
+    MEMCTX_SCOPE_OF(context, MEMCTX_SCOPE_NAME(memctx_before_, __LINE__),                          \
+                    MEMCTX_SCOPE_NAME(memctx_once_, __LINE__))
 #define MEMCTX_SCOPE_NAME(name, line) MEMCTX_SCOPE_PASTE(name, line)
 #define MEMCTX_SCOPE_PASTE(name, line) name##line
 #define MEMCTX_SCOPE_OF(context, before, once)                                                     \
     for (memctx_t before __attribute__((cleanup(memctx_end_scope))) = memctx_switch(context),      \
                          once = (memctx_t)(uintptr_t)1;                                            \
          once; once = NULL)
-#define MEMCTX_SCOPE(context)                                                                      \
-    MEMCTX_SCOPE_OF(context, MEMCTX_SCOPE_NAME(memctx_before_, __LINE__),                          \
-                    MEMCTX_SCOPE_NAME(memctx_once_, __LINE__))
+
+/* --- old names --------------------------------------------------------------------------- */
+
+/* Names of version 0.1.0. They still compile; the compiler names the new one. */
+MEMCTX_OLD_NAME(memctx_give)
+static inline int memctx_hand_over(memctx_t context) {
+    return memctx_give(context);
+}
+MEMCTX_OLD_NAME(memctx_set_identifier)
+static inline void memctx_identify(memctx_t context, const char *identifier) {
+    memctx_set_identifier(context, identifier);
+}
+MEMCTX_OLD_NAME(memctx_add_callback)
+static inline void memctx_call_on_reset(memctx_t context, struct memctx_callback *callback) {
+    memctx_add_callback(context, callback);
+}
 
 #ifdef __cplusplus
 } /* extern "C" */
-
-namespace memctx {
-
-/* A context that is deleted with its object. */
-class context {
-  public:
-    explicit context(const char *name, enum memctx_policy policy = MEMCTX_ASET,
-                     memctx_t parent = nullptr, const struct memctx_options *with = nullptr)
-        : handle(memctx_create_with(parent, name, policy, with)) {}
-    ~context() {
-        memctx_delete(handle);
-    }
-    context(const context &) = delete;
-    context &operator=(const context &) = delete;
-    operator memctx_t() const {
-        return handle;
-    }
-    void reset() {
-        memctx_reset(handle);
-    }
-
-  private:
-    memctx_t handle;
-};
-
-/* As long as it lives its thread is switched to the context. */
-class scope {
-  public:
-    explicit scope(memctx_t context) : before(memctx_switch(context)) {}
-    ~scope() {
-        memctx_switch(before);
-    }
-    scope(const scope &) = delete;
-    scope &operator=(const scope &) = delete;
-
-  private:
-    memctx_t before;
-};
-
-} // namespace memctx
 #endif
 
 #endif

@@ -2,11 +2,11 @@
 /*
  * options.h - every MEMCTX_* setting, declared once.
  *
- * From this list come the library's parser, `memctx options`, `memctx set`, `memctx run`'s help and
- * the manual page. X(field, NAME, kind, default, minimum, maximum, live, help)
- *   NAME: the environment variable is MEMCTX_NAME, `memctx set` takes it in lower case
- *   kind: INT, SIZE (bytes with K, M or G, or a percentage, which is stored as a negative number),
- *   or the name of an enum list below
+ * The library's parser, `memctx options`, `memctx set`, the help of `memctx run` and the manual
+ * page are made from this list. X(field, NAME, kind, default, minimum, maximum, live, help)
+ *   NAME: the environment variable is MEMCTX_NAME; `memctx set` takes the name in lower case
+ *   kind: INT; SIZE (bytes with K, M or G, or a percentage, which is stored as a negative number);
+ *   or the name of a list of words below
  *   live: 1 when `memctx set TARGET name=value` may change it while the program runs
  */
 #ifndef MEMCTX_OPTIONS_H

@@ -2,14 +2,17 @@
 /*
  * allocate.h - the common malloc and free, inlined into each exported function.
  *
- * Each entry takes its frame pointer first: the return address, the caller's rbp and its stack pointer
- * are then at fixed places, which is all that finding the call path needs. The common malloc is: one
- * TLS load and test, one compare a frame of the cached path, then the block.
+ * Each exported function reads its frame pointer first. The return address, the caller's rbp and
+ * the caller's stack pointer are at fixed offsets from it, and the lookup of the call path needs
+ * nothing else. The common malloc is one TLS load and test, one compare for each frame of the
+ * cached path, and taking the block.
  *
- * What does not serve here ends in a sibling call, so that the common case saves no register. The
- * exported function's frame is then given up, but its words stay what they are: whoever is called
- * so first pushes the same rbp to the same place (-fno-omit-frame-pointer), below the same return
- * address.
+ * When a step here cannot serve the request, it tail-calls another function, so the common case
+ * saves no callee-saved register. A tail call gives up the exported function's frame, but the words
+ * of the frame stay valid: the called function first pushes the same rbp to the same address, below
+ * the same return address (-fno-omit-frame-pointer).
+ *
+ * "Entered" means that the thread is inside the allocator: thread_enter marked its heap busy.
  */
 #ifndef MEMCTX_ALLOCATE_H
 #define MEMCTX_ALLOCATE_H
@@ -23,37 +26,44 @@
 enum allocate_how {
     ALLOCATE_PLAIN,
     ALLOCATE_ZEROED,
-    ALLOCATE_NEW, /* never NULL: fails as operator new does */
+    ALLOCATE_NEW, /* never returns NULL: fails as operator new does */
 };
 
-/* Beyond NARROW_MAX; not entered yet. */
+/* Not entered; size > NARROW_MAX. */
 void *allocate_bigger(size_t size, enum allocate_how how, uintptr_t frame);
-/* Not entered yet; or the large and the rare. NULL: out of memory, errno is set. */
+/* Not entered: for large sizes, and when thread_enter failed. Returns NULL with errno set when
+ * memory is short. */
 void *allocate_slow(size_t size, enum allocate_how how, uintptr_t frame);
-/* Entered, but the path's first guess was wrong. */
+/* Entered; context_find did not find the call path's view in the cache. */
 void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how how, uintptr_t frame);
-/* Entered, and the path is known; of up to NARROW_MAX bytes, but no block freed before is at hand. */
+/* Entered, view known, size <= NARROW_MAX; the view has no freed block of this size at hand. */
 void *allocate_narrow(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                       uintptr_t frame);
-/* Entered, and the path is known, of up to SMALL_MAX bytes. */
+/* Entered, view known, size <= SMALL_MAX. */
 void *allocate_wide(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                     uintptr_t frame);
-/* Entered, but the current page does not serve; view NULL: none could be had. */
+/* Entered; the current page cannot serve the request. view is NULL when there was no memory for
+ * one. */
 void *allocate_next(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                     uintptr_t frame);
 void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame);
-/* Entered, and who pays is known; of any size. */
+/* Entered, view known, any size. */
 void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t alignment,
                        enum allocate_how how, uintptr_t frame);
-/* Out of memory in operator new. */
+/* For operator new when memory is short: calls the new-handler and tries again, or throws. */
 void *new_retry(size_t size, size_t alignment, uintptr_t frame);
 
-void free_slow(void *chunk);                     /* not entered */
-void free_other(struct heap *heap, void *chunk); /* entered, these three */
+/* Not entered. */
+void free_slow(void *chunk);
+/* Entered; the chunk is in no page of this heap, or not in a segment that the common case finds. */
+void free_other(struct heap *heap, void *chunk);
+/* Entered; the chunk is in a page of this heap, which the common case cannot free from. */
 void free_further(struct heap *heap, struct page *page, void *chunk);
+/* Entered; the block is free already, but its page has more to do: see blocks_freed_rarely. */
 void free_rare(struct heap *heap, struct page *page, void *block);
 
-/* Entered, the path is known, and so is what the current page gave; NULL: nothing. */
+/* Entered, view known. `chunk` is what the current page gave; NULL: nothing. `fresh` says that the
+ * chunk is zeros already. */
 INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                            uintptr_t frame, void *chunk, bool fresh) {
     if (UNLIKELY(!chunk))
@@ -62,11 +72,12 @@ INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, en
     return how == ALLOCATE_ZEROED && !fresh ? memset(chunk, 0, size) : chunk;
 }
 
-/* Entered, and the path is known; of up to NARROW_MAX bytes. */
+/* Entered, view known, size <= NARROW_MAX. */
 INLINE void *allocate_with(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                            uintptr_t frame) {
     void *chunk;
-    /* A branch, which is predicted, so that a block of the heap's need not wait for the view's line. */
+    /* A predicted branch: taking a block of the heap then need not wait for the cache line of the
+     * view. */
     if (view->bins == &heap->mixed)
         chunk = region_alloc_recent(heap, view, size);
     else

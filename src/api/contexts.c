@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program's own contexts: what memctx.h calls, when it is there.
+ * Named contexts of the program: the functions that memctx.h calls (memctx/weak.h).
  *
- * Each call enters the thread's heap, as malloc does. Callbacks are called outside of it, for they allocate.
+ * Each function enters the thread's heap, as malloc does. The program's callbacks run outside,
+ * because they may allocate.
  */
 #include "api/allocate.h"
 #include "context/named.h"
@@ -10,7 +11,8 @@
 
 #include <errno.h>
 
-/* NULL: in a signal handler that interrupted the allocator, or without memory for a heap of its own. */
+/* Returns NULL in a signal handler that interrupted the allocator, and when there is no memory for
+ * a heap of this thread. */
 static struct heap *enter(void) {
     struct heap *heap = thread_enter();
     if (LIKELY(heap != NULL))
@@ -29,8 +31,9 @@ static struct heap *must_enter(memctx_t context, const char *what) {
     return heap;
 }
 
-/* Entered; the context is alive, and this thread's. Else the program ends. NULL, and not entered: out of memory for what is asked of
- * a member of a crowd. */
+/* Enters and returns the context. Ends the program when the context was deleted or belongs to
+ * another thread. Returns NULL, not entered, when there is no memory to make a full context of a
+ * member of a crowd (context/named.h). */
 static struct named *enter_mine(struct heap **heap, memctx_t context, const char *what) {
     *heap = must_enter(context, what);
     struct named *named = named_mine(*heap, context, what);
@@ -39,7 +42,8 @@ static struct named *enter_mine(struct heap **heap, memctx_t context, const char
     return named;
 }
 
-/* Alive, whoever's it is. NULL: it is a member of a crowd. */
+/* Returns the context, of whichever thread; NULL for a member of a crowd. Ends the program when the
+ * context was deleted. */
 static struct named *find(memctx_t context, const char *what) {
     struct named *named = named_find(context);
     if (!named && !named_crowd_of(context))
@@ -47,8 +51,34 @@ static struct named *find(memctx_t context, const char *what) {
     return named;
 }
 
-EXPORT memctx_t memctx_do_create_with(memctx_t parent, const char *name, enum memctx_policy policy,
-                                      const struct memctx_options *with) {
+/* What the structs of memctx.h had in version 0.1.0, whose functions pass no sizes. The numbers are
+ * written out, because the structs may grow and these sizes must not. */
+enum { OPTIONS_0_1_BYTES = 24, LIMIT_0_1_BYTES = 24, STATS_0_1_BYTES = 64 };
+_Static_assert(offsetof(struct memctx_options, identifier) + 8 == OPTIONS_0_1_BYTES, "0.1.0");
+_Static_assert(offsetof(struct memctx_limit, argument) + 8 == LIMIT_0_1_BYTES, "0.1.0");
+_Static_assert(offsetof(struct memctx_stats, children) + 4 == STATS_0_1_BYTES, "0.1.0");
+_Static_assert(sizeof(struct memctx_callback) == 24, "programs pass no size: it cannot grow");
+/* Limits are read where the program has them. A limit with a further field would need its size kept
+ * beside the pointer in struct named. */
+_Static_assert(sizeof(struct memctx_limit) == LIMIT_0_1_BYTES, "its size is not kept");
+
+/* Whether a struct of `bytes` bytes asks for nothing beyond the `known` bytes that this library
+ * knows: the rest is zeros. */
+static bool asks_for_known(const void *from, size_t bytes, size_t known) {
+    for (size_t i = known; i < bytes; i++)
+        if (((const unsigned char *)from)[i])
+            return false;
+    return true;
+}
+
+/* The library reads a limit where the program has it. Returns false when the struct is one that
+ * this library cannot read. */
+static bool limit_is_known(const struct memctx_limit *limit, size_t bytes) {
+    return !limit || (bytes >= LIMIT_0_1_BYTES && asks_for_known(limit, bytes, sizeof *limit));
+}
+
+static memctx_t create(memctx_t parent, const char *name, enum memctx_policy policy,
+                       const struct memctx_options *with) {
     struct heap *heap = enter();
     if (!heap)
         return NULL;
@@ -63,21 +93,39 @@ EXPORT memctx_t memctx_do_create_with(memctx_t parent, const char *name, enum me
     return made;
 }
 
+EXPORT memctx_t memctx_do_create_sized(memctx_t parent, const char *name, enum memctx_policy policy,
+                                       const struct memctx_options *with, size_t with_bytes,
+                                       size_t limit_bytes) {
+    struct memctx_options known = {0};
+    if (!with)
+        return create(parent, name, policy, NULL);
+    if (!asks_for_known(with, with_bytes, sizeof known))
+        return NULL;
+    memcpy(&known, with, with_bytes < sizeof known ? with_bytes : sizeof known);
+    return limit_is_known(known.limit, limit_bytes) ? create(parent, name, policy, &known) : NULL;
+}
+
+EXPORT memctx_t memctx_do_create_with(memctx_t parent, const char *name, enum memctx_policy policy,
+                                      const struct memctx_options *with) {
+    return memctx_do_create_sized(parent, name, policy, with, OPTIONS_0_1_BYTES, LIMIT_0_1_BYTES);
+}
+
 EXPORT memctx_t memctx_do_create(memctx_t parent, const char *name, enum memctx_policy policy) {
-    return memctx_do_create_with(parent, name, policy, NULL);
+    return create(parent, name, policy, NULL);
 }
 
 static void call_back(memctx_t context, const char *what) {
     struct named *named;
     while ((named = find(context, what)) && named->callbacks) {
         struct memctx_callback *callback = named->callbacks;
-        named->callbacks = callback->next; /* first: it may add another one */
+        named->callbacks = callback->next; /* before the call, which may add another callback */
         callback->function(callback->argument);
     }
 }
 
-/* Frees the chunk of a member that has not grown, and ends it, too. False: it is none, or has to grow, so that it can tell that it was
- * reset as it was asked; `anyhow`: there is no memory for that. */
+/* Frees the chunk of a member of a crowd, and also ends the member if `ends` says so. Returns false
+ * when the context is no such member, or when somebody asked the crowd for a reset: the member must
+ * then become a full context, which can answer. `anyhow` says that there is no memory for that. */
 static bool free_of_member(memctx_t context, const char *what, bool ends, bool anyhow) {
     struct heap *heap = must_enter(context, what);
     struct named *crowd = named_my_crowd(heap, context, what);
@@ -119,8 +167,8 @@ static memctx_t next_child(memctx_t context, const char *what) {
     return named_next(context);
 }
 
-/* What is below a context is gone through without recursion: chains may be as long as they like. First those that have
- * nothing below them. */
+/* The walk below a context uses no recursion, because a chain of contexts may have any length. It
+ * visits children before their parents, and starts here. */
 static memctx_t lowest(memctx_t context, const char *what) {
     for (memctx_t child; (child = first_child(context, what));)
         context = child;
@@ -132,7 +180,7 @@ static memctx_t parent_of(memctx_t context, const char *what) {
     return named_parent(context);
 }
 
-/* The one after it, the last of which is `top`; NULL: that was it. */
+/* Returns the context that the walk visits next; `top` is the last one. NULL: no more. */
 static memctx_t after(memctx_t context, memctx_t top, const char *what) {
     memctx_t next = context == top ? NULL : next_child(context, what);
     if (next)
@@ -168,14 +216,14 @@ static void delete_below(memctx_t context, const char *what) {
         memctx_t parent = parent_of(at, what);
         check_mine(at, what);
         call_back(at, what);
-        if (first_child(at, what)) /* it made some */
+        if (first_child(at, what)) /* the callback created a child */
             continue;
         end(at, what);
         at = parent;
     }
 }
 
-/* All that is below it goes, and whatever hears of that is called. */
+/* Deletes every context below this one, and runs the callbacks of all of them. */
 static void prepare(memctx_t context, const char *what) {
     check_mine(context, what);
     do {
@@ -226,7 +274,7 @@ EXPORT memctx_t memctx_do_switch(memctx_t context) {
         return NULL;
     memctx_t before = handle_of(context_switched(heap));
     const struct named *to = context ? named_mine(heap, context, "memctx_switch") : NULL;
-    if (LIKELY(to || !context)) /* else there is no memory, and it stays as it was */
+    if (LIKELY(to || !context)) /* else memory is short: stay in the current context */
         context_switch(heap, to ? to->view : NULL);
     thread_leave(heap);
     return before;
@@ -249,7 +297,7 @@ NOINLINE static void *allocate_listed(struct heap *heap, struct view *view, size
                  : allocate_next(heap, view, size, how, frame);
 }
 
-/* Whatever else there is to do ends in a sibling call, so that the common cases save no register. */
+/* Other cases end in a tail call, so that the common cases save no callee-saved register. */
 INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t size,
                          enum allocate_how how, uintptr_t frame) {
     struct view *view = named->view;
@@ -269,7 +317,8 @@ INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t si
     return allocate_with(heap, view, size, how, frame);
 }
 
-/* In a context that is no member of a crowd, or is one, or was one, or is none of this thread's. */
+/* For a handle that is not a plain context of this thread: it may be a member of a crowd, a former
+ * member, invalid, or another thread's. */
 NOINLINE static void *allocate_further(struct heap *heap, memctx_t context, size_t size,
                                        enum allocate_how how, uintptr_t frame) {
     if (!heap && !(heap = enter()))
@@ -349,7 +398,7 @@ static bool move_one(memctx_t context, const char *what,
     return moved;
 }
 
-/* Those below come along. */
+/* Moves the context and every context below it. */
 static bool move_all(memctx_t context, const char *what,
                      bool (*move)(struct heap *heap, struct named *named)) {
     bool all = true;
@@ -359,7 +408,7 @@ static bool move_all(memctx_t context, const char *what,
 }
 
 EXPORT int memctx_do_hand_over(memctx_t context) {
-    return move_all(context, "memctx_hand_over", named_give) ? 0 : -1;
+    return move_all(context, "memctx_give", named_give) ? 0 : -1;
 }
 
 EXPORT int memctx_do_take(memctx_t context) {
@@ -410,7 +459,7 @@ EXPORT const char *memctx_do_identifier(memctx_t context) {
     return named ? named->identifier : "";
 }
 
-/* With a place, and this thread's. NULL: out of memory. */
+/* Returns a full context of this thread. NULL: memory is short. */
 static struct named *mine(memctx_t context, const char *what) {
     struct heap *heap;
     struct named *named = enter_mine(&heap, context, what);
@@ -420,28 +469,31 @@ static struct named *mine(memctx_t context, const char *what) {
 }
 
 EXPORT void memctx_do_identify(memctx_t context, const char *identifier) {
-    struct named *named = mine(context, "memctx_identify");
+    struct named *named = mine(context, "memctx_set_identifier");
     if (!named)
         return;
     struct text text = {.bytes = named->identifier, .capacity = sizeof named->identifier - 1};
     identifier = identifier ? identifier : "";
     text_add(&text, identifier);
-    size_t length = text.length; /* at the end of a character of UTF-8 */
+    size_t length = text.length; /* cut before an incomplete UTF-8 character */
     while (length && ((unsigned char)identifier[length] & 0xc0) == 0x80)
         length--;
     named->identifier[length] = 0;
 }
 
 EXPORT void memctx_do_call_on_reset(memctx_t context, struct memctx_callback *callback) {
-    struct named *named = mine(context, "memctx_call_on_reset");
+    struct named *named = mine(context, "memctx_add_callback");
     if (!named)
         return;
     callback->next = named->callbacks;
     named->callbacks = callback;
 }
 
-EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) {
+EXPORT int memctx_do_set_limit_sized(memctx_t context, const struct memctx_limit *limit,
+                                     size_t limit_bytes) {
     struct heap *heap;
+    if (!limit_is_known(limit, limit_bytes))
+        return -1;
     struct named *named = enter_mine(&heap, context, "memctx_set_limit");
     if (!named)
         return -1;
@@ -452,17 +504,21 @@ EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limi
     return set ? 0 : -1;
 }
 
-EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {
+EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limit) {
+    return memctx_do_set_limit_sized(context, limit, LIMIT_0_1_BYTES);
+}
+
+/* All zeros when memory is too short to look at a member of a crowd. */
+static struct memctx_stats stats_of(memctx_t context) {
+    struct memctx_stats stats = {0};
     struct heap *heap;
     struct named *named = enter_mine(&heap, context, "memctx_get_stats");
-    if (!named) {
-        *stats = (struct memctx_stats){0};
-        return;
-    }
+    if (!named)
+        return stats;
     const struct view *view = named->view;
     struct region_size size = region_size(heap, named->view);
     struct region_alive alive = region_alive(heap, named->view);
-    *stats = (struct memctx_stats){
+    stats = (struct memctx_stats){
         .requested_bytes = alive.bytes,
         .chunks = alive.chunks,
         .peak_bytes = (uint64_t)view->peak_bytes,
@@ -470,12 +526,26 @@ EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {
         .frees = view->allocs - alive.chunks,
         .reserved_bytes = size.reserved_bytes,
         .pages = size.pages,
+        .limit_bytes = view->region ? region_of(view->region)->limit : 0,
     };
-    if (stats->reserved_bytes > stats->requested_bytes)
-        stats->free_bytes = stats->reserved_bytes - stats->requested_bytes;
+    if (stats.reserved_bytes > stats.requested_bytes)
+        stats.free_bytes = stats.reserved_bytes - stats.requested_bytes;
     for (memctx_t child = named_first_child(context); child; child = named_next(child))
-        stats->children++;
+        stats.children++;
     thread_leave(heap);
+    return stats;
+}
+
+EXPORT void memctx_do_get_stats_sized(memctx_t context, struct memctx_stats *stats,
+                                      size_t stats_bytes) {
+    struct memctx_stats known = stats_of(context);
+    size_t bytes = stats_bytes < sizeof known ? stats_bytes : sizeof known;
+    memcpy(stats, &known, bytes);
+    memset((char *)stats + bytes, 0, stats_bytes - bytes);
+}
+
+EXPORT void memctx_do_stats(memctx_t context, struct memctx_stats *stats) {
+    memctx_do_get_stats_sized(context, stats, STATS_0_1_BYTES);
 }
 
 EXPORT int memctx_do_walk(memctx_t context,

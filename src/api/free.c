@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * free and what is left to do when its common case, in api/allocate.h, does not serve.
+ * free, and the cases that the common case in api/allocate.h passes on.
  *
- * No call path is looked up here, so this file alone is built without frame pointers.
+ * Nothing here looks up a call path, so this file alone is built without frame pointers.
  */
 #include "api/allocate.h"
 
@@ -15,7 +15,7 @@ NOINLINE void free_slow(void *chunk) {
     struct heap *heap;
     if (!chunk)
         return;
-    int saved = errno; /* POSIX.1-2024: free keeps errno; pthread_setspecific may not */
+    int saved = errno; /* POSIX.1-2024: free keeps errno, but pthread_setspecific may change it */
     enum thread_access access = thread_enter_slow(&heap);
     if (access == THREAD_NONE) {
         if (segment_page_of(chunk) || segment_huge_of(chunk))

@@ -2,10 +2,10 @@
 /*
  * Process life: the constructor, fork, exit.
  *
- * The allocator itself needs none of this: all its state starts out as zeros, and the first call may
- * come long before the constructor. Locks at fork are taken in rank order, so that the child finds
- * every table whole; a lock that the forking thread holds itself (fork in a signal handler) stays
- * with it, because the same thread goes on in the child.
+ * The allocator itself needs none of this: all its state starts as zeros, and the first malloc may
+ * come long before the constructor. fork takes every lock in rank order, so that the child finds
+ * every table complete. A lock that the forking thread already holds (fork in a signal handler)
+ * stays with it, because the child continues as that thread.
  */
 #include "api/thread.h"
 #include "context/named.h"
@@ -31,6 +31,10 @@ EXPORT const char *memctx_version(void) {
     return MEMCTX_VERSION;
 }
 
+EXPORT int memctx_do_version_number(void) {
+    return MEMCTX_VERSION_NUMBER;
+}
+
 #ifndef MEMCTX_UNIT
 static struct lock *const fork_locks[] = {&region_lock, &tree_lock, &rules_lock};
 #define FORK_LOCKS (sizeof fork_locks / sizeof fork_locks[0])
@@ -38,7 +42,7 @@ static struct lock *const fork_locks[] = {&region_lock, &tree_lock, &rules_lock}
 static void fork_prepare(void) {
     struct heap *heap = thread_heap_if_any();
     bool interrupted = lock_any_is_mine();
-    if (heap) { /* a handler must not wait for what this thread is about to hold */
+    if (heap) { /* a signal handler must not wait for locks that this thread takes below */
         heap->forks++;
         add_owner(&heap->busy, 1);
         order_stores();
@@ -67,7 +71,7 @@ static void fork_done(bool child) {
         oracle_fork_child();
     }
     control_fork_done(child);
-    if (heap && heap->forks) { /* it may have come to a heap in between */
+    if (heap && heap->forks) { /* the thread may have got its heap since fork_prepare */
         heap->forks--;
         order_stores();
         add_owner(&heap->busy, -1);
@@ -82,7 +86,7 @@ static void fork_child(void) {
     fork_done(true);
 }
 
-/* `memctx run --no-children`: what this process starts is not preloaded. */
+/* For `memctx run --no-children`: keeps the library out of programs that this process starts. */
 static void leave_environment(void) {
     const char *list = getenv("LD_PRELOAD");
     char rest[4096];
@@ -110,8 +114,9 @@ static void leave_environment(void) {
     unsetenv("MEMCTX_NO_CHILDREN");
 }
 
-/* Programs that change namespaces, or the user with capabilities kept, both of which a second thread
- * forbids, and then become another program, which has its control thread as if it had been first. */
+/* Programs that change namespaces, or change the user and keep capabilities. The kernel refuses
+ * both to a process with a second thread. Such a program then executes another one, which starts
+ * its control thread as usual. */
 static bool is_launcher(const char *name) {
     static const char launchers[][8] = {"bwrap", "capsh", "nsenter", "setpriv", "unshare"};
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
@@ -120,8 +125,8 @@ static bool is_launcher(const char *name) {
     return false;
 }
 
-/* A process of Chromium, or of what is built on it, that goes into a sandbox, and ends itself where it finds a second
- * thread before. */
+/* A process of Chromium, or of a program built on it, that enters a sandbox. It ends itself when it
+ * finds a second thread before it does. */
 static bool is_browser_helper(int count, char *const *arguments) {
     static const char types[][12] = {"broker", "gpu-process", "renderer", "utility", "zygote"};
     bool helper = false;
@@ -137,11 +142,12 @@ static bool is_browser_helper(int count, char *const *arguments) {
     return helper;
 }
 
-/* Names this library to pthread_atfork; else from the compiler's start files, which are left out. */
+/* pthread_atfork takes this symbol to identify the library. The compiler's start files usually
+ * define it, but the library is linked without them. */
 __attribute__((visibility("hidden"))) extern void *const __dso_handle;
 void *const __dso_handle = (void *)&__dso_handle;
 
-/* A sanitizer's run-time library, another preload, an allocator that was linked in. */
+/* `file`: a sanitizer's run-time library, another preloaded library, or a linked allocator. */
 static void tell_of_other_malloc(const char *file) {
     char line[1024];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};

@@ -2,7 +2,7 @@
 /*
  * The malloc family, as glibc and POSIX define it.
  *
- * The common cases stand in api/allocate.h; here is what is left to do when they do not serve.
+ * The common cases are in api/allocate.h; the cases that they pass on are here.
  * Sources: malloc(3), posix_memalign(3), POSIX.1-2024, C23 7.24.3.
  */
 #include "api/allocate.h"
@@ -19,12 +19,13 @@
 #include "api/names.h"
 
 struct request {
-    size_t size, alignment; /* alignment 1: what every chunk has */
+    size_t size, alignment; /* alignment 1: no more than every chunk has */
     bool zero;
-    void *old; /* to resize; NULL: allocate */
+    void *old; /* the chunk to resize; NULL: allocate */
 };
 
-/* Of a named context, or of the terms of a rule. *limited: the context that may get more room by its function. */
+/* Whether the request would exceed the limit of a named context or of a rule. Sets *limited to the
+ * named context, whose limit may have a function that makes room. */
 static bool is_past_limit(struct heap *heap, struct view *view, const struct request *request,
                           uint32_t *limited) {
     uint32_t had_in = request->old ? region_context_of(request->old) : REGION_NO_CONTEXT;
@@ -38,12 +39,13 @@ static bool is_past_limit(struct heap *heap, struct view *view, const struct req
     return true;
 }
 
-/* Contexts of which each allocation comes the slow way may exist. */
+/* Whether there may be a context with a limit, or with guarded chunks. */
 static bool limits_exist(void) {
     return load_relaxed(&region_named_any) || terms_exist();
 }
 
-/* view NULL: to be looked up. *limited: the context, where its limit is why there is no memory. */
+/* Looks up the view when `view` is NULL. Returns NULL when memory is short, or when a limit is
+ * reached; *limited is then the context that has the limit. */
 static void *serve(struct heap *heap, struct view *view, const struct request *request,
                    uintptr_t frame, uint32_t *limited) {
     if (!view)
@@ -61,7 +63,8 @@ static void *serve(struct heap *heap, struct view *view, const struct request *r
     return region_alloc(heap, view, request->size, request->zero);
 }
 
-/* A handler that interrupted this thread while it held a lock of ours. Charged to [unwinding] at the next chance. */
+/* For a signal handler that interrupted this thread while it held a lock of this library. The chunk
+ * is charged to [unwinding] when the thread next enters. */
 static void *serve_emergency(const struct request *request) {
     size_t keep = request->old ? region_usable(request->old) : 0;
     struct page *header =
@@ -75,8 +78,8 @@ static void *serve_emergency(const struct request *request) {
     return header->chunk;
 }
 
-/* In the allocator, and out of it again. When the kernel gives nothing, all that is kept for later goes back to it,
- * and it is asked once more. */
+/* Serves the request of a thread that has entered, and leaves. When the kernel refuses memory, the
+ * library returns all memory that it keeps for reuse, and tries once more. */
 static void *serve_entered(struct heap *heap, enum thread_access access, struct view *view,
                            const struct request *request, uintptr_t frame) {
     thread_settle(heap);
@@ -89,8 +92,8 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
     bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access != THREAD_SHARED &&
                          control_is_due() && context_outside_libc(heap, frame);
     struct view *switched = start_control ? context_switched(heap) : NULL;
-    if (UNLIKELY(switched !=
-                 NULL)) /* what libc allocates for the thread is not to go with a reset */
+    /* libc's allocations for the control thread must not be in a context that may be reset. */
+    if (UNLIKELY(switched != NULL))
         context_switch(heap, NULL);
     thread_leave_slow(heap, access);
     if (start_control)
@@ -103,7 +106,7 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
         enum thread_access again = thread_enter_slow(&heap);
         if (again == access)
             return serve_entered(heap, access, heap_view(heap, limited), request, frame);
-        thread_leave_slow(heap, again); /* it has got a heap of its own meanwhile */
+        thread_leave_slow(heap, again); /* the thread got a heap of its own meanwhile */
     }
     if (!chunk)
         errno = ENOMEM;
@@ -224,7 +227,7 @@ EXPORT void *calloc(size_t count, size_t size) {
 static void *resize(void *old, size_t size, uintptr_t frame) {
     if (!old)
         return allocate(size, ALLOCATE_PLAIN, frame);
-    if (!size) { /* glibc frees; errno stays */
+    if (!size) { /* as glibc: frees, and leaves errno alone */
         free(old);
         return NULL;
     }
@@ -236,7 +239,7 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
     struct view *view =
         any_named ? context_view_kept(heap, old, frame, size) : context_view(heap, frame, size);
     bool limits = UNLIKELY(limits_exist());
-    bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins); /* one of its? */
+    bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins); /* limited */
     if (UNLIKELY(!may) || !region_resize(heap, view, old, size))
         return serve_entered(heap, THREAD_OWN, view, &request, frame);
     thread_leave(heap);
@@ -256,7 +259,7 @@ EXPORT void *reallocarray(void *old, size_t count, size_t size) {
     return resize(old, bytes, FRAME);
 }
 
-/* memalign and aligned_alloc of glibc: any alignment, rounded up to a power of two. */
+/* As glibc's memalign and aligned_alloc: rounds any alignment up to a power of two. */
 static void *align_as_glibc(size_t alignment, size_t size, uintptr_t frame) {
     if (alignment > SIZE_MAX / 2 + 1) {
         errno = EINVAL;
@@ -281,7 +284,7 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
         return EINVAL;
     int saved = errno;
     void *chunk = allocate_aligned(size, alignment, FRAME);
-    if (!chunk) /* glibc sets errno too, and programs look there */
+    if (!chunk) /* errno stays ENOMEM: glibc sets it, and programs read it */
         return ENOMEM;
     errno = saved;
     *result = chunk;
@@ -302,7 +305,7 @@ EXPORT size_t malloc_usable_size(void *chunk) {
 }
 
 #ifndef MEMCTX_UNIT
-/* glibc's second names, for code that was built against them. */
+/* glibc's second names, which older programs call. */
 EXPORT void *__libc_malloc(size_t size) ALIAS(malloc);
 EXPORT void *__libc_calloc(size_t count, size_t size) ALIAS(calloc);
 EXPORT void *__libc_realloc(void *old, size_t size) ALIAS(realloc);

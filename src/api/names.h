@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * names.h - in the build for unit tests the exported functions get names of their own, so that
- * the test runner keeps libc's malloc.
+ * names.h - renames the exported functions in the build for unit tests, so that the test runner
+ * keeps libc's malloc.
  */
 #ifndef MEMCTX_NAMES_H
 #define MEMCTX_NAMES_H

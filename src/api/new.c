@@ -2,9 +2,9 @@
 /*
  * operator new and delete, under their C++ ABI names, without linking a C++ library.
  *
- * On failure they do as the standard says ([new.delete.single]): call the new-handler while there
- * is one, else throw std::bad_alloc through the program's own C++ library. Each is an entry like
- * malloc: the site is the caller of operator new.
+ * On failure they follow the standard ([new.delete.single]): they call the new-handler while there
+ * is one, else throw std::bad_alloc through the program's own C++ library. Each operator is an
+ * entry as malloc is: the call path starts at the caller of operator new.
  */
 #include "api/allocate.h"
 
@@ -14,7 +14,7 @@
 
 typedef void (*handler)(void);
 
-/* Of libstdc++ or libc++, when the program has one. */
+/* Functions of libstdc++ or libc++; NULL when the program has neither. */
 extern handler _ZSt15get_new_handlerv(void) __attribute__((weak));
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));
 
@@ -38,7 +38,7 @@ static COLD void throw_bad_alloc(void) {
     os_panic(&(struct text){.bytes = line, .length = sizeof line - 1});
 }
 
-/* libstdc++ refuses alignments that are no power of two. */
+/* As libstdc++, refuses an alignment that is not a power of two. */
 static void *allocate_for(size_t size, size_t alignment, uintptr_t frame) {
     if (!is_power_of_two(alignment))
         return NULL;
@@ -57,8 +57,8 @@ void *new_retry(size_t size, size_t alignment, uintptr_t frame) {
 }
 
 #ifndef MEMCTX_UNIT
-/* Out of memory in a nothrow operator: a new-handler may throw, and C cannot catch. The program's C++
- * library can: its operator of the same name calls our throwing one. */
+/* A nothrow operator is out of memory. The new-handler may throw, and C cannot catch. The program's
+ * C++ library can: its operator of this name calls the throwing operator of this file. */
 static COLD void *fail_quietly(const char *name, size_t size, size_t alignment,
                                const void *nothrow) {
     void *next = dlsym(RTLD_NEXT, name);
@@ -69,7 +69,7 @@ static COLD void *fail_quietly(const char *name, size_t size, size_t alignment,
                : ((void *(*)(size_t, size_t, const void *))next)(size, alignment, nothrow);
 }
 
-/* The inlined part is in each operator, so that its frame is the one that counts. */
+/* allocate() is inlined into each operator, so that FRAME is the operator's own frame. */
 #define OPERATOR_NEW(name)                                                                         \
     EXPORT void *name(size_t size);                                                                \
     EXPORT void *name(size_t size) {                                                               \

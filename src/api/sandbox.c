@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * prctl and syscall, in front of libc's: a process that is about to restrict itself is seen before the kernel does it.
+ * prctl and syscall in front of libc's, so that the library sees a process that is about to
+ * restrict its system calls.
  *
- * Programs come to a filter of system calls by prctl(PR_SET_NO_NEW_PRIVS), prctl(PR_SET_SECCOMP) and
- * syscall(SYS_seccomp), themselves or through libseccomp, which has no other way either. The control thread ends
- * before the call is made, so that no filter meets it, whether it is for all threads or for the calling one. All other calls go
- * straight to the kernel, as in libc.
+ * A program installs a filter of system calls with prctl(PR_SET_NO_NEW_PRIVS),
+ * prctl(PR_SET_SECCOMP) and syscall(SYS_seccomp), directly or through libseccomp, which uses the
+ * same calls. The control thread ends before the call is made, so that the filter never applies to
+ * it. All other calls go straight to the kernel, as in libc.
  */
 #include "control/control.h"
 #include "os/syscall.h"
@@ -24,19 +25,19 @@ static bool is_strict(long number, const unsigned long *arguments) {
                : arguments[0] == SECCOMP_SET_MODE_STRICT;
 }
 
-/* A filter at address 0 cannot be had: that is a question whether the kernel knows filters. */
+/* A filter at address 0 is no filter: the program asks whether the kernel supports filters. */
 static bool is_filter(long number, const unsigned long *arguments) {
     return number == SYS_prctl ? arguments[0] == PR_SET_SECCOMP &&
                                      arguments[1] == SECCOMP_MODE_FILTER && arguments[2]
                                : arguments[0] == SECCOMP_SET_MODE_FILTER && arguments[2];
 }
 
-/* Comes before a filter: of itself it forbids nothing that is ours. */
+/* Programs do this before they install a filter. By itself it forbids no call of this library. */
 static bool gives_up_privileges(long number, const unsigned long *arguments) {
     return number == SYS_prctl && arguments[0] == PR_SET_NO_NEW_PRIVS && arguments[1] == 1;
 }
 
-/* prctl or seccomp. */
+/* `number` is SYS_prctl or SYS_seccomp. */
 static long call(long number, const unsigned long *arguments) {
     uint32_t before;
     bool strict = is_strict(number, arguments);
@@ -53,20 +54,21 @@ static long call(long number, const unsigned long *arguments) {
     return -1;
 }
 
-/* Declared with an ellipsis by libc; on this processor the arguments are where these are. */
+/* libc declares it with an ellipsis; on x86-64 the arguments are in the same registers. */
 EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
 EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
     return (int)call(SYS_prctl, (unsigned long[6]){(unsigned)option, a, b, c, d});
 }
 
-/* As syscall is called, the seventh on the stack. */
+/* Has the parameters of syscall; the seventh is on the stack. */
 __attribute__((used)) static long syscall_watched(long number, unsigned long a, unsigned long b,
                                                   unsigned long c, unsigned long d, unsigned long e,
                                                   unsigned long f) {
     return call(number, (unsigned long[6]){a, b, c, d, e, f});
 }
 
-/* A function without a frame, as libc's is: some calls return on another stack, or twice on this one. */
+/* Has no stack frame, as libc's syscall: some system calls return on another stack, or twice on
+ * this one. */
 __asm__(".pushsection .text\n"
         ".globl syscall\n"
         ".type syscall, @function\n"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What glibc tells of its heap, told of ours: mallinfo, malloc_info, malloc_stats, malloc_trim.
- * Fields that have no meaning here are 0. Sources: mallinfo(3), malloc_info(3), malloc_trim(3).
+ * glibc's functions about its heap, for this heap: mallinfo, malloc_info, malloc_stats,
+ * malloc_trim. Fields that have no meaning here are 0.
+ * Sources: mallinfo(3), malloc_info(3), malloc_trim(3).
  */
 #include "api/thread.h"
 
@@ -61,7 +62,7 @@ EXPORT int malloc_info(int flags, FILE *stream) {
     return 0;
 }
 
-/* In the shape that glibc gives it, which programs look for; there is one arena, and all is in it. */
+/* Prints the lines that glibc prints, because programs parse them. There is one arena. */
 EXPORT void malloc_stats(void) {
     char lines[640];
     struct text text = {.bytes = lines, .capacity = sizeof lines};
@@ -69,7 +70,7 @@ EXPORT void malloc_stats(void) {
     int64_t live = live_bytes();
     const struct {
         const char *label;
-        int64_t value; /* -1: none */
+        int64_t value; /* -1: no value on this line */
     } shown[] = {
         {"Arena 0:\n", -1},
         {"system bytes     = ", usage.mapped_bytes},
@@ -86,7 +87,7 @@ EXPORT void malloc_stats(void) {
         if (shown[i].value < 0)
             continue;
         for (int64_t bound = 1000000000; bound > 1 && shown[i].value < bound; bound /= 10)
-            text_add(&text, " "); /* ten characters at least */
+            text_add(&text, " "); /* right-aligned in ten columns */
         text_add_number(&text, shown[i].value);
         text_add(&text, "\n");
     }
@@ -99,7 +100,7 @@ EXPORT int malloc_trim(size_t pad) {
 }
 
 EXPORT int mallopt(int parameter, int value) {
-    (void)parameter; /* glibc's tunables do not exist here; accepted, without effect */
+    (void)parameter; /* accepted without effect: glibc's parameters do not exist here */
     (void)value;
     return 1;
 }

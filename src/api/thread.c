@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads: their first entry, re-entry, end; see thread.h. */
+/* A thread's first entry, its later entries that thread_enter cannot serve, and its end. */
 #include "api/thread.h"
 #include "context/tree.h"
 #include "control/control.h"
@@ -7,8 +7,8 @@
 
 #include <pthread.h>
 
-#define KEYS_WITHOUT_ALLOCATION 32 /* glibc keeps so many inside its thread descriptor */
-#define EXIT_ROUNDS 2              /* key destructors run up to 4 rounds; the others' come first */
+#define KEYS_WITHOUT_ALLOCATION 32 /* glibc keeps this many in its thread descriptor */
+#define EXIT_ROUNDS 2 /* of 4 rounds of key destructors: destructors of others run first */
 
 #define NO_HEAP ((struct heap *)(uintptr_t)thread_no_heap)
 const uint32_t thread_no_heap[CACHE_LINE / sizeof(uint32_t)]
@@ -17,26 +17,26 @@ THREAD_LOCAL struct heap *thread_heap = (struct heap *)thread_no_heap;
 
 static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_ENDED } thread_state;
 
-/* Without memory for a heap of its own a thread uses the shared one, and asks for its own only now and then: to
- * find out that there is none takes long, and a program that has run out of memory asks often. */
+/* A thread without memory for its own heap uses the shared heap, and asks for its own once in this
+ * many entries. A refused request takes long, and a program without memory repeats it often. */
 #define REFUSED_RETRY_EVERY 64U
 static THREAD_LOCAL uint32_t refused_first_entries;
 
-/* A heap is several OS pages of tables and of blocks that one thread alone uses. A thread that allocates a few chunks and
- * then waits is not worth it: where a process has so many heaps already, and none is parked, a thread is *young*
- * until it has come so often, and uses the shared heap as long. What that takes is a lock and a walk of the stack each
- * time. */
+/* A heap costs several OS pages for tables and blocks, which a thread that allocates a few chunks
+ * and then waits does not need. When the process already has HEAPS_AT_ONCE heaps and none is
+ * parked, a new thread is "young": it uses the shared heap for its first YOUNG_ENTRIES entries.
+ * Each of these entries takes a lock and unwinds the stack. */
 #define HEAPS_AT_ONCE 8U
 #define YOUNG_ENTRIES 512U
-#define YOUNG_WAIT 4U /* waiting for another thread counts as so many */
+#define YOUNG_WAIT 4U /* entries that one wait for the lock counts as */
 static THREAD_LOCAL uint32_t young_entries;
-static const void *shared_user; /* under the shared heap's lock: some word of the thread's */
+static const void *shared_user; /* the last user: an address in its TLS. Under the heap's lock */
 
 static struct {
     pthread_key_t key;
     bool has_key;
-    bool untold;    /* atomic: the end of some thread will not be told */
-    void *deferred; /* atomic list of chunks through their first word */
+    bool untold;    /* atomic: some thread will end without a call of thread_exits */
+    void *deferred; /* atomic: a list of chunks, linked through their first word */
 } global FORK_PAGE;
 
 /* The key's destructor: the thread is about to end. */
@@ -49,7 +49,7 @@ static void thread_exits(void *argument) {
         return;
     if (os_is_first_thread(heap->tid))
         control_first_thread_ended();
-    /* From here this thread uses the shared heap, so that it leaves nothing behind. */
+    /* From now on this thread uses the shared heap, so it leaves no heap behind. */
     thread_state = THREAD_ENDED;
     thread_heap = NO_HEAP;
     order_stores();
@@ -67,10 +67,10 @@ void thread_init(void) {
     if (OS_TRY_ERROR(pthread_key_create(&global.key, thread_exits)))
         return;
     if (global.key >= KEYS_WITHOUT_ALLOCATION)
-        pthread_key_delete(global.key); /* dead threads are then found by their ids */
+        pthread_key_delete(global.key); /* ended threads are then found by their ids */
     else
         global.has_key = true;
-    if (load_relaxed(&heap_global.threads_seen) <= 1) /* none that began before there was a key */
+    if (load_relaxed(&heap_global.threads_seen) <= 1) /* no thread started before the key */
         store_owner(&global.untold, false);
     if (thread_heap_if_any())
         tell_of_end(thread_heap);
@@ -105,8 +105,9 @@ static struct heap *shared_entered(struct heap *heap) {
     return heap;
 }
 
-/* NULL: it is time for a heap of its own; or there is no memory for a first view, which stands for what cannot be
- * accounted. */
+/* Enters the shared heap for a young thread. Returns NULL when the thread should get its own heap,
+ * or when there is no memory for the view of [unknown], which takes what cannot be charged
+ * elsewhere. */
 static struct heap *enter_young(void) {
     if (young_entries >= YOUNG_ENTRIES || load_relaxed(&heap_global.parked) ||
         (load_relaxed(&heap_global.at_once) < HEAPS_AT_ONCE &&

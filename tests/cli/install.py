@@ -6,7 +6,7 @@ import re
 from clitest import scratch
 from harness import ROOT, check, check_equal, clean_env, run_program, test
 
-MODES = {"lib/libmemctx.so": 0o755, "bin/memctx": 0o755, "include/memctx.h": 0o644,
+MODES = {"lib/libmemctx.so": 0o755, "bin/memctx": 0o755, "include/memctx.h": 0o644, "include/memctx.hpp": 0o644,
          "share/man/man1/memctx.1": 0o644, "lib/pkgconfig/memctx.pc": 0o644,
          "share/bash-completion/completions/memctx": 0o644}
 
@@ -56,8 +56,9 @@ def install_and_uninstall():
             check(re.search(r"^\.(TH|Dt) ", file.read(), re.M), "the manual page has no title line")
         run("bash", "-n", f"{prefix}/share/bash-completion/completions/memctx")
         for compiler, language in (("cc", "c"), ("c++", "c++")):
-            for header in ("memctx.h", *(name.removeprefix("include/") for name in headers)):
-                if language == "c" or header == "memctx.h":  # the others are the project's own
+            for header in ("memctx.h", "memctx.hpp", *(name.removeprefix("include/") for name in headers)):
+                # The other headers are the project's own, and C.
+                if header.endswith(".hpp") == (language == "c++") or header in ("memctx.h", "memctx/weak.h"):
                     run(compiler, "-fsyntax-only", "-x", language, f"-I{prefix}/include",
                         "-include", header, "/dev/null")
         make("uninstall", place)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The C++ side of memctx.h: a context as an object, a scope, what is thrown through one.
-#include <memctx.h>
+// The C++ side of memctx.hpp: a context as an object, a scope, what is thrown through one.
+#include <memctx.hpp>
 
 #include <cstdio>
 #include <stdexcept>
