@@ -108,7 +108,7 @@ help:
 	@echo 'make torture        each refusal of the system, fuzzing, large programs, long stress (some hours; -j2 -k)'
 	@echo 'make soak HOURS=N   seeded churn in phases, the books and the resident memory checked (N: 1)'
 	@echo 'make mutants        planted faults, each caught by the tests that are for it (some minutes)'
-	@echo 'make lint           formatting, clang-tidy, shellcheck, layers, completion'
+	@echo 'make lint           formatting, clang-tidy, shellcheck, layers, docs, completion'
 	@echo 'make format         put the sources into the format that lint asks for'
 	@echo 'make asan | tsan    the unit tests under AddressSanitizer and UBSan | ThreadSanitizer'
 	@echo 'make bench          all benchmarks (long); make bench-quick is a short look'

@@ -93,7 +93,7 @@ def names_hardened():
 
 @test
 def names_small_footprint():
-    """What every start and every fork pays for: see docs/design.md, One fork."""
+    """What every start and every fork pays for: see docs/process.md, One fork."""
     ends = re.findall(r"^\s+LOAD\s+\S+\s+(0x[0-9a-f]+)\s+\S+\s+\S+\s+(0x[0-9a-f]+)",
                       tool("readelf", "-lW", harness.LIB), flags=re.M)
     check_equal(len(ends), 2, "loaded segments")
