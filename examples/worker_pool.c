@@ -9,7 +9,7 @@
  *     cc -I/usr/local/include worker_pool.c -o worker_pool -pthread
  *     memctx run -- ./worker_pool
  *
- * A context belongs to one thread at a time. memctx_hand_over gives it up and memctx_take makes it
+ * A context belongs to one thread at a time. memctx_give gives it up and memctx_take makes it
  * the calling thread's; a thread that uses a context of another thread is stopped with a message.
  */
 #include <memctx.h>
@@ -74,7 +74,7 @@ static struct job *job_new(int number, const char *text) {
 
 /* The queue's mutex orders the two calls: the context is handed over before it can be taken. */
 static void give(struct queue *queue, struct job *job) {
-    if (memctx_hand_over(job->context))
+    if (memctx_give(job->context))
         fail("out of memory");
     queue_put(queue, job);
 }
