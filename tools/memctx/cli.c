@@ -36,7 +36,7 @@ void cli_usage(const char *format, ...) {
     va_start(arguments, format);
     print_message(format, arguments);
     va_end(arguments);
-    if (cli_current_verb != NULL) {
+    if (cli_current_verb) {
         fprintf(stderr, "usage: memctx %s %s\n", cli_current_verb->name,
                 cli_current_verb->arguments);
         fprintf(stderr, "see memctx %s --help\n", cli_current_verb->name);
@@ -50,7 +50,7 @@ void cli_set_failure(struct cli_failure *failure, int code, const char *format, 
     va_list arguments;
     va_start(arguments, format);
     failure->code = code;
-    vsnprintf(failure->text, sizeof(failure->text), format, arguments);
+    vsnprintf(failure->text, sizeof failure->text, format, arguments);
     va_end(arguments);
     cli_clean(failure->text);
 }
@@ -61,7 +61,7 @@ void cli_die_failure(const struct cli_failure *failure) {
 
 void *cli_alloc(size_t count, size_t size_bytes) {
     void *memory = calloc(count > 0 ? count : 1, size_bytes);
-    if (memory == NULL) {
+    if (!memory) {
         cli_die(CLI_REFUSED, "out of memory; %zu elements of %zu bytes could not be had", count,
                 size_bytes);
     }
@@ -70,7 +70,7 @@ void *cli_alloc(size_t count, size_t size_bytes) {
 
 void *cli_grow(void *array, size_t count, size_t size_bytes) {
     void *memory = reallocarray(array, count > 0 ? count : 1, size_bytes);
-    if (memory == NULL) {
+    if (!memory) {
         cli_die(CLI_REFUSED, "out of memory; %zu elements of %zu bytes could not be had", count,
                 size_bytes);
     }
@@ -79,9 +79,8 @@ void *cli_grow(void *array, size_t count, size_t size_bytes) {
 
 char *cli_copy(const char *text) {
     char *copy = strdup(text);
-    if (copy == NULL) {
+    if (!copy)
         cli_die(CLI_REFUSED, "out of memory");
-    }
     return copy;
 }
 
@@ -91,18 +90,15 @@ char *cli_format(const char *format, ...) {
     va_start(arguments, format);
     int length = vasprintf(&text, format, arguments);
     va_end(arguments);
-    if (length < 0) {
+    if (length < 0)
         cli_die(CLI_REFUSED, "out of memory");
-    }
     return text;
 }
 
 char *cli_clean(char *text) {
-    for (char *at = text; *at != '\0'; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7f) {
+    for (char *at = text; *at != '\0'; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7f)
             *at = '?';
-        }
-    }
     return text;
 }
 
@@ -117,9 +113,8 @@ int cli_next_option(int argc, char **argv, const char *letters, const struct opt
     case '?': {
         /* A long option leaves its word just before optind; a letter may sit inside a word. */
         const char *word = optind > at ? argv[optind - 1] : argv[optind];
-        if (optopt != 0 && (word == NULL || strncmp(word, "--", 2) != 0)) {
+        if (optopt != 0 && (!word || strncmp(word, "--", 2) != 0))
             cli_usage("unknown option -%c", optopt);
-        }
         cli_usage("unknown option, or a value where none belongs: %s", word);
     }
     default: return option;
@@ -128,9 +123,8 @@ int cli_next_option(int argc, char **argv, const char *letters, const struct opt
 
 bool cli_is_number(const char *text, int64_t *value) {
     char *end;
-    if (text[0] == '\0' || strspn(text, "0123456789") != strlen(text)) {
+    if (text[0] == '\0' || strspn(text, "0123456789") != strlen(text))
         return false;
-    }
     errno = 0;
     *value = strtoll(text, &end, 10);
     return errno == 0 && *end == '\0';
@@ -151,13 +145,11 @@ int64_t cli_parse_bytes(const char *what, const char *text) {
     const char *unit = text + digits;
     int64_t value = 0;
     int shift = -1;
-    if (unit[0] == '\0') {
+    if (unit[0] == '\0')
         shift = 0;
-    } else if (unit[1] == '\0' && strchr("kKmMgG", unit[0]) != NULL) {
+    else if (unit[1] == '\0' && strchr("kKmMgG", unit[0]))
         shift = unit[0] == 'k' || unit[0] == 'K' ? 10 : unit[0] == 'm' || unit[0] == 'M' ? 20 : 30;
-    }
-    if (number == NULL || shift < 0 || !cli_is_number(number, &value) ||
-        value > (INT64_MAX >> shift)) {
+    if (!number || shift < 0 || !cli_is_number(number, &value) || value > (INT64_MAX >> shift)) {
         cli_usage("%s is a number of bytes, with K, M or G behind it if need be; got \"%s\"", what,
                   text);
     }

@@ -31,29 +31,26 @@ static int64_t now_ms(void) {
 /* --- where sockets are ------------------------------------------------------------------- */
 
 static void add_directory(struct client_directories *list, const char *path) {
-    for (size_t i = 0; i < list->count; i++) {
-        if (strcmp(list->paths[i], path) == 0) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->paths[i], path) == 0)
             return;
-        }
-    }
-    if (list->count < CLIENT_DIRECTORIES_MAX && strlen(path) < sizeof(list->paths[0])) {
+    if (list->count < CLIENT_DIRECTORIES_MAX && strlen(path) < sizeof list->paths[0])
         strcpy(list->paths[list->count++], path);
-    }
 }
 
 static void add_user_directories(struct client_directories *list, const char *root, uid_t uid) {
     char path[600];
-    snprintf(path, sizeof(path), "%s/run/user/%u/memctx", root, uid);
+    snprintf(path, sizeof path, "%s/run/user/%u/memctx", root, uid);
     add_directory(list, path);
-    snprintf(path, sizeof(path), "%s/tmp/memctx-%u", root, uid);
+    snprintf(path, sizeof path, "%s/tmp/memctx-%u", root, uid);
     add_directory(list, path);
 }
 
 static void add_runtime_directory(struct client_directories *list, const char *root,
                                   const char *runtime) {
     char path[600];
-    if (runtime != NULL && runtime[0] == '/') {
-        snprintf(path, sizeof(path), "%s%s/memctx", root, runtime);
+    if (runtime && runtime[0] == '/') {
+        snprintf(path, sizeof path, "%s%s/memctx", root, runtime);
         add_directory(list, path);
     }
 }
@@ -63,7 +60,7 @@ static void add_runtime_directory(struct client_directories *list, const char *r
 void client_list_directories(const struct process_facts *facts, struct client_directories *list) {
     char root[64];
     list->count = list->own_count = 0;
-    snprintf(root, sizeof(root), "/proc/%d/root", (int)facts->pid);
+    snprintf(root, sizeof root, "/proc/%d/root", (int)facts->pid);
     const char *prefixes[] = {"", root};
     for (size_t i = 0; i < 2; i++) {
         add_runtime_directory(list, prefixes[i],
@@ -83,18 +80,16 @@ void client_list_all_directories(struct client_directories *list) {
     list->count = list->own_count = 0;
     add_runtime_directory(list, "", getenv("XDG_RUNTIME_DIR"));
     add_user_directories(list, "", getuid());
-    if (geteuid() != 0) {
+    if (geteuid() != 0)
         return;
-    }
     glob_t found = {0};
     glob("/run/user/*/memctx", GLOB_NOSORT, NULL, &found);
     glob("/tmp/memctx-*", GLOB_NOSORT | GLOB_APPEND, NULL, &found);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         const char *digits = strrchr(found.gl_pathv[i], '-');
         int64_t uid;
-        if (strncmp(found.gl_pathv[i], "/run/", 5) == 0 || cli_is_number(digits + 1, &uid)) {
+        if (strncmp(found.gl_pathv[i], "/run/", 5) == 0 || cli_is_number(digits + 1, &uid))
             add_directory(list, found.gl_pathv[i]);
-        }
     }
     globfree(&found);
 }
@@ -106,13 +101,11 @@ void client_list_all_directories(struct client_directories *list) {
 static int open_directory(const char *path, const struct process_facts *facts) {
     struct stat status;
     int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) {
+    if (fd < 0)
         return -1;
-    }
-    bool good =
-        fstat(fd, &status) == 0 && (status.st_mode & 022) == 0 &&
-        (status.st_uid == 0 || status.st_uid == geteuid() ||
-         (facts != NULL && (status.st_uid == facts->uid || status.st_uid == facts->effective_uid)));
+    bool good = fstat(fd, &status) == 0 && (status.st_mode & 022) == 0 &&
+                (status.st_uid == 0 || status.st_uid == geteuid() ||
+                 (facts && (status.st_uid == facts->uid || status.st_uid == facts->effective_uid)));
     if (!good) {
         close(fd);
         errno = ENOENT;
@@ -125,17 +118,15 @@ static int open_directory(const char *path, const struct process_facts *facts) {
  * below the 108 bytes that a socket address has. Returns the descriptor or -errno. */
 static int connect_in(int directory, const char *name, int patience_ms) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int length = snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s",
-                          directory, name);
-    if (length < 0 || (size_t)length >= sizeof(address.sun_path)) {
+    int length =
+        snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
+    if (length < 0 || (size_t)length >= sizeof address.sun_path)
         return -ENAMETOOLONG;
-    }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) {
+    if (fd < 0)
         return -errno;
-    }
     int64_t deadline = now_ms() + patience_ms;
-    while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+    while (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
         /* EAGAIN: the server's queue is full for the moment. */
         if ((errno != EAGAIN && errno != EINTR) || now_ms() > deadline) {
             int error = errno;
@@ -149,14 +140,12 @@ static int connect_in(int directory, const char *name, int patience_ms) {
 
 bool client_is_stale(const char *path, const char *name) {
     int directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (directory < 0) {
+    if (directory < 0)
         return false;
-    }
     int fd = connect_in(directory, name, 0);
     close(directory);
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
     return fd == -ECONNREFUSED;
 }
 
@@ -170,15 +159,12 @@ static enum io_result wait_ready(int fd, short events, int64_t deadline) {
         int64_t left = deadline - now_ms();
         struct pollfd entry = {.fd = fd, .events = events};
         int ready = left <= 0 ? 0 : poll(&entry, 1, (int)left);
-        if (ready > 0) {
+        if (ready > 0)
             return IO_DONE;
-        }
-        if (ready == 0) {
+        if (ready == 0)
             return IO_LATE;
-        }
-        if (errno != EINTR) {
+        if (errno != EINTR)
             return IO_FAILED;
-        }
     }
 }
 
@@ -187,16 +173,13 @@ static enum io_result read_exactly(int fd, char *buffer, size_t bytes, int64_t f
     while (used < bytes) {
         enum io_result ready =
             wait_ready(fd, POLLIN, now_ms() + (used == 0 ? first_ms : PAUSE_DEADLINE_MS));
-        if (ready != IO_DONE) {
+        if (ready != IO_DONE)
             return ready;
-        }
         ssize_t got = recv(fd, buffer + used, bytes - used, 0);
-        if (got == 0 || (got < 0 && errno == ECONNRESET)) {
+        if (got == 0 || (got < 0 && errno == ECONNRESET))
             return IO_CLOSED;
-        }
-        if (got < 0 && errno != EAGAIN && errno != EINTR) {
+        if (got < 0 && errno != EAGAIN && errno != EINTR)
             return IO_FAILED;
-        }
         used += got > 0 ? (size_t)got : 0;
     }
     return IO_DONE;
@@ -206,16 +189,13 @@ static enum io_result write_exactly(int fd, const char *bytes, size_t length) {
     size_t used = 0;
     while (used < length) {
         enum io_result ready = wait_ready(fd, POLLOUT, now_ms() + PAUSE_DEADLINE_MS);
-        if (ready != IO_DONE) {
+        if (ready != IO_DONE)
             return ready;
-        }
         ssize_t put = send(fd, bytes + used, length - used, MSG_NOSIGNAL);
-        if (put < 0 && (errno == EPIPE || errno == ECONNRESET)) {
+        if (put < 0 && (errno == EPIPE || errno == ECONNRESET))
             return IO_CLOSED;
-        }
-        if (put < 0 && errno != EAGAIN && errno != EINTR) {
+        if (put < 0 && errno != EAGAIN && errno != EINTR)
             return IO_FAILED;
-        }
         used += put > 0 ? (size_t)put : 0;
     }
     return IO_DONE;
@@ -294,24 +274,19 @@ static bool ask(struct client *client, enum wire_type type, const void *body, si
                            .length = length}};
     struct wire_frame frame;
     *answer = (struct client_answer){0};
-    if (length > sizeof(request.body)) {
+    if (length > sizeof request.body)
         return cli_fail(failure, CLI_REFUSED, "a request of %zu bytes is too long", length);
-    }
-    if (length > 0) {
+    if (length > 0)
         memcpy(request.body, body, length);
-    }
     enum io_result result =
-        write_exactly(client->fd, (const char *)&request, sizeof(request.frame) + length);
-    if (result == IO_DONE) {
-        result = read_exactly(client->fd, (char *)&frame, sizeof(frame), client->answer_ms);
-    }
+        write_exactly(client->fd, (const char *)&request, sizeof request.frame + length);
+    if (result == IO_DONE)
+        result = read_exactly(client->fd, (char *)&frame, sizeof frame, client->answer_ms);
     *closed = result == IO_CLOSED;
-    if (result != IO_DONE) {
+    if (result != IO_DONE)
         return fail_io(client, result, "when it was asked", failure);
-    }
-    if (!check_frame(client, &frame, type, failure)) {
+    if (!check_frame(client, &frame, type, failure))
         return false;
-    }
     answer->status = frame.status;
     return read_body(client, frame.length, answer, failure);
 }
@@ -323,9 +298,8 @@ bool client_ask(struct client *client, enum wire_type type, const void *body, si
 }
 
 static void tell_wait(struct client *client) {
-    if (!client->told && !client->hurry) {
+    if (!client->told && !client->hurry)
         cli_warn("%s serves others, or is busy; waiting for a place", client->source);
-    }
     client->told = true;
 }
 
@@ -342,14 +316,12 @@ bool client_read(struct client *client, enum wire_type type, const void *body, s
     while (!ask(client, type, body, length, answer, failure, &closed)) {
         struct client again;
         struct cli_failure why;
-        if (!closed || client->hurry || now_ms() > deadline || !still_runs(client)) {
+        if (!closed || client->hurry || now_ms() > deadline || !still_runs(client))
             return false;
-        }
         tell_wait(client);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
-        if (!client_connect(&again, client->facts, false, &why)) {
+        if (!client_connect(&again, client->facts, false, &why))
             return false; /* with the first reason */
-        }
         again.told = client->told;
         client_close(client);
         *client = again;
@@ -358,19 +330,16 @@ bool client_read(struct client *client, enum wire_type type, const void *body, s
 }
 
 static void clean_lines(char *text) {
-    for (char *at = text; *at != '\0'; at++) {
-        if (((unsigned char)*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f) {
+    for (char *at = text; *at != '\0'; at++)
+        if (((unsigned char)*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f)
             *at = '?';
-        }
-    }
 }
 
 char *client_ask_text(struct client *client, enum wire_type type, const void *body, size_t length,
                       struct cli_failure *failure) {
     struct client_answer answer;
-    if (!client_ask(client, type, body, length, &answer, failure)) {
+    if (!client_ask(client, type, body, length, &answer, failure))
         return NULL;
-    }
     char *text = answer.body;
     clean_lines(text);
     if (answer.status != WIRE_OK) {
@@ -399,7 +368,7 @@ bool client_fail_refused(const struct client *client, struct client_answer *answ
 static bool check_peer(struct client *client, const struct process_facts *facts,
                        struct cli_failure *failure) {
     struct ucred peer;
-    socklen_t length = sizeof(peer);
+    socklen_t length = sizeof peer;
     if (getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
         return cli_fail(failure, CLI_REFUSED, "%s: the kernel does not say who listens; %s",
                         client->source, strerror(errno));
@@ -431,7 +400,7 @@ static enum io_result wait_hello(struct client *client, struct wire_frame *frame
         tell_wait(client);
         patience -= TELL_MS;
     }
-    return read_exactly(client->fd, (char *)frame, sizeof(*frame), patience);
+    return read_exactly(client->fd, (char *)frame, sizeof *frame, patience);
 }
 
 /* *closed: there was no place for us. */
@@ -449,24 +418,22 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
         *closed = result == IO_CLOSED;
         return fail_io(client, result, "before it said hello", failure);
     }
-    if (!check_frame(client, &frame, WIRE_HELLO, failure)) {
+    if (!check_frame(client, &frame, WIRE_HELLO, failure))
         return false;
-    }
     if (frame.status == WIRE_NO_MEMORY) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s has no memory for an answer; free some and ask again", client->source);
     }
-    if (frame.status != WIRE_OK || frame.length != sizeof(client->hello)) {
+    if (frame.status != WIRE_OK || frame.length != sizeof client->hello) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s: damaged answer; a hello of %llu bytes where %zu were expected",
-                        client->source, (unsigned long long)frame.length, sizeof(client->hello));
+                        client->source, (unsigned long long)frame.length, sizeof client->hello);
     }
     result =
-        read_exactly(client->fd, (char *)&client->hello, sizeof(client->hello), HELLO_DEADLINE_MS);
-    if (result != IO_DONE) {
+        read_exactly(client->fd, (char *)&client->hello, sizeof client->hello, HELLO_DEADLINE_MS);
+    if (result != IO_DONE)
         return fail_io(client, result, "in the middle of its hello", failure);
-    }
-    client->hello.library_version[sizeof(client->hello.library_version) - 1] = '\0';
+    client->hello.library_version[sizeof client->hello.library_version - 1] = '\0';
     cli_clean(client->hello.library_version);
     return check_peer(client, facts, failure);
 }
@@ -492,7 +459,7 @@ static bool fail_without_socket(const struct client *client, const struct proces
     default: break;
     }
     char reason[700];
-    process_explain_no_socket(facts, reason, sizeof(reason));
+    process_explain_no_socket(facts, reason, sizeof reason);
     return cli_fail(failure, CLI_NO_TARGET, "%s (%s) has the library but no socket: %s",
                     client->source, facts->name, reason);
 }
@@ -502,15 +469,14 @@ static bool connect_once(struct client *client, const struct process_facts *fact
     struct client_directories list;
     char name[32];
     *closed = false;
-    snprintf(name, sizeof(name), "%d.sock", (int)facts->inner_pid);
+    snprintf(name, sizeof name, "%d.sock", (int)facts->inner_pid);
     client_list_directories(facts, &list);
     int error = 0;
     bool reached = false;
     for (size_t i = 0; i < list.count; i++) {
         int directory = open_directory(list.paths[i], facts);
-        if (directory < 0) {
+        if (directory < 0)
             continue;
-        }
         int fd = connect_in(directory, name, hurry ? HURRY_DEADLINE_MS : HELLO_DEADLINE_MS);
         close(directory);
         if (fd < 0) {
@@ -520,17 +486,14 @@ static bool connect_once(struct client *client, const struct process_facts *fact
         /* The same number in another pid namespace may have left a socket too: go on looking. */
         client->fd = fd;
         reached = true;
-        if (read_hello(client, facts, failure, closed)) {
+        if (read_hello(client, facts, failure, closed))
             return true;
-        }
         client_close(client);
-        if (failure->code != CLI_NO_TARGET) {
+        if (failure->code != CLI_NO_TARGET)
             return false;
-        }
     }
-    if (reached) {
+    if (reached)
         return false;
-    }
     if (error == EACCES || error == EPERM) {
         return cli_fail(failure, CLI_NOT_PERMITTED,
                         "%s (%s): its socket is closed to this user; it belongs to %s; run memctx "
@@ -548,11 +511,10 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
                               .facts = facts,
                               .hurry = hurry,
                               .answer_ms = hurry ? HURRY_DEADLINE_MS : ANSWER_DEADLINE_MS};
-    snprintf(client->source, sizeof(client->source), "pid %d", (int)facts->pid);
+    snprintf(client->source, sizeof client->source, "pid %d", (int)facts->pid);
     while (!connect_once(client, facts, hurry, failure, &closed)) {
-        if (!closed || hurry || now_ms() > deadline || !still_runs(client)) {
+        if (!closed || hurry || now_ms() > deadline || !still_runs(client))
             return false;
-        }
         tell_wait(client);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
     }
@@ -560,8 +522,7 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
 }
 
 void client_close(struct client *client) {
-    if (client->fd >= 0) {
+    if (client->fd >= 0)
         close(client->fd);
-    }
     client->fd = -1;
 }

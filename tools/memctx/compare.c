@@ -45,12 +45,10 @@ static struct compare_figures figures_of(const struct model_totals *totals) {
 
 static int compare_rows(const void *a, const void *b) {
     const struct compare_row *left = a, *right = b;
-    if (left->growth.requested_bytes != right->growth.requested_bytes) {
+    if (left->growth.requested_bytes != right->growth.requested_bytes)
         return left->growth.requested_bytes > right->growth.requested_bytes ? -1 : 1;
-    }
-    if (left->growth.allocs != right->growth.allocs) {
+    if (left->growth.allocs != right->growth.allocs)
         return left->growth.allocs > right->growth.allocs ? -1 : 1;
-    }
     return left->context < right->context ? -1 : left->context > right->context;
 }
 
@@ -62,21 +60,19 @@ static void finish(struct compare *compare) {
         row->growth = subtract_figures(&row->after, &row->before);
         add_figures(&compare->before, &row->before);
         add_figures(&compare->after, &row->after);
-        if (memcmp(&row->before, &row->after, sizeof(row->before)) != 0) {
+        if (memcmp(&row->before, &row->after, sizeof row->before) != 0)
             compare->rows[kept++] = *row;
-        }
     }
     compare->count = kept;
     compare->growth = subtract_figures(&compare->after, &compare->before);
-    qsort(compare->rows, kept, sizeof(*compare->rows), compare_rows);
+    qsort(compare->rows, kept, sizeof *compare->rows, compare_rows);
 }
 
 /* A context that the mark left out held no more than it says: what it grew by is no less than what is told here. */
 static void begin_left_out(struct compare_row *row, const struct model_mark *mark) {
     int64_t most = model_tame(mark->left_out.most_bytes);
-    if (row->model->contexts[row->context].id >= mark->left_out.ids_below) {
+    if (row->model->contexts[row->context].id >= mark->left_out.ids_below)
         return;
-    }
     row->before = row->after;
     if (row->after.requested_bytes > most) {
         row->before =
@@ -106,7 +102,7 @@ static void add_left_out(struct compare *compare, const struct model_mark *mark)
 void compare_with_mark(struct compare *compare, const struct model *model,
                        const struct model_mark *mark) {
     *compare = (struct compare){.count = model->figures_count};
-    compare->rows = cli_alloc(compare->count, sizeof(*compare->rows));
+    compare->rows = cli_alloc(compare->count, sizeof *compare->rows);
     for (size_t i = 0; i < compare->count; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
         bool own = figures->context != WIRE_NONE;
@@ -114,9 +110,8 @@ void compare_with_mark(struct compare *compare, const struct model *model,
                                                 .context = own ? figures->context : 0,
                                                 .after = own ? figures_of(&figures->self)
                                                              : (struct compare_figures){0}};
-        if (own && mark->left_out.contexts > 0) {
+        if (own && mark->left_out.contexts > 0)
             begin_left_out(&compare->rows[i], mark);
-        }
     }
     for (size_t i = 0; i < mark->entry_count; i++) {
         const struct wire_mark_entry *entry = &mark->entries[i];
@@ -128,9 +123,8 @@ void compare_with_mark(struct compare *compare, const struct model *model,
         };
     }
     finish(compare);
-    if (mark->left_out.contexts > 0) {
+    if (mark->left_out.contexts > 0)
         add_left_out(compare, mark);
-    }
 }
 
 /* --- two models -------------------------------------------------------------------------- */
@@ -158,14 +152,13 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
 }
 
 static uint64_t mix_text(uint64_t hash, const char *text) {
-    for (; text != NULL && *text != '\0'; text++) {
+    for (; text && *text != '\0'; text++)
         hash = mix(hash, (unsigned char)*text);
-    }
     return hash;
 }
 
 static bool same_text(const char *a, const char *b) {
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+    return a == b || (a && b && strcmp(a, b) == 0);
 }
 
 static uint32_t find_node(struct merge *merge, const struct node *wanted) {
@@ -174,9 +167,8 @@ static uint32_t find_node(struct merge *merge, const struct node *wanted) {
     for (uint32_t at = *bucket; at != WIRE_NONE; at = merge->nodes[at].next) {
         const struct node *node = &merge->nodes[at];
         if (node->parent == wanted->parent && node->offset == wanted->offset &&
-            same_text(node->label, wanted->label) && same_text(node->module, wanted->module)) {
+            same_text(node->label, wanted->label) && same_text(node->module, wanted->module))
             return at;
-        }
     }
     uint32_t index = (uint32_t)merge->count++;
     merge->nodes[index] = *wanted;
@@ -186,7 +178,7 @@ static uint32_t find_node(struct merge *merge, const struct node *wanted) {
 }
 
 static void merge_model(struct merge *merge, const struct model *model, bool is_after) {
-    uint32_t *node_of = cli_alloc(model->context_count, sizeof(*node_of));
+    uint32_t *node_of = cli_alloc(model->context_count, sizeof *node_of);
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_context *context = &model->contexts[i];
         struct node wanted = {.parent = WIRE_NONE, .offset = context->frame->address};
@@ -202,7 +194,7 @@ static void merge_model(struct merge *merge, const struct model *model, bool is_
         struct compare_row *row = &merge->rows[node_of[i]];
         struct compare_figures figures = figures_of(&context->figures->self);
         add_figures(is_after ? &row->after : &row->before, &figures);
-        if (row->model == NULL || (is_after && row->model != model)) {
+        if (!row->model || (is_after && row->model != model)) {
             row->model = model;
             row->context = (uint32_t)i;
         }
@@ -214,13 +206,12 @@ void compare_models(struct compare *compare, const struct model *before,
                     const struct model *after) {
     size_t most = before->context_count + after->context_count;
     struct merge merge = {.bucket_count = 1024};
-    while (merge.bucket_count < most) {
+    while (merge.bucket_count < most)
         merge.bucket_count *= 2;
-    }
-    merge.nodes = cli_alloc(most, sizeof(*merge.nodes));
-    merge.rows = cli_alloc(most, sizeof(*merge.rows));
-    merge.buckets = cli_alloc(merge.bucket_count, sizeof(*merge.buckets));
-    memset(merge.buckets, 0xff, merge.bucket_count * sizeof(*merge.buckets));
+    merge.nodes = cli_alloc(most, sizeof *merge.nodes);
+    merge.rows = cli_alloc(most, sizeof *merge.rows);
+    merge.buckets = cli_alloc(merge.bucket_count, sizeof *merge.buckets);
+    memset(merge.buckets, 0xff, merge.bucket_count * sizeof *merge.buckets);
     merge_model(&merge, before, false);
     merge_model(&merge, after, true);
     *compare = (struct compare){.rows = merge.rows, .count = merge.count};

@@ -31,11 +31,10 @@ static double size_of(int64_t figure) {
 
 /* A row's largest share of a column in parts of 2^40, and one more, so that no sample weighs 0. */
 static uint64_t *weigh_rows(const int64_t *rows, size_t count, size_t columns) {
-    double *totals = cli_alloc(columns, sizeof(*totals));
-    uint64_t *weights = cli_alloc(count, sizeof(*weights));
-    for (size_t i = 0; i < count * columns; i++) {
+    double *totals = cli_alloc(columns, sizeof *totals);
+    uint64_t *weights = cli_alloc(count, sizeof *weights);
+    for (size_t i = 0; i < count * columns; i++)
         totals[i % columns] += size_of(rows[i]);
-    }
     for (size_t i = 0; i < count * columns; i++) {
         if (rows[i] != 0) {
             double share = size_of(rows[i]) / totals[i % columns];
@@ -51,7 +50,7 @@ static uint64_t *weigh_rows(const int64_t *rows, size_t count, size_t columns) {
 /* How many samples this threshold leaves; sums[] tells them. */
 static size_t count_left(struct condense *work, const struct threshold *threshold) {
     size_t count = work->model->context_count, left = 0;
-    memcpy(work->sums, work->weights, count * sizeof(*work->sums));
+    memcpy(work->sums, work->weights, count * sizeof *work->sums);
     for (size_t i = count; i-- > 1;) {
         uint64_t sum = work->sums[i];
         if (sum < threshold->weight || (sum == threshold->weight && i >= threshold->first)) {
@@ -67,9 +66,8 @@ static size_t count_left(struct condense *work, const struct threshold *threshol
 static struct threshold find_threshold(struct condense *work, size_t limit) {
     size_t count = work->model->context_count;
     uint64_t low = 1, high = 1; /* low leaves too many, high does not */
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         high += work->weights[i];
-    }
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
         bool few = count_left(work, &(struct threshold){middle, count}) <= limit;
@@ -88,7 +86,7 @@ static struct threshold find_threshold(struct condense *work, size_t limit) {
 bool condense_rows(const struct model *model, int64_t *rows, size_t columns, size_t limit) {
     size_t count = model->context_count;
     uint64_t *weights = weigh_rows(rows, count, columns);
-    struct condense work = {model, weights, cli_alloc(count, sizeof(*work.sums))};
+    struct condense work = {model, weights, cli_alloc(count, sizeof *work.sums)};
     bool into_root = false;
     if (count_left(&work, &(struct threshold){1, count}) > limit) {
         struct threshold threshold = find_threshold(&work, limit);

@@ -13,8 +13,7 @@
 char *demangle_name(const char *name) {
     if ((strncmp(name, "_Z", 2) != 0 && strncmp(name, "_R", 2) != 0 &&
          strncmp(name, "__Z", 3) != 0) ||
-        strlen(name) > MANGLED_MAX_BYTES) {
+        strlen(name) > MANGLED_MAX_BYTES)
         return NULL;
-    }
     return cplus_demangle(name, DMGL_AUTO | DMGL_PARAMS | DMGL_ANSI);
 }

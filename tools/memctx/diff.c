@@ -53,9 +53,8 @@ static struct diff_request parse(int argc, char **argv) {
 
 static char *signed_bytes(char *text, int64_t bytes, bool human) {
     render_bytes(text + 1, bytes, human);
-    if (bytes < 0) {
+    if (bytes < 0)
         return text + 1; /* it has its own sign, or is unknown */
-    }
     text[0] = '+';
     return text;
 }
@@ -99,7 +98,7 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
         char text[RENDER_NUMBER_BYTES + 1];
         printf("... %zu more contexts, %s bytes\n", more, signed_bytes(text, rest, request->human));
     }
-    if (compare->left_out != NULL) {
+    if (compare->left_out) {
         printf("the mark left out %" PRIu64 " contexts that held at most %" PRId64
                " bytes each, %" PRId64 " in all: of them only what is more is told\n",
                compare->left_out->contexts, compare->left_out->most_bytes,
@@ -171,7 +170,7 @@ static void print_json(const struct model *model, const struct compare *compare,
     write_figures(&json, "after", &compare->after);
     write_figures(&json, "growth", &compare->growth);
     json_put_close(&json, '}');
-    if (compare->left_out != NULL) {
+    if (compare->left_out) {
         json_put_open(&json, "left_out", '{');
         json_put_integer(&json, "contexts", (int64_t)compare->left_out->contexts);
         json_put_integer(&json, "most_bytes", compare->left_out->most_bytes);
@@ -180,11 +179,9 @@ static void print_json(const struct model *model, const struct compare *compare,
     }
     json_put_newline(&json);
     json_put_open(&json, "contexts", '[');
-    for (size_t i = 0; i < compare->count; i++) {
-        if (is_large(&compare->rows[i], request)) {
+    for (size_t i = 0; i < compare->count; i++)
+        if (is_large(&compare->rows[i], request))
             write_row(&json, &compare->rows[i], request);
-        }
-    }
     json_put_close(&json, ']');
     json_put_close(&json, '}');
     putchar('\n');
@@ -195,8 +192,8 @@ static void print_json(const struct model *model, const struct compare *compare,
 static bool is_second_target(const struct target *first, const char *word) {
     struct stat status;
     int64_t pid;
-    return word != NULL && first->is_snapshot &&
-           (strchr(word, '/') != NULL || stat(word, &status) == 0 || cli_is_number(word, &pid));
+    return word && first->is_snapshot &&
+           (strchr(word, '/') || stat(word, &status) == 0 || cli_is_number(word, &pid));
 }
 
 int diff_main(int argc, char **argv) {
@@ -231,10 +228,9 @@ int diff_main(int argc, char **argv) {
         later = model;
     }
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);
-    if (request.json) {
+    if (request.json)
         print_json(&later, &compare, &ends, &request);
-    } else {
+    else
         print_text(&compare, &ends, &request);
-    }
     return cli_finish_output(CLI_DONE);
 }

@@ -39,9 +39,8 @@ static struct doctor_request parse(int argc, char **argv) {
         case READING_JSON: request.json = true; break;
         case OPTION_FAIL_ON:
             request.fail_on = severity_of(optarg);
-            if (request.fail_on == SEVERITIES) {
+            if (request.fail_on == SEVERITIES)
                 cli_usage("--fail-on knows %s; got \"%s\"", SEVERITY_WORDS, optarg);
-            }
             break;
         case OPTION_WATCH: request.watch_s = cli_parse_number("--watch", optarg, 1, 86400); break;
         case OPTION_DEPTH:
@@ -55,7 +54,7 @@ static struct doctor_request parse(int argc, char **argv) {
 
 /* The looks before the last one, at equal distances. */
 static struct samples_look *watch(struct target *target, int64_t seconds) {
-    struct samples_look *looks = cli_alloc(LOOKS, sizeof(*looks));
+    struct samples_look *looks = cli_alloc(LOOKS, sizeof *looks);
     struct target_load_options load = {.sums_only = true};
     bool progress = isatty(STDERR_FILENO);
     for (int i = 0; i < LOOKS; i++) {
@@ -63,17 +62,15 @@ static struct samples_look *watch(struct target *target, int64_t seconds) {
         target_load(target, &model, &load);
         samples_keep(&looks[i], &model);
         model_drop(&model);
-        if (progress) {
+        if (progress)
             fprintf(stderr, "\rmemctx: watching, look %d of %d", i + 1, LOOKS + 1);
-        }
         int64_t ms = seconds * 1000 / LOOKS;
         struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
         while (nanosleep(&pause, &pause) != 0) {
         }
     }
-    if (progress) {
+    if (progress)
         fputs("\r\033[K", stderr);
-    }
     return looks;
 }
 
@@ -81,14 +78,12 @@ static struct samples_look *watch(struct target *target, int64_t seconds) {
 
 static void print_path(const struct model *model, const struct finding *finding, int64_t frames) {
     bool common = finding->contexts > 1;
-    if (common && finding->frames < frames) {
+    if (common && finding->frames < frames)
         frames = finding->frames;
-    }
     char *path = render_path(model, finding->example, frames);
     printf("   %s\n", path);
-    if (common) {
+    if (common)
         printf("   (common to %zu call paths)\n", finding->contexts);
-    }
     free(path);
 }
 
@@ -98,13 +93,11 @@ static void print_finding(const struct model *model, const struct finding *findi
     char bytes[RENDER_NUMBER_BYTES];
     printf("\n%zu. %s%s%s: %s", number, request->color ? colors[finding->severity] : "",
            severity_word(finding->severity), request->color ? "\033[0m" : "", finding->title);
-    if (finding->bytes > 0) {
+    if (finding->bytes > 0)
         printf(", %s", render_bytes(bytes, finding->bytes, true));
-    }
     printf(" (%s)\n", finding->id);
-    if (finding->example != WIRE_NONE) {
+    if (finding->example != WIRE_NONE)
         print_path(model, finding, request->frames);
-    }
     printf("   %s\n   Why it matters: %s\n   Next: %s\n", finding->evidence, finding->why,
            finding->action);
 }
@@ -115,17 +108,15 @@ static void print_text(const struct findings_input *input, const struct findings
     const struct memory_ledger *ledger = input->ledger;
     char rss[RENDER_NUMBER_BYTES], asked[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
     size_t worse = 0;
-    for (size_t i = 0; i < findings->count; i++) {
+    for (size_t i = 0; i < findings->count; i++)
         worse += findings->list[i].severity > SEVERITY_INFO;
-    }
     printf("%s (pid %" PRId64
            "), up %.1f s: %s resident, of which the program asked for %s; memctx itself: %s\n",
            model->exe, model->pid, model->uptime_s, render_bytes(rss, ledger->rss_bytes, true),
            render_bytes(asked, model->totals.requested_bytes, true),
            render_bytes(own, memory_own_bytes(model), true));
-    for (size_t i = 0; i < findings->count; i++) {
+    for (size_t i = 0; i < findings->count; i++)
         print_finding(model, &findings->list[i], i + 1, request);
-    }
     printf("%s%s", findings->count > 0 ? "\n" : "",
            worse > 0 ? "" : "Nothing is wrong with its memory, as far as this can be told.\n");
     if (input->samples->count < 4) {
@@ -145,10 +136,9 @@ static void write_path(struct json_writer *json, const struct model *model,
     for (uint32_t i = 0; at != WIRE_NONE && i < finding->frames; i++) {
         const struct model_context *context = &model->contexts[at];
         const struct model_names *names = context->frame->names;
-        if (names != NULL && names->functions[0].name != NULL) {
-            for (uint32_t k = 1; k < names->count; k++) {
+        if (names && names->functions[0].name) {
+            for (uint32_t k = 1; k < names->count; k++)
                 json_put_text(json, NULL, names->functions[k].name);
-            }
             json_put_text(json, NULL, names->functions[0].name);
         } else {
             char *name = render_frame(model, context, true);
@@ -197,11 +187,9 @@ static void print_json(const struct findings_input *input, const struct findings
 }
 
 static bool is_failure(const struct findings *findings, enum severity fail_on) {
-    for (size_t i = 0; i < findings->count; i++) {
-        if (findings->list[i].severity >= fail_on) {
+    for (size_t i = 0; i < findings->count; i++)
+        if (findings->list[i].severity >= fail_on)
             return true;
-        }
-    }
     return false;
 }
 
@@ -228,20 +216,18 @@ int doctor_main(int argc, char **argv) {
         load.flags |= MODEL_THREADS; /* a snapshot may be without */
         input.foreign_frees = self_figure(&target, "foreign_frees");
     }
-    if (request.watch_s > 0) {
+    if (request.watch_s > 0)
         looks = watch(&target, request.watch_s);
-    }
     target_load_contexts(&target, &model, &load);
     struct symbols_work *work = reading_begin(&model, &target, &request.names, NULL);
     target_load_rest(&target, &model, &load);
     reading_finish(work, &model, &request.names);
     memory_make_ledger(&model, &ledger);
-    samples_make(&samples, &model, looks, looks != NULL ? LOOKS : 0);
+    samples_make(&samples, &model, looks, looks ? LOOKS : 0);
     findings_make(&findings, &input);
-    if (request.json) {
+    if (request.json)
         print_json(&input, &findings);
-    } else {
+    else
         print_text(&input, &findings, &request);
-    }
     return cli_finish_output(is_failure(&findings, request.fail_on) ? CLI_FOUND : CLI_DONE);
 }

@@ -77,20 +77,18 @@ static struct dump_request parse(int argc, char **argv) {
         .render = {.levels = -1, .limit = 20, .color = render_wants_color()},
     };
     int option;
-    while ((option = cli_next_option(argc, argv, ":o:hV", options_list)) != -1) {
+    while ((option = cli_next_option(argc, argv, ":o:hV", options_list)) != -1)
         take_option(&request, option);
-    }
-    if (request.output != NULL &&
-        (request.view.site != NULL || request.view.min_bytes >= 0 || request.render.levels >= 0)) {
+    if (request.output &&
+        (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0)) {
         cli_usage("a snapshot holds every context; --site, --min and --depth choose when it is "
                   "read");
     }
-    if (request.svg != NULL &&
-        (request.view.site != NULL || request.view.min_bytes >= 0 || request.render.levels >= 0 ||
-         request.json || request.flat || request.output != NULL)) {
+    if (request.svg &&
+        (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0 ||
+         request.json || request.flat || request.output))
         cli_usage("a flame graph holds every context; with --svg only --sort has a meaning");
-    }
-    if (request.view.site != NULL) {
+    if (request.view.site) {
         regex_t regex; /* before the target is asked: a wrong one is a mistake of the user's */
         view_compile_site(&regex, request.view.site);
         regfree(&regex);
@@ -101,9 +99,8 @@ static struct dump_request parse(int argc, char **argv) {
 static void write_text(struct model *model, const struct dump_request *request) {
     struct view view;
     view_make(&view, model, &request->view);
-    if (view.included != NULL) {
+    if (view.included)
         model_compute_totals(model, view.included);
-    }
     render_head(model, &request->render);
     if (request->flat) {
         /* The longest list is still cut by --limit. */
@@ -124,7 +121,7 @@ int dump_main(int argc, char **argv) {
         target_open(&target, word, true);
         return self_print(&target, request.json);
     }
-    bool whole = request.json || request.output != NULL;
+    bool whole = request.json || request.output;
     struct target_load_options load = {
         .flags = whole                                   ? MODEL_RESIDENT | MODEL_PINNED
                  : request.view.sort == VIEW_SORT_PINNED ? MODEL_PINNED
@@ -136,31 +133,27 @@ int dump_main(int argc, char **argv) {
     load.flags |= request.render.threads ? MODEL_THREADS : 0;
     target_open(&target, word, false);
     bool top =
-        !whole && request.svg == NULL && request.flat && !request.render.threads &&
-        !target.is_snapshot &&
+        !whole && !request.svg && request.flat && !request.render.threads && !target.is_snapshot &&
         top_load(&target, &model, &load, &request.view, request.render.limit, &request.names);
-    if (!top) {
+    if (!top)
         target_load(&target, &model, &load);
-    }
-    if (target.is_snapshot && request.output != NULL) {
+    if (target.is_snapshot && request.output)
         request.render.threads = model.has_threads;
-    }
     reading_resolve(&model, &target, &request.names);
     struct model_write_options write = {.threads = request.render.threads,
                                         .names = !request.names.none,
                                         .snapshot = request.output != NULL};
-    if (request.output != NULL) {
+    if (request.output) {
         struct output output;
         output_begin(&output, request.output);
-        if (request.json) {
+        if (request.json)
             model_write_json(&model, output.file, &write);
-        } else {
+        else
             model_write_snapshot(&model, output.file, &write);
-        }
         output_finish(&output);
         return CLI_DONE;
     }
-    if (request.svg != NULL) {
+    if (request.svg) {
         struct output output;
         output_begin(&output, request.svg);
         flame_write(&model, output.file, request.view.sort);

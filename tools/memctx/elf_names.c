@@ -55,12 +55,11 @@ struct names {
 };
 
 static void add_range(struct ranges *ranges, const struct range *range) {
-    if (range->end <= range->start) {
+    if (range->end <= range->start)
         return;
-    }
     if (ranges->count == ranges->capacity) {
         ranges->capacity = 2 * ranges->capacity + 64;
-        ranges->items = cli_grow(ranges->items, ranges->capacity, sizeof(*ranges->items));
+        ranges->items = cli_grow(ranges->items, ranges->capacity, sizeof *ranges->items);
     }
     ranges->items[ranges->count++] = *range;
 }
@@ -68,22 +67,18 @@ static void add_range(struct ranges *ranges, const struct range *range) {
 /* By start; of those at one address the best one last, where the search ends up. */
 static int compare_ranges(const void *a, const void *b) {
     const struct range *left = a, *right = b;
-    if (left->start != right->start) {
+    if (left->start != right->start)
         return left->start < right->start ? -1 : 1;
-    }
-    if (left->rank != right->rank) {
+    if (left->rank != right->rank)
         return left->rank < right->rank ? -1 : 1;
-    }
-    if (left->name != NULL && right->name != NULL) {
+    if (left->name && right->name)
         return strcmp(right->name, left->name);
-    }
     return left->end > right->end ? -1 : left->end < right->end;
 }
 
 static void sort_ranges(struct ranges *ranges) {
-    if (ranges->count > 0) {
-        qsort(ranges->items, ranges->count, sizeof(*ranges->items), compare_ranges);
-    }
+    if (ranges->count > 0)
+        qsort(ranges->items, ranges->count, sizeof *ranges->items, compare_ranges);
 }
 
 /* The last range that begins at or before the address and holds it. Ranges hardly nest, so that
@@ -92,17 +87,15 @@ static const struct range *find_range(const struct ranges *ranges, uint64_t addr
     size_t low = 0, high = ranges->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (ranges->items[middle].start <= address) {
+        if (ranges->items[middle].start <= address)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     for (int steps = 0; low > 0 && steps < 16; steps++) {
         low--;
-        if (address < ranges->items[low].end) {
+        if (address < ranges->items[low].end)
             return &ranges->items[low];
-        }
     }
     return NULL;
 }
@@ -120,10 +113,9 @@ static void read_symbols(struct names *names) {
         const char *name =
             dwfl_module_getsym_info(names->module, i, &symbol, &address, &section, &elf, &bias);
         int type = GELF_ST_TYPE(symbol.st_info);
-        if (name == NULL || name[0] == '\0' || section == SHN_UNDEF || section == SHN_ABS ||
-            (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)) {
+        if (!name || name[0] == '\0' || section == SHN_UNDEF || section == SHN_ABS ||
+            (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE))
             continue;
-        }
         int binding = GELF_ST_BIND(symbol.st_info);
         struct range range = {
             .start = address,
@@ -135,9 +127,8 @@ static void read_symbols(struct names *names) {
         };
         if (symbol.st_size == 0) {
             /* Hand-written assembly: it reaches to the next symbol; corrected below. */
-            if (type != STT_FUNC) {
+            if (type != STT_FUNC)
                 continue;
-            }
             range.end = UINT64_MAX;
             range.rank = -1;
         }
@@ -155,11 +146,10 @@ static void read_symbols(struct names *names) {
 
 static bool has_section(Elf *elf, GElf_Word type) {
     Elf_Scn *section = NULL;
-    while (elf != NULL && (section = elf_nextscn(elf, section)) != NULL) {
+    while (elf && (section = elf_nextscn(elf, section))) {
         GElf_Shdr header;
-        if (gelf_getshdr(section, &header) != NULL && header.sh_type == type) {
+        if (gelf_getshdr(section, &header) && header.sh_type == type)
             return true;
-        }
     }
     return false;
 }
@@ -183,17 +173,16 @@ static void read_units(struct names *names, Dwarf *dwarf) {
     Dwarf_Die die, skeleton;
     uint8_t type;
     while (dwarf_get_units(dwarf, cu, &cu, NULL, &type, &die, &skeleton) == 0) {
-        if (type != DW_UT_compile && type != DW_UT_skeleton) {
+        if (type != DW_UT_compile && type != DW_UT_skeleton)
             continue;
-        }
         if (names->unit_count == names->unit_capacity) {
             names->unit_capacity = 2 * names->unit_capacity + 64;
-            names->units = cli_grow(names->units, names->unit_capacity, sizeof(*names->units));
+            names->units = cli_grow(names->units, names->unit_capacity, sizeof *names->units);
         }
         uint32_t index = (uint32_t)names->unit_count++;
         /* The code of a split unit is described in its .dwo, its ranges in the skeleton. */
         names->units[index] =
-            (struct unit){.die = type == DW_UT_skeleton && skeleton.addr != NULL ? skeleton : die};
+            (struct unit){.die = type == DW_UT_skeleton && skeleton.addr ? skeleton : die};
         add_die_ranges(&names->unit_ranges, &die, index);
     }
     sort_ranges(&names->unit_ranges);
@@ -202,9 +191,8 @@ static void read_units(struct names *names, Dwarf *dwarf) {
 /* Functions stand in namespaces and types, and, nested ones, in functions. */
 static void read_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t unit, int level) {
     Dwarf_Die child;
-    if (level > SCOPE_LEVELS_MAX || dwarf_child(parent, &child) != 0) {
+    if (level > SCOPE_LEVELS_MAX || dwarf_child(parent, &child) != 0)
         return;
-    }
     do {
         switch (dwarf_tag(&child)) {
         case DW_TAG_subprogram: add_die_ranges(functions, &child, unit); break;
@@ -223,16 +211,14 @@ static void read_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t
 static char *find_function_name(Dwarf_Die *die, const char *symbol) {
     Dwarf_Attribute attribute;
     const char *linkage = symbol;
-    if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) != NULL ||
-        dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute) != NULL) {
+    if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) ||
+        dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute))
         linkage = dwarf_formstring(&attribute);
-    }
-    char *demangled = linkage != NULL ? demangle_name(linkage) : NULL;
-    if (demangled != NULL) {
+    char *demangled = linkage ? demangle_name(linkage) : NULL;
+    if (demangled)
         return demangled;
-    }
     const char *name = dwarf_diename(die);
-    return name != NULL ? cli_copy(name) : linkage != NULL ? cli_copy(linkage) : NULL;
+    return name ? cli_copy(name) : linkage ? cli_copy(linkage) : NULL;
 }
 
 /* Fills chain[] with the functions inlined at an address, outermost first. */
@@ -242,9 +228,8 @@ static int find_inlined(Dwarf_Die *function, uint64_t address, Dwarf_Die *chain)
     for (int level = 0; level < SCOPE_LEVELS_MAX; level++) {
         Dwarf_Die child;
         bool deeper = false;
-        if (dwarf_child(&scope, &child) != 0) {
+        if (dwarf_child(&scope, &child) != 0)
             break;
-        }
         do {
             int tag = dwarf_tag(&child);
             if ((tag == DW_TAG_inlined_subroutine || tag == DW_TAG_lexical_block ||
@@ -252,15 +237,13 @@ static int find_inlined(Dwarf_Die *function, uint64_t address, Dwarf_Die *chain)
                 dwarf_haspc(&child, address) > 0) {
                 deeper = true;
                 scope = child;
-                if (tag == DW_TAG_inlined_subroutine && count < INLINE_LEVELS_MAX) {
+                if (tag == DW_TAG_inlined_subroutine && count < INLINE_LEVELS_MAX)
                     chain[count++] = child;
-                }
                 break;
             }
         } while (dwarf_siblingof(&child, &child) == 0);
-        if (!deeper) {
+        if (!deeper)
             break;
-        }
     }
     return count;
 }
@@ -268,7 +251,7 @@ static int find_inlined(Dwarf_Die *function, uint64_t address, Dwarf_Die *chain)
 static int64_t find_number(Dwarf_Die *die, unsigned int name) {
     Dwarf_Attribute attribute;
     Dwarf_Word value;
-    return dwarf_attr(die, name, &attribute) != NULL && dwarf_formudata(&attribute, &value) == 0 &&
+    return dwarf_attr(die, name, &attribute) && dwarf_formudata(&attribute, &value) == 0 &&
                    value < INT_MAX
                ? (int64_t)value
                : 0;
@@ -277,12 +260,10 @@ static int64_t find_number(Dwarf_Die *die, unsigned int name) {
 static char *full_path(Dwarf_Die *unit, const char *file) {
     Dwarf_Attribute attribute;
     const char *directory =
-        dwarf_attr(unit, DW_AT_comp_dir, &attribute) != NULL ? dwarf_formstring(&attribute) : NULL;
-    if (file == NULL) {
+        dwarf_attr(unit, DW_AT_comp_dir, &attribute) ? dwarf_formstring(&attribute) : NULL;
+    if (!file)
         return NULL;
-    }
-    return file[0] == '/' || directory == NULL ? cli_copy(file)
-                                               : cli_format("%s/%s", directory, file);
+    return file[0] == '/' || !directory ? cli_copy(file) : cli_format("%s/%s", directory, file);
 }
 
 /* Where an inlined function was called from. */
@@ -290,9 +271,8 @@ static char *find_call_file(Dwarf_Die *unit, Dwarf_Die *inlined) {
     Dwarf_Files *files;
     size_t count;
     int64_t index = find_number(inlined, DW_AT_call_file);
-    if (index < 0 || dwarf_getsrcfiles(unit, &files, &count) != 0 || (size_t)index >= count) {
+    if (index < 0 || dwarf_getsrcfiles(unit, &files, &count) != 0 || (size_t)index >= count)
         return NULL;
-    }
     return full_path(unit, dwarf_filesrc(files, (size_t)index, NULL, NULL));
 }
 
@@ -301,9 +281,8 @@ static char *find_call_file(Dwarf_Die *unit, Dwarf_Die *inlined) {
  * with the line of the call. */
 static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer) {
     const struct range *range = find_range(&names->unit_ranges, address);
-    if (range == NULL) {
+    if (!range)
         return false;
-    }
     struct unit *unit = &names->units[range->unit];
     if (!unit->read) {
         unit->read = true;
@@ -316,22 +295,21 @@ static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer)
     Dwarf_Die function;
     int inlined = 0;
     char *name = NULL;
-    if (found != NULL) {
+    if (found) {
         function = found->die;
         inlined = find_inlined(&function, address, chain);
-        name = find_function_name(&function, symbol != NULL ? symbol->name : NULL);
+        name = find_function_name(&function, symbol ? symbol->name : NULL);
     }
-    if (name == NULL) {
-        if (symbol == NULL) {
+    if (!name) {
+        if (!symbol)
             return false;
-        }
         name = demangle_name(symbol->name);
-        name = name != NULL ? name : cli_copy(symbol->name);
+        name = name ? name : cli_copy(symbol->name);
     }
     const char *line_file = NULL;
     int line_number = 0;
     Dwarf_Line *line = dwarf_getsrc_die(&unit->die, address);
-    if (line != NULL) {
+    if (line) {
         line_file = dwarf_linesrc(line, NULL, NULL);
         dwarf_lineno(line, &line_number);
     }
@@ -356,9 +334,9 @@ static void put_names(struct names *names, uint64_t address, FILE *answer) {
     if (names->unit_ranges.count == 0 ||
         !put_dwarf_names(names, address - names->dwarf_bias, answer)) {
         const struct range *symbol = find_range(&names->symbols, address);
-        if (symbol != NULL) {
+        if (symbol) {
             char *demangled = demangle_name(symbol->name);
-            symbols_put_function(answer, demangled != NULL ? demangled : symbol->name, NULL, 0);
+            symbols_put_function(answer, demangled ? demangled : symbol->name, NULL, 0);
         }
     }
     symbols_put_end(answer);
@@ -375,17 +353,16 @@ static bool is_mapped(const struct symbols_request *request, const struct stat *
     char *line = NULL;
     size_t capacity = 0;
     bool mapped = false;
-    snprintf(path, sizeof(path), "/proc/%d/maps", (int)request->live_pid);
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)request->live_pid);
     FILE *maps = request->live_pid != 0 ? fopen(path, "re") : NULL;
-    while (maps != NULL && !mapped && getline(&line, &capacity, maps) > 0) {
+    while (maps && !mapped && getline(&line, &capacity, maps) > 0) {
         unsigned long long start, end, inode;
         mapped = sscanf(line, "%llx-%llx %*s %*x %*s %llu", &start, &end, &inode) == 3 &&
                  start <= request->module->start && request->module->start < end && inode != 0 &&
                  inode == status->st_ino;
     }
-    if (maps != NULL) {
+    if (maps)
         fclose(maps);
-    }
     free(line);
     return mapped;
 }
@@ -394,13 +371,12 @@ static enum match check_file(const char *path, const struct symbols_request *req
     const struct model_module *module = request->module;
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
+    if (fd < 0)
         return MATCH_NO_FILE;
-    }
     enum match match = MATCH_DAMAGED;
     Elf *elf = NULL;
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-        (elf = elf_begin(fd, ELF_C_READ_MMAP, NULL)) != NULL && elf_kind(elf) == ELF_K_ELF) {
+        (elf = elf_begin(fd, ELF_C_READ_MMAP, NULL)) && elf_kind(elf) == ELF_K_ELF) {
         const void *id;
         ssize_t bytes = dwelf_elf_gnu_build_id(elf, &id);
         bool same = bytes > 0
@@ -418,11 +394,11 @@ static enum match check_file(const char *path, const struct symbols_request *req
 /* A file that was replaced or removed is still there under map_files, for who may look. */
 static bool find_map_file(const struct symbols_request *request, char *path, size_t bytes) {
     char directory[64];
-    snprintf(directory, sizeof(directory), "/proc/%d/map_files", (int)request->live_pid);
+    snprintf(directory, sizeof directory, "/proc/%d/map_files", (int)request->live_pid);
     DIR *list = opendir(directory);
     bool found = false;
     const struct dirent *entry;
-    while (list != NULL && !found && (entry = readdir(list)) != NULL) {
+    while (list && !found && (entry = readdir(list))) {
         unsigned long long start, end;
         if (sscanf(entry->d_name, "%llx-%llx", &start, &end) == 2 &&
             start >= request->module->start && end <= request->module->end) {
@@ -430,9 +406,8 @@ static bool find_map_file(const struct symbols_request *request, char *path, siz
             found = check_file(path, request) == MATCH_YES;
         }
     }
-    if (list != NULL) {
+    if (list)
         closedir(list);
-    }
     return found;
 }
 
@@ -447,21 +422,18 @@ static enum symbols_source find_file(const struct symbols_request *request, char
         } else if (way == 2 && request->live_pid != 0) {
             snprintf(path, bytes, "/proc/%d/exe", (int)request->live_pid);
         } else if (way == 3 && request->live_pid != 0) {
-            if (find_map_file(request, path, bytes)) {
+            if (find_map_file(request, path, bytes))
                 return SYMBOLS_DWARF;
-            }
             continue;
         } else {
             continue;
         }
         match = check_file(path, request);
         /* The program itself is not this module unless its build-id says so. */
-        if (way == 2 && (match != MATCH_YES || request->module->build_id_bytes == 0)) {
+        if (way == 2 && (match != MATCH_YES || request->module->build_id_bytes == 0))
             continue;
-        }
-        if (match == MATCH_YES) {
+        if (match == MATCH_YES)
             return SYMBOLS_DWARF;
-        }
         best = match > best ? match : best;
     }
     return best == MATCH_OTHER     ? SYMBOLS_MISMATCH
@@ -474,29 +446,26 @@ static char *debug_path(const struct symbols_request *request) {
                           ? cli_format(":/proc/%d/root/usr/lib/debug", (int)request->live_pid)
                           : cli_copy("");
     return cli_format(":.debug:/usr/lib/debug%s%s%s", in_target,
-                      request->debug_directory != NULL ? ":" : "",
-                      request->debug_directory != NULL ? request->debug_directory : "");
+                      request->debug_directory ? ":" : "",
+                      request->debug_directory ? request->debug_directory : "");
 }
 
 static bool open_names(struct names *names, const char *path, Dwfl_Callbacks *callbacks) {
     names->dwfl = dwfl_begin(callbacks);
-    if (names->dwfl == NULL) {
+    if (!names->dwfl)
         return false;
-    }
     /* Base 0: addresses are those of the file. */
     names->module = dwfl_report_elf(names->dwfl, path, path, -1, 0, true);
-    return names->module != NULL && dwfl_report_end(names->dwfl, NULL, NULL) == 0;
+    return names->module && dwfl_report_end(names->dwfl, NULL, NULL) == 0;
 }
 
 static enum symbols_source read_names(struct names *names) {
     Dwarf *dwarf = dwfl_module_getdwarf(names->module, &names->dwarf_bias);
-    if (dwarf != NULL) {
+    if (dwarf)
         read_units(names, dwarf);
-    }
     read_symbols(names);
-    if (names->unit_ranges.count > 0) {
+    if (names->unit_ranges.count > 0)
         return SYMBOLS_DWARF;
-    }
     GElf_Addr bias;
     Elf *elf = dwfl_module_getelf(names->module, &bias);
     return names->symbols.count == 0      ? SYMBOLS_STRIPPED
@@ -517,12 +486,10 @@ void elf_names_answer(const struct symbols_request *request, FILE *answer) {
     unsetenv("DEBUGINFOD_URLS"); /* a dump never waits for a network */
     elf_version(EV_CURRENT);
     search_path = debug_path(request);
-    enum symbols_source source = find_file(request, path, sizeof(path));
-    if (source == SYMBOLS_DWARF) {
+    enum symbols_source source = find_file(request, path, sizeof path);
+    if (source == SYMBOLS_DWARF)
         source = open_names(&names, path, &callbacks) ? read_names(&names) : SYMBOLS_DAMAGED;
-    }
     putc((int)source, answer);
-    for (size_t i = 0; i < request->count; i++) {
+    for (size_t i = 0; i < request->count; i++)
         put_names(&names, request->addresses[i], answer);
-    }
 }

@@ -41,10 +41,9 @@ static void write_place(struct json_writer *json, const struct model *model,
 }
 
 static void write_function(struct json_writer *json, const struct model_function *function) {
-    json_put_text(json, "function", function != NULL ? function->name : NULL);
-    json_put_text(json, "file", function != NULL ? function->file : NULL);
-    json_put_integer(json, "line",
-                     function != NULL && function->file != NULL ? function->line : WIRE_UNKNOWN);
+    json_put_text(json, "function", function ? function->name : NULL);
+    json_put_text(json, "file", function ? function->file : NULL);
+    json_put_integer(json, "line", function && function->file ? function->line : WIRE_UNKNOWN);
 }
 
 void model_write_frame(struct json_writer *json, const char *key, const struct model *model,
@@ -60,10 +59,10 @@ void model_write_frame(struct json_writer *json, const char *key, const struct m
         struct model_function label = {.name = context->frame->label};
         write_function(json, &label);
     } else {
-        write_function(json, found != NULL ? &found->functions[0] : NULL);
+        write_function(json, found ? &found->functions[0] : NULL);
     }
     json_put_open(json, "inlined", '[');
-    for (uint32_t i = 1; found != NULL && i < found->count; i++) {
+    for (uint32_t i = 1; found && i < found->count; i++) {
         json_put_open(json, NULL, '{');
         write_place(json, model, context);
         write_function(json, &found->functions[i]);
@@ -82,7 +81,7 @@ static void write_threads(struct json_writer *json, const struct model *model,
         const struct model_view *view = &model->views[context->figures->first_view + i];
         uint32_t tid = model->threads[view->thread].tid;
         char key[16];
-        snprintf(key, sizeof(key), "%u", tid);
+        snprintf(key, sizeof key, "%u", tid);
         model_write_totals(json, tid == 0 ? MODEL_EXITED : key, &view->totals);
     }
     json_put_close(json, '}');
@@ -97,32 +96,26 @@ static void write_loop(struct json_writer *json, const struct model *model,
     json_put_open(json, "recursive", '[');
     for (size_t i = 0; i < count; i++) {
         const struct model_context *step = &model->contexts[loop[i]];
-        if (step->frame->kind != WIRE_KIND_PATH) {
+        if (step->frame->kind != WIRE_KIND_PATH)
             json_put_text(json, NULL, step->frame->label);
-        } else if (names && step->frame->names != NULL &&
-                   step->frame->names->functions[0].name != NULL) {
+        else if (names && step->frame->names && step->frame->names->functions[0].name)
             json_put_text(json, NULL, step->frame->names->functions[0].name);
-        } else {
+        else
             json_put_hex(json, NULL, step->frame->address);
-        }
     }
     json_put_close(json, ']');
 }
 
 static void write_folding(struct json_writer *json, const struct model *model,
                           const struct model_context *context, bool names) {
-    if (context->flags & WIRE_CONTEXT_RECURSIVE) {
+    if (context->flags & WIRE_CONTEXT_RECURSIVE)
         write_loop(json, model, context, names);
-    }
-    if (context->recursive_from != WIRE_NONE) {
+    if (context->recursive_from != WIRE_NONE)
         json_put_integer(json, "recursive_from", model->contexts[context->recursive_from].id);
-    }
-    if (context->flags & WIRE_CONTEXT_PARTIAL) {
+    if (context->flags & WIRE_CONTEXT_PARTIAL)
         json_put_boolean(json, "partial", true);
-    }
-    if (context->flags & WIRE_CONTEXT_LATE) {
+    if (context->flags & WIRE_CONTEXT_LATE)
         json_put_boolean(json, "late", true);
-    }
 }
 
 static void write_context(struct json_writer *json, const struct model *model,
@@ -140,23 +133,18 @@ static void write_context(struct json_writer *json, const struct model *model,
     model_write_totals(json, "self", &context->figures->self);
     model_write_totals(json, "total", context->total);
     json_put_open(json, "occupancy", '[');
-    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         json_put_integer(json, NULL, context->figures->occupancy[bin]);
-    }
     json_put_close(json, ']');
-    if (context->placement != WIRE_PLACE_DEFAULT) {
+    if (context->placement != WIRE_PLACE_DEFAULT)
         json_put_text(json, "placement", model_placement_word(context->placement));
-    }
-    if (context->why != NULL) {
+    if (context->why)
         json_put_text(json, "why", context->why);
-    }
-    if (context->frame->exact_address) {
+    if (context->frame->exact_address)
         json_put_boolean(json, "exact_address", true);
-    }
     write_folding(json, model, context, options->names);
-    if (options->threads) {
+    if (options->threads)
         write_threads(json, model, context);
-    }
     json_put_close(json, '}');
 }
 
@@ -181,9 +169,8 @@ static void write_marks(struct json_writer *json, const struct model *model, boo
         json_put_open(json, NULL, '{');
         json_put_text(json, "name", mark->name);
         json_put_decimal(json, "uptime_s", mark->uptime_s);
-        if (mark->left_out.contexts > 0) {
+        if (mark->left_out.contexts > 0)
             write_left_out(json, &mark->left_out);
-        }
         if (entries && mark->has_entries) {
             json_put_open(json, "contexts", '[');
             for (size_t k = 0; k < mark->entry_count; k++) {
@@ -208,10 +195,9 @@ static void write_modules(struct json_writer *json, const struct model *model, b
     json_put_open(json, "modules", '[');
     for (size_t i = 0; i < model->module_count; i++) {
         const struct model_module *module = &model->modules[i];
-        char build_id[2 * sizeof(module->build_id) + 1] = "";
-        for (size_t k = 0; k < module->build_id_bytes; k++) {
+        char build_id[2 * sizeof module->build_id + 1] = "";
+        for (size_t k = 0; k < module->build_id_bytes; k++)
             snprintf(build_id + 2 * k, 3, "%02x", module->build_id[k]);
-        }
         json_put_newline(json);
         json_put_open(json, NULL, '{');
         json_put_text(json, "path", module->path);
@@ -243,12 +229,10 @@ static void write_page(struct json_writer *json, const struct model *model,
     const uint32_t numbers[] = {page->block_bytes, page->live,       page->capacity, page->tid,
                                 page->oldest_age,  page->newest_age, page->kind,     page->state,
                                 page->apart,       page->spare_units};
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         json_put_integer(json, NULL, numbers[i]);
-    }
-    for (size_t i = 0; i < WIRE_OCCUPANCY_BINS; i++) {
+    for (size_t i = 0; i < WIRE_OCCUPANCY_BINS; i++)
         json_put_integer(json, NULL, page->os_pages[i]);
-    }
     json_put_integer(json, NULL, page->os_empty);
     for (uint32_t i = 0; i < page->share_count; i++) {
         const struct model_share *share = &model->shares[page->first_share + i];
@@ -262,18 +246,16 @@ static void write_pages(struct json_writer *json, const struct model *model) {
     json_put_newline(json);
     json_put_integer(json, "page_numbers", PAGE_NUMBERS);
     json_put_open(json, "pages", '[');
-    for (size_t i = 0; i < model->page_count; i++) {
+    for (size_t i = 0; i < model->page_count; i++)
         write_page(json, model, &model->pages[i]);
-    }
     json_put_close(json, ']');
 }
 
 static void write_notes(struct json_writer *json, const struct model *model) {
     json_put_newline(json);
     json_put_open(json, "notes", '[');
-    for (size_t i = 0; i < model->note_count; i++) {
+    for (size_t i = 0; i < model->note_count; i++)
         json_put_text(json, NULL, model->notes[i]);
-    }
     json_put_close(json, ']');
 }
 
@@ -351,17 +333,14 @@ void model_write_json(const struct model *model, FILE *file,
     }
     if (options->snapshot) {
         write_notes(&json, model);
-        if (model->has_pages) {
+        if (model->has_pages)
             write_pages(&json, model);
-        }
     }
     json_put_newline(&json);
     json_put_open(&json, "contexts", '[');
-    for (size_t i = 0; i < model->context_count; i++) {
-        if (options->shown == NULL || options->shown[i]) {
+    for (size_t i = 0; i < model->context_count; i++)
+        if (!options->shown || options->shown[i])
             write_context(&json, model, &model->contexts[i], options);
-        }
-    }
     json_put_close(&json, ']');
     json_put_close(&json, '}');
     putc('\n', file);

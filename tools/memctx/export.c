@@ -21,7 +21,7 @@ static void (*const writers[])(const struct model *model,
                                FILE *file) = {write_pprof, write_folded, profile_write_speedscope,
                                               profile_write_heaptrack, profile_write_csv};
 
-#define FORMAT_COUNT (sizeof(writers) / sizeof(writers[0]))
+#define FORMAT_COUNT (sizeof writers / sizeof writers[0])
 #define FORMAT_OPTION(index, word)                                                                 \
     { word, required_argument, NULL, OPTION_FORMATS + (index) }
 
@@ -70,7 +70,7 @@ int export_main(int argc, char **argv) {
             break;
         default:
             if (option >= OPTION_FORMATS && option < OPTION_FORMATS + (int)FORMAT_COUNT) {
-                wanted += paths[option - OPTION_FORMATS] == NULL;
+                wanted += !paths[option - OPTION_FORMATS];
                 paths[option - OPTION_FORMATS] = optarg;
             } else {
                 reading_take(&names, option);
@@ -81,22 +81,17 @@ int export_main(int argc, char **argv) {
     struct target target;
     struct model model;
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED};
-    if (wanted == 0) {
+    if (wanted == 0)
         cli_usage("export needs a format and a file, such as --pprof FILE or --folded -");
-    }
-    if (sample_limit > 0 && paths[0] == NULL) {
+    if (sample_limit > 0 && !paths[0])
         cli_usage("--limit-samples is about --pprof; name its file, too");
-    }
-    if (paths[0] != NULL && paths[0][0] == '-' && paths[0][1] == '\0' && isatty(STDOUT_FILENO)) {
+    if (paths[0] && paths[0][0] == '-' && paths[0][1] == '\0' && isatty(STDOUT_FILENO))
         cli_usage("--pprof writes compressed data, which a terminal cannot show; name a file");
-    }
     target_open(&target, word, false);
     target_load(&target, &model, &load);
     reading_resolve(&model, &target, &names);
-    for (size_t i = 0; i < FORMAT_COUNT; i++) {
-        if (paths[i] != NULL) {
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        if (paths[i])
             write_format(i, paths[i], &model);
-        }
-    }
     return CLI_DONE;
 }

@@ -16,9 +16,8 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t bytes = model_tame(model->ledger.returned_bytes);
     double rate = model->uptime_s > 0 ? (double)bytes / model->uptime_s : 0;
-    if (bytes < KIB * MIB || bytes / 4 < look->rss_bytes || rate < 64.0 * (double)MIB) {
+    if (bytes < KIB * MIB || bytes / 4 < look->rss_bytes || rate < 64.0 * (double)MIB)
         return;
-    }
     struct finding *finding =
         finding_new(look, rule, rate < (double)(KIB * MIB) ? SEVERITY_INFO : SEVERITY_WARNING,
                     bytes, share(bytes, look->rss_bytes));
@@ -33,9 +32,8 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
 
 static void look_for_freelist(struct look *look, const struct rule *rule) {
     int64_t bytes = model_tame(look->model->ledger.freelist_bytes);
-    if (bytes < floor_of(look, 32 * MIB, 20)) {
+    if (bytes < floor_of(look, 32 * MIB, 20))
         return;
-    }
     struct finding *finding =
         finding_new(look, rule, SEVERITY_INFO, bytes, share(bytes, look->rss_bytes));
     finding->evidence =
@@ -47,16 +45,14 @@ static void look_for_freelist(struct look *look, const struct rule *rule) {
 static void look_for_past_peak(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t peak = model_tame(model->mappings.peak_rss_bytes), now = look->rss_bytes;
-    if (!model->has_mappings || peak - now < 64 * MIB || peak / 2 < now) {
+    if (!model->has_mappings || peak - now < 64 * MIB || peak / 2 < now)
         return;
-    }
     struct blame blame;
-    int64_t *above = cli_alloc(model->figures_count, sizeof(*above));
+    int64_t *above = cli_alloc(model->figures_count, sizeof *above);
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
-        if (model_figures_at(model, i)->context == 0) {
+        if (model_figures_at(model, i)->context == 0)
             continue; /* the root's peak is the whole process's */
-        }
         above[i] = larger(0, model_tame(self->peak_requested_bytes) - self->requested_bytes);
     }
     blame_make(&blame, &look->paths, above, (peak - now) / 4);
@@ -86,7 +82,7 @@ static void look_for_others_memory(struct look *look, const struct rule *rule) {
                                         "mappings that the program made itself"};
     int64_t sum = 0, most = 0;
     size_t largest = 0;
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         int64_t bytes = larger(0, look_ledger_line(look, keys[i]));
         sum += bytes;
         if (bytes > most) {
@@ -94,9 +90,8 @@ static void look_for_others_memory(struct look *look, const struct rule *rule) {
             largest = i;
         }
     }
-    if (!look->model->has_mappings || sum < floor_of(look, 64 * MIB, 50)) {
+    if (!look->model->has_mappings || sum < floor_of(look, 64 * MIB, 50))
         return;
-    }
     struct finding *finding =
         finding_new(look, rule, SEVERITY_INFO, sum, share(sum, look->rss_bytes));
     finding->evidence = cli_format(
@@ -107,9 +102,8 @@ static void look_for_others_memory(struct look *look, const struct rule *rule) {
 
 static void look_for_foreign_frees(struct look *look, const struct rule *rule) {
     int64_t count = model_tame(look->input->foreign_frees);
-    if (count == 0) {
+    if (count == 0)
         return;
-    }
     struct finding *finding = finding_new(look, rule, SEVERITY_INFO, 0, 0);
     finding->evidence =
         cli_format("%" PRId64 " pointers that libmemctx did not hand out were given "
@@ -119,9 +113,8 @@ static void look_for_foreign_frees(struct look *look, const struct rule *rule) {
 }
 
 static void look_for_lost(struct look *look, const struct rule *rule) {
-    if (look->model->exact) {
+    if (look->model->exact)
         return;
-    }
     struct finding *finding = finding_new(look, rule, SEVERITY_WARNING, 0, 0);
     finding->evidence = cli_copy("the dump says that it is not exact");
     finding->action = cli_format("memctx dump --self %s", look->input->target);
@@ -180,15 +173,12 @@ static const struct rule rules[] = {
 /* By severity; what is only told stands in the order of the rules, the rest by bytes. */
 static int by_weight(const void *a, const void *b) {
     const struct finding *left = a, *right = b;
-    if (left->severity != right->severity) {
+    if (left->severity != right->severity)
         return left->severity > right->severity ? -1 : 1;
-    }
-    if (left->rule != right->rule && left->severity == SEVERITY_INFO) {
+    if (left->rule != right->rule && left->severity == SEVERITY_INFO)
         return left->rule < right->rule ? -1 : 1;
-    }
-    if (left->bytes != right->bytes) {
+    if (left->bytes != right->bytes)
         return left->bytes > right->bytes ? -1 : 1;
-    }
     return left->rule != right->rule
                ? (left->rule < right->rule ? -1 : 1)
                : (left->example > right->example) - (left->example < right->example);
@@ -210,25 +200,22 @@ void findings_make(struct findings *findings, const struct findings_input *input
                         .findings = findings};
     holders_make(&look.holders, input->model);
     blame_paths_make(&look.paths, input->model);
-    look.totals = cli_alloc(input->model->figures_count, sizeof(*look.totals));
+    look.totals = cli_alloc(input->model->figures_count, sizeof *look.totals);
     for (size_t i = 0; i < input->model->figures_count; i++) {
         const struct model_totals *self = &model_figures_at(input->model, i)->self;
 #define X(name) look.totals[i].name = model_tame(self->name);
         MODEL_TOTALS(X)
 #undef X
-        if (self->peak_requested_bytes == WIRE_UNKNOWN) {
+        if (self->peak_requested_bytes == WIRE_UNKNOWN)
             look.totals[i].peak_requested_bytes = WIRE_UNKNOWN;
-        }
     }
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         rules[i].look(&look, &rules[i]);
-    }
     free(look.totals);
     free(look.holders.list);
     blame_paths_free(&look.paths);
-    if (findings->count > 0) {
-        qsort(findings->list, findings->count, sizeof(*findings->list), by_weight);
-    }
+    if (findings->count > 0)
+        qsort(findings->list, findings->count, sizeof *findings->list, by_weight);
 }
 
 static const char *const severity_words[SEVERITIES] = {"info", "warning", "critical"};
@@ -239,8 +226,7 @@ const char *severity_word(enum severity severity) {
 
 enum severity severity_of(const char *word) {
     int severity = 0;
-    while (severity < SEVERITIES && strcmp(word, severity_words[severity]) != 0) {
+    while (severity < SEVERITIES && strcmp(word, severity_words[severity]) != 0)
         severity++;
-    }
     return (enum severity)severity;
 }

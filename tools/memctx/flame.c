@@ -32,12 +32,11 @@ struct drawing {
 /* The one last used stands first: contexts come in the order of the tree, so it is mostly that. */
 static struct box *child_of(struct box *parent, const char *name) {
     struct box **link = &parent->first;
-    while (*link != NULL && strcmp((*link)->name, name) != 0) {
+    while (*link && strcmp((*link)->name, name) != 0)
         link = &(*link)->next;
-    }
     struct box *child = *link;
-    if (child == NULL) {
-        child = cli_alloc(1, sizeof(*child));
+    if (!child) {
+        child = cli_alloc(1, sizeof *child);
         child->name = name;
     } else {
         *link = child->next;
@@ -52,14 +51,13 @@ static int64_t add(int64_t a, int64_t b) {
 }
 
 static struct box *make_boxes(const struct model *model, enum view_sort metric) {
-    struct box *root = cli_alloc(1, sizeof(*root));
+    struct box *root = cli_alloc(1, sizeof *root);
     root->name = "all";
     for (uint32_t i = 0; i < model->context_count; i++) {
         int64_t figure = view_key(&model->contexts[i].figures->self, metric);
         size_t count;
-        if (figure <= 0) {
+        if (figure <= 0)
             continue;
-        }
         const struct profile_frame *frames = profile_path(model, i, &count);
         struct box *box = root;
         root->figure = add(root->figure, figure);
@@ -80,15 +78,13 @@ static int compare_boxes(const void *a, const void *b) {
 /* The largest first, so that the same figures give the same picture. */
 static void sort_children(struct box *box) {
     size_t count = 0;
-    for (struct box *child = box->first; child != NULL; child = child->next) {
+    for (struct box *child = box->first; child; child = child->next)
         count++;
-    }
-    struct box **children = cli_alloc(count, sizeof(*children));
+    struct box **children = cli_alloc(count, sizeof *children);
     count = 0;
-    for (struct box *child = box->first; child != NULL; child = child->next) {
+    for (struct box *child = box->first; child; child = child->next)
         children[count++] = child;
-    }
-    qsort(children, count, sizeof(*children), compare_boxes);
+    qsort(children, count, sizeof *children, compare_boxes);
     box->first = NULL;
     while (count-- > 0) {
         children[count]->next = box->first;
@@ -99,7 +95,7 @@ static void sort_children(struct box *box) {
 
 static unsigned levels_of(const struct box *box, int64_t narrowest) {
     unsigned most = 0;
-    for (const struct box *child = box->first; child != NULL; child = child->next) {
+    for (const struct box *child = box->first; child; child = child->next) {
         unsigned levels = child->figure >= narrowest ? levels_of(child, narrowest) : 0;
         most = levels > most ? levels : most;
     }
@@ -126,9 +122,8 @@ static void draw_box(struct drawing *drawing, const struct box *box, double left
     unsigned hue = 0;
     char figure[RENDER_NUMBER_BYTES];
     bool bytes = drawing->unit[0] == '\0';
-    for (const char *at = box->name; *at != '\0'; at++) {
+    for (const char *at = box->name; *at != '\0'; at++)
         hue = hue * 31 + (unsigned char)*at;
-    }
     fputs("<g><title>", file);
     put_text(file, box->name, SIZE_MAX);
     fprintf(file, ": %s%s, %.2f %%</title>", render_bytes(figure, box->figure, bytes),
@@ -149,12 +144,11 @@ static void draw_box(struct drawing *drawing, const struct box *box, double left
 }
 
 static void draw(struct drawing *drawing, struct box *box, double left, unsigned level) {
-    if ((double)box->figure * drawing->scale < NARROWEST) {
+    if ((double)box->figure * drawing->scale < NARROWEST)
         return;
-    }
     draw_box(drawing, box, left, level);
     sort_children(box);
-    for (struct box *child = box->first; child != NULL; child = child->next) {
+    for (struct box *child = box->first; child; child = child->next) {
         draw(drawing, child, left, level + 1);
         left += (double)child->figure * drawing->scale;
     }

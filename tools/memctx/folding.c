@@ -8,7 +8,7 @@
 #define OTHERS_LABEL "[other callers]"
 
 bool folding_is_others(uint8_t kind, const char *label) {
-    return kind == WIRE_KIND_UNKNOWN && label != NULL && strcmp(label, OTHERS_LABEL) == 0;
+    return kind == WIRE_KIND_UNKNOWN && label && strcmp(label, OTHERS_LABEL) == 0;
 }
 
 enum folding_kind folding_kind_of(enum folding_kind parent, uint8_t kind, const char *label) {
@@ -22,23 +22,18 @@ size_t folding_find_loop(const struct model *model, uint32_t index, uint32_t *lo
     uint32_t from = contexts[index].recursive_from, outer = contexts[index].parent;
     size_t count = 0;
     if ((contexts[index].flags & WIRE_CONTEXT_RECURSIVE) == 0 || from == WIRE_NONE ||
-        outer == WIRE_NONE) {
+        outer == WIRE_NONE)
         return 0;
-    }
     uint32_t at = from;
-    for (; at != WIRE_NONE && contexts[at].parent != outer; at = contexts[at].parent) {
+    for (; at != WIRE_NONE && contexts[at].parent != outer; at = contexts[at].parent)
         count++;
-    }
-    if (at == WIRE_NONE) {
+    if (at == WIRE_NONE)
         return 0; /* the loop is not below the same caller */
-    }
     count++;
     at = from;
-    for (size_t place = count; place-- > 0; at = contexts[at].parent) {
-        if (place < room) {
+    for (size_t place = count; place-- > 0; at = contexts[at].parent)
+        if (place < room)
             loop[place] = at;
-        }
-    }
     return count;
 }
 
@@ -49,9 +44,8 @@ int64_t folding_find_bound(const struct model *model, uint32_t index) {
         for (uint32_t child = model->contexts[at].first_child; child != WIRE_NONE;
              child = model->contexts[child].next_sibling) {
             const struct model_context *context = &model->contexts[child];
-            if (folding_is_others(context->frame->kind, context->frame->label)) {
+            if (folding_is_others(context->frame->kind, context->frame->label))
                 bytes = model_add(bytes, context->total->requested_bytes);
-            }
         }
     }
     return bytes;
@@ -91,34 +85,31 @@ uint64_t folding_mix(uint64_t hash, uint64_t value) {
 }
 
 static uint64_t hash_text(uint64_t hash, const char *text) {
-    for (; text != NULL && *text != '\0'; text++) {
+    for (; text && *text != '\0'; text++)
         hash = folding_mix(hash, (unsigned char)*text);
-    }
     return hash;
 }
 
 uint64_t folding_function_key(const struct model_frame *frame) {
-    const char *name = frame->names != NULL ? frame->names->functions[0].name : NULL;
+    const char *name = frame->names ? frame->names->functions[0].name : NULL;
     return frame->kind != WIRE_KIND_PATH ? hash_text(1, frame->label)
-           : name != NULL                ? hash_text(folding_mix(2, frame->module), name)
+           : name                        ? hash_text(folding_mix(2, frame->module), name)
                                          : folding_mix(3, frame->address);
 }
 
 void folding_paths_begin(struct folding_paths *paths, const struct model *model) {
     size_t slots = 1024;
-    while (slots < 2 * model->frame_count) {
+    while (slots < 2 * model->frame_count)
         slots *= 2;
-    }
-    uint64_t *keys = cli_alloc(slots, sizeof(*keys));
-    uint32_t *numbers = cli_alloc(slots, sizeof(*numbers)), count = 0;
+    uint64_t *keys = cli_alloc(slots, sizeof *keys);
+    uint32_t *numbers = cli_alloc(slots, sizeof *numbers), count = 0;
     *paths = (struct folding_paths){.model = model};
-    paths->functions = cli_alloc(model->frame_count, sizeof(*paths->functions));
-    for (const struct model_frame *frame = model->frames; frame != NULL; frame = frame->next) {
+    paths->functions = cli_alloc(model->frame_count, sizeof *paths->functions);
+    for (const struct model_frame *frame = model->frames; frame; frame = frame->next) {
         uint64_t key = folding_function_key(frame) | 1;
         size_t slot = key >> 7 & (slots - 1);
-        while (keys[slot] != 0 && keys[slot] != key) {
+        while (keys[slot] != 0 && keys[slot] != key)
             slot = (slot + 1) & (slots - 1);
-        }
         if (keys[slot] == 0) {
             keys[slot] = key;
             numbers[slot] = count++;
@@ -127,7 +118,7 @@ void folding_paths_begin(struct folding_paths *paths, const struct model *model)
     }
     free(keys);
     free(numbers);
-    paths->last = cli_alloc(count, sizeof(*paths->last));
+    paths->last = cli_alloc(count, sizeof *paths->last);
 }
 
 void folding_paths_end(struct folding_paths *paths) {
@@ -145,20 +136,17 @@ size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *
     const struct model_context *contexts = paths->model->contexts;
     size_t count = 0, kept = 0;
     for (uint32_t at = index; at != WIRE_NONE && contexts[at].parent != WIRE_NONE;
-         at = contexts[at].parent) {
+         at = contexts[at].parent)
         path[count++] = at;
-    }
     *plain = (uint32_t)count;
     /* Outermost frames first, which stand last; what is kept is gathered at the end, too. Between two
      * labels, the last frame of each function; from each frame that is kept on to its function's last. */
     for (size_t end = count; end > 0;) {
         size_t begin = end - 1;
-        while (begin > 0 && contexts[path[begin]].frame->kind == WIRE_KIND_PATH) {
+        while (begin > 0 && contexts[path[begin]].frame->kind == WIRE_KIND_PATH)
             begin--;
-        }
-        for (size_t i = end; i-- > begin;) {
+        for (size_t i = end; i-- > begin;)
             *last_of(paths, path[i]) = (uint32_t)i;
-        }
         for (size_t i = end; i-- > begin;) {
             size_t last = *last_of(paths, path[i]);
             if (last != i) {
@@ -169,6 +157,6 @@ size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *
         }
         end = begin;
     }
-    memmove(path, path + (count - kept), kept * sizeof(*path));
+    memmove(path, path + (count - kept), kept * sizeof *path);
     return kept;
 }

@@ -100,13 +100,12 @@ static void print_context(const struct model *model, const struct model_context 
                          self->resident_bytes,
                          self->pinned_bytes,
                          self->sole_pinned_bytes};
-    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
         char text[RENDER_NUMBER_BYTES];
         printf("%12s ", render_bytes(text, columns[i], request->human));
     }
-    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         printf("%5u", context->figures->occupancy[bin]);
-    }
     char *path = render_path(model, (uint32_t)(context - model->contexts), request->frames);
     printf("  %s (context %" PRIu32 ")\n", path, context->id);
     free(path);
@@ -116,15 +115,13 @@ static void print_text(const struct model *model, const struct view *view,
                        const struct holders *holders, const struct pinners *pinners,
                        const struct memory_ledger *ledger, const struct frag_request *request) {
     print_ledger(model, ledger, request->human);
-    if (request->map) {
+    if (request->map)
         pagemap_print(model, render_wants_color(), MAP_ROWS);
-    }
     pinners_print(pinners, model, holders, request->frames, request->human);
     printf("%12s %12s %12s %12s %12s %12s %12s ", "requested", "rounding", "holes", "reserved",
            "resident", "pinned", "sole-pinned");
-    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         printf("%5s", bin_names[bin]);
-    }
     printf("  context (own pages by per cent of live blocks)\n");
     size_t count, printed = 0;
     uint32_t *leaves = view_sort_leaves(view, model, &count);
@@ -132,16 +129,14 @@ static void print_text(const struct model *model, const struct view *view,
          printed++) {
         const struct model_context *context = &model->contexts[leaves[printed]];
         if (view_key(&context->figures->self, view->sort) <
-            (request->view.min_bytes >= 0 ? request->view.min_bytes : 1)) {
+            (request->view.min_bytes >= 0 ? request->view.min_bytes : 1))
             break;
-        }
         print_context(model, context, request);
     }
     if (printed < count) {
         int64_t rest = 0;
-        for (size_t i = printed; i < count; i++) {
+        for (size_t i = printed; i < count; i++)
             rest = model_add(rest, view_key(&model->contexts[leaves[i]].figures->self, view->sort));
-        }
         char text[RENDER_NUMBER_BYTES];
         printf("... %zu more contexts, %s (%s)\n", count - printed,
                render_bytes(text, rest, request->human), view_sort_word(view->sort));
@@ -161,9 +156,8 @@ static void write_holder(struct json_writer *json, const struct holder *holder) 
     json_put_decimal(json, "median_age_most_s", holders_seconds(holder->median_most));
     json_put_decimal(json, "median_age_least_s", holders_seconds(holder->median_least));
     json_put_open(json, "os_occupancy", '[');
-    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         json_put_integer(json, NULL, holder->os_pages[bin]);
-    }
     json_put_close(json, ']');
 }
 
@@ -185,13 +179,11 @@ static void write_context(struct json_writer *json, const struct model *model, u
     json_put_integer(json, "live_chunks", self->live_chunks);
     json_put_integer(json, "pages", self->pages);
     json_put_open(json, "occupancy", '[');
-    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         json_put_integer(json, NULL, context->figures->occupancy[bin]);
-    }
     json_put_close(json, ']');
-    if (holders->list != NULL) {
+    if (holders->list)
         write_holder(json, holders_of(holders, model, index));
-    }
     json_put_open(json, "path", '[');
     for (uint32_t at = index; model->contexts[at].parent != WIRE_NONE;
          at = model->contexts[at].parent) {
@@ -231,12 +223,10 @@ static void print_json(const struct model *model, const struct view *view,
     json_put_open(&json, "contexts", '[');
     size_t count;
     uint32_t *leaves = view_sort_leaves(view, model, &count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (request->view.min_bytes < 0 || view_key(&model->contexts[leaves[i]].figures->self,
-                                                    view->sort) >= request->view.min_bytes) {
+                                                    view->sort) >= request->view.min_bytes)
             write_context(&json, model, leaves[i], holders, !request->names.none);
-        }
-    }
     json_put_close(&json, ']');
     json_put_close(&json, '}');
     putchar('\n');
@@ -245,14 +235,13 @@ static void print_json(const struct model *model, const struct view *view,
 
 /* The contexts of which anything is shown, where that is only the first rows of the table; NULL: all may be. */
 static bool *find_shown(const struct model *model, const struct frag_request *request) {
-    if (!request->quick || request->json || request->limit == 0 || request->view.site != NULL) {
+    if (!request->quick || request->json || request->limit == 0 || request->view.site)
         return NULL;
-    }
     struct view view;
     size_t count;
     view_make(&view, model, &request->view);
     uint32_t *leaves = view_sort_leaves(&view, model, &count);
-    bool *shown = cli_alloc(model->context_count, sizeof(*shown));
+    bool *shown = cli_alloc(model->context_count, sizeof *shown);
     for (size_t i = 0; i < count && i < (size_t)request->limit; i++) {
         uint32_t at = leaves[i];
         for (int64_t k = 0; k < request->frames && at != WIRE_NONE; k++) {
@@ -284,9 +273,8 @@ int frag_main(int argc, char **argv) {
         shown = find_shown(&model, &request);
     }
     struct symbols_work *work = reading_begin(&model, &target, &request.names, shown);
-    if (!request.quick) {
+    if (!request.quick)
         target_load_rest(&target, &model, &load);
-    }
     reading_finish(work, &model, &request.names);
     free(shown);
     view_make(&view, &model, &request.view);
@@ -294,10 +282,9 @@ int frag_main(int argc, char **argv) {
     holders_make(&holders, &model);
     pinners_make(&pinners, &model, &holders, ledger.rss_bytes);
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);
-    if (request.json) {
+    if (request.json)
         print_json(&model, &view, &holders, &pinners, &ledger, &request);
-    } else {
+    else
         print_text(&model, &view, &holders, &pinners, &ledger, &request);
-    }
     return cli_finish_output(CLI_DONE);
 }

@@ -59,22 +59,20 @@ static int by_least(const void *a, const void *b) {
 /* The one that the median chunk is in, of those that stand in order. */
 static const struct aged *median_of(const struct aged *list, size_t count) {
     uint64_t chunks = 0, passed = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         chunks += list[i].live;
-    }
     for (size_t i = 0; i + 1 < count; i++) {
         passed += list[i].live;
-        if (2 * passed >= chunks) {
+        if (2 * passed >= chunks)
             return &list[i];
-        }
     }
     return &list[count - 1];
 }
 
 /* Put into the order of their contexts by counting, because there may be very many. */
 static void find_ages(struct holders *holders, const struct model *model) {
-    size_t *ends = cli_alloc(model->figures_count + 1, sizeof(*ends));
-    struct aged *list = cli_alloc(model->page_count + model->share_count, sizeof(*list));
+    size_t *ends = cli_alloc(model->figures_count + 1, sizeof *ends);
+    struct aged *list = cli_alloc(model->page_count + model->share_count, sizeof *list);
     struct shares shares;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < model->page_count; i++) {
@@ -99,12 +97,11 @@ static void find_ages(struct holders *holders, const struct model *model) {
         struct aged *first = list + (i > 0 ? ends[i - 1] : 0);
         size_t count = (size_t)(list + ends[i] - first);
         struct holder *holder = &holders->list[i];
-        if (count == 0) {
+        if (count == 0)
             continue;
-        }
-        qsort(first, count, sizeof(*first), by_least);
+        qsort(first, count, sizeof *first, by_least);
         holder->median_least = median_of(first, count)->least;
-        qsort(first, count, sizeof(*first), by_most);
+        qsort(first, count, sizeof *first, by_most);
         holder->median_most = median_of(first, count)->most;
         holder->oldest = first[count - 1].most;
     }
@@ -126,10 +123,9 @@ const char *holders_age(uint32_t age) {
     char *text = texts[next++ % 8];
     double seconds = holders_seconds(age);
     size_t i = 0;
-    while (i < 3 && seconds < units[i].seconds * (i == 2 ? 2 : 1)) {
+    while (i < 3 && seconds < units[i].seconds * (i == 2 ? 2 : 1))
         i++;
-    }
-    snprintf(text, sizeof(texts[0]), "%.*f %s", seconds < 10 * units[i].seconds ? 1 : 0,
+    snprintf(text, sizeof texts[0], "%.*f %s", seconds < 10 * units[i].seconds ? 1 : 0,
              seconds / units[i].seconds, units[i].unit);
     return text;
 }
@@ -143,17 +139,15 @@ static void add_page(struct holders *holders, const struct model *model,
     int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES;
     struct holder *own =
         page->context != WIRE_NONE ? holders_of(holders, model, page->context) : NULL;
-    uint32_t *os_pages = own != NULL ? own->os_pages : holders->mixed_os_pages;
-    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+    uint32_t *os_pages = own ? own->os_pages : holders->mixed_os_pages;
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         os_pages[bin] += page->os_pages[bin];
-    }
-    add_to(own != NULL ? &own->empty_os_bytes : &holders->mixed_empty_os_bytes, empty);
+    add_to(own ? &own->empty_os_bytes : &holders->mixed_empty_os_bytes, empty);
     os_pages[0] += page->os_empty;
     if (page->live == 0) {
         add_to(&holders->kept_bytes, touched_of(page));
-        if (own != NULL) {
+        if (own)
             add_to(&own->kept_bytes, touched_of(page));
-        }
         return;
     }
     shares_of(model, page, &shares);
@@ -161,7 +155,7 @@ static void add_page(struct holders *holders, const struct model *model,
         const struct model_share *share = &shares.list[i];
         struct holder *holder = holders_of(holders, model, share->context);
         add_to(&holder->chunks, share->live);
-        add_to(&holder->mixed_chunks, own == NULL ? share->live : 0);
+        add_to(&holder->mixed_chunks, !own ? share->live : 0);
         add_to(&holder->block_bytes, live_bytes(page, share->live));
         if (shares.count == 1) {
             add_to(&holder->alone_bytes, touched_of(page));
@@ -180,9 +174,8 @@ static void add_page(struct holders *holders, const struct model *model,
 static void predict_serial(struct holders *holders, const struct model *model) {
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
-        if (page->kind != WIRE_PAGE_OWN || page->live == 0) {
+        if (page->kind != WIRE_PAGE_OWN || page->live == 0)
             continue;
-        }
         const struct model_context *context = &model->contexts[page->context];
         struct holder *holder = holders_of(holders, model, page->context);
         int64_t chunks = model_tame(context->figures->self.live_chunks);
@@ -191,9 +184,8 @@ static void predict_serial(struct holders *holders, const struct model *model) {
         int64_t blocks = model_share(page->capacity, page->block_bytes, 1);
         int64_t then = model_share(model_share(blocks, needed, holder->block_bytes),
                                    touched_of(page), (int64_t)page->bytes);
-        if (context->placement < WIRE_PLACE_GENERATION && holder->block_bytes > 0) {
+        if (context->placement < WIRE_PLACE_GENERATION && holder->block_bytes > 0)
             add_to(&holder->generation_bytes, touched_of(page) - then);
-        }
     }
     for (size_t i = 0; i < model->figures_count; i++) {
         int64_t *saved = &holders->list[i].generation_bytes;
@@ -215,7 +207,7 @@ static int by_size(const void *a, const void *b) {
 /* Of one context. Its blocks would be as large as the largest that is asked for. */
 static int64_t slab_saving(struct slab *slabs, size_t count) {
     int64_t saved = 0;
-    qsort(slabs, count, sizeof(*slabs), by_size);
+    qsort(slabs, count, sizeof *slabs, by_size);
     for (size_t i = 0, end; i < count; i = end) {
         struct slab sum = slabs[i];
         for (end = i + 1; end < count && slabs[end].block_bytes == sum.block_bytes; end++) {
@@ -238,16 +230,13 @@ static uint32_t number_of(const struct model *model, const struct wire_page *pag
 
 /* Put into the order of their contexts by counting, because there may be very many. */
 static void predict_slabs(struct holders *holders, const struct model *model) {
-    size_t *ends = cli_alloc(model->figures_count + 1, sizeof(*ends));
-    struct slab *slabs = cli_alloc(model->page_count, sizeof(*slabs));
-    for (size_t i = 0; i < model->page_count; i++) {
-        if (has_slab(&model->pages[i])) {
+    size_t *ends = cli_alloc(model->figures_count + 1, sizeof *ends);
+    struct slab *slabs = cli_alloc(model->page_count, sizeof *slabs);
+    for (size_t i = 0; i < model->page_count; i++)
+        if (has_slab(&model->pages[i]))
             ends[number_of(model, &model->pages[i]) + 1]++;
-        }
-    }
-    for (size_t i = 1; i <= model->figures_count; i++) {
+    for (size_t i = 1; i <= model->figures_count; i++)
         ends[i] += ends[i - 1]; /* now where each begins; then where it ends */
-    }
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         if (has_slab(page)) {
@@ -255,24 +244,20 @@ static void predict_slabs(struct holders *holders, const struct model *model) {
                 (struct slab){page->block_bytes, page->spare_units, (int64_t)page->live};
         }
     }
-    for (size_t i = 0, first = 0; i < model->figures_count; first = ends[i++]) {
-        if (ends[i] > first) {
+    for (size_t i = 0, first = 0; i < model->figures_count; first = ends[i++])
+        if (ends[i] > first)
             holders->list[i].slab_bytes = slab_saving(slabs + first, ends[i] - first);
-        }
-    }
     free(slabs);
     free(ends);
 }
 
 void holders_make(struct holders *holders, const struct model *model) {
     *holders = (struct holders){0};
-    if (!model->has_pages) {
+    if (!model->has_pages)
         return;
-    }
-    holders->list = cli_alloc(model->figures_count, sizeof(*holders->list));
-    for (size_t i = 0; i < model->page_count; i++) {
+    holders->list = cli_alloc(model->figures_count, sizeof *holders->list);
+    for (size_t i = 0; i < model->page_count; i++)
         add_page(holders, model, &model->pages[i]);
-    }
     predict_serial(holders, model);
     predict_slabs(holders, model);
     find_ages(holders, model);
@@ -286,9 +271,8 @@ static uint32_t members_live(const struct model *model, const struct wire_page *
     struct shares shares;
     uint32_t live = 0; /* of shares that lie it may wrap around */
     shares_of(model, page, &shares);
-    for (size_t i = 0; i < shares.count; i++) {
+    for (size_t i = 0; i < shares.count; i++)
         live += members[shares.list[i].context] ? shares.list[i].live : 0;
-    }
     return live;
 }
 
@@ -297,15 +281,13 @@ int64_t holders_waste(const struct model *model, const bool *members) {
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
         const struct model_totals *self = &figures->self;
-        if (figures->context != WIRE_NONE && members[figures->context]) {
+        if (figures->context != WIRE_NONE && members[figures->context])
             add_to(&sum, model_tame(self->block_bytes) - model_tame(self->requested_bytes));
-        }
     }
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
-        if (page->kind == WIRE_PAGE_OWN && members[page->context]) {
+        if (page->kind == WIRE_PAGE_OWN && members[page->context])
             add_to(&sum, touched_of(page) - alive_in(page));
-        }
     }
     return sum;
 }
@@ -315,37 +297,32 @@ int64_t holders_free_around(const struct model *model, const bool *members) {
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         if (page->kind == WIRE_PAGE_MIXED ||
-            (page->kind == WIRE_PAGE_OWN && members[page->context])) {
+            (page->kind == WIRE_PAGE_OWN && members[page->context]))
             add_to(&sum, touched_of(page) - alive_in(page));
-        }
     }
     return sum;
 }
 
 size_t holders_partners(const struct model *model, const bool *members,
                         struct holder_partner partners[HOLDERS_PARTNERS_MAX]) {
-    int64_t *bytes = cli_alloc(model->context_count, sizeof(*bytes));
+    int64_t *bytes = cli_alloc(model->context_count, sizeof *bytes);
     size_t found = 0;
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
-        if (page->context != WIRE_NONE || members_live(model, page, members) == 0) {
+        if (page->context != WIRE_NONE || members_live(model, page, members) == 0)
             continue;
-        }
         for (uint32_t k = 0; k < page->share_count; k++) {
             const struct model_share *share = &model->shares[page->first_share + k];
-            if (!members[share->context]) {
+            if (!members[share->context])
                 add_to(&bytes[share->context], live_bytes(page, share->live));
-            }
         }
     }
     for (; found < HOLDERS_PARTNERS_MAX; found++) {
         size_t best = 0;
-        for (size_t i = 1; i < model->context_count; i++) {
+        for (size_t i = 1; i < model->context_count; i++)
             best = bytes[i] > bytes[best] ? i : best;
-        }
-        if (bytes[best] <= 0) {
+        if (bytes[best] <= 0)
             break;
-        }
         partners[found] = (struct holder_partner){(uint32_t)best, bytes[best]};
         bytes[best] = 0;
     }
@@ -374,14 +351,11 @@ struct need {
 #define NEEDS_MAX 4096
 
 static struct need *need_of(struct need *needs, size_t *count, const struct wire_page *page) {
-    for (size_t i = 0; i < *count; i++) {
-        if (needs[i].tid == page->tid && needs[i].block_bytes == page->block_bytes) {
+    for (size_t i = 0; i < *count; i++)
+        if (needs[i].tid == page->tid && needs[i].block_bytes == page->block_bytes)
             return &needs[i];
-        }
-    }
-    if (*count == NEEDS_MAX) {
+    if (*count == NEEDS_MAX)
         return NULL;
-    }
     needs[*count] = (struct need){.tid = page->tid,
                                   .block_bytes = page->block_bytes,
                                   .per_page = page->capacity > 0 ? page->capacity : 1,
@@ -403,7 +377,7 @@ static int64_t own_holes(const struct model *model, const bool *members) {
 }
 
 int64_t holders_isolate(const struct model *model, const bool *members) {
-    struct need *needs = cli_alloc(NEEDS_MAX, sizeof(*needs));
+    struct need *needs = cli_alloc(NEEDS_MAX, sizeof *needs);
     size_t count = 0;
     int64_t saved = 0;
     for (size_t i = 0; i < model->page_count; i++) {
@@ -411,16 +385,13 @@ int64_t holders_isolate(const struct model *model, const bool *members) {
         uint32_t live = page->kind == WIRE_PAGE_MIXED && page->apart == 0
                             ? members_live(model, page, members)
                             : 0;
-        if (live == 0) {
+        if (live == 0)
             continue;
-        }
         struct need *need = need_of(needs, &count, page);
-        if (need != NULL) {
+        if (need)
             add_to(&need->blocks, live);
-        }
-        if (live == page->live) {
+        if (live == page->live)
             add_to(&saved, touched_of(page));
-        }
     }
     for (size_t i = 0; i < count; i++) {
         const struct need *need = &needs[i];
@@ -436,9 +407,8 @@ int64_t holders_trim(const struct model *model, const bool *members) {
     int64_t sum = 0;
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
-        if (page->context != WIRE_NONE && !members[page->context]) {
+        if (page->context != WIRE_NONE && !members[page->context])
             continue;
-        }
         add_to(&sum, page->live == 0 ? touched_of(page) : (int64_t)page->os_empty * OS_PAGE_BYTES);
     }
     return sum;

@@ -17,15 +17,12 @@ size_t json_utf8_length(const char *text) {
                     : at[0] >= 0xe0 && at[0] < 0xf0 ? 3
                     : at[0] >= 0xf0 && at[0] < 0xf5 ? 4
                                                     : 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((at[i] & 0xc0) != 0x80) {
+    for (size_t i = 1; i < length; i++)
+        if ((at[i] & 0xc0) != 0x80)
             return 0;
-        }
-    }
     if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] >= 0xa0) ||
-        (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] >= 0x90)) {
+        (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] >= 0x90))
         return 0; /* overlong, a surrogate, or past the last code point */
-    }
     return length;
 }
 
@@ -34,14 +31,12 @@ static void write_string(FILE *file, const char *text) {
     const unsigned char *at = (const unsigned char *)text;
     while (*at != '\0') {
         size_t plain = 0;
-        while (at[plain] >= 0x20 && at[plain] < 0x7f && at[plain] != '"' && at[plain] != '\\') {
+        while (at[plain] >= 0x20 && at[plain] < 0x7f && at[plain] != '"' && at[plain] != '\\')
             plain++;
-        }
         write_text(file, (const char *)at, plain);
         at += plain;
-        if (*at == '\0') {
+        if (*at == '\0')
             break;
-        }
         if (*at == '"' || *at == '\\') {
             putc_unlocked('\\', file);
             putc_unlocked(*at++, file);
@@ -62,11 +57,10 @@ static void write_string(FILE *file, const char *text) {
 }
 
 static void begin_value(struct json_writer *json, const char *key) {
-    if (json->comma) {
+    if (json->comma)
         putc_unlocked(',', json->file);
-    }
     json->comma = true;
-    if (key != NULL) {
+    if (key) {
         write_string(json->file, key);
         putc_unlocked(':', json->file);
     }
@@ -90,33 +84,32 @@ void json_put_integer(struct json_writer *json, const char *key, int64_t value) 
     }
     begin_value(json, key);
     char digits[24];
-    size_t at = sizeof(digits);
+    size_t at = sizeof digits;
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
     do {
         digits[--at] = (char)('0' + rest % 10);
         rest /= 10;
     } while (rest != 0);
-    if (value < 0) {
+    if (value < 0)
         digits[--at] = '-';
-    }
-    write_text(json->file, digits + at, sizeof(digits) - at);
+    write_text(json->file, digits + at, sizeof digits - at);
 }
 
 void json_put_hex(struct json_writer *json, const char *key, uint64_t value) {
     begin_value(json, key);
     char digits[20];
-    size_t at = sizeof(digits);
+    size_t at = sizeof digits;
     digits[--at] = '"';
     do {
         digits[--at] = "0123456789abcdef"[value & 15];
         value >>= 4;
     } while (value != 0);
     write_text(json->file, "\"0x", 3);
-    write_text(json->file, digits + at, sizeof(digits) - at);
+    write_text(json->file, digits + at, sizeof digits - at);
 }
 
 void json_put_text(struct json_writer *json, const char *key, const char *text) {
-    if (text == NULL) {
+    if (!text) {
         json_put_null(json, key);
         return;
     }

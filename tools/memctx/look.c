@@ -8,11 +8,9 @@
 
 int64_t look_ledger_line(const struct look *look, const char *key) {
     const struct memory_ledger *ledger = look->input->ledger;
-    for (size_t i = 0; i < ledger->count; i++) {
-        if (strcmp(ledger->lines[i].key, key) == 0) {
+    for (size_t i = 0; i < ledger->count; i++)
+        if (strcmp(ledger->lines[i].key, key) == 0)
             return model_tame(ledger->lines[i].bytes);
-        }
-    }
     return 0;
 }
 
@@ -27,7 +25,7 @@ struct finding *finding_new(struct look *look, const struct rule *rule, enum sev
     struct findings *findings = look->findings;
     if (findings->count == findings->capacity) {
         findings->capacity = 2 * findings->capacity + 16;
-        findings->list = cli_grow(findings->list, findings->capacity, sizeof(*findings->list));
+        findings->list = cli_grow(findings->list, findings->capacity, sizeof *findings->list);
     }
     struct finding *finding = &findings->list[findings->count++];
     *finding = (struct finding){.id = rule->id,
@@ -48,9 +46,8 @@ struct finding *finding_on(struct look *look, const struct rule *rule, enum seve
     finding->example = suspect->members[0];
     finding->frames = suspect->frames;
     finding->contexts = suspect->count;
-    if (suspect->count == 1) {
+    if (suspect->count == 1)
         finding->context = suspect->members[0];
-    }
     return finding;
 }
 
@@ -58,10 +55,9 @@ char *look_closer(const struct look *look, const char *verb, const char *options
                   const struct finding *finding) {
     const struct model_names *names =
         finding->example != WIRE_NONE ? look->model->contexts[finding->example].frame->names : NULL;
-    const char *name = names != NULL ? names->functions[0].name : NULL;
-    if (name == NULL) {
+    const char *name = names ? names->functions[0].name : NULL;
+    if (!name)
         return cli_format("memctx %s %s%s", verb, look->input->target, options);
-    }
     int length = (int)strcspn(name, "(<"); /* a regular expression: the plain part of the name */
     return cli_format("memctx %s %s%s --site '%.*s'", verb, look->input->target, options, length,
                       name);

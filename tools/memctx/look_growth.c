@@ -15,7 +15,7 @@ struct growth {
 
 /* How the contexts of one folded path together stood at each sample, by number of the first one's figures. */
 static struct sample_row *sum_alike(const struct look *look, const struct sample *sample) {
-    struct sample_row *rows = cli_alloc(look->model->figures_count, sizeof(*rows));
+    struct sample_row *rows = cli_alloc(look->model->figures_count, sizeof *rows);
     for (size_t i = 0; i < look->model->figures_count; i++) {
         struct sample_row *sum = &rows[look->paths.same[i]];
         sum->requested_bytes = model_tame(sum->requested_bytes + sample->rows[i].requested_bytes);
@@ -48,9 +48,8 @@ static struct growth steady_growth(struct sample_row *const *rows, size_t sample
         kept_last = kept;
         last = row;
     }
-    if (up != samples - 1 && down != samples - 1) {
+    if (up != samples - 1 && down != samples - 1)
         return (struct growth){0};
-    }
     return (struct growth){last->requested_bytes - first->requested_bytes,
                            last->live_chunks - first->live_chunks,
                            larger(0, last->allocs - first->allocs),
@@ -68,19 +67,17 @@ static bool is_replacement(const struct look *look, const struct growth *growths
         uint32_t context = model_figures_at(model, i)->context;
         const struct model_frame *frame =
             context != WIRE_NONE && growths[i].bytes < 0 ? model->contexts[context].frame : NULL;
-        if (frame != NULL && context > 0 && frame->kind == site->frame->kind &&
-            frame->address == site->frame->address) {
+        if (frame && context > 0 && frame->kind == site->frame->kind &&
+            frame->address == site->frame->address)
             gone = model_tame(gone - growths[i].bytes);
-        }
     }
     return gone >= suspect->figure / 2;
 }
 
 static enum severity growth_severity(const struct look *look, size_t intervals, int64_t bytes,
                                      double a_day) {
-    if (intervals < 3 || a_day < 64.0 * (double)MIB) {
+    if (intervals < 3 || a_day < 64.0 * (double)MIB)
         return SEVERITY_INFO; /* it may be the program's start, or its cache */
-    }
     return bytes >= floor_of(look, 16 * MIB, 10) ? SEVERITY_CRITICAL : SEVERITY_WARNING;
 }
 
@@ -88,24 +85,20 @@ void look_for_growth(struct look *look, const struct rule *rule) {
     const struct samples *samples = look->input->samples;
     const struct model *model = look->model;
     size_t intervals = samples->count - 1;
-    if (intervals == 0) {
+    if (intervals == 0)
         return;
-    }
-    struct growth *growths = cli_alloc(model->figures_count, sizeof(*growths));
-    int64_t *figures = cli_alloc(model->figures_count, sizeof(*figures));
+    struct growth *growths = cli_alloc(model->figures_count, sizeof *growths);
+    int64_t *figures = cli_alloc(model->figures_count, sizeof *figures);
     struct sample_row **rows = cli_alloc(samples->count, sizeof(struct sample_row *));
-    for (size_t i = 0; i < samples->count; i++) {
+    for (size_t i = 0; i < samples->count; i++)
         rows[i] = sum_alike(look, &samples->samples[i]);
-    }
     for (size_t i = 0; i < model->figures_count; i++) {
-        if (look->paths.same[i] == i) {
+        if (look->paths.same[i] == i)
             growths[i] = steady_growth(rows, samples->count, i);
-        }
         figures[i] = growths[i].chunks >= 16 ? growths[i].bytes : 0;
     }
-    for (size_t i = 0; i < samples->count; i++) {
+    for (size_t i = 0; i < samples->count; i++)
         free(rows[i]);
-    }
     free(rows);
     double seconds = model->uptime_s - samples->samples[0].uptime_s;
     struct blame blame;
@@ -115,15 +108,13 @@ void look_for_growth(struct look *look, const struct rule *rule) {
         int64_t bytes = suspect->figure;
         double a_day = seconds > 0 ? (double)bytes / seconds * DAY_S : 0;
         bool slowing = true;
-        for (size_t k = 0; k < suspect->count; k++) {
+        for (size_t k = 0; k < suspect->count; k++)
             slowing = slowing && growths[blame_number(&look->paths, suspect->members[k])].slowing;
-        }
         enum severity severity =
             slowing ? SEVERITY_INFO : growth_severity(look, intervals, bytes, a_day);
         if ((severity == SEVERITY_INFO && bytes < floor_of(look, MIB, 1)) ||
-            is_replacement(look, growths, suspect)) {
+            is_replacement(look, growths, suspect))
             continue;
-        }
         struct growth sum = {0};
         for (size_t k = 0; k < suspect->count; k++) {
             const struct growth *part = &growths[blame_number(&look->paths, suspect->members[k])];

@@ -22,7 +22,7 @@ static struct pages_look look_at_pages(const struct look *look,
                                        const struct blame_suspect *suspect) {
     struct pages_look pages = {0};
     int64_t free_bytes;
-    bool *members = cli_alloc(look->model->context_count, sizeof(*members));
+    bool *members = cli_alloc(look->model->context_count, sizeof *members);
     blame_widen(&look->paths, suspect, members);
     for (size_t i = 0; i < suspect->count; i++) {
         const struct holder *holder = holders_of(&look->holders, look->model, suspect->members[i]);
@@ -51,7 +51,7 @@ static char *tell_of_pages(const struct pages_look *pages, int64_t held) {
 /* Contexts of whose pages more is empty than used. */
 void look_for_empty_pages(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t *pinned = cli_alloc(model->figures_count, sizeof(*pinned));
+    int64_t *pinned = cli_alloc(model->figures_count, sizeof *pinned);
     for (size_t i = 0; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         pinned[i] = self->pinned_bytes > self->block_bytes ? self->pinned_bytes : 0;
@@ -84,7 +84,7 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
 
 static int64_t saved_by_slabs(const struct look *look, const struct blame_suspect *suspect) {
     int64_t sum = 0;
-    for (size_t i = 0; i < suspect->count && look->holders.list != NULL; i++) {
+    for (size_t i = 0; i < suspect->count && look->holders.list; i++) {
         sum = model_add(sum,
                         holders_of(&look->holders, look->model, suspect->members[i])->slab_bytes);
     }
@@ -94,7 +94,7 @@ static int64_t saved_by_slabs(const struct look *look, const struct blame_suspec
 /* Sizes just above a block's. */
 void look_for_rounding(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t *rounding = cli_alloc(model->figures_count, sizeof(*rounding));
+    int64_t *rounding = cli_alloc(model->figures_count, sizeof *rounding);
     for (size_t i = 0; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         int64_t bytes = self->block_bytes - self->requested_bytes;
@@ -131,9 +131,8 @@ void look_for_thread_memory(struct look *look, const struct rule *rule) {
     const struct wire_ledger *ledger = &look->model->ledger;
     int64_t bytes = model_tame(ledger->mixed_reserved) - model_tame(ledger->mixed_block_bytes);
     size_t threads = look->model->thread_count;
-    if (threads < 32 || bytes < floor_of(look, 32 * MIB, 20)) {
+    if (threads < 32 || bytes < floor_of(look, 32 * MIB, 20))
         return;
-    }
     struct finding *finding =
         finding_new(look, rule, SEVERITY_WARNING, bytes, share(bytes, look->rss_bytes));
     finding->evidence = cli_format("%zu threads have mixed pages of their own, of which %s are "
@@ -146,9 +145,8 @@ void look_for_huge_pages(struct look *look, const struct rule *rule) {
     const struct model_mappings *mappings = &look->model->mappings;
     int64_t bytes = look_ledger_line(look, "not_resident_bytes");
     if (!look->model->has_mappings || model_tame(mappings->huge_bytes) < bytes ||
-        bytes < floor_of(look, 32 * MIB, 20)) {
+        bytes < floor_of(look, 32 * MIB, 20))
         return;
-    }
     struct finding *finding =
         finding_new(look, rule, SEVERITY_WARNING, bytes, share(bytes, look->rss_bytes));
     finding->evidence =

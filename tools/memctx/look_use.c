@@ -9,12 +9,11 @@
  * before as many others of its path were made. */
 void look_for_temporary(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t *allocs = cli_alloc(model->figures_count, sizeof(*allocs));
+    int64_t *allocs = cli_alloc(model->figures_count, sizeof *allocs);
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
-        if (model_figures_at(model, i)->context == 0) {
+        if (model_figures_at(model, i)->context == 0)
             continue; /* the root's peak is the whole process's */
-        }
         int64_t peak = self->peak_requested_bytes;
         int64_t mean = self->allocs > 0 ? self->requested_cum_bytes / self->allocs : 0;
         allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->allocs : 0;
@@ -39,7 +38,7 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
 /* What was freed was much smaller than what stayed, and there was much of it: arrays that grow by being copied. */
 void look_for_copies(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t *copied = cli_alloc(model->figures_count, sizeof(*copied));
+    int64_t *copied = cli_alloc(model->figures_count, sizeof *copied);
     for (size_t i = 0; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         int64_t freed = self->requested_cum_bytes - self->requested_bytes;
@@ -72,14 +71,11 @@ void look_for_copies(struct look *look, const struct rule *rule) {
 /* Which thread frees most of another one's chunks; empty where that is not known. */
 static char *tell_who_frees(const struct model *model) {
     const struct model_remote *most = NULL;
-    for (size_t i = 0; i < model->remote_count; i++) {
-        if (most == NULL || model->remotes[i].frees > most->frees) {
+    for (size_t i = 0; i < model->remote_count; i++)
+        if (!most || model->remotes[i].frees > most->frees)
             most = &model->remotes[i];
-        }
-    }
-    if (most == NULL) {
+    if (!most)
         return cli_copy("");
-    }
     const struct model_thread *by = &model->threads[most->freed_by];
     const struct model_thread *of = &model->threads[most->owner];
     return cli_format("; most by thread %u (%s), of memory that is thread %u's (%s) now: %" PRId64,
@@ -88,7 +84,7 @@ static char *tell_who_frees(const struct model *model) {
 
 void look_for_remote_frees(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t *crossed = cli_alloc(model->figures_count, sizeof(*crossed));
+    int64_t *crossed = cli_alloc(model->figures_count, sizeof *crossed);
     for (size_t i = 0; i < model->figures_count && model->has_threads; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
         for (uint32_t k = 0; k < figures->view_count; k++) {

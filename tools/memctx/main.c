@@ -261,34 +261,30 @@ static const struct cli_verb verbs[] = {
      options_main},
 };
 
-#define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
+#define VERB_COUNT (sizeof verbs / sizeof verbs[0])
 
 static void print_help(void) {
     printf(
         "usage: memctx VERB [ARGUMENTS]\n\n"
         "memctx runs unmodified programs on an allocator that knows which call path holds which\n"
         "memory, and shows it while they run.\n\n");
-    for (size_t i = 0; i < VERB_COUNT; i++) {
+    for (size_t i = 0; i < VERB_COUNT; i++)
         printf("  %-8s %s\n", verbs[i].name, verbs[i].summary);
-    }
     printf("\nmemctx VERB --help says more. memctx --version gives the version.\n"
            "Exit codes: 0 done; 1 the target said no, or an answer is incomplete; 2 usage;\n"
            "3 no such target or no socket; 4 not permitted; 5 doctor --fail-on found something.\n");
 }
 
 static const struct cli_verb *find_verb(const char *name) {
-    for (size_t i = 0; i < VERB_COUNT; i++) {
-        if (strcmp(verbs[i].name, name) == 0) {
+    for (size_t i = 0; i < VERB_COUNT; i++)
+        if (strcmp(verbs[i].name, name) == 0)
             return &verbs[i];
-        }
-    }
     return NULL;
 }
 
 int main(int argc, char **argv) {
-    if (argc < 2) {
+    if (argc < 2)
         cli_usage("a verb is missing");
-    }
     const char *word = argv[1];
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("memctx %s\n", CLI_VERSION);
@@ -300,9 +296,8 @@ int main(int argc, char **argv) {
         return cli_finish_output(CLI_DONE);
     }
     const struct cli_verb *verb = find_verb(help ? argv[2] : word);
-    if (verb == NULL) {
+    if (!verb)
         cli_usage("there is no verb %s", help ? argv[2] : word);
-    }
     cli_current_verb = verb;
     if (help) {
         cli_print_verb_help(verb);

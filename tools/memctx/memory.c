@@ -30,9 +30,8 @@ static bool parse_header(const char *line, struct mapping *mapping) {
     unsigned long long start, end;
     *mapping = (struct mapping){0};
     if (sscanf(line, "%llx-%llx %4s %*x %*s %lu %255[^\n]", &start, &end, mapping->permissions,
-               &mapping->inode, mapping->path) < 4) {
+               &mapping->inode, mapping->path) < 4)
         return false;
-    }
     mapping->start = start;
     mapping->end = end;
     return true;
@@ -44,29 +43,22 @@ static enum mapping_kind find_kind(const struct mapping *mapping, const struct m
     uint64_t bytes = mapping->end - mapping->start;
     if (strncmp(mapping->path, "/dev/zero", 9) == 0 || strncmp(mapping->path, "/memfd:", 7) == 0 ||
         strncmp(mapping->path, "/SYSV", 5) == 0 || strncmp(mapping->path, "/dev/shm/", 9) == 0 ||
-        strncmp(mapping->path, "[anon", 5) == 0) {
+        strncmp(mapping->path, "[anon", 5) == 0)
         return KIND_SHARED;
-    }
-    if (mapping->inode != 0 || strncmp(mapping->path, "[v", 2) == 0) {
+    if (mapping->inode != 0 || strncmp(mapping->path, "[v", 2) == 0)
         return KIND_FILE;
-    }
-    if (strncmp(mapping->path, "[stack", 6) == 0) {
+    if (strncmp(mapping->path, "[stack", 6) == 0)
         return KIND_STACK;
-    }
-    if (strcmp(mapping->path, "[heap]") == 0) {
+    if (strcmp(mapping->path, "[heap]") == 0)
         return KIND_HEAP;
-    }
-    if (mapping->permissions[2] == 'x') {
+    if (mapping->permissions[2] == 'x')
         return KIND_CODE;
-    }
     if (adjacent && before->inode != 0 && before_kind == KIND_FILE &&
-        mapping->permissions[1] == 'w' && bytes < BSS_MAX_BYTES) {
+        mapping->permissions[1] == 'w' && bytes < BSS_MAX_BYTES)
         return KIND_FILE;
-    }
     if (adjacent && strcmp(before->permissions, "---p") == 0 && before->inode == 0 &&
-        before->end - before->start == GUARD_BYTES && bytes >= THREAD_STACK_MIN_BYTES) {
+        before->end - before->start == GUARD_BYTES && bytes >= THREAD_STACK_MIN_BYTES)
         return KIND_STACK;
-    }
     return KIND_ANONYMOUS;
 }
 
@@ -85,32 +77,28 @@ static int64_t read_peak(pid_t pid) {
     char path[64], line[256];
     long long kib;
     int64_t peak = WIRE_UNKNOWN;
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1) {
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1)
             peak = kib * 1024;
-        }
-    }
-    if (file != NULL) {
+    if (file)
         fclose(file);
-    }
     return peak;
 }
 
 /* The control thread's, which has a line of its own, of another moment: nobody else's are of both kinds. */
 static bool is_control_memory(const char *flags) {
-    return strstr(flags, " wf") != NULL && strstr(flags, " nr") != NULL;
+    return strstr(flags, " wf") && strstr(flags, " nr");
 }
 
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
     char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
     *mappings = (struct model_mappings){.peak_rss_bytes = read_peak(pid)};
     FILE *file = fopen(path, "re");
-    if (file == NULL) {
+    if (!file)
         return false;
-    }
     struct mapping mapping = {0}, before = {0};
     enum mapping_kind kind = KIND_ANONYMOUS;
     char *line = NULL;
@@ -131,9 +119,8 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
             *find_sum(mappings, kind) -= is_control_memory(line) ? rss : 0;
         } else if (line[0] < 'A' || line[0] > 'Z') { /* addresses begin with a small hex digit */
             before = mapping;
-            if (parse_header(line, &mapping)) {
+            if (parse_header(line, &mapping))
                 kind = find_kind(&mapping, &before, kind);
-            }
         }
     }
     free(line);
@@ -152,9 +139,8 @@ static int64_t kept_bytes(const struct model *model, uint8_t kind, int64_t most)
     int64_t sum = 0;
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
-        if (page->kind == kind && page->live == 0) {
+        if (page->kind == kind && page->live == 0)
             sum = model_tame(sum + model_tame((int64_t)page->bytes));
-        }
     }
     return sum < most ? sum : most > 0 ? most : 0;
 }
@@ -218,9 +204,8 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
         }
     }
     int64_t sum = 0;
-    for (size_t i = 0; i < ledger->count; i++) {
+    for (size_t i = 0; i < ledger->count; i++)
         sum += model_tame(ledger->lines[i].bytes);
-    }
     add_line(ledger, "residue_bytes",
              model->has_mappings ? "residue (unexplained)"
                                  : "residue (all that is not ours; smaps could not be read)",

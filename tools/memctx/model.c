@@ -12,16 +12,14 @@ static int compare_ids(const void *a, const void *b) {
 
 uint32_t model_find_context(const struct model *model, uint32_t id) {
     size_t low = 0, high = model->context_count;
-    if (model->by_id == NULL) {
+    if (!model->by_id)
         return id < high ? id : WIRE_NONE;
-    }
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (model->by_id[middle].id < id) {
+        if (model->by_id[middle].id < id)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     return low < model->context_count && model->by_id[low].id == id ? model->by_id[low].index
                                                                     : WIRE_NONE;
@@ -65,21 +63,18 @@ static bool link_parents(struct model *model, struct cli_failure *failure) {
 /* Lists the contexts by their ids, where these are not just the indices. */
 static bool sort_ids(struct model *model, struct cli_failure *failure) {
     size_t count = model->context_count, same = 0;
-    while (same < count && model->contexts[same].id == same) {
+    while (same < count && model->contexts[same].id == same)
         same++;
-    }
-    if (same == count) {
+    if (same == count)
         return true;
-    }
-    struct model_id *ids = cli_alloc(count, sizeof(*ids));
+    struct model_id *ids = cli_alloc(count, sizeof *ids);
     bool sorted = true;
     for (size_t i = 0; i < count; i++) {
         ids[i] = (struct model_id){model->contexts[i].id, (uint32_t)i};
         sorted = sorted && (i == 0 || ids[i - 1].id < ids[i].id);
     }
-    if (!sorted) {
-        qsort(ids, count, sizeof(*ids), compare_ids);
-    }
+    if (!sorted)
+        qsort(ids, count, sizeof *ids, compare_ids);
     model->by_id = ids;
     for (size_t i = 1; i < count; i++) {
         if (ids[i - 1].id == ids[i].id) {
@@ -95,35 +90,28 @@ bool model_link(struct model *model, struct cli_failure *failure) {
         return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; it has no contexts",
                         model->source);
     }
-    if (!sort_ids(model, failure)) {
+    if (!sort_ids(model, failure))
         return false;
-    }
     /* One that is newer than the dump is left out there. */
     for (size_t i = 0; i < model->context_count; i++) {
         struct model_context *context = &model->contexts[i];
-        if (context->recursive_from != WIRE_NONE) {
+        if (context->recursive_from != WIRE_NONE)
             context->recursive_from = model_find_context(model, context->recursive_from);
-        }
     }
     return link_parents(model, failure);
 }
 
 static void own_what_is_told_of(struct model *model) {
-    for (size_t i = 0; i < model->page_count; i++) {
-        if (model->pages[i].context != WIRE_NONE) {
+    for (size_t i = 0; i < model->page_count; i++)
+        if (model->pages[i].context != WIRE_NONE)
             model_own_figures(model, &model->contexts[model->pages[i].context]);
-        }
-    }
-    for (size_t i = 0; i < model->share_count; i++) {
-        if (model->shares[i].context != WIRE_NONE) {
+    for (size_t i = 0; i < model->share_count; i++)
+        if (model->shares[i].context != WIRE_NONE)
             model_own_figures(model, &model->contexts[model->shares[i].context]);
-        }
-    }
     for (size_t i = 0; i < model->mark_count; i++) {
         const struct model_mark *mark = &model->marks[i];
-        for (size_t k = 0; k < mark->entry_count; k++) {
+        for (size_t k = 0; k < mark->entry_count; k++)
             model_own_figures(model, &model->contexts[mark->entries[k].context]);
-        }
     }
 }
 
@@ -140,9 +128,8 @@ void model_add_up(struct model *model) {
 
 int64_t model_add(int64_t a, int64_t b) {
     int64_t sum;
-    if (a == WIRE_UNKNOWN || b == WIRE_UNKNOWN || __builtin_add_overflow(a, b, &sum)) {
+    if (a == WIRE_UNKNOWN || b == WIRE_UNKNOWN || __builtin_add_overflow(a, b, &sum))
         return WIRE_UNKNOWN;
-    }
     return sum;
 }
 
@@ -169,9 +156,8 @@ void model_tame_page(struct wire_page *page) {
     page->block_bytes = (uint32_t)at_most(page->block_bytes, 1 << 16);
     page->capacity = (uint32_t)at_most(page->capacity, blocks);
     page->live = (uint32_t)at_most(page->live, page->capacity);
-    if ((page->context == WIRE_NONE) != (page->kind == WIRE_PAGE_MIXED)) {
+    if ((page->context == WIRE_NONE) != (page->kind == WIRE_PAGE_MIXED))
         page->kind = page->context == WIRE_NONE ? WIRE_PAGE_MIXED : WIRE_PAGE_OWN;
-    }
 }
 
 void model_add_totals(struct model_totals *sum, const struct model_totals *part) {
@@ -189,10 +175,8 @@ struct model_mark *model_find_mark(struct model *model, const char *name) {
     struct model_mark *found = NULL;
     for (size_t i = 0; i < model->mark_count; i++) {
         struct model_mark *mark = &model->marks[i];
-        if (name != NULL ? strcmp(mark->name, name) == 0
-                         : found == NULL || mark->uptime_s > found->uptime_s) {
+        if (name ? strcmp(mark->name, name) == 0 : !found || mark->uptime_s > found->uptime_s)
             found = mark;
-        }
     }
     return found;
 }

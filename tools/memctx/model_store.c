@@ -37,9 +37,8 @@ static struct model_figures *add_figures(struct model *model) {
         store->figures =
             cli_grow(store->figures, store->figures_room, sizeof(struct model_figures *));
     }
-    if (number % BLOCK_FIGURES == 0) {
+    if (number % BLOCK_FIGURES == 0)
         store->figures[block] = cli_alloc(BLOCK_FIGURES, sizeof(struct model_figures));
-    }
     struct model_figures *figures = &store->figures[block][number % BLOCK_FIGURES];
     figures->number = (uint32_t)number;
     return figures;
@@ -51,9 +50,8 @@ struct model_figures *model_figures_at(const struct model *model, size_t number)
 
 struct model_figures *model_own_figures(struct model *model, struct model_context *context) {
     uint32_t number = context->figures->number;
-    if (number > 0) {
+    if (number > 0)
         return model_figures_at(model, number);
-    }
     struct model_figures *figures = add_figures(model);
     figures->self = context->figures->self;
     figures->context =
@@ -64,15 +62,12 @@ struct model_figures *model_own_figures(struct model *model, struct model_contex
 
 /* Zeros, and what is not known, but for the peak. */
 static bool are_none(const struct model_figures *figures) {
-    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
-        if (figures->occupancy[bin] != 0) {
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
+        if (figures->occupancy[bin] != 0)
             return false;
-        }
-    }
 #define X(name)                                                                                    \
-    if (figures->self.name != 0 && figures->self.name != WIRE_UNKNOWN) {                           \
-        return false;                                                                              \
-    }
+    if (figures->self.name != 0 && figures->self.name != WIRE_UNKNOWN)                             \
+        return false;
     MODEL_TOTALS(X)
 #undef X
     return true;
@@ -87,17 +82,16 @@ void model_set_figures(struct model *model, struct model_context *context,
         model->store->has_none = true;
     }
     context->figures = none;
-    if (empty && memcmp(&none->self, &figures->self, sizeof(none->self)) == 0) {
+    if (empty && memcmp(&none->self, &figures->self, sizeof none->self) == 0)
         return;
-    }
     struct model_figures *own = model_own_figures(model, context);
     own->self = figures->self;
-    memcpy(own->occupancy, figures->occupancy, sizeof(own->occupancy));
+    memcpy(own->occupancy, figures->occupancy, sizeof own->occupancy);
 }
 
 void model_begin(struct model *model, const char *source) {
     *model = (struct model){.source = cli_copy(source)};
-    model->store = cli_alloc(1, sizeof(*model->store));
+    model->store = cli_alloc(1, sizeof *model->store);
     struct model_figures *none = add_figures(model);
     none->context = WIRE_NONE;
     model->left_out.figures = none;
@@ -113,25 +107,23 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
 static uint64_t hash_frame(const struct model_frame *frame) {
     uint64_t hash =
         mix(mix(frame->address, frame->module), frame->kind * 2U + frame->exact_address);
-    for (const char *at = frame->label; at != NULL && *at != '\0'; at++) {
+    for (const char *at = frame->label; at && *at != '\0'; at++)
         hash = mix(hash, (unsigned char)*at);
-    }
     return hash;
 }
 
 static bool is_frame(const struct model_frame *frame, const struct model_frame *wanted) {
     return frame->address == wanted->address && frame->module == wanted->module &&
            frame->kind == wanted->kind && frame->exact_address == wanted->exact_address &&
-           (frame->label == NULL) == (wanted->label == NULL) &&
-           (frame->label == NULL || strcmp(frame->label, wanted->label) == 0);
+           (!frame->label) == (!wanted->label) &&
+           (!frame->label || strcmp(frame->label, wanted->label) == 0);
 }
 
 static struct model_frame **find_slot(const struct model_store *store,
                                       const struct model_frame *wanted) {
     size_t at = hash_frame(wanted) & (store->slot_count - 1);
-    while (store->slots[at] != NULL && !is_frame(store->slots[at], wanted)) {
+    while (store->slots[at] && !is_frame(store->slots[at], wanted))
         at = (at + 1) & (store->slot_count - 1);
-    }
     return &store->slots[at];
 }
 
@@ -139,16 +131,14 @@ static void grow_slots(struct model_store *store) {
     struct model_store old = *store;
     store->slot_count = old.slot_count > 0 ? 2 * old.slot_count : 1024;
     store->slots = cli_alloc(store->slot_count, sizeof(struct model_frame *));
-    for (size_t i = 0; i < old.slot_count; i++) {
-        if (old.slots[i] != NULL) {
+    for (size_t i = 0; i < old.slot_count; i++)
+        if (old.slots[i])
             *find_slot(store, old.slots[i]) = old.slots[i];
-        }
-    }
     free(old.slots);
 }
 
 struct model_frame *model_new_frame(struct model *model, const struct model_frame *from) {
-    struct model_frame *frame = cli_alloc(1, sizeof(*frame));
+    struct model_frame *frame = cli_alloc(1, sizeof *frame);
     *frame = *from;
     frame->number = (uint32_t)model->frame_count++;
     frame->next = model->frames;
@@ -158,13 +148,12 @@ struct model_frame *model_new_frame(struct model *model, const struct model_fram
 
 struct model_frame *model_find_frame(struct model *model, const struct model_frame *wanted) {
     struct model_store *store = model->store;
-    if (2 * store->slots_used >= store->slot_count) {
+    if (2 * store->slots_used >= store->slot_count)
         grow_slots(store);
-    }
     struct model_frame **slot = find_slot(store, wanted);
-    if (*slot == NULL) {
+    if (!*slot) {
         *slot = model_new_frame(model, wanted);
-        (*slot)->label = wanted->label != NULL ? cli_copy(wanted->label) : NULL;
+        (*slot)->label = wanted->label ? cli_copy(wanted->label) : NULL;
         store->slots_used++;
     }
     return *slot;
@@ -173,8 +162,8 @@ struct model_frame *model_find_frame(struct model *model, const struct model_fra
 /* --- totals ---------------------------------------------------------------------------------- */
 
 static struct model_totals *add_totals(struct model_store *store, const struct model_totals *from) {
-    if (store->totals == NULL || store->totals_used == BLOCK_TOTALS) {
-        struct totals_block *block = cli_alloc(1, sizeof(*block));
+    if (!store->totals || store->totals_used == BLOCK_TOTALS) {
+        struct totals_block *block = cli_alloc(1, sizeof *block);
         block->next = store->totals;
         store->totals = block;
         store->totals_used = 0;
@@ -185,7 +174,7 @@ static struct model_totals *add_totals(struct model_store *store, const struct m
 }
 
 static void drop_totals(struct model_store *store) {
-    while (store->totals != NULL) {
+    while (store->totals) {
         struct totals_block *next = store->totals->next;
         free(store->totals);
         store->totals = next;
@@ -220,14 +209,12 @@ static void begin_total(struct model *model, size_t index, bool counts, uint8_t 
     bool contributes = counts && (model_totals_any(self) || (index > 0 && peak > 0));
     state[index] = contributes ? 1 : 0;
     context->total = counts ? self : &no_totals;
-    if (contributes || !counts || peak == 0) {
+    if (contributes || !counts || peak == 0)
         return;
-    }
     struct model_totals totals = *self;
     totals.peak_requested_bytes = 0;
-    if (store->empty == NULL || memcmp(store->empty, &totals, sizeof(totals)) != 0) {
+    if (!store->empty || memcmp(store->empty, &totals, sizeof totals) != 0)
         store->empty = add_totals(store, &totals);
-    }
     context->total = store->empty;
 }
 
@@ -238,9 +225,8 @@ static void add_child(struct model_store *store, struct model_context *parent,
     const struct model_totals *part = child->total;
     uint8_t parts = *parent_state & PARTS,
             sum_parts = parts + child_parts > 2 ? 2 : parts + child_parts;
-    if (child_parts == 0 && adds_nothing(part, parent->total)) {
+    if (child_parts == 0 && adds_nothing(part, parent->total))
         return;
-    }
     if (parts == 0 && (*parent_state & OWN) == 0 && adds_nothing(parent->total, part)) {
         parent->total = part;
         *parent_state = sum_parts;
@@ -265,16 +251,15 @@ void model_compute_totals(struct model *model, const bool *included) {
     struct model_context *contexts = model->contexts;
     uint8_t *state = cli_alloc(count, 1);
     drop_totals(model->store);
-    for (size_t i = 0; i < count; i++) {
-        begin_total(model, i, included == NULL || included[i], state);
-    }
+    for (size_t i = 0; i < count; i++)
+        begin_total(model, i, !included || included[i], state);
     for (size_t i = count; i-- > 1;) {
         uint32_t parent = contexts[i].parent;
         add_child(model->store, &contexts[parent], &state[parent], &contexts[i], state[i] & PARTS);
     }
     free(state);
     int64_t peak = contexts[0].figures->self.peak_requested_bytes;
-    if (included == NULL && count > 1 && peak != WIRE_UNKNOWN) {
+    if (!included && count > 1 && peak != WIRE_UNKNOWN) {
         struct model_totals *root = add_totals(model->store, contexts[0].total);
         root->peak_requested_bytes = peak;
         contexts[0].total = root;
@@ -284,9 +269,8 @@ void model_compute_totals(struct model *model, const bool *included) {
 void model_drop(struct model *model) {
     struct model_store *store = model->store;
     drop_totals(store);
-    for (size_t i = 0; i * BLOCK_FIGURES < model->figures_count; i++) {
+    for (size_t i = 0; i * BLOCK_FIGURES < model->figures_count; i++)
         free(store->figures[i]);
-    }
     free(store->figures);
     free(store->slots);
     free(store);

@@ -22,9 +22,8 @@ static void print_wrapped(const char *text, int indent) {
         printf("%.*s", (int)word, text);
         column += (int)word + 1;
         text += word + strspn(text + word, " ");
-        if (*text != '\0') {
+        if (*text != '\0')
             putchar(' ');
-        }
     }
     putchar('\n');
 }
@@ -32,11 +31,10 @@ static void print_wrapped(const char *text, int indent) {
 static void print_row(const char *name, const char *value, const char *initial, bool settable,
                       const char *help) {
     char shown[128];
-    if (value != NULL) {
-        snprintf(shown, sizeof(shown), "%s (default %s)", value, initial);
-    } else {
-        snprintf(shown, sizeof(shown), "%s", initial);
-    }
+    if (value)
+        snprintf(shown, sizeof shown, "%s (default %s)", value, initial);
+    else
+        snprintf(shown, sizeof shown, "%s", initial);
     printf("%-14s %-8s %s\n", name, settable ? "live" : "start", shown);
     printf("    ");
     print_wrapped(help, 4);
@@ -44,11 +42,10 @@ static void print_row(const char *name, const char *value, const char *initial, 
 
 static void put_value(struct json_writer *json, const char *key, const char *text) {
     int64_t number;
-    if (text != NULL && cli_is_number(text, &number)) {
+    if (text && cli_is_number(text, &number))
         json_put_integer(json, key, number);
-    } else {
+    else
         json_put_text(json, key, text);
-    }
 }
 
 static void write_row(struct json_writer *json, const char *name, const char *value,
@@ -57,10 +54,10 @@ static void write_row(struct json_writer *json, const char *name, const char *va
     json_put_newline(json);
     json_put_open(json, NULL, '{');
     json_put_text(json, "name", name);
-    json_put_text(json, "variable", entry != NULL ? entry->variable : NULL);
+    json_put_text(json, "variable", entry ? entry->variable : NULL);
     put_value(json, "value", value);
     put_value(json, "default", initial);
-    if (entry != NULL && entry->words == NULL) {
+    if (entry && !entry->words) {
         json_put_integer(json, "minimum", entry->minimum);
         json_put_integer(json, "maximum", entry->maximum);
     } else {
@@ -68,9 +65,8 @@ static void write_row(struct json_writer *json, const char *name, const char *va
         json_put_null(json, "maximum");
     }
     json_put_open(json, "words", '[');
-    for (int64_t i = 0; entry != NULL && entry->words != NULL && i <= entry->maximum; i++) {
+    for (int64_t i = 0; entry && entry->words && i <= entry->maximum; i++)
         json_put_text(json, NULL, entry->words[i]);
-    }
     json_put_close(json, ']');
     json_put_boolean(json, "settable", settable);
     json_put_text(json, "help", help);
@@ -79,25 +75,23 @@ static void write_row(struct json_writer *json, const char *name, const char *va
 
 /* One line of the target's answer: name, value, default, settable, help. */
 static bool split_line(char *line, char *fields[5]) {
-    for (int i = 0; i < 5; i++) {
-        fields[i] = line != NULL ? strsep(&line, "\t") : NULL;
-    }
+    for (int i = 0; i < 5; i++)
+        fields[i] = line ? strsep(&line, "\t") : NULL;
     return fields[4] != NULL;
 }
 
 static void show_row(struct json_writer *json, const char *name, const char *value,
                      const char *initial, bool settable, const char *help) {
-    if (json != NULL) {
+    if (json)
         write_row(json, name, value, initial, settable, help);
-    } else {
+    else
         print_row(name, value, initial, settable, help);
-    }
 }
 
 static void show_process(struct target *target, struct json_writer *json) {
     char *text = target_ask_text(target, WIRE_OPTIONS, NULL, 0);
     char *line, *fields[5];
-    while ((line = strsep(&text, "\n")) != NULL) {
+    while ((line = strsep(&text, "\n"))) {
         if (split_line(line, fields)) {
             bool settable = strcmp(fields[3], "1") == 0 || strcmp(fields[3], "yes") == 0 ||
                             strcmp(fields[3], "live") == 0;
@@ -118,13 +112,11 @@ int options_main(int argc, char **argv) {
     bool json = false;
     struct target target;
     int option;
-    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
         json = json || option == READING_JSON;
-    }
     bool process = optind < argc;
-    if (process) {
+    if (process)
         target_open(&target, reading_target_word(argc, argv, 1), true);
-    }
     struct json_writer writer = {.file = stdout};
     if (json) {
         json_put_open(&writer, NULL, '{');
@@ -132,11 +124,10 @@ int options_main(int argc, char **argv) {
         json_put_integer(&writer, "pid", process ? target.facts.pid : WIRE_UNKNOWN);
         json_put_open(&writer, "options", '[');
     }
-    if (process) {
+    if (process)
         show_process(&target, json ? &writer : NULL);
-    } else {
+    else
         show_table(json ? &writer : NULL);
-    }
     if (json) {
         json_put_close(&writer, ']');
         json_put_close(&writer, '}');

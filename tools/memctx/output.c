@@ -26,7 +26,7 @@ void output_begin(struct output *output, const char *path) {
                    : direct          ? fopen(path, "we")
                    : output->fd >= 0 ? fdopen(output->fd, "w")
                                      : NULL;
-    if (output->file == NULL) {
+    if (!output->file) {
         cli_die(CLI_REFUSED,
                 "%s: cannot be written; %s; give the name of a file in a directory that is "
                 "yours",
@@ -40,9 +40,8 @@ static ssize_t write_compressed(void *cookie, const char *bytes, size_t length) 
     while (done < length) {
         size_t part = length - done < 1 << 30 ? length - done : 1 << 30;
         int written = gzwrite(cookie, bytes + done, (unsigned)part);
-        if (written <= 0) {
+        if (written <= 0)
             break;
-        }
         done += (size_t)written;
     }
     return (ssize_t)done;
@@ -57,10 +56,9 @@ void output_begin_compressed(struct output *output, const char *path) {
     output_begin(output, path);
     int fd = dup(fileno(output->file)); /* gzclose() closes it */
     gzFile compressed = fd >= 0 ? gzdopen(fd, "wb6") : NULL;
-    FILE *file = compressed != NULL ? fopencookie(compressed, "w", functions) : NULL;
-    if (file == NULL) {
+    FILE *file = compressed ? fopencookie(compressed, "w", functions) : NULL;
+    if (!file)
         cli_die(CLI_REFUSED, "%s: cannot be written; out of memory or of descriptors", path);
-    }
     output->plain = output->file;
     output->file = file;
 }
@@ -68,7 +66,7 @@ void output_begin_compressed(struct output *output, const char *path) {
 /* All that was written has reached the file; false where not, and errno says why. */
 static bool flush_all(struct output *output) {
     bool good = true;
-    if (output->plain != NULL) {
+    if (output->plain) {
         good = !ferror(output->file);
         good = fclose(output->file) == 0 && good;
         output->file = output->plain;
@@ -77,22 +75,20 @@ static bool flush_all(struct output *output) {
 }
 
 void output_finish(struct output *output) {
-    bool direct = output->temporary == NULL;
+    bool direct = !output->temporary;
     mode_t mask = umask(0);
     umask(mask);
     bool good = flush_all(output) && (direct || fchmod(output->fd, 0666 & ~mask) == 0);
     int error = errno;
-    if (output->file != stdout) {
+    if (output->file != stdout)
         good = fclose(output->file) == 0 && good;
-    }
     if (good && !direct && rename(output->temporary, output->path) != 0) {
         error = errno;
         good = false;
     }
     if (!good) {
-        if (!direct) {
+        if (!direct)
             unlink(output->temporary);
-        }
         cli_die(CLI_REFUSED,
                 "%s: could not be written; %s; make room, or give the name of a file elsewhere",
                 output->path, strerror(error));

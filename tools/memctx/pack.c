@@ -51,21 +51,20 @@ static void compress(struct pack *pack, const void *bytes, size_t length, ZSTD_E
 }
 
 struct pack *pack_begin(FILE *file) {
-    struct pack *pack = cli_alloc(1, sizeof(*pack));
+    struct pack *pack = cli_alloc(1, sizeof *pack);
     const uint8_t version[4] = {SNAPSHOT_VERSION & 255, SNAPSHOT_VERSION >> 8 & 255,
                                 SNAPSHOT_VERSION >> 16 & 255, SNAPSHOT_VERSION >> 24 & 255};
     pack->file = file;
     pack->out_bytes = ZSTD_CStreamOutSize();
     pack->out = cli_alloc(pack->out_bytes, 1);
     pack->zstd = ZSTD_createCCtx();
-    if (pack->zstd == NULL ||
+    if (!pack->zstd ||
         ZSTD_isError(ZSTD_CCtx_setParameter(pack->zstd, ZSTD_c_compressionLevel, LEVEL)) ||
         ZSTD_isError(ZSTD_CCtx_setParameter(pack->zstd, ZSTD_c_windowLog, SNAPSHOT_WINDOW_LOG)) ||
-        ZSTD_isError(ZSTD_CCtx_setParameter(pack->zstd, ZSTD_c_checksumFlag, 1))) {
+        ZSTD_isError(ZSTD_CCtx_setParameter(pack->zstd, ZSTD_c_checksumFlag, 1)))
         cli_die(CLI_REFUSED, "out of memory; the snapshot could not be compressed");
-    }
     write_out(pack, SNAPSHOT_MAGIC, SNAPSHOT_MAGIC_BYTES);
-    write_out(pack, version, sizeof(version));
+    write_out(pack, version, sizeof version);
     return pack;
 }
 
@@ -73,16 +72,13 @@ struct pack *pack_begin(FILE *file) {
 static void write_padding(struct pack *pack) {
     static const uint8_t nothing[4096];
     uint64_t wanted = 0, by_rows = 0;
-    if (pack->body_bytes > SNAPSHOT_BODY_FREE) {
+    if (pack->body_bytes > SNAPSHOT_BODY_FREE)
         wanted = (pack->body_bytes - SNAPSHOT_BODY_FREE) / SNAPSHOT_BODY_RATIO + 1;
-    }
-    if (pack->all_rows > SNAPSHOT_ROWS_FREE) {
+    if (pack->all_rows > SNAPSHOT_ROWS_FREE)
         by_rows = (pack->all_rows - SNAPSHOT_ROWS_FREE) / SNAPSHOT_ROWS_RATIO + 1;
-    }
     wanted = wanted > by_rows ? wanted : by_rows;
-    if (wanted <= pack->file_bytes) {
+    if (wanted <= pack->file_bytes)
         return;
-    }
     uint32_t length = (uint32_t)(wanted - pack->file_bytes);
     const uint8_t head[8] = {0x50,
                              0x2a,
@@ -92,9 +88,9 @@ static void write_padding(struct pack *pack) {
                              length >> 8 & 255,
                              length >> 16 & 255,
                              length >> 24 & 255};
-    write_out(pack, head, sizeof(head));
+    write_out(pack, head, sizeof head);
     while (length > 0) {
-        uint32_t part = length < sizeof(nothing) ? length : (uint32_t)sizeof(nothing);
+        uint32_t part = length < sizeof nothing ? length : (uint32_t)sizeof nothing;
         write_out(pack, nothing, part);
         length -= part;
     }
@@ -182,15 +178,13 @@ void pack_begin_table(struct pack *pack, enum snapshot_table table) {
 void pack_end_row(struct pack *pack) {
     pack->rows++;
     if (pack->rows == SNAPSHOT_ROWS_MAX ||
-        (pack->table == SNAPSHOT_TEXTS && pack->columns[TEXTS_BYTES].used >= FLUSH_BYTES)) {
+        (pack->table == SNAPSHOT_TEXTS && pack->columns[TEXTS_BYTES].used >= FLUSH_BYTES))
         write_block(pack);
-    }
 }
 
 void pack_end_table(struct pack *pack) {
-    if (pack->rows > 0) {
+    if (pack->rows > 0)
         write_block(pack);
-    }
 }
 
 void pack_finish(struct pack *pack) {
@@ -199,9 +193,8 @@ void pack_finish(struct pack *pack) {
     compress(pack, NULL, 0, ZSTD_e_end);
     write_padding(pack);
     ZSTD_freeCCtx(pack->zstd);
-    for (unsigned i = 0; i < SNAPSHOT_COLUMNS_MAX; i++) {
+    for (unsigned i = 0; i < SNAPSHOT_COLUMNS_MAX; i++)
         free(pack->columns[i].bytes);
-    }
     free(pack->out);
     free(pack);
 }

@@ -14,10 +14,9 @@
 static size_t find_columns(void) {
     struct winsize size;
     const char *text = getenv("COLUMNS");
-    long columns = text != NULL ? strtol(text, NULL, 10) : 0;
-    if (columns <= 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+    long columns = text ? strtol(text, NULL, 10) : 0;
+    if (columns <= 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
         columns = size.ws_col;
-    }
     columns = columns > 0 ? columns : COLUMNS_DEFAULT;
     columns = columns > COLUMNS_MAX ? COLUMNS_MAX : columns;
     return columns > ADDRESS_COLUMNS + 8 ? (size_t)columns - ADDRESS_COLUMNS : 8;
@@ -48,11 +47,10 @@ static const int colors[] = {202, 208, 214, 216, 223, 250, 153, 111, 75, 39, 33}
 static void put_cell(const struct sum *sum, bool color) {
     int tenths = tenths_of(sum);
     char letter = !sum->any ? '.' : tenths == 10 ? '#' : (char)('0' + tenths);
-    if (color && sum->any) {
+    if (color && sum->any)
         printf("\033[30;48;5;%dm%c\033[0m", colors[tenths], letter);
-    } else {
+    else
         putchar(letter);
-    }
 }
 
 void pagemap_print(const struct model *model, bool color, size_t rows) {
@@ -64,12 +62,10 @@ void pagemap_print(const struct model *model, bool color, size_t rows) {
            model->page_count, group);
     for (size_t i = 0, column = 0; i < model->page_count; column++) {
         struct sum sum = {0};
-        if (column % columns == 0) {
+        if (column % columns == 0)
             printf("%s%#14" PRIx64 "  ", column > 0 ? "\n" : "", model->pages[i].start);
-        }
-        for (size_t k = 0; k < group && i < model->page_count; k++, i++) {
+        for (size_t k = 0; k < group && i < model->page_count; k++, i++)
             add_page(&sum, &model->pages[i]);
-        }
         put_cell(&sum, color);
     }
     printf("\n\n");

@@ -29,7 +29,7 @@ static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
                         const struct holders *holders, const struct blame_suspect *suspect) {
     const struct model *model = paths->model;
     *pinner = (struct pinner){.suspect = suspect};
-    pinner->members = cli_alloc(model->context_count, sizeof(*pinner->members));
+    pinner->members = cli_alloc(model->context_count, sizeof *pinner->members);
     blame_widen(paths, suspect, pinner->members);
     for (size_t i = 0; i < suspect->count; i++) {
         uint32_t index = suspect->members[i];
@@ -56,20 +56,17 @@ static int by_coming_back(const void *a, const void *b) {
 void pinners_make(struct pinners *pinners, const struct model *model, const struct holders *holders,
                   int64_t rss_bytes) {
     *pinners = (struct pinners){.count = 0};
-    if (holders->list == NULL) {
+    if (!holders->list)
         return;
-    }
-    int64_t *figures = cli_alloc(model->figures_count, sizeof(*figures));
-    for (size_t i = 0; i < model->figures_count; i++) {
+    int64_t *figures = cli_alloc(model->figures_count, sizeof *figures);
+    for (size_t i = 0; i < model->figures_count; i++)
         figures[i] = holders->list[i].alone_free + holders->list[i].shared_free;
-    }
     struct blame_paths paths;
     blame_paths_make(&paths, model);
     blame_make(&pinners->blame, &paths, figures, rss_bytes / SHARE > 0 ? rss_bytes / SHARE : 1);
-    for (size_t i = 0; i < pinners->blame.count && pinners->count < PINNERS_MAX; i++) {
+    for (size_t i = 0; i < pinners->blame.count && pinners->count < PINNERS_MAX; i++)
         make_pinner(&pinners->list[pinners->count++], &paths, holders, &pinners->blame.suspects[i]);
-    }
-    qsort(pinners->list, pinners->count, sizeof(pinners->list[0]), by_coming_back);
+    qsort(pinners->list, pinners->count, sizeof pinners->list[0], by_coming_back);
     blame_paths_free(&paths);
     free(figures);
 }
@@ -79,13 +76,11 @@ void pinners_make(struct pinners *pinners, const struct model *model, const stru
 /* How the command line names the members: a context's number, or the site that they share. */
 static char *name_members(const struct pinner *pinner, const struct model *model) {
     const struct model_context *example = &model->contexts[pinner->suspect->members[0]];
-    const char *name =
-        example->frame->names != NULL ? example->frame->names->functions[0].name : NULL;
-    if (pinner->suspect->count == 1) {
+    const char *name = example->frame->names ? example->frame->names->functions[0].name : NULL;
+    if (pinner->suspect->count == 1)
         return cli_format("%" PRIu32, example->id);
-    }
-    return name != NULL ? cli_format("--site '%.*s'", (int)strcspn(name, "(<"), name)
-                        : cli_copy("CONTEXT...");
+    return name ? cli_format("--site '%.*s'", (int)strcspn(name, "(<"), name)
+                : cli_copy("CONTEXT...");
 }
 
 static void print_line(const char *what, int64_t bytes, bool human, const char *verb,
@@ -120,29 +115,25 @@ static void print_what_if(const struct pinner *pinner, const struct model *model
 static void print_path(const struct pinner *pinner, const struct model *model, int64_t frames) {
     const struct blame_suspect *suspect = pinner->suspect;
     bool group = suspect->count > 1;
-    if (group && suspect->frames < frames) {
+    if (group && suspect->frames < frames)
         frames = suspect->frames;
-    }
     char *path = render_path(model, suspect->members[0], frames);
-    if (group) {
+    if (group)
         printf("%zu contexts: %s\n", suspect->count, path);
-    } else {
+    else
         printf("context %" PRIu32 ": %s\n", model->contexts[suspect->members[0]].id, path);
-    }
     free(path);
 }
 
 static void print_ages(const struct pinner *pinner) {
     const struct holder *sum = &pinner->sum;
     printf("; oldest %s", holders_age(sum->oldest));
-    if (pinner->suspect->count > 1) {
+    if (pinner->suspect->count > 1)
         return;
-    }
-    if (sum->median_least < sum->median_most / 2) {
+    if (sum->median_least < sum->median_most / 2)
         printf(", median %s to %s", holders_age(sum->median_least), holders_age(sum->median_most));
-    } else {
+    else
         printf(", median %s", holders_age(sum->median_most));
-    }
 }
 
 static void print_pinner(const struct pinner *pinner, const struct model *model, int64_t frames,
@@ -154,9 +145,8 @@ static void print_pinner(const struct pinner *pinner, const struct model *model,
     printf("%20s %" PRId64 " chunks, %s, hold %s of otherwise empty pages", "", sum->chunks,
            render_bytes(asked, pinner->requested_bytes, human),
            render_bytes(empty, sum->alone_free, human));
-    if (sum->shared_free > 0) {
+    if (sum->shared_free > 0)
         printf(", and %s together with others", render_bytes(empty, sum->shared_free, human));
-    }
     print_ages(pinner);
     putchar('\n');
     for (size_t i = 0; i < pinner->partner_count && sum->shared_free > sum->alone_free / 8; i++) {
@@ -174,16 +164,14 @@ static void print_pinner(const struct pinner *pinner, const struct model *model,
 void pinners_print(const struct pinners *pinners, const struct model *model,
                    const struct holders *holders, int64_t frames, bool human) {
     char freelist[RENDER_NUMBER_BYTES], kept[RENDER_NUMBER_BYTES];
-    if (holders->list == NULL) {
+    if (!holders->list)
         return;
-    }
     if (pinners->count > 0) {
         printf(
             "Who holds otherwise empty pages, by what would come back if all of it were freed:\n");
     }
-    for (size_t i = 0; i < pinners->count; i++) {
+    for (size_t i = 0; i < pinners->count; i++)
         print_pinner(&pinners->list[i], model, frames, human);
-    }
     printf(
         "%sheld back by the allocator: %s in the freelist, %s in empty pages for the next chunks; "
         "memctx trim %" PRId64 "\n\n",
@@ -247,8 +235,7 @@ static void write_pinner(struct json_writer *json, const struct pinner *pinner,
 void pinners_write(const struct pinners *pinners, const struct model *model,
                    struct json_writer *json) {
     json_put_open(json, "pinners", '[');
-    for (size_t i = 0; i < pinners->count; i++) {
+    for (size_t i = 0; i < pinners->count; i++)
         write_pinner(json, &pinners->list[i], model);
-    }
     json_put_close(json, ']');
 }

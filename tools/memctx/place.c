@@ -21,23 +21,19 @@ static const struct placing placings[] = {
     {"bump", "bump", "one behind the other, and no empty page is kept", WIRE_PLACE_BUMP},
     {"simple", "simple", "each by itself, in a list", WIRE_PLACE_SIMPLE},
 };
-#define PLACING_COUNT (sizeof(placings) / sizeof(placings[0]))
+#define PLACING_COUNT (sizeof placings / sizeof placings[0])
 
 const struct placing *placing_by_policy(const char *policy) {
-    for (size_t i = 0; i < PLACING_COUNT; i++) {
-        if (strcmp(placings[i].policy, policy) == 0) {
+    for (size_t i = 0; i < PLACING_COUNT; i++)
+        if (strcmp(placings[i].policy, policy) == 0)
             return &placings[i];
-        }
-    }
     return NULL;
 }
 
 const struct placing *placing_by_action(const char *action) {
-    for (size_t i = 0; i < PLACING_COUNT; i++) {
-        if (strcmp(placings[i].action, action) == 0) {
+    for (size_t i = 0; i < PLACING_COUNT; i++)
+        if (strcmp(placings[i].action, action) == 0)
             return &placings[i];
-        }
-    }
     return NULL;
 }
 
@@ -55,20 +51,17 @@ static int64_t predict(const struct model *model, const struct chosen *chosen,
                        const struct placing *placing) {
     struct holders holders;
     int64_t sum = 0;
-    if (placing->placement == WIRE_PLACE_APART) {
+    if (placing->placement == WIRE_PLACE_APART)
         return holders_isolate(model, chosen->members);
-    }
     holders_make(&holders, model);
     for (size_t i = 0; i < model->context_count; i++) {
         const struct holder *holder = holders_of(&holders, model, (uint32_t)i);
-        if (!chosen->members[i]) {
+        if (!chosen->members[i])
             continue;
-        }
         switch (placing->placement) {
         case WIRE_PLACE_SHARED: /* what is free in their own pages serves others then */
-            if (model->contexts[i].figures->self.pages > 0) {
+            if (model->contexts[i].figures->self.pages > 0)
                 sum = model_tame(sum + holder->alone_free + holder->kept_bytes);
-            }
             break;
         case WIRE_PLACE_SLAB: sum = model_tame(sum + holder->slab_bytes); break;
         case WIRE_PLACE_GENERATION:
@@ -125,25 +118,22 @@ void place_contexts(const struct choice *choice, const struct placing *placing) 
                         .first = chosen.first,
                         .predicted_bytes = predict(&model, &chosen, placing),
                         .before_bytes = placing_waste(placing, &model, chosen.members)};
-    snprintf(note.action, sizeof(note.action), "%s", placing->action);
+    snprintf(note.action, sizeof note.action, "%s", placing->action);
     choose_send(&target, &model, &chosen, WIRE_PLACE, placing->placement, &answer);
     free(answer.body);
-    if (placing->placement != WIRE_PLACE_DEFAULT) {
+    if (placing->placement != WIRE_PLACE_DEFAULT)
         note_write(&target, &note);
-    }
-    if (choice->json) {
+    if (choice->json)
         print_json(&target, placing, &note);
-    } else {
+    else
         print_text(&target, placing, &note, choice->human);
-    }
 }
 
 static int place_main(int argc, char **argv, const char *action) {
     struct choice choice;
     choose_parse(&choice, argc, argv);
-    if (choice.id_count == 0 && choice.site == NULL) {
+    if (choice.id_count == 0 && !choice.site)
         cli_usage("which contexts? Give their numbers, or --site REGEX; memctx frag shows them");
-    }
     place_contexts(&choice, placing_by_action(action));
     return cli_finish_output(CLI_DONE);
 }

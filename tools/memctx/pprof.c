@@ -84,9 +84,8 @@ struct strings {
 };
 
 static void put_bytes(struct message *message, const void *bytes, size_t length) {
-    if (length == 0) {
+    if (length == 0)
         return;
-    }
     if (message->capacity - message->length < length) {
         message->capacity = 2 * (message->capacity + length);
         message->bytes = cli_grow(message->bytes, message->capacity, 1);
@@ -140,9 +139,8 @@ static void put_string(struct message *message, const char *text) {
 static uint64_t string_number(struct strings *strings, const char *text) {
     bool fresh;
     uint32_t number = profile_string_number(&strings->numbers, text, &fresh);
-    if (fresh) {
+    if (fresh)
         put_string(&strings->text, text);
-    }
     return number;
 }
 
@@ -183,10 +181,9 @@ static void put_types(struct pprof *pprof) {
 /* The file offset is left out: a module's range begins where its file does. */
 static uint64_t put_mapping(struct pprof *pprof, const struct model_module *module) {
     struct message *part = &pprof->part;
-    char *id = cli_alloc(2 * sizeof(module->build_id) + 1, 1);
-    for (size_t i = 0; i < module->build_id_bytes; i++) {
+    char *id = cli_alloc(2 * sizeof module->build_id + 1, 1);
+    for (size_t i = 0; i < module->build_id_bytes; i++)
         snprintf(id + 2 * i, 3, "%02x", module->build_id[i]);
-    }
     put_number(part, 1, ++pprof->mapping_count);
     put_number(part, 2, module->start);
     put_number(part, 3, module->end);
@@ -203,21 +200,18 @@ static uint64_t put_mapping(struct pprof *pprof, const struct model_module *modu
 /* The first one is taken for the program. */
 static void put_module_mappings(struct pprof *pprof) {
     const struct model *model = pprof->model;
-    pprof->module_mappings = cli_alloc(model->module_count, sizeof(*pprof->module_mappings));
+    pprof->module_mappings = cli_alloc(model->module_count, sizeof *pprof->module_mappings);
     for (int others = 0; others < 2; others++) {
-        for (size_t i = 0; i < model->module_count; i++) {
-            if ((strcmp(model->modules[i].path, model->exe) != 0) == others) {
+        for (size_t i = 0; i < model->module_count; i++)
+            if ((strcmp(model->modules[i].path, model->exe) != 0) == others)
                 pprof->module_mappings[i] = put_mapping(pprof, &model->modules[i]);
-            }
-        }
     }
 }
 
 static uint64_t made_up_mapping(struct pprof *pprof, enum made_up_mapping which) {
     uint64_t *number = &pprof->made_up_mappings[which];
-    if (*number == 0) {
+    if (*number == 0)
         *number = put_mapping(pprof, &made_up_modules[which]);
-    }
     return *number;
 }
 
@@ -225,9 +219,8 @@ static uint64_t made_up_mapping(struct pprof *pprof, enum made_up_mapping which)
 
 static uint64_t hash_label(const char *text) {
     uint64_t hash = 0xcbf29ce484222325U;
-    for (; *text != '\0'; text++) {
+    for (; *text != '\0'; text++)
         hash = (hash ^ (unsigned char)*text) * 0x100000001b3U;
-    }
     return hash % LABELS_BYTES;
 }
 
@@ -236,26 +229,22 @@ static struct location *find_location(struct pprof *pprof, const struct location
     for (at ^= at >> 32;; at++) {
         struct location *slot = &pprof->slots[at & pprof->mask];
         if (slot->number == 0 || (slot->mapping == key->mapping && slot->address == key->address &&
-                                  slot->label == key->label)) {
+                                  slot->label == key->label))
             return slot;
-        }
     }
 }
 
 static void make_room_for_location(struct pprof *pprof) {
-    if (pprof->location_count * 2 < pprof->mask) {
+    if (pprof->location_count * 2 < pprof->mask)
         return;
-    }
     struct location *old = pprof->slots;
-    size_t old_slots = old != NULL ? pprof->mask + 1 : 0;
-    size_t slots = old != NULL ? 4 * old_slots : 1024;
-    pprof->slots = cli_alloc(slots, sizeof(*pprof->slots));
+    size_t old_slots = old ? pprof->mask + 1 : 0;
+    size_t slots = old ? 4 * old_slots : 1024;
+    pprof->slots = cli_alloc(slots, sizeof *pprof->slots);
     pprof->mask = slots - 1;
-    for (size_t i = 0; i < old_slots; i++) {
-        if (old[i].number != 0) {
+    for (size_t i = 0; i < old_slots; i++)
+        if (old[i].number != 0)
             *find_location(pprof, &old[i]) = old[i];
-        }
-    }
     free(old);
 }
 
@@ -289,7 +278,7 @@ static void put_line(struct pprof *pprof, const char *name, const char *file, in
         put_number(part, 1, function);
         put_number(part, 2, string_number(&pprof->strings, name));
         put_number(part, 3, string_number(&pprof->strings, name));
-        put_number(part, 4, string_number(&pprof->strings, file != NULL ? file : ""));
+        put_number(part, 4, string_number(&pprof->strings, file ? file : ""));
         put_message(&pprof->profile, PROFILE_FUNCTION, part);
     }
     put_number(part, 1, function);
@@ -300,9 +289,8 @@ static void put_line(struct pprof *pprof, const char *name, const char *file, in
 /* The number of a context's location, which is written when it is first asked for. */
 static uint64_t location_number(struct pprof *pprof, uint32_t index) {
     uint64_t *number = &pprof->context_locations[index];
-    if (*number != 0) {
+    if (*number != 0)
         return *number;
-    }
     make_room_for_location(pprof);
     struct location key = key_of(pprof, index);
     struct location *slot = find_location(pprof, &key);
@@ -317,9 +305,8 @@ static uint64_t location_number(struct pprof *pprof, uint32_t index) {
         } else {
             size_t count;
             const struct profile_frame *frames = profile_frames(pprof->model, index, &count);
-            for (size_t i = 0; i < count; i++) { /* innermost first */
+            for (size_t i = 0; i < count; i++) /* innermost first */
                 put_line(pprof, frames[i].function, frames[i].file, frames[i].line);
-            }
         }
         put_message(&pprof->profile, PROFILE_LOCATION, &pprof->location);
     }
@@ -346,44 +333,35 @@ static void read_figures(const struct model_totals *self, int64_t *row) {
 }
 
 static bool is_sample(const int64_t *row) {
-    for (size_t i = 0; i < TYPES; i++) {
-        if (row[i] != 0) {
+    for (size_t i = 0; i < TYPES; i++)
+        if (row[i] != 0)
             return true;
-        }
-    }
     return false;
 }
 
 static void put_sample(struct pprof *pprof, uint32_t index, const int64_t *row) {
     const struct model_context *contexts = pprof->model->contexts;
-    for (uint32_t at = index; at != WIRE_NONE; at = contexts[at].parent) {
-        if (at == index || contexts[at].frame->kind != WIRE_KIND_ROOT) {
+    for (uint32_t at = index; at != WIRE_NONE; at = contexts[at].parent)
+        if (at == index || contexts[at].frame->kind != WIRE_KIND_ROOT)
             put_varint(&pprof->numbers, location_number(pprof, at));
-        }
-    }
     put_message(&pprof->sample, 1, &pprof->numbers);
-    for (size_t i = 0; i < TYPES; i++) {
+    for (size_t i = 0; i < TYPES; i++)
         put_varint(&pprof->numbers, (uint64_t)row[i]);
-    }
     put_message(&pprof->sample, 2, &pprof->numbers);
     put_message(&pprof->profile, PROFILE_SAMPLE, &pprof->sample);
 }
 
 static void put_samples(struct pprof *pprof, size_t limit) {
     const struct model *model = pprof->model;
-    int64_t(*rows)[TYPES] = cli_alloc(model->context_count, sizeof(*rows));
-    for (size_t i = 0; i < model->context_count; i++) {
+    int64_t(*rows)[TYPES] = cli_alloc(model->context_count, sizeof *rows);
+    for (size_t i = 0; i < model->context_count; i++)
         read_figures(&model->contexts[i].figures->self, rows[i]);
-    }
     pprof->root_name = "[no call path]";
-    if (limit > 0 && condense_rows(model, rows[0], TYPES, limit)) {
+    if (limit > 0 && condense_rows(model, rows[0], TYPES, limit))
         pprof->root_name = "[other paths]";
-    }
-    for (uint32_t i = 0; i < model->context_count; i++) {
-        if (is_sample(rows[i])) {
+    for (uint32_t i = 0; i < model->context_count; i++)
+        if (is_sample(rows[i]))
             put_sample(pprof, i, rows[i]);
-        }
-    }
     free(rows);
 }
 
@@ -392,16 +370,15 @@ static uint64_t time_ns(const struct model *model) {
     struct timespec time;
     struct stat status;
     clock_gettime(CLOCK_REALTIME, &time);
-    if (model->from_snapshot && stat(model->source, &status) == 0) {
+    if (model->from_snapshot && stat(model->source, &status) == 0)
         time = status.st_mtim;
-    }
     return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
 }
 
 /* There is no duration: what is alive is the state of a moment. */
 void profile_write_pprof(const struct model *model, FILE *file, size_t limit) {
     struct pprof pprof = {.model = model};
-    pprof.context_locations = cli_alloc(model->context_count, sizeof(*pprof.context_locations));
+    pprof.context_locations = cli_alloc(model->context_count, sizeof *pprof.context_locations);
     put_string(&pprof.strings.text, "");
     put_types(&pprof);
     put_module_mappings(&pprof);
@@ -411,9 +388,8 @@ void profile_write_pprof(const struct model *model, FILE *file, size_t limit) {
     fwrite(pprof.strings.text.bytes, 1, pprof.strings.text.length, file);
     struct message *messages[] = {&pprof.profile, &pprof.sample,  &pprof.location,
                                   &pprof.part,    &pprof.numbers, &pprof.strings.text};
-    for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
+    for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++)
         free(messages[i]->bytes);
-    }
     free(pprof.strings.numbers.slots);
     free(pprof.functions.slots);
     free(pprof.module_mappings);

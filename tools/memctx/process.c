@@ -19,16 +19,14 @@
 /* Reads a small file of /proc/PID; returns its length, -1 on failure. Always ends it with a 0. */
 static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t bytes) {
     char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
+    if (fd < 0)
         return -1;
-    }
     size_t used = 0;
     ssize_t got;
-    while (used < bytes - 1 && (got = read(fd, buffer + used, bytes - 1 - used)) > 0) {
+    while (used < bytes - 1 && (got = read(fd, buffer + used, bytes - 1 - used)) > 0)
         used += (size_t)got;
-    }
     close(fd);
     buffer[used] = '\0';
     return (ssize_t)used;
@@ -37,27 +35,23 @@ static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t bytes
 /* The numbers of /proc/PID/stat behind the name, which may itself hold spaces and brackets. */
 static bool read_stat(struct process_facts *facts) {
     char text[1024];
-    if (read_proc(facts->pid, "stat", text, sizeof(text)) <= 0) {
+    if (read_proc(facts->pid, "stat", text, sizeof text) <= 0)
         return false;
-    }
     char *open = strchr(text, '('), *close = strrchr(text, ')');
-    if (open == NULL || close == NULL || close < open) {
+    if (!open || !close || close < open)
         return false;
-    }
-    snprintf(facts->name, sizeof(facts->name), "%.*s", (int)(close - open - 1), open + 1);
+    snprintf(facts->name, sizeof facts->name, "%.*s", (int)(close - open - 1), open + 1);
     cli_clean(facts->name);
     char *rest = close + 1, *word;
-    for (int field = 3; (word = strsep(&rest, " \n")) != NULL;) {
-        if (word[0] == '\0') {
+    for (int field = 3; (word = strsep(&rest, " \n"));) {
+        if (word[0] == '\0')
             continue;
-        }
-        if (field == 3) {
+        if (field == 3)
             facts->state = word[0];
-        } else if (field == 22) {
+        else if (field == 22)
             facts->start_ticks = strtoull(word, NULL, 10);
-        } else if (field == 24) {
+        else if (field == 24)
             facts->rss_bytes = strtoll(word, NULL, 10) * sysconf(_SC_PAGESIZE);
-        }
         field++;
     }
     struct timespec now;
@@ -69,62 +63,54 @@ static bool read_stat(struct process_facts *facts) {
 
 static void read_status(struct process_facts *facts) {
     char text[4096];
-    if (read_proc(facts->pid, "status", text, sizeof(text)) <= 0) {
+    if (read_proc(facts->pid, "status", text, sizeof text) <= 0)
         return;
-    }
     const char *ids = strstr(text, "\nUid:");
-    if (ids != NULL) {
+    if (ids)
         sscanf(ids, "\nUid: %u %u", &facts->uid, &facts->effective_uid);
-    }
     const char *privileges = strstr(text, "\nNoNewPrivs:");
     const char *seccomp = strstr(text, "\nSeccomp:");
-    facts->no_new_privileges = privileges != NULL && atoi(privileges + strlen("\nNoNewPrivs:")) > 0;
-    facts->seccomp = seccomp != NULL ? atoi(seccomp + strlen("\nSeccomp:")) : 0;
+    facts->no_new_privileges = privileges && atoi(privileges + strlen("\nNoNewPrivs:")) > 0;
+    facts->seccomp = seccomp ? atoi(seccomp + strlen("\nSeccomp:")) : 0;
     /* One number per nested namespace, the process's own last. */
     const char *inner = strstr(text, "\nNSpid:");
-    if (inner != NULL) {
+    if (inner) {
         char line[256];
-        snprintf(line, sizeof(line), "%.*s", (int)strcspn(inner + 1, "\n"), inner + 1);
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(inner + 1, "\n"), inner + 1);
         const char *last = strrchr(line, '\t');
-        if (last != NULL && atoi(last + 1) > 0) {
+        if (last && atoi(last + 1) > 0)
             facts->inner_pid = atoi(last + 1);
-        }
     }
 }
 
 bool process_read_facts(pid_t pid, struct process_facts *facts) {
     *facts = (struct process_facts){.pid = pid, .inner_pid = pid};
-    if (!read_stat(facts)) {
+    if (!read_stat(facts))
         return false;
-    }
     read_status(facts);
-    ssize_t length = read_proc(pid, "cmdline", facts->command, sizeof(facts->command));
-    for (ssize_t i = 0; i + 1 < length; i++) {
-        if (facts->command[i] == '\0') {
+    ssize_t length = read_proc(pid, "cmdline", facts->command, sizeof facts->command);
+    for (ssize_t i = 0; i + 1 < length; i++)
+        if (facts->command[i] == '\0')
             facts->command[i] = ' ';
-        }
-    }
-    if (length <= 0) {
-        snprintf(facts->command, sizeof(facts->command), "[%s]", facts->name);
-    }
+    if (length <= 0)
+        snprintf(facts->command, sizeof facts->command, "[%s]", facts->name);
     cli_clean(facts->command);
     return true;
 }
 
 enum process_library process_find_library(pid_t pid) {
     char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
     FILE *file = fopen(path, "re");
-    if (file == NULL) {
+    if (!file)
         return errno == EACCES || errno == EPERM ? PROCESS_UNREADABLE : PROCESS_WITHOUT;
-    }
     char *line = NULL;
     size_t capacity = 0;
     bool found = false;
     errno = 0;
     while (!found && getline(&line, &capacity, file) > 0) {
         const char *name = strrchr(line, '/');
-        found = name != NULL && strncmp(name, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
+        found = name && strncmp(name, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
     }
     bool refused = !found && (errno == EACCES || errno == EPERM);
     free(line);
@@ -134,57 +120,51 @@ enum process_library process_find_library(pid_t pid) {
 
 const char *process_find_variable(pid_t pid, const char *name) {
     static char text[256 * 1024];
-    ssize_t length = read_proc(pid, "environ", text, sizeof(text));
+    ssize_t length = read_proc(pid, "environ", text, sizeof text);
     size_t name_length = strlen(name);
-    for (char *at = text; length > 0 && at < text + length; at += strlen(at) + 1) {
-        if (strncmp(at, name, name_length) == 0 && at[name_length] == '=') {
+    for (char *at = text; length > 0 && at < text + length; at += strlen(at) + 1)
+        if (strncmp(at, name, name_length) == 0 && at[name_length] == '=')
             return at + name_length + 1;
-        }
-    }
     return NULL;
 }
 
 static bool is_base_name(const char *path, const char *word) {
     const char *slash = strrchr(path, '/');
-    return strcmp(slash != NULL ? slash + 1 : path, word) == 0;
+    return strcmp(slash ? slash + 1 : path, word) == 0;
 }
 
 bool process_has_name(const struct process_facts *facts, const char *word) {
     char path[64], target[PATH_MAX], argument[256];
-    if (strcmp(facts->name, word) == 0) {
+    if (strcmp(facts->name, word) == 0)
         return true;
-    }
-    snprintf(path, sizeof(path), "/proc/%d/exe", (int)facts->pid);
-    ssize_t length = readlink(path, target, sizeof(target) - 1);
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)facts->pid);
+    ssize_t length = readlink(path, target, sizeof target - 1);
     if (length > 0) {
         target[length] = '\0';
         char *deleted = strstr(target, " (deleted)");
-        if (deleted != NULL) {
+        if (deleted)
             *deleted = '\0';
-        }
-        if (is_base_name(target, word)) {
+        if (is_base_name(target, word))
             return true;
-        }
     }
-    return read_proc(facts->pid, "cmdline", argument, sizeof(argument)) > 0 &&
+    return read_proc(facts->pid, "cmdline", argument, sizeof argument) > 0 &&
            is_base_name(argument, word);
 }
 
 static bool has_control_thread(pid_t pid) {
     char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
     DIR *directory = opendir(path);
     bool found = false;
     const struct dirent *entry;
-    while (directory != NULL && !found && (entry = readdir(directory)) != NULL) {
+    while (directory && !found && (entry = readdir(directory))) {
         char name[300], text[32];
-        snprintf(name, sizeof(name), "task/%s/comm", entry->d_name);
+        snprintf(name, sizeof name, "task/%s/comm", entry->d_name);
         found = isdigit((unsigned char)entry->d_name[0]) &&
-                read_proc(pid, name, text, sizeof(text)) > 0 && strcmp(text, "memctx\n") == 0;
+                read_proc(pid, name, text, sizeof text) > 0 && strcmp(text, "memctx\n") == 0;
     }
-    if (directory != NULL) {
+    if (directory)
         closedir(directory);
-    }
     return found;
 }
 
@@ -192,9 +172,8 @@ static bool has_control_thread(pid_t pid) {
 static bool explain_directory(const struct process_facts *facts, const char *path, char *reason,
                               size_t bytes) {
     struct stat status;
-    if (lstat(path, &status) != 0) {
+    if (lstat(path, &status) != 0)
         return false;
-    }
     if (S_ISLNK(status.st_mode)) {
         snprintf(reason, bytes, "%s is a symbolic link, which the library refuses", path);
     } else if (!S_ISDIR(status.st_mode)) {
@@ -214,27 +193,24 @@ static bool explain_directory(const struct process_facts *facts, const char *pat
 static bool explain_directories(const struct process_facts *facts, char *reason, size_t bytes) {
     struct client_directories directories;
     client_list_directories(facts, &directories);
-    for (size_t i = 0; i < directories.own_count; i++) {
-        if (explain_directory(facts, directories.paths[i], reason, bytes)) {
+    for (size_t i = 0; i < directories.own_count; i++)
+        if (explain_directory(facts, directories.paths[i], reason, bytes))
             return true;
-        }
-    }
     return false;
 }
 
 static bool is_chrooted(pid_t pid) {
     char path[64], target[PATH_MAX];
-    snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
-    ssize_t length = readlink(path, target, sizeof(target) - 1);
+    snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
+    ssize_t length = readlink(path, target, sizeof target - 1);
     return length > 0 && !(length == 1 && target[0] == '/');
 }
 
 /* What a process that filters its system calls is told to; false: it does not, or has its thread all the same. */
 static bool explain_sandbox(const struct process_facts *facts, bool thread, char *reason,
                             size_t bytes) {
-    if (thread || (facts->seccomp == 0 && !facts->no_new_privileges)) {
+    if (thread || (facts->seccomp == 0 && !facts->no_new_privileges))
         return false;
-    }
     if (facts->seccomp == 1) {
         snprintf(reason, bytes,
                  "it is in seccomp's strict mode, which allows no thread and no socket");
@@ -256,16 +232,15 @@ static bool explain_sandbox(const struct process_facts *facts, bool thread, char
 
 void process_explain_no_socket(const struct process_facts *facts, char *reason, size_t bytes) {
     const char *control = process_find_variable(facts->pid, "MEMCTX_CONTROL");
-    if (control != NULL && (strcmp(control, "off") == 0 || strcmp(control, "0") == 0)) {
+    if (control && (strcmp(control, "off") == 0 || strcmp(control, "0") == 0)) {
         snprintf(reason, bytes, "it was started with MEMCTX_CONTROL=off; start it without");
         return;
     }
     bool thread = has_control_thread(facts->pid);
     char detail[512];
-    if (explain_sandbox(facts, thread, reason, bytes)) {
+    if (explain_sandbox(facts, thread, reason, bytes))
         return;
-    }
-    if (explain_directories(facts, detail, sizeof(detail))) {
+    if (explain_directories(facts, detail, sizeof detail)) {
         snprintf(reason, bytes, "%s; correct that and start it again", detail);
     } else if (is_chrooted(facts->pid)) {
         snprintf(reason, bytes,
@@ -290,21 +265,19 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
 void process_for_each(bool (*visit)(pid_t pid, void *argument), void *argument) {
     DIR *directory = opendir("/proc");
     const struct dirent *entry;
-    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+    while (directory && (entry = readdir(directory))) {
         int64_t pid;
         if (cli_is_number(entry->d_name, &pid) && pid > 0 && pid <= INT_MAX &&
-            !visit((pid_t)pid, argument)) {
+            !visit((pid_t)pid, argument))
             break;
-        }
     }
-    if (directory != NULL) {
+    if (directory)
         closedir(directory);
-    }
 }
 
 const char *process_user_name(uid_t uid) {
     static char text[96];
     const struct passwd *user = getpwuid(uid);
-    snprintf(text, sizeof(text), "%s (uid %u)", user != NULL ? user->pw_name : "a user", uid);
+    snprintf(text, sizeof text, "%s (uid %u)", user ? user->pw_name : "a user", uid);
     return text;
 }

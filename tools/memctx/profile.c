@@ -21,7 +21,7 @@ static struct {
 static void add_frame(const char *function, const char *file, int64_t line, uint32_t context) {
     if (path.count == path.capacity) {
         path.capacity = 2 * path.capacity + 64;
-        path.frames = cli_grow(path.frames, path.capacity, sizeof(*path.frames));
+        path.frames = cli_grow(path.frames, path.capacity, sizeof *path.frames);
     }
     path.frames[path.count++] =
         (struct profile_frame){function, line > 0 ? file : NULL, line, context};
@@ -29,34 +29,31 @@ static void add_frame(const char *function, const char *file, int64_t line, uint
 
 static const char *made_up_name(const struct model *model, uint32_t context) {
     if (path.model != model) {
-        path.names = cli_alloc(model->context_count, sizeof(*path.names));
+        path.names = cli_alloc(model->context_count, sizeof *path.names);
         path.model = model;
     }
-    if (path.names[context] == NULL) {
+    if (!path.names[context])
         path.names[context] = render_frame(model, &model->contexts[context], false);
-    }
     return path.names[context];
 }
 
 static void add_frames_of(const struct model *model, uint32_t index) {
     const struct model_names *names = model->contexts[index].frame->names;
-    if (names == NULL || names->functions[0].name == NULL) {
+    if (!names || !names->functions[0].name) {
         add_frame(made_up_name(model, index), NULL, 0, index);
         return;
     }
     for (uint32_t k = 1; k <= names->count; k++) { /* the frame's own function comes last */
         const struct model_function *function = &names->functions[k % names->count];
-        add_frame(function->name != NULL ? function->name : "?", function->file, function->line,
-                  index);
+        add_frame(function->name ? function->name : "?", function->file, function->line, index);
     }
 }
 
 const struct profile_frame *profile_path(const struct model *model, uint32_t index, size_t *count) {
     path.count = 0;
     for (uint32_t at = index; at != WIRE_NONE; at = model->contexts[at].parent) {
-        if (model->contexts[at].frame->kind == WIRE_KIND_ROOT && at != index) {
+        if (model->contexts[at].frame->kind == WIRE_KIND_ROOT && at != index)
             break;
-        }
         add_frames_of(model, at);
     }
     *count = path.count;
@@ -77,14 +74,12 @@ void profile_write_folded(const struct model *model, FILE *file, enum view_sort 
     for (uint32_t i = 0; i < model->context_count; i++) {
         int64_t figure = view_key(&model->contexts[i].figures->self, metric);
         size_t count;
-        if (figure <= 0) {
+        if (figure <= 0)
             continue;
-        }
         const struct profile_frame *frames = profile_path(model, i, &count);
         for (size_t k = count; k-- > 0;) {
-            for (const char *at = frames[k].function; *at != '\0'; at++) {
+            for (const char *at = frames[k].function; *at != '\0'; at++)
                 putc_unlocked(*at == ';' || *at == '\n' ? ':' : *at, file);
-            }
             putc_unlocked(k > 0 ? ';' : ' ', file);
         }
         fprintf(file, "%" PRId64 "\n", figure);
@@ -99,13 +94,12 @@ struct numbered {
 };
 
 static bool same_text(const char *a, const char *b) {
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+    return a == b || (a && b && strcmp(a, b) == 0);
 }
 
 static uint64_t hash_text(uint64_t hash, const char *text) {
-    for (; text != NULL && *text != '\0'; text++) {
+    for (; text && *text != '\0'; text++)
         hash = (hash ^ (unsigned char)*text) * 0x100000001b3U;
-    }
     return hash;
 }
 
@@ -116,9 +110,8 @@ static struct numbered *find_number(struct profile_numbers *numbers,
         struct numbered *slot = &numbers->slots[at & numbers->mask];
         if (slot->number == 0 ||
             (slot->frame.line == frame->line && same_text(slot->frame.function, frame->function) &&
-             same_text(slot->frame.file, frame->file))) {
+             same_text(slot->frame.file, frame->file)))
             return slot;
-        }
     }
 }
 
@@ -126,28 +119,25 @@ uint32_t profile_frame_number(struct profile_numbers *numbers, const struct prof
                               bool *fresh) {
     if (numbers->count * 2 >= numbers->mask) {
         struct profile_numbers old = *numbers;
-        size_t slots = old.slots != NULL ? (old.mask + 1) * 4 : 1024;
+        size_t slots = old.slots ? (old.mask + 1) * 4 : 1024;
         *numbers =
-            (struct profile_numbers){cli_alloc(slots, sizeof(*old.slots)), slots - 1, old.count};
-        for (size_t i = 0; old.slots != NULL && i <= old.mask; i++) {
-            if (old.slots[i].number != 0) {
+            (struct profile_numbers){cli_alloc(slots, sizeof *old.slots), slots - 1, old.count};
+        for (size_t i = 0; old.slots && i <= old.mask; i++)
+            if (old.slots[i].number != 0)
                 *find_number(numbers, &old.slots[i].frame) = old.slots[i];
-            }
-        }
         free(old.slots);
     }
     struct numbered *slot = find_number(numbers, frame);
     *fresh = slot->number == 0;
-    if (*fresh) {
+    if (*fresh)
         *slot = (struct numbered){*frame, (uint32_t)++numbers->count};
-    }
     return slot->number;
 }
 
 uint32_t profile_string_number(struct profile_numbers *numbers, const char *text, bool *fresh) {
     struct profile_frame key = {.function = text};
     *fresh = false;
-    return text != NULL && text[0] != '\0' ? profile_frame_number(numbers, &key, fresh) : 0;
+    return text && text[0] != '\0' ? profile_frame_number(numbers, &key, fresh) : 0;
 }
 
 static const struct {
@@ -168,9 +158,8 @@ static void write_samples(struct json_writer *json, const struct model *model,
         if (view_key(&model->contexts[i].figures->self, metric) > 0) {
             const struct profile_frame *frames = profile_path(model, i, &count);
             json_put_open(json, NULL, '[');
-            for (size_t k = count; k-- > 0;) {
+            for (size_t k = count; k-- > 0;)
                 json_put_integer(json, NULL, profile_frame_number(numbers, &frames[k], &fresh) - 1);
-            }
             json_put_close(json, ']');
         }
     }
@@ -179,9 +168,8 @@ static void write_samples(struct json_writer *json, const struct model *model,
     json_put_open(json, "weights", '[');
     for (uint32_t i = 0; i < model->context_count; i++) {
         int64_t figure = view_key(&model->contexts[i].figures->self, metric);
-        if (figure > 0) {
+        if (figure > 0)
             json_put_integer(json, NULL, figure);
-        }
     }
     json_put_close(json, ']');
 }
@@ -198,9 +186,8 @@ void profile_write_speedscope(const struct model *model, FILE *file) {
     json_put_open(&json, "shared", '{');
     json_put_open(&json, "frames", '[');
     for (uint32_t i = 0; i < model->context_count; i++) {
-        if (!model_totals_any(&model->contexts[i].figures->self)) {
+        if (!model_totals_any(&model->contexts[i].figures->self))
             continue;
-        }
         const struct profile_frame *frames = profile_path(model, i, &count);
         for (size_t k = 0; k < count; k++) {
             profile_frame_number(&numbers, &frames[k], &fresh);
@@ -208,7 +195,7 @@ void profile_write_speedscope(const struct model *model, FILE *file) {
                 json_put_newline(&json);
                 json_put_open(&json, NULL, '{');
                 json_put_text(&json, "name", frames[k].function);
-                if (frames[k].file != NULL) {
+                if (frames[k].file) {
                     json_put_text(&json, "file", frames[k].file);
                     json_put_integer(&json, "line", frames[k].line);
                 }
@@ -220,7 +207,7 @@ void profile_write_speedscope(const struct model *model, FILE *file) {
     json_put_close(&json, '}');
     json_put_newline(&json);
     json_put_open(&json, "profiles", '[');
-    for (size_t i = 0; i < sizeof(profiles) / sizeof(profiles[0]); i++) {
+    for (size_t i = 0; i < sizeof profiles / sizeof profiles[0]; i++) {
         int64_t sum = 0;
         for (uint32_t k = 0; k < model->context_count; k++) {
             int64_t figure = view_key(&model->contexts[k].figures->self, profiles[i].metric);
@@ -245,15 +232,14 @@ void profile_write_speedscope(const struct model *model, FILE *file) {
 /* --- CSV ------------------------------------------------------------------------------------------- */
 
 static void put_field(FILE *file, const char *text) {
-    if (text == NULL || strpbrk(text, ",\"\r\n") == NULL) {
-        fputs(text != NULL ? text : "", file);
+    if (!text || !strpbrk(text, ",\"\r\n")) {
+        fputs(text ? text : "", file);
         return;
     }
     putc('"', file);
     for (; *text != '\0'; text++) {
-        if (*text == '"') {
+        if (*text == '"')
             putc('"', file);
-        }
         putc(*text, file);
     }
     putc('"', file);
@@ -268,20 +254,18 @@ void profile_write_csv(const struct model *model, FILE *file) {
     for (uint32_t i = 0; i < model->context_count; i++) {
         const struct model_context *context = &model->contexts[i];
         const struct model_function *function =
-            context->frame->names != NULL ? &context->frame->names->functions[0] : NULL;
-        bool named = function != NULL && function->name != NULL;
+            context->frame->names ? &context->frame->names->functions[0] : NULL;
+        bool named = function && function->name;
         fprintf(file, "%u,", context->id);
-        if (context->parent != WIRE_NONE) {
+        if (context->parent != WIRE_NONE)
             fprintf(file, "%u", model->contexts[context->parent].id);
-        }
         fprintf(file, ",%s,%s,", model_kind_word(context), model_policy_word(context->policy));
         put_field(file, named ? function->name : made_up_name(model, i));
         putc(',', file);
         put_field(file, named ? function->file : NULL);
         putc(',', file);
-        if (named && function->line > 0) {
+        if (named && function->line > 0)
             fprintf(file, "%" PRId64, function->line);
-        }
         putc(',', file);
         put_field(file, context->frame->module != WIRE_NONE
                             ? model->modules[context->frame->module].path
@@ -306,9 +290,8 @@ static uint32_t heaptrack_string(struct profile_numbers *numbers, FILE *file, co
     uint32_t number = profile_string_number(numbers, text, &fresh);
     if (fresh) {
         fputs("s ", file);
-        for (; *text != '\0'; text++) {
+        for (; *text != '\0'; text++)
             putc(*text == '\n' ? ' ' : *text, file);
-        }
         putc('\n', file);
     }
     return number;
@@ -321,14 +304,14 @@ static void heaptrack_instruction(const struct model *model, uint32_t index,
     const char *module =
         context->frame->module != WIRE_NONE ? model->modules[context->frame->module].path : NULL;
     uint32_t module_string = heaptrack_string(strings, file, module);
-    bool named = names != NULL && names->functions[0].name != NULL;
+    bool named = names && names->functions[0].name;
     size_t count = named ? names->count : 1;
-    uint32_t *numbers = cli_alloc(2 * count, sizeof(*numbers));
+    uint32_t *numbers = cli_alloc(2 * count, sizeof *numbers);
     for (size_t i = 0; i < count; i++) { /* innermost first, as addr2line gives them */
         const struct model_function *function = named ? &names->functions[(i + 1) % count] : NULL;
-        const char *name = !named                   ? made_up_name(model, index)
-                           : function->name != NULL ? function->name
-                                                    : "?";
+        const char *name = !named           ? made_up_name(model, index)
+                           : function->name ? function->name
+                                            : "?";
         numbers[2 * i] = heaptrack_string(strings, file, name);
         numbers[2 * i + 1] = named ? heaptrack_string(strings, file, function->file) : 0;
     }
@@ -354,17 +337,15 @@ void profile_write_heaptrack(const struct model *model, FILE *file) {
     for (uint32_t i = 1; i < model->context_count; i++) {
         const struct model_totals *self = &model->contexts[i].figures->self;
         int64_t chunks = self->live_chunks, bytes = self->requested_bytes;
-        if (chunks <= 0 || bytes < 0) {
+        if (chunks <= 0 || bytes < 0)
             continue;
-        }
         int64_t size = bytes / chunks, larger = bytes % chunks; /* so many have a byte more */
         for (int part = 0; part < 2; part++) {
             int64_t count = part ? larger : chunks - larger;
             if (count > 0) {
                 fprintf(file, "a %" PRIx64 " %x\n", (uint64_t)(size + part), i);
-                for (int64_t k = 0; k < count; k++) {
+                for (int64_t k = 0; k < count; k++)
                     fprintf(file, "+ %x\n", infos);
-                }
                 infos++;
             }
         }

@@ -42,15 +42,13 @@ static bool ask_sums(struct client *client, struct row *row, struct cli_failure 
     struct wire_dump_request request = {.flags = WIRE_DUMP_SUMS};
     struct client_answer answer;
     struct wire_dump dump;
-    if (!client_read(client, WIRE_DUMP, &request, sizeof(request), &answer, failure)) {
+    if (!client_read(client, WIRE_DUMP, &request, sizeof request, &answer, failure))
         return false;
-    }
-    if (answer.status != WIRE_OK) {
+    if (answer.status != WIRE_OK)
         return client_fail_refused(client, &answer, failure);
-    }
-    bool whole = answer.length == sizeof(dump);
+    bool whole = answer.length == sizeof dump;
     if (whole) {
-        memcpy(&dump, answer.body, sizeof(dump));
+        memcpy(&dump, answer.body, sizeof dump);
         row->requested_bytes = dump.requested_bytes;
         row->contexts = dump.contexts;
         row->uptime_s = (double)dump.uptime_ns / 1e9;
@@ -73,9 +71,8 @@ static void ask_process(struct row *row) {
     }
     row->has_socket = true;
     row->library_version = cli_copy(client.hello.library_version);
-    if (!ask_sums(&client, row, &failure)) {
+    if (!ask_sums(&client, row, &failure))
         row->reason = cli_copy(failure.text);
-    }
     client_close(&client);
 }
 
@@ -83,21 +80,18 @@ static bool visit_process(pid_t pid, void *argument) {
     struct list *list = argument;
     struct row row = {.requested_bytes = WIRE_UNKNOWN, .contexts = WIRE_UNKNOWN};
     if (pid == getpid() || !process_read_facts(pid, &row.facts) || row.facts.state == 'Z' ||
-        (geteuid() != 0 && row.facts.uid != geteuid()) ||
-        process_find_library(pid) != PROCESS_WITH) {
+        (geteuid() != 0 && row.facts.uid != geteuid()) || process_find_library(pid) != PROCESS_WITH)
         return true;
-    }
     row.uptime_s = row.facts.age_s;
     ask_process(&row);
     /* It may have ended while it was being asked. */
     struct process_facts again;
-    if (row.reason != NULL && (!process_read_facts(pid, &again) || again.state == 'Z' ||
-                               process_find_library(pid) != PROCESS_WITH)) {
+    if (row.reason && (!process_read_facts(pid, &again) || again.state == 'Z' ||
+                       process_find_library(pid) != PROCESS_WITH))
         return true;
-    }
     if (list->count == list->capacity) {
         list->capacity = 2 * list->capacity + 16;
-        list->rows = cli_grow(list->rows, list->capacity, sizeof(*list->rows));
+        list->rows = cli_grow(list->rows, list->capacity, sizeof *list->rows);
     }
     list->rows[list->count++] = row;
     return true;
@@ -124,22 +118,18 @@ static bool is_old(int directory, const char *name) {
 static size_t sweep_directory(const char *path) {
     struct stat status;
     if (lstat(path, &status) != 0 || !S_ISDIR(status.st_mode) || (status.st_mode & 022) != 0 ||
-        (status.st_uid != geteuid() && geteuid() != 0)) {
+        (status.st_uid != geteuid() && geteuid() != 0))
         return 0;
-    }
     DIR *directory = opendir(path);
     size_t swept = 0;
     const struct dirent *entry;
-    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+    while (directory && (entry = readdir(directory)))
         if (is_socket_name(entry->d_name) && is_old(dirfd(directory), entry->d_name) &&
             client_is_stale(path, entry->d_name) &&
-            unlinkat(dirfd(directory), entry->d_name, 0) == 0) {
+            unlinkat(dirfd(directory), entry->d_name, 0) == 0)
             swept++;
-        }
-    }
-    if (directory != NULL) {
+    if (directory)
         closedir(directory);
-    }
     return swept;
 }
 
@@ -147,9 +137,8 @@ static size_t sweep(void) {
     struct client_directories list;
     size_t swept = 0;
     client_list_all_directories(&list);
-    for (size_t i = 0; i < list.count; i++) {
+    for (size_t i = 0; i < list.count; i++)
         swept += sweep_directory(list.paths[i]);
-    }
     return swept;
 }
 
@@ -196,17 +185,15 @@ static void print_text(const struct list *list, size_t swept, bool human) {
                row->uptime_s, render_bytes(rss, row->facts.rss_bytes, human),
                render_bytes(requested, row->requested_bytes, human),
                render_bytes(contexts, row->contexts, false), row->facts.command);
-        if (row->reason != NULL) {
+        if (row->reason)
             printf("%8s not asked: %s\n", "", row->reason);
-        }
     }
     if (list->count == 0) {
         fprintf(stderr, "memctx: no process of this user runs with libmemctx.so; start one with "
                         "memctx run -- PROGRAM\n");
     }
-    if (swept > 0) {
+    if (swept > 0)
         fprintf(stderr, "memctx: removed %zu stale socket%s\n", swept, swept == 1 ? "" : "s");
-    }
 }
 
 int ps_main(int argc, char **argv) {
@@ -217,15 +204,13 @@ int ps_main(int argc, char **argv) {
         json = json || option == READING_JSON;
         human = human || option == READING_HUMAN;
     }
-    if (optind < argc) {
+    if (optind < argc)
         cli_usage("ps takes no TARGET; got %s", argv[optind]);
-    }
     process_for_each(visit_process, &list);
     size_t swept = sweep();
-    if (json) {
+    if (json)
         print_json(&list, swept);
-    } else {
+    else
         print_text(&list, swept, human);
-    }
     return cli_finish_output(CLI_DONE);
 }

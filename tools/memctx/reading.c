@@ -5,11 +5,10 @@
 #include "symbols.h"
 
 void reading_take(struct reading_names *names, int option) {
-    if (option == READING_NO_SYMBOLS) {
+    if (option == READING_NO_SYMBOLS)
         names->none = true;
-    } else if (option == READING_DEBUG_DIR) {
+    else if (option == READING_DEBUG_DIR)
         names->debug_directory = optarg;
-    }
 }
 
 void reading_resolve(struct model *model, const struct target *target,
@@ -19,9 +18,8 @@ void reading_resolve(struct model *model, const struct target *target,
 
 struct symbols_work *reading_begin(const struct model *model, const struct target *target,
                                    const struct reading_names *names, const bool *only) {
-    if (names->none || model->has_names) {
+    if (names->none || model->has_names)
         return NULL;
-    }
     struct symbols_options options = {
         .debug_directory = names->debug_directory, .progress = true, .only = only};
     if (!target->is_snapshot) {
@@ -33,13 +31,11 @@ struct symbols_work *reading_begin(const struct model *model, const struct targe
 
 void reading_finish(struct symbols_work *work, struct model *model,
                     const struct reading_names *names) {
-    if (work != NULL) {
+    if (work)
         symbols_finish(work, model);
-    }
     struct model_frame *frame = names->none ? model->frames : NULL;
-    for (; frame != NULL; frame = frame->next) {
+    for (; frame; frame = frame->next)
         frame->names = NULL;
-    }
 }
 
 const char *reading_target_word(int argc, char **argv, int maximum) {
@@ -47,8 +43,7 @@ const char *reading_target_word(int argc, char **argv, int maximum) {
         cli_usage("%s needs a TARGET: a pid, a process name or a snapshot file",
                   cli_current_verb->name);
     }
-    if (argc - optind > maximum) {
+    if (argc - optind > maximum)
         cli_usage("one word too many: %s", argv[optind + maximum]);
-    }
     return argv[optind];
 }

@@ -18,15 +18,14 @@
 bool render_wants_color(void) {
     const char *no_color = getenv("NO_COLOR");
     const char *terminal = getenv("TERM");
-    return isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0') &&
-           (terminal == NULL || strcmp(terminal, "dumb") != 0);
+    return isatty(STDOUT_FILENO) && (!no_color || no_color[0] == '\0') &&
+           (!terminal || strcmp(terminal, "dumb") != 0);
 }
 
 char *render_bytes(char *text, int64_t bytes, bool human) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    if (bytes == WIRE_UNKNOWN) {
+    if (bytes == WIRE_UNKNOWN)
         return strcpy(text, "?");
-    }
     if (!human || (bytes > -1024 && bytes < 1024)) {
         snprintf(text, RENDER_NUMBER_BYTES, "%" PRId64 "%s", bytes, human ? " B" : "");
         return text;
@@ -49,22 +48,21 @@ static char *render_count(char *text, int64_t count) {
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+    return slash && slash[1] != '\0' ? slash + 1 : path;
 }
 
 static void put_function(FILE *text, const struct model_function *function, const char *module,
                          bool inlined, bool whole) {
-    const char *name = function->name != NULL ? function->name : "?";
+    const char *name = function->name ? function->name : "?";
     char *short_name = whole ? NULL : shorten_function(name);
     fputs(whole ? name : short_name, text);
     free(short_name);
-    if (inlined) {
+    if (inlined)
         fputs(" [inlined]", text);
-    }
-    if (function->file != NULL && function->line > 0) {
+    if (function->file && function->line > 0) {
         fprintf(text, " (%s:%" PRId64 ")", whole ? function->file : base_name(function->file),
                 function->line);
-    } else if (module != NULL) {
+    } else if (module) {
         fprintf(text, " (%s)", whole ? module : base_name(module));
     }
 }
@@ -74,9 +72,8 @@ static void put_inlined(FILE *text, const struct model_names *names, bool whole)
     uint32_t inlined = names->count - 1;
     for (uint32_t i = inlined; i > 0; i--) {
         if (!whole && inlined > INLINED_SHOWN && i != inlined && i != 1) {
-            if (i == 2) {
+            if (i == 2)
                 fprintf(text, " > ...%u more", inlined - INLINED_SHOWN);
-            }
             continue;
         }
         fputs(" > ", text);
@@ -91,17 +88,16 @@ char *render_frame(const struct model *model, const struct model_context *contex
     const char *module =
         context->frame->module != WIRE_NONE ? model->modules[context->frame->module].path : NULL;
     FILE *text = open_memstream(&buffer, &bytes);
-    if (text == NULL) {
+    if (!text)
         cli_die(CLI_REFUSED, "out of memory");
-    }
     if (context->frame->kind == WIRE_KIND_ROOT) {
         fputs("[no call path]", text);
     } else if (context->frame->kind != WIRE_KIND_PATH) {
-        fputs(context->frame->label != NULL ? context->frame->label : "[unnamed]", text);
-    } else if (names != NULL && names->functions[0].name != NULL) {
+        fputs(context->frame->label ? context->frame->label : "[unnamed]", text);
+    } else if (names && names->functions[0].name) {
         put_function(text, &names->functions[0], module, false, whole);
         put_inlined(text, names, whole);
-    } else if (module != NULL) {
+    } else if (module) {
         fprintf(text, "%s+0x%" PRIx64, whole ? module : base_name(module),
                 context->frame->address - model->modules[context->frame->module].bias);
     } else {
@@ -115,8 +111,7 @@ char *render_frame(const struct model *model, const struct model_context *contex
 static void put_function_name(FILE *text, const struct model *model, uint32_t index) {
     const struct model_context *context = &model->contexts[index];
     const struct model_names *names = context->frame->names;
-    bool named =
-        context->frame->kind == WIRE_KIND_PATH && names != NULL && names->functions[0].name != NULL;
+    bool named = context->frame->kind == WIRE_KIND_PATH && names && names->functions[0].name;
     char *name =
         named ? shorten_function(names->functions[0].name) : render_frame(model, context, false);
     fputs(name, text);
@@ -127,15 +122,13 @@ char *render_step(const struct model *model, uint32_t index) {
     const struct model_context *context = &model->contexts[index];
     char *frame = render_frame(model, context, false), *buffer = NULL;
     size_t bytes = 0;
-    if ((context->flags & WIRE_CONTEXT_RECURSIVE) == 0) {
+    if ((context->flags & WIRE_CONTEXT_RECURSIVE) == 0)
         return frame;
-    }
     uint32_t loop[LOOP_SHOWN];
     size_t count = folding_find_loop(model, index, loop, LOOP_SHOWN);
     FILE *text = open_memstream(&buffer, &bytes);
-    if (text == NULL) {
+    if (!text)
         cli_die(CLI_REFUSED, "out of memory");
-    }
     fprintf(text, "%s  (recursive%s", frame, count > 0 ? ": " : "");
     for (size_t i = 0; i < count && i < LOOP_SHOWN; i++) {
         fputs(i > 0 ? " > " : "", text);
@@ -151,14 +144,12 @@ char *render_path(const struct model *model, uint32_t index, int64_t frames) {
     char *buffer = NULL;
     size_t bytes = 0;
     FILE *text = open_memstream(&buffer, &bytes);
-    if (text == NULL) {
+    if (!text)
         cli_die(CLI_REFUSED, "out of memory");
-    }
     for (int64_t count = 0;; count++) {
         const struct model_context *context = &model->contexts[index];
-        if (context->parent == WIRE_NONE && count > 0) {
+        if (context->parent == WIRE_NONE && count > 0)
             break;
-        }
         if (frames >= 0 && count >= frames) {
             fputs(" < ...", text);
             break;
@@ -166,9 +157,8 @@ char *render_path(const struct model *model, uint32_t index, int64_t frames) {
         char *name = render_step(model, index);
         fprintf(text, "%s%s", count > 0 ? " < " : "", name);
         free(name);
-        if (context->parent == WIRE_NONE) {
+        if (context->parent == WIRE_NONE)
             break;
-        }
         index = context->parent;
     }
     fclose(text);
@@ -219,9 +209,8 @@ static void print_context(const struct model *model, uint32_t index,
     free(name);
     if (context->flags & WIRE_CONTEXT_PARTIAL) {
         int64_t bound_bytes = folding_find_bound(model, index);
-        if (!marked.partial || bound_bytes > marked.bound_bytes) {
+        if (!marked.partial || bound_bytes > marked.bound_bytes)
             marked.bound_bytes = bound_bytes;
-        }
         marked.partial = true;
         fputs(">= ", stdout);
     }
@@ -241,15 +230,13 @@ void render_head(const struct model *model, const struct render_options *options
            render_bytes(own, memory_own_bytes(model), options->human), model->depth,
            model->context_count + model->left_out_count,
            model->exact ? "" : "; not exact: some operations were not charged to their path");
-    for (size_t i = 0; i < model->mark_count; i++) {
+    for (size_t i = 0; i < model->mark_count; i++)
         printf("mark \"%s\" at %.3f s\n", model->marks[i].name, model->marks[i].uptime_s);
-    }
 }
 
 static void print_reason(const struct model_context *context, int indent) {
-    if (context->why != NULL) {
+    if (context->why)
         printf("%*splaced by %s\n", indent, "", context->why);
-    }
 }
 
 static void print_threads(const struct model *model, const struct model_context *context,
@@ -260,11 +247,10 @@ static void print_threads(const struct model *model, const struct model_context 
         char requested[RENDER_NUMBER_BYTES], chunks[RENDER_NUMBER_BYTES];
         char allocs[RENDER_NUMBER_BYTES], frees[RENDER_NUMBER_BYTES];
         printf("%*s", indent, "");
-        if (thread->tid == 0) {
+        if (thread->tid == 0)
             printf("- exited and new threads: ");
-        } else {
+        else
             printf("- thread %u (%s): ", thread->tid, thread->name);
-        }
         printf("%s requested; %s chunks; %s allocs; %s frees\n",
                render_bytes(requested, view->totals.requested_bytes, options->human),
                render_count(chunks, view->totals.live_chunks),
@@ -281,16 +267,15 @@ struct tree {
 };
 
 static bool is_shown(const struct tree *tree, uint32_t index) {
-    return (tree->view->shown == NULL || tree->view->shown[index]) &&
+    return (!tree->view->shown || tree->view->shown[index]) &&
            tree->view->weights[index] >= tree->view->threshold;
 }
 
 static size_t count_below(const struct model *model, uint32_t index) {
     size_t count = 1;
     for (uint32_t at = model->contexts[index].first_child; at != WIRE_NONE;
-         at = model->contexts[at].next_sibling) {
+         at = model->contexts[at].next_sibling)
         count += count_below(model, at);
-    }
     return count;
 }
 
@@ -307,15 +292,13 @@ static void print_hidden(const struct tree *tree, const uint32_t *children, size
             weight = model_add(weight, tree->view->weights[children[i]]);
         }
     }
-    if (contexts == 0) {
+    if (contexts == 0)
         return;
-    }
     char text[RENDER_NUMBER_BYTES];
     printf("%*s... %zu more contexts, %s bytes", indent, "", contexts,
            render_bytes(text, bytes, false));
-    if (tree->view->sort != VIEW_SORT_REQUESTED) {
+    if (tree->view->sort != VIEW_SORT_REQUESTED)
         printf(", %" PRId64 " %s", weight, view_sort_word(tree->view->sort));
-    }
     putchar('\n');
 }
 
@@ -323,11 +306,10 @@ static void print_hidden(const struct tree *tree, const uint32_t *children, size
  * step on the way to it, so it stands above it, at the same indentation and without figures. */
 static bool is_step(const struct tree *tree, uint32_t index, const uint32_t *children,
                     size_t count) {
-    bool included = tree->view->included == NULL || tree->view->included[index];
+    bool included = !tree->view->included || tree->view->included[index];
     if (count == 0 || !is_shown(tree, children[0]) ||
-        (included && model_totals_any(&tree->model->contexts[index].figures->self))) {
+        (included && model_totals_any(&tree->model->contexts[index].figures->self)))
         return false;
-    }
     return count == 1 || (tree->view->weights[children[1]] <= 0 && !is_shown(tree, children[1]));
 }
 
@@ -349,17 +331,13 @@ static void print_node(const struct tree *tree, uint32_t index, int64_t level, i
     printf("%*s", indent, "");
     print_context(model, index, context->total, tree->options);
     print_reason(context, indent + 2);
-    if (tree->options->threads) {
+    if (tree->options->threads)
         print_threads(model, context, tree->options, indent + 2);
-    }
-    for (size_t i = 0; i < count && !bottom; i++) {
-        if (is_shown(tree, children[i])) {
+    for (size_t i = 0; i < count && !bottom; i++)
+        if (is_shown(tree, children[i]))
             print_node(tree, children[i], level + 1, indent + 2);
-        }
-    }
-    if (!bottom) {
+    if (!bottom)
         print_hidden(tree, children, count, indent + 2);
-    }
     free(children);
 }
 
@@ -368,17 +346,14 @@ void render_tree(const struct model *model, const struct view *view,
     struct tree tree = {model, view, options};
     size_t count;
     uint32_t *children = view_sort_children(view, model, 0, &count);
-    if (view->included == NULL && model_totals_any(&model->contexts[0].figures->self)) {
+    if (!view->included && model_totals_any(&model->contexts[0].figures->self)) {
         render_line("[no call path]", &model->contexts[0].figures->self, options);
-        if (options->threads) {
+        if (options->threads)
             print_threads(model, &model->contexts[0], options, 2);
-        }
     }
-    for (size_t i = 0; i < count; i++) {
-        if (is_shown(&tree, children[i])) {
+    for (size_t i = 0; i < count; i++)
+        if (is_shown(&tree, children[i]))
             print_node(&tree, children[i], 1, 0);
-        }
-    }
     print_hidden(&tree, children, count, 0);
     free(children);
 }
@@ -393,9 +368,8 @@ void render_flat(const struct model *model, const struct view *view,
     for (; printed < limit; printed++) {
         const struct model_context *context = &model->contexts[leaves[printed]];
         /* Sorted by falling weight: from the first one that is too light on, all are. */
-        if (view_key(&context->figures->self, view->sort) < view->threshold) {
+        if (view_key(&context->figures->self, view->sort) < view->threshold)
             break;
-        }
         print_context(model, leaves[printed], &context->figures->self, options);
         print_reason(context, 4);
         uint32_t at = context->parent;
@@ -410,14 +384,12 @@ void render_flat(const struct model *model, const struct view *view,
             free(name);
             at = model->contexts[at].parent;
         }
-        if (options->threads) {
+        if (options->threads)
             print_threads(model, context, options, 4);
-        }
     }
     int64_t bytes = model->left_out_bytes;
-    for (size_t i = printed; i < count; i++) {
+    for (size_t i = printed; i < count; i++)
         bytes = model_add(bytes, model->contexts[leaves[i]].figures->self.requested_bytes);
-    }
     size_t more = count - printed + model->left_out_leaves;
     if (more > 0) {
         char text[RENDER_NUMBER_BYTES];

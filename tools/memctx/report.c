@@ -53,23 +53,20 @@ struct state {
 /* Each name once; contexts have its number. */
 static void write_names(struct json_writer *json, const struct model *model, uint32_t *numbers) {
     size_t slots = 1024, count = 0;
-    while (slots < 4 * model->context_count) {
+    while (slots < 4 * model->context_count)
         slots *= 2;
-    }
-    char **table = cli_alloc(slots, sizeof(*table));
-    uint32_t *number_of = cli_alloc(slots, sizeof(*number_of));
+    char **table = cli_alloc(slots, sizeof *table);
+    uint32_t *number_of = cli_alloc(slots, sizeof *number_of);
     json_put_open(json, "names", '[');
     for (size_t i = 0; i < model->context_count; i++) {
         char *name = render_frame(model, &model->contexts[i], false);
         uint64_t hash = 5381;
-        for (const char *at = name; *at != '\0'; at++) {
+        for (const char *at = name; *at != '\0'; at++)
             hash = hash * 33 + (unsigned char)*at;
-        }
         size_t slot = (hash ^ hash >> 17) & (slots - 1);
-        while (table[slot] != NULL && strcmp(table[slot], name) != 0) {
+        while (table[slot] && strcmp(table[slot], name) != 0)
             slot = (slot + 1) & (slots - 1);
-        }
-        if (table[slot] == NULL) {
+        if (!table[slot]) {
             table[slot] = name;
             number_of[slot] = (uint32_t)count++;
             json_put_text(json, NULL, name);
@@ -79,9 +76,8 @@ static void write_names(struct json_writer *json, const struct model *model, uin
         numbers[i] = number_of[slot];
     }
     json_put_close(json, ']');
-    for (size_t i = 0; i < slots; i++) {
+    for (size_t i = 0; i < slots; i++)
         free(table[i]);
-    }
     free(table);
     free(number_of);
 }
@@ -89,7 +85,7 @@ static void write_names(struct json_writer *json, const struct model *model, uin
 /* --- contexts --------------------------------------------------------------------------------------- */
 
 static void write_contexts(struct json_writer *json, const struct model *model) {
-    uint32_t *names = cli_alloc(model->context_count, sizeof(*names));
+    uint32_t *names = cli_alloc(model->context_count, sizeof *names);
     write_names(json, model, names);
     json_put_newline(json);
     json_put_open(json, "contexts", '{');
@@ -107,9 +103,8 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     }
     json_put_close(json, ']');
     json_put_open(json, "name", '[');
-    for (size_t i = 0; i < model->context_count; i++) {
+    for (size_t i = 0; i < model->context_count; i++)
         json_put_integer(json, NULL, names[i]);
-    }
     json_put_close(json, ']');
     json_put_open(json, "figures", '[');
 #define X(figure) json_put_text(json, NULL, #figure);
@@ -121,9 +116,8 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     size_t last = 0;
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_totals *self = &model->contexts[i].figures->self;
-        if (!model_totals_any(self)) {
+        if (!model_totals_any(self))
             continue;
-        }
         json_put_open(json, NULL, '[');
         json_put_integer(json, NULL, (int64_t)(i - last));
 #define X(figure) json_put_integer(json, NULL, self->figure);
@@ -138,14 +132,12 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     json_put_newline(json);
     json_put_open(json, "occupancy", '[');
     for (size_t i = 0; i < model->context_count; i++) {
-        if (model_tame(model->contexts[i].figures->self.pages) == 0) {
+        if (model_tame(model->contexts[i].figures->self.pages) == 0)
             continue;
-        }
         json_put_open(json, NULL, '[');
         json_put_integer(json, NULL, (int64_t)i);
-        for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+        for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
             json_put_integer(json, NULL, model->contexts[i].figures->occupancy[bin]);
-        }
         json_put_close(json, ']');
     }
     json_put_close(json, ']');
@@ -164,17 +156,15 @@ struct cell {
 
 static struct cell *make_cells(const struct model *model, size_t *count) {
     size_t group = model->page_count / CELLS_MAX + 1;
-    struct cell *cells = cli_alloc(model->page_count / group + 1, sizeof(*cells));
+    struct cell *cells = cli_alloc(model->page_count / group + 1, sizeof *cells);
     *count = 0;
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
-        if (i % group == 0) {
+        if (i % group == 0)
             cells[(*count)++] = (struct cell){.start = page->start, .page = (uint32_t)i};
-        }
         struct cell *cell = &cells[*count - 1];
-        if (page->touched_bytes > model->pages[cell->page].touched_bytes) {
+        if (page->touched_bytes > model->pages[cell->page].touched_bytes)
             cell->page = (uint32_t)i;
-        }
         cell->bytes += page->bytes;
         cell->touched += page->touched_bytes;
         cell->live_bytes += (int64_t)page->live_bytes;
@@ -205,23 +195,20 @@ static void write_cell(struct json_writer *json, const struct model *model, cons
                                cell->capacity,
                                (int64_t)holders_seconds(cell->oldest)};
     json_put_open(json, NULL, '[');
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         json_put_integer(json, NULL, numbers[i]);
-    }
     const struct model_share *shares = model->shares + page->first_share, *last = NULL;
     for (int k = 0; k < SHARES_SHOWN; k++) { /* the next one behind the last, by falling number */
         const struct model_share *best = NULL;
         for (const struct model_share *share = shares; share < shares + page->share_count;
              share++) {
-            bool behind = last == NULL || share->live < last->live ||
-                          (share->live == last->live && share > last);
-            if (behind && (best == NULL || share->live > best->live)) {
+            bool behind =
+                !last || share->live < last->live || (share->live == last->live && share > last);
+            if (behind && (!best || share->live > best->live))
                 best = share;
-            }
         }
-        if (best == NULL) {
+        if (!best)
             break;
-        }
         json_put_integer(json, NULL, best->context);
         json_put_integer(json, NULL, best->live);
         last = best;
@@ -308,9 +295,8 @@ static int by_change(const void *a, const void *b) {
 /* [context here or -1, its path where it is gone, requested before, after, chunks before, after]. */
 static void write_changes(struct json_writer *json, const struct model *model,
                           const struct compare *compare) {
-    if (compare->count > 0) {
-        qsort(compare->rows, compare->count, sizeof(*compare->rows), by_change);
-    }
+    if (compare->count > 0)
+        qsort(compare->rows, compare->count, sizeof *compare->rows, by_change);
     json_put_newline(json);
     json_put_integer(json, "changed", (int64_t)compare->count);
     json_put_open(json, "changes", '[');
@@ -339,7 +325,7 @@ static void write_data(FILE *file, struct state *now, const struct state *before
     char taken[64];
     time_t clock = time(NULL);
     struct tm local;
-    strftime(taken, sizeof(taken), "%Y-%m-%d %H:%M:%S %z", localtime_r(&clock, &local));
+    strftime(taken, sizeof taken, "%Y-%m-%d %H:%M:%S %z", localtime_r(&clock, &local));
     json_put_open(&json, NULL, '{');
     json_put_text(&json, "schema", "memctx-report/1");
     json_put_text(&json, "version", CLI_VERSION);
@@ -351,12 +337,11 @@ static void write_data(FILE *file, struct state *now, const struct state *before
     write_state(&json, now);
     write_findings(&json, now, target);
     write_contexts(&json, now->model);
-    if (compare != NULL) {
+    if (compare) {
         json_put_newline(&json);
         json_put_open(&json, "before", '{');
-        if (before != NULL) {
+        if (before)
             write_state(&json, before);
-        }
         write_changes(&json, now->model, compare);
         json_put_close(&json, '}');
     }
@@ -367,10 +352,10 @@ static void write_data(FILE *file, struct state *now, const struct state *before
 static void put_escaped(FILE *file, const char *text, size_t length) {
     for (const char *end = text + length; text < end;) {
         const char *mark = memchr(text, '<', (size_t)(end - text));
-        size_t part = mark != NULL ? (size_t)(mark - text) : (size_t)(end - text);
+        size_t part = mark ? (size_t)(mark - text) : (size_t)(end - text);
         fwrite(text, 1, part, file);
         text += part;
-        if (mark != NULL) {
+        if (mark) {
             fputs("\\u003c", file);
             text++;
         }
@@ -391,19 +376,18 @@ static void put_text(FILE *file, const char *text) { /* of an HTML element */
 static void write_page(FILE *file, const char *title, const char *data, size_t data_length) {
     const char *text = asset_page;
     const char *mark;
-    while ((mark = strchr(text, '@')) != NULL) {
+    while ((mark = strchr(text, '@'))) {
         fwrite(text, 1, (size_t)(mark - text), file);
         const char *end = strchr(mark + 1, '@');
-        size_t length = end != NULL ? (size_t)(end - mark - 1) : 0;
-        if (strncmp(mark + 1, "TITLE", length) == 0) {
+        size_t length = end ? (size_t)(end - mark - 1) : 0;
+        if (strncmp(mark + 1, "TITLE", length) == 0)
             put_text(file, title);
-        } else if (strncmp(mark + 1, "STYLE", length) == 0) {
+        else if (strncmp(mark + 1, "STYLE", length) == 0)
             fputs(asset_style, file);
-        } else if (strncmp(mark + 1, "PROGRAM", length) == 0) {
+        else if (strncmp(mark + 1, "PROGRAM", length) == 0)
             fputs(asset_program, file);
-        } else if (strncmp(mark + 1, "DATA", length) == 0) {
+        else if (strncmp(mark + 1, "DATA", length) == 0)
             put_escaped(file, data, data_length);
-        }
         text = mark + length + 2;
     }
     fputs(text, file);
@@ -416,14 +400,13 @@ static void write_report(const struct report_request *request, struct state *now
     size_t length = 0;
     struct output output;
     FILE *memory = open_memstream(&data, &length);
-    if (memory == NULL) {
+    if (!memory)
         cli_die(CLI_REFUSED, "out of memory");
-    }
     write_data(memory, now, before, compare, target);
     fclose(memory);
     const char *name = strrchr(now->model->exe, '/');
-    char *title = cli_format("%s (%" PRId64 ") - memctx", name != NULL ? name + 1 : now->model->exe,
-                             now->model->pid);
+    char *title =
+        cli_format("%s (%" PRId64 ") - memctx", name ? name + 1 : now->model->exe, now->model->pid);
     output_begin(&output, request->output);
     write_page(output.file, title, data, length);
     output_finish(&output);
@@ -456,17 +439,15 @@ int report_main(int argc, char **argv) {
                                        .mappings = true,
                                        .pages = true};
     target_open(&target, word, false);
-    if (!target.is_snapshot) {
+    if (!target.is_snapshot)
         load.flags |= MODEL_THREADS; /* a snapshot may be without */
-    }
     target_load(&target, &model, &load);
     reading_resolve(&model, &target, &request.names);
     memory_make_ledger(&model, &now.ledger);
     now.title = model.source;
-    const struct model_mark *mark =
-        request.before != NULL ? model_find_mark(&model, request.before) : NULL;
-    bool snapshot = request.before != NULL && mark == NULL;
-    if (mark != NULL) {
+    const struct model_mark *mark = request.before ? model_find_mark(&model, request.before) : NULL;
+    bool snapshot = request.before && !mark;
+    if (mark) {
         compare_with_mark(&compare, &model, mark);
     } else if (snapshot) {
         target_open(&earlier, request.before, false);
@@ -477,13 +458,10 @@ int report_main(int argc, char **argv) {
         then.title = other.source;
         compare_models(&compare, &other, &model);
     }
-    if (request.output == NULL) {
+    if (!request.output)
         request.output = cli_format("memctx-%" PRId64 ".html", model.pid);
-    }
-    write_report(&request, &now, snapshot ? &then : NULL, request.before != NULL ? &compare : NULL,
-                 word);
-    if (strcmp(request.output, "-") != 0) {
+    write_report(&request, &now, snapshot ? &then : NULL, request.before ? &compare : NULL, word);
+    if (strcmp(request.output, "-") != 0)
         fprintf(stderr, "memctx: wrote %s; open it in a browser\n", request.output);
-    }
     return cli_finish_output(CLI_DONE);
 }

@@ -22,7 +22,7 @@ static const struct option options_list[] = {{"context", required_argument, NULL
 
 static char *reset_context(struct target *target, uint32_t id) {
     struct wire_reset_request request = {.context = id};
-    char *text = target_ask_text(target, WIRE_RESET, &request, sizeof(request));
+    char *text = target_ask_text(target, WIRE_RESET, &request, sizeof request);
     text[strcspn(text, "\n")] = '\0';
     return text;
 }
@@ -60,9 +60,8 @@ static struct answers ask_named(struct target *target, const char *verb, const c
     char *request = cli_format("%s %s", verb, name);
     char *text = target_ask_text(target, WIRE_RESET_NAMED, request, strlen(request));
     if (sscanf(text, "%" SCNd64 "\t%" SCNd64 "\t%" SCNd64, &answers.asked, &answers.reset,
-               &answers.freed_bytes) != 3) {
+               &answers.freed_bytes) != 3)
         cli_die(CLI_REFUSED, "%s answered what is not understood", target->client.source);
-    }
     free(text);
     free(request);
     return answers;
@@ -97,35 +96,31 @@ int reset_main(int argc, char **argv) {
     int64_t context = -1, timeout_s = 10;
     struct target target;
     int option;
-    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
-        if (option == OPTION_CONTEXT) {
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
+        if (option == OPTION_CONTEXT)
             context = cli_parse_number("--context", optarg, 0, WIRE_NONE - 1);
-        } else if (option == OPTION_SITE) {
+        else if (option == OPTION_SITE)
             site = optarg;
-        } else if (option == OPTION_NAMED) {
+        else if (option == OPTION_NAMED)
             named = optarg;
-        } else if (option == OPTION_TIMEOUT) {
+        else if (option == OPTION_TIMEOUT)
             timeout_s = cli_parse_number("--timeout", optarg, 0, 86400);
-        } else {
+        else
             reading_take(&names, option);
-        }
-    }
     const char *word = reading_target_word(argc, argv, 1);
-    if ((site != NULL) + (context >= 0) + (named != NULL) > 1) {
+    if ((site != NULL) + (context >= 0) + (named != NULL) > 1)
         cli_usage("--context, --site and --named exclude each other");
-    }
-    if (site != NULL) {
+    if (site) {
         regex_t regex;
         view_compile_site(&regex, site);
         regfree(&regex);
     }
     target_open(&target, word, true);
-    if (named != NULL) {
+    if (named)
         reset_named(&target, named, timeout_s);
-    } else if (site != NULL) {
+    else if (site)
         reset_site(&target, site, &names);
-    } else {
+    else
         printf("%s\n", reset_context(&target, context >= 0 ? (uint32_t)context : WIRE_NONE));
-    }
     return cli_finish_output(CLI_DONE);
 }

@@ -25,9 +25,8 @@ struct line {
 /* Cuts the next line off; false: there is none that is whole. */
 static bool next_line(char **text, struct line *line) {
     char *end = strchr(*text, '\n'), *tab = strchr(*text, '\t');
-    if (end == NULL || tab == NULL || tab > end) {
+    if (!end || !tab || tab > end)
         return false;
-    }
     *tab = *end = '\0';
     line->rule = cli_clean(*text);
     *text = end + 1;
@@ -87,14 +86,13 @@ static void print_text(char *text, bool human) {
                    "", line.guarded, line.unguarded);
         }
     }
-    if (count == 0) {
+    if (count == 0)
         printf("no rules; memctx rules TARGET --add 'FUNCTION=slab' adds one\n");
-    }
 }
 
 int rules_main(int argc, char **argv) {
     bool as_json = false, human = false, clear = false;
-    const char **added = cli_alloc((size_t)argc, sizeof(*added));
+    const char **added = cli_alloc((size_t)argc, sizeof *added);
     size_t count = 0;
     struct target target;
     int option;
@@ -108,24 +106,19 @@ int rules_main(int argc, char **argv) {
         }
     }
     const char *word = reading_target_word(argc, argv, 1);
-    for (size_t i = 0; i < count; i++) {
-        if (strchr(added[i], '=') == NULL || strlen(added[i]) >= WIRE_REQUEST_MAX) {
+    for (size_t i = 0; i < count; i++)
+        if (!strchr(added[i], '=') || strlen(added[i]) >= WIRE_REQUEST_MAX)
             cli_usage("a rule is PATTERN=POLICY,OPTIONS; got \"%.100s\"", added[i]);
-        }
-    }
     target_open(&target, word, true);
-    if (clear) {
+    if (clear)
         free(target_ask_text(&target, WIRE_RULES, "clear", strlen("clear")));
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         free(target_ask_text(&target, WIRE_RULES, added[i], strlen(added[i])));
-    }
     char *text = target_ask_text(&target, WIRE_RULES, "list", strlen("list"));
-    if (as_json) {
+    if (as_json)
         print_json(&target, text);
-    } else {
+    else
         print_text(text, human);
-    }
     free(text);
     free(added);
     return cli_finish_output(CLI_DONE);

@@ -26,19 +26,17 @@ static const struct option options_list[] = {{"depth", required_argument, NULL, 
                                              CLI_COMMON_OPTIONS};
 
 static void set_variable(const char *name, const char *value) {
-    if (setenv(name, value, 1) != 0) {
+    if (setenv(name, value, 1) != 0)
         cli_die(CLI_REFUSED, "out of memory");
-    }
 }
 
 static void set_option(const char *name, const char *value) {
     const struct settings_entry *entry = settings_find(name);
-    if (entry == NULL) {
+    if (!entry)
         cli_usage("there is no option \"%s\"; see memctx options", name);
-    }
     if (!settings_accepts(entry, value)) {
         char lowest[24];
-        snprintf(lowest, sizeof(lowest), "%s", settings_text(entry, entry->minimum));
+        snprintf(lowest, sizeof lowest, "%s", settings_text(entry, entry->minimum));
         cli_usage("%s goes from %s to %s; got \"%s\"; see memctx options", name, lowest,
                   settings_text(entry, entry->maximum), value);
     }
@@ -47,13 +45,11 @@ static void set_option(const char *name, const char *value) {
 
 static void set_pair(const char *pair) {
     const char *equals = strchr(pair, '=');
-    if (equals == NULL) {
+    if (!equals)
         cli_usage("--set takes name=value; got \"%s\"", pair);
-    }
     char *name = strndup(pair, (size_t)(equals - pair));
-    if (name == NULL) {
+    if (!name)
         cli_die(CLI_REFUSED, "out of memory");
-    }
     set_option(name, equals + 1);
     free(name);
 }
@@ -61,11 +57,9 @@ static void set_pair(const char *pair) {
 /* Behind those that are there: the first one that holds counts. */
 static void add_rule(const char *rule) {
     const char *before = getenv("MEMCTX_RULES");
-    if (strrchr(rule, '=') == NULL || strrchr(rule, '=') == rule) {
+    if (!strrchr(rule, '=') || strrchr(rule, '=') == rule)
         cli_usage("--rule takes PATTERN=POLICY,OPTIONS; got \"%.100s\"", rule);
-    }
-    char *rules =
-        before != NULL && before[0] != '\0' ? cli_format("%s;%s", before, rule) : cli_copy(rule);
+    char *rules = before && before[0] != '\0' ? cli_format("%s;%s", before, rule) : cli_copy(rule);
     set_variable("MEMCTX_RULES", rules);
     free(rules);
 }
@@ -76,27 +70,26 @@ static char *find_library(void) {
                                          "../lib/x86_64-linux-gnu/"};
     char directory[PATH_MAX];
     const char *given = getenv("MEMCTX_LIBRARY");
-    if (given != NULL && given[0] != '\0') {
+    if (given && given[0] != '\0') {
         char *path = realpath(given, NULL);
-        if (path == NULL) {
+        if (!path) {
             cli_die(CLI_REFUSED, "MEMCTX_LIBRARY names %s, which cannot be had; %s", given,
                     strerror(errno));
         }
         return path;
     }
-    ssize_t length = readlink("/proc/self/exe", directory, sizeof(directory) - 1);
+    ssize_t length = readlink("/proc/self/exe", directory, sizeof directory - 1);
     if (length > 0) {
         directory[length] = '\0';
         char *slash = strrchr(directory, '/');
         slash[1] = '\0';
     }
-    for (size_t i = 0; length > 0 && i < sizeof(places) / sizeof(places[0]); i++) {
+    for (size_t i = 0; length > 0 && i < sizeof places / sizeof places[0]; i++) {
         char *candidate = cli_format("%s%s%s", directory, places[i], LIBRARY);
         char *path = realpath(candidate, NULL);
         free(candidate);
-        if (path != NULL) {
+        if (path)
             return path;
-        }
     }
     cli_die(CLI_REFUSED,
             LIBRARY " is neither beside this command nor in ../lib/memctx or ../lib; build it with "
@@ -106,16 +99,15 @@ static char *find_library(void) {
 /* Ours comes first, so that its malloc is the one that is found; what was there stays. */
 static void set_preload(const char *library) {
     const char *before = getenv("LD_PRELOAD");
-    if (strpbrk(library, ": ") != NULL) {
+    if (strpbrk(library, ": ")) {
         cli_die(CLI_REFUSED,
                 "%s cannot be preloaded: LD_PRELOAD takes no path with a blank or a colon; move it",
                 library);
     }
-    if (access(library, R_OK) != 0) {
+    if (access(library, R_OK) != 0)
         cli_die(CLI_REFUSED, "%s cannot be read; %s", library, strerror(errno));
-    }
-    char *value = before != NULL && before[0] != '\0' ? cli_format("%s:%s", library, before)
-                                                      : cli_copy(library);
+    char *value =
+        before && before[0] != '\0' ? cli_format("%s:%s", library, before) : cli_copy(library);
     set_variable("LD_PRELOAD", value);
     free(value);
 }
@@ -137,15 +129,13 @@ int run_main(int argc, char **argv) {
         default: break;
         }
     }
-    if (optind >= argc) {
+    if (optind >= argc)
         cli_usage("run needs a PROGRAM");
-    }
-    if (!program_find(argv[optind], &path, &failure) || !program_check(path, &failure)) {
+    if (!program_find(argv[optind], &path, &failure) || !program_check(path, &failure))
         cli_die_failure(&failure);
-    }
     char *library = find_library();
     set_preload(library);
-    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
     set_variable("MEMCTX_RUN_PID", pid);
     /* The argument list begins with the name as it was given, as a shell passes it. execvp also
      * runs a script without "#!" by the shell. */

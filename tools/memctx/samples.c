@@ -8,7 +8,7 @@ static struct sample *add_sample(struct samples *samples, const struct model *mo
                                  double uptime_s) {
     struct sample *sample = &samples->samples[samples->count++];
     sample->uptime_s = uptime_s;
-    sample->rows = cli_alloc(model->figures_count, sizeof(*sample->rows));
+    sample->rows = cli_alloc(model->figures_count, sizeof *sample->rows);
     return sample;
 }
 
@@ -28,7 +28,7 @@ static int by_time(const void *a, const void *b) {
 
 void samples_keep(struct samples_look *look, const struct model *model) {
     *look = (struct samples_look){.uptime_s = model->uptime_s};
-    look->rows = cli_alloc(model->figures_count, sizeof(*look->rows));
+    look->rows = cli_alloc(model->figures_count, sizeof *look->rows);
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
         if (figures->context != WIRE_NONE) {
@@ -45,9 +45,8 @@ static void fill_left_out(struct sample *sample, const struct model *model,
     for (size_t i = 1; i < model->figures_count && mark->left_out.contexts > 0; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
         if (figures->context == WIRE_NONE ||
-            model->contexts[figures->context].id >= mark->left_out.ids_below) {
+            model->contexts[figures->context].id >= mark->left_out.ids_below)
             continue;
-        }
         struct sample_row now = row_of_totals(&figures->self);
         sample->rows[i] = (struct sample_row){
             now.requested_bytes < most ? now.requested_bytes : most,
@@ -59,9 +58,8 @@ static void fill_left_out(struct sample *sample, const struct model *model,
 static void own_rows(struct model *model, const struct samples_look *look) {
     for (size_t i = 0; i < look->count; i++) {
         uint32_t index = model_find_context(model, look->rows[i].id);
-        if (index != WIRE_NONE) {
+        if (index != WIRE_NONE)
             model_own_figures(model, &model->contexts[index]);
-        }
     }
 }
 
@@ -70,24 +68,21 @@ static void add_look(struct samples *samples, const struct model *model,
     struct sample *sample = add_sample(samples, model, look->uptime_s);
     for (size_t i = 0; i < look->count; i++) {
         uint32_t index = model_find_context(model, look->rows[i].id);
-        if (index != WIRE_NONE) {
+        if (index != WIRE_NONE)
             sample->rows[model->contexts[index].figures->number] = look->rows[i].row;
-        }
     }
 }
 
 void samples_make(struct samples *samples, struct model *model, const struct samples_look *earlier,
                   size_t earlier_count) {
     *samples = (struct samples){
-        .samples = cli_alloc(model->mark_count + earlier_count + 1, sizeof(*samples->samples))};
-    for (size_t i = 0; i < earlier_count; i++) {
+        .samples = cli_alloc(model->mark_count + earlier_count + 1, sizeof *samples->samples)};
+    for (size_t i = 0; i < earlier_count; i++)
         own_rows(model, &earlier[i]);
-    }
     for (size_t i = 0; i < model->mark_count; i++) {
         const struct model_mark *mark = &model->marks[i];
-        if (!mark->has_entries || mark->uptime_s > model->uptime_s) {
+        if (!mark->has_entries || mark->uptime_s > model->uptime_s)
             continue;
-        }
         struct sample *sample = add_sample(samples, model, mark->uptime_s);
         fill_left_out(sample, model, mark);
         for (size_t k = 0; k < mark->entry_count; k++) {
@@ -96,12 +91,10 @@ void samples_make(struct samples *samples, struct model *model, const struct sam
                 row_of(entry->requested_bytes, entry->live_chunks, entry->allocs);
         }
     }
-    for (size_t i = 0; i < earlier_count; i++) {
+    for (size_t i = 0; i < earlier_count; i++)
         add_look(samples, model, &earlier[i]);
-    }
-    qsort(samples->samples, samples->count, sizeof(*samples->samples), by_time);
+    qsort(samples->samples, samples->count, sizeof *samples->samples, by_time);
     struct sample *now = add_sample(samples, model, model->uptime_s);
-    for (size_t i = 0; i < model->figures_count; i++) {
+    for (size_t i = 0; i < model->figures_count; i++)
         now->rows[i] = row_of_totals(&model_figures_at(model, i)->self);
-    }
 }

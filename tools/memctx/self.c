@@ -10,25 +10,23 @@
 static void put_value(struct json_writer *json, const char *name, const char *value) {
     int64_t number;
     bool negative = value[0] == '-';
-    if (strcmp(value, "-") == 0) {
+    if (strcmp(value, "-") == 0)
         json_put_null(json, name);
-    } else if (cli_is_number(value + negative, &number)) {
+    else if (cli_is_number(value + negative, &number))
         json_put_integer(json, name, negative ? -number : number);
-    } else {
+    else
         json_put_text(json, name, value);
-    }
 }
 
 /* The next statistic of the text; false: there is none. *meaning may be NULL. */
 static bool next_figure(char **text, char **name, char **value, char **meaning) {
     char *line;
-    while ((line = strsep(text, "\n")) != NULL) {
+    while ((line = strsep(text, "\n"))) {
         *name = strsep(&line, "\t");
-        *value = line != NULL ? strsep(&line, "\t") : NULL;
+        *value = line ? strsep(&line, "\t") : NULL;
         *meaning = line;
-        if (*value != NULL) {
+        if (*value)
             return true;
-        }
     }
     return false;
 }
@@ -37,11 +35,9 @@ int64_t self_figure(struct target *target, const char *wanted) {
     char *text = target_ask_text(target, WIRE_SELF, NULL, 0), *rest = text;
     char *name, *value, *meaning;
     int64_t figure = WIRE_UNKNOWN;
-    while (next_figure(&rest, &name, &value, &meaning)) {
-        if (strcmp(name, wanted) == 0 && !cli_is_number(value, &figure)) {
+    while (next_figure(&rest, &name, &value, &meaning))
+        if (strcmp(name, wanted) == 0 && !cli_is_number(value, &figure))
             figure = WIRE_UNKNOWN;
-        }
-    }
     free(text);
     return figure;
 }
@@ -57,13 +53,11 @@ int self_print(struct target *target, bool json) {
         json_put_open(&writer, "figures", '{');
     }
     char *name, *value, *meaning;
-    while (next_figure(&text, &name, &value, &meaning)) {
-        if (json) {
+    while (next_figure(&text, &name, &value, &meaning))
+        if (json)
             put_value(&writer, name, value);
-        } else {
-            printf("%-28s %20s  %s\n", name, value, meaning != NULL ? meaning : "");
-        }
-    }
+        else
+            printf("%-28s %20s  %s\n", name, value, meaning ? meaning : "");
     if (json) {
         json_put_close(&writer, '}');
         json_put_close(&writer, '}');

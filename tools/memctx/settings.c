@@ -44,14 +44,12 @@ const struct settings_entry settings_table[] = {
 #undef X
 };
 
-const size_t settings_count = sizeof(settings_table) / sizeof(settings_table[0]);
+const size_t settings_count = sizeof settings_table / sizeof settings_table[0];
 
 const struct settings_entry *settings_find(const char *name) {
-    for (size_t i = 0; i < settings_count; i++) {
-        if (strcmp(settings_table[i].name, name) == 0) {
+    for (size_t i = 0; i < settings_count; i++)
+        if (strcmp(settings_table[i].name, name) == 0)
             return &settings_table[i];
-        }
-    }
     return NULL;
 }
 
@@ -61,50 +59,40 @@ const struct settings_entry *settings_find(const char *name) {
 static bool accepts_size(const struct settings_entry *entry, const char *text) {
     static const char units[] = "KMG";
     char *end;
-    if (*text < '0' || *text > '9') {
+    if (*text < '0' || *text > '9')
         return false;
-    }
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (errno != 0 || value > entry->maximum || (*end != 0 && end[1] != 0)) {
+    if (errno != 0 || value > entry->maximum || (*end != 0 && end[1] != 0))
         return false;
-    }
-    if (*end == '%') {
+    if (*end == '%')
         return value >= 1 && value <= PERCENT_MAX;
-    }
     const char *unit = *end == 0 ? NULL : strchr(units, toupper((unsigned char)*end));
-    if (*end != 0 && unit == NULL) {
+    if (*end != 0 && !unit)
         return false;
-    }
-    for (ptrdiff_t i = unit == NULL ? 0 : unit - units + 1; i > 0; i--) {
+    for (ptrdiff_t i = !unit ? 0 : unit - units + 1; i > 0; i--)
         value = value > entry->maximum ? value : value * 1024;
-    }
     return value >= entry->minimum && value <= entry->maximum;
 }
 
 bool settings_accepts(const struct settings_entry *entry, const char *text) {
     int64_t value;
-    if (entry->size) {
+    if (entry->size)
         return accepts_size(entry, text);
-    }
-    for (int64_t i = entry->minimum; entry->words != NULL && i <= entry->maximum; i++) {
-        if (strcmp(entry->words[i], text) == 0) {
+    for (int64_t i = entry->minimum; entry->words && i <= entry->maximum; i++)
+        if (strcmp(entry->words[i], text) == 0)
             return true;
-        }
-    }
-    return entry->words == NULL && cli_is_number(text, &value) && value >= entry->minimum &&
+    return !entry->words && cli_is_number(text, &value) && value >= entry->minimum &&
            value <= entry->maximum;
 }
 
 const char *settings_text(const struct settings_entry *entry, int64_t value) {
     static char text[24];
-    if (entry->words != NULL) {
+    if (entry->words)
         return entry->words[value];
-    }
-    if (entry->size && value < 0) {
-        snprintf(text, sizeof(text), "%" PRId64 "%%", -value);
-    } else {
-        snprintf(text, sizeof(text), "%" PRId64, value);
-    }
+    if (entry->size && value < 0)
+        snprintf(text, sizeof text, "%" PRId64 "%%", -value);
+    else
+        snprintf(text, sizeof text, "%" PRId64, value);
     return text;
 }

@@ -18,13 +18,11 @@ static const char operator_word[] = "operator";
 static size_t operator_length(const char *start, const char *at) {
     size_t word = strlen(operator_word);
     if (strncmp(at, operator_word, word) != 0 ||
-        (at > start && (isalnum((unsigned char)at[-1]) || at[-1] == '_'))) {
+        (at > start && (isalnum((unsigned char)at[-1]) || at[-1] == '_')))
         return 0;
-    }
     size_t signs = strspn(at + word, "<>=-!+*/%^&|~,");
-    if (strncmp(at + word, "()", 2) == 0 || strncmp(at + word, "[]", 2) == 0) {
+    if (strncmp(at + word, "()", 2) == 0 || strncmp(at + word, "[]", 2) == 0)
         signs = 2;
-    }
     /* operator< <int>: the sign ends at the blank, where the demangler puts one. */
     return signs > 0 ? word + signs : 0;
 }
@@ -46,9 +44,8 @@ static void drop_templates(char *name) {
         }
         bool opens = *at == '<';
         bool closes = *at == '>' && depth > 0;
-        if ((opens && depth == 0) || (closes && depth == 1) || (depth == 0 && !closes)) {
+        if ((opens && depth == 0) || (closes && depth == 1) || (depth == 0 && !closes))
             *out++ = *at;
-        }
         depth += opens - closes;
         at++;
     }
@@ -78,14 +75,11 @@ static void drop_parameters(char *name) {
 
 char *shorten_function(const char *name) {
     char *text = cli_copy(name);
-    if (strlen(text) > LONG_COLUMNS) {
+    if (strlen(text) > LONG_COLUMNS)
         drop_templates(text);
-    }
-    if (strlen(text) > LONG_COLUMNS) {
+    if (strlen(text) > LONG_COLUMNS)
         drop_parameters(text);
-    }
-    if (strlen(text) > CUT_COLUMNS) {
+    if (strlen(text) > CUT_COLUMNS)
         strcpy(text + CUT_COLUMNS - 3, "...");
-    }
     return text;
 }

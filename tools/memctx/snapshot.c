@@ -14,21 +14,18 @@ enum kind { KIND_OTHER, KIND_PACKED, KIND_JSON };
 /* A file cut off within the first bytes is what it would have been. */
 static enum kind kind_of(const char *bytes, size_t length) {
     size_t magic = length < SNAPSHOT_MAGIC_BYTES ? length : SNAPSHOT_MAGIC_BYTES;
-    if (length > 0 && memcmp(bytes, SNAPSHOT_MAGIC, magic) == 0) {
+    if (length > 0 && memcmp(bytes, SNAPSHOT_MAGIC, magic) == 0)
         return KIND_PACKED;
-    }
-    for (size_t i = 0; i < length; i++) {
-        if (strchr(" \t\r\n", bytes[i]) == NULL) {
+    for (size_t i = 0; i < length; i++)
+        if (!strchr(" \t\r\n", bytes[i]))
             return bytes[i] == '{' ? KIND_JSON : KIND_OTHER;
-        }
-    }
     return KIND_OTHER;
 }
 
 static FILE *open_file(const char *path, struct cli_failure *failure) {
     FILE *file = fopen(path, "re");
     struct stat status;
-    if (file == NULL) {
+    if (!file) {
         cli_set_failure(failure,
                         errno == EACCES || errno == EPERM ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
                         "%s: cannot be opened; %s", path, strerror(errno));
@@ -48,17 +45,15 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
                        struct cli_failure *failure) {
     FILE *file = open_file(path, failure);
     size_t capacity = 1 << 16, used = 0, got;
-    if (file == NULL) {
+    if (!file)
         return NULL;
-    }
     char *bytes = cli_alloc(capacity, 1);
     *kind = KIND_OTHER;
     while ((got = fread(bytes + used, 1, capacity - used - 1, file)) > 0) {
         used += got;
         *kind = kind_of(bytes, used);
-        if (*kind == KIND_OTHER || (*kind == KIND_PACKED && used > SNAPSHOT_FILE_MAX)) {
+        if (*kind == KIND_OTHER || (*kind == KIND_PACKED && used > SNAPSHOT_FILE_MAX))
             break;
-        }
         if (capacity - used < 2) {
             capacity *= 2;
             bytes = cli_grow(bytes, capacity, 1);
@@ -92,9 +87,8 @@ bool model_load_snapshot(struct model *model, const char *path, struct cli_failu
     cli_clean(model->source);
     model->from_snapshot = true;
     char *bytes = read_file(path, &length, &kind, failure);
-    if (bytes == NULL) {
+    if (!bytes)
         return false;
-    }
     bool good = kind == KIND_PACKED ? snapshot_read_packed(model, bytes, length, failure)
                                     : snapshot_read_json(model, bytes, length, failure);
     free(bytes);

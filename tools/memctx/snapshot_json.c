@@ -33,12 +33,12 @@ static uint32_t number_of(const json_t *object, const char *key) {
 
 static uint64_t hex_of(const json_t *object, const char *key) {
     const char *text = json_string_value(json_object_get(object, key));
-    return text != NULL ? strtoull(text, NULL, 16) : 0;
+    return text ? strtoull(text, NULL, 16) : 0;
 }
 
 static char *text_of(const json_t *object, const char *key) {
     const char *text = json_string_value(json_object_get(object, key));
-    return text != NULL ? cli_clean(cli_copy(text)) : NULL;
+    return text ? cli_clean(cli_copy(text)) : NULL;
 }
 
 static struct model_totals totals_of(const json_t *object) {
@@ -52,22 +52,21 @@ static struct model_totals totals_of(const json_t *object) {
 static bool load_modules(struct model *model, const json_t *root, struct cli_failure *failure) {
     const json_t *list = json_object_get(root, "modules");
     model->module_count = json_array_size(list);
-    model->modules = cli_alloc(model->module_count, sizeof(*model->modules));
+    model->modules = cli_alloc(model->module_count, sizeof *model->modules);
     for (size_t i = 0; i < model->module_count; i++) {
         const json_t *object = json_array_get(list, i);
         struct model_module *module = &model->modules[i];
         module->path = text_of(object, "path");
-        if (module->path == NULL) {
+        if (!module->path)
             return damaged(model, failure, "a module has no path");
-        }
         module->start = hex_of(object, "start");
         module->end = hex_of(object, "end");
         module->bias = hex_of(object, "bias");
         module->closed = json_is_true(json_object_get(object, "closed"));
         module->symbols = text_of(object, "symbols");
         const char *id = json_string_value(json_object_get(object, "build_id"));
-        size_t bytes = id != NULL ? strlen(id) / 2 : 0;
-        bytes = bytes > sizeof(module->build_id) ? sizeof(module->build_id) : bytes;
+        size_t bytes = id ? strlen(id) / 2 : 0;
+        bytes = bytes > sizeof module->build_id ? sizeof module->build_id : bytes;
         for (size_t k = 0; k < bytes; k++) {
             char digits[3] = {id[2 * k], id[2 * k + 1], '\0'};
             module->build_id[k] = (uint8_t)strtoul(digits, NULL, 16);
@@ -88,79 +87,70 @@ static void load_function(struct model_function *function, const json_t *object)
 static uint32_t find_module(const struct model *model, const char *path, uint64_t bias) {
     static uint32_t last;
     if (last < model->module_count && model->modules[last].bias == bias &&
-        strcmp(model->modules[last].path, path) == 0) {
+        strcmp(model->modules[last].path, path) == 0)
         return last;
-    }
-    for (size_t i = 0; i < model->module_count; i++) {
-        if (model->modules[i].bias == bias && strcmp(model->modules[i].path, path) == 0) {
+    for (size_t i = 0; i < model->module_count; i++)
+        if (model->modules[i].bias == bias && strcmp(model->modules[i].path, path) == 0)
             return last = (uint32_t)i;
-        }
-    }
     return WIRE_NONE;
 }
 
 /* Each context has a frame of its own, as in the file, where names may differ. */
 static bool load_frame(struct model *model, struct model_frame *context, const json_t *frame,
                        struct cli_failure *failure) {
-    if (!json_is_object(frame)) {
+    if (!json_is_object(frame))
         return damaged(model, failure, "a context has no frame");
-    }
     if (context->kind != WIRE_KIND_PATH) {
         context->label = text_of(frame, "function");
         return true;
     }
     context->address = hex_of(frame, "addr");
     const char *path = json_string_value(json_object_get(frame, "module"));
-    if (path != NULL) {
+    if (path) {
         uint64_t bias = context->address - hex_of(frame, "offset");
         char *clean = cli_clean(cli_copy(path));
         context->module = find_module(model, clean, bias);
         free(clean);
-        if (context->module == WIRE_NONE) {
+        if (context->module == WIRE_NONE)
             return damaged(model, failure, "a frame lies in a module that is not listed");
-        }
     }
     const json_t *inlined = json_object_get(frame, "inlined");
-    struct model_names *names = cli_alloc(1, sizeof(*names));
+    struct model_names *names = cli_alloc(1, sizeof *names);
     names->count = 1 + (uint32_t)json_array_size(inlined);
-    names->functions = cli_alloc(names->count, sizeof(*names->functions));
+    names->functions = cli_alloc(names->count, sizeof *names->functions);
     load_function(&names->functions[0], frame);
-    for (uint32_t i = 1; i < names->count; i++) {
+    for (uint32_t i = 1; i < names->count; i++)
         load_function(&names->functions[i], json_array_get(inlined, i - 1));
-    }
-    if (names->count > 1 || names->functions[0].name != NULL || names->functions[0].file != NULL) {
+    if (names->count > 1 || names->functions[0].name || names->functions[0].file)
         context->names = names;
-    }
     return true;
 }
 
 static uint8_t kind_of(const char *word, bool is_root) {
-    return is_root                                      ? WIRE_KIND_ROOT
-           : word != NULL && strcmp(word, "path") == 0  ? WIRE_KIND_PATH
-           : word != NULL && strcmp(word, "named") == 0 ? WIRE_KIND_NAMED
-                                                        : WIRE_KIND_UNKNOWN;
+    return is_root                              ? WIRE_KIND_ROOT
+           : word && strcmp(word, "path") == 0  ? WIRE_KIND_PATH
+           : word && strcmp(word, "named") == 0 ? WIRE_KIND_NAMED
+                                                : WIRE_KIND_UNKNOWN;
 }
 
 /* The number, up to `most`, of which `word_of` gives this word; 0 where there is none. */
 static uint8_t number_of_word(const char *word, uint8_t most, const char *(*word_of)(uint8_t)) {
-    for (uint8_t number = 0; word != NULL && number <= most; number++) {
-        if (strcmp(word, word_of(number)) == 0) {
+    for (uint8_t number = 0; word && number <= most; number++)
+        if (strcmp(word, word_of(number)) == 0)
             return number;
-        }
-    }
     return 0;
 }
 
 static void load_folding(struct model_context *context, const json_t *object) {
     context->recursive_from = number_of(object, "recursive_from");
-    context->flags = (json_object_get(object, "recursive") != NULL ? WIRE_CONTEXT_RECURSIVE : 0) |
+    context->flags = (json_object_get(object, "recursive") ? WIRE_CONTEXT_RECURSIVE : 0) |
                      (json_is_true(json_object_get(object, "partial")) ? WIRE_CONTEXT_PARTIAL : 0) |
                      (json_is_true(json_object_get(object, "late")) ? WIRE_CONTEXT_LATE : 0);
 }
 
 static bool load_contexts(struct model *model, const json_t *list, struct cli_failure *failure) {
     model->context_count = json_array_size(list);
-    model->contexts = cli_alloc(model->context_count, sizeof(*model->contexts));
+    model->contexts = cli_alloc(model->context_count, sizeof *model->contexts);
     for (size_t i = 0; i < model->context_count; i++) {
         const json_t *object = json_array_get(list, i);
         struct model_context *context = &model->contexts[i];
@@ -177,29 +167,24 @@ static bool load_contexts(struct model *model, const json_t *list, struct cli_fa
             .exact_address = json_is_true(json_object_get(object, "exact_address"))};
         load_folding(context, object);
         const json_t *self = json_object_get(object, "self");
-        if (context->id == WIRE_NONE || !json_is_object(self)) {
+        if (context->id == WIRE_NONE || !json_is_object(self))
             return damaged(model, failure, "a context has no id or no figures");
-        }
         struct model_figures figures = {.self = totals_of(self)};
         const json_t *bins = json_object_get(object, "occupancy");
-        for (size_t bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+        for (size_t bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
             figures.occupancy[bin] = (uint32_t)json_integer_value(json_array_get(bins, bin));
-        }
         model_set_figures(model, context, &figures);
-        if (i > 0 && !load_frame(model, &frame, json_object_get(object, "frame"), failure)) {
+        if (i > 0 && !load_frame(model, &frame, json_object_get(object, "frame"), failure))
             return false;
-        }
         context->frame = model_new_frame(model, &frame);
     }
     return true;
 }
 
 static uint32_t thread_of(const struct model *model, uint32_t tid) {
-    for (size_t i = 0; i < model->thread_count; i++) {
-        if (model->threads[i].tid == tid) {
+    for (size_t i = 0; i < model->thread_count; i++)
+        if (model->threads[i].tid == tid)
             return (uint32_t)i;
-        }
-    }
     return WIRE_NONE;
 }
 
@@ -208,13 +193,12 @@ static bool load_views(struct model *model, const json_t *root, const json_t *li
     const json_t *threads = json_object_get(root, "threads");
     model->has_threads = json_is_array(threads);
     model->thread_count = json_array_size(threads);
-    model->threads = cli_alloc(model->thread_count, sizeof(*model->threads));
+    model->threads = cli_alloc(model->thread_count, sizeof *model->threads);
     for (size_t i = 0; i < model->thread_count; i++) {
         const json_t *object = json_array_get(threads, i);
         model->threads[i].tid = number_of(object, "tid");
         const char *name = json_string_value(json_object_get(object, "name"));
-        snprintf(model->threads[i].name, sizeof(model->threads[i].name), "%s",
-                 name != NULL ? name : "");
+        snprintf(model->threads[i].name, sizeof model->threads[i].name, "%s", name ? name : "");
         cli_clean(model->threads[i].name);
     }
     size_t capacity = 0;
@@ -227,12 +211,11 @@ static bool load_views(struct model *model, const json_t *root, const json_t *li
         json_object_foreach(map, key, value) {
             uint32_t thread = thread_of(
                 model, strcmp(key, MODEL_EXITED) == 0 ? 0 : (uint32_t)strtoul(key, NULL, 10));
-            if (thread == WIRE_NONE) {
+            if (thread == WIRE_NONE)
                 return damaged(model, failure, "a thread view of a thread that is not listed");
-            }
             if (model->view_count == capacity) {
                 capacity = 2 * capacity + 64;
-                model->views = cli_grow(model->views, capacity, sizeof(*model->views));
+                model->views = cli_grow(model->views, capacity, sizeof *model->views);
             }
             model->views[model->view_count++] =
                 (struct model_view){(uint32_t)i, thread, totals_of(value)};
@@ -246,15 +229,14 @@ static bool load_views(struct model *model, const json_t *root, const json_t *li
 static bool load_remotes(struct model *model, const json_t *root, struct cli_failure *failure) {
     const json_t *list = json_object_get(root, "remote_frees");
     model->remote_count = json_array_size(list);
-    model->remotes = cli_alloc(model->remote_count, sizeof(*model->remotes));
+    model->remotes = cli_alloc(model->remote_count, sizeof *model->remotes);
     for (size_t i = 0; i < model->remote_count; i++) {
         const json_t *object = json_array_get(list, i);
         uint32_t tids[] = {number_of(object, "freed_by"), number_of(object, "owner")}, found[2];
         for (int k = 0; k < 2; k++) {
             found[k] = thread_of(model, tids[k]);
-            if (found[k] == WIRE_NONE) {
+            if (found[k] == WIRE_NONE)
                 return damaged(model, failure, "frees by a thread that is not listed");
-            }
         }
         model->remotes[i] = (struct model_remote){found[0], found[1], integer_of(object, "frees")};
     }
@@ -264,10 +246,10 @@ static bool load_remotes(struct model *model, const json_t *root, struct cli_fai
 static void load_notes(struct model *model, const json_t *root) {
     const json_t *list = json_object_get(root, "notes");
     model->note_count = json_array_size(list);
-    model->notes = cli_alloc(model->note_count, sizeof(*model->notes));
+    model->notes = cli_alloc(model->note_count, sizeof *model->notes);
     for (size_t i = 0; i < model->note_count; i++) {
         const char *text = json_string_value(json_array_get(list, i));
-        model->notes[i] = cli_clean(cli_copy(text != NULL ? text : ""));
+        model->notes[i] = cli_clean(cli_copy(text ? text : ""));
     }
 }
 
@@ -301,9 +283,8 @@ static bool load_page(struct model *model, struct wire_page *page, const json_t 
     bool shared = next_is_null(&reader);
     uint32_t context = next_small(&reader);
     page->context = shared ? WIRE_NONE : model_find_context(model, context);
-    if (!shared && page->context == WIRE_NONE) {
+    if (!shared && page->context == WIRE_NONE)
         return false;
-    }
     page->block_bytes = next_small(&reader);
     page->live = next_small(&reader);
     page->capacity = next_small(&reader);
@@ -314,9 +295,8 @@ static bool load_page(struct model *model, struct wire_page *page, const json_t 
     page->state = (uint8_t)next_small(&reader);
     page->apart = (uint8_t)next_small(&reader);
     page->spare_units = (uint8_t)next_small(&reader);
-    for (size_t i = 0; i < WIRE_OCCUPANCY_BINS; i++) {
+    for (size_t i = 0; i < WIRE_OCCUPANCY_BINS; i++)
         page->os_pages[i] = (uint16_t)next_small(&reader);
-    }
     page->os_empty = (uint16_t)next_small(&reader);
     page->first_share = (uint32_t)model->share_count;
     model_tame_page(page);
@@ -326,9 +306,8 @@ static bool load_page(struct model *model, struct wire_page *page, const json_t 
         share->context = model_find_context(model, next_small(&reader));
         share->live = next_small(&reader);
         page->share_count++;
-        if (share->context == WIRE_NONE) {
+        if (share->context == WIRE_NONE)
             return false;
-        }
     }
     return true;
 }
@@ -341,22 +320,19 @@ static bool load_pages(struct model *model, const json_t *root, struct cli_failu
                        json_integer_value(json_object_get(root, "page_numbers")) == PAGE_NUMBERS;
     list = model->has_pages ? list : NULL;
     model->page_count = json_array_size(list);
-    for (size_t i = 0; i < model->page_count; i++) {
+    for (size_t i = 0; i < model->page_count; i++)
         numbers += json_array_size(json_array_get(list, i));
-    }
-    model->pages = cli_alloc(model->page_count, sizeof(*model->pages));
-    model->shares = cli_alloc(numbers / 2 + 1, sizeof(*model->shares));
-    for (size_t i = 0; i < model->page_count; i++) {
-        if (!load_page(model, &model->pages[i], json_array_get(list, i))) {
+    model->pages = cli_alloc(model->page_count, sizeof *model->pages);
+    model->shares = cli_alloc(numbers / 2 + 1, sizeof *model->shares);
+    for (size_t i = 0; i < model->page_count; i++)
+        if (!load_page(model, &model->pages[i], json_array_get(list, i)))
             return damaged(model, failure, "a page of a context that is not listed");
-        }
-    }
     return true;
 }
 
 static void load_mark_entries(struct model *model, struct model_mark *mark, const json_t *list) {
     size_t count = json_array_size(list);
-    mark->entries = cli_alloc(count, sizeof(*mark->entries));
+    mark->entries = cli_alloc(count, sizeof *mark->entries);
     mark->has_entries = true;
     for (size_t i = 0; i < count; i++) {
         const json_t *object = json_array_get(list, i);
@@ -375,9 +351,8 @@ static void load_mark_entries(struct model *model, struct model_mark *mark, cons
 }
 
 static void load_left_out(struct wire_left_out *out, const json_t *object) {
-    if (!json_is_object(object)) {
+    if (!json_is_object(object))
         return;
-    }
     *out = (struct wire_left_out){
         .contexts = number_of(object, "contexts"),
         .ids_below = number_of(object, "ids_below"),
@@ -393,27 +368,25 @@ static void load_left_out(struct wire_left_out *out, const json_t *object) {
 static void load_marks(struct model *model, const json_t *root) {
     const json_t *list = json_object_get(root, "marks");
     model->mark_count = json_array_size(list);
-    model->marks = cli_alloc(model->mark_count, sizeof(*model->marks));
+    model->marks = cli_alloc(model->mark_count, sizeof *model->marks);
     for (size_t i = 0; i < model->mark_count; i++) {
         const json_t *object = json_array_get(list, i);
         struct model_mark *mark = &model->marks[i];
         const char *name = json_string_value(json_object_get(object, "name"));
-        snprintf(mark->name, sizeof(mark->name), "%s", name != NULL ? name : "");
+        snprintf(mark->name, sizeof mark->name, "%s", name ? name : "");
         cli_clean(mark->name);
         mark->uptime_s = json_number_value(json_object_get(object, "uptime_s"));
         load_left_out(&mark->left_out, json_object_get(object, "left_out"));
         const json_t *entries = json_object_get(object, "contexts");
-        if (json_is_array(entries)) {
+        if (json_is_array(entries))
             load_mark_entries(model, mark, entries);
-        }
     }
 }
 
 static bool load_memory(struct model *model, const json_t *root, struct cli_failure *failure) {
     const json_t *ledger = json_object_get(root, "ledger");
-    if (!json_is_object(ledger)) {
+    if (!json_is_object(ledger))
         return damaged(model, failure, "it has no ledger");
-    }
 #define X(name) model->ledger.name = integer_of(ledger, #name);
     MODEL_LEDGER(X)
 #undef X
@@ -436,9 +409,8 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
     model->library_version = text_of(root, "library_version");
     model->build_ns = integer_of(root, "build_ns");
     model->has_names = json_is_true(json_object_get(root, "has_names"));
-    if (model->exe == NULL || model->pid == WIRE_UNKNOWN) {
+    if (!model->exe || model->pid == WIRE_UNKNOWN)
         return damaged(model, failure, "it has no pid or no exe");
-    }
     if (json_is_true(json_object_get(root, "filtered"))) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s: holds only the contexts that were asked for; take a snapshot without "
@@ -449,9 +421,8 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
     if (!load_memory(model, root, failure) || !load_modules(model, root, failure) ||
         !load_contexts(model, contexts, failure) || !model_link(model, failure) ||
         !load_views(model, root, contexts, failure) || !load_remotes(model, root, failure) ||
-        !load_pages(model, root, failure)) {
+        !load_pages(model, root, failure))
         return false;
-    }
     load_marks(model, root);
     load_notes(model, root);
     model_add_up(model);
@@ -469,21 +440,20 @@ bool snapshot_read_json(struct model *model, const char *bytes, size_t length,
     json_error_t error;
     json_t *root = json_loadb(bytes, length, 0, &error);
     bool ours = begins_as_ours(bytes);
-    if (root == NULL && ours && json_error_code(&error) == json_error_premature_end_of_input) {
+    if (!root && ours && json_error_code(&error) == json_error_premature_end_of_input) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s: truncated snapshot; it ends after %zu bytes in the middle of the "
                         "object; take it again with memctx dump -o",
                         model->source, length);
     }
-    if (root == NULL && ours) {
+    if (!root && ours) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s: damaged snapshot; line %d: %s; take it again with memctx dump -o",
                         model->source, error.line, error.text);
     }
     const char *schema = json_string_value(json_object_get(root, "schema"));
-    if (schema == NULL || strncmp(schema, "memctx/", strlen("memctx/")) != 0) {
+    if (!schema || strncmp(schema, "memctx/", strlen("memctx/")) != 0)
         return cli_fail(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, model->source);
-    }
     if (strcmp(schema, SCHEMA) != 0) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s: snapshot of schema %s; this memctx (%s) reads %s; use the memctx "

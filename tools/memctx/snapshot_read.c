@@ -49,9 +49,8 @@ static bool damaged(const struct snapshot_reader *reader, const char *what) {
 /* Arrays have room for a power of two of elements, so that a block seldom moves one. */
 static size_t capacity_for(size_t count) {
     size_t capacity = 16;
-    while (capacity < count) {
+    while (capacity < count)
         capacity *= 2;
-    }
     return capacity;
 }
 
@@ -59,8 +58,7 @@ static size_t capacity_for(size_t count) {
 static void *room(const struct snapshot_reader *reader, void *array, size_t count,
                   size_t size_bytes) {
     size_t capacity = capacity_for(count + reader->block.rows);
-    return array != NULL && capacity == capacity_for(count) ? array
-                                                            : cli_grow(array, capacity, size_bytes);
+    return array && capacity == capacity_for(count) ? array : cli_grow(array, capacity, size_bytes);
 }
 
 /* The text of a column; NULL where it has none. */
@@ -71,9 +69,8 @@ static char *get_text(struct snapshot_reader *reader, unsigned column) {
 
 static char *get_needed_text(struct snapshot_reader *reader, unsigned column, const char *wrong) {
     char *text = get_text(reader, column);
-    if (text == NULL && reader->wrong == NULL) {
+    if (!text && !reader->wrong)
         reader->wrong = wrong;
-    }
     return text;
 }
 
@@ -81,7 +78,7 @@ static uint32_t get_index(struct snapshot_reader *reader, unsigned column, size_
                           const char *wrong) {
     uint64_t index = unpack_number(&reader->block, column);
     if (index >= count) {
-        reader->wrong = reader->wrong != NULL ? reader->wrong : wrong;
+        reader->wrong = reader->wrong ? reader->wrong : wrong;
         return 0;
     }
     return (uint32_t)index;
@@ -92,7 +89,7 @@ static uint32_t get_index_or_none(struct snapshot_reader *reader, unsigned colum
                                   const char *wrong) {
     uint64_t number = unpack_number(&reader->block, column);
     if (number > count) {
-        reader->wrong = reader->wrong != NULL ? reader->wrong : wrong;
+        reader->wrong = reader->wrong ? reader->wrong : wrong;
         return WIRE_NONE;
     }
     return number > 0 ? (uint32_t)(number - 1) : WIRE_NONE;
@@ -109,7 +106,7 @@ static uint8_t get_byte(struct snapshot_reader *reader, unsigned column) {
 static double get_double(struct snapshot_reader *reader, unsigned column) {
     uint64_t bits = unpack_number(&reader->block, column);
     double value;
-    memcpy(&value, &bits, sizeof(value));
+    memcpy(&value, &bits, sizeof value);
     return value;
 }
 
@@ -119,17 +116,16 @@ static double get_double(struct snapshot_reader *reader, unsigned column) {
 static void read_texts(struct snapshot_reader *reader) {
     struct unpack_block *block = &reader->block;
     char *at = cli_alloc(unpack_left(block, TEXTS_BYTES) + block->rows, 1);
-    reader->texts = room(reader, reader->texts, reader->text_count, sizeof(*reader->texts));
+    reader->texts = room(reader, reader->texts, reader->text_count, sizeof *reader->texts);
     for (uint32_t i = 0; i < block->rows; i++) {
         size_t length = unpack_at_most(block, TEXTS_LENGTH, SNAPSHOT_TEXT_MAX);
         const uint8_t *text = unpack_bytes(block, TEXTS_BYTES, length);
-        if (text == NULL) { /* empty, or bad */
+        if (!text) /* empty, or bad */
             length = 0;
-        } else if (memchr(text, 0, length) != NULL) {
+        else if (memchr(text, 0, length))
             reader->wrong = "a text has a 0 byte";
-        } else {
+        else
             memcpy(at, text, length);
-        }
         reader->texts[reader->text_count++] = cli_clean(at);
         at += length + 1;
     }
@@ -138,26 +134,25 @@ static void read_texts(struct snapshot_reader *reader) {
 static void read_functions(struct snapshot_reader *reader) {
     struct unpack_block *block = &reader->block;
     reader->functions =
-        room(reader, reader->functions, reader->function_count, sizeof(*reader->functions));
+        room(reader, reader->functions, reader->function_count, sizeof *reader->functions);
     reader->list_starts =
-        room(reader, reader->list_starts, reader->list_count, sizeof(*reader->list_starts));
+        room(reader, reader->list_starts, reader->list_count, sizeof *reader->list_starts);
     for (uint32_t i = 0; i < block->rows; i++) {
         struct model_function *function = &reader->functions[reader->function_count];
         function->name = get_text(reader, FUNCTIONS_NAME);
         function->file = get_text(reader, FUNCTIONS_FILE);
         function->line = (int64_t)unpack_at_most(block, FUNCTIONS_LINE, INT64_MAX);
-        if (unpack_at_most(block, FUNCTIONS_INLINED, 1) == 0) {
+        if (unpack_at_most(block, FUNCTIONS_INLINED, 1) == 0)
             reader->list_starts[reader->list_count++] = (uint32_t)reader->function_count;
-        } else if (reader->list_count == 0) {
+        else if (reader->list_count == 0)
             reader->wrong = "a function is inlined into nothing";
-        }
         reader->function_count++;
     }
 }
 
 /* Once all functions are there, and stay where they are. */
 static void make_names(struct snapshot_reader *reader) {
-    reader->names = cli_alloc(reader->list_count, sizeof(*reader->names));
+    reader->names = cli_alloc(reader->list_count, sizeof *reader->names);
     for (size_t i = 0; i < reader->list_count; i++) {
         uint32_t start = reader->list_starts[i];
         size_t end =
@@ -169,7 +164,7 @@ static void make_names(struct snapshot_reader *reader) {
 }
 
 static void read_frames(struct snapshot_reader *reader) {
-    reader->frames = room(reader, reader->frames, reader->frame_count, sizeof(*reader->frames));
+    reader->frames = room(reader, reader->frames, reader->frame_count, sizeof *reader->frames);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct snapshot_frame *frame = &reader->frames[reader->frame_count++];
         reader->address += unpack_signed(&reader->block, FRAMES_ADDRESS);
@@ -194,9 +189,8 @@ static void read_process(struct snapshot_reader *reader) {
     }
     model->pid = unpack_figure(block, PROCESS_PID, 0);
     model->exe = get_needed_text(reader, PROCESS_EXE, "it has no pid or no exe");
-    if (model->pid == WIRE_UNKNOWN) {
+    if (model->pid == WIRE_UNKNOWN)
         reader->wrong = "it has no pid or no exe";
-    }
     model->uptime_s = get_double(reader, PROCESS_UPTIME);
     model->depth = unpack_figure(block, PROCESS_DEPTH, 0);
     model->exact = unpack_number(block, PROCESS_EXACT) != 0;
@@ -211,9 +205,8 @@ static void read_process(struct snapshot_reader *reader) {
 
 static void take_figure(struct model *model, uint64_t group, const char *name, int64_t value) {
 #define X(member)                                                                                  \
-    if (group == FIGURES_LEDGER && strcmp(name, #member) == 0) {                                   \
-        model->ledger.member = value;                                                              \
-    }
+    if (group == FIGURES_LEDGER && strcmp(name, #member) == 0)                                     \
+        model->ledger.member = value;
     MODEL_LEDGER(X)
 #undef X
 #define X(member)                                                                                  \
@@ -229,16 +222,15 @@ static void read_figures(struct snapshot_reader *reader) {
         uint64_t group = unpack_number(&reader->block, FIGURES_GROUP);
         const char *name = get_needed_text(reader, FIGURES_NAME, "a figure has no name");
         int64_t value = unpack_figure(&reader->block, FIGURES_VALUE, 0);
-        if (name != NULL) {
+        if (name)
             take_figure(reader->model, group, name, value);
-        }
     }
 }
 
 static void read_modules(struct snapshot_reader *reader) {
     struct unpack_block *block = &reader->block;
     struct model *model = reader->model;
-    model->modules = room(reader, model->modules, model->module_count, sizeof(*model->modules));
+    model->modules = room(reader, model->modules, model->module_count, sizeof *model->modules);
     for (uint32_t i = 0; i < block->rows; i++) {
         struct model_module *module = &model->modules[model->module_count++];
         *module = (struct model_module){0};
@@ -247,11 +239,10 @@ static void read_modules(struct snapshot_reader *reader) {
         module->end = unpack_number(block, MODULES_END);
         module->bias = unpack_number(block, MODULES_BIAS);
         module->build_id_bytes =
-            (uint32_t)unpack_at_most(block, MODULES_ID_LENGTH, sizeof(module->build_id));
+            (uint32_t)unpack_at_most(block, MODULES_ID_LENGTH, sizeof module->build_id);
         const uint8_t *id = unpack_bytes(block, MODULES_ID, module->build_id_bytes);
-        if (id != NULL) {
+        if (id)
             memcpy(module->build_id, id, module->build_id_bytes);
-        }
         module->closed = unpack_number(block, MODULES_CLOSED) != 0;
         module->symbols = get_text(reader, MODULES_SYMBOLS);
     }
@@ -270,20 +261,17 @@ static struct model_frame *take_frame(struct snapshot_reader *reader, uint8_t ki
                                       uint32_t index, char *label) {
     struct model_frame frame = {
         .module = WIRE_NONE, .kind = kind, .exact_address = exact, .label = label};
-    if (index == WIRE_NONE || kind != WIRE_KIND_PATH) {
+    if (index == WIRE_NONE || kind != WIRE_KIND_PATH)
         return model_find_frame(reader->model, &frame);
-    }
     struct snapshot_frame *from = &reader->frames[index];
-    if (from->made[exact] != NULL && label == NULL) {
+    if (from->made[exact] && !label)
         return from->made[exact];
-    }
     frame.address = from->address;
     frame.module = from->module;
     frame.names = from->list != WIRE_NONE ? &reader->names[from->list] : NULL;
     struct model_frame *made = model_new_frame(reader->model, &frame);
-    if (label == NULL) {
+    if (!label)
         from->made[exact] = made;
-    }
     return made;
 }
 
@@ -295,15 +283,14 @@ static void read_context(struct snapshot_reader *reader, size_t i) {
     uint64_t up = unpack_number(block, CONTEXTS_PARENT);
     uint64_t known = unpack_number(block, CONTEXTS_KIND);
     uint8_t kind = known < WIRE_KIND_UNKNOWN ? (uint8_t)known : WIRE_KIND_UNKNOWN;
-    if (id > ID_MAX) {
+    if (id > ID_MAX)
         reader->wrong = "a context has an id that does not exist";
-    } else if ((i == 0) != (kind == WIRE_KIND_ROOT)) {
+    else if ((i == 0) != (kind == WIRE_KIND_ROOT))
         reader->wrong = "its first context, and no other, is not the root";
-    } else if (i > 0 && (up == 0 || up > i)) {
+    else if (i > 0 && (up == 0 || up > i))
         reader->wrong = "a context has no parent before it";
-    } else if (i > 0) {
+    else if (i > 0)
         context->parent = context[-(ptrdiff_t)up].id; /* model_link makes it an index */
-    }
     context->id = (uint32_t)id;
     reader->id_expected = id + 1;
     context->policy = get_byte(reader, CONTEXTS_POLICY);
@@ -318,9 +305,8 @@ static void read_context(struct snapshot_reader *reader, size_t i) {
     context->frame = take_frame(reader, kind, exact, frame, get_text(reader, CONTEXTS_LABEL));
     context->why = get_text(reader, CONTEXTS_WHY);
     struct model_figures figures;
-    for (unsigned bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+    for (unsigned bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         figures.occupancy[bin] = get_word(reader, CONTEXTS_OCCUPANCY + bin);
-    }
     get_totals(block, CONTEXTS_TOTALS, &figures.self);
     model_set_figures(reader->model, context, &figures);
 }
@@ -328,10 +314,9 @@ static void read_context(struct snapshot_reader *reader, size_t i) {
 static void read_contexts(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     size_t first = model->context_count;
-    model->contexts = room(reader, model->contexts, first, sizeof(*model->contexts));
-    for (uint32_t i = 0; i < reader->block.rows && reader->wrong == NULL; i++) {
+    model->contexts = room(reader, model->contexts, first, sizeof *model->contexts);
+    for (uint32_t i = 0; i < reader->block.rows && !reader->wrong; i++)
         read_context(reader, first + i);
-    }
     model->context_count += reader->block.rows;
 }
 
@@ -339,12 +324,12 @@ static void read_contexts(struct snapshot_reader *reader) {
 
 static void read_threads(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->threads = room(reader, model->threads, model->thread_count, sizeof(*model->threads));
+    model->threads = room(reader, model->threads, model->thread_count, sizeof *model->threads);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_thread *thread = &model->threads[model->thread_count++];
         thread->tid = get_word(reader, THREADS_TID);
         const char *name = get_text(reader, THREADS_NAME);
-        snprintf(thread->name, sizeof(thread->name), "%s", name != NULL ? name : "");
+        snprintf(thread->name, sizeof thread->name, "%s", name ? name : "");
     }
 }
 
@@ -375,16 +360,15 @@ static void read_view(struct snapshot_reader *reader, struct model_view *view) {
 
 static void read_views(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->views = room(reader, model->views, model->view_count, sizeof(*model->views));
-    for (uint32_t i = 0; i < reader->block.rows && reader->wrong == NULL; i++) {
+    model->views = room(reader, model->views, model->view_count, sizeof *model->views);
+    for (uint32_t i = 0; i < reader->block.rows && !reader->wrong; i++)
         read_view(reader, &model->views[model->view_count++]);
-    }
 }
 
 static void read_remotes(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     const char *wrong = "frees by a thread that is not listed";
-    model->remotes = room(reader, model->remotes, model->remote_count, sizeof(*model->remotes));
+    model->remotes = room(reader, model->remotes, model->remote_count, sizeof *model->remotes);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_remote *remote = &model->remotes[model->remote_count++];
         remote->freed_by = get_index(reader, REMOTES_FREED_BY, model->thread_count, wrong);
@@ -407,12 +391,12 @@ static void get_left_out(struct unpack_block *block, struct wire_left_out *out) 
 
 static void read_marks(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->marks = room(reader, model->marks, model->mark_count, sizeof(*model->marks));
+    model->marks = room(reader, model->marks, model->mark_count, sizeof *model->marks);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_mark *mark = &model->marks[model->mark_count++];
         *mark = (struct model_mark){0};
         const char *name = get_text(reader, MARKS_NAME);
-        snprintf(mark->name, sizeof(mark->name), "%s", name != NULL ? name : "");
+        snprintf(mark->name, sizeof mark->name, "%s", name ? name : "");
         mark->uptime_s = get_double(reader, MARKS_UPTIME);
         mark->has_entries = unpack_number(&reader->block, MARKS_HAS_ENTRIES) != 0;
         mark->entry_count = get_word(reader, MARKS_ENTRIES);
@@ -424,7 +408,7 @@ static void read_marks(struct snapshot_reader *reader) {
 static void read_mark_entries(struct snapshot_reader *reader) {
     struct unpack_block *block = &reader->block;
     const struct model *model = reader->model;
-    reader->entries = room(reader, reader->entries, reader->entry_count, sizeof(*reader->entries));
+    reader->entries = room(reader, reader->entries, reader->entry_count, sizeof *reader->entries);
     for (uint32_t i = 0; i < block->rows; i++) {
         struct wire_mark_entry *entry = &reader->entries[reader->entry_count++];
         uint64_t context = reader->entry_context + unpack_signed(block, ENTRIES_CONTEXT);
@@ -467,24 +451,22 @@ static void read_page(struct snapshot_reader *reader, struct wire_page *page) {
     page->spare_units = get_byte(reader, PAGES_SPARE_UNITS);
     page->os_empty = (uint16_t)unpack_at_most(block, PAGES_OS_EMPTY, UINT16_MAX);
     page->share_count = get_word(reader, PAGES_SHARES);
-    for (unsigned bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+    for (unsigned bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         page->os_pages[bin] = (uint16_t)unpack_at_most(block, PAGES_OS_PAGES + bin, UINT16_MAX);
-    }
     reader->shares_told += page->share_count;
     model_tame_page(page);
 }
 
 static void read_pages(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->pages = room(reader, model->pages, model->page_count, sizeof(*model->pages));
-    for (uint32_t i = 0; i < reader->block.rows; i++) {
+    model->pages = room(reader, model->pages, model->page_count, sizeof *model->pages);
+    for (uint32_t i = 0; i < reader->block.rows; i++)
         read_page(reader, &model->pages[model->page_count++]);
-    }
 }
 
 static void read_shares(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->shares = room(reader, model->shares, model->share_count, sizeof(*model->shares));
+    model->shares = room(reader, model->shares, model->share_count, sizeof *model->shares);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_share *share = &model->shares[model->share_count++];
         share->context = get_index(reader, SHARES_CONTEXT, model->context_count,
@@ -495,7 +477,7 @@ static void read_shares(struct snapshot_reader *reader) {
 
 static void read_notes(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->notes = room(reader, model->notes, model->note_count, sizeof(*model->notes));
+    model->notes = room(reader, model->notes, model->note_count, sizeof *model->notes);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         model->notes[model->note_count++] =
             get_needed_text(reader, NOTES_TEXT, "a note has no text");
@@ -517,27 +499,23 @@ static void (*const readers[SNAPSHOT_TABLES])(struct snapshot_reader *reader) = 
 
 static bool read_block(struct snapshot_reader *reader) {
     uint64_t table = reader->block.table;
-    if (table >= SNAPSHOT_TABLES) {
+    if (table >= SNAPSHOT_TABLES)
         return true; /* a later version's */
-    }
-    if (table < reader->table) {
+    if (table < reader->table)
         return damaged(reader, "its tables are out of order");
-    }
-    if (reader->table <= SNAPSHOT_FUNCTIONS && table > SNAPSHOT_FUNCTIONS) {
+    if (reader->table <= SNAPSHOT_FUNCTIONS && table > SNAPSHOT_FUNCTIONS)
         make_names(reader);
-    }
     reader->table = table;
     readers[table](reader);
-    if (reader->block.bad || (reader->wrong == NULL && !unpack_is_used_up(&reader->block))) {
+    if (reader->block.bad || (!reader->wrong && !unpack_is_used_up(&reader->block)))
         reader->wrong = "a value cannot be read or does not exist";
-    }
-    return reader->wrong == NULL || damaged(reader, reader->wrong);
+    return !reader->wrong || damaged(reader, reader->wrong);
 }
 
 /* Gives each mark its entries. */
 static void hand_out_entries(struct snapshot_reader *reader) {
     size_t next = 0;
-    reader->entries = reader->entries != NULL ? reader->entries : cli_alloc(0, 1);
+    reader->entries = reader->entries ? reader->entries : cli_alloc(0, 1);
     for (size_t i = 0; i < reader->model->mark_count; i++) {
         struct model_mark *mark = &reader->model->marks[i];
         mark->entries = reader->entries + next;
@@ -547,26 +525,21 @@ static void hand_out_entries(struct snapshot_reader *reader) {
 
 static bool check_whole(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    if (reader->process_count != 1) {
+    if (reader->process_count != 1)
         return damaged(reader, "it is of no process, or of several");
-    }
-    if (reader->shares_told != model->share_count || reader->entries_told != reader->entry_count) {
+    if (reader->shares_told != model->share_count || reader->entries_told != reader->entry_count)
         return damaged(reader, "parts of pages or marks are missing");
-    }
     for (size_t i = 0; i < model->context_count; i++) {
         struct model_context *context = &model->contexts[i];
-        if (context->recursive_from == WIRE_NONE) {
+        if (context->recursive_from == WIRE_NONE)
             continue;
-        }
-        if (context->recursive_from >= model->context_count) {
+        if (context->recursive_from >= model->context_count)
             return damaged(reader, "a loop ends in a context that does not exist");
-        }
         context->recursive_from = model->contexts[context->recursive_from].id; /* for model_link */
     }
     hand_out_entries(reader);
-    if (!model_link(model, reader->failure)) {
+    if (!model_link(model, reader->failure))
         return false;
-    }
     model_add_up(model);
     return true;
 }
@@ -586,10 +559,9 @@ bool snapshot_read_packed(struct model *model, const char *bytes, size_t length,
     struct unpack *unpack = unpack_begin(bytes, length, model->source, failure);
     bool good = unpack != NULL;
     set_unknown(model);
-    while (good && unpack_next_block(unpack, &reader.block)) {
+    while (good && unpack_next_block(unpack, &reader.block))
         good = read_block(&reader);
-    }
-    good = unpack != NULL && unpack_finish(unpack) && good;
+    good = unpack && unpack_finish(unpack) && good;
     good = good && check_whole(&reader);
     free(reader.texts);
     free(reader.list_starts);

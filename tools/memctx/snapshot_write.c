@@ -39,9 +39,9 @@ static void number_figures(struct snapshot_writer *writer) {
     struct share *share = &writer->share;
 #define X(name) share_text(share, #name);
     MODEL_LEDGER(X)
-    if (writer->model->has_mappings) {
-        MODEL_MAPPINGS(X)
-    }
+    if (!writer->model->has_mappings)
+        return;
+    MODEL_MAPPINGS(X) /* several statements */
 #undef X
 }
 
@@ -55,19 +55,15 @@ static void number_all(struct snapshot_writer *writer) {
         share_text(share, model->modules[i].path);
         share_text(share, writer->options.names ? model->modules[i].symbols : NULL);
     }
-    for (size_t i = 0; i < model->thread_count && writer->options.threads; i++) {
+    for (size_t i = 0; i < model->thread_count && writer->options.threads; i++)
         share_text(share, model->threads[i].name);
-    }
-    for (size_t i = 0; i < model->mark_count; i++) {
+    for (size_t i = 0; i < model->mark_count; i++)
         share_text(share, model->marks[i].name);
-    }
-    for (size_t i = 0; i < model->note_count; i++) {
+    for (size_t i = 0; i < model->note_count; i++)
         share_text(share, model->notes[i]);
-    }
-    writer->frames = cli_alloc(model->context_count, sizeof(*writer->frames));
-    for (size_t i = 0; i < model->context_count; i++) {
+    writer->frames = cli_alloc(model->context_count, sizeof *writer->frames);
+    for (size_t i = 0; i < model->context_count; i++)
         number_context(writer, i);
-    }
 }
 
 static void put_text(struct snapshot_writer *writer, unsigned column, const char *text) {
@@ -127,7 +123,7 @@ static void write_frames(struct snapshot_writer *writer) {
 
 static uint64_t bits_of(double value) {
     uint64_t bits;
-    memcpy(&bits, &value, sizeof(bits));
+    memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
@@ -219,18 +215,16 @@ static void write_context(struct snapshot_writer *writer, size_t i) {
     pack_number(pack, CONTEXTS_FRAME, writer->frames[i]);
     put_text(writer, CONTEXTS_LABEL, kind != WIRE_KIND_PATH ? context->frame->label : NULL);
     put_text(writer, CONTEXTS_WHY, context->why);
-    for (unsigned bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+    for (unsigned bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         pack_number(pack, CONTEXTS_OCCUPANCY + bin, context->figures->occupancy[bin]);
-    }
     put_totals(pack, CONTEXTS_TOTALS, &context->figures->self);
     pack_end_row(pack);
 }
 
 static void write_contexts(struct snapshot_writer *writer) {
     pack_begin_table(writer->pack, SNAPSHOT_CONTEXTS);
-    for (size_t i = 0; i < writer->model->context_count; i++) {
+    for (size_t i = 0; i < writer->model->context_count; i++)
         write_context(writer, i);
-    }
     pack_end_table(writer->pack);
 }
 
@@ -245,9 +239,8 @@ static void write_views(struct snapshot_writer *writer) {
     for (size_t i = 0; i < model->view_count; i++) {
         const struct model_view *view = &model->views[i];
         unsigned figure = 0;
-        if (i == 0 || view->context != before) {
+        if (i == 0 || view->context != before)
             snapshot_begin_rest(rest, &model->contexts[view->context].figures->self);
-        }
         pack_number(pack, VIEWS_CONTEXT, view->context - before);
         pack_number(pack, VIEWS_THREAD, view->thread);
 #define X(name, expected)                                                                          \
@@ -326,9 +319,8 @@ static void write_marks(struct snapshot_writer *writer) {
     }
     pack_end_table(pack);
     pack_begin_table(pack, SNAPSHOT_MARK_ENTRIES);
-    for (size_t i = 0; i < model->mark_count; i++) {
+    for (size_t i = 0; i < model->mark_count; i++)
         write_mark_entries(writer, &model->marks[i], &before);
-    }
     pack_end_table(pack);
 }
 
@@ -353,9 +345,8 @@ static void write_page(struct pack *pack, const struct wire_page *page, uint64_t
     pack_number(pack, PAGES_SPARE_UNITS, page->spare_units);
     pack_number(pack, PAGES_OS_EMPTY, page->os_empty);
     pack_number(pack, PAGES_SHARES, page->share_count);
-    for (unsigned bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++) {
+    for (unsigned bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         pack_number(pack, PAGES_OS_PAGES + bin, page->os_pages[bin]);
-    }
     pack_end_row(pack);
 }
 
@@ -404,13 +395,11 @@ void model_write_snapshot(const struct model *model, FILE *file,
     write_functions(&writer);
     write_frames(&writer);
     write_contexts(&writer);
-    if (options->threads) {
+    if (options->threads)
         write_threads(&writer);
-    }
     write_marks(&writer);
-    if (model->has_pages) {
+    if (model->has_pages)
         write_pages(&writer);
-    }
     write_notes(&writer);
     pack_finish(writer.pack);
     free(writer.frames);

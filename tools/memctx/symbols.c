@@ -34,25 +34,23 @@ struct wish {
 
 static int compare_wishes(const void *a, const void *b) {
     const struct wish *left = a, *right = b;
-    if (left->frame->module != right->frame->module) {
+    if (left->frame->module != right->frame->module)
         return left->frame->module < right->frame->module ? -1 : 1;
-    }
     return left->address < right->address ? -1 : left->address > right->address;
 }
 
 /* --- what travels through the pipe ------------------------------------------------------- */
 
 static void put_text(FILE *answer, const char *text) {
-    uint32_t length = text != NULL ? (uint32_t)strnlen(text, NAME_MAX_BYTES - 1) : UINT32_MAX;
-    fwrite(&length, sizeof(length), 1, answer);
-    if (text != NULL) {
+    uint32_t length = text ? (uint32_t)strnlen(text, NAME_MAX_BYTES - 1) : UINT32_MAX;
+    fwrite(&length, sizeof length, 1, answer);
+    if (text)
         fwrite(text, 1, length, answer);
-    }
 }
 
 void symbols_put_function(FILE *answer, const char *name, const char *file, int64_t line) {
     putc('f', answer);
-    fwrite(&line, sizeof(line), 1, answer);
+    fwrite(&line, sizeof line, 1, answer);
     put_text(answer, name);
     put_text(answer, file);
 }
@@ -64,19 +62,15 @@ void symbols_put_end(FILE *answer) {
 static bool get_text(FILE *answer, char **text) {
     uint32_t length;
     *text = NULL;
-    if (fread(&length, sizeof(length), 1, answer) != 1) {
+    if (fread(&length, sizeof length, 1, answer) != 1)
         return false;
-    }
-    if (length == UINT32_MAX) {
+    if (length == UINT32_MAX)
         return true;
-    }
-    if (length >= NAME_MAX_BYTES) {
+    if (length >= NAME_MAX_BYTES)
         return false;
-    }
     *text = cli_alloc(length + 1, 1);
-    if (fread(*text, 1, length, answer) != length) {
+    if (fread(*text, 1, length, answer) != length)
         return false;
-    }
     cli_clean(*text);
     return true;
 }
@@ -88,20 +82,18 @@ static bool get_names(FILE *answer, struct model_names **names) {
     int mark;
     while ((mark = getc(answer)) == 'f') {
         struct model_function function = {0};
-        if (fread(&function.line, sizeof(function.line), 1, answer) != 1 ||
-            !get_text(answer, &function.name) || !get_text(answer, &function.file)) {
+        if (fread(&function.line, sizeof function.line, 1, answer) != 1 ||
+            !get_text(answer, &function.name) || !get_text(answer, &function.file))
             return false;
-        }
-        if (count < FUNCTIONS_MAX) {
+        if (count < FUNCTIONS_MAX)
             functions[count++] = function;
-        }
     }
     *names = NULL;
     if (mark == '.' && count > 0) {
-        *names = cli_alloc(1, sizeof(**names));
+        *names = cli_alloc(1, sizeof **names);
         (*names)->count = count;
-        (*names)->functions = cli_alloc(count, sizeof(functions[0]));
-        memcpy((*names)->functions, functions, count * sizeof(functions[0]));
+        (*names)->functions = cli_alloc(count, sizeof functions[0]);
+        memcpy((*names)->functions, functions, count * sizeof functions[0]);
     }
     return mark == '.';
 }
@@ -113,9 +105,8 @@ static _Noreturn void run_child(const struct symbols_request *request, int fd) {
     setrlimit(RLIMIT_CORE, &no_core);
     setrlimit(RLIMIT_CPU, &cpu);
     FILE *answer = fdopen(fd, "w");
-    if (answer == NULL) {
+    if (!answer)
         _exit(1);
-    }
     elf_names_answer(request, answer);
     _exit(fflush(answer) == 0 ? 0 : 1);
 }
@@ -132,12 +123,11 @@ struct lookup {
 static void start_lookup(struct lookup *lookup, const struct model *model,
                          const struct symbols_options *options) {
     const struct model_module *module = &model->modules[lookup->wishes[0].frame->module];
-    lookup->addresses = cli_alloc(lookup->count, sizeof(*lookup->addresses));
+    lookup->addresses = cli_alloc(lookup->count, sizeof *lookup->addresses);
     for (size_t i = 0; i < lookup->count; i++) {
         uint64_t address = lookup->wishes[i].address - module->bias;
-        if (lookup->distinct == 0 || lookup->addresses[lookup->distinct - 1] != address) {
+        if (lookup->distinct == 0 || lookup->addresses[lookup->distinct - 1] != address)
             lookup->addresses[lookup->distinct++] = address;
-        }
     }
     struct symbols_request request = {.module = module,
                                       .live_pid = options->live_pid,
@@ -146,9 +136,8 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
                                       .count = lookup->distinct};
     int pipe_fds[2];
     fflush(NULL);
-    if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
+    if (pipe2(pipe_fds, O_CLOEXEC) != 0)
         cli_die(CLI_REFUSED, "no pipe for looking up names; %s; try --no-symbols", strerror(errno));
-    }
     lookup->child = fork();
     if (lookup->child == 0) {
         close(pipe_fds[0]);
@@ -156,7 +145,7 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
     }
     close(pipe_fds[1]);
     lookup->answer = lookup->child > 0 ? fdopen(pipe_fds[0], "r") : NULL;
-    if (lookup->answer == NULL) {
+    if (!lookup->answer) {
         cli_die(CLI_REFUSED, "no process for looking up names; %s; try --no-symbols",
                 strerror(errno));
     }
@@ -172,10 +161,8 @@ static enum symbols_source finish_lookup(struct lookup *lookup, const struct mod
     for (size_t i = 0; i < lookup->distinct && good; i++) {
         struct model_names *names;
         good = get_names(lookup->answer, &names);
-        for (; next < lookup->count && wishes[next].address - bias == lookup->addresses[i];
-             next++) {
+        for (; next < lookup->count && wishes[next].address - bias == lookup->addresses[i]; next++)
             wishes[next].frame->names = good ? names : NULL;
-        }
     }
     fclose(lookup->answer);
     int status;
@@ -202,21 +189,19 @@ static int compare_entries(const void *a, const void *b) {
 static FILE *open_perf_map(const struct symbols_options *options) {
     char paths[2][96];
     struct stat status, owner;
-    snprintf(paths[0], sizeof(paths[0]), "/proc/%d/root/tmp/perf-%d.map", (int)options->live_pid,
+    snprintf(paths[0], sizeof paths[0], "/proc/%d/root/tmp/perf-%d.map", (int)options->live_pid,
              (int)options->inner_pid);
-    snprintf(paths[1], sizeof(paths[1]), "/tmp/perf-%d.map", (int)options->live_pid);
+    snprintf(paths[1], sizeof paths[1], "/tmp/perf-%d.map", (int)options->live_pid);
     char process[32];
-    snprintf(process, sizeof(process), "/proc/%d", (int)options->live_pid);
+    snprintf(process, sizeof process, "/proc/%d", (int)options->live_pid);
     for (int i = 0; i < 2; i++) {
         FILE *file = fopen(paths[i], "re");
-        if (file == NULL) {
+        if (!file)
             continue;
-        }
         if (fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) &&
             (status.st_uid == 0 || status.st_uid == geteuid() ||
-             (stat(process, &owner) == 0 && status.st_uid == owner.st_uid))) {
+             (stat(process, &owner) == 0 && status.st_uid == owner.st_uid)))
             return file;
-        }
         fclose(file);
     }
     return NULL;
@@ -229,21 +214,19 @@ static size_t read_perf_map(FILE *file, struct map_entry **entries) {
     while (getline(&line, &line_bytes, file) > 0) {
         unsigned long long start, bytes;
         int name_at = 0;
-        if (sscanf(line, "%llx %llx %n", &start, &bytes, &name_at) < 2 || name_at == 0) {
+        if (sscanf(line, "%llx %llx %n", &start, &bytes, &name_at) < 2 || name_at == 0)
             continue;
-        }
         line[strcspn(line, "\n")] = '\0';
         if (count == capacity) {
             capacity = 2 * capacity + 256;
-            *entries = cli_grow(*entries, capacity, sizeof(**entries));
+            *entries = cli_grow(*entries, capacity, sizeof **entries);
         }
         (*entries)[count++] =
             (struct map_entry){start, start + bytes, cli_clean(cli_copy(line + name_at))};
     }
     free(line);
-    if (count > 0) {
-        qsort(*entries, count, sizeof(**entries), compare_entries);
-    }
+    if (count > 0)
+        qsort(*entries, count, sizeof **entries, compare_entries);
     return count;
 }
 
@@ -251,11 +234,10 @@ static const char *find_in_map(const struct map_entry *entries, size_t count, ui
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (entries[middle].start <= address) {
+        if (entries[middle].start <= address)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     return low > 0 && address < entries[low - 1].end ? entries[low - 1].name : NULL;
 }
@@ -263,54 +245,50 @@ static const char *find_in_map(const struct map_entry *entries, size_t count, ui
 static void resolve_generated(const struct wish *wishes, size_t count,
                               const struct symbols_options *options) {
     FILE *file = options->live_pid != 0 ? open_perf_map(options) : NULL;
-    if (file == NULL) {
+    if (!file)
         return;
-    }
     struct map_entry *entries;
     size_t entry_count = read_perf_map(file, &entries);
     fclose(file);
     for (size_t i = 0; i < count; i++) {
         const char *name = find_in_map(entries, entry_count, wishes[i].address);
-        if (name != NULL) {
-            struct model_names *names = cli_alloc(1, sizeof(*names));
+        if (name) {
+            struct model_names *names = cli_alloc(1, sizeof *names);
             names->count = 1;
-            names->functions = cli_alloc(1, sizeof(*names->functions));
+            names->functions = cli_alloc(1, sizeof *names->functions);
             names->functions[0].name = cli_copy(name);
             wishes[i].frame->names = names;
         }
     }
-    for (size_t i = 0; i < entry_count; i++) {
+    for (size_t i = 0; i < entry_count; i++)
         free(entries[i].name);
-    }
     free(entries);
 }
 
 /* --- all of them ------------------------------------------------------------------------- */
 
 static size_t collect_wishes(const struct model *model, const bool *only, struct wish *wishes) {
-    bool *wanted = cli_alloc(model->frame_count, sizeof(*wanted));
+    bool *wanted = cli_alloc(model->frame_count, sizeof *wanted);
     size_t count = 0;
-    for (size_t i = 0; only != NULL && i < model->context_count; i++) {
+    for (size_t i = 0; only && i < model->context_count; i++)
         wanted[model->contexts[i].frame->number] |= only[i];
-    }
-    for (struct model_frame *frame = model->frames; frame != NULL; frame = frame->next) {
-        if (frame->kind == WIRE_KIND_PATH && frame->address != 0 && frame->names == NULL &&
-            (only == NULL || wanted[frame->number])) {
+    for (struct model_frame *frame = model->frames; frame; frame = frame->next) {
+        if (frame->kind == WIRE_KIND_PATH && frame->address != 0 && !frame->names &&
+            (!only || wanted[frame->number])) {
             /* A return address may already belong to the next function or line. */
             wishes[count++] = (struct wish){frame->address - (frame->exact_address ? 0 : 1), frame};
         }
     }
     free(wanted);
-    qsort(wishes, count, sizeof(*wishes), compare_wishes);
+    qsort(wishes, count, sizeof *wishes, compare_wishes);
     return count;
 }
 
 static void note_source(struct model_module *module, enum symbols_source source) {
     bool noted = module->symbols != NULL; /* by an earlier look-up of other frames */
     module->symbols = cli_copy(source_words[source]);
-    if (noted) {
+    if (noted)
         return;
-    }
     if (source == SYMBOLS_MISMATCH) {
         cli_warn("note: the file %s is not the one that the process runs (another build-id); its "
                  "names are left out",
@@ -325,9 +303,8 @@ static void note_source(struct model_module *module, enum symbols_source source)
 static void show_progress(const struct model_module *module, const struct timespec *start) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec - start->tv_sec >= 1) {
+    if (now.tv_sec - start->tv_sec >= 1)
         fprintf(stderr, "\r\033[Kreading the symbols of %.100s ...", module->path);
-    }
 }
 
 struct symbols_work {
@@ -343,23 +320,21 @@ struct symbols_work {
 static void start_some(struct symbols_work *work, const struct model *model, size_t done) {
     for (; work->started < work->count && work->started < done + CHILDREN_MAX; work->started++) {
         uint32_t module = work->lookups[work->started].wishes[0].frame->module;
-        if (module != WIRE_NONE && model->modules[module].path[0] == '/') {
+        if (module != WIRE_NONE && model->modules[module].path[0] == '/')
             start_lookup(&work->lookups[work->started], model, &work->options);
-        }
     }
 }
 
 struct symbols_work *symbols_begin(const struct model *model,
                                    const struct symbols_options *options) {
-    struct symbols_work *work = cli_alloc(1, sizeof(*work));
+    struct symbols_work *work = cli_alloc(1, sizeof *work);
     work->options = *options;
-    work->wishes = cli_alloc(model->frame_count, sizeof(*work->wishes));
+    work->wishes = cli_alloc(model->frame_count, sizeof *work->wishes);
     size_t count = collect_wishes(model, options->only, work->wishes);
-    work->lookups = cli_alloc(model->module_count + 1, sizeof(*work->lookups));
+    work->lookups = cli_alloc(model->module_count + 1, sizeof *work->lookups);
     for (size_t i = 0; i < count; i++) {
-        if (i == 0 || work->wishes[i].frame->module != work->wishes[i - 1].frame->module) {
+        if (i == 0 || work->wishes[i].frame->module != work->wishes[i - 1].frame->module)
             work->lookups[work->count++] = (struct lookup){.wishes = &work->wishes[i]};
-        }
         work->lookups[work->count - 1].count++;
     }
     start_some(work, model, 0);
@@ -379,15 +354,13 @@ void symbols_finish(struct symbols_work *work, struct model *model) {
             continue;
         }
         struct model_module *module = &model->modules[index];
-        if (progress) {
+        if (progress)
             show_progress(module, &start);
-        }
         /* [vdso] and the like are no files. */
         enum symbols_source source =
-            lookup->answer != NULL ? finish_lookup(lookup, model) : SYMBOLS_MISSING;
-        if (progress) {
+            lookup->answer ? finish_lookup(lookup, model) : SYMBOLS_MISSING;
+        if (progress)
             fputs("\r\033[K", stderr);
-        }
         note_source(module, source);
     }
     model->has_names = true;

@@ -26,15 +26,14 @@ static bool visit_process(pid_t pid, void *argument) {
     struct name_search *search = argument;
     struct process_facts facts;
     if (pid == getpid() || !process_read_facts(pid, &facts) || facts.state == 'Z' ||
-        !process_has_name(&facts, search->word)) {
+        !process_has_name(&facts, search->word))
         return true;
-    }
     switch (process_find_library(pid)) {
     case PROCESS_WITH: search->found[search->count++] = pid; break;
     case PROCESS_UNREADABLE: search->closed++; break;
     default: search->without_library++;
     }
-    return search->count < sizeof(search->found) / sizeof(search->found[0]);
+    return search->count < sizeof search->found / sizeof search->found[0];
 }
 
 /* Of several processes of one name, those with a socket count. Returns the pid, or dies. */
@@ -51,25 +50,22 @@ static pid_t choose_process(struct name_search *search) {
             search->found[reachable++] = chosen = facts.pid;
         }
     }
-    if (reachable == 1 || search->count == 1) {
+    if (reachable == 1 || search->count == 1)
         return reachable == 1 ? chosen : search->found[0];
-    }
     size_t listed = reachable > 0 ? reachable : search->count;
     cli_warn("\"%s\" names %zu processes; give one of these pids instead:", search->word, listed);
     for (size_t i = 0; i < listed; i++) {
         struct process_facts facts;
-        if (process_read_facts(search->found[i], &facts)) {
+        if (process_read_facts(search->found[i], &facts))
             fprintf(stderr, "  %d  %s\n", (int)facts.pid, facts.command);
-        }
     }
     exit(CLI_USAGE);
 }
 
 static void open_process(struct target *target, pid_t pid) {
     struct cli_failure failure;
-    if (!process_read_facts(pid, &target->facts)) {
+    if (!process_read_facts(pid, &target->facts))
         cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
-    }
     if (target->facts.state == 'Z' || target->facts.state == 'X') {
         cli_die(CLI_NO_TARGET,
                 "pid %d (%s) has ended and only waits for its parent to notice; see memctx ps",
@@ -79,9 +75,8 @@ static void open_process(struct target *target, pid_t pid) {
         cli_die(CLI_REFUSED, "pid %d (%s) is stopped, so it cannot answer; kill -CONT %d wakes it",
                 (int)pid, target->facts.name, (int)pid);
     }
-    if (!client_connect(&target->client, &target->facts, false, &failure)) {
+    if (!client_connect(&target->client, &target->facts, false, &failure))
         cli_die_failure(&failure);
-    }
 }
 
 static bool is_file(const char *word) {
@@ -93,13 +88,12 @@ void target_open(struct target *target, const char *word, bool live) {
     int64_t pid;
     *target = (struct target){.client = {.fd = -1}};
     if (word[0] != '\0' && strspn(word, "0123456789") == strlen(word)) {
-        if (!cli_is_number(word, &pid) || pid < 1 || pid > INT32_MAX) {
+        if (!cli_is_number(word, &pid) || pid < 1 || pid > INT32_MAX)
             cli_die(CLI_NO_TARGET, "no process has pid %s; see memctx ps", word);
-        }
         open_process(target, (pid_t)pid);
         return;
     }
-    if (strchr(word, '/') == NULL) {
+    if (!strchr(word, '/')) {
         struct name_search search = {.word = word};
         process_for_each(visit_process, &search);
         if (search.count > 0) {
@@ -136,11 +130,10 @@ void target_ask_head(struct target *target, uint32_t flags) {
     struct wire_dump_request request = {.flags = flags};
     struct client_answer answer;
     struct cli_failure *failure = &target->failure;
-    if (!client_read(&target->client, WIRE_DUMP, &request, sizeof(request), &answer, failure) ||
+    if (!client_read(&target->client, WIRE_DUMP, &request, sizeof request, &answer, failure) ||
         (answer.status != WIRE_OK && !client_fail_refused(&target->client, &answer, failure)) ||
-        !loader_take_head(&target->loader, answer.body, answer.length)) {
+        !loader_take_head(&target->loader, answer.body, answer.length))
         cli_die_failure(failure);
-    }
     free(answer.body);
 }
 
@@ -148,24 +141,20 @@ void target_ask_head(struct target *target, uint32_t flags) {
 static bool ask_piece(struct target *target, struct wire_piece_request *request) {
     struct cli_failure *failure = &target->failure;
     struct client_answer answer;
-    if (!client_read(&target->client, WIRE_PIECE, request, sizeof(*request), &answer, failure)) {
+    if (!client_read(&target->client, WIRE_PIECE, request, sizeof *request, &answer, failure))
         cli_die_failure(failure);
-    }
-    if (answer.status != WIRE_OK) {
+    if (answer.status != WIRE_OK)
         return client_fail_refused(&target->client, &answer, failure);
-    }
     if (!loader_take_piece(&target->loader, (enum wire_part)request->part, answer.body,
-                           answer.length, &request->from)) {
+                           answer.length, &request->from))
         cli_die_failure(failure);
-    }
     free(answer.body);
     return true;
 }
 
 void target_ask_piece(struct target *target, struct wire_piece_request *request) {
-    if (!ask_piece(target, request)) {
+    if (!ask_piece(target, request))
         cli_die_failure(&target->failure);
-    }
 }
 
 /* Says on a terminal how far the reading of a part is that takes longer than a second. */
@@ -189,9 +178,8 @@ static void progress_tell(struct progress *progress, const struct target *target
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (!progress->possible || ms_between(&progress->start, &now) < PROGRESS_AFTER_MS ||
-        ms_between(&progress->last, &now) < PROGRESS_STEP_MS) {
+        ms_between(&progress->last, &now) < PROGRESS_STEP_MS)
         return;
-    }
     progress->last = now;
     progress->shown = true;
     if (request->part == WIRE_PART_CONTEXTS || request->part == WIRE_PART_BEST) {
@@ -207,9 +195,8 @@ static void progress_tell(struct progress *progress, const struct target *target
 }
 
 static void progress_end(const struct progress *progress) {
-    if (progress->shown) {
+    if (progress->shown)
         fputs("\r\033[K", stderr);
-    }
 }
 
 /* What each answer holds is bounded, so their number is not; each goes on where the last one ended, also over a new
@@ -229,22 +216,20 @@ static bool ask_pieces(struct target *target, struct wire_piece_request *request
 }
 
 void target_ask_pieces(struct target *target, struct wire_piece_request *request) {
-    if (!ask_pieces(target, request)) {
+    if (!ask_pieces(target, request))
         cli_die_failure(&target->failure);
-    }
 }
 
 void target_ask_part(struct target *target, enum wire_part part, uint32_t flags) {
     struct wire_piece_request request = {.part = part, .flags = flags};
-    if (!ask_pieces(target, &request)) {
+    if (!ask_pieces(target, &request))
         cli_die_failure(&target->failure);
-    }
 }
 
 static void load_entries(struct target *target, struct model_mark *mark) {
     struct wire_piece_request request = {.part = WIRE_PART_ENTRIES,
                                          .mark_uptime_ns = mark->uptime_ns};
-    snprintf(request.mark, sizeof(request.mark), "%s", mark->name);
+    snprintf(request.mark, sizeof request.mark, "%s", mark->name);
     target->loader.mark = mark;
     target->loader.entry_room = 0;
     mark->has_entries = true;
@@ -271,9 +256,8 @@ static void *read_map(void *argument) {
 static void start_map_reader(struct map_reader *reader, pid_t pid) {
     *reader = (struct map_reader){.pid = pid};
     reader->started = pthread_create(&reader->thread, NULL, read_map, reader) == 0;
-    if (!reader->started) {
+    if (!reader->started)
         read_map(reader);
-    }
 }
 
 static void load_process(struct target *target, struct model *model,
@@ -290,9 +274,8 @@ static void load_process(struct target *target, struct model *model,
 
 void target_load_begun(struct target *target, struct model *model,
                        const struct target_load_options *options) {
-    if (!loader_link(&target->loader)) {
+    if (!loader_link(&target->loader))
         cli_die_failure(&target->failure);
-    }
     if (options->flags & MODEL_THREADS) {
         target_ask_part(target, WIRE_PART_THREADS, 0);
         target_ask_part(target, WIRE_PART_REMOTES, 0);
@@ -302,30 +285,25 @@ void target_load_begun(struct target *target, struct model *model,
     model->pid = target->facts.pid;
     model->start_ticks = target->facts.start_ticks;
     model->library_version = cli_copy(target->client.hello.library_version);
-    for (size_t i = 0; options->every_mark && i < model->mark_count; i++) {
+    for (size_t i = 0; options->every_mark && i < model->mark_count; i++)
         load_entries(target, &model->marks[i]);
-    }
 }
 
 void target_load_rest(struct target *target, struct model *model,
                       const struct target_load_options *options) {
     struct map_reader reader;
     uint32_t resident = options->flags & MODEL_RESIDENT ? WIRE_DUMP_RESIDENT : 0;
-    if (target->is_snapshot) { /* has all there is */
+    if (target->is_snapshot) /* has all there is */
         return;
-    }
-    if (options->mappings) { /* now, because the sums are of just before */
+    if (options->mappings) /* now, because the sums are of just before */
         start_map_reader(&reader, target->facts.pid);
-    }
-    if (!options->sums_only) {
+    if (!options->sums_only)
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
-    }
     target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* of our tables it costs little */
     loader_finish(&target->loader, options->flags);
     if (options->mappings) {
-        if (reader.started) {
+        if (reader.started)
             pthread_join(reader.thread, NULL);
-        }
         model->has_mappings = reader.good;
         model->mappings = reader.mappings;
     }
@@ -352,12 +330,12 @@ void target_load_contexts(struct target *target, struct model *model,
 
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name) {
     struct model_mark *mark = model_find_mark(model, name);
-    if (mark == NULL && name != NULL) {
+    if (!mark && name) {
         cli_die(CLI_REFUSED, "%s has no mark \"%s\"; %s", model->source, name,
                 model->mark_count > 0 ? "see the marks in memctx dump"
                                       : "set one with memctx mark");
     }
-    if (mark == NULL) {
+    if (!mark) {
         cli_die(CLI_REFUSED, "%s has no mark to compare with; set one with memctx mark",
                 model->source);
     }
@@ -367,17 +345,15 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
                 "memctx dump -o",
                 model->source, mark->name);
     }
-    if (!mark->has_entries) {
+    if (!mark->has_entries)
         load_entries(target, mark);
-    }
     return mark;
 }
 
 char *target_ask_text(struct target *target, enum wire_type type, const void *body, size_t length) {
     struct cli_failure failure;
     char *text = client_ask_text(&target->client, type, body, length, &failure);
-    if (text == NULL) {
+    if (!text)
         cli_die_failure(&failure);
-    }
     return text;
 }

@@ -57,28 +57,23 @@ static struct model_totals totals_of(const struct wire_sums *sums) {
 static void consider(struct survey *survey, uint32_t id, const struct model_totals *self) {
     int64_t key = view_key(self, survey->sort);
     size_t place = survey->best_count;
-    if (key < survey->minimum) {
+    if (key < survey->minimum)
         return;
-    }
-    while (place > 0 && survey->best[place - 1].key < key) {
+    while (place > 0 && survey->best[place - 1].key < key)
         place--;
-    }
-    if (place == survey->limit) {
+    if (place == survey->limit)
         return;
-    }
-    if (survey->best_count < survey->limit) {
+    if (survey->best_count < survey->limit)
         survey->best_count++;
-    }
     memmove(&survey->best[place + 1], &survey->best[place],
-            (survey->best_count - place - 1) * sizeof(*survey->best));
+            (survey->best_count - place - 1) * sizeof *survey->best);
     survey->best[place] = (struct best){id, key, *self};
 }
 
 /* What is smaller is not among the best. Ids rise, so that what is only as large comes too late. */
 static int64_t least_of(const struct survey *survey) {
-    if (survey->best_count < survey->limit) {
+    if (survey->best_count < survey->limit)
         return survey->minimum;
-    }
     int64_t last = survey->best[survey->limit - 1].key;
     return last < INT64_MAX ? last + 1 : last;
 }
@@ -108,9 +103,8 @@ static bool is_in_order(struct loader *loader, const struct wire_context *contex
 static enum loader_visit visit_frame(struct loader *loader, const struct wire_context *context,
                                      const struct wire_sums *sums, char *label) {
     (void)sums;
-    if (!is_in_order(loader, context)) {
+    if (!is_in_order(loader, context))
         return LOADER_FAIL;
-    }
     frame_of(loader->model, context, label);
     return LOADER_DROP;
 }
@@ -118,18 +112,15 @@ static enum loader_visit visit_frame(struct loader *loader, const struct wire_co
 static enum loader_visit visit_best(struct loader *loader, const struct wire_context *context,
                                     const struct wire_sums *sums, char *label) {
     struct survey *survey = loader->visit_argument;
-    if (!is_in_order(loader, context)) {
+    if (!is_in_order(loader, context))
         return LOADER_FAIL;
-    }
-    if (sums == NULL) {
+    if (!sums)
         return LOADER_DROP;
-    }
     struct model_totals self = totals_of(sums);
-    if (survey->matches != NULL) {
+    if (survey->matches) {
         uint32_t number = frame_of(loader->model, context, label)->number;
-        if (number >= survey->frame_count || !survey->matches[number]) {
+        if (number >= survey->frame_count || !survey->matches[number])
             return LOADER_DROP;
-        }
         survey->matched++;
         survey->matched_bytes = model_add(survey->matched_bytes, self.requested_bytes);
     }
@@ -171,17 +162,15 @@ static void find_matches(struct target *target, struct model *model, struct surv
     regex_t regex;
     look_at_all(target, survey, false, visit_frame);
     ask_modules(target);
-    if (!loader_check_frames(&target->loader)) {
+    if (!loader_check_frames(&target->loader))
         cli_die_failure(&target->failure);
-    }
     reading_resolve(model, target, names);
     model->has_names = false; /* other frames will come */
     view_compile_site(&regex, site);
     survey->frame_count = model->frame_count;
-    survey->matches = cli_alloc(survey->frame_count, sizeof(*survey->matches));
-    for (struct model_frame *frame = model->frames; frame != NULL; frame = frame->next) {
+    survey->matches = cli_alloc(survey->frame_count, sizeof *survey->matches);
+    for (struct model_frame *frame = model->frames; frame; frame = frame->next)
         survey->matches[frame->number] = view_matches_frame(model, frame, &regex);
-    }
     regfree(&regex);
 }
 
@@ -190,9 +179,8 @@ static void find_matches(struct target *target, struct model *model, struct surv
 static uint32_t *find_loaded(const struct survey *survey, uint32_t id) {
     uint32_t hash = id * 0x9e3779b1U;
     size_t at = hash & (survey->loaded_room - 1);
-    while (survey->loaded[at] != 0 && survey->loaded[at] != id + 1) {
+    while (survey->loaded[at] != 0 && survey->loaded[at] != id + 1)
         at = (at + 1) & (survey->loaded_room - 1);
-    }
     return &survey->loaded[at];
 }
 
@@ -201,12 +189,10 @@ static bool add_loaded(struct survey *survey, uint32_t id) {
     if (2 * survey->loaded_count >= survey->loaded_room) {
         struct survey old = *survey;
         survey->loaded_room = old.loaded_room > 0 ? 2 * old.loaded_room : 1024;
-        survey->loaded = cli_alloc(survey->loaded_room, sizeof(*survey->loaded));
-        for (size_t i = 0; i < old.loaded_room; i++) {
-            if (old.loaded[i] != 0) {
+        survey->loaded = cli_alloc(survey->loaded_room, sizeof *survey->loaded);
+        for (size_t i = 0; i < old.loaded_room; i++)
+            if (old.loaded[i] != 0)
                 *find_loaded(survey, old.loaded[i] - 1) = old.loaded[i];
-            }
-        }
         free(old.loaded);
     }
     uint32_t *slot = find_loaded(survey, id);
@@ -234,15 +220,13 @@ static void ask_paths(struct target *target, struct survey *survey) {
     loader->visit = visit_path;
     loader->visit_argument = survey;
     ask_path(target, 0);
-    for (size_t i = 0; i < survey->best_count; i++) {
+    for (size_t i = 0; i < survey->best_count; i++)
         ask_path(target, survey->best[i].id);
-    }
     size_t count = loader->model->context_count;
     for (size_t i = 0; i < count; i++) {
         uint32_t from = loader->model->contexts[i].recursive_from;
-        if (from < loader->contexts && *find_loaded(survey, from) == 0) {
+        if (from < loader->contexts && *find_loaded(survey, from) == 0)
             ask_path(target, from);
-        }
     }
     loader->visit = NULL;
 }
@@ -265,15 +249,13 @@ static void set_figures(struct model *model, const struct survey *survey,
     bool chosen = survey->matches != NULL;
     model->left_out_bytes = chosen ? survey->matched_bytes : all->requested_bytes;
     model->left_out_leaves = (chosen ? survey->matched : all->with_figures) - survey->best_count;
-    for (size_t i = 0; i < model->context_count; i++) {
+    for (size_t i = 0; i < model->context_count; i++)
         model->contexts[i].figures = model_figures_at(model, 0);
-    }
     for (size_t i = 0; i < survey->best_count; i++) {
         const struct model_totals *self = &survey->best[i].self;
         uint32_t index = model_find_context(model, survey->best[i].id);
-        if (index == WIRE_NONE) {
+        if (index == WIRE_NONE)
             continue;
-        }
         model_own_figures(model, &model->contexts[index])->self = *self;
         model->left_out_bytes = minus(model->left_out_bytes, self->requested_bytes);
         rest->requested_bytes = minus(rest->requested_bytes, self->requested_bytes);
@@ -296,19 +278,16 @@ bool top_load(struct target *target, struct model *model, const struct target_lo
               const struct view_options *view, int64_t limit, const struct reading_names *names) {
     struct survey survey = {.sort = view->sort, .limit = (size_t)limit, .minimum = INT64_MIN};
     struct loader *loader = &target->loader;
-    if (limit <= 0 || limit > LIMIT_MAX || figure_of(view->sort) == WIRE_FIGURES) {
+    if (limit <= 0 || limit > LIMIT_MAX || figure_of(view->sort) == WIRE_FIGURES)
         return false;
-    }
-    if (view->min_bytes >= 0) {
+    if (view->min_bytes >= 0)
         survey.minimum = view->min_bytes;
-    }
     loader_begin(loader, model, target->client.source, &target->failure);
     target_ask_head(target, WIRE_DUMP_BEGIN);
-    survey.best = cli_alloc(survey.limit + 1, sizeof(*survey.best));
-    if (view->site != NULL) {
+    survey.best = cli_alloc(survey.limit + 1, sizeof *survey.best);
+    if (view->site)
         find_matches(target, model, &survey, view->site, names);
-    }
-    look_at_all(target, &survey, view->site == NULL, visit_best);
+    look_at_all(target, &survey, !view->site, visit_best);
     ask_paths(target, &survey);
     ask_modules(target);
     target_load_begun(target, model, options);

@@ -34,9 +34,8 @@ static void print_text(const struct wire_trim *trim, int64_t predicted, bool hum
            render_bytes(released, trim->released_bytes, human),
            render_bytes(before, trim->rss_before, human),
            render_bytes(after, trim->rss_after, human));
-    if (predicted != WIRE_UNKNOWN) {
+    if (predicted != WIRE_UNKNOWN)
         printf("predicted: %s\n", render_bytes(wanted, predicted, human));
-    }
     if (trim->threads_waiting > 0) {
         printf("%u of %u threads allocated nothing meanwhile; theirs goes with their next malloc\n",
                trim->threads_waiting, trim->threads);
@@ -45,11 +44,11 @@ static void print_text(const struct wire_trim *trim, int64_t predicted, bool hum
 
 static void read_trim(const struct target *target, struct client_answer *answer,
                       struct wire_trim *trim) {
-    if (answer->length != sizeof(*trim)) {
+    if (answer->length != sizeof *trim) {
         cli_die(CLI_REFUSED, "%s: damaged answer; %zu bytes are not what a trim has",
                 target->client.source, answer->length);
     }
-    memcpy(trim, answer->body, sizeof(*trim));
+    memcpy(trim, answer->body, sizeof *trim);
     free(answer->body);
 }
 
@@ -57,9 +56,8 @@ static void trim_all(struct target *target, struct wire_trim *trim) {
     struct wire_contexts_request request = {.verb = 0};
     struct client_answer answer;
     struct cli_failure failure;
-    if (!client_ask(&target->client, WIRE_TRIM, &request, sizeof(request), &answer, &failure)) {
+    if (!client_ask(&target->client, WIRE_TRIM, &request, sizeof request, &answer, &failure))
         cli_die_failure(&failure);
-    }
     if (answer.status != WIRE_OK) {
         client_fail_refused(&target->client, &answer, &failure);
         cli_die_failure(&failure);
@@ -96,15 +94,13 @@ int trim_main(int argc, char **argv) {
     int64_t predicted = WIRE_UNKNOWN;
     choose_parse(&choice, argc, argv);
     target_open(&target, choice.target, true);
-    if (choice.id_count > 0 || choice.site != NULL) {
+    if (choice.id_count > 0 || choice.site)
         predicted = trim_some(&target, &trim, &choice);
-    } else {
+    else
         trim_all(&target, &trim);
-    }
-    if (choice.json) {
+    if (choice.json)
         print_json(&target, &trim, predicted);
-    } else {
+    else
         print_text(&trim, predicted, choice.human);
-    }
     return cli_finish_output(CLI_DONE);
 }

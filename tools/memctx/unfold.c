@@ -47,13 +47,12 @@ static void add_by_site(struct unfolding *unfolding, const struct choice *choice
     view_compile_site(&regex, choice->site);
     target_load(target, &model, &load);
     reading_resolve(&model, target, &choice->names);
-    uint32_t *found = cli_alloc(model.context_count, sizeof(*found));
+    uint32_t *found = cli_alloc(model.context_count, sizeof *found);
     for (size_t i = 0; i < model.context_count; i++) {
         const struct model_context *context = &model.contexts[i];
         if ((context->flags & WIRE_CONTEXT_RECURSIVE) != 0 &&
-            view_matches_frame(&model, context->frame, &regex)) {
+            view_matches_frame(&model, context->frame, &regex))
             found[count++] = (uint32_t)i;
-        }
     }
     regfree(&regex);
     if (count == 0) {
@@ -63,10 +62,9 @@ static void add_by_site(struct unfolding *unfolding, const struct choice *choice
                 model.source, choice->site);
     }
     sorting = &model;
-    qsort(found, count, sizeof(*found), by_falling_bytes);
-    for (size_t i = 0; i < count && i < WIRE_CONTEXTS_MAX; i++) {
+    qsort(found, count, sizeof *found, by_falling_bytes);
+    for (size_t i = 0; i < count && i < WIRE_CONTEXTS_MAX; i++)
         unfolding->contexts[unfolding->head.count++] = model.contexts[found[i]].id;
-    }
     sorting = NULL;
     free(found);
 }
@@ -78,9 +76,8 @@ static void print_json(const struct target *target, const struct unfolding *unfo
     json_put_text(&json, "schema", "memctx-unfold/1");
     json_put_integer(&json, "pid", target->facts.pid);
     json_put_open(&json, "contexts", '[');
-    for (uint32_t i = 0; i < unfolding->head.count; i++) {
+    for (uint32_t i = 0; i < unfolding->head.count; i++)
         json_put_integer(&json, NULL, unfolding->contexts[i]);
-    }
     json_put_close(&json, ']');
     json_put_integer(&json, "seconds", unfolding->head.verb);
     json_put_integer(&json, "functions", figures[0]);
@@ -113,24 +110,20 @@ void unfold_contexts(const struct choice *choice, int64_t seconds) {
     struct target target;
     struct unfolding unfolding = {.head = {.verb = (uint32_t)seconds}};
     int64_t figures[3];
-    if (choice->site == NULL) {
+    if (!choice->site)
         add_by_number(&unfolding, choice);
-    }
     target_open(&target, choice->target, true);
-    if (choice->site != NULL) {
+    if (choice->site)
         add_by_site(&unfolding, choice, &target);
-    }
     char *text = target_ask_text(&target, WIRE_UNFOLD, &unfolding,
-                                 sizeof(unfolding.head) +
-                                     unfolding.head.count * sizeof(unfolding.contexts[0]));
+                                 sizeof unfolding.head +
+                                     unfolding.head.count * sizeof unfolding.contexts[0]);
     if (sscanf(text, "%" SCNd64 "\t%" SCNd64 "\t%" SCNd64, &figures[0], &figures[1], &figures[2]) !=
-        3) {
+        3)
         cli_die(CLI_REFUSED, "%s answered what is not understood", target.client.source);
-    }
     free(text);
-    if (choice->json) {
+    if (choice->json)
         print_json(&target, &unfolding, figures);
-    } else {
+    else
         print_text(&target, &unfolding, figures);
-    }
 }

@@ -41,7 +41,7 @@ static bool fail_truncated(struct unpack *unpack) {
 
 struct unpack *unpack_begin(const void *bytes, size_t length, const char *source,
                             struct cli_failure *failure) {
-    struct unpack *unpack = cli_alloc(1, sizeof(*unpack));
+    struct unpack *unpack = cli_alloc(1, sizeof *unpack);
     const uint8_t *head = bytes;
     *unpack = (struct unpack){.source = source, .failure = failure};
     unpack->input = (ZSTD_inBuffer){bytes, length, SNAPSHOT_HEAD_BYTES};
@@ -72,10 +72,9 @@ struct unpack *unpack_begin(const void *bytes, size_t length, const char *source
     unpack->capacity = 1 << 16;
     unpack->block = cli_alloc(unpack->capacity, 1);
     unpack->zstd = ZSTD_createDCtx();
-    if (unpack->zstd == NULL || ZSTD_isError(ZSTD_DCtx_setParameter(
-                                    unpack->zstd, ZSTD_d_windowLogMax, SNAPSHOT_WINDOW_LOG))) {
+    if (!unpack->zstd || ZSTD_isError(ZSTD_DCtx_setParameter(unpack->zstd, ZSTD_d_windowLogMax,
+                                                             SNAPSHOT_WINDOW_LOG)))
         cli_die(CLI_REFUSED, "out of memory; the snapshot could not be unpacked");
-    }
     return unpack;
 }
 
@@ -85,18 +84,16 @@ static size_t read_body(struct unpack *unpack, void *bytes, size_t length) {
     while (output.pos < length && !unpack->frame_ended && !unpack->failed) {
         size_t before = output.pos, from = unpack->input.pos;
         size_t hint = ZSTD_decompressStream(unpack->zstd, &output, &unpack->input);
-        if (ZSTD_isError(hint)) {
+        if (ZSTD_isError(hint))
             fail(unpack, ZSTD_getErrorName(hint));
-        } else if (hint == 0) {
+        else if (hint == 0)
             unpack->frame_ended = true;
-        } else if (output.pos == before && unpack->input.pos == from) {
+        else if (output.pos == before && unpack->input.pos == from)
             fail_truncated(unpack);
-        }
     }
     unpack->body_bytes += output.pos;
-    if (!unpack->failed && unpack->body_bytes > unpack->body_most) {
+    if (!unpack->failed && unpack->body_bytes > unpack->body_most)
         fail(unpack, "it unpacks to far more than it can hold");
-    }
     return unpack->failed ? 0 : output.pos;
 }
 
@@ -104,9 +101,8 @@ static bool read_head_number(struct unpack *unpack, uint64_t *value) {
     uint8_t byte = 0x80;
     *value = 0;
     for (unsigned shift = 0; shift < 63 && (byte & 0x80) != 0; shift += 7) {
-        if (read_body(unpack, &byte, 1) != 1) {
+        if (read_body(unpack, &byte, 1) != 1)
             return unpack->failed ? false : fail(unpack, "its last block is missing");
-        }
         *value |= (uint64_t)(byte & 0x7f) << shift;
     }
     return (byte & 0x80) == 0 || fail(unpack, "a length is too long");
@@ -115,23 +111,19 @@ static bool read_head_number(struct unpack *unpack, uint64_t *value) {
 /* What stands behind the body: nothing but what zstd skips. */
 static bool check_rest(struct unpack *unpack) {
     uint8_t byte;
-    if (read_body(unpack, &byte, 1) != 0) {
+    if (read_body(unpack, &byte, 1) != 0)
         return fail(unpack, "something follows its last block");
-    }
     while (!unpack->failed && unpack->input.pos < unpack->input.size) {
         const uint8_t *at = (const uint8_t *)unpack->input.src + unpack->input.pos;
         size_t left = unpack->input.size - unpack->input.pos;
-        if (left < 8) {
+        if (left < 8)
             return fail_truncated(unpack);
-        }
         uint32_t length =
             at[4] | (uint32_t)at[5] << 8 | (uint32_t)at[6] << 16 | (uint32_t)at[7] << 24;
-        if ((at[0] & 0xf0) != 0x50 || memcmp(at + 1, "\x2a\x4d\x18", 3) != 0) {
+        if ((at[0] & 0xf0) != 0x50 || memcmp(at + 1, "\x2a\x4d\x18", 3) != 0)
             return fail(unpack, "something follows its end");
-        }
-        if (length > left - 8) {
+        if (length > left - 8)
             return fail_truncated(unpack);
-        }
         unpack->input.pos += 8 + (size_t)length;
     }
     return !unpack->failed;
@@ -152,13 +144,11 @@ static uint64_t read_varint(struct unpack_column *column, bool *bad) {
     unsigned shift = 0;
     while (column->at < column->end) {
         uint8_t byte = *column->at++;
-        if (shift == 63 && byte > 1) {
+        if (shift == 63 && byte > 1)
             break;
-        }
         value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
+        if (byte < 0x80)
             return value;
-        }
         shift += 7;
     }
     *bad = true;
@@ -173,24 +163,21 @@ static bool open_columns(struct unpack_block *block, const uint8_t *bytes, size_
     uint64_t lengths[SNAPSHOT_COLUMNS_MAX];
     bool bad = false;
     uint64_t rows = read_varint(&directory, &bad), count = read_varint(&directory, &bad);
-    if (rows > SNAPSHOT_ROWS_MAX || count > SNAPSHOT_COLUMNS_MAX) {
+    if (rows > SNAPSHOT_ROWS_MAX || count > SNAPSHOT_COLUMNS_MAX)
         return false;
-    }
     block->rows = (uint32_t)rows;
     for (size_t i = 0; i < count; i++) {
         uint64_t number = read_varint(&directory, &bad);
         lengths[i] = read_varint(&directory, &bad);
-        if (number >= SNAPSHOT_COLUMNS_MAX) {
+        if (number >= SNAPSHOT_COLUMNS_MAX)
             return false;
-        }
         numbers[i] = (unsigned)number;
     }
     const uint8_t *at = directory.at;
     for (size_t i = 0; i < count; i++) {
         struct unpack_column *column = &block->columns[numbers[i]];
-        if (bad || column->start != NULL || lengths[i] > (uint64_t)(directory.end - at)) {
+        if (bad || column->start || lengths[i] > (uint64_t)(directory.end - at))
             return false;
-        }
         *column = (struct unpack_column){at, at, at + lengths[i]};
         at += lengths[i];
     }
@@ -199,27 +186,22 @@ static bool open_columns(struct unpack_block *block, const uint8_t *bytes, size_
 
 bool unpack_next_block(struct unpack *unpack, struct unpack_block *block) {
     uint64_t length;
-    memset(block, 0, sizeof(*block));
-    if (!read_head_number(unpack, &block->table) || !read_head_number(unpack, &length)) {
+    memset(block, 0, sizeof *block);
+    if (!read_head_number(unpack, &block->table) || !read_head_number(unpack, &length))
         return false;
-    }
-    if (length > SNAPSHOT_BLOCK_MAX) {
+    if (length > SNAPSHOT_BLOCK_MAX)
         return fail(unpack, "a block is too long");
-    }
     if (length > unpack->capacity) {
         unpack->capacity = length;
         unpack->block = cli_grow(unpack->block, length, 1);
     }
-    if (read_body(unpack, unpack->block, length) != length) {
+    if (read_body(unpack, unpack->block, length) != length)
         return unpack->failed ? false : fail(unpack, "a block is cut off");
-    }
-    if (!open_columns(block, unpack->block, length)) {
+    if (!open_columns(block, unpack->block, length))
         return fail(unpack, "a block's columns do not fit into it");
-    }
     unpack->rows += block->rows;
-    if (unpack->rows > unpack->rows_most) {
+    if (unpack->rows > unpack->rows_most)
         return fail(unpack, "it unpacks to more rows than it can hold");
-    }
     if (block->table == SNAPSHOT_END) {
         unpack->ended = check_rest(unpack);
         return false;
@@ -230,9 +212,8 @@ bool unpack_next_block(struct unpack *unpack, struct unpack_block *block) {
 bool unpack_is_used_up(const struct unpack_block *block) {
     for (unsigned i = 0; i < SNAPSHOT_COLUMNS_MAX; i++) {
         const struct unpack_column *column = &block->columns[i];
-        if (column->at != column->end && column->at != column->start) {
+        if (column->at != column->end && column->at != column->start)
             return false; /* one that nobody has read is not known */
-        }
     }
     return true;
 }
@@ -241,12 +222,10 @@ bool unpack_is_used_up(const struct unpack_block *block) {
 
 uint64_t unpack_number(struct unpack_block *block, unsigned column) {
     struct unpack_column *from = &block->columns[column];
-    if (from->start == NULL) {
+    if (!from->start)
         return 0;
-    }
-    if (from->at < from->end && *from->at < 0x80) {
+    if (from->at < from->end && *from->at < 0x80)
         return *from->at++;
-    }
     return read_varint(from, &block->bad);
 }
 
@@ -280,9 +259,8 @@ const uint8_t *unpack_bytes(struct unpack_block *block, unsigned column, size_t 
         block->bad = true;
         return NULL;
     }
-    if (length == 0) { /* it may have no column */
+    if (length == 0) /* it may have no column */
         return NULL;
-    }
     from->at += length;
     return from->at - length;
 }

@@ -24,10 +24,9 @@ struct outcome {
 
 /* What the contexts that are placed so now waste by it. */
 static int64_t waste_now(const struct model *model, const struct placing *placing) {
-    bool *members = cli_alloc(model->context_count, sizeof(*members));
-    for (size_t i = 0; i < model->context_count; i++) {
+    bool *members = cli_alloc(model->context_count, sizeof *members);
+    for (size_t i = 0; i < model->context_count; i++)
         members[i] = model->contexts[i].placement == placing->placement;
-    }
     int64_t sum = placing_waste(placing, model, members);
     free(members);
     return sum;
@@ -35,13 +34,11 @@ static int64_t waste_now(const struct model *model, const struct placing *placin
 
 static bool find_outcome(struct outcome *outcome, const struct model *model, const char *text) {
     struct note *note = &outcome->note;
-    if (!note_read(note, text)) {
+    if (!note_read(note, text))
         return false;
-    }
     outcome->placing = placing_by_action(note->action); /* else it is a trim */
     outcome->ago_s = model->uptime_s - note->uptime_s;
-    outcome->now_bytes =
-        outcome->placing != NULL ? waste_now(model, outcome->placing) : note->after_bytes;
+    outcome->now_bytes = outcome->placing ? waste_now(model, outcome->placing) : note->after_bytes;
     outcome->saved_bytes = note->before_bytes - outcome->now_bytes;
     outcome->ratio = note->predicted_bytes > 0
                          ? (double)outcome->saved_bytes / (double)note->predicted_bytes
@@ -53,7 +50,7 @@ static void print_text(const struct outcome *outcome, bool human) {
     const struct note *note = &outcome->note;
     char predicted[RENDER_NUMBER_BYTES], before[RENDER_NUMBER_BYTES];
     char now[RENDER_NUMBER_BYTES], saved[RENDER_NUMBER_BYTES];
-    bool trimmed = outcome->placing == NULL;
+    bool trimmed = !outcome->placing;
     printf("%s of %" PRId64 " context%s (%" PRId64
            "%s), %.1f s ago: predicted %s; %s %s before, %s %s: "
            "saved %s",
@@ -66,9 +63,8 @@ static void print_text(const struct outcome *outcome, bool human) {
            render_bytes(before, note->before_bytes, human),
            render_bytes(now, outcome->now_bytes, human), trimmed ? "after" : "now",
            render_bytes(saved, outcome->saved_bytes, human));
-    if (note->predicted_bytes > 0) {
+    if (note->predicted_bytes > 0)
         printf(" (%.0f %%)", 100 * outcome->ratio);
-    }
     putchar('\n');
 }
 
@@ -110,15 +106,13 @@ int verify_main(int argc, char **argv) {
     }
     for (size_t i = 0; i < model.note_count; i++) {
         struct outcome outcome;
-        if (!find_outcome(&outcome, &model, model.notes[i])) {
+        if (!find_outcome(&outcome, &model, model.notes[i]))
             continue;
-        }
         shown++;
-        if (as_json) {
+        if (as_json)
             write_json(&json, &outcome);
-        } else {
+        else
             print_text(&outcome, human);
-        }
     }
     if (as_json) {
         json_put_close(&json, ']');
