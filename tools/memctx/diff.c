@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "compare.h"
+#include "frames.h"
 #include "json.h"
 #include "reading.h"
 #include "render.h"
@@ -88,7 +89,7 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
             rest = model_add(rest, row->growth.requested_bytes);
             continue;
         }
-        char *path = render_path(row->model, row->context, request->frames);
+        char *path = frames_write_path(row->model, row->context, request->frames);
         print_figures(&row->growth, request->human);
         printf("  %s\n", path);
         free(path);
@@ -148,7 +149,7 @@ static void write_row(struct json_writer *json, const struct compare_row *row,
     json_put_open(json, "path", '[');
     for (uint32_t at = row->context; model->contexts[at].parent != WIRE_NONE;
          at = model->contexts[at].parent) {
-        char *name = render_frame(model, &model->contexts[at], true);
+        char *name = frames_write(model, &model->contexts[at], true);
         json_put_text(json, NULL, name);
         free(name);
     }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "findings.h"
+#include "frames.h"
 #include "json.h"
 #include "reading.h"
 #include "render.h"
@@ -80,7 +81,7 @@ static void print_path(const struct model *model, const struct finding *finding,
     bool common = finding->contexts > 1;
     if (common && finding->frames < frames)
         frames = finding->frames;
-    char *path = render_path(model, finding->example, frames);
+    char *path = frames_write_path(model, finding->example, frames);
     printf("   %s\n", path);
     if (common)
         printf("   (common to %zu call paths)\n", finding->contexts);
@@ -141,7 +142,7 @@ static void write_path(struct json_writer *json, const struct model *model,
                 json_put_text(json, NULL, names->functions[k].name);
             json_put_text(json, NULL, names->functions[0].name);
         } else {
-            char *name = render_frame(model, context, true);
+            char *name = frames_write(model, context, true);
             json_put_text(json, NULL, name);
             free(name);
         }

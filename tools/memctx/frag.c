@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "frames.h"
 #include "json.h"
 #include "memory.h"
 #include "pagemap.h"
@@ -106,7 +107,7 @@ static void print_context(const struct model *model, const struct model_context 
     }
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         printf("%5u", context->figures->occupancy[bin]);
-    char *path = render_path(model, (uint32_t)(context - model->contexts), request->frames);
+    char *path = frames_write_path(model, (uint32_t)(context - model->contexts), request->frames);
     printf("  %s (context %" PRIu32 ")\n", path, context->id);
     free(path);
 }
@@ -187,7 +188,7 @@ static void write_context(struct json_writer *json, const struct model *model, u
     json_put_open(json, "path", '[');
     for (uint32_t at = index; model->contexts[at].parent != WIRE_NONE;
          at = model->contexts[at].parent) {
-        char *name = render_frame(model, &model->contexts[at], true);
+        char *name = frames_write(model, &model->contexts[at], true);
         json_put_text(json, NULL, name);
         free(name);
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frames.h"
 #include "render.h"
 
 #define SHARE 100 /* of the resident set: who holds less than a hundredth is not told */
@@ -117,7 +118,7 @@ static void print_path(const struct pinner *pinner, const struct model *model, i
     bool group = suspect->count > 1;
     if (group && suspect->frames < frames)
         frames = suspect->frames;
-    char *path = render_path(model, suspect->members[0], frames);
+    char *path = frames_write_path(model, suspect->members[0], frames);
     if (group)
         printf("%zu contexts: %s\n", suspect->count, path);
     else
@@ -152,7 +153,7 @@ static void print_pinner(const struct pinner *pinner, const struct model *model,
     for (size_t i = 0; i < pinner->partner_count && sum->shared_free > sum->alone_free / 8; i++) {
         const struct holder_partner *partner = &pinner->partners[i];
         char bytes[RENDER_NUMBER_BYTES];
-        char *path = render_path(model, partner->context, 2);
+        char *path = frames_write_path(model, partner->context, 2);
         printf("%20s among them %s of context %" PRIu32 ", %s\n", "",
                render_bytes(bytes, partner->block_bytes, human),
                model->contexts[partner->context].id, path);
@@ -195,7 +196,7 @@ static void write_pinner(struct json_writer *json, const struct pinner *pinner,
     json_put_integer(json, "contexts", (int64_t)suspect->count);
     json_put_open(json, "path", '[');
     for (uint32_t i = 0; i < suspect->frames && model->contexts[at].parent != WIRE_NONE; i++) {
-        char *name = render_frame(model, &model->contexts[at], true);
+        char *name = frames_write(model, &model->contexts[at], true);
         json_put_text(json, NULL, name);
         free(name);
         at = model->contexts[at].parent;

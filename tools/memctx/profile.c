@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frames.h"
 #include "json.h"
-#include "render.h"
 
 /* --- paths ----------------------------------------------------------------------------------------- */
 
@@ -33,7 +33,7 @@ static const char *made_up_name(const struct model *model, uint32_t context) {
         path.model = model;
     }
     if (!path.names[context])
-        path.names[context] = render_frame(model, &model->contexts[context], false);
+        path.names[context] = frames_write(model, &model->contexts[context], false);
     return path.names[context];
 }
 

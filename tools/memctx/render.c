@@ -8,12 +8,11 @@
 #include <unistd.h>
 
 #include "folding.h"
+#include "frames.h"
 #include "memory.h"
 #include "shorten.h"
 
-#define LOOP_SHOWN 4    /* functions of a loop */
 #define FULL_ENOUGH 990 /* thousandths of live bytes, of allocations */
-#define INLINED_SHOWN 2 /* of what was inlined into a frame: the outermost and the innermost */
 
 bool render_wants_color(void) {
     const char *no_color = getenv("NO_COLOR");
@@ -42,127 +41,6 @@ char *render_bytes(char *text, int64_t bytes, bool human) {
 
 static char *render_count(char *text, int64_t count) {
     return render_bytes(text, count, false);
-}
-
-/* --- names ------------------------------------------------------------------------------- */
-
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] != '\0' ? slash + 1 : path;
-}
-
-static void put_function(FILE *text, const struct model_function *function, const char *module,
-                         bool inlined, bool whole) {
-    const char *name = function->name ? function->name : "?";
-    char *short_name = whole ? NULL : shorten_function(name);
-    fputs(whole ? name : short_name, text);
-    free(short_name);
-    if (inlined)
-        fputs(" [inlined]", text);
-    if (function->file && function->line > 0) {
-        fprintf(text, " (%s:%" PRId64 ")", whole ? function->file : base_name(function->file),
-                function->line);
-    } else if (module) {
-        fprintf(text, " (%s)", whole ? module : base_name(module));
-    }
-}
-
-/* What was inlined, from the outside in; in short form the middle of a long chain is left out. */
-static void put_inlined(FILE *text, const struct model_names *names, bool whole) {
-    uint32_t inlined = names->count - 1;
-    for (uint32_t i = inlined; i > 0; i--) {
-        if (!whole && inlined > INLINED_SHOWN && i != inlined && i != 1) {
-            if (i == 2)
-                fprintf(text, " > ...%u more", inlined - INLINED_SHOWN);
-            continue;
-        }
-        fputs(" > ", text);
-        put_function(text, &names->functions[i], NULL, true, whole);
-    }
-}
-
-char *render_frame(const struct model *model, const struct model_context *context, bool whole) {
-    char *buffer = NULL;
-    size_t bytes = 0;
-    const struct model_names *names = context->frame->names;
-    const char *module =
-        context->frame->module != WIRE_NONE ? model->modules[context->frame->module].path : NULL;
-    FILE *text = open_memstream(&buffer, &bytes);
-    if (!text)
-        cli_die(CLI_REFUSED, "out of memory");
-    if (context->frame->kind == WIRE_KIND_ROOT) {
-        fputs("[no call path]", text);
-    } else if (context->frame->kind != WIRE_KIND_PATH) {
-        fputs(context->frame->label ? context->frame->label : "[unnamed]", text);
-    } else if (names && names->functions[0].name) {
-        put_function(text, &names->functions[0], module, false, whole);
-        put_inlined(text, names, whole);
-    } else if (module) {
-        fprintf(text, "%s+0x%" PRIx64, whole ? module : base_name(module),
-                context->frame->address - model->modules[context->frame->module].bias);
-    } else {
-        fprintf(text, "0x%" PRIx64, context->frame->address);
-    }
-    fclose(text);
-    return buffer;
-}
-
-/* The function alone, or what stands for it. */
-static void put_function_name(FILE *text, const struct model *model, uint32_t index) {
-    const struct model_context *context = &model->contexts[index];
-    const struct model_names *names = context->frame->names;
-    bool named = context->frame->kind == WIRE_KIND_PATH && names && names->functions[0].name;
-    char *name =
-        named ? shorten_function(names->functions[0].name) : render_frame(model, context, false);
-    fputs(name, text);
-    free(name);
-}
-
-char *render_step(const struct model *model, uint32_t index) {
-    const struct model_context *context = &model->contexts[index];
-    char *frame = render_frame(model, context, false), *buffer = NULL;
-    size_t bytes = 0;
-    if ((context->flags & WIRE_CONTEXT_RECURSIVE) == 0)
-        return frame;
-    uint32_t loop[LOOP_SHOWN];
-    size_t count = folding_find_loop(model, index, loop, LOOP_SHOWN);
-    FILE *text = open_memstream(&buffer, &bytes);
-    if (!text)
-        cli_die(CLI_REFUSED, "out of memory");
-    fprintf(text, "%s  (recursive%s", frame, count > 0 ? ": " : "");
-    for (size_t i = 0; i < count && i < LOOP_SHOWN; i++) {
-        fputs(i > 0 ? " > " : "", text);
-        put_function_name(text, model, loop[i]);
-    }
-    fputs(count > LOOP_SHOWN ? " > ...)" : ")", text);
-    fclose(text);
-    free(frame);
-    return buffer;
-}
-
-char *render_path(const struct model *model, uint32_t index, int64_t frames) {
-    char *buffer = NULL;
-    size_t bytes = 0;
-    FILE *text = open_memstream(&buffer, &bytes);
-    if (!text)
-        cli_die(CLI_REFUSED, "out of memory");
-    for (int64_t count = 0;; count++) {
-        const struct model_context *context = &model->contexts[index];
-        if (context->parent == WIRE_NONE && count > 0)
-            break;
-        if (frames >= 0 && count >= frames) {
-            fputs(" < ...", text);
-            break;
-        }
-        char *name = render_step(model, index);
-        fprintf(text, "%s%s", count > 0 ? " < " : "", name);
-        free(name);
-        if (context->parent == WIRE_NONE)
-            break;
-        index = context->parent;
-    }
-    fclose(text);
-    return buffer;
 }
 
 /* --- lines ------------------------------------------------------------------------------- */
@@ -204,7 +82,7 @@ static struct {
 static void print_context(const struct model *model, uint32_t index,
                           const struct model_totals *totals, const struct render_options *options) {
     const struct model_context *context = &model->contexts[index];
-    char *name = render_step(model, index);
+    char *name = frames_write_step(model, index);
     printf("%s%s%s: ", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "");
     free(name);
     if (context->flags & WIRE_CONTEXT_PARTIAL) {
@@ -225,7 +103,7 @@ void render_head(const struct model *model, const struct render_options *options
     char rss[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
     printf("%s (pid %" PRId64 "): up %.3f s, resident set %s (memctx itself: %s), depth %" PRId64
            ", %zu contexts%s\n",
-           base_name(model->exe), model->pid, model->uptime_s,
+           shorten_path(model->exe), model->pid, model->uptime_s,
            render_bytes(rss, model->ledger.rss_bytes, options->human),
            render_bytes(own, memory_own_bytes(model), options->human), model->depth,
            model->context_count + model->left_out_count,
@@ -320,7 +198,7 @@ static void print_node(const struct tree *tree, uint32_t index, int64_t level, i
     size_t count;
     uint32_t *children = view_sort_children(tree->view, model, index, &count);
     if (is_step(tree, index, children, count)) {
-        char *name = render_step(model, index);
+        char *name = frames_write_step(model, index);
         printf("%*s%s >\n", indent, "", name);
         uint32_t only = children[0];
         free(name);
@@ -379,7 +257,7 @@ void render_flat(const struct model *model, const struct view *view,
                 printf("    ...\n");
                 break;
             }
-            char *name = render_step(model, at);
+            char *name = frames_write_step(model, at);
             printf("    < %s\n", name);
             free(name);
             at = model->contexts[at].parent;

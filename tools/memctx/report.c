@@ -12,11 +12,11 @@
 
 #include "compare.h"
 #include "findings.h"
+#include "frames.h"
 #include "holders.h"
 #include "json.h"
 #include "output.h"
 #include "reading.h"
-#include "render.h"
 
 #define CELLS_MAX 40000    /* of the page map: more pages are put together */
 #define DIFF_ROWS_MAX 2000 /* those that changed most */
@@ -59,7 +59,7 @@ static void write_names(struct json_writer *json, const struct model *model, uin
     uint32_t *number_of = cli_alloc(slots, sizeof *number_of);
     json_put_open(json, "names", '[');
     for (size_t i = 0; i < model->context_count; i++) {
-        char *name = render_frame(model, &model->contexts[i], false);
+        char *name = frames_write(model, &model->contexts[i], false);
         uint64_t hash = 5381;
         for (const char *at = name; *at != '\0'; at++)
             hash = hash * 33 + (unsigned char)*at;
@@ -266,8 +266,8 @@ static void write_findings(struct json_writer *json, struct state *state, const 
     for (size_t i = 0; i < findings.count; i++) {
         const struct finding *finding = &findings.list[i];
         char *path = finding->example != WIRE_NONE
-                         ? render_path(state->model, finding->example,
-                                       finding->frames < 8 ? finding->frames : 8)
+                         ? frames_write_path(state->model, finding->example,
+                                             finding->frames < 8 ? finding->frames : 8)
                          : NULL;
         json_put_open(json, NULL, '{');
         json_put_text(json, "severity", severity_word(finding->severity));
@@ -303,7 +303,7 @@ static void write_changes(struct json_writer *json, const struct model *model,
     for (size_t i = 0; i < compare->count && i < DIFF_ROWS_MAX; i++) {
         const struct compare_row *row = &compare->rows[i];
         bool here = row->model == model;
-        char *path = here ? NULL : render_path(row->model, row->context, 8);
+        char *path = here ? NULL : frames_write_path(row->model, row->context, 8);
         json_put_open(json, NULL, '[');
         json_put_integer(json, NULL, here ? (int64_t)row->context : -1);
         json_put_text(json, NULL, path);

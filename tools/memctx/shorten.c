@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shorten.c - shortens the names of functions, step by step, while they are too long. */
+/* shorten.c - shortens names of functions, step by step, while they are too long. */
 #include "shorten.h"
 
 #include <ctype.h>
@@ -82,4 +82,9 @@ char *shorten_function(const char *name) {
     if (strlen(text) > CUT_COLUMNS)
         strcpy(text + CUT_COLUMNS - 3, "...");
     return text;
+}
+
+const char *shorten_path(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] != '\0' ? slash + 1 : path;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "render.h"
+#include "frames.h"
 
 /* Unless --min says otherwise, a subtree below this share of the whole is hidden in the tree. */
 #define DEFAULT_SHARE 200
@@ -63,7 +63,7 @@ bool view_matches_frame(const struct model *model, struct model_frame *frame,
     struct model_context context = {.frame = frame};
     if (frame->kind == WIRE_KIND_ROOT)
         return false;
-    char *name = render_frame(model, &context, true);
+    char *name = frames_write(model, &context, true);
     bool matches = regexec(regex, name, 0, NULL, 0) == 0;
     free(name);
     return matches || (frame->module != WIRE_NONE &&
