@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* demangle.c - readable C++ and Rust names, by libiberty. */
+#include "demangle.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include <libiberty/demangle.h>
-
-#include "symbols.h"
 
 /* Nested templates make the result grow exponentially; nobody reads past this. */
 #define MANGLED_MAX_BYTES 4096

@@ -6,6 +6,8 @@
  * done on sorted tables made here once: libdw's own walks every symbol for each address, and needs
  * .debug_aranges, which clang and rustc do not write.
  */
+#include "elf_names.h"
+
 #include <dirent.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -19,7 +21,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "symbols.h"
+#include "answer.h"
+#include "demangle.h"
 
 #define INLINE_LEVELS_MAX 48
 #define SCOPE_LEVELS_MAX 64
@@ -315,17 +318,17 @@ static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer)
     }
     char *own_file = full_path(&unit->die, line_file);
     if (inlined == 0) {
-        symbols_put_function(answer, name, own_file, line_number);
+        answer_put_function(answer, name, own_file, line_number);
     } else {
-        symbols_put_function(answer, name, find_call_file(&unit->die, &chain[0]),
-                             find_number(&chain[0], DW_AT_call_line));
+        answer_put_function(answer, name, find_call_file(&unit->die, &chain[0]),
+                            find_number(&chain[0], DW_AT_call_line));
     }
     for (int i = inlined; i-- > 0;) {
         char *inner = find_function_name(&chain[i], NULL);
         bool innermost = i == inlined - 1;
-        symbols_put_function(answer, inner,
-                             innermost ? own_file : find_call_file(&unit->die, &chain[i + 1]),
-                             innermost ? line_number : find_number(&chain[i + 1], DW_AT_call_line));
+        answer_put_function(answer, inner,
+                            innermost ? own_file : find_call_file(&unit->die, &chain[i + 1]),
+                            innermost ? line_number : find_number(&chain[i + 1], DW_AT_call_line));
     }
     return true;
 }
@@ -336,10 +339,10 @@ static void put_names(struct names *names, uint64_t address, FILE *answer) {
         const struct range *symbol = find_range(&names->symbols, address);
         if (symbol) {
             char *demangled = demangle_name(symbol->name);
-            symbols_put_function(answer, demangled ? demangled : symbol->name, NULL, 0);
+            answer_put_function(answer, demangled ? demangled : symbol->name, NULL, 0);
         }
     }
-    symbols_put_end(answer);
+    answer_put_end(answer);
 }
 
 /* --- opening the file that the process maps ---------------------------------------------- */

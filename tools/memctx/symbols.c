@@ -15,9 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "answer.h"
+#include "elf_names.h"
+
 #define CHILD_CPU_LIMIT_S 120 /* the debug information of a browser takes some seconds */
-#define FUNCTIONS_MAX 64      /* inlined into one address */
-#define NAME_MAX_BYTES (1 << 20)
 
 static const char *const source_words[SYMBOLS_SOURCES] = {
     [SYMBOLS_DWARF] = "dwarf",     [SYMBOLS_SYMTAB] = "symtab",
@@ -37,65 +38,6 @@ static int compare_wishes(const void *a, const void *b) {
     if (left->frame->module != right->frame->module)
         return left->frame->module < right->frame->module ? -1 : 1;
     return left->address < right->address ? -1 : left->address > right->address;
-}
-
-/* --- what travels through the pipe ------------------------------------------------------- */
-
-static void put_text(FILE *answer, const char *text) {
-    uint32_t length = text ? (uint32_t)strnlen(text, NAME_MAX_BYTES - 1) : UINT32_MAX;
-    fwrite(&length, sizeof length, 1, answer);
-    if (text)
-        fwrite(text, 1, length, answer);
-}
-
-void symbols_put_function(FILE *answer, const char *name, const char *file, int64_t line) {
-    putc('f', answer);
-    fwrite(&line, sizeof line, 1, answer);
-    put_text(answer, name);
-    put_text(answer, file);
-}
-
-void symbols_put_end(FILE *answer) {
-    putc('.', answer);
-}
-
-static bool get_text(FILE *answer, char **text) {
-    uint32_t length;
-    *text = NULL;
-    if (fread(&length, sizeof length, 1, answer) != 1)
-        return false;
-    if (length == UINT32_MAX)
-        return true;
-    if (length >= NAME_MAX_BYTES)
-        return false;
-    *text = cli_alloc(length + 1, 1);
-    if (fread(*text, 1, length, answer) != length)
-        return false;
-    cli_clean(*text);
-    return true;
-}
-
-/* Reads the functions of one address; NULL in *names where it has none. */
-static bool get_names(FILE *answer, struct model_names **names) {
-    struct model_function functions[FUNCTIONS_MAX];
-    uint32_t count = 0;
-    int mark;
-    while ((mark = getc(answer)) == 'f') {
-        struct model_function function = {0};
-        if (fread(&function.line, sizeof function.line, 1, answer) != 1 ||
-            !get_text(answer, &function.name) || !get_text(answer, &function.file))
-            return false;
-        if (count < FUNCTIONS_MAX)
-            functions[count++] = function;
-    }
-    *names = NULL;
-    if (mark == '.' && count > 0) {
-        *names = cli_alloc(1, sizeof **names);
-        (*names)->count = count;
-        (*names)->functions = cli_alloc(count, sizeof functions[0]);
-        memcpy((*names)->functions, functions, count * sizeof functions[0]);
-    }
-    return mark == '.';
 }
 
 /* --- one module -------------------------------------------------------------------------- */
@@ -160,7 +102,7 @@ static enum symbols_source finish_lookup(struct lookup *lookup, const struct mod
     size_t next = 0;
     for (size_t i = 0; i < lookup->distinct && good; i++) {
         struct model_names *names;
-        good = get_names(lookup->answer, &names);
+        good = answer_get_names(lookup->answer, &names);
         for (; next < lookup->count && wishes[next].address - bias == lookup->addresses[i]; next++)
             wishes[next].frame->names = good ? names : NULL;
     }

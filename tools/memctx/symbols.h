@@ -16,7 +16,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <sys/types.h>
 
 #include "model.h"
@@ -35,36 +34,5 @@ struct symbols_work;
 struct symbols_work *symbols_begin(const struct model *model,
                                    const struct symbols_options *options);
 void symbols_finish(struct symbols_work *work, struct model *model);
-
-/* --- the child's side (elf_names.c) ------------------------------------------------------ */
-
-/* Where a module's names came from, or why there are none. */
-enum symbols_source {
-    SYMBOLS_DWARF,
-    SYMBOLS_SYMTAB,
-    SYMBOLS_DYNSYM,
-    SYMBOLS_STRIPPED, /* the file has none at all */
-    SYMBOLS_MISSING,  /* no file */
-    SYMBOLS_MISMATCH, /* another build-id */
-    SYMBOLS_DAMAGED,
-    SYMBOLS_SOURCES,
-};
-
-struct symbols_request {
-    const struct model_module *module;
-    pid_t live_pid;
-    const char *debug_directory;
-    const uint64_t *addresses; /* in the file, already turned into look-up addresses */
-    size_t count;
-};
-
-/* Answers a request on a stream: one byte of enum symbols_source, then for each address in turn
- * its functions (symbols_put_function ..., then symbols_put_end). */
-void elf_names_answer(const struct symbols_request *request, FILE *answer);
-void symbols_put_function(FILE *answer, const char *name, const char *file, int64_t line);
-void symbols_put_end(FILE *answer);
-
-/* The readable form of a C++ or Rust name; NULL where it is none. free() it. */
-char *demangle_name(const char *name);
 
 #endif
