@@ -323,7 +323,7 @@ struct
  *
  * What stands in which page. Each page is as it was at one moment, all of them are not; contexts may be newer than those
  * of the pieces before. What contexts hold (reserved, resident, pinned bytes, pages) is the sum over these records:
- * tools/memctx/figures.c. */
+ * tools/memctx/model/figures.c. */
 
 #define WIRE_AGE_NS (1UL << 24) /* unit of ages */
 

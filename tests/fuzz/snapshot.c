@@ -3,8 +3,8 @@
  * in a packed one's zstd frame, because nobody guesses checksums. What can be read must come back
  * when it is written and read again. */
 #include "fuzz.h"
-#include "model.h"
-#include "snapshot_format.h"
+#include "model/model.h"
+#include "snapshot/snapshot_format.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
-#include "reading.h"
-#include "view.h"
+#include "base/cli.h"
+#include "model/view.h"
+#include "verbs/reading.h"
 
 #define TARGET_HELP                                                                                \
     "TARGET is a pid, a unique process name, or a snapshot file made by memctx dump -o.\n"

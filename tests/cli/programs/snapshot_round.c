@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "model.h"
+#include "model/model.h"
 
 #define SITES 4000
 #define MODULES 12

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * folding.h - what a dump says of call paths that the library has folded or merged.
+ *
+ * A folded path leaves out the turns of a recursion: `visit > generic > visit > leaf` is charged
+ * to `visit > leaf`, whose `visit` is recursive; its loop is `visit > generic`. A merged path is
+ * charged to its innermost functions below a node [other callers] of one of its ancestors, which
+ * stand in the tree; so the figures of contexts between may be too small, and are marked as partial.
+ */
+#ifndef MEMCTX_FOLDING_H
+#define MEMCTX_FOLDING_H
+
+#include "model/model.h"
+
+/* The functions of the loop of a recursive context, from its first instance inwards: how many, and
+ * the first `room` of them in `loop`. 0: it is not recursive, or its loop is not known. */
+size_t folding_find_loop(const struct model *model, uint32_t index, uint32_t *loop, size_t room);
+/* At most so many bytes of a partial context may stand below others' [other callers]. */
+int64_t folding_find_bound(const struct model *model, uint32_t index);
+
+struct folding_shares folding_add_shares(const struct model *model);
+
+/* What kind of path a context stands on, from its parent's; figures of one of that kind. */
+enum folding_kind { FOLDING_FULL, FOLDING_MERGED, FOLDING_LABELLED };
+void folding_add(struct folding_shares *shares, enum folding_kind kind, int64_t requested_bytes,
+                 int64_t allocs);
+
+bool folding_is_others(uint8_t kind, const char *label);
+enum folding_kind folding_kind_of(enum folding_kind parent, uint8_t kind, const char *label);
+
+/* Paths folded here, by the same rule but every function at once: for trees that the library did not
+ * fold, because their paths are few. */
+struct folding_paths {
+    const struct model *model;
+    uint32_t *functions; /* by a frame's number: that of its function */
+    uint32_t *last;      /* by function: where its innermost frame stands on a path */
+};
+void folding_paths_begin(struct folding_paths *paths, const struct model *model);
+void folding_paths_end(struct folding_paths *paths);
+/* The frames of a context's path that stay, from the innermost on without the root; `path` has room for all. *plain: how
+ * many of them stand further in than all that is left out; all, if nothing is. */
+size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *path,
+                         uint32_t *plain);
+/* What two frames of one function have in common, and others have not, but by an accident of 64 bits. Without names a
+ * function is its return address. */
+uint64_t folding_function_key(const struct model_frame *frame);
+uint64_t folding_mix(uint64_t hash, uint64_t value);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reading.h - what the reading verbs (dump, frag, diff, reset --site) share: how names are had.
+ */
+#ifndef MEMCTX_READING_H
+#define MEMCTX_READING_H
+
+#include "target/target.h"
+
+struct reading_names {
+    bool none;                   /* --no-symbols */
+    const char *debug_directory; /* --debug-dir */
+};
+
+/* The long options for it, and their letters; reading_take handles those two, and no others. */
+enum { READING_NO_SYMBOLS = 1000, READING_DEBUG_DIR, READING_HUMAN, READING_JSON };
+#define READING_NAME_OPTIONS                                                                       \
+    {"no-symbols", no_argument, NULL, READING_NO_SYMBOLS}, {                                       \
+        "debug-dir", required_argument, NULL, READING_DEBUG_DIR                                    \
+    }
+#define READING_NAME_HELP                                                                          \
+    "  --no-symbols       modules and offsets instead of names: quicker\n"                         \
+    "  --debug-dir DIR    look for separate debug files below DIR too\n"
+
+void reading_take(struct reading_names *names, int option);
+/* Resolves the model's names as asked, unless the snapshot has them already. */
+void reading_resolve(struct model *model, const struct target *target,
+                     const struct reading_names *names);
+/* The same in two parts, so that what takes long goes on meanwhile; `only`: of these contexts, NULL: of all. */
+struct symbols_work *reading_begin(const struct model *model, const struct target *target,
+                                   const struct reading_names *names, const bool *only);
+void reading_finish(struct symbols_work *work, struct model *model,
+                    const struct reading_names *names);
+/* The one TARGET that is left on the command line; a usage error where there is none or more than
+ * `maximum` words. */
+const char *reading_target_word(int argc, char **argv, int maximum);
+
+#endif

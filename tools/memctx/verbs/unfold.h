@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* unfold.h - memctx set TARGET CONTEXT unfold: for a time new call paths have each turn of a recursion. */
+#ifndef MEMCTX_UNFOLD_H
+#define MEMCTX_UNFOLD_H
+
+#include "verbs/choose.h"
+
+#define UNFOLD_SECONDS 60 /* unless --for says another time */
+
+/* Asks the target, for so many seconds, or to fold it again (0), and says what it answered. */
+void unfold_contexts(const struct choice *choice, int64_t seconds);
+
+#endif
