@@ -225,7 +225,7 @@ mutants: all model | deps-test
 demo: all | deps-demo
 	@scripts/demo
 
-layers:
+layers: lib cli
 	@scripts/check-layers
 
 lint: all | deps-lint
