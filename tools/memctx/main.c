@@ -6,6 +6,7 @@
 #include "base/cli.h"
 #include "model/view.h"
 #include "verbs/reading.h"
+#include "verbs/verbs.h"
 
 #define TARGET_HELP                                                                                \
     "TARGET is a pid, a unique process name, or a snapshot file made by memctx dump -o.\n"

@@ -89,23 +89,4 @@ int cli_finish_output(int code);
 
 void cli_print_verb_help(const struct cli_verb *verb);
 
-/* The verbs, each in the file of its name. */
-int run_main(int argc, char **argv);
-int ps_main(int argc, char **argv);
-int dump_main(int argc, char **argv);
-int frag_main(int argc, char **argv);
-int doctor_main(int argc, char **argv);
-int export_main(int argc, char **argv);
-int report_main(int argc, char **argv);
-int mark_main(int argc, char **argv);
-int diff_main(int argc, char **argv);
-int reset_main(int argc, char **argv);
-int isolate_main(int argc, char **argv);
-int merge_main(int argc, char **argv);
-int verify_main(int argc, char **argv);
-int trim_main(int argc, char **argv);
-int rules_main(int argc, char **argv);
-int set_main(int argc, char **argv);
-int options_main(int argc, char **argv);
-
 #endif

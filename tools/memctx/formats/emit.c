@@ -6,14 +6,14 @@
  * A snapshot file is the same object with the keys that only a file needs: the marks' counters and
  * the kernel's map of the process, which a live target would be asked for.
  */
+#include "formats/emit.h"
+
 #include <stdlib.h>
 
 #include "base/json.h"
 #include "model/folding.h"
-#include "model/model.h"
 
-void model_write_totals(struct json_writer *json, const char *key,
-                        const struct model_totals *totals) {
+void emit_totals(struct json_writer *json, const char *key, const struct model_totals *totals) {
     json_put_open(json, key, '{');
 #define X(name) json_put_integer(json, #name, totals->name);
     MODEL_TOTALS(X)
@@ -46,8 +46,8 @@ static void write_function(struct json_writer *json, const struct model_function
     json_put_integer(json, "line", function && function->file ? function->line : WIRE_UNKNOWN);
 }
 
-void model_write_frame(struct json_writer *json, const char *key, const struct model *model,
-                       const struct model_context *context, bool names) {
+void emit_frame(struct json_writer *json, const char *key, const struct model *model,
+                const struct model_context *context, bool names) {
     if (context->frame->kind == WIRE_KIND_ROOT) {
         json_put_null(json, key);
         return;
@@ -82,7 +82,7 @@ static void write_threads(struct json_writer *json, const struct model *model,
         uint32_t tid = model->threads[view->thread].tid;
         char key[16];
         snprintf(key, sizeof key, "%u", tid);
-        model_write_totals(json, tid == 0 ? MODEL_EXITED : key, &view->totals);
+        emit_totals(json, tid == 0 ? MODEL_EXITED : key, &view->totals);
     }
     json_put_close(json, '}');
 }
@@ -129,9 +129,9 @@ static void write_context(struct json_writer *json, const struct model *model,
                                                   : model->contexts[context->parent].id);
     json_put_text(json, "kind", model_kind_word(context));
     json_put_text(json, "policy", model_policy_word(context->policy));
-    model_write_frame(json, "frame", model, context, options->names);
-    model_write_totals(json, "self", &context->figures->self);
-    model_write_totals(json, "total", context->total);
+    emit_frame(json, "frame", model, context, options->names);
+    emit_totals(json, "self", &context->figures->self);
+    emit_totals(json, "total", context->total);
     json_put_open(json, "occupancy", '[');
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         json_put_integer(json, NULL, context->figures->occupancy[bin]);
@@ -289,8 +289,7 @@ static void write_memory(struct json_writer *json, const struct model *model) {
     }
 }
 
-void model_write_json(const struct model *model, FILE *file,
-                      const struct model_write_options *options) {
+void emit_json(const struct model *model, FILE *file, const struct model_write_options *options) {
     struct json_writer json = {.file = file};
     json_put_open(&json, NULL, '{');
     json_put_text(&json, "schema", "memctx/1");
@@ -306,7 +305,7 @@ void model_write_json(const struct model *model, FILE *file,
     json_put_boolean(&json, "has_names", options->names);
     json_put_boolean(&json, "filtered", options->shown != NULL);
     json_put_newline(&json);
-    model_write_totals(&json, "totals", &model->totals);
+    emit_totals(&json, "totals", &model->totals);
     struct folding_shares shares = folding_add_shares(model);
     json_put_open(&json, "full_paths", '{');
     json_put_integer(&json, "requested_bytes", shares.full_bytes);

@@ -2,7 +2,7 @@
 /*
  * model.h - one dump in memory: the tree, its figures, modules, threads, marks and the ledger.
  *
- * It is filled from the wire (model_load_wire) or from a snapshot file (model_load_snapshot); both
+ * It is filled from the wire (model_load_wire) or from a snapshot file (snapshot_load); both
  * give the same model, and nothing behind it can tell them apart. Both sources are untrusted: every
  * index, offset and string is checked while loading, so that the readers need no checks.
  * INVARIANT: contexts[0] is the root; a parent stands before its children; no node is deeper than
@@ -236,9 +236,6 @@ struct model {
     size_t page_count, share_count, note_count;
 };
 
-/* Fills in a model from a snapshot file, of either kind (snapshot_format.h). */
-bool model_load_snapshot(struct model *model, const char *path, struct cli_failure *failure);
-
 /* For the loaders: an empty model; `source` is copied. */
 void model_begin(struct model *model, const char *source);
 /* Gives back what a model has for each context; nothing can be read of it any more. */
@@ -285,27 +282,12 @@ const char *model_kind_word(const struct model_context *context);
 const char *model_policy_word(uint8_t policy);
 const char *model_placement_word(uint8_t placement);
 
-/* Writes the whole model, or the contexts that `shown` marks (NULL: all), as the JSON of
- * docs (schema memctx/1). `snapshot` adds what only a file needs. */
+/* What the writers of JSON (formats/emit.h) and of snapshot files (snapshot/snapshot.h) write. */
 struct model_write_options {
-    const bool *shown;
+    const bool *shown; /* JSON only: by context, which contexts are written; NULL: all */
     bool threads;
     bool names;
-    bool snapshot;
+    bool snapshot; /* JSON only: also what only a snapshot file needs */
 };
-void model_write_json(const struct model *model, FILE *file,
-                      const struct model_write_options *options);
-
-/* Writes the whole model as a snapshot file (snapshot_format.h); of the options it takes threads and
- * names. What could not be written is in ferror(file). */
-void model_write_snapshot(const struct model *model, FILE *file,
-                          const struct model_write_options *options);
-
-struct json_writer;
-void model_write_totals(struct json_writer *json, const char *key,
-                        const struct model_totals *totals);
-/* The value of "frame" for a context. */
-void model_write_frame(struct json_writer *json, const char *key, const struct model *model,
-                       const struct model_context *context, bool names);
 
 #endif

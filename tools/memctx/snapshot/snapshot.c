@@ -80,7 +80,7 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
     return NULL;
 }
 
-bool model_load_snapshot(struct model *model, const char *path, struct cli_failure *failure) {
+bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure) {
     size_t length;
     enum kind kind;
     model_begin(model, path);

@@ -5,10 +5,11 @@
  * The model is gone through twice: first all that is to be said once gets its number, then the
  * tables are written, with no more memory than these numbers and a block take.
  */
+#include "snapshot/snapshot.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/model.h"
 #include "snapshot/pack.h"
 #include "snapshot/share.h"
 
@@ -382,8 +383,8 @@ static void write_notes(struct snapshot_writer *writer) {
     pack_end_table(writer->pack);
 }
 
-void model_write_snapshot(const struct model *model, FILE *file,
-                          const struct model_write_options *options) {
+void snapshot_write(const struct model *model, FILE *file,
+                    const struct model_write_options *options) {
     struct snapshot_writer writer = {.model = model, .options = *options};
     share_begin(&writer.share);
     number_all(&writer);

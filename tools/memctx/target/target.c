@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "model/memory.h"
+#include "snapshot/snapshot.h"
 
 #define PROGRESS_AFTER_MS 1000
 #define PROGRESS_STEP_MS 200
@@ -320,7 +321,7 @@ void target_load_contexts(struct target *target, struct model *model,
     struct cli_failure failure;
     if (!target->is_snapshot) {
         load_process(target, model, options);
-    } else if (!model_load_snapshot(model, target->path, &failure)) {
+    } else if (!snapshot_load(model, target->path, &failure)) {
         cli_die_failure(&failure);
     } else if ((options->flags & MODEL_THREADS) != 0 && !model->has_threads) {
         cli_die(CLI_REFUSED, "%s: holds no thread views; take it with memctx dump --threads -o",

@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 
 #include "base/json.h"
+#include "formats/emit.h"
 #include "formats/render.h"
 #include "model/compare.h"
 #include "model/frames.h"
 #include "verbs/reading.h"
+#include "verbs/verbs.h"
 
 enum { OPTION_MIN = 1, OPTION_LIMIT, OPTION_DEPTH };
 
@@ -142,7 +144,7 @@ static void write_row(struct json_writer *json, const struct compare_row *row,
     json_put_newline(json);
     json_put_open(json, NULL, '{');
     json_put_integer(json, "id", model->contexts[row->context].id);
-    model_write_frame(json, "frame", model, &model->contexts[row->context], !request->names.none);
+    emit_frame(json, "frame", model, &model->contexts[row->context], !request->names.none);
     write_figures(json, "before", &row->before);
     write_figures(json, "after", &row->after);
     write_figures(json, "growth", &row->growth);

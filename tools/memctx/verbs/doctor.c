@@ -12,6 +12,7 @@
 #include "model/frames.h"
 #include "verbs/reading.h"
 #include "verbs/self.h"
+#include "verbs/verbs.h"
 
 #define LOOKS 4 /* before the last one, with --watch */
 

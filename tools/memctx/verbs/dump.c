@@ -4,12 +4,15 @@
 #include <string.h>
 
 #include "base/output.h"
+#include "formats/emit.h"
 #include "formats/flame.h"
 #include "formats/render.h"
 #include "model/view.h"
+#include "snapshot/snapshot.h"
 #include "verbs/reading.h"
 #include "verbs/self.h"
 #include "verbs/top.h"
+#include "verbs/verbs.h"
 
 enum {
     OPTION_THREADS = 1,
@@ -147,9 +150,9 @@ int dump_main(int argc, char **argv) {
         struct output output;
         output_begin(&output, request.output);
         if (request.json)
-            model_write_json(&model, output.file, &write);
+            emit_json(&model, output.file, &write);
         else
-            model_write_snapshot(&model, output.file, &write);
+            snapshot_write(&model, output.file, &write);
         output_finish(&output);
         return CLI_DONE;
     }
@@ -166,7 +169,7 @@ int dump_main(int argc, char **argv) {
         request.view.levels = request.render.levels;
         view_make(&view, &model, &request.view);
         write.shown = view.shown;
-        model_write_json(&model, stdout, &write);
+        emit_json(&model, stdout, &write);
     } else {
         write_text(&model, &request);
     }

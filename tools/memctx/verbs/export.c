@@ -7,6 +7,7 @@
 #include "base/output.h"
 #include "formats/profile.h"
 #include "verbs/reading.h"
+#include "verbs/verbs.h"
 
 enum { OPTION_METRIC = 1, OPTION_LIMIT_SAMPLES, OPTION_FORMATS };
 

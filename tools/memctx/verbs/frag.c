@@ -5,12 +5,14 @@
 
 #include "base/json.h"
 #include "diagnosis/pinners.h"
+#include "formats/emit.h"
 #include "formats/render.h"
 #include "model/frames.h"
 #include "model/memory.h"
 #include "model/view.h"
 #include "pages/pagemap.h"
 #include "verbs/reading.h"
+#include "verbs/verbs.h"
 
 enum {
     OPTION_SORT = 1,
@@ -169,7 +171,7 @@ static void write_context(struct json_writer *json, const struct model *model, u
     json_put_newline(json);
     json_put_open(json, NULL, '{');
     json_put_integer(json, "id", context->id);
-    model_write_frame(json, "frame", model, context, names);
+    emit_frame(json, "frame", model, context, names);
     json_put_integer(json, "requested_bytes", self->requested_bytes);
     json_put_integer(json, "rounding_bytes", minus(self->block_bytes, self->requested_bytes));
     json_put_integer(json, "holes_bytes", minus(self->reserved_bytes, self->block_bytes));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "verbs/reading.h"
+#include "verbs/verbs.h"
 
 static const struct option options_list[] = {CLI_COMMON_OPTIONS};
 

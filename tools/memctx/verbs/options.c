@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "verbs/reading.h"
 #include "verbs/settings.h"
+#include "verbs/verbs.h"
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
                                              CLI_COMMON_OPTIONS};

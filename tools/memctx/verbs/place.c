@@ -10,6 +10,7 @@
 #include "formats/render.h"
 #include "pages/holders.h"
 #include "target/notes.h"
+#include "verbs/verbs.h"
 
 static const struct placing placings[] = {
     {"default", "default", "placed as the allocator decides", WIRE_PLACE_DEFAULT},

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "formats/render.h"
 #include "verbs/reading.h"
+#include "verbs/verbs.h"
 
 #define TEMPORARY_MAX_AGE_S 60
 

@@ -13,10 +13,12 @@
 #include "base/json.h"
 #include "base/output.h"
 #include "diagnosis/findings.h"
+#include "formats/emit.h"
 #include "model/compare.h"
 #include "model/frames.h"
 #include "pages/holders.h"
 #include "verbs/reading.h"
+#include "verbs/verbs.h"
 
 #define CELLS_MAX 40000    /* of the page map: more pages are put together */
 #define DIFF_ROWS_MAX 2000 /* those that changed most */
@@ -238,7 +240,7 @@ static void write_state(struct json_writer *json, const struct state *state) {
     json_put_decimal(json, "uptime_s", model->uptime_s);
     json_put_integer(json, "rss_bytes", state->ledger.rss_bytes);
     json_put_newline(json);
-    model_write_totals(json, "totals", &model->totals);
+    emit_totals(json, "totals", &model->totals);
     json_put_newline(json);
     json_put_open(json, "ledger", '[');
     for (size_t i = 0; i < state->ledger.count; i++) {

@@ -8,6 +8,7 @@
 
 #include "model/view.h"
 #include "verbs/reading.h"
+#include "verbs/verbs.h"
 
 enum { OPTION_CONTEXT = 1, OPTION_SITE, OPTION_NAMED, OPTION_TIMEOUT };
 

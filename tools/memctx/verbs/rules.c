@@ -8,6 +8,7 @@
 #include "formats/render.h"
 #include "target/target.h"
 #include "verbs/reading.h"
+#include "verbs/verbs.h"
 
 enum { OPTION_ADD = 1, OPTION_CLEAR };
 

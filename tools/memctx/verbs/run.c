@@ -12,6 +12,7 @@
 
 #include "target/program.h"
 #include "verbs/settings.h"
+#include "verbs/verbs.h"
 
 #define LIBRARY "libmemctx.so"
 

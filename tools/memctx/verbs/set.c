@@ -5,6 +5,7 @@
 
 #include "verbs/place.h"
 #include "verbs/unfold.h"
+#include "verbs/verbs.h"
 
 enum { OPTION_FOR = CHOOSE_SITE + 1 };
 

@@ -9,6 +9,7 @@
 #include "pages/holders.h"
 #include "target/notes.h"
 #include "verbs/choose.h"
+#include "verbs/verbs.h"
 
 static void print_json(const struct target *target, const struct wire_trim *trim,
                        int64_t predicted) {

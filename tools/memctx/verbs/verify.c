@@ -9,6 +9,7 @@
 #include "target/notes.h"
 #include "verbs/place.h"
 #include "verbs/reading.h"
+#include "verbs/verbs.h"
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
                                              {"human", no_argument, NULL, READING_HUMAN},
