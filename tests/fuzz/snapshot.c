@@ -2,10 +2,10 @@
 /* A snapshot file that was damaged, or made up: JSON, packed, or (any other first byte) what stands
  * in a packed one's zstd frame, because nobody guesses checksums. What can be read must come back
  * when it is written and read again. */
+#include "snapshot/snapshot.h"
 #include "fuzz.h"
 #include "model/model.h"
 #include "snapshot/snapshot_format.h"
-#include "snapshot/snapshot.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 /* A module's file that was damaged: names looked up in it, as the command's child does. libdw is not fuzzed, only what
  * stands between it and the answer; the command survives the child's end. */
 #include "fuzz.h"
-#include "names/elf_names.h"
 #include "model/model.h"
+#include "names/elf_names.h"
 
 #include <elfutils/libdwfl.h>
 #include <stdio.h>

@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "model/model.h"
 #include "formats/emit.h"
+#include "model/model.h"
 #include "snapshot/snapshot.h"
 
 #define SITES 4000
