@@ -19,8 +19,8 @@ enum { READING_NO_SYMBOLS = 1000, READING_DEBUG_DIR, READING_HUMAN, READING_JSON
         "debug-dir", required_argument, NULL, READING_DEBUG_DIR                                    \
     }
 #define READING_NAME_HELP                                                                          \
-    "  --no-symbols       modules and offsets instead of names: quicker\n"                         \
-    "  --debug-dir DIR    look for separate debug files below DIR too\n"
+    "  --no-symbols       print modules and offsets instead of names, which is quicker\n"          \
+    "  --debug-dir DIR    also look for separate debug files below DIR\n"
 
 void reading_take(struct reading_names *names, int option);
 /* Resolves the model's names as asked, unless the snapshot has them already. */
