@@ -297,7 +297,7 @@ def packed_parts_that_contradict():
         spoil("has an id that does not exist", column(packed.CONTEXTS, 1, 1 << 40))
         spoil("loop ends in a context that does not exist", column(packed.CONTEXTS, 10, 41))
         spoil("loop ends in a context that does not exist", column(packed.CONTEXTS, 10, 1 << 40))
-        spoil("there twice", column(packed.CONTEXTS, 1, 1))
+        spoil("occurs twice", column(packed.CONTEXTS, 1, 1))
         spoil("no parent before it", column(packed.CONTEXTS, 2, 0))
         spoil("no parent before it", column(packed.CONTEXTS, 2, 40))
         spoil("no parent before it", column(packed.CONTEXTS, 2, 1 << 40))

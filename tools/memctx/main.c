@@ -290,7 +290,7 @@ static const struct cli_verb *find_verb(const char *name) {
 
 int main(int argc, char **argv) {
     if (argc < 2)
-        cli_usage("a verb is missing");
+        cli_usage("missing verb");
     const char *word = argv[1];
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("memctx %s\n", CLI_VERSION);
@@ -303,7 +303,7 @@ int main(int argc, char **argv) {
     }
     const struct cli_verb *verb = find_verb(help ? argv[2] : word);
     if (!verb)
-        cli_usage("there is no verb %s", help ? argv[2] : word);
+        cli_usage("unknown verb: %s", help ? argv[2] : word);
     cli_current_verb = verb;
     if (help) {
         cli_print_verb_help(verb);

@@ -62,7 +62,7 @@ void cli_die_failure(const struct cli_failure *failure) {
 void *cli_alloc(size_t count, size_t size_bytes) {
     void *memory = calloc(count > 0 ? count : 1, size_bytes);
     if (!memory) {
-        cli_die(CLI_REFUSED, "out of memory; %zu elements of %zu bytes could not be had", count,
+        cli_die(CLI_REFUSED, "out of memory; cannot allocate %zu elements of %zu bytes", count,
                 size_bytes);
     }
     return memory;
@@ -71,7 +71,7 @@ void *cli_alloc(size_t count, size_t size_bytes) {
 void *cli_grow(void *array, size_t count, size_t size_bytes) {
     void *memory = reallocarray(array, count > 0 ? count : 1, size_bytes);
     if (!memory) {
-        cli_die(CLI_REFUSED, "out of memory; %zu elements of %zu bytes could not be had", count,
+        cli_die(CLI_REFUSED, "out of memory; cannot allocate %zu elements of %zu bytes", count,
                 size_bytes);
     }
     return memory;
@@ -115,7 +115,7 @@ int cli_next_option(int argc, char **argv, const char *letters, const struct opt
         const char *word = optind > at ? argv[optind - 1] : argv[optind];
         if (optopt != 0 && (!word || strncmp(word, "--", 2) != 0))
             cli_usage("unknown option -%c", optopt);
-        cli_usage("unknown option, or a value where none belongs: %s", word);
+        cli_usage("unknown option, or a value for an option that takes none: %s", word);
     }
     default: return option;
     }
@@ -133,7 +133,7 @@ bool cli_is_number(const char *text, int64_t *value) {
 int64_t cli_parse_number(const char *what, const char *text, int64_t minimum, int64_t maximum) {
     int64_t value;
     if (!cli_is_number(text, &value) || value < minimum || value > maximum) {
-        cli_usage("%s is a number from %lld to %lld; got \"%s\"", what, (long long)minimum,
+        cli_usage("%s takes a number from %lld to %lld; got \"%s\"", what, (long long)minimum,
                   (long long)maximum, text);
     }
     return value;
@@ -149,10 +149,8 @@ int64_t cli_parse_bytes(const char *what, const char *text) {
         shift = 0;
     else if (unit[1] == '\0' && strchr("kKmMgG", unit[0]))
         shift = unit[0] == 'k' || unit[0] == 'K' ? 10 : unit[0] == 'm' || unit[0] == 'M' ? 20 : 30;
-    if (!number || shift < 0 || !cli_is_number(number, &value) || value > (INT64_MAX >> shift)) {
-        cli_usage("%s is a number of bytes, with K, M or G behind it if need be; got \"%s\"", what,
-                  text);
-    }
+    if (!number || shift < 0 || !cli_is_number(number, &value) || value > (INT64_MAX >> shift))
+        cli_usage("%s takes a number of bytes, which may end in K, M or G; got \"%s\"", what, text);
     free(number);
     return value << shift;
 }

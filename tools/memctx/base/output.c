@@ -58,7 +58,7 @@ void output_begin_compressed(struct output *output, const char *path) {
     gzFile compressed = fd >= 0 ? gzdopen(fd, "wb6") : NULL;
     FILE *file = compressed ? fopencookie(compressed, "w", functions) : NULL;
     if (!file)
-        cli_die(CLI_REFUSED, "%s: cannot be written; out of memory or of descriptors", path);
+        cli_die(CLI_REFUSED, "%s: cannot be written; out of memory or file descriptors", path);
     output->plain = output->file;
     output->file = file;
 }

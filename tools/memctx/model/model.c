@@ -47,7 +47,8 @@ static bool link_parents(struct model *model, struct cli_failure *failure) {
         context->parent = parent;
         context->level = model->contexts[parent].level + 1;
         if (context->level > MODEL_LEVELS_MAX) {
-            return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; context %u is over %d deep",
+            return cli_fail(failure, CLI_REFUSED,
+                            "%s: damaged dump; context %u is more than %d levels deep",
                             model->source, context->id, MODEL_LEVELS_MAX);
         }
     }
@@ -78,7 +79,7 @@ static bool sort_ids(struct model *model, struct cli_failure *failure) {
     model->by_id = ids;
     for (size_t i = 1; i < count; i++) {
         if (ids[i - 1].id == ids[i].id) {
-            return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; context %u is there twice",
+            return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; context %u occurs twice",
                             model->source, ids[i].id);
         }
     }

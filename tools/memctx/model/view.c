@@ -21,7 +21,7 @@ enum view_sort view_parse_sort(const char *word) {
     for (int sort = 0; sort < VIEW_SORTS; sort++)
         if (strcmp(word, sort_words[sort]) == 0)
             return (enum view_sort)sort;
-    cli_usage("--sort knows %s; got \"%s\"", VIEW_SORT_WORDS, word);
+    cli_usage("--sort takes one of %s; got \"%s\"", VIEW_SORT_WORDS, word);
 }
 
 const char *view_sort_word(enum view_sort sort) {

@@ -21,7 +21,7 @@ struct records {
 
 static bool damaged(struct loader *loader, const char *what) {
     return cli_fail(loader->failure, CLI_REFUSED,
-                    "%s: damaged answer; %s; try again, and if it stays so the library is broken",
+                    "%s: damaged answer; %s; try again; if it happens again, the library is broken",
                     loader->model->source, what);
 }
 

@@ -206,8 +206,8 @@ static bool fail_io(const struct client *client, enum io_result result, const ch
     switch (result) {
     case IO_CLOSED:
         return cli_fail(failure, CLI_REFUSED,
-                        "%s closed the connection %s; it has ended, or it serves its %d clients "
-                        "already; try again",
+                        "%s closed the connection %s; it has ended, or it already serves %d "
+                        "clients; try again",
                         client->source, what, WIRE_CLIENTS_MAX);
     case IO_LATE:
         return cli_fail(failure, CLI_REFUSED,
@@ -224,7 +224,7 @@ static bool check_frame(const struct client *client, const struct wire_frame *fr
                         enum wire_type type, struct cli_failure *failure) {
     if (frame->magic != WIRE_MAGIC) {
         return cli_fail(failure, CLI_REFUSED,
-                        "%s answers, but not as the library does; something else listens at its "
+                        "%s does not answer like libmemctx.so; another program listens on its "
                         "socket",
                         client->source);
     }
@@ -299,7 +299,7 @@ bool client_ask(struct client *client, enum wire_type type, const void *body, si
 
 static void tell_wait(struct client *client) {
     if (!client->told && !client->hurry)
-        cli_warn("%s serves others, or is busy; waiting for a place", client->source);
+        cli_warn("%s is busy or serves others; waiting for a free connection", client->source);
     client->told = true;
 }
 
@@ -354,10 +354,10 @@ bool client_fail_refused(const struct client *client, struct client_answer *answ
     char *text = answer->body;
     text[strcspn(text, "\n")] = '\0';
     cli_clean(text);
-    cli_set_failure(failure, CLI_REFUSED, "%s says no: %.500s", client->source,
+    cli_set_failure(failure, CLI_REFUSED, "%s refused: %.500s", client->source,
                     text[0] != '\0'                    ? text
                     : answer->status == WIRE_NO_MEMORY ? "it has no memory for an answer"
-                                                       : "without a reason");
+                                                       : "it gave no reason");
     free(text);
     *answer = (struct client_answer){0};
     return false;
@@ -370,8 +370,9 @@ static bool check_peer(struct client *client, const struct process_facts *facts,
     struct ucred peer;
     socklen_t length = sizeof peer;
     if (getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
-        return cli_fail(failure, CLI_REFUSED, "%s: the kernel does not say who listens; %s",
-                        client->source, strerror(errno));
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: the kernel does not tell which process listens; %s", client->source,
+                        strerror(errno));
     }
     /* pid 0: a process outside our pid namespace. */
     if (peer.pid != 0 && peer.pid != facts->pid) {
@@ -409,10 +410,11 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
     struct wire_frame frame;
     enum io_result result = wait_hello(client, &frame);
     if (result == IO_CLOSED && geteuid() != 0 && facts->effective_uid != geteuid()) {
-        return cli_fail(failure, CLI_NOT_PERMITTED,
-                        "%s (%s) belongs to %s and answers nobody else; run memctx as that user or "
-                        "as root",
-                        client->source, facts->name, process_user_name(facts->effective_uid));
+        return cli_fail(
+            failure, CLI_NOT_PERMITTED,
+            "%s (%s) belongs to %s and answers only that user; run memctx as that user or "
+            "as root",
+            client->source, facts->name, process_user_name(facts->effective_uid));
     }
     if (result != IO_DONE) {
         *closed = result == IO_CLOSED;

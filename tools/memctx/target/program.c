@@ -29,7 +29,7 @@ static bool is_program(const char *path) {
 static bool fail_to_find(const char *path, int error, struct cli_failure *failure) {
     if (error == ENOENT || error == ENOTDIR) {
         return cli_fail(failure, CLI_NOT_FOUND,
-                        "%s: no such program; look at its spelling and at "
+                        "%s: no such program; check the spelling and "
                         "PATH",
                         path);
     }

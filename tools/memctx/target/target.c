@@ -69,7 +69,7 @@ static void open_process(struct target *target, pid_t pid) {
         cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
     if (target->facts.state == 'Z' || target->facts.state == 'X') {
         cli_die(CLI_NO_TARGET,
-                "pid %d (%s) has ended and only waits for its parent to notice; see memctx ps",
+                "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
                 (int)pid, target->facts.name);
     }
     if (target->facts.state == 'T' || target->facts.state == 't') {
@@ -235,7 +235,7 @@ static void load_entries(struct target *target, struct model_mark *mark) {
     target->loader.entry_room = 0;
     mark->has_entries = true;
     if (!ask_pieces(target, &request)) {
-        cli_die(CLI_REFUSED, "%s has no mark \"%s\" any more; %s", target->client.source,
+        cli_die(CLI_REFUSED, "%s no longer has the mark \"%s\"; %s", target->client.source,
                 mark->name, target->failure.text);
     }
 }

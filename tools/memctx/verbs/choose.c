@@ -11,9 +11,8 @@ static void choose_below(struct chosen *chosen, const struct model *model, const
     int64_t id;
     uint32_t root = WIRE_NONE;
     if (!cli_is_number(word, &id)) {
-        cli_usage(
-            "a CONTEXT is a number, as memctx dump --flat and memctx frag show it; got \"%s\"",
-            word);
+        cli_usage("a CONTEXT is a number that memctx dump --flat or memctx frag shows; got \"%s\"",
+                  word);
     }
     if (id >= 0 && id < WIRE_NONE)
         root = model_find_context(model, (uint32_t)id);

@@ -42,7 +42,7 @@ static struct doctor_request parse(int argc, char **argv) {
         case OPTION_FAIL_ON:
             request.fail_on = severity_of(optarg);
             if (request.fail_on == SEVERITIES)
-                cli_usage("--fail-on knows %s; got \"%s\"", SEVERITY_WORDS, optarg);
+                cli_usage("--fail-on takes one of %s; got \"%s\"", SEVERITY_WORDS, optarg);
             break;
         case OPTION_WATCH: request.watch_s = cli_parse_number("--watch", optarg, 1, 86400); break;
         case OPTION_DEPTH:
@@ -120,10 +120,10 @@ static void print_text(const struct findings_input *input, const struct findings
     for (size_t i = 0; i < findings->count; i++)
         print_finding(model, &findings->list[i], i + 1, request);
     printf("%s%s", findings->count > 0 ? "\n" : "",
-           worse > 0 ? "" : "Nothing is wrong with its memory, as far as this can be told.\n");
+           worse > 0 ? "" : "No problem with its memory was found.\n");
     if (input->samples->count < 4) {
-        printf("Growth was judged from %zu mark%s; with three or more (memctx mark %s), or with "
-               "--watch, leaks are told.\n",
+        printf("%zu mark%s: too few to find leaks; set at least three with memctx mark %s, or use "
+               "--watch SECONDS.\n",
                input->samples->count - 1, input->samples->count == 2 ? "" : "s", input->target);
     }
 }

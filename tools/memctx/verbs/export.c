@@ -85,7 +85,7 @@ int export_main(int argc, char **argv) {
     if (wanted == 0)
         cli_usage("export needs a format and a file, such as --pprof FILE or --folded -");
     if (sample_limit > 0 && !paths[0])
-        cli_usage("--limit-samples is about --pprof; name its file, too");
+        cli_usage("--limit-samples needs --pprof FILE");
     if (paths[0] && paths[0][0] == '-' && paths[0][1] == '\0' && isatty(STDOUT_FILENO))
         cli_usage("--pprof writes compressed data, which a terminal cannot show; name a file");
     target_open(&target, word, false);

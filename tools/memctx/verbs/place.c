@@ -134,7 +134,7 @@ static int place_main(int argc, char **argv, const char *action) {
     struct choice choice;
     choose_parse(&choice, argc, argv);
     if (choice.id_count == 0 && !choice.site)
-        cli_usage("which contexts? Give their numbers, or --site REGEX; memctx frag shows them");
+        cli_usage("missing contexts; give their numbers or --site REGEX; memctx frag shows them");
     place_contexts(&choice, placing_by_action(action));
     return cli_finish_output(CLI_DONE);
 }

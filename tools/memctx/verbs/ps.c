@@ -55,8 +55,8 @@ static bool ask_sums(struct client *client, struct row *row, struct cli_failure 
         row->uptime_s = (double)dump.uptime_ns / 1e9;
     }
     free(answer.body);
-    return whole || cli_fail(failure, CLI_REFUSED, "%s: damaged answer; it is no head of a dump",
-                             client->source);
+    return whole || cli_fail(failure, CLI_REFUSED,
+                             "%s: damaged answer; it is not the head of a dump", client->source);
 }
 
 static void ask_process(struct row *row) {

@@ -44,6 +44,6 @@ const char *reading_target_word(int argc, char **argv, int maximum) {
                   cli_current_verb->name);
     }
     if (argc - optind > maximum)
-        cli_usage("one word too many: %s", argv[optind + maximum]);
+        cli_usage("unexpected argument: %s", argv[optind + maximum]);
     return argv[optind];
 }

@@ -62,7 +62,9 @@ static struct answers ask_named(struct target *target, const char *verb, const c
     char *text = target_ask_text(target, WIRE_RESET_NAMED, request, strlen(request));
     if (sscanf(text, "%" SCNd64 "\t%" SCNd64 "\t%" SCNd64, &answers.asked, &answers.reset,
                &answers.freed_bytes) != 3)
-        cli_die(CLI_REFUSED, "%s answered what is not understood", target->client.source);
+        cli_die(CLI_REFUSED,
+                "%s: unexpected answer; use the memctx that was built with its library",
+                target->client.source);
     free(text);
     free(request);
     return answers;
@@ -84,8 +86,8 @@ static void reset_named(struct target *target, const char *name, int64_t timeout
            answers.reset, answers.asked, name, answers.freed_bytes);
     if (answers.reset < answers.asked) {
         cli_die(CLI_REFUSED,
-                "the others were not within %" PRId64
-                " s: the program resets them where it asks memctx_reset_requested(), and still may",
+                "the others were not reset within %" PRId64
+                " s; the program does it when it next calls memctx_reset_requested()",
                 timeout_s);
     }
 }

@@ -34,11 +34,11 @@ static void set_variable(const char *name, const char *value) {
 static void set_option(const char *name, const char *value) {
     const struct settings_entry *entry = settings_find(name);
     if (!entry)
-        cli_usage("there is no option \"%s\"; see memctx options", name);
+        cli_usage("unknown option name \"%s\"; see memctx options", name);
     if (!settings_accepts(entry, value)) {
         char lowest[24];
         snprintf(lowest, sizeof lowest, "%s", settings_text(entry, entry->minimum));
-        cli_usage("%s goes from %s to %s; got \"%s\"; see memctx options", name, lowest,
+        cli_usage("%s takes a value from %s to %s; got \"%s\"; see memctx options", name, lowest,
                   settings_text(entry, entry->maximum), value);
     }
     set_variable(entry->variable, value);
@@ -74,7 +74,7 @@ static char *find_library(void) {
     if (given && given[0] != '\0') {
         char *path = realpath(given, NULL);
         if (!path) {
-            cli_die(CLI_REFUSED, "MEMCTX_LIBRARY names %s, which cannot be had; %s", given,
+            cli_die(CLI_REFUSED, "MEMCTX_LIBRARY names %s, which cannot be read; %s", given,
                     strerror(errno));
         }
         return path;
@@ -102,7 +102,8 @@ static void set_preload(const char *library) {
     const char *before = getenv("LD_PRELOAD");
     if (strpbrk(library, ": ")) {
         cli_die(CLI_REFUSED,
-                "%s cannot be preloaded: LD_PRELOAD takes no path with a blank or a colon; move it",
+                "%s cannot be preloaded: LD_PRELOAD cannot hold a path with a blank or a colon; "
+                "move it",
                 library);
     }
     if (access(library, R_OK) != 0)
@@ -131,7 +132,7 @@ int run_main(int argc, char **argv) {
         }
     }
     if (optind >= argc)
-        cli_usage("run needs a PROGRAM");
+        cli_usage("missing PROGRAM");
     if (!program_find(argv[optind], &path, &failure) || !program_check(path, &failure))
         cli_die_failure(&failure);
     char *library = find_library();

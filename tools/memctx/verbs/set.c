@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* set.c - `memctx set`: changes options of a running process, or how one of its contexts is placed. */
+/* set.c - `memctx set`: changes options of a running process, or how its contexts are placed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,17 +29,17 @@ static bool asks_for_options(const char *wanted) {
 static void set_by_rule(const struct choice *choice, const char *wanted) {
     struct target target;
     if (choice->site) {
-        cli_usage("options are set for contexts by number, or by a rule: memctx rules TARGET --add "
+        cli_usage("--site takes no policy options; use a rule: memctx rules TARGET --add "
                   "'regex:%.100s=%.100s'",
                   choice->site, wanted);
     }
     if (strlen(wanted) > WIRE_REQUEST_MAX / 2)
-        cli_usage("so many options cannot be; got \"%.100s\"", wanted);
+        cli_usage("too many options; got \"%.100s\"", wanted);
     target_open(&target, choice->target, true);
     for (size_t i = 0; i < choice->id_count; i++) {
         int64_t id;
         if (!cli_is_number(choice->ids[i], &id)) {
-            cli_usage("a CONTEXT is a number, as memctx dump --flat shows it; got \"%.100s\"",
+            cli_usage("a CONTEXT is a number that memctx dump --flat shows; got \"%.100s\"",
                       choice->ids[i]);
         }
         char *rule = cli_format("context:%s=%s", choice->ids[i], wanted);
@@ -52,10 +52,9 @@ static void set_by_rule(const struct choice *choice, const char *wanted) {
 static void set_policy(const struct choice *choice, const char *assignment) {
     static const char name[] = "policy=";
     if (strncmp(assignment, name, strlen(name)) != 0) {
-        cli_usage(
-            "of a context the policy can be set: policy=slab, say; or it is unfolded: unfold; "
-            "got \"%.100s\"",
-            assignment);
+        cli_usage("a context takes policy=POLICY, unfold or fold; "
+                  "got \"%.100s\"",
+                  assignment);
     }
     if (asks_for_options(assignment + strlen(name))) {
         set_by_rule(choice, assignment + strlen(name));
@@ -63,8 +62,8 @@ static void set_policy(const struct choice *choice, const char *assignment) {
     }
     const struct placing *placing = placing_by_policy(assignment + strlen(name));
     if (!placing) {
-        cli_usage("there is no policy \"%.100s\"; there are default, aset, mixed, slab, "
-                  "generation, bump and simple",
+        cli_usage("unknown policy \"%.100s\"; use default, aset, mixed, slab, "
+                  "generation, bump or simple",
                   assignment + strlen(name));
     }
     place_contexts(choice, placing);
@@ -77,15 +76,15 @@ static bool is_about_folding(const char *what) {
 static void set_context(const struct choice *choice, const char *what, int64_t seconds) {
     bool unfold = strcmp(what, "unfold") == 0;
     if (!unfold && seconds >= 0)
-        cli_usage("--for says how long a context is unfolded; got \"%.100s\"", what);
+        cli_usage("--for applies to unfold only; got \"%.100s\"", what);
     if (!is_about_folding(what)) {
         set_policy(choice, what);
         return;
     }
     if (choice->site && choice->id_count > 0)
-        cli_usage("which contexts? Give their numbers, or --site REGEX, not both");
+        cli_usage("contexts are chosen twice; give their numbers or --site REGEX, not both");
     if (!choice->site && choice->id_count == 0) {
-        cli_usage("which contexts? Give their numbers, or --site REGEX; memctx dump shows them as "
+        cli_usage("missing contexts; give their numbers or --site REGEX; memctx dump shows them as "
                   "(recursive: ...)");
     }
     unfold_contexts(choice, !unfold ? 0 : seconds >= 0 ? seconds : UNFOLD_SECONDS);
@@ -114,16 +113,16 @@ int set_main(int argc, char **argv) {
         return cli_finish_output(CLI_DONE);
     }
     if (seconds >= 0)
-        cli_usage("--for says how long contexts are unfolded: memctx set TARGET CONTEXT unfold");
+        cli_usage("--for applies to unfold only; see memctx set TARGET CONTEXT unfold");
     if (choice.json || choice.human) {
         cli_usage(
-            "--json and --human tell of contexts; for options see memctx options TARGET --json");
+            "--json and --human apply to contexts; for options use memctx options TARGET --json");
     }
     /* All of them are looked at before the first one is sent. */
     for (int i = optind + 1; i < argc; i++) {
         const char *equals = strchr(argv[i], '=');
         if (!equals || equals == argv[i] || strlen(argv[i]) > WIRE_REQUEST_MAX)
-            cli_usage("an option is set by name=value; got \"%.100s\"", argv[i]);
+            cli_usage("set takes name=value; got \"%.100s\"", argv[i]);
     }
     target_open(&target, word, true);
     for (int i = optind + 1; i < argc; i++) {

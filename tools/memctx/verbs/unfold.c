@@ -15,13 +15,13 @@ struct unfolding {
 
 static void add_by_number(struct unfolding *unfolding, const struct choice *choice) {
     if (choice->id_count > WIRE_CONTEXTS_MAX) {
-        cli_usage("at most %u contexts are unfolded at a time; got %zu", WIRE_CONTEXTS_MAX,
+        cli_usage("one command can unfold at most %u contexts; got %zu", WIRE_CONTEXTS_MAX,
                   choice->id_count);
     }
     for (size_t i = 0; i < choice->id_count; i++) {
         int64_t id;
         if (!cli_is_number(choice->ids[i], &id) || id < 0 || id >= WIRE_NONE) {
-            cli_usage("a CONTEXT is a number, as memctx dump --json shows it; got \"%.100s\"",
+            cli_usage("a CONTEXT is a number that memctx dump --json shows; got \"%.100s\"",
                       choice->ids[i]);
         }
         unfolding->contexts[unfolding->head.count++] = (uint32_t)id;
@@ -120,7 +120,9 @@ void unfold_contexts(const struct choice *choice, int64_t seconds) {
                                      unfolding.head.count * sizeof unfolding.contexts[0]);
     if (sscanf(text, "%" SCNd64 "\t%" SCNd64 "\t%" SCNd64, &figures[0], &figures[1], &figures[2]) !=
         3)
-        cli_die(CLI_REFUSED, "%s answered what is not understood", target.client.source);
+        cli_die(CLI_REFUSED,
+                "%s: unexpected answer; use the memctx that was built with its library",
+                target.client.source);
     free(text);
     if (choice->json)
         print_json(&target, &unfolding, figures);

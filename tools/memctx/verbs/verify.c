@@ -120,7 +120,7 @@ int verify_main(int argc, char **argv) {
         json_put_close(&json, '}');
         putchar('\n');
     } else if (shown == 0) {
-        printf("nothing was predicted; see memctx isolate, merge and trim\n");
+        printf("no predictions to compare; memctx isolate, merge and trim make them\n");
     }
     return cli_finish_output(CLI_DONE);
 }

@@ -470,7 +470,7 @@
       }
       return box;
     }));
-    if (!data.findings.length) $("findings").append(element("p", {textContent: "Nothing is wrong with its memory, as far as this can be told."}));
+    if (!data.findings.length) $("findings").append(element("p", {textContent: "No problem with its memory was found."}));
   };
   const drawChanges = () => {
     const before = data.before;
