@@ -29,7 +29,8 @@ void json_put_null(struct json_writer *json, const char *key);
 void json_put_decimal(struct json_writer *json, const char *key, double value); /* six digits */
 void json_put_newline(struct json_writer *json); /* before the next value */
 
-/* Bytes of the UTF-8 sequence that starts here (1 for the end of the text); 0 where there is none. */
+/* Returns the length of the UTF-8 sequence that starts here: 1 at the end of the text, 0 if
+ * there is no valid sequence. */
 size_t json_utf8_length(const char *text);
 
 #endif

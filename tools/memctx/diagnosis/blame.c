@@ -7,7 +7,7 @@
 
 #include "model/folding.h"
 
-/* --- folded paths ------------------------------------------------------------------------------------ */
+/* --- folded paths ---------------------------------------------------------------------------- */
 
 static int compare_frames(const struct model *model, uint32_t a, uint32_t b) {
     if (a == WIRE_NONE || b == WIRE_NONE)
@@ -101,9 +101,9 @@ void blame_paths_free(struct blame_paths *paths) {
     free(paths->alike);
 }
 
-/* --- suspects ---------------------------------------------------------------------------------------- */
+/* --- suspects -------------------------------------------------------------------------------- */
 
-/* The number of a context that is not named yet, and the place of the frame of its path that is compared next. */
+/* A context that no suspect has claimed yet, and the frame of its path that is compared next. */
 struct walk {
     uint32_t number, place;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * blame.h - which call paths a figure is to be blamed on, where none of many stands out alone.
+ * blame.h - finds the call paths that explain a figure when no single path stands out.
  *
  * Contexts whose figure reaches a floor are named with their whole path. The others are put
  * together by the innermost frames that they share: four hundred plugins that leave a little each
@@ -8,8 +8,8 @@
  * allows: the longest common inner part of paths whose figures, without those of narrower suspects,
  * add up to it. What reaches it nowhere is left over.
  *
- * Recursion is folded (folding.h). Else a tree that is built by recursion has as many paths as nodes, and none of its
- * parts stands out.
+ * Recursion is folded first (folding.h). Without that, a tree that is built by recursion would have
+ * as many paths as nodes, and no part of them would stand out.
  */
 #ifndef MEMCTX_BLAME_H
 #define MEMCTX_BLAME_H
@@ -29,7 +29,8 @@ struct blame {
     int64_t rest; /* of contexts that belong to no suspect */
 };
 
-/* The paths of a model's contexts with figures, by the number of these, folded, from the innermost frame on. */
+/* The folded paths of all contexts that have figures, innermost frame first. The index is the
+ * number of the figures. */
 struct blame_paths {
     const struct model *model;
     uint32_t *frames; /* indices of nodes, path behind path */
@@ -47,8 +48,8 @@ void blame_paths_free(struct blame_paths *paths);
 /* figures: one for each number of figures; what is not above 0 takes no part. floor: at least 1. */
 void blame_make(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                 int64_t floor);
-/* Marks the suspect's members, and all contexts with the same folded path as one of them: those of which nothing is
- * left, too. */
+/* Marks the members of the suspect, and every other context with the same folded path as one of
+ * them, even if nothing is alive in it. */
 void blame_widen(const struct blame_paths *paths, const struct blame_suspect *suspect,
                  bool *members);
 void blame_free(struct blame *blame);

@@ -8,10 +8,10 @@
 
 #include "diagnosis/look.h"
 
-/* --- what is harmless, or not ours ----------------------------------------------------------------- */
+/* --- what is harmless, or not ours ----------------------------------------------------------- */
 
-/* Memory that is given back and faulted in again, over and over. Each OS page costs a fault, some microseconds with what
- * the kernel does besides. */
+/* Finds memory that goes back to the kernel and is faulted in again, over and over. Each OS page
+ * costs a fault, which takes some microseconds. */
 static void look_for_thrashing(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t bytes = model_tame(model->ledger.returned_bytes);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * findings.h - what memctx doctor can find: one table of rules over a dump, each with a floor in bytes and one as
- * a share, so that neither a small process nor a busy one cries wolf.
+ * findings.h - what memctx doctor can find: a table of rules over a dump. Each rule has a floor in
+ * bytes and a floor as a share, so that it stays silent for small processes and for busy ones.
  *
- * A rule looks at figures that are exact; what it concludes is a judgement, and the evidence says on what.
+ * A rule reads exact figures, but its conclusion is a judgement. The evidence names the figures.
  */
 #ifndef MEMCTX_FINDINGS_H
 #define MEMCTX_FINDINGS_H

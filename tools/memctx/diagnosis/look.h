@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * look.h - one look at a process: what the rules of memctx doctor read, where they write, and the rules themselves.
+ * look.h - one look at a process: what the rules of memctx doctor read and write, and the rules.
  */
 #ifndef MEMCTX_LOOK_H
 #define MEMCTX_LOOK_H
@@ -53,13 +53,14 @@ const char *look_bytes(int64_t bytes);
     look_sum(look, suspect, offsetof(struct model_totals, figure))
 int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, size_t figure);
 
-/* What was found, on the whole process or on a suspect; evidence and action are the caller's to fill in. Valid until
- * the next one is made. */
+/* Adds a finding about the whole process or about a suspect. The caller fills in evidence and
+ * action. The pointer is valid until the next call. */
 struct finding *finding_new(struct look *look, const struct rule *rule, enum severity severity,
                             int64_t bytes, double ratio);
 struct finding *finding_on(struct look *look, const struct rule *rule, enum severity severity,
                            const struct blame_suspect *suspect, int64_t bytes, double ratio);
-/* The command that shows the suspect's site; without its name, all of them. The caller's to free. */
+/* Returns the command that shows the suspect's site, or all sites if the suspect has no name.
+ * The caller frees it. */
 char *look_closer(const struct look *look, const char *verb, const char *options,
                   const struct finding *finding);
 

@@ -9,11 +9,11 @@
 
 struct growth {
     int64_t bytes, chunks, allocs;
-    bool
-        slowing; /* less and less of what is allocated stays, in the end less than half: a cache that fills */
+    bool slowing; /* a cache that fills: a falling share of allocations stays, at last under half */
 };
 
-/* How the contexts of one folded path together stood at each sample, by number of the first one's figures. */
+/* Adds up, at each sample, the contexts that have the same folded path. The index of a row is
+ * the number of the figures of the first of these contexts. */
 static struct sample_row *sum_alike(const struct look *look, const struct sample *sample) {
     struct sample_row *rows = cli_alloc(look->model->figures_count, sizeof *rows);
     for (size_t i = 0; i < look->model->figures_count; i++) {
@@ -25,14 +25,16 @@ static struct sample_row *sum_alike(const struct look *look, const struct sample
     return rows;
 }
 
-/* Bytes that stay of what is allocated; by chunks, because the sizes of what was freed are not known. */
+/* Returns the share of the allocated bytes that stays alive. It is computed from chunk counts,
+ * because the sizes of freed chunks are not known. */
 static double kept_between(const struct sample_row *from, const struct sample_row *to) {
     int64_t allocs = to->allocs - from->allocs;
     return (double)(to->requested_bytes - from->requested_bytes) /
            (allocs > 0 ? (double)allocs : 1);
 }
 
-/* What a path grew by if it grew in each interval, or shrank in each; zeros otherwise. `rows`: by sample. */
+/* Returns the growth of a path that grew in every interval, or shrank in every interval;
+ * otherwise zeros. `rows` is indexed by sample. */
 static struct growth steady_growth(struct sample_row *const *rows, size_t samples, size_t number) {
     const struct sample_row *first = &rows[0][number], *last = first;
     size_t up = 0, down = 0, slower = 0;
@@ -56,8 +58,8 @@ static struct growth steady_growth(struct sample_row *const *rows, size_t sample
                            samples > 3 && slower == samples - 2 && 2 * kept_last < kept_first};
 }
 
-/* Entries of a cache may be made from one place at first, and replaced from another later: what shrinks as steadily,
- * from the same site, is no less than half of the growth. */
+/* A cache may fill from one call path and later replace its entries from another. The growth
+ * then is matched by a path of the same site that shrinks as steadily, by at least half as much. */
 static bool is_replacement(const struct look *look, const struct growth *growths,
                            const struct blame_suspect *suspect) {
     const struct model *model = look->model;

@@ -5,8 +5,8 @@
 
 #include "diagnosis/look.h"
 
-/* Of one thread's contexts it is known how much was alive at once. Where that is a handful of chunks, each was freed
- * before as many others of its path were made. */
+/* For contexts of one thread the peak of live chunks is known. If that peak is a handful of
+ * chunks, each chunk was freed before its path made as many others. */
 void look_for_temporary(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *allocs = cli_alloc(model->figures_count, sizeof *allocs);
@@ -35,7 +35,8 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
     free(allocs);
 }
 
-/* What was freed was much smaller than what stayed, and there was much of it: arrays that grow by being copied. */
+/* Finds arrays that grow by being copied: many chunks were freed, and they were much smaller
+ * than the chunks that stay. */
 void look_for_copies(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *copied = cli_alloc(model->figures_count, sizeof *copied);

@@ -72,7 +72,7 @@ void pinners_make(struct pinners *pinners, const struct model *model, const stru
     free(figures);
 }
 
-/* --- text ------------------------------------------------------------------------------------------ */
+/* --- text ------------------------------------------------------------------------------------ */
 
 /* How the command line names the members: a context's number, or the site that they share. */
 static char *name_members(const struct pinner *pinner, const struct model *model) {
@@ -182,7 +182,7 @@ void pinners_print(const struct pinners *pinners, const struct model *model,
         render_bytes(kept, holders->kept_bytes, human), model->pid);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------ */
+/* --- JSON ------------------------------------------------------------------------------------ */
 
 static void write_pinner(struct json_writer *json, const struct pinner *pinner,
                          const struct model *model) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pinners.h - the call paths, or groups of them, that keep otherwise empty pages from going back, and what would help.
+ * pinners.h - the call paths, or groups of them, that keep otherwise empty pages from going back to
+ * the kernel, and what would help.
  */
 #ifndef MEMCTX_PINNERS_H
 #define MEMCTX_PINNERS_H

@@ -212,9 +212,10 @@ static void write_modules(struct json_writer *json, const struct model *model, b
     json_put_close(json, ']');
 }
 
-/* A page is a list of numbers, in the order of struct wire_page, because there may be very many: start, bytes,
- * touched, alive, resident, id of the context or null, block, live, capacity, tid, oldest and newest age, kind, state, apart,
- * spare units, OS pages by how much is alive, OS pages with nothing, and then context and live blocks of each share. */
+/* Writes a page as a list of numbers, because a dump may have very many pages. The order is that
+ * of struct wire_page: start, bytes, touched, alive, resident, id of the context or null, block,
+ * live, capacity, tid, oldest and newest age, kind, state, apart, spare units, OS pages by share
+ * of live bytes, empty OS pages, then the context and live blocks of each share. */
 static void write_page(struct json_writer *json, const struct model *model,
                        const struct wire_page *page) {
     json_put_newline(json);

@@ -2,9 +2,9 @@
 /*
  * flame.h - a flame graph of one figure, as an SVG file that needs nothing else.
  *
- * After B. Gregg's flame graphs: a box for each function on a call path, as wide as its share of the
- * figure, above the one that called it; what is the same in name below the same callers is one
- * box. Boxes that would be narrower than a tenth of a pixel are left out, their share is not.
+ * After B. Gregg's flame graphs. Each function on a call path is a box above its caller, as wide as
+ * its share of the figure. Functions of the same name below the same callers share one box. A box
+ * narrower than a tenth of a pixel is left out, but its share still counts.
  */
 #ifndef MEMCTX_FLAME_H
 #define MEMCTX_FLAME_H

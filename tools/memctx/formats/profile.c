@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "model/frames.h"
 
-/* --- paths ----------------------------------------------------------------------------------------- */
+/* --- paths ----------------------------------------------------------------------------------- */
 
 static struct {
     struct profile_frame *frames;
@@ -68,7 +68,7 @@ const struct profile_frame *profile_frames(const struct model *model, uint32_t i
     return path.frames;
 }
 
-/* --- folded stacks --------------------------------------------------------------------------------- */
+/* --- folded stacks --------------------------------------------------------------------------- */
 
 void profile_write_folded(const struct model *model, FILE *file, enum view_sort metric) {
     for (uint32_t i = 0; i < model->context_count; i++) {
@@ -86,7 +86,7 @@ void profile_write_folded(const struct model *model, FILE *file, enum view_sort 
     }
 }
 
-/* --- speedscope ------------------------------------------------------------------------------------ */
+/* --- speedscope ------------------------------------------------------------------------------ */
 
 struct numbered {
     struct profile_frame frame;
@@ -229,7 +229,7 @@ void profile_write_speedscope(const struct model *model, FILE *file) {
     free(numbers.slots);
 }
 
-/* --- CSV ------------------------------------------------------------------------------------------- */
+/* --- CSV ------------------------------------------------------------------------------------- */
 
 static void put_field(FILE *file, const char *text) {
     if (!text || !strpbrk(text, ",\"\r\n")) {
@@ -283,7 +283,7 @@ void profile_write_csv(const struct model *model, FILE *file) {
     }
 }
 
-/* --- heaptrack ------------------------------------------------------------------------------------- */
+/* --- heaptrack ------------------------------------------------------------------------------- */
 
 static uint32_t heaptrack_string(struct profile_numbers *numbers, FILE *file, const char *text) {
     bool fresh;

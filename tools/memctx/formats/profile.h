@@ -28,7 +28,8 @@ const struct profile_frame *profile_path(const struct model *model, uint32_t con
 const struct profile_frame *profile_frames(const struct model *model, uint32_t context,
                                            size_t *count);
 
-/* Frames that are the same in name, file and line, or strings, have one number. free() the slots. */
+/* Gives equal strings, or frames of equal name, file and line, the same number. The caller frees
+ * the slots. */
 struct profile_numbers {
     struct numbered *slots;
     size_t mask, count;

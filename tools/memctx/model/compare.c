@@ -68,7 +68,8 @@ static void finish(struct compare *compare) {
     qsort(compare->rows, kept, sizeof *compare->rows, compare_rows);
 }
 
-/* A context that the mark left out held no more than it says: what it grew by is no less than what is told here. */
+/* A context that the mark left out held at most what the mark says about all left-out contexts.
+ * So its growth is at least the growth shown here. */
 static void begin_left_out(struct compare_row *row, const struct model_mark *mark) {
     int64_t most = model_tame(mark->left_out.most_bytes);
     if (row->model->contexts[row->context].id >= mark->left_out.ids_below)

@@ -6,7 +6,8 @@ static void add_to(int64_t *sum, int64_t bytes) {
     *sum = model_add(*sum, bytes);
 }
 
-/* As the first of a page's OS pages and blocks are told: <=6, <=12, <=25, <=50, <=75, <100, 100 % alive. */
+/* Returns the bin for a share of live blocks: <=6, <=12, <=25, <=50, <=75, <100, 100 %. The
+ * library puts a page's OS pages into the same bins. */
 static unsigned occupancy_bin(uint64_t live, uint64_t capacity) {
     static const uint8_t bounds[] = {6, 12, 25, 50, 75};
     unsigned bin = 0;

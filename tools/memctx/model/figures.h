@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * figures.h - what contexts hold, added up from the pages that a target tells: a page is read, counted, and may be forgotten.
+ * figures.h - adds up what contexts hold, from the page records of a target. Each page is counted
+ * as it arrives and need not be kept.
  *
- * Of a page of one context all of it is that context's: reserved; pinned is what was handed out once and is free now; as long
- * as something is alive in it, all of that would come back only with it (sole-pinned). Of a mixed page a context has its blocks,
- * and of the free bytes as large a share as it has of the live blocks; all of it, where nobody else has any.
+ * A page of a single context counts as reserved by that context. Its pinned bytes are those that
+ * were handed out once and are free now. While anything is alive in the page, all of it comes back
+ * only when that context frees it (sole-pinned). In a mixed page a context has its own blocks, and
+ * a share of the free bytes that is as large as its share of the live blocks.
  */
 #ifndef MEMCTX_FIGURES_H
 #define MEMCTX_FIGURES_H
@@ -23,7 +25,8 @@ void figures_add_page(struct figures *figures, struct model_figures *own,
 /* Counts the share of one context in the page before: `live` blocks, of which `resident` are. */
 void figures_add_share(struct figures *figures, struct model_figures *own,
                        const struct wire_page *page, uint32_t live, uint32_t resident);
-/* When all were counted: the policies that follow, and WIRE_UNKNOWN for what was not asked (enum model_flags). */
+/* Call this after the last page. It sets the policies that result from the pages, and
+ * WIRE_UNKNOWN for figures that were not asked for (enum model_flags). */
 void figures_finish(const struct figures *figures, struct model *model, uint32_t flags);
 
 #endif

@@ -139,8 +139,9 @@ size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *
          at = contexts[at].parent)
         path[count++] = at;
     *plain = (uint32_t)count;
-    /* Outermost frames first, which stand last; what is kept is gathered at the end, too. Between two
-     * labels, the last frame of each function; from each frame that is kept on to its function's last. */
+    /* Walks from the outermost frame, which is the last one, inwards. If a function recurs
+     * between two labels, the walk skips to its innermost frame and keeps only that one. The
+     * kept frames gather at the end of the array. */
     for (size_t end = count; end > 0;) {
         size_t begin = end - 1;
         while (begin > 0 && contexts[path[begin]].frame->kind == WIRE_KIND_PATH)

@@ -2,10 +2,10 @@
 /*
  * folding.h - what a dump says of call paths that the library has folded or merged.
  *
- * A folded path leaves out the turns of a recursion: `visit > generic > visit > leaf` is charged
- * to `visit > leaf`, whose `visit` is recursive; its loop is `visit > generic`. A merged path is
- * charged to its innermost functions below a node [other callers] of one of its ancestors, which
- * stand in the tree; so the figures of contexts between may be too small, and are marked as partial.
+ * A folded path leaves out the turns of a recursion: `visit > generic > visit > leaf` is charged to
+ * `visit > leaf`, whose `visit` is recursive; its loop is `visit > generic`. A merged path is
+ * charged to its innermost functions below a node [other callers] of an ancestor that stays in the
+ * tree. The figures of the contexts between may then be too small, so they are marked as partial.
  */
 #ifndef MEMCTX_FOLDING_H
 #define MEMCTX_FOLDING_H
@@ -28,8 +28,8 @@ void folding_add(struct folding_shares *shares, enum folding_kind kind, int64_t 
 bool folding_is_others(uint8_t kind, const char *label);
 enum folding_kind folding_kind_of(enum folding_kind parent, uint8_t kind, const char *label);
 
-/* Paths folded here, by the same rule but every function at once: for trees that the library did not
- * fold, because their paths are few. */
+/* Folds paths in the command, by the rule of the library but for every function at once. The
+ * library does not fold a tree with few paths. */
 struct folding_paths {
     const struct model *model;
     uint32_t *functions; /* by a frame's number: that of its function */
@@ -37,12 +37,13 @@ struct folding_paths {
 };
 void folding_paths_begin(struct folding_paths *paths, const struct model *model);
 void folding_paths_end(struct folding_paths *paths);
-/* The frames of a context's path that stay, from the innermost on without the root; `path` has room for all. *plain: how
- * many of them stand further in than all that is left out; all, if nothing is. */
+/* Writes the frames of a context's path that folding keeps, innermost first and without the
+ * root; `path` must have room for all frames. *plain receives how many kept frames lie inside of
+ * everything that folding left out, or all of them if it left nothing out. */
 size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *path,
                          uint32_t *plain);
-/* What two frames of one function have in common, and others have not, but by an accident of 64 bits. Without names a
- * function is its return address. */
+/* Returns a key that frames of the same function share. Other frames differ, except for
+ * collisions of 64 bits. Without names, the function is the return address. */
 uint64_t folding_function_key(const struct model_frame *frame);
 uint64_t folding_mix(uint64_t hash, uint64_t value);
 

@@ -2,11 +2,11 @@
 /*
  * memory.c - reads the kernel's map of a process and adds the ledger up.
  *
- * A mapping is told by what smaps says of it: files (with the .bss that follows a file's writable
- * part), stacks (the main one, and others by the one guard page that pthread puts below them),
- * the brk heap, code made at run time, shared memory, the control thread's by their flags. What is left is anonymous memory: the
- * library's, and what the program mapped itself. The library knows how much of it is resident and
- * its own, so the rest of it shows up in the residue.
+ * smaps tells the kinds of mappings apart: files (with the .bss behind the writable part of a
+ * file), stacks (the main one, and others by the single guard page that pthread puts below them),
+ * the brk heap, code made at run time, shared memory, and the control thread's memory by its flags.
+ * The rest is anonymous memory of the library and of the program. The library knows how much of its
+ * own memory is resident, so the program's share shows up in the residue.
  */
 #include "model/memory.h"
 
@@ -87,7 +87,8 @@ static int64_t read_peak(pid_t pid) {
     return peak;
 }
 
-/* The control thread's, which has a line of its own, of another moment: nobody else's are of both kinds. */
+/* The memory of the control thread has both flags, which no other mapping has. The ledger shows
+ * it in a line of its own, measured at another moment. */
 static bool is_control_memory(const char *flags) {
     return strstr(flags, " wf") && strstr(flags, " nr");
 }
@@ -133,8 +134,8 @@ static void add_line(struct memory_ledger *ledger, const char *key, const char *
     ledger->lines[ledger->count++] = (struct memory_line){key, name, bytes};
 }
 
-/* Whole bytes of pages of blocks in which nothing is alive. They were read a moment later than the rest: `most` is the
- * sum that they are part of. */
+/* Adds up the bytes of block pages without live blocks. They were read a moment after the other
+ * figures, so the sum is cut to `most`, the sum that they are part of. */
 static int64_t kept_bytes(const struct model *model, uint8_t kind, int64_t most) {
     int64_t sum = 0;
     for (size_t i = 0; i < model->page_count; i++) {
@@ -152,7 +153,8 @@ int64_t memory_own_bytes(const struct model *model) {
     return model_tame(tables) + model_tame(ledger->control_bytes);
 }
 
-/* Of the anonymous memory what is not ours. The beginning of our tables is part of the library's own data. */
+/* Returns the anonymous memory that does not belong to the library. The tables of the library
+ * begin inside its own data. */
 static int64_t own_mappings(const struct model *model) {
     int64_t ours =
         model_tame(model->ledger.segments_resident) + model_tame(model->ledger.metadata_resident);

@@ -24,8 +24,8 @@
 #define MODEL_FLAGS (WIRE_CONTEXT_PARTIAL | WIRE_CONTEXT_LATE | WIRE_CONTEXT_RECURSIVE)
 #define MODEL_EXITED "exited" /* the key under which the exited threads' view stands */
 
-/* The figures of a context, in bytes and counts, in the order and with the names of the JSON: those of struct wire_sums, and
- * what its pages tell (figures.h). */
+/* The figures of a context, in bytes and counts, with the order and names of the JSON: those of
+ * struct wire_sums, then those that page records give (figures.h). */
 #define MODEL_TOTALS(X)                                                                            \
     X(requested_bytes)                                                                             \
     X(block_bytes)                                                                                 \
@@ -113,8 +113,8 @@ struct model_module {
     char *symbols; /* where its names came from, or why there are none; NULL: not looked for */
 };
 
-/* What a node of the tree stands for. All contexts of one frame share it: there are few frames, and maybe millions of
- * contexts. */
+/* What a node of the tree stands for. All contexts of one frame share this struct: there are few
+ * frames, but there may be millions of contexts. */
 struct model_frame {
     uint64_t address;
     uint32_t module; /* index or WIRE_NONE */
@@ -126,8 +126,8 @@ struct model_frame {
     struct model_frame *next;        /* model->frames lists them */
 };
 
-/* The figures of one context. All contexts in which nothing was ever allocated, which are nearly all of a large tree, share
- * one with the number 0. */
+/* The figures of one context. Contexts in which nothing was ever allocated share the figures
+ * with number 0; in a large tree these are nearly all contexts. */
 struct model_figures {
     struct model_totals self;
     uint32_t occupancy[WIRE_OCCUPANCY_BINS];
@@ -162,8 +162,8 @@ struct model_view {
     struct model_totals totals;
 };
 
-struct
-    model_remote { /* frees of chunks in another thread's pages; a pair may stand there more than once */
+/* Frees of chunks in another thread's pages. A pair of threads may occur more than once. */
+struct model_remote {
     uint32_t freed_by, owner; /* indices */
     int64_t frees;
 };
@@ -210,8 +210,8 @@ struct model {
     bool has_mappings;
     struct model_mappings mappings;
     struct model_totals totals;
-    /* Contexts that were counted, but are not there, because only some were asked for (top.h): how many, how many of them have
-     * figures, and their sum. */
+    /* Contexts that the target counted but did not send, because only some were asked for
+     * (top.h): how many, how many of them have figures, and the sum of these. */
     size_t left_out_count, left_out_leaves;
     int64_t left_out_bytes; /* requested, of those with figures; with --site, of its own */
     struct model_context left_out;
@@ -228,7 +228,8 @@ struct model {
     struct model_view *views;
     struct model_remote *remotes;
     struct model_mark *marks;
-    /* As in wire.h, but contexts are indices; by rising address but for those far from the first segment. */
+    /* As in wire.h, but contexts are indices. Sorted by address, except for pages far from the
+     * first segment. */
     struct wire_page *pages;
     struct model_share *shares;
     char **notes; /* what memctx isolate and its kin have written down (notes.h) */
@@ -240,14 +241,16 @@ struct model {
 void model_begin(struct model *model, const char *source);
 /* Gives back what a model has for each context; nothing can be read of it any more. */
 void model_drop(struct model *model);
-/* The frame with these members, made when it is not there yet: address, module and exact_address of one of a call path, kind and
- * label of another. The label is copied. */
+/* Returns the frame with the members of `wanted`; creates it if needed and copies the label. A
+ * frame of a call path is identified by address, module and exact_address, any other by kind and
+ * label. */
 struct model_frame *model_find_frame(struct model *model, const struct model_frame *wanted);
 /* A frame that nobody else has. */
 struct model_frame *model_new_frame(struct model *model, const struct model_frame *from);
 /* The figures of a context as its own, to be written to. */
 struct model_figures *model_own_figures(struct model *model, struct model_context *context);
-/* Gives a context figures like these, views apart; its own, unless it has none and others had just the same. */
+/* Gives a context these figures, without the views. The context gets figures of its own, or
+ * shares them if it had none and another context already has equal ones. */
 void model_set_figures(struct model *model, struct model_context *context,
                        const struct model_figures *figures);
 /* Those with a number. */
@@ -256,8 +259,8 @@ struct model_figures *model_figures_at(const struct model *model, size_t number)
  * into indices, and links the children. So it does with recursive_from; a context that is not there
  * is none. */
 bool model_link(struct model *model, struct cli_failure *failure);
-/* Then, when all figures are there: computes all totals. Gives figures of its own to every context that a page or a mark has,
- * so that their numbers tell them apart. */
+/* Call this when all figures are set: it computes all totals. A context that a page or a mark
+ * names gets figures of its own, so that their number identifies it. */
 void model_add_up(struct model *model);
 /* The index of the context with this id, or WIRE_NONE. */
 uint32_t model_find_context(const struct model *model, uint32_t id);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model_store.c - where frames, figures and totals of a model stand: each that several contexts have is there once.
+ * model_store.c - stores frames, figures and totals, and stores equal ones of several contexts
+ * once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -182,25 +183,27 @@ static void drop_totals(struct model_store *store) {
     store->empty = NULL;
 }
 
-/* True where to add these is to change nothing in `sum`, but for its peak: zeros, and what is not known there either. */
+/* True if adding these figures changes nothing in `sum` except perhaps its peak: each is zero,
+ * or unknown in both. */
 static bool adds_nothing(const struct model_totals *totals, const struct model_totals *sum) {
 #define X(name)                                                                                    \
     if (totals->name != 0 && &totals->name != &totals->peak_requested_bytes &&                     \
-        (totals->name != WIRE_UNKNOWN || sum->name != WIRE_UNKNOWN)) {                             \
-        return false;                                                                              \
-    }
+        (totals->name != WIRE_UNKNOWN || sum->name != WIRE_UNKNOWN))                               \
+        return false;
     MODEL_TOTALS(X)
 #undef X
     return true;
 }
 
-/* Of a context's total: how many contexts contribute to it (0, 1, 2 for more), and whether it is nobody else's. */
+/* The state of a context's total: how many contexts contribute to it (0, 1, or 2 for more), and
+ * whether no other context shares it. */
 #define PARTS 3
 #define OWN 4
 
 static const struct model_totals no_totals;
 
-/* A context's own part of its total. A peak of what does not contribute is not one of the subtree. */
+/* Starts a context's total with its own figures. If they contribute nothing, their peak is left
+ * out of the subtree's peak. */
 static void begin_total(struct model *model, size_t index, bool counts, uint8_t *state) {
     struct model_store *store = model->store;
     struct model_context *context = &model->contexts[index];
@@ -218,7 +221,7 @@ static void begin_total(struct model *model, size_t index, bool counts, uint8_t 
     context->total = store->empty;
 }
 
-/* Adds a child's total to its parent's. Of two, one of which has nothing, the other one is the sum. */
+/* Adds a child's total to its parent's. If one of them is empty, the sum is the other one. */
 static void add_child(struct model_store *store, struct model_context *parent,
                       uint8_t *parent_state, const struct model_context *child,
                       uint8_t child_parts) {

@@ -38,7 +38,8 @@ void samples_keep(struct samples_look *look, const struct model *model) {
     }
 }
 
-/* How a context may have stood at a mark that left it out: it held no more than the mark says, so that it grew by no less. */
+/* Fills in a context that a mark left out. It held at most what the mark says, so its growth
+ * since then is at least the computed one. */
 static void fill_left_out(struct sample *sample, const struct model *model,
                           const struct model_mark *mark) {
     int64_t most = model_tame(mark->left_out.most_bytes);

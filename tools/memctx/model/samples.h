@@ -33,8 +33,9 @@ struct samples {
 };
 
 void samples_keep(struct samples_look *look, const struct model *model);
-/* The marks that `model` has counters of, the `earlier` looks at the same process, and the model, whose contexts get figures
- * of their own where a look has some. */
+/* Makes samples of three kinds: the marks of `model` that have counters, the `earlier` looks at
+ * the same process, and `model` itself. A context gets figures of its own in `model` if an
+ * earlier look has figures for it. */
 void samples_make(struct samples *samples, struct model *model, const struct samples_look *earlier,
                   size_t earlier_count);
 

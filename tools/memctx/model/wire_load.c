@@ -2,8 +2,8 @@
 /*
  * wire_load.c - answers to WIRE_DUMP and WIRE_PIECE become a model.
  *
- * They come from another process and are not trusted: a record must lie inside its piece, a text must end inside its
- * record, an index must exist.
+ * The answers come from another process and are not trusted: a record must lie inside its piece, a
+ * text must end inside its record, and an index must exist.
  */
 #include "model/wire_load.h"
 
@@ -340,7 +340,8 @@ static bool take_remote(struct loader *loader, struct records *records) {
     return true;
 }
 
-/* They come in the order of the contexts; several heaps may be one thread's: those of all that have exited. */
+/* The views arrive in the order of the contexts. Thread 0 stands for all threads that have
+ * exited; several heaps may belong to it, so their views are added up. */
 static void place_views(struct loader *loader) {
     struct model *model = loader->model;
     model->views = cli_alloc(loader->view_count, sizeof *model->views);
@@ -421,8 +422,8 @@ static bool take_note(struct loader *loader, struct records *records) {
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
-/* Contexts that are newer than those that were read are told as [unknown], which is always there; where only some are kept, none
- * is known. */
+/* A context that was created after the contexts were read counts as [unknown], which always
+ * exists. If only some contexts are kept, it counts as none. */
 static uint32_t page_context(const struct loader *loader, uint32_t id) {
     uint32_t index = model_find_context(loader->model, id);
     return index != WIRE_NONE || loader->partial ? index : loader->model->context_count > 1;
@@ -434,7 +435,8 @@ static struct model_figures *figures_of(const struct loader *loader, uint32_t in
                              index != WIRE_NONE ? &model->contexts[index] : &model->left_out);
 }
 
-/* Where the page is to stand: behind the others, or, where it is only more of the last one, there. */
+/* Adds the page to the model. A record that continues the last page adds nothing. Returns false
+ * if a record claims to continue a page and does not. */
 static bool keep_page(struct loader *loader, const struct wire_page *page) {
     struct model *model = loader->model;
     if (page->further) {

@@ -2,8 +2,9 @@
 /*
  * wire_load.h - fills in a model from the answers of a target, one after the other.
  *
- * The order: the head, all pieces of the modules and the contexts, loader_link; then the other parts; the head of the
- * end; loader_finish. What comes is not trusted: each is checked, and a damaged one is a failure with a message.
+ * Feed the answers in this order: the head; all pieces of the modules and the contexts; then call
+ * loader_link; then the other parts and the head of the end; then call loader_finish. No answer is
+ * trusted: each one is checked, and a damaged one is a failure with a message.
  */
 #ifndef MEMCTX_WIRE_LOAD_H
 #define MEMCTX_WIRE_LOAD_H

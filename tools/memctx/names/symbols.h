@@ -28,8 +28,9 @@ struct symbols_options {
     const bool *only;            /* by context; NULL: all */
 };
 
-/* Gives every context of the model its names, and every module that has frames its `symbols`. Between the two, which
- * must be called one after the other, others may read the model; the look-ups go on meanwhile. */
+/* Give every context of the model its names, and every module that has frames its `symbols`.
+ * Call symbols_begin, then symbols_finish. The look-ups go on between the two calls, and others
+ * may read the model meanwhile. */
 struct symbols_work;
 struct symbols_work *symbols_begin(const struct model *model,
                                    const struct symbols_options *options);

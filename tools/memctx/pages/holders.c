@@ -40,7 +40,7 @@ static void shares_of(const struct model *model, const struct wire_page *page,
     shares->count = is_own ? page->live > 0 : page->share_count;
 }
 
-/* --- ages ---------------------------------------------------------------------------------------- */
+/* --- ages ------------------------------------------------------------------------------------ */
 
 struct aged {
     uint32_t live, most, least;
@@ -130,7 +130,7 @@ const char *holders_age(uint32_t age) {
     return text;
 }
 
-/* --- what each holds ------------------------------------------------------------------------------- */
+/* --- what each holds ------------------------------------------------------------------------- */
 
 static void add_page(struct holders *holders, const struct model *model,
                      const struct wire_page *page) {
@@ -166,11 +166,13 @@ static void add_page(struct holders *holders, const struct model *model,
     }
 }
 
-/* One behind the other, chunks start at multiples of 16, so each loses 8 bytes to that on average, and its record. */
+/* In pages of policy generation, chunks start at multiples of 16. Each chunk loses 8 bytes to
+ * that on average, and needs a record of 4 bytes. */
 #define SERIAL_CHUNK_BYTES (BLOCK_UNIT / 2 + 4)
 
-/* What each context's own pages would take less if its chunks stood one behind the other. Holes are taken to be as many as
- * now, which is true where chunks are freed in the order they came, or all together. */
+/* Predicts how much smaller each context's own pages would be if its chunks stood one behind the
+ * other. It assumes as many holes as now, which holds if chunks are freed in the order of their
+ * allocation, or all together. */
 static void predict_serial(struct holders *holders, const struct model *model) {
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
@@ -263,7 +265,7 @@ void holders_make(struct holders *holders, const struct model *model) {
     find_ages(holders, model);
 }
 
-/* --- some contexts together ----------------------------------------------------------------------- */
+/* --- some contexts together ------------------------------------------------------------------ */
 
 /* How many of the live blocks are the members'. */
 static uint32_t members_live(const struct model *model, const struct wire_page *page,
@@ -363,7 +365,8 @@ static struct need *need_of(struct need *needs, size_t *count, const struct wire
     return &needs[(*count)++];
 }
 
-/* What the members freed themselves since they had most: these holes they would have in pages of their own, too. */
+/* Returns the bytes that the members have freed since their peak. In pages of their own they
+ * would have these holes, too. */
 static int64_t own_holes(const struct model *model, const bool *members) {
     int64_t sum = 0;
     for (size_t i = 0; i < model->context_count; i++) {

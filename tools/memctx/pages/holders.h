@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * holders.h - who keeps which pages alive, since when, with whom, and what another way of placing chunks would save.
+ * holders.h - which contexts keep which pages in use, since when and together with whom, and what
+ * another placement of their chunks would save.
  *
- * All of it is computed from the pages of a model (has_pages), each of which is exact at its moment. What is predicted
- * holds for a heap like this one: that the program does the same again.
+ * All figures come from the pages of a model (has_pages). Each page record is exact at the moment
+ * when it was taken. A prediction assumes that the program does the same again.
  */
 #ifndef MEMCTX_HOLDERS_H
 #define MEMCTX_HOLDERS_H
@@ -12,19 +13,22 @@
 
 struct holder {
     int64_t chunks, block_bytes; /* alive */
-    int64_t mixed_chunks;        /* of these: in mixed pages */
-    int64_t
-        alone_bytes; /* of pages in which nothing else is alive: what comes back if it frees all */
-    int64_t alone_free;  /* of these: free */
-    int64_t shared_free; /* its share, by live chunks, of what is free in pages with others */
-    int64_t kept_bytes;  /* of its pages with nothing alive, kept for its next chunks */
-    int64_t
-        empty_os_bytes; /* of OS pages with nothing alive, in pages with something: memctx trim TARGET CONTEXT */
-    /* What other policies would save, of what is alive: blocks of just the size that is asked for (0 where sizes differ);
-     * chunks side by side without rounding; the same without a free for single chunks: less all that was freed since
-     * the start or the last reset, which would still be there. */
+    int64_t mixed_chunks;        /* live chunks in mixed pages */
+    /* Size of the pages that only this context keeps in use; they come back if it frees all. */
+    int64_t alone_bytes;
+    int64_t alone_free;  /* free bytes in these pages */
+    int64_t shared_free; /* its share, by live chunks, of the free bytes in pages with others */
+    int64_t kept_bytes;  /* its pages without live chunks, kept for its next chunks */
+    /* OS pages without live chunks in pages that are in use: memctx trim TARGET CONTEXT gives them
+     * back. */
+    int64_t empty_os_bytes;
+    /* What other policies would save on the live chunks. slab: blocks of exactly the requested
+     * size (0 if sizes differ). generation: chunks side by side without rounding, but without a
+     * free for single chunks, so everything freed since the start or the last reset would still
+     * be held. */
     int64_t slab_bytes, generation_bytes;
-    /* In units of WIRE_AGE_NS. No chunk is older than oldest; the median chunk's age is between the other two. */
+    /* Ages in units of WIRE_AGE_NS. No chunk is older than `oldest`; the age of the median chunk
+     * lies between the other two. */
     uint32_t oldest, median_most, median_least;
     uint32_t os_pages[WIRE_OCCUPANCY_BINS]; /* of its own pages and large chunks */
 };
@@ -42,7 +46,8 @@ static inline struct holder *holders_of(const struct holders *holders, const str
 }
 void holders_make(struct holders *holders, const struct model *model);
 
-/* What is free in pages of blocks that some of `members` (by index of the contexts) are in, and its bytes in use. */
+/* Returns the free bytes in block pages that hold chunks of `members` (indexed by context), and
+ * the bytes in use there. */
 int64_t holders_free_around(const struct model *model, const bool *members);
 /* Rounding and holes of the members' chunks: of all, in their own pages. */
 int64_t holders_waste(const struct model *model, const bool *members);
@@ -58,8 +63,9 @@ size_t holders_partners(const struct model *model, const bool *members,
 
 /* Of pages in which nothing but the members is alive; *free_bytes of these are free. */
 int64_t holders_alone(const struct model *model, const bool *members, int64_t *free_bytes);
-/* What would be saved if the members had stood apart from the start (memctx isolate): mixed pages that only they
- * keep alive, less the pages that they need, and less what they freed themselves. May be negative. */
+/* Predicts the saving if the members had stood apart from the start (memctx isolate): the mixed
+ * pages that only they keep in use, less the pages that they would need, less what they freed
+ * themselves. May be negative. */
 int64_t holders_isolate(const struct model *model, const bool *members);
 /* What memctx trim of these contexts gives back: OS pages, and pages that are kept empty. */
 int64_t holders_trim(const struct model *model, const bool *members);

@@ -36,10 +36,10 @@
  * (before the first row of all blocks: 0).
  *
  * Limits, which a writer keeps and a reader checks: the constants below. So that a small file
- * cannot unpack to gigabytes, the body has at most SNAPSHOT_BODY_FREE bytes, and SNAPSHOT_BODY_RATIO more
- * for each byte of the file; the tables have at most SNAPSHOT_ROWS_FREE rows together, and
- * SNAPSHOT_ROWS_RATIO more for each byte. A writer whose body packs better adds a skippable frame.
- * Every index must exist; texts have no 0 bytes.
+ * cannot unpack to gigabytes, the body has at most SNAPSHOT_BODY_FREE bytes, and
+ * SNAPSHOT_BODY_RATIO more for each byte of the file; the tables have at most SNAPSHOT_ROWS_FREE
+ * rows together, and SNAPSHOT_ROWS_RATIO more for each byte. A writer whose body packs better adds
+ * a skippable frame. Every index must exist; texts have no 0 bytes.
  */
 #ifndef MEMCTX_SNAPSHOT_FORMAT_H
 #define MEMCTX_SNAPSHOT_FORMAT_H

@@ -256,7 +256,8 @@ static void get_totals(struct unpack_block *block, unsigned column, struct model
 #undef X
 }
 
-/* The context's frame: one of the table, that was found before or is made now, or what its label stands for. */
+/* Returns the context's frame: a frame of the table, which is created on first use, or the frame
+ * of its label. */
 static struct model_frame *take_frame(struct snapshot_reader *reader, uint8_t kind, bool exact,
                                       uint32_t index, char *label) {
     struct model_frame frame = {

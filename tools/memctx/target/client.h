@@ -47,8 +47,9 @@ void client_list_directories(const struct process_facts *facts,
 /* The directories in which sockets of this user may be (root: of all users). */
 void client_list_all_directories(struct client_directories *directories);
 
-/* Connects to a process, and waits some seconds where all its places are taken; on failure says why, with the exit code that fits. `hurry`: gives up
- * after a second or two where no byte comes; who looks at many processes cannot wait for one. */
+/* Connects to a process. If all its connections are in use, waits some seconds for a free one.
+ * On failure gives the reason and the exit code. `hurry`: gives up after a second or two without
+ * a byte, for a caller that looks at many processes. */
 bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
                     struct cli_failure *failure);
 void client_close(struct client *client);
@@ -57,14 +58,15 @@ void client_close(struct client *client);
  * one; a request that the target refused is an answer. */
 bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
                 struct client_answer *answer, struct cli_failure *failure);
-/* The same for a request that changes nothing: where the target gave this connection's place to somebody else, it is asked over
- * a new one. */
+/* As client_ask, for a request that changes nothing: if the target has given this connection to
+ * another client, the request is sent again over a new connection. */
 bool client_read(struct client *client, enum wire_type type, const void *body, size_t length,
                  struct client_answer *answer, struct cli_failure *failure);
 /* What is to be said of a request that was refused. */
 bool client_fail_refused(const struct client *client, struct client_answer *answer,
                          struct cli_failure *failure);
-/* The same as client_ask for a request that is answered by a text: a refusal is a failure with that text. */
+/* As client_ask, for a request that is answered by a text. If the target refuses, the text is
+ * the failure. */
 char *client_ask_text(struct client *client, enum wire_type type, const void *body, size_t length,
                       struct cli_failure *failure);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * notes.h - what was predicted when memory was placed anew or trimmed, kept by the target until memctx verify looks.
+ * notes.h - predicted savings of isolate, merge, set and trim. The target keeps them until memctx
+ * verify reads them.
  */
 #ifndef MEMCTX_NOTES_H
 #define MEMCTX_NOTES_H

@@ -206,7 +206,8 @@ static bool is_chrooted(pid_t pid) {
     return length > 0 && !(length == 1 && target[0] == '/');
 }
 
-/* What a process that filters its system calls is told to; false: it does not, or has its thread all the same. */
+/* Writes what the user is told about a process that filters its system calls. Returns false if
+ * it does not filter them, or has its control thread anyway. */
 static bool explain_sandbox(const struct process_facts *facts, bool thread, char *reason,
                             size_t bytes) {
     if (thread || (facts->seccomp == 0 && !facts->no_new_privileges))

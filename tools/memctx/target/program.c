@@ -127,7 +127,8 @@ static bool check_elf(const char *path, int fd, struct cli_failure *failure) {
     return true;
 }
 
-/* Run-time libraries that are the program's allocator and end it where another library comes before them. */
+/* Run-time libraries that bring their own allocator and end the program if another library is
+ * loaded before them. */
 static const char *const sanitizers[][2] = {
     {"libasan.so", "AddressSanitizer"},     {"libclang_rt.asan", "AddressSanitizer"},
     {"libhwasan.so", "HWAddressSanitizer"}, {"libclang_rt.hwasan", "HWAddressSanitizer"},

@@ -200,8 +200,8 @@ static void progress_end(const struct progress *progress) {
         fputs("\r\033[K", stderr);
 }
 
-/* What each answer holds is bounded, so their number is not; each goes on where the last one ended, also over a new
- * connection. */
+/* Asks for pieces until the last one. The size of an answer is bounded, but the number of
+ * answers is not. Each piece goes on where the last one ended, even over a new connection. */
 static bool ask_pieces(struct target *target, struct wire_piece_request *request) {
     struct progress progress;
     uint64_t before;
@@ -240,7 +240,8 @@ static void load_entries(struct target *target, struct model_mark *mark) {
     }
 }
 
-/* The kernel's map takes tens of milliseconds for each GiB: read while the target makes its answers. */
+/* Reading the kernel's map takes tens of milliseconds for each GiB, so a thread reads it while
+ * the target prepares its answers. */
 struct map_reader {
     pthread_t thread;
     pid_t pid;

@@ -37,7 +37,8 @@ struct target_load_options {
 };
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);
-/* The same in two parts: first all but pages and mappings, which take longest, then these; there are no totals before. */
+/* The same in two steps. The first loads everything but pages and mappings, which take longest;
+ * the second loads these. Totals exist only after the second step. */
 void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options);
 void target_load_rest(struct target *target, struct model *model,
@@ -45,8 +46,8 @@ void target_load_rest(struct target *target, struct model *model,
 /* Loads the counters of one mark (NULL: the latest), if they are not there yet; dies where the
  * target has no such mark. */
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name);
-/* For who loads in another way: the head of a dump, and a piece of it, whose request says then where to go on; these die where that
- * cannot be had. */
+/* For callers that load parts of a dump themselves: ask for its head, and for a piece of it; the
+ * request then tells where the next piece begins. Both end the process on a failure. */
 void target_ask_head(struct target *target, uint32_t flags);
 void target_ask_piece(struct target *target, struct wire_piece_request *request);
 /* That piece and all behind it. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * choose.h - the contexts that a verb is to act on: ids on the command line, each with all below it, or --site.
+ * choose.h - the contexts that a verb acts on: ids on the command line, each with all contexts
+ * below it, or --site.
  */
 #ifndef MEMCTX_CHOOSE_H
 #define MEMCTX_CHOOSE_H
@@ -28,11 +29,12 @@ struct chosen {
     uint32_t first; /* the id of one of them */
 };
 
-/* Loads the target with its pages, and its names where the choice needs them. Ends the process with a message where a
- * context does not exist, or nothing is left. */
+/* Loads the target with its pages, and with names if the choice needs them. Ends the process
+ * with a message if a context does not exist or nothing is chosen. */
 void choose_contexts(struct chosen *chosen, struct target *target, struct model *model,
                      const struct choice *choice);
-/* Sends the request with all chosen contexts, in parts; the last answer, whose body the caller frees. */
+/* Sends the request for all chosen contexts, in parts. Returns the last answer; the caller frees
+ * its body. */
 void choose_send(struct target *target, const struct model *model, const struct chosen *chosen,
                  enum wire_type type, uint32_t verb, struct client_answer *answer);
 

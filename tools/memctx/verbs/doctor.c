@@ -76,7 +76,7 @@ static struct samples_look *watch(struct target *target, int64_t seconds) {
     return looks;
 }
 
-/* --- text ------------------------------------------------------------------------------------------ */
+/* --- text ------------------------------------------------------------------------------------ */
 
 static void print_path(const struct model *model, const struct finding *finding, int64_t frames) {
     bool common = finding->contexts > 1;
@@ -128,7 +128,7 @@ static void print_text(const struct findings_input *input, const struct findings
     }
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------ */
+/* --- JSON ------------------------------------------------------------------------------------ */
 
 /* The functions, innermost first: what was inlined into a frame, then the frame's own. */
 static void write_path(struct json_writer *json, const struct model *model,

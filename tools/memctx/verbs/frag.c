@@ -236,7 +236,8 @@ static void print_json(const struct model *model, const struct view *view,
     free(leaves);
 }
 
-/* The contexts of which anything is shown, where that is only the first rows of the table; NULL: all may be. */
+/* Returns the contexts that the output shows, if it shows only the first rows of the table.
+ * NULL: it may show all. */
 static bool *find_shown(const struct model *model, const struct frag_request *request) {
     if (!request->quick || request->json || request->limit == 0 || request->view.site)
         return NULL;

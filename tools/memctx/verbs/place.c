@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* place.c - `memctx isolate` and `memctx merge`: a context's next chunks apart from others, or among them. */
+/* place.c - `memctx isolate` and `memctx merge`: give the next chunks of contexts pages of their
+ * own, or put them into shared pages. */
 #include "verbs/place.h"
 
 #include <inttypes.h>

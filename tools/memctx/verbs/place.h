@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* place.h - where the next chunks of some contexts are to stand: memctx isolate, merge and set TARGET CONTEXT. */
+/* place.h - decides where the next chunks of some contexts go: memctx isolate, merge and set
+ * TARGET CONTEXT. */
 #ifndef MEMCTX_PLACE_H
 #define MEMCTX_PLACE_H
 
@@ -16,7 +17,8 @@ const struct placing *placing_by_policy(const char *policy);
 const struct placing *placing_by_action(const char *action);
 /* Whether it is told by what is free around them; else by what their own chunks waste. */
 bool placing_is_shared(const struct placing *placing);
-/* What these contexts, placed so, waste by it: what is free around them, or their rounding and holes. */
+/* Returns what these contexts waste with this placement: free bytes around them, or their
+ * rounding and holes. */
 int64_t placing_waste(const struct placing *placing, const struct model *model,
                       const bool *members);
 

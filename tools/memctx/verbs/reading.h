@@ -26,7 +26,8 @@ void reading_take(struct reading_names *names, int option);
 /* Resolves the model's names as asked, unless the snapshot has them already. */
 void reading_resolve(struct model *model, const struct target *target,
                      const struct reading_names *names);
-/* The same in two parts, so that what takes long goes on meanwhile; `only`: of these contexts, NULL: of all. */
+/* The same in two steps, so that the look-ups run while the caller does other work. `only`: the
+ * contexts that need names, or NULL for all. */
 struct symbols_work *reading_begin(const struct model *model, const struct target *target,
                                    const struct reading_names *names, const bool *only);
 void reading_finish(struct symbols_work *work, struct model *model,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * report.c - `memctx report`: one HTML file with everything in it, for a browser, without a network.
+ * report.c - `memctx report`: writes one HTML file that needs no network.
  *
- * The page, its style and its program are tools/memctx/formats/page/, part of the command; the figures are one JSON object
- * in it, by columns, because there may be very many contexts.
+ * The HTML, style and program are in formats/page/ and are compiled into the command. The figures
+ * are one JSON object in the page, stored by columns, because there may be very many contexts.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ struct state {
     const char *title;
 };
 
-/* --- names ------------------------------------------------------------------------------------------ */
+/* --- names ----------------------------------------------------------------------------------- */
 
 /* Each name once; contexts have its number. */
 static void write_names(struct json_writer *json, const struct model *model, uint32_t *numbers) {
@@ -84,7 +84,7 @@ static void write_names(struct json_writer *json, const struct model *model, uin
     free(number_of);
 }
 
-/* --- contexts --------------------------------------------------------------------------------------- */
+/* --- contexts -------------------------------------------------------------------------------- */
 
 static void write_contexts(struct json_writer *json, const struct model *model) {
     uint32_t *names = cli_alloc(model->context_count, sizeof *names);
@@ -146,7 +146,7 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     free(names);
 }
 
-/* --- the page map ----------------------------------------------------------------------------------- */
+/* --- the page map ---------------------------------------------------------------------------- */
 
 /* Some pages side by side, told as the one that most is touched of. */
 struct cell {
@@ -178,8 +178,9 @@ static struct cell *make_cells(const struct model *model, size_t *count) {
     return cells;
 }
 
-/* [KiB from the last one's start, KiB, KiB touched, live bytes, owner or -1, kind, state, pages, live, capacity, age in s,
- * and of a mixed page context and live blocks of those with most]. */
+/* Each page is a list: KiB from the start of the page before, KiB, KiB touched, live bytes,
+ * owner or -1, kind, state, pages, live, capacity, age in seconds; for a mixed page also the
+ * contexts with most live blocks, each with their number. */
 #define SHARES_SHOWN 3
 
 static void write_cell(struct json_writer *json, const struct model *model, const struct cell *cell,
@@ -232,7 +233,7 @@ static void write_cells(struct json_writer *json, const struct model *model) {
     free(cells);
 }
 
-/* --- the rest --------------------------------------------------------------------------------------- */
+/* --- the rest -------------------------------------------------------------------------------- */
 
 static void write_state(struct json_writer *json, const struct state *state) {
     const struct model *model = state->model;
@@ -294,7 +295,8 @@ static int by_change(const void *a, const void *b) {
     return (left < right) - (left > right);
 }
 
-/* [context here or -1, its path where it is gone, requested before, after, chunks before, after]. */
+/* Each row is a list: the context in this dump or -1, its path if it is gone, requested bytes
+ * before and after, chunks before and after. */
 static void write_changes(struct json_writer *json, const struct model *model,
                           const struct compare *compare) {
     if (compare->count > 0)
@@ -319,7 +321,7 @@ static void write_changes(struct json_writer *json, const struct model *model,
     json_put_close(json, ']');
 }
 
-/* --- the file --------------------------------------------------------------------------------------- */
+/* --- the file -------------------------------------------------------------------------------- */
 
 static void write_data(FILE *file, struct state *now, const struct state *before,
                        const struct compare *compare, const char *target) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* reset.c - `memctx reset`: counters to zero and peaks to the present; no chunk is touched. With --named the program is asked
- * to reset contexts of its own, which it does itself, where it may. */
+/* reset.c - `memctx reset`: sets counters to zero and peaks to the live bytes; touches no chunk.
+ * With --named it asks the program to reset contexts that it created; the program does that
+ * itself. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* rules.c - `memctx rules`: which call paths are placed how by the names on them, and how much of each there is. */
+/* rules.c - `memctx rules`: lists, adds and removes the rules that place call paths by function
+ * names. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* trim.c - `memctx trim`: hands empty memory to the kernel now; of some contexts, also what is empty in pages in use. */
+/* trim.c - `memctx trim`: gives empty memory back to the kernel now; for chosen contexts, also
+ * empty OS pages inside pages that are in use. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

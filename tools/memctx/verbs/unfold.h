@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* unfold.h - memctx set TARGET CONTEXT unfold: for a time new call paths have each turn of a recursion. */
+/* unfold.h - memctx set TARGET CONTEXT unfold: new call paths keep every turn of a recursion for
+ * a time. */
 #ifndef MEMCTX_UNFOLD_H
 #define MEMCTX_UNFOLD_H
 

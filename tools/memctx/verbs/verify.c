@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* verify.c - `memctx verify`: what was predicted when memory was placed anew or trimmed, and what became of it. */
+/* verify.c - `memctx verify`: compares the predictions of isolate, merge, set and trim with what
+ * happened. */
 #include <inttypes.h>
 #include <stdlib.h>
 
