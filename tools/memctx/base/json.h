@@ -2,8 +2,8 @@
 /*
  * json.h - writes JSON to a stream, value by value, without building a tree of it.
  *
- * A dump of 10 000 contexts holds half a million numbers: they go straight into the stream's
- * buffer. Reading is jansson's (snapshot.c).
+ * A dump of 10 000 contexts holds half a million numbers: they go straight into the buffer of the
+ * stream. jansson reads JSON (snapshot/snapshot_json.c).
  */
 #ifndef MEMCTX_JSON_H
 #define MEMCTX_JSON_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* output.c - writes beside, then renames. */
+/* output.c - writes a temporary file beside the final name, then renames it. */
 #include "base/output.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* findings.c - the rules. */
+/* findings.c - the table of all rules, and the rules about harmless memory and memory of others. */
 #include "diagnosis/findings.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* look.c - what the rules have in common. */
+/* look.c - helpers that the rules share. */
 #include "diagnosis/look.h"
 
 #include <string.h>

@@ -39,14 +39,14 @@ static inline int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* A floor in bytes, and as a share of the resident set in per cent. */
+/* Returns the larger of two floors: bytes, and a percentage of the resident set. */
 static inline int64_t floor_of(const struct look *look, int64_t bytes, int per_cent) {
     return larger(bytes, look->rss_bytes / 100 * per_cent);
 }
 
-/* 0: the ledger has no such line. */
+/* Returns a line of the ledger by its key; 0 if there is no such line. */
 int64_t look_ledger_line(const struct look *look, const char *key);
-/* Numbers for people, up to eight in one sentence. */
+/* Returns bytes as text with a unit. The text stays valid for the next seven calls. */
 const char *look_bytes(int64_t bytes);
 /* The suspect's contexts' figure, a member of struct model_totals. */
 #define SUM_OVER(look, suspect, figure)                                                            \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pinners.c - who holds otherwise empty pages. */
+/* pinners.c - finds and prints the contexts that hold otherwise empty pages. */
 #include "diagnosis/pinners.h"
 
 #include <inttypes.h>

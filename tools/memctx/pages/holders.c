@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* holders.c - sums over pages. */
+/* holders.c - adds page records up by context. */
 #include "pages/holders.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pagemap.c - the page map in the terminal. */
+/* pagemap.c - draws the map of pages in the terminal. */
 #include "pages/pagemap.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pack.c - columns in memory, blocks into zstd, zstd into a stream. */
+/* pack.c - gathers columns in memory, and compresses full blocks into the stream. */
 #include "snapshot/pack.h"
 
 #include <stdbool.h>

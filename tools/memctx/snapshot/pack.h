@@ -2,9 +2,9 @@
 /*
  * pack.h - writes tables, column by column, as blocks of a snapshot's body (snapshot_format.h).
  *
- * A table is begun, its rows are filled value by value, and blocks go out as they fill up: what is
- * kept is a block and the compressor's window, whatever the table's size. A mistake in writing
- * stays in the stream (ferror); its owner looks at the end.
+ * The writer fills the rows of a table value by value, and full blocks go out at once. So the
+ * memory is one block and the window of the compressor, whatever the size of the table. A write
+ * error stays in the stream (ferror), where the caller looks at the end.
  */
 #ifndef MEMCTX_PACK_H
 #define MEMCTX_PACK_H

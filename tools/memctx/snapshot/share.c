@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* share.c - hash tables of what has been seen. */
+/* share.c - hash tables of the texts, names and frames that already have a number. */
 #include "snapshot/share.h"
 
 #include <stdlib.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * share.h - what a snapshot says once however often a model has it: texts, the names of addresses,
- * frames.
+ * share.h - numbers the texts, the names of addresses and the frames that a snapshot stores once,
+ * however often the model has them.
  *
- * Each gets a number in the order of its first appearance, so that the same model always gives the
- * same file.
+ * The numbers follow the order of first appearance, so the same model always gives the same file.
  */
 #ifndef MEMCTX_SHARE_H
 #define MEMCTX_SHARE_H

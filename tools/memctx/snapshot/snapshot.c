@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* snapshot.c - takes a snapshot file into memory and tells by its first bytes what it is. */
+/* snapshot.c - reads a snapshot file into memory and tells its form by the first bytes. */
 #include "snapshot/snapshot.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* unpack.c - a body out of zstd, block by block, and the values of columns. */
+/* unpack.c - decompresses a body block by block and reads the values of columns. */
 #include "snapshot/unpack.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* notes.c - a note as a line of words and numbers. */
+/* notes.c - writes and reads a note as one line of words and numbers. */
 #include "target/notes.h"
 
 #include <inttypes.h>

@@ -2,9 +2,9 @@
 /*
  * target.h - what a TARGET on the command line means: a pid, a unique process name or a snapshot.
  *
- * Digits are a pid. A word with a slash is a file. Any other word is first a process name (of a
- * process that has the library), then a file in the current directory. All of these end the
- * process with their own message and exit code where the target cannot be had.
+ * Digits are a pid. A word with a slash is a file. Any other word is first the name of a process
+ * that has the library, then a file in the current directory. If the target cannot be used, these
+ * functions end the process with a message and an exit code.
  */
 #ifndef MEMCTX_TARGET_H
 #define MEMCTX_TARGET_H
@@ -24,7 +24,7 @@ struct target {
     struct cli_failure failure;
 };
 
-/* Finds the target and connects to a process. `live`: a snapshot will not do. */
+/* Finds the target and connects to a process. `live`: refuses a snapshot. */
 void target_open(struct target *target, const char *word, bool live);
 /* The target's dump. flags are WIRE_DUMP_*; every_mark: with the counters of each mark, as a
  * snapshot needs them; mark: with the counters of this one (NULL: none). */
@@ -43,21 +43,21 @@ void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options);
 void target_load_rest(struct target *target, struct model *model,
                       const struct target_load_options *options);
-/* Loads the counters of one mark (NULL: the latest), if they are not there yet; dies where the
- * target has no such mark. */
+/* Loads the counters of one mark (NULL: the latest) unless they are loaded already. Ends the
+ * process if the target has no such mark. */
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name);
 /* For callers that load parts of a dump themselves: ask for its head, and for a piece of it; the
  * request then tells where the next piece begins. Both end the process on a failure. */
 void target_ask_head(struct target *target, uint32_t flags);
 void target_ask_piece(struct target *target, struct wire_piece_request *request);
-/* That piece and all behind it. */
+/* Asks for that piece and all pieces behind it. */
 void target_ask_pieces(struct target *target, struct wire_piece_request *request);
-/* All pieces of a part. */
+/* Asks for all pieces of a part. */
 void target_ask_part(struct target *target, enum wire_part part, uint32_t flags);
-/* What is left when all contexts and modules are there. */
+/* Loads the rest after the contexts and modules have been loaded. */
 void target_load_begun(struct target *target, struct model *model,
                        const struct target_load_options *options);
-/* Asks a live target; dies where it says no. */
+/* Asks a live target. Ends the process if the target refuses. */
 char *target_ask_text(struct target *target, enum wire_type type, const void *body, size_t length);
 
 #endif

@@ -17,7 +17,8 @@ struct choice {
     struct reading_names names;
     bool json, human;
 };
-/* The options of such verbs, and what each of them does; CHOOSE_SITE is no character. */
+/* The options of such verbs, and the function that handles each one. CHOOSE_SITE is not a
+ * character, so it cannot be a short option. */
 enum { CHOOSE_SITE = 1 };
 extern const struct option choose_options[];
 void choose_take(struct choice *choice, int option);

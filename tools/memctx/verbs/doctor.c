@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* doctor.c - `memctx doctor`: what is wrong with the memory of a process, worst first. */
+/* doctor.c - `memctx doctor`: finds memory problems of a process and prints them, worst first. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* frag.c - `memctx frag`: where memory goes that was not asked for, in all and by context. */
+/* frag.c - `memctx frag`: shows memory that is held but was not asked for, in all and by
+ * context. */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* options.c - `memctx options`: the settings there are, or how they stand in a process. */
+/* options.c - `memctx options`: lists the settings, or their values in a process. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ps.c - `memctx ps`: the processes that run on memctx, also those that cannot be asked, and why.
+ * ps.c - `memctx ps`: lists the processes that run on memctx, and says why some cannot be asked.
  *
  * Sockets that nobody listens at any more are swept on the way.
  */

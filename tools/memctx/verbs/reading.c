@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* reading.c - what the reading verbs share. */
+/* reading.c - options and name look-up that all reading verbs share. */
 #include "verbs/reading.h"
 
 #include "names/symbols.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reading.h - what the reading verbs (dump, frag, diff, reset --site) share: how names are had.
+ * reading.h - options and name look-up of the reading verbs (dump, frag, diff, reset --site).
  */
 #ifndef MEMCTX_READING_H
 #define MEMCTX_READING_H
