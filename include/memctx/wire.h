@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 6
+#define WIRE_VERSION 7
 #define WIRE_ANSWER_MAX 24576U /* bytes behind the frame */
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
@@ -50,7 +50,9 @@ enum wire_type {
     WIRE_PLACE = 10, /* struct wire_contexts_request, verb: enum wire_placement -> text */
     WIRE_RULES =
         12, /* text: "list" -> text, one "rule\tcontexts\tlive bytes\tlive chunks" line a rule;
-                        "clear", or a rule to add behind the others, "PATTERN=POLICY" -> text */
+                        "clear", or a rule to add behind the others, "PATTERN=POLICY" -> text; "unresolved" -> text,
+                        the version of the list of rules, then the index of each open module that some
+                        rule was not resolved for, a line each */
     WIRE_RESET_NAMED =
         13, /* text: "ask NAME", that named contexts of that name be reset by the program, or
                             * "look NAME" -> text "asked\treset since\tbytes freed" */
@@ -58,6 +60,7 @@ enum wire_type {
         14, /* struct wire_contexts_request of recursive contexts, verb: seconds for which new paths are to have each
              * turn of their recursion, 0: none -> text "their functions\tunfolded functions of
              * all\tseconds until the last of these is folded again" */
+    WIRE_RULE_RANGES = 15, /* struct wire_rule_ranges -> text */
 };
 
 enum wire_status {
@@ -393,6 +396,34 @@ struct wire_contexts_request {
     uint32_t verb, count;
     uint32_t contexts[]; /* ids; so many */
 };
+
+/* The code of a module that rules hold for, as the command found it (docs/rules.md). */
+#define WIRE_RULE_RANGES_MAX 16384U /* that the library keeps, of all modules */
+#define WIRE_RANGES_SENT_MAX 61U    /* in one request */
+
+struct wire_rule_range {
+    uint64_t start; /* address in the module's file */
+    uint32_t bytes;
+    uint32_t rule; /* its place in the list of rules, from 1 on */
+};
+
+struct wire_rule_ranges {
+    uint32_t version;        /* of the list of rules, as "unresolved" told */
+    uint32_t module;         /* index of struct wire_module */
+    uint32_t at;             /* ranges of the module that were sent before; 0 begins anew */
+    uint32_t last;           /* 1: with these the module is resolved */
+    uint32_t count;          /* ranges that follow */
+    uint32_t build_id_bytes; /* the module's */
+    uint8_t build_id[24];
+    struct wire_rule_range ranges[]; /* by rising start, none overlaps */
+};
+
+/* The same for a program that `memctx run` starts, in the environment: lines of text. "1", the version;
+ * "=RULE" for each rule, which the lines below number from 1 on; "@b BUILD-ID" or "@f SIZE MTIME_NS PATH",
+ * an object; "RULE GAP LENGTH RULE GAP LENGTH ...", its ranges in hexadecimal, each GAP bytes behind the end
+ * of the one before. */
+#define WIRE_RANGES_VARIABLE "MEMCTX_RULE_RANGES"
+#define WIRE_RANGES_TEXT_MAX 98304U
 
 struct wire_trim {
     int64_t released_bytes; /* handed to the kernel by this request */

@@ -10,11 +10,12 @@
 #include "api/thread.h"
 #include "context/named.h"
 #include "context/tree.h"
-#include "control/policy_rules.h"
+#include "control/control.h"
 #include "os/fault.h"
 #include "os/meta.h"
 #include "path/oracle.h"
 #include "path/rebind.h"
+#include "rules/rules.h"
 
 #include <errno.h>
 #include <memctx.h>
@@ -158,13 +159,14 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     int64_t run_pid = 0;
     const char *run = getenv("MEMCTX_RUN_PID");
     options_read(environ, &warnings);
-    policy_rules_init(getenv("MEMCTX_RULES"), &warnings);
+    const char *ranges = getenv(WIRE_RANGES_VARIABLE); /* the command resolved the rules */
+    policy_rules_init(getenv("MEMCTX_RULES"), ranges, &warnings);
     if (warnings.length)
         os_print(&warnings);
     os_identity_init();
     rules_init();
     rules_new_generation(); /* allocations before this had the default depth, and no names */
-    policy_rules_begin();
+    policy_rules_begin(ranges);
     if (load_relaxed(&heap_global.threads_seen) <= 1)
         rebind_libc((uintptr_t)&malloc);
     if (options.verbose)

@@ -2,9 +2,9 @@
 /*
  * From a walked stack to the view that pays; see admit.h.
  *
- * A frame of the stack has a *place*: the node of the path up to it, that path's length in nodes, and its
+ * A frame of the stack has a *place*: the node of the path up to it, that path's length in nodes, and a
  * hash. Where the path is not in the tree the node is *cold*: WAITS, and the deepest ancestor that
- * is; the hash is known of these alone.
+ * is; then the hash is that of the path. Otherwise the hash has a bit for each folded function on the path.
  * The places of frames that a walk kept are known, so only new frames are looked up.
  *
  * Folding erases loops from the path in the order in which they were made: of a folded function only the
@@ -115,24 +115,28 @@ INLINE struct place place_before(const struct admit *admit, int before) {
 /* Does the function of frame `i` stand further out on the stack, too? */
 static NOINLINE void watch(const struct admit *admit, int i) {
     const struct stack_frame *frames = admit->stack->frames;
-    uintptr_t function = function_of(frames[i].address, frames[i].exact);
-    for (int outer = i - 1; function && outer >= (int)admit->begin; outer--)
-        if (!rule_folded(frames[outer].rule) &&
-            function_of(frames[outer].address, frames[outer].exact) == function) {
-            function_recurs(function);
-            return;
-        }
+    bool recurs = false;
+    functions_look_begins();
+    uintptr_t function = function_to_watch(frames[i].address, frames[i].exact);
+    for (int outer = i - 1; function && !recurs && outer >= (int)admit->begin; outer--)
+        recurs = !rule_folded(frames[outer].rule) &&
+                 function_start(frames[outer].address, frames[outer].exact) == function;
+    functions_look_ends();
+    if (recurs)
+        function_recurs(function);
 }
 
 /* The same of the innermost frames that are not folded, at once. */
 static NOINLINE void watch_all(const struct admit *admit) {
     uintptr_t functions[WATCHED_MAX];
     unsigned count = 0;
+    functions_look_begins();
     for (unsigned i = admit->stack->count; i-- > admit->begin && count < WATCHED_MAX;) {
         const struct stack_frame *frame = &admit->stack->frames[i];
         if (!rule_folded(frame->rule))
-            functions[count++] = function_of(frame->address, frame->exact);
+            functions[count++] = function_to_watch(frame->address, frame->exact);
     }
+    functions_look_ends();
     for (unsigned i = 0; i < count; i++)
         for (unsigned outer = i + 1; functions[i] && outer < count; outer++)
             if (functions[outer] == functions[i]) {
@@ -213,6 +217,11 @@ INLINE struct place push(const struct admit *admit, struct place outer, int i) {
                          : push_new(admit, outer, i);
 }
 
+/* Of a path that does not wait: its folded functions, one bit for each; several may share a bit. */
+INLINE uint32_t function_bit(uint32_t number) {
+    return number ? 1U << number % 32 : 0;
+}
+
 /* Where the path begins, and the first frame whose place is to be found. */
 static struct place begin(struct admit *admit, int *first) {
     static const uint8_t roots[] = {[STACK_COMPLETE] = TREE_ROOT,
@@ -276,10 +285,15 @@ static int erase_loops(const struct admit *admit, int first, int *next) {
 INLINE void note(const struct admit *admit, struct place at, int i, int before) {
     struct stack_frame *frame = &admit->stack->frames[i];
     frame->node = at.node;
-    frame->hash = at.hash;
     frame->length = (uint16_t)at.length;
     frame->before = (uint16_t)(before + 1) & 0x7fff;
-    if (UNLIKELY(at.node & WAITS) && admit->paths->first_cold > (uint32_t)i)
+    if (LIKELY(!(at.node & WAITS))) {
+        uint32_t functions = before < 0 ? 0 : admit->stack->frames[before].hash;
+        frame->hash = functions | function_bit(rule_folded(frame->rule));
+        return;
+    }
+    frame->hash = at.hash;
+    if (admit->paths->first_cold > (uint32_t)i)
         admit->paths->first_cold = (uint32_t)i;
 }
 
@@ -297,6 +311,7 @@ static void place_direct(const struct admit *admit, int first, int last) {
         if (!node)
             return;
         frames[i].node = node;
+        frames[i].hash = frames[last].hash;
         frames[i].length = frames[last].length;
         frames[i].before = frames[last].before;
     }
@@ -327,6 +342,9 @@ static NOINLINE struct place place_many(const struct admit *admit, int first) {
 
 /* The frame that has the function on the path of frame `i`; -1: none has. */
 INLINE int earlier(const struct admit *admit, int i, uint32_t number) {
+    const struct stack_frame *frame = &admit->stack->frames[i];
+    if (i < 0 || !(frame->node & WAITS || frame->hash & function_bit(number)))
+        return -1;
     while (i >= 0 && rule_folded(admit->stack->frames[i].rule) != number)
         i = frame_before(admit, i);
     return i;

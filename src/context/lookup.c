@@ -122,6 +122,8 @@ static void other_way(struct paths *paths) {
     paths->hoped = 0;
     paths->passing = !paths->passing;
     paths->walking = 0;
+    if (paths->passing)
+        replay_hope(paths);
     window_begin(paths, WINDOW_TRIAL);
 }
 

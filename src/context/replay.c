@@ -72,6 +72,7 @@ INLINE void put(struct stack *stack, const struct change *change, unsigned stay,
         frame->rule = change->frames[i].rule;
         frame->caller_rbp = rbp_above == KEPT ? RBP_KEPT : sp + rbp_above;
         frame->node = change->frames[i].node;
+        frame->hash = UINT32_MAX; /* all folded functions may be on the path */
         frame->proof = proof | change->frames[i].marks;
     }
     stack->count = stay + 1 + change->count;
@@ -119,18 +120,25 @@ struct view *replay(struct paths *paths, uintptr_t frame) {
     return NULL;
 }
 
+static bool make_replays(struct paths *paths) {
+    if (!tables_take(sizeof *paths->replays, TABLES_TRACE)) {
+        /* The thread's traces, which are passed over now, may have taken the room. */
+        if (paths->trace_room > CACHE_TRACES_FIRST)
+            cache_shrink(paths);
+        return false;
+    }
+    paths->replays = meta_alloc(sizeof *paths->replays);
+    if (!paths->replays)
+        tables_add_traces(-(int64_t)sizeof *paths->replays);
+    return paths->replays;
+}
+
 void replay_before(struct paths *paths) {
     const struct stack *stack = &paths->stack;
     struct replays *replays = paths->replays;
-    if (!replays) {
-        if (!tables_take(sizeof *replays, TABLES_TRACE))
-            return;
-        replays = paths->replays = meta_alloc(sizeof *replays);
-        if (!replays) {
-            tables_add_traces(-(int64_t)sizeof *replays);
-            return;
-        }
-    }
+    if (!replays && !make_replays(paths))
+        return;
+    replays = paths->replays;
     replays->sp = 0;
     if (replays->pause) {
         replays->pause--;
@@ -204,6 +212,14 @@ void replay_note(struct paths *paths, struct view *view) {
 void replay_forget(struct paths *paths) {
     for (unsigned i = 0; paths->replays && i < REPLAYS; i++)
         paths->replays->changes[i].key = 0;
+}
+
+void replay_hope(struct paths *paths) {
+    struct replays *replays = paths->replays;
+    if (!replays)
+        return;
+    replays->pause = replays->walks = 0;
+    replays->replayed = paths->replayed;
 }
 
 void replay_end(struct paths *paths) {

@@ -31,6 +31,8 @@ void replay_before(struct paths *paths);
 void replay_note(struct paths *paths, struct view *view);
 /* The nodes that the notes name may be others now. */
 void replay_forget(struct paths *paths);
+/* Changes are looked for at once, also if hardly one was found before. */
+void replay_hope(struct paths *paths);
 void replay_end(struct paths *paths); /* gives the memory back */
 
 #endif

@@ -3,9 +3,9 @@
 #include "control/automatic.h"
 #include "base/options.h"
 #include "context/tree.h"
-#include "control/policy_rules.h"
 #include "os/meta.h"
 #include "region/serial.h"
+#include "rules/rules.h"
 
 #define LOOK_EVERY_NS 2000000000ULL
 #define LOOK_SHARE 50U      /* of the time, one part in so many */

@@ -5,12 +5,13 @@
 #include "context/lookup.h"
 #include "context/named.h"
 #include "context/tree.h"
-#include "control/policy_rules.h"
+#include "control/control.h"
 #include "os/meta.h"
 #include "path/functions.h"
 #include "path/oracle.h"
 #include "path/rebind.h"
 #include "region/blocks.h"
+#include "rules/rules.h"
 
 #define MAPPINGS_MAX                                                                               \
     16 /* the room for answers, an object file that is read, a table of the automatic choice */
@@ -353,6 +354,24 @@ static uint32_t fill_unfold(const char *body, struct text *text) {
     return unfold_run(as_contexts_request(body, room), text);
 }
 
+/* A request with ranges of rules: as large as it says. */
+static bool is_ranges_request(const char *body, size_t length) {
+    struct wire_rule_ranges head;
+    if (length < sizeof head)
+        return false;
+    __builtin_memcpy(&head, body, sizeof head);
+    return head.count <= WIRE_RANGES_SENT_MAX && head.build_id_bytes <= sizeof head.build_id &&
+           length == sizeof head + head.count * sizeof head.ranges[0];
+}
+
+static uint32_t fill_ranges(const char *body, struct text *text) {
+    char room[WIRE_REQUEST_MAX] __attribute__((aligned(8)));
+    struct wire_rule_ranges head;
+    __builtin_memcpy(&head, body, sizeof head);
+    __builtin_memcpy(room, body, sizeof head + head.count * sizeof head.ranges[0]);
+    return policy_rules_resolve((const void *)room, text) ? WIRE_OK : WIRE_REFUSED;
+}
+
 static uint32_t run_trim(const char *body, struct answer *answer) {
     char room[WIRE_REQUEST_MAX] __attribute__((aligned(8)));
     return trim_run(as_contexts_request(body, room), answer);
@@ -373,6 +392,9 @@ bool command_is_known(uint16_t type, size_t length) {
     case WIRE_UNFOLD:
         return length >= sizeof(struct wire_contexts_request) &&
                length % sizeof(uint32_t) == 0; /* the rest when it is there */
+    case WIRE_RULE_RANGES:
+        return length >= sizeof(struct wire_rule_ranges) &&
+               (length - sizeof(struct wire_rule_ranges)) % sizeof(struct wire_rule_range) == 0;
     case WIRE_OPTIONS:
     case WIRE_SELF: return length == 0;
     default: return false;
@@ -381,7 +403,8 @@ bool command_is_known(uint16_t type, size_t length) {
 
 uint32_t command_run(uint16_t type, const char *body, size_t length, struct answer *answer) {
     bool contexts = type == WIRE_TRIM || type == WIRE_PLACE || type == WIRE_UNFOLD;
-    if (contexts && !is_contexts_request(body, length))
+    if ((contexts && !is_contexts_request(body, length)) ||
+        (type == WIRE_RULE_RANGES && !is_ranges_request(body, length)))
         return run_text(answer, fill_damaged, body);
     switch (type) {
     case WIRE_DUMP: return run_dump(body, answer);
@@ -391,11 +414,12 @@ uint32_t command_run(uint16_t type, const char *body, size_t length, struct answ
     case WIRE_OPTIONS: return run_text(answer, fill_options, body);
     case WIRE_SELF: return run_text(answer, fill_self, body);
     case WIRE_NOTE: return run_text(answer, note_run, body);
-    case WIRE_RULES: return run_text(answer, policy_rules_run, body);
+    case WIRE_RULES: return run_text(answer, rules_run, body);
     case WIRE_RESET_NAMED: return run_text(answer, fill_reset_named, body);
     case WIRE_PIECE: return run_piece(body, answer);
     case WIRE_PLACE: return run_text(answer, fill_place, body);
     case WIRE_UNFOLD: return run_text(answer, fill_unfold, body);
+    case WIRE_RULE_RANGES: return run_text(answer, fill_ranges, body);
     default: return run_trim(body, answer);
     }
 }

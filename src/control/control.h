@@ -101,6 +101,9 @@ INTERNAL int64_t asked_bytes; /* by now; control thread only */
 bool asked_fits(int64_t bytes);
 void text_add_kib(struct text *text, uint64_t bytes);
 uint32_t reset_run(const struct wire_reset_request *request, struct text *text);
+/* "list" -> a line for each rule: text, contexts, live bytes and chunks and more, separated by tabs; "clear" ->
+ * no rules; "unresolved" -> what waits for the command; else a rule that is added behind the others. */
+uint32_t rules_run(const char *body, struct text *text);
 
 /* A piece of a dump. */
 struct piece {

@@ -8,10 +8,10 @@
 #include "context/named.h"
 #include "context/tree.h"
 #include "control/automatic.h"
-#include "control/policy_rules.h"
 #include "os/meta.h"
 #include "region/heap.h"
 #include "region/terms.h"
+#include "rules/rules.h"
 
 /* A context is looked for in every heap: so many lookups are a piece's work at the most. */
 #define LOOKUPS_MAX 65536U

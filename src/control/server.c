@@ -10,9 +10,9 @@
 #include "context/tree.h"
 #include "control/automatic.h"
 #include "control/place.h"
-#include "control/policy_rules.h"
 #include "control/sandbox.h"
 #include "os/fault.h"
+#include "rules/rules.h"
 #include "segment/segment.h"
 
 #include <errno.h>
@@ -482,7 +482,7 @@ static void serve(void) {
     while (!load_acquire(&control.stopping) && !is_alone()) {
         segment_clock_set(os_now_exact_ns());
         if (policy_rules_exist())
-            policy_rules_apply();
+            policy_rules_apply(control_has_own_descriptors());
         automatic_look();
         unfold_look();
         look_at_live_bytes();

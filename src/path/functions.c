@@ -80,17 +80,23 @@ static void forget_addresses(void) {
         functions->entries[i].key = 0;
 }
 
-uintptr_t function_of(uintptr_t address, bool exact) {
-    uintptr_t key = address | (exact ? RULE_EXACT_BIT : 0), start = 0;
+void functions_look_begins(void) {
     lock_take(&rules_lock);
-    if (make()) {
+    if (make())
         forget_addresses();
-        start = start_of(key);
-        if (start && folded_number(start) && !number_of(start))
-            start = 0;
-    }
+}
+
+void functions_look_ends(void) {
     lock_release(&rules_lock);
-    return start;
+}
+
+uintptr_t function_start(uintptr_t address, bool exact) {
+    return functions ? start_of(address | (exact ? RULE_EXACT_BIT : 0)) : 0;
+}
+
+uintptr_t function_to_watch(uintptr_t address, bool exact) {
+    uintptr_t start = function_start(address, exact);
+    return start && folded_number(start) && !number_of(start) ? 0 : start;
 }
 
 uint32_t function_number(uintptr_t address, bool exact) {

@@ -18,9 +18,14 @@
 
 #include "path/rules.h"
 
-/* The start of the function that holds a return address; 0: not known, or folded but for a time.
- * `exact`: the address was interrupted by a signal. */
-uintptr_t function_of(uintptr_t address, bool exact);
+/* Between these two calls a thread may ask for functions. One lock serves many questions. */
+void functions_look_begins(void);
+void functions_look_ends(void);
+/* The start of the function that holds a return address; 0: it is not known. `exact`: a signal interrupted
+ * the program at the address. */
+uintptr_t function_start(uintptr_t address, bool exact);
+/* The same; also 0 if the function is folded, but unfolded for a time. */
+uintptr_t function_to_watch(uintptr_t address, bool exact);
 /* A new node was made for a path on which this function stands twice. After some of them the function
  * is folded, and function_epoch changes. */
 void function_recurs(uintptr_t function);

@@ -264,18 +264,8 @@ static void aligned_mixed_use(void) {
     }
 }
 
-int main(int argc, char **argv) {
-    static const struct check_test tests[] = {
-        {"every-block", every_block},
-        {"tiny-block", tiny_block},
-        {"every-alignment", every_alignment},
-        {"odd-alignment", odd_alignment},
-        {"impossible-alignment", impossible_alignment},
-        {"great-alignment", great_alignment},
-        {"posix-memalign-invalid", posix_memalign_invalid},
-        {"page-aligned", page_aligned},
-        {"aligned-mixed-use", aligned_mixed_use},
-        {NULL, NULL},
-    };
-    return check_main(tests, argc, argv);
-}
+CHECK_MAIN({"every-block", every_block}, {"tiny-block", tiny_block},
+           {"every-alignment", every_alignment}, {"odd-alignment", odd_alignment},
+           {"impossible-alignment", impossible_alignment}, {"great-alignment", great_alignment},
+           {"posix-memalign-invalid", posix_memalign_invalid}, {"page-aligned", page_aligned},
+           {"aligned-mixed-use", aligned_mixed_use})

@@ -262,18 +262,8 @@ static void usable_size(void) {
     }
 }
 
-int main(int argc, char **argv) {
-    static const struct check_test tests[] = {
-        {"calloc-dirty-small", calloc_dirty_small},
-        {"calloc-dirty-large", calloc_dirty_large},
-        {"calloc-after-realloc", calloc_after_realloc},
-        {"calloc-threads", calloc_threads},
-        {"realloc-every-jump", realloc_every_jump},
-        {"realloc-walk", realloc_walk},
-        {"realloc-huge", realloc_huge},
-        {"realloc-shrink-returns", realloc_shrink_returns},
-        {"usable-size", usable_size},
-        {NULL, NULL},
-    };
-    return check_main(tests, argc, argv);
-}
+CHECK_MAIN({"calloc-dirty-small", calloc_dirty_small}, {"calloc-dirty-large", calloc_dirty_large},
+           {"calloc-after-realloc", calloc_after_realloc}, {"calloc-threads", calloc_threads},
+           {"realloc-every-jump", realloc_every_jump}, {"realloc-walk", realloc_walk},
+           {"realloc-huge", realloc_huge}, {"realloc-shrink-returns", realloc_shrink_returns},
+           {"usable-size", usable_size})

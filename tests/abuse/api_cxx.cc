@@ -241,20 +241,8 @@ void containers() {
 
 } // namespace
 
-int main(int argc, char **argv) {
-    static const struct check_test tests[] = {
-        {"plain", plain},
-        {"sized", sized},
-        {"aligned", aligned},
-        {"bad-alloc", bad_alloc},
-        {"!bad-alloc-aligned", bad_alloc_aligned},
-        {"new-handler", new_handler},
-        {"new-handler-not-malloc", new_handler_not_malloc},
-        {"odd-alignment", odd_alignment},
-        {"exception-unwinds", exception_unwinds},
-        {"mixed-with-c", mixed_with_c},
-        {"containers", containers},
-        {nullptr, nullptr},
-    };
-    return check_main(tests, argc, argv);
-}
+CHECK_MAIN({"plain", plain}, {"sized", sized}, {"aligned", aligned}, {"bad-alloc", bad_alloc},
+           {"!bad-alloc-aligned", bad_alloc_aligned}, {"new-handler", new_handler},
+           {"new-handler-not-malloc", new_handler_not_malloc}, {"odd-alignment", odd_alignment},
+           {"exception-unwinds", exception_unwinds}, {"mixed-with-c", mixed_with_c},
+           {"containers", containers})

@@ -348,21 +348,11 @@ static void small_address_space(void) {
     CHECK(0, "exec: %s", strerror(errno));
 }
 
-int main(int argc, char **argv) {
-    static const struct check_test tests[] = {
-        {"malloc-zero", malloc_zero},
-        {"free-null", free_null},
-        {"impossible-size", impossible_size},
-        {"realloc-impossible-size", realloc_impossible_size},
-        {"calloc-overflow", calloc_overflow},
-        {"reallocarray-overflow", reallocarray_overflow},
-        {"realloc-to-zero", realloc_to_zero},
-        {"errno-preserved", errno_preserved},
-        {"errno-free-locked", errno_free_locked},
-        {"out-of-memory", out_of_memory},
-        {"out-of-memory-new-thread", out_of_memory_new_thread},
-        {"small-address-space", small_address_space},
-        {NULL, NULL},
-    };
-    return check_main(tests, argc, argv);
-}
+CHECK_MAIN({"malloc-zero", malloc_zero}, {"free-null", free_null},
+           {"impossible-size", impossible_size},
+           {"realloc-impossible-size", realloc_impossible_size},
+           {"calloc-overflow", calloc_overflow}, {"reallocarray-overflow", reallocarray_overflow},
+           {"realloc-to-zero", realloc_to_zero}, {"errno-preserved", errno_preserved},
+           {"errno-free-locked", errno_free_locked}, {"out-of-memory", out_of_memory},
+           {"out-of-memory-new-thread", out_of_memory_new_thread},
+           {"small-address-space", small_address_space})

@@ -184,20 +184,9 @@ static void one_library(void) {
     }
 }
 
-int main(int argc, char **argv) {
-    static const struct check_test tests[] = {
-        {"mallinfo-grows", mallinfo_grows},
-        {"mallinfo-large", mallinfo_large},
-        {"malloc-info-xml", malloc_info_xml},
-        {"malloc-info-options", malloc_info_options},
-        {"malloc-stats-text", malloc_stats_text},
-        {"mallopt-answers", mallopt_answers},
-        {"mallopt-perturb", mallopt_perturb},
-        {"trim-returns-memory", trim_returns_memory},
-        {"!free-sized-family", free_sized_family},
-        {"cfree-of-old-binaries", cfree_of_old_binaries},
-        {"one-library", one_library},
-        {NULL, NULL},
-    };
-    return check_main(tests, argc, argv);
-}
+CHECK_MAIN({"mallinfo-grows", mallinfo_grows}, {"mallinfo-large", mallinfo_large},
+           {"malloc-info-xml", malloc_info_xml}, {"malloc-info-options", malloc_info_options},
+           {"malloc-stats-text", malloc_stats_text}, {"mallopt-answers", mallopt_answers},
+           {"mallopt-perturb", mallopt_perturb}, {"trim-returns-memory", trim_returns_memory},
+           {"!free-sized-family", free_sized_family},
+           {"cfree-of-old-binaries", cfree_of_old_binaries}, {"one-library", one_library})

@@ -404,7 +404,8 @@ static void fork_under_load(void) {
         pthread_join(threads[i], NULL);
 }
 
-/* --- threads that allocate little: they have no memory of their own in the library yet ------------ */
+/* --- threads that allocate little: they have no memory of their own in the library yet
+ * ------------ */
 
 enum { YOUNG_BLOCKS = 40, STARTERS = 3 };
 
@@ -521,24 +522,11 @@ static void no_cancellation_point(void) {
     }
 }
 
-int main(int argc, char **argv) {
-    static const struct check_test tests[] = {
-        {"remote-free", remote_free},
-        {"free-after-thread-exit", free_after_thread_exit},
-        {"many-threads", many_threads},
-        {"waves-of-threads", waves_of_threads},
-        {"key-destructor-first", key_destructor_first},
-        {"keys-exhausted", keys_exhausted},
-        {"tiny-stack", tiny_stack},
-        {"fiber", fiber},
-        {"longjmp-out", longjmp_out},
-        {"signal-on-other-stack", signal_on_other_stack},
-        {"fork-child-allocates", fork_child_allocates},
-        {"vfork-shares", vfork_shares},
-        {"fork-under-load", fork_under_load},
-        {"!young-threads", young_threads},
-        {"no-cancellation-point", no_cancellation_point},
-        {NULL, NULL},
-    };
-    return check_main(tests, argc, argv);
-}
+CHECK_MAIN({"remote-free", remote_free}, {"free-after-thread-exit", free_after_thread_exit},
+           {"many-threads", many_threads}, {"waves-of-threads", waves_of_threads},
+           {"key-destructor-first", key_destructor_first}, {"keys-exhausted", keys_exhausted},
+           {"tiny-stack", tiny_stack}, {"fiber", fiber}, {"longjmp-out", longjmp_out},
+           {"signal-on-other-stack", signal_on_other_stack},
+           {"fork-child-allocates", fork_child_allocates}, {"vfork-shares", vfork_shares},
+           {"fork-under-load", fork_under_load}, {"!young-threads", young_threads},
+           {"no-cancellation-point", no_cancellation_point})

@@ -67,4 +67,11 @@ static inline int check_main(const struct check_test *tests, int argc, char **ar
     return 2;
 }
 
+/* The end of each program: CHECK_MAIN({"name", function}, ...) is its main() with these tests. */
+#define CHECK_MAIN(...)                                                                            \
+    int main(int argc, char **argv) {                                                              \
+        static const struct check_test tests[] = {__VA_ARGS__, {NULL, NULL}};                      \
+        return check_main(tests, argc, argv);                                                      \
+    }
+
 #endif

@@ -258,7 +258,8 @@ static void overflow_threads(void) {
     survived("an overflow");
 }
 
-/* All from one call path: a block of a page of a context's own is handed out to that context alone. */
+/* All from one call path: a block of a page of a context's own is handed out to that context
+ * alone. */
 static void write_after_free(size_t size, size_t offset) {
     for (int i = 0; i < 1000; i++) {
         char *block = malloc(size);
@@ -297,44 +298,22 @@ static void write_after_free_begin(void) {
     survived("a write after free");
 }
 
-int main(int argc, char **argv) {
-    static const struct check_test tests[] = {
-        {"double-free-small", double_free_small},
-        {"double-free-medium", double_free_medium},
-        {"double-free-large", double_free_large},
-        {"double-free-huge", double_free_huge},
-        {"double-free-later", double_free_later},
-        {"double-free-threads", double_free_threads},
-        {"interior-small", interior_small},
-        {"interior-odd", interior_odd},
-        {"interior-medium", interior_medium},
-        {"interior-large", interior_large},
-        {"interior-huge", interior_huge},
-        {"stack-pointer", stack_pointer},
-        {"global-pointer", global_pointer},
-        {"literal-pointer", literal_pointer},
-        {"foreign-mapping", foreign_mapping},
-        {"unreadable-pointer", unreadable_pointer},
-        {"unmapped-pointer", unmapped_pointer},
-        {"noncanonical-pointer", noncanonical_pointer},
-        {"low-pointer", low_pointer},
-        {"realloc-foreign", realloc_foreign},
-        {"realloc-freed", realloc_freed},
-        {"usable-foreign", usable_foreign},
-        {"checked-realloc-freed", checked_realloc_freed},
-        {"overflow-small", overflow_small},
-        {"overflow-nothing", overflow_nothing},
-        {"overflow-whole-block", overflow_whole_block},
-        {"overflow-medium", overflow_medium},
-        {"overflow-large", overflow_large},
-        {"overflow-huge", overflow_huge},
-        {"overflow-far", overflow_far},
-        {"overflow-realloc", overflow_realloc},
-        {"overflow-threads", overflow_threads},
-        {"write-after-free-small", write_after_free_small},
-        {"write-after-free-medium", write_after_free_medium},
-        {"write-after-free-begin", write_after_free_begin},
-        {NULL, NULL},
-    };
-    return check_main(tests, argc, argv);
-}
+CHECK_MAIN({"double-free-small", double_free_small}, {"double-free-medium", double_free_medium},
+           {"double-free-large", double_free_large}, {"double-free-huge", double_free_huge},
+           {"double-free-later", double_free_later}, {"double-free-threads", double_free_threads},
+           {"interior-small", interior_small}, {"interior-odd", interior_odd},
+           {"interior-medium", interior_medium}, {"interior-large", interior_large},
+           {"interior-huge", interior_huge}, {"stack-pointer", stack_pointer},
+           {"global-pointer", global_pointer}, {"literal-pointer", literal_pointer},
+           {"foreign-mapping", foreign_mapping}, {"unreadable-pointer", unreadable_pointer},
+           {"unmapped-pointer", unmapped_pointer}, {"noncanonical-pointer", noncanonical_pointer},
+           {"low-pointer", low_pointer}, {"realloc-foreign", realloc_foreign},
+           {"realloc-freed", realloc_freed}, {"usable-foreign", usable_foreign},
+           {"checked-realloc-freed", checked_realloc_freed}, {"overflow-small", overflow_small},
+           {"overflow-nothing", overflow_nothing}, {"overflow-whole-block", overflow_whole_block},
+           {"overflow-medium", overflow_medium}, {"overflow-large", overflow_large},
+           {"overflow-huge", overflow_huge}, {"overflow-far", overflow_far},
+           {"overflow-realloc", overflow_realloc}, {"overflow-threads", overflow_threads},
+           {"write-after-free-small", write_after_free_small},
+           {"write-after-free-medium", write_after_free_medium},
+           {"write-after-free-begin", write_after_free_begin})

@@ -241,7 +241,8 @@ static void make_modules(void) {
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
-/* One page for each context with figures, as large as these; they are what `dump` is tested with. */
+/* One page for each context with figures, as large as these; they are what `dump` is tested
+ * with. */
 static void make_simple_pages(void) {
     for (uint32_t i = 1; i < 4; i++) {
         struct wire_page page = {.start = 0x700000000000 + i * 16384UL,
@@ -264,7 +265,8 @@ static void make_simple_pages(void) {
     }
 }
 
-/* One page of context 3, one that it shares with context 2, and one of a context that the dump has not. */
+/* One page of context 3, one that it shares with context 2, and one of a context that the dump
+ * has not. */
 static void make_pages(void) {
     const struct wire_share shares[] = {{2, 10, 10}, {3, 5, 5}};
     for (uint32_t i = 0; i < 3; i++) {

@@ -32,6 +32,8 @@ int main(void) {
     CONSTANT(WIRE_SELF)
     CONSTANT(WIRE_PIECE)
     CONSTANT(WIRE_NOTE)
+    CONSTANT(WIRE_RULES)
+    CONSTANT(WIRE_RULE_RANGES)
     CONSTANT(WIRE_PLACE)
     CONSTANT(WIRE_UNFOLD)
     CONSTANT(WIRE_OK)
@@ -114,6 +116,14 @@ int main(void) {
     SIZE(wire_contexts_request)
     FIELD(wire_contexts_request, verb)
     FIELD(wire_contexts_request, count)
+    SIZE(wire_rule_ranges)
+    FIELD(wire_rule_ranges, version)
+    FIELD(wire_rule_ranges, module)
+    FIELD(wire_rule_ranges, at)
+    FIELD(wire_rule_ranges, last)
+    FIELD(wire_rule_ranges, count)
+    FIELD(wire_rule_ranges, build_id_bytes)
+    FIELD(wire_rule_ranges, build_id)
     puts("  \"end\": 0\n}");
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "control/control.h"
 #include "os/os.h"
 #include "region/region.h"
+#include "rules/rules.h"
 
 #include <string.h>
 
@@ -24,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     grow_heap();
     for (int requests = 0; size >= 3 && requests < 20; requests++) {
         size_t length = (data[1] | (size_t)data[2] << 8) % (WIRE_REQUEST_MAX + 1);
-        uint16_t type = data[0] % 13;
+        uint16_t type = data[0] % (WIRE_RULE_RANGES + 1);
         data += 3;
         size -= 3;
         length = length < size ? length : size;

@@ -477,6 +477,22 @@ MUTANTS = {
         "src/region/region.c", "    if (!at_once &&\n        (live < options.promote_bytes", "    if ((live < options.promote_bytes", ["rules:pages-are-its-own-from-the-first-chunk-on"]),
     "trials-are-not-judged": (
         "src/control/automatic.c", "        return judge(choice, candidate);", "        return false;", ["rules:automatic-choices"]),
+    # --- rules that the command resolves ---
+    "ranges-of-another-build-id-are-taken": (
+        "src/rules/resolved.c", "    if (request->build_id_bytes != module->build_id_bytes ||", "    if (!module->build_id_bytes &&",
+        ["rules:hostile-ranges-are-refused"]),
+    "ranges-may-leave-the-object": (
+        "src/rules/objects.c", "range.end > mapped->end - mapped->bias)", "false)", ["rules:hostile-ranges-are-refused"]),
+    "ranges-of-the-environment-are-not-read": (
+        "src/rules/rules.c", "    resolved_read(ranges);\n", "    (void)ranges;\n",
+        ["rules:libraries-are-resolved-before-the-first-chunk", "rules:inlined-functions-have-names",
+         "rules:debug-information-is-read-as-it-comes"]),
+    "nobody-says-what-waits-for-the-command": (
+        "src/rules/rules.c", "    if (rule_list.command_alone && !are_resolved)", "    if (false && are_resolved)",
+        ["rules:rules-alone-say-what-waits"]),
+    "later-objects-count-as-resolved": (
+        "src/rules/objects.c", "objects[module].resolved_rules >= rule_list.needs_command;", "rule_list.count;",
+        ["rules:objects-that-are-loaded-later", "rules:programs-that-the-first-one-starts"]),
     # --- folded recursion, paths that wait, the budget of the tables ---
     "unfolded-paths-keep-their-traces": (
         "src/path/functions.c", "        rules_new_generation();\n", "        ;\n",

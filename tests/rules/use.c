@@ -39,7 +39,8 @@ static void begun(void) {
     getchar();
 }
 
-/* --- guard ------------------------------------------------------------------------------------- */
+/* --- guard
+ * ------------------------------------------------------------------------------------- */
 
 static void overflow(void) {
     volatile char *row = row_new(100);
@@ -142,7 +143,8 @@ static void forked(void) {
     printf("%d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 }
 
-/* --- all options: nothing goes wrong -------------------------------------------------------------- */
+/* --- all options: nothing goes wrong
+ * -------------------------------------------------------------- */
 
 #define ROWS 6000
 
@@ -237,7 +239,8 @@ static void many(void) {
     begun();
 }
 
-/* --- limit ------------------------------------------------------------------------------------- */
+/* --- limit
+ * ------------------------------------------------------------------------------------- */
 
 #define LIMIT (1 << 20)
 
@@ -298,9 +301,11 @@ static void warned(void) {
     begun();
 }
 
-/* --- zero ------------------------------------------------------------------------------------------ */
+/* --- zero
+ * ------------------------------------------------------------------------------------------ */
 
-/* Of all sizes, each way to free. Behind the first words, which the allocator uses, nothing is left. */
+/* Of all sizes, each way to free. Behind the first words, which the allocator uses, nothing is
+ * left. */
 static bool is_zero_from(const volatile char *row, size_t from, size_t to) {
     for (size_t i = from; i < to; i++) {
         if (row[i] != 0) {
@@ -329,7 +334,8 @@ static void zeroed(void) {
     putchar('\n');
 }
 
-/* --- patterns --------------------------------------------------------------------------------------- */
+/* --- patterns
+ * --------------------------------------------------------------------------------------- */
 
 static void patterns(void) {
     char *rows[] = {row_new(3000), elsewhere_new(3000)};

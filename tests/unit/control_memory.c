@@ -43,7 +43,8 @@ Test(control_memory, every_place_may_hold_what_is_kept) {
     cr_assert_eq(control_bytes(false), 1 << 20);
 }
 
-/* Each page is written at once: one that is read first costs the other threads an interruption when it is written. */
+/* Each page is written at once: one that is read first costs the other threads an interruption
+ * when it is written. */
 Test(control_memory, is_there_before_it_is_read) {
     char *table = control_map(64 * KIB, true);
     cr_assert_eq(os_resident_bytes(table, 64 * KIB), (int64_t)(64 * KIB));

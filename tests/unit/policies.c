@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of the policies of contexts: slab and what stands one behind the other; and of changing them at any time. */
+/* Tests of the policies of contexts: slab and what stands one behind the other; and of changing
+ * them at any time. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -241,7 +242,8 @@ Test(slab, its_bands_go_with_it) {
     cr_assert_eq(next_page(heap, view, 128), full_pages[2].page);
 }
 
-/* A full page is used again when some of its blocks are free: of a slab's more than a 16th, of others' a 32nd. */
+/* A full page is used again when some of its blocks are free: of a slab's more than a 16th, of
+ * others' a 32nd. */
 static void check_spare(enum placement placement, unsigned part) {
     struct heap *heap = heap_new();
     struct view *view = fill_pages(heap, placement, 48);
@@ -294,7 +296,8 @@ Test(place, a_page_that_starts_anew_has_all_its_blocks) {
         cr_assert_eq(page_at(alloc(heap, view, 48, false)), page, "chunk %u", i);
 }
 
-/* Its chunks are replaced one by one: neither a page with free blocks nor the current one may keep the context where it is. */
+/* Its chunks are replaced one by one: neither a page with free blocks nor the current one may
+ * keep the context where it is. */
 Test(place, a_context_in_use_comes_over) {
     enum { CHUNKS = 2000 };
     static char *chunks[CHUNKS];
@@ -409,7 +412,8 @@ Test(place, a_page_that_was_left_and_trimmed_serves_again) {
     }
 }
 
-/* --- one behind the other ------------------------------------------------------------------------ */
+/* --- one behind the other
+ * ------------------------------------------------------------------------ */
 
 Test(serial, chunks_stand_one_behind_the_other) {
     static const size_t sizes[] = {1, 16, 17, 100, 500, 999, 0, 1024};
@@ -749,7 +753,8 @@ Test(misuse, an_odd_pointer_into_a_serial_chunk_aborts, .signal = SIGABRT) {
     wrong_free(true, false, 8);
 }
 
-/* --- whatever happens -------------------------------------------------------------------------------- */
+/* --- whatever happens
+ * -------------------------------------------------------------------------------- */
 
 static uint64_t dice;
 static uint64_t roll(uint64_t sides) {

@@ -3,16 +3,16 @@
 #include <criterion/criterion.h>
 #include <elf.h>
 #include <fcntl.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "control/dwarf_units.h"
-#include "control/elf_symbols.h"
-#include "control/policy_rules.h"
-#include "control/regex.h"
+#include "control/control.h"
+#include "rules/elf_symbols.h"
+#include "rules/objects.h"
+#include "rules/resolved.h"
+#include "rules/rules.h"
 
 struct seen {
     const char *wanted;
@@ -60,21 +60,6 @@ Test(elf_symbols, functions_are_where_they_are) {
     cr_assert_not(elf_each_function(&(struct module){.path = "/no/such/file"}, see, &seen));
 }
 
-/* The compiler was told of this file by this name. */
-Test(dwarf_units, code_is_of_its_file) {
-    char path[4096];
-    struct module module = this_program(path, sizeof path);
-    struct seen here = {.wanted = "policy_rules_landmark"}, files = {.wanted = __FILE__};
-    cr_assert(elf_each_function(&module, see, &here));
-    cr_assert(dwarf_each_unit(&module, see, &files));
-    cr_assert_gt(files.count, 20, "pieces of code");
-    cr_assert_leq(files.start, here.start);
-    cr_assert_geq(files.end, here.end);
-    module.build_id_bytes = 20; /* another file by now */
-    cr_assert_not(dwarf_each_unit(&module, see, &files));
-    cr_assert_not(dwarf_each_unit(&(struct module){.path = "/dev/zero"}, see, &files));
-}
-
 struct bytes {
     unsigned char *start;
     size_t size;
@@ -114,7 +99,7 @@ static uint64_t next_number(void) {
 
 /* What is in the tables' places of a damaged file is read, but nothing outside of it. */
 Test(elf_symbols, damaged_files_do_no_harm) {
-    static const char *const sections[] = {".debug_info", ".debug_abbrev", ".debug_aranges"};
+    static const char *const sections[] = {".symtab", ".dynsym", ".strtab"};
     char from[4096], path[] = "/tmp/memctx-elf-XXXXXX";
     struct module module = this_program(from, sizeof from);
     struct bytes whole = read_whole(from);
@@ -131,7 +116,7 @@ Test(elf_symbols, damaged_files_do_no_harm) {
         for (int i = 0; i < 12; i++) {
             uint64_t number = next_number();
             size_t at = i % 3 ? table + number % (whole.size - table) : 16 + number % 48;
-            if (round % 2) /* what the debug information begins with */
+            if (round % 2) /* what the table begins with */
                 part.start[number % (part.size < 200 ? part.size : 200)] =
                     (unsigned char)(number >> 9);
             else
@@ -142,7 +127,6 @@ Test(elf_symbols, damaged_files_do_no_harm) {
         cr_assert_eq(pwrite(fd, whole.start, left, 0), (ssize_t)left);
         struct seen seen = {.wanted = ""};
         elf_each_function(&module, see, &seen);
-        dwarf_each_unit(&module, see, &seen);
     }
     unlink(path);
     close(fd);
@@ -150,85 +134,10 @@ Test(elf_symbols, damaged_files_do_no_harm) {
     free(kept);
 }
 
-/* What libc says of the same, for expressions made at random. */
-Test(regex, as_libc) {
-    static const char *const pieces[] = {"a",   "b",     "ab",    "(a|b)",  "[ab]",        "[^a]",
-                                         ".",   "a*",    "b+",    "c?",     "(",           ")",
-                                         "|",   "a{2}",  "{1,2}", "*",      "^",           "$",
-                                         "\\.", "[b-c]", "(ab)*", "b{0,2}", "[[:alpha:]]", "c{1,}"};
-    unsigned compiled = 0, matched = 0, refused = 0;
-    for (int round = 0; round < 20000; round++) {
-        char expression[64] = "", text[16] = "";
-        for (unsigned i = 0, count = 1 + (unsigned)(next_number() % 5); i < count; i++)
-            strcat(expression, pieces[next_number() % (sizeof pieces / sizeof *pieces)]);
-        /* Of the same part repeated twice over, and of what stands alone, POSIX leaves the meaning open. */
-        static const char *const open[] = {"**", "*{", "+*", "?*", "}*", "+{", "?{", "}{",
-                                           "^*", "$*", "^{", "$",  "(*", "|*", "()", "(|",
-                                           "||", "|)", "({", "|{", "*+", "*?", "?+"};
-        bool skip = *expression == '{' || *expression == '|' || *expression == '*' ||
-                    strchr("|(", expression[strlen(expression) - 1]) || strchr(expression + 1, '^');
-        for (size_t i = 0; i < sizeof open / sizeof *open; i++)
-            skip |= strstr(expression, open[i]) != NULL;
-        for (int i = 0, depth = 0; expression[i];
-             i++) { /* a ) without a ( stands for itself there */
-            depth += (expression[i] == '(') - (expression[i] == ')');
-            skip |= depth < 0;
-        }
-        regex_t theirs;
-        static struct regex ours;
-        if (skip)
-            continue;
-        bool good = regcomp(&theirs, expression, REG_EXTENDED | REG_NOSUB) == 0;
-        const char *wrong = regex_compile(&ours, expression);
-        cr_assert_eq(good, wrong == NULL, "\"%s\": %s", expression,
-                     wrong ? wrong : "libc refuses it");
-        refused += !good;
-        if (!good)
-            continue;
-        compiled++;
-        for (int i = 0; i < 20; i++) {
-            size_t length = next_number() % 8;
-            for (size_t k = 0; k < length; k++)
-                text[k] = "abcd."[next_number() % 5];
-            text[length] = 0;
-            bool found = regexec(&theirs, text, 0, NULL, 0) == 0;
-            cr_assert_eq(regex_matches(&ours, text, length), found, "\"%s\" in \"%s\"", expression,
-                         text);
-            matched += found;
-        }
-        regfree(&theirs);
-    }
-    cr_assert_gt(compiled, 1000);
-    cr_assert_gt(refused, 100);
-    cr_assert_gt(matched, 1000);
-}
-
-Test(regex, ends_and_bounds) {
-    static struct regex regex;
-    cr_assert_null(regex_compile(&regex, "^a(b|c)?$"));
-    cr_assert(regex_matches(&regex, "ab", 2));
-    cr_assert(regex_matches(&regex, "abx", 2), "the length is what counts");
-    cr_assert_not(regex_matches(&regex, "abc", 3));
-    cr_assert_not(regex_matches(&regex, "xab", 3));
-    cr_assert_null(regex_compile(&regex, "a$|^$"));
-    cr_assert(regex_matches(&regex, "", 0));
-    cr_assert(regex_matches(&regex, "ba", 2));
-    cr_assert_not(regex_matches(&regex, "ab", 2));
-    cr_assert_str_eq(regex_compile(&regex, "(a{60}){60}"), "the expression is too long");
-    char many[200] = "";
-    for (int i = 0; i < 20; i++)
-        strcat(many, "[ab]");
-    cr_assert_str_eq(regex_compile(&regex, many), "it has too many [sets]");
-    cr_assert_null(regex_compile(&regex, "(a*)*b")); /* as long as the text, not exponential */
-    char text[2001];
-    memset(text, 'a', sizeof text);
-    cr_assert_not(regex_matches(&regex, text, sizeof text));
-}
-
 static const char *answer(const char *request, uint32_t *status) {
     static char room[8192];
     struct text text = {.bytes = room, .capacity = sizeof room - 1};
-    *status = policy_rules_run(request, &text);
+    *status = rules_run(request, &text);
     room[text.length] = '\0';
     return room;
 }
@@ -263,8 +172,218 @@ Test(policy_rules, text_is_understood_or_refused) {
     cr_assert(strstr(answer(longer, &status), "too many"), "of bytes");
     char lines[200];
     struct text warnings = {.bytes = lines, .capacity = sizeof lines - 1};
-    policy_rules_init(";a=slab;;\n  b=bump\n;\n", &warnings);
+    policy_rules_init(";a=slab;;\n  b=bump\n;\n", false, &warnings);
     cr_assert_eq(warnings.length, 0);
     cr_assert_str_eq(answer("list", &status),
                      "a=slab\t0\t0\t0\t0\t0\t0\t0\nb=bump\t0\t0\t0\t0\t0\t0\t0\n");
+}
+
+/* --- what the command resolved ------------------------------------------------------------------------- */
+
+/* This program's module, and an address in its file. */
+static uint32_t own_module(uint64_t *address) {
+    uint32_t module = rule_module(rules_find((uintptr_t)&policy_rules_landmark, true));
+    cr_assert_lt(module, rules_module_count());
+    *address = (uintptr_t)&policy_rules_landmark - rules_module(module)->bias;
+    return module;
+}
+
+static unsigned rule_at_address(uint32_t module, uint64_t address) {
+    struct tree_node node = {
+        .address = address + rules_module(module)->bias, .module = (uint16_t)module, .exact = true};
+    return objects_rule_of(&node);
+}
+
+struct request {
+    struct wire_rule_ranges head;
+    struct wire_rule_range ranges[WIRE_RANGES_SENT_MAX];
+};
+
+static struct request request_for(uint32_t module) {
+    const struct module *mapped = rules_module(module);
+    struct request request = {.head = {.version = rule_list.version,
+                                       .module = module,
+                                       .last = 1,
+                                       .build_id_bytes = mapped->build_id_bytes}};
+    memcpy(request.head.build_id, mapped->build_id, sizeof request.head.build_id);
+    return request;
+}
+
+/* NULL: taken; else what was said. */
+static const char *send(const struct request *request) {
+    static char room[400];
+    struct answer answer = {.bytes = room, .capacity = sizeof room - 1};
+    uint32_t status = command_run(
+        WIRE_RULE_RANGES, (const char *)request,
+        sizeof request->head + request->head.count * sizeof request->ranges[0], &answer);
+    room[answer.length] = 0;
+    return status == WIRE_OK ? NULL : room;
+}
+
+Test(resolved, ranges_hold) {
+    uint32_t status;
+    uint64_t start;
+    uint32_t module = own_module(&start);
+    answer("regex:^x=slab", &status);
+    answer("policy_rules_landmark=bump", &status);
+    struct request request = request_for(module);
+    objects_read(module, true);
+    cr_assert_eq(rule_at_address(module, start), 2, "its plain name");
+    cr_assert_not(objects_is_resolved(module));
+    request.head.last = 0;
+    request.head.count = 2;
+    request.ranges[0] = (struct wire_rule_range){.start = start, .bytes = 1, .rule = 1};
+    request.ranges[1] = (struct wire_rule_range){.start = start + 1, .bytes = 1, .rule = 2};
+    cr_assert_null(send(&request));
+    cr_assert_not(objects_is_resolved(module), "more is to come");
+    request.head.at = 2;
+    request.head.last = request.head.count = 1;
+    request.ranges[0] = (struct wire_rule_range){.start = start + 2, .bytes = 1, .rule = 1};
+    cr_assert_null(send(&request));
+    cr_assert(objects_is_resolved(module));
+    cr_assert_eq(objects_resolved_count(module), 3);
+    for (unsigned i = 0; i < 4; i++)
+        cr_assert_eq(rule_at_address(module, start + i), i % 2 ? 2 : 1, "%u", i);
+    answer("file:x.c=slab", &status);
+    cr_assert_not(objects_is_resolved(module), "one more rule");
+    cr_assert_eq(rule_at_address(module, start), 1, "those before it have their numbers still");
+    answer("clear", &status);
+    answer("f=slab", &status);
+    cr_assert_eq(rule_at_address(module, start), 0, "cleared");
+    cr_assert_eq(objects_resolved_count(module), 0);
+}
+
+Test(resolved, damaged_ranges_are_refused) {
+    uint32_t status;
+    uint64_t start;
+    uint32_t module = own_module(&start);
+    answer("regex:^x=slab", &status);
+    const struct module *mapped = rules_module(module);
+    struct request good = request_for(module), bad;
+    good.head.count = 2;
+    good.ranges[0] = (struct wire_rule_range){.start = start, .bytes = 4, .rule = 1};
+    good.ranges[1] = (struct wire_rule_range){.start = start + 8, .bytes = 4, .rule = 1};
+    cr_assert_null(send(&good));
+#define REFUSED(change, why)                                                                       \
+    bad = good;                                                                                    \
+    bad.change;                                                                                    \
+    cr_assert_not_null(send(&bad), #change);                                                       \
+    cr_assert(strstr(send(&bad), why), "%s: %s", #change, send(&bad))
+    REFUSED(head.version++, "the rules have changed");
+    REFUSED(head.module = 4000, "no object has that number");
+    REFUSED(head.module = UINT32_MAX, "no object has that number");
+    REFUSED(head.build_id[3]++, "another build-id");
+    REFUSED(head.build_id_bytes--, "another build-id");
+    REFUSED(head.build_id_bytes = 25, "not as long as it says");
+    REFUSED(head.count = WIRE_RANGES_SENT_MAX + 1, "not as long as it says");
+    REFUSED(head.at = 1, "another client");
+    cr_assert_eq(objects_resolved_count(module), 2, "these changed nothing");
+    REFUSED(ranges[1].start = start + 3, "overlap, fall, or leave");
+    cr_assert_eq(objects_resolved_count(module), 0, "dropped");
+    cr_assert_not(objects_is_resolved(module));
+    REFUSED(ranges[1].start = 0, "overlap, fall, or leave");
+    REFUSED(ranges[1].start = mapped->end - mapped->bias, "overlap, fall, or leave");
+    REFUSED(ranges[1].bytes = UINT32_MAX, "overlap, fall, or leave");
+    REFUSED(ranges[1].start = UINT64_MAX, "overlap, fall, or leave");
+    REFUSED(ranges[0].bytes = 0, "overlap, fall, or leave");
+    REFUSED(ranges[0].rule = 0, "no rule has that number");
+    REFUSED(ranges[0].rule = 2, "no rule has that number");
+    REFUSED(ranges[0].rule = 257, "overlap, fall, or leave");
+    cr_assert_null(send(&good), "it is taken all the same");
+#undef REFUSED
+}
+
+Test(resolved, as_many_as_are_kept) {
+    uint32_t status;
+    uint64_t start;
+    uint32_t module = own_module(&start);
+    const struct module *mapped = rules_module(module);
+    cr_assert_gt(mapped->end - mapped->start, 2 * WIRE_RULE_RANGES_MAX + 200);
+    answer("regex:^x=slab", &status);
+    struct request request = request_for(module);
+    const char *said = NULL;
+    start = mapped->start - mapped->bias;
+    request.head.last = 0;
+    request.head.count = WIRE_RANGES_SENT_MAX;
+    while (!said && request.head.at <= WIRE_RULE_RANGES_MAX) {
+        for (unsigned i = 0; i < WIRE_RANGES_SENT_MAX; i++, start += 2)
+            request.ranges[i] = (struct wire_rule_range){.start = start, .bytes = 1, .rule = 1};
+        said = send(&request);
+        request.head.at += WIRE_RANGES_SENT_MAX;
+    }
+    cr_assert(said && strstr(said, "as many ranges as are kept"), "%s", said ? said : "taken");
+    cr_assert_gt(request.head.at, WIRE_RULE_RANGES_MAX, "not before");
+    cr_assert_eq(objects_resolved_count(module), 0);
+    request = request_for(module);
+    request.head.count = 1;
+    request.ranges[0] = (struct wire_rule_range){.start = start, .bytes = 1, .rule = 1};
+    cr_assert_null(send(&request), "there is room again");
+}
+
+/* What an environment says of this program: `ranges` behind its name. */
+static const char *environment(uint32_t module, const char *rules, const char *ranges) {
+    static char text[2000];
+    const struct module *mapped = rules_module(module);
+    int used = snprintf(text, sizeof text, "1\n%s@b 0123456789\n1 1 1\n@b ", rules);
+    for (uint32_t i = 0; i < mapped->build_id_bytes; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%02x", mapped->build_id[i]);
+    snprintf(text + used, sizeof text - (size_t)used, "\n%s", ranges);
+    return text;
+}
+
+Test(resolved, text_of_the_environment) {
+    char ranges[200], warned[400];
+    struct text warnings = {.bytes = warned, .capacity = sizeof warned - 1};
+    uint64_t start;
+    uint32_t module = own_module(&start);
+    cr_assert_gt(rules_module(module)->build_id_bytes, 0);
+    policy_rules_init("f=aset;regex:^x=slab;file:y=bump", true, &warnings);
+    cr_assert_eq(warnings.length, 0);
+    snprintf(ranges, sizeof ranges, "2 %lx 4 1 4 4\n", (unsigned long)start);
+    resolved_read(environment(module, "=file:y=bump\n=regex:^x=slab\n=f=aset\n", ranges));
+    cr_assert_eq(rule_at_address(module, start), 2);
+    cr_assert_eq(rule_at_address(module, start + 4), 0);
+    cr_assert_eq(rule_at_address(module, start + 8), 3, "numbers are those of the text");
+    cr_assert(objects_is_resolved(module));
+    objects_drop_resolved(module);
+    resolved_read(environment(module, "=regex:^x=slab\n=f=aset\n", ranges));
+    cr_assert_eq(rule_at_address(module, start), 1);
+    cr_assert_not(objects_is_resolved(module), "one rule is missing");
+    static const char *const bad[] = {"1 1\n",         "4 1 1\n",
+                                      "1 x 1\n",       "0 1 1\n",
+                                      "1 1 1 1",       "1  1\n",
+                                      "-1 1 1\n",      "1 ffffffffffffffff 4\n",
+                                      "1 1 0\n",       "1 0 fffffffffffffffff\n",
+                                      "1 ffffffff 1\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        objects_drop_resolved(module);
+        resolved_read(environment(module, "=file:y=bump\n=regex:^x=slab\n=f=aset\n", bad[i]));
+        cr_assert_eq(objects_resolved_count(module), 0, "%s", bad[i]);
+        cr_assert_not(objects_is_resolved(module), "%s", bad[i]);
+    }
+    resolved_read(environment(module, "=file:y=bump\n=regex:^x=slab\n=f=aset\n", ""));
+    cr_assert(objects_is_resolved(module), "nothing in it matches");
+    const char *whole = environment(module, "=file:y=bump\n=regex:^x=slab\n=f=aset\n", ranges);
+    for (size_t length = 0; length < strlen(whole); length++) { /* cut anywhere */
+        char *cut = strndup(whole, length);
+        objects_drop_resolved(module);
+        resolved_read(cut);
+        free(cut);
+    }
+    resolved_read("2\n=f=aset\n");
+    resolved_read("");
+    resolved_read(NULL);
+}
+
+Test(resolved, what_waits_is_said_once) {
+    char warned[800];
+    struct text warnings = {.bytes = warned, .capacity = sizeof warned - 1};
+    policy_rules_init("f=aset;module:x=slab", false, &warnings);
+    cr_assert_eq(warnings.length, 0, "these need no command");
+    policy_rules_init("regex:x=aset;file:x=slab", true, &warnings);
+    cr_assert_eq(warnings.length, 0, "they are resolved");
+    policy_rules_init("regex:x=aset;file:x=slab", false, &warnings);
+    warned[warnings.length] = 0;
+    cr_assert(strstr(warned, "are not in force"));
+    cr_assert_eq(strchr(warned, '\n'), warned + warnings.length - 1, "one line");
 }

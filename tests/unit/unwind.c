@@ -167,7 +167,8 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
     cr_assert_eq(paths->trace_bytes, 0);
 }
 
-/* What was a large stack once is a smaller one now, and hints are of other code: nothing of it is read. */
+/* What was a large stack once is a smaller one now, and hints are of other code: nothing of it
+ * is read. */
 Test(cache, hints_lead_no_further_than_to_mapped_memory) {
     uint64_t hash, *end = mmap(NULL, 4 * OS_PAGE_BYTES, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -182,7 +183,8 @@ Test(cache, hints_lead_no_further_than_to_mapped_memory) {
         cr_assert_null(cache_search(paths, (uintptr_t)(end - words), &hash));
 }
 
-/* Frames of one size at one place, told apart by the fifth return address and beyond, which are in no hash. */
+/* Frames of one size at one place, told apart by the fifth return address and beyond, which are
+ * in no hash. */
 #define CALLS(name, callee, instructions)                                                          \
     static NOINLINE void name(void) {                                                              \
         callee();                                                                                  \
@@ -232,7 +234,8 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
         shapes_run(rand() % 8);
     cr_assert_eq(paths->trace_room, CACHE_TRACES_MAX);
     cr_assert_leq(paths->trace_count, CACHE_TRACES_MAX);
-    /* Two paths that other ones leave but one place for stand in each other's way, which is rare. */
+    /* Two paths that other ones leave but one place for stand in each other's way, which is
+     * rare. */
     uint32_t first = paths->oldest;
     unsigned kept_both = 0;
     for (unsigned place = 0; place < PLACES; place++) {
@@ -245,7 +248,8 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     cr_assert_neq(paths->oldest, first);
 }
 
-/* What a damaged library says is read in the user's process: nothing outside its memory may be touched. */
+/* What a damaged library says is read in the user's process: nothing outside its memory may be
+ * touched. */
 Test(cfi, damaged_information_is_read_within_its_bounds) {
     enum { ROUNDS = 40000, SPOILT = 64 };
     struct cfi_object object;

@@ -50,7 +50,7 @@ _memctx() {
         trim | isolate | merge) options="--json --site --human $names" ;;
         set) options="--json --site --for --human $names" ;;
         verify) options="--json --human" ;;
-        rules) options="--json --human --add --clear" ;;
+        rules) options="--json --human --add --again --clear" ;;
         options) options="--json" ;;
         *) return ;;
     esac

@@ -193,7 +193,7 @@ static const struct cli_verb verbs[] = {
      "  --json             print one object of schema memctx-verify/1\n"
      "  --human            print KiB and MiB instead of bytes\n" COMMON_HELP,
      verify_main},
-    {"rules", "TARGET [--add RULE] [--clear] [--json] [--human]",
+    {"rules", "TARGET [--add RULE] [--again] [--clear] [--json] [--human]",
      "place call paths by the functions on them",
      LIVE_TARGET_HELP
      "\nLists the rules of the process. For each rule it prints how many call paths it placed, "
@@ -205,10 +205,9 @@ static const struct cli_verb verbs[] = {
      "PATTERN  the name of a function; for C++ with its namespaces (ns::type::function)\n"
      "         regex:EXPRESSION    a POSIX extended expression that is found in a function's name\n"
      "         module:NAME         the file name of an executable or library\n"
-     "         file:NAME           a source file; needs debug information that is not compressed\n"
+     "         file:NAME           a source file; needs debug information\n"
      "         context:NUMBER      a context and all below it; comes before all other rules\n"
-     "         In names, * stands for any characters and ? for one. Inlined functions have no\n"
-     "         frame and match nothing.\n"
+     "         In names, * stands for any characters and ? for one.\n"
      "POLICY   a policy of memctx set; may be left out\n"
      "OPTION   own                 give each path pages of its own, from its first chunk on\n"
      "         page:16K, page:64K  the size of these pages\n"
@@ -221,7 +220,11 @@ static const struct cli_verb verbs[] = {
      "         zero                fill chunks with zeros when they are freed\n\n"
      "A rule applies to chunks that are allocated later. Contexts that were placed by hand keep\n"
      "their policy. memctx run --rule RULE or MEMCTX_RULES='RULE;RULE' sets rules at the start.\n\n"
+     "The command, not the library, resolves regex:, file: and the names of inlined functions:\n"
+     "memctx run does so before the program starts, --add at once. Objects that the program loads\n"
+     "later are listed as not resolved until --again.\n\n"
      "  --add RULE         add a rule behind the others\n"
+     "  --again            resolve the rules in objects where they are not resolved yet\n"
      "  --clear            first remove all rules; the allocator places their paths again\n"
      "  --json             print one object of schema memctx-rules/1\n"
      "  --human            print KiB and MiB instead of bytes\n" COMMON_HELP,

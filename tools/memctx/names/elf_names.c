@@ -48,7 +48,6 @@ struct unit {
 };
 
 struct names {
-    Dwfl *dwfl;
     Dwfl_Module *module;
     Dwarf_Addr dwarf_bias;
     struct unit *units;
@@ -453,13 +452,26 @@ static char *debug_path(const struct symbols_request *request) {
                       request->debug_directory ? request->debug_directory : "");
 }
 
-static bool open_names(struct names *names, const char *path, Dwfl_Callbacks *callbacks) {
-    names->dwfl = dwfl_begin(callbacks);
-    if (!names->dwfl)
-        return false;
+enum symbols_source elf_names_open(const struct symbols_request *request,
+                                   struct Dwfl_Module **module) {
+    char path[PATH_MAX + 64];
+    static char *search_path;
+    static Dwfl_Callbacks callbacks = {
+        .find_elf = dwfl_build_id_find_elf,
+        .find_debuginfo = dwfl_standard_find_debuginfo,
+        .section_address = dwfl_offline_section_address,
+        .debuginfo_path = &search_path,
+    };
+    unsetenv("DEBUGINFOD_URLS"); /* a dump never waits for a network */
+    elf_version(EV_CURRENT);
+    search_path = debug_path(request);
+    enum symbols_source source = find_file(request, path, sizeof path);
+    if (source != SYMBOLS_DWARF)
+        return source;
+    Dwfl *dwfl = dwfl_begin(&callbacks);
     /* Base 0: addresses are those of the file. */
-    names->module = dwfl_report_elf(names->dwfl, path, path, -1, 0, true);
-    return names->module && dwfl_report_end(names->dwfl, NULL, NULL) == 0;
+    *module = dwfl ? dwfl_report_elf(dwfl, path, path, -1, 0, true) : NULL;
+    return *module && dwfl_report_end(dwfl, NULL, NULL) == 0 ? SYMBOLS_DWARF : SYMBOLS_DAMAGED;
 }
 
 static enum symbols_source read_names(struct names *names) {
@@ -477,21 +489,10 @@ static enum symbols_source read_names(struct names *names) {
 }
 
 void elf_names_answer(const struct symbols_request *request, FILE *answer) {
-    char path[PATH_MAX + 64];
     struct names names = {0};
-    static char *search_path;
-    static Dwfl_Callbacks callbacks = {
-        .find_elf = dwfl_build_id_find_elf,
-        .find_debuginfo = dwfl_standard_find_debuginfo,
-        .section_address = dwfl_offline_section_address,
-        .debuginfo_path = &search_path,
-    };
-    unsetenv("DEBUGINFOD_URLS"); /* a dump never waits for a network */
-    elf_version(EV_CURRENT);
-    search_path = debug_path(request);
-    enum symbols_source source = find_file(request, path, sizeof path);
+    enum symbols_source source = elf_names_open(request, &names.module);
     if (source == SYMBOLS_DWARF)
-        source = open_names(&names, path, &callbacks) ? read_names(&names) : SYMBOLS_DAMAGED;
+        source = read_names(&names);
     putc((int)source, answer);
     for (size_t i = 0; i < request->count; i++)
         put_names(&names, request->addresses[i], answer);

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "model/model.h"
+#include "names/answer.h"
 
 struct symbols_request {
     const struct model_module *module;
@@ -22,5 +23,10 @@ struct symbols_request {
 
 /* Writes an answer to the request (answer.h). */
 void elf_names_answer(const struct symbols_request *request, FILE *answer);
+/* Opens the file of the request with elfutils and sets *module. Returns SYMBOLS_DWARF, or else why
+ * the file could not be opened. */
+struct Dwfl_Module;
+enum symbols_source elf_names_open(const struct symbols_request *request,
+                                   struct Dwfl_Module **module);
 
 #endif

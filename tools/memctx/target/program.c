@@ -206,3 +206,21 @@ static bool check_level(const char *path, int level, struct cli_failure *failure
 bool program_check(const char *path, struct cli_failure *failure) {
     return check_level(path, 0, failure);
 }
+
+char *program_executed(const char *path) {
+    char *now = cli_copy(path);
+    for (int level = 0; level < INTERPRETERS_MAX; level++) {
+        char head[256] = "";
+        int fd = open(now, O_RDONLY | O_CLOEXEC);
+        ssize_t got = fd >= 0 ? pread(fd, head, sizeof head - 1, 0) : -1;
+        if (fd >= 0)
+            close(fd);
+        const char *interpreter =
+            got > 2 && head[0] == '#' && head[1] == '!' ? find_interpreter(head) : NULL;
+        if (!interpreter)
+            break;
+        free(now);
+        now = cli_copy(interpreter);
+    }
+    return now;
+}

@@ -7,17 +7,18 @@
 
 #include "base/json.h"
 #include "formats/render.h"
+#include "rules/rule_patterns.h"
+#include "rules/rule_send.h"
 #include "target/target.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
-enum { OPTION_ADD = 1, OPTION_CLEAR };
+enum { OPTION_ADD = 1, OPTION_CLEAR, OPTION_AGAIN };
 
-static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
-                                             {"add", required_argument, NULL, OPTION_ADD},
-                                             {"clear", no_argument, NULL, OPTION_CLEAR},
-                                             CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {
+    {"json", no_argument, NULL, READING_JSON},    {"human", no_argument, NULL, READING_HUMAN},
+    {"add", required_argument, NULL, OPTION_ADD}, {"clear", no_argument, NULL, OPTION_CLEAR},
+    {"again", no_argument, NULL, OPTION_AGAIN},   CLI_COMMON_OPTIONS};
 
 struct line {
     char *rule;
@@ -39,7 +40,8 @@ static bool next_line(char **text, struct line *line) {
                   &line->guarded, &line->unguarded) == 7;
 }
 
-static void print_json(const struct target *target, char *text) {
+static void print_json(const struct target *target, char *text,
+                       const struct rule_waiting *waiting) {
     struct json_writer json = {.file = stdout};
     struct line line;
     json_put_open(&json, NULL, '{');
@@ -64,11 +66,15 @@ static void print_json(const struct target *target, char *text) {
         json_put_close(&json, '}');
     }
     json_put_close(&json, ']');
+    json_put_open(&json, "unresolved", '[');
+    for (size_t i = 0; i < waiting->count; i++)
+        json_put_text(&json, NULL, waiting->paths[i]);
+    json_put_close(&json, ']');
     json_put_close(&json, '}');
     putchar('\n');
 }
 
-static void print_text(char *text, bool human) {
+static void print_text(char *text, const struct rule_waiting *waiting, bool human) {
     struct line line;
     char bytes[RENDER_NUMBER_BYTES];
     size_t count = 0;
@@ -90,38 +96,54 @@ static void print_text(char *text, bool human) {
     }
     if (count == 0)
         printf("no rules; memctx rules TARGET --add 'FUNCTION=slab' adds one\n");
+    for (size_t i = 0; i < waiting->count; i++) {
+        printf("%sregex: and file: rules are not resolved in %s\n", i == 0 ? "\n" : "",
+               waiting->paths[i]);
+    }
+    if (waiting->count > 0)
+        printf("memctx rules TARGET --again resolves them\n");
 }
 
 int rules_main(int argc, char **argv) {
-    bool as_json = false, human = false, clear = false;
+    bool as_json = false, human = false, clear = false, again = false, all = true;
     const char **added = cli_alloc((size_t)argc, sizeof *added);
     size_t count = 0;
     struct target target;
+    static struct rule_patterns patterns;
+    struct rule_waiting waiting;
+    struct cli_failure failure;
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
         case READING_JSON: as_json = true; break;
         case READING_HUMAN: human = true; break;
         case OPTION_CLEAR: clear = true; break;
+        case OPTION_AGAIN: again = true; break;
         case OPTION_ADD: added[count++] = optarg; break;
         default: break;
         }
     }
     const char *word = reading_target_word(argc, argv, 1);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         if (!strchr(added[i], '=') || strlen(added[i]) >= WIRE_REQUEST_MAX)
             cli_usage("a rule is PATTERN=POLICY,OPTIONS; got \"%.100s\"", added[i]);
+        if (!rule_patterns_add(&patterns, added[i], &failure))
+            cli_die_failure(&failure);
+    }
     target_open(&target, word, true);
     if (clear)
         free(target_ask_text(&target, WIRE_RULES, "clear", strlen("clear")));
     for (size_t i = 0; i < count; i++)
         free(target_ask_text(&target, WIRE_RULES, added[i], strlen(added[i])));
+    if (again || count > 0)
+        all = rule_send_all(&target);
+    rule_send_list(&target, &waiting);
     char *text = target_ask_text(&target, WIRE_RULES, "list", strlen("list"));
     if (as_json)
-        print_json(&target, text);
+        print_json(&target, text, &waiting);
     else
-        print_text(text, human);
+        print_text(text, &waiting, human);
     free(text);
     free(added);
-    return cli_finish_output(CLI_DONE);
+    return cli_finish_output(all ? CLI_DONE : CLI_REFUSED);
 }

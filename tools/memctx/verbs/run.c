@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rules/rule_patterns.h"
+#include "rules/rule_start.h"
 #include "target/program.h"
 #include "verbs/settings.h"
 #include "verbs/verbs.h"
@@ -60,6 +62,10 @@ static void add_rule(const char *rule) {
     const char *before = getenv("MEMCTX_RULES");
     if (!strrchr(rule, '=') || strrchr(rule, '=') == rule)
         cli_usage("--rule takes PATTERN=POLICY,OPTIONS; got \"%.100s\"", rule);
+    static struct rule_patterns patterns;
+    struct cli_failure failure;
+    if (!rule_patterns_add(&patterns, rule, &failure))
+        cli_usage("%s", failure.text);
     char *rules = before && before[0] != '\0' ? cli_format("%s;%s", before, rule) : cli_copy(rule);
     set_variable("MEMCTX_RULES", rules);
     free(rules);
@@ -137,6 +143,7 @@ int run_main(int argc, char **argv) {
         cli_die_failure(&failure);
     char *library = find_library();
     set_preload(library);
+    rule_start_resolve(path, library);
     snprintf(pid, sizeof pid, "%d", (int)getpid());
     set_variable("MEMCTX_RUN_PID", pid);
     /* The argument list begins with the name as it was given, as a shell passes it. execvp also

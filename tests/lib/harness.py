@@ -56,12 +56,16 @@ def check_equal(got, want, what):
 
 
 def build_program(source, name=None, flags=()):
-    """Compile one C or C++ file into out/test/bin, unless it is newer than all it comes from."""
+    """Compile one C or C++ file into out/test/bin, unless it is newer than all it comes from.
+
+    Further source files may stand among the flags.
+    """
     source = os.path.join(ROOT, source)
     name = name or os.path.splitext(os.path.basename(source))[0]
     os.makedirs(BIN, exist_ok=True)
     target = os.path.join(BIN, name)
-    inputs = [source, *glob.glob(os.path.join(os.path.dirname(source), "*.h")),
+    inputs = [source, *(flag for flag in flags if flag.endswith((".c", ".cc"))),
+              *glob.glob(os.path.join(os.path.dirname(source), "*.h")),
               *glob.glob(os.path.join(ROOT, "include/memctx/*.h"))]
     if os.path.exists(target) and all(
             os.path.getmtime(path) < os.path.getmtime(target) for path in inputs):

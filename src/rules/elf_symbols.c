@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions of a mapped object; see elf_symbols.h. Files are read, not mapped: one that gets shorter meanwhile would
- * end the process.
+ * The functions of a mapped object; see elf_symbols.h. Files are read, not mapped: one that gets
+ * shorter meanwhile would end the process.
  */
-#include "control/elf_symbols.h"
-#include "control/control.h"
+#include "rules/elf_symbols.h"
 #include "os/fault.h"
 
 #include <elf.h>
@@ -14,8 +13,18 @@
 
 #define PART_MAX (1UL << 28) /* of a file, in memory at one time */
 
-void elf_part_free(struct elf_part *part) {
-    control_unmap(part->bytes);
+struct elf_part { /* of a file, in memory */
+    char *bytes;
+    size_t size;
+};
+struct elf_file {
+    int fd;
+    struct elf_part sections; /* Elf64_Shdr */
+};
+
+static void part_free(struct elf_part *part) {
+    if (part->bytes)
+        os_unmap(part->bytes, part->size);
     *part = (struct elf_part){NULL, 0};
 }
 
@@ -23,8 +32,10 @@ static bool part_read(struct elf_part *part, int fd, uint64_t offset, uint64_t s
     *part = (struct elf_part){NULL, 0};
     if (!size || size > PART_MAX || offset > INT64_MAX - size)
         return false;
-    char *bytes = control_map(size, true);
+    char *bytes = os_map(size);
     uint64_t done = 0;
+    if (bytes)
+        os_wipe_on_fork(bytes, size); /* a child of a fork at this moment keeps none of it */
     while (bytes && done < size) {
         ssize_t got = OS_TRY(pread(fd, bytes + done, size - done, (off_t)(offset + done)));
         if (got <= 0)
@@ -33,7 +44,7 @@ static bool part_read(struct elf_part *part, int fd, uint64_t offset, uint64_t s
     }
     *part = (struct elf_part){bytes, size};
     if (done < size && bytes)
-        elf_part_free(part);
+        part_free(part);
     return done == size;
 }
 
@@ -44,9 +55,8 @@ static const Elf64_Shdr *section_at(const struct elf_file *file, unsigned i) {
     return (const Elf64_Shdr *)(void *)file->sections.bytes + i;
 }
 
-void elf_close(struct elf_file *file) {
-    elf_part_free(&file->sections);
-    elf_part_free(&file->names);
+static void elf_close(struct elf_file *file) {
+    part_free(&file->sections);
     close(file->fd);
 }
 
@@ -63,7 +73,7 @@ static bool is_same(const struct elf_file *file, const struct module *module) {
         bool is_id = head->n_type == NT_GNU_BUILD_ID && head->n_namesz == 4;
         bool same = !__builtin_memcmp(note.bytes + sizeof *head + 4, module->build_id,
                                       module->build_id_bytes);
-        elf_part_free(&note);
+        part_free(&note);
         if (is_id)
             return same;
     }
@@ -84,11 +94,7 @@ static bool file_open(struct elf_file *file, const char *path, const struct modu
                elf->e_ident[EI_CLASS] == ELFCLASS64 && elf->e_shentsize == sizeof(Elf64_Shdr) &&
                part_read(&file->sections, file->fd, elf->e_shoff,
                          (uint64_t)elf->e_shnum * sizeof(Elf64_Shdr));
-        if (good && elf->e_shstrndx < section_count(file)) { /* it may do without */
-            const Elf64_Shdr *names = section_at(file, elf->e_shstrndx);
-            (void)part_read(&file->names, file->fd, names->sh_offset, names->sh_size);
-        }
-        elf_part_free(&head);
+        part_free(&head);
     }
     if (good && is_same(file, module))
         return true;
@@ -121,9 +127,9 @@ static bool each_of_table(const struct elf_file *file, uint32_t type, elf_functi
         if (good) {
             names.bytes[names.size - 1] = 0;
             visit_all(&symbols, &names, visit, context);
-            elf_part_free(&names);
+            part_free(&names);
         }
-        elf_part_free(&symbols);
+        part_free(&symbols);
         return good;
     }
     return false;
@@ -146,30 +152,12 @@ static bool debug_file_open(struct elf_file *file, const struct module *module) 
     return file_open(file, path, module);
 }
 
-bool elf_open(struct elf_file *file, const struct module *module, bool debug) {
-    if (debug)
-        return debug_file_open(file, module);
-    return module->path[0] == '/' && file_open(file, module->path, module);
-}
-
-bool elf_read_section(struct elf_part *part, struct elf_file *file, const char *name) {
-    size_t length = text_length(name) + 1;
-    for (unsigned i = 0; i < section_count(file); i++) {
-        const Elf64_Shdr *section = section_at(file, i);
-        if (section->sh_name + length <= file->names.size &&
-            !__builtin_memcmp(file->names.bytes + section->sh_name, name, length))
-            return section->sh_type == SHT_PROGBITS && !(section->sh_flags & SHF_COMPRESSED) &&
-                   part_read(part, file->fd, section->sh_offset, section->sh_size);
-    }
-    return false;
-}
-
 bool elf_each_function(const struct module *module, elf_function_visit *visit, void *context) {
     struct elf_file file, debug;
-    if (!elf_open(&file, module, false))
+    if (module->path[0] != '/' || !file_open(&file, module->path, module))
         return false;
     bool done = each_of_table(&file, SHT_SYMTAB, visit, context);
-    if (!done && elf_open(&debug, module, true)) {
+    if (!done && debug_file_open(&debug, module)) {
         done = each_of_table(&debug, SHT_SYMTAB, visit, context);
         elf_close(&debug);
     }

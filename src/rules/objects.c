@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/* The rules of code, object by object; see objects.h. */
+#include "rules/objects.h"
+#include "os/meta.h"
+#include "rules/elf_symbols.h"
+#include "rules/patterns.h"
+
+static struct object {
+    struct rule_ranges functions; /* by the symbol table */
+    struct rule_ranges resolved;  /* by the command */
+    uint32_t resolved_rules;      /* the command resolved the first so many rules */
+    uint8_t module_rule;          /* that holds for all of it */
+    bool read;
+} * objects; /* MODULES_MAX of them, by number; made with the first rule; under tree_lock */
+
+static uint32_t resolved_count; /* of all objects */
+
+bool objects_begin(void) {
+    if (!objects)
+        objects = meta_alloc(MODULES_MAX * sizeof *objects);
+    return objects;
+}
+
+bool objects_exist(void) {
+    return objects;
+}
+
+static void add_range(const char *name, uint64_t start, uint64_t end, void *context) {
+    struct rule_ranges *ranges = context;
+    for (uint32_t i = 0; i < rule_list.count; i++) {
+        const struct policy_rule *rule = &rule_list.rules[i];
+        if (rule->kind != OF_FUNCTIONS || !pattern_matches_function(rule, name))
+            continue;
+        (void)ranges_add(ranges, (struct rule_range){start, end, (uint8_t)(i + 1)});
+        return;
+    }
+}
+
+void objects_read(uint32_t module, bool may_open) {
+    struct object *object = objects && module < MODULES_MAX ? &objects[module] : NULL;
+    if (!object || object->read)
+        return;
+    const struct module *mapped = rules_module(module);
+    struct rule_ranges functions = {0};
+    uint8_t module_rule = 0;
+    for (uint32_t i = rule_list.count; i-- > 0;)
+        if (rule_list.rules[i].kind == OF_MODULES &&
+            pattern_matches_module(&rule_list.rules[i], mapped->path))
+            module_rule = (uint8_t)(i + 1);
+    if (may_open && rule_list.kinds[OF_FUNCTIONS] &&
+        elf_each_function(mapped, add_range, &functions))
+        ranges_sort(&functions);
+    lock_take(&tree_lock);
+    object->functions = functions;
+    object->module_rule = module_rule;
+    object->read = true;
+    lock_release(&tree_lock);
+}
+
+uint8_t objects_rule_of(const struct tree_node *node) {
+    if (node->module >= MODULE_NAMED || node->module >= MODULES_MAX || !node->address)
+        return 0;
+    const struct object *object = &objects[node->module];
+    /* A return address may already belong to the next function. */
+    uint64_t address = node->address - (node->exact ? 0 : 1) - rules_module(node->module)->bias;
+    uint8_t rule = rule_first(object->module_rule, ranges_rule_of(&object->functions, address));
+    return rule_first(rule, ranges_rule_of(&object->resolved, address));
+}
+
+static uint32_t object_count(void) {
+    uint32_t count = objects ? rules_module_count() : 0;
+    return count < MODULES_MAX ? count : MODULES_MAX;
+}
+
+static void drop_resolved(struct object *object) {
+    resolved_count -= object->resolved.count;
+    ranges_free(&object->resolved);
+    object->resolved_rules = 0;
+}
+
+void objects_forget(bool resolved_too) {
+    for (uint32_t i = 0; i < object_count(); i++) {
+        struct object *object = &objects[i];
+        ranges_free(&object->functions);
+        object->module_rule = 0;
+        object->read = false;
+        if (resolved_too)
+            drop_resolved(object);
+    }
+}
+
+/* --- what the command resolved ---------------------------------------------------------------- */
+
+bool objects_is_resolved(uint32_t module) {
+    return module < object_count() && objects[module].resolved_rules >= rule_list.needs_command;
+}
+
+uint32_t objects_resolved_count(uint32_t module) {
+    return module < object_count() ? objects[module].resolved.count : 0;
+}
+
+void objects_drop_resolved(uint32_t module) {
+    if (module < object_count())
+        drop_resolved(&objects[module]);
+}
+
+const char *objects_add_resolved(uint32_t module, struct rule_range range) {
+    if (module >= object_count())
+        return "no object has that number";
+    struct object *object = &objects[module];
+    const struct module *mapped = rules_module(module);
+    const struct rule_ranges *before = &object->resolved;
+    uint64_t first = before->count ? before->list[before->count - 1].end : 0;
+    if (range.start < first || range.end <= range.start ||
+        range.start < mapped->start - mapped->bias || range.end > mapped->end - mapped->bias)
+        return "its ranges overlap, fall, or leave the object";
+    if (!range.rule || range.rule > rule_list.count)
+        return "no rule has that number";
+    if (resolved_count == WIRE_RULE_RANGES_MAX)
+        return "as many ranges as are kept are there already; a rule that names less code takes "
+               "fewer";
+    if (!ranges_add(&object->resolved, range))
+        return "there is no memory for ranges";
+    resolved_count++;
+    return NULL;
+}
+
+void objects_mark_resolved(uint32_t module) {
+    if (module < object_count())
+        objects[module].resolved_rules = rule_list.count;
+}

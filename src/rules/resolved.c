@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/* Takes what the command resolved; see resolved.h. */
+#include "rules/resolved.h"
+#include "os/fault.h"
+#include "rules/objects.h"
+
+#include <sys/stat.h>
+
+/* --- from the socket -------------------------------------------------------------------------- */
+
+static const char *check_request(const struct wire_rule_ranges *request) {
+    const struct module *module = rules_module(request->module);
+    if (request->version != rule_list.version)
+        return "the rules have changed";
+    if (!module || load_relaxed(&module->closed))
+        return "no object has that number";
+    if (request->build_id_bytes != module->build_id_bytes ||
+        __builtin_memcmp(request->build_id, module->build_id, module->build_id_bytes) != 0)
+        return "the object has another build-id";
+    if (request->at && request->at != objects_resolved_count(request->module))
+        return "another client has sent ranges of the object";
+    return NULL;
+}
+
+/* Under tree_lock. */
+static const char *take_ranges(const struct wire_rule_ranges *request) {
+    if (!request->at)
+        objects_drop_resolved(request->module);
+    for (uint32_t i = 0; i < request->count; i++) {
+        const struct wire_rule_range *range = &request->ranges[i];
+        bool known = range->rule <= POLICY_RULES_MAX && range->start <= UINT64_MAX - range->bytes;
+        const char *wrong = objects_add_resolved(
+            request->module, (struct rule_range){.start = range->start,
+                                                 .end = known ? range->start + range->bytes : 0,
+                                                 .rule = (uint8_t)(known ? range->rule : 0)});
+        if (wrong)
+            return wrong;
+    }
+    if (request->last)
+        objects_mark_resolved(request->module);
+    return NULL;
+}
+
+bool resolved_take(const struct wire_rule_ranges *request, struct text *text) {
+    const char *wrong = check_request(request);
+    if (!wrong) {
+        lock_take(&tree_lock);
+        wrong = take_ranges(request);
+        if (wrong)
+            objects_drop_resolved(request->module);
+        lock_release(&tree_lock);
+    }
+    if (wrong) {
+        text_add(text, "the ranges of object ");
+        text_add_number(text, request->module);
+        text_add(text, " are refused: ");
+    }
+    text_add(text, wrong ? wrong : "taken");
+    return !wrong;
+}
+
+/* This library, which is on no call path. */
+static bool is_own(const struct module *module) {
+    uintptr_t here = (uintptr_t)&resolved_list;
+    return here >= module->start && here < module->end;
+}
+
+void resolved_list(struct text *text) {
+    text_add_number(text, rule_list.version);
+    text_add(text, "\n");
+    for (uint32_t i = 0; rule_list.needs_command && i < rules_module_count(); i++) {
+        const struct module *module = rules_module(i);
+        if (module->path[0] != '/' || load_relaxed(&module->closed) || is_own(module) ||
+            objects_is_resolved(i))
+            continue;
+        text_add_number(text, i);
+        text_add(text, "\n");
+    }
+}
+
+/* --- from the environment --------------------------------------------------------------------- */
+
+/* A text that is read from `at` on. */
+struct reader {
+    const char *at;
+    uint8_t rules[POLICY_RULES_MAX +
+                  1]; /* ours, by their numbers in the text; 0: we have none like it */
+    unsigned rule_count;
+};
+
+static bool take_hex(struct reader *reader, uint64_t *value) {
+    const char *from = reader->at;
+    for (*value = 0; reader->at - from < 16; reader->at++) {
+        char c = *reader->at;
+        if (c >= '0' && c <= '9')
+            *value = *value << 4 | (uint64_t)(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            *value = *value << 4 | (uint64_t)(c - 'a' + 10);
+        else
+            break;
+    }
+    bool good = reader->at > from && (*reader->at == ' ' || *reader->at == '\n' || !*reader->at);
+    reader->at += *reader->at == ' ';
+    return good;
+}
+
+static size_t line_length(const char *line) {
+    size_t length = 0;
+    while (line[length] && line[length] != '\n')
+        length++;
+    return length;
+}
+
+static bool is_line(const char *line, const char *text) {
+    size_t length = line_length(line);
+    return length == text_length(text) && !__builtin_memcmp(line, text, length);
+}
+
+/* Our rule with that text. */
+static void take_rule(struct reader *reader) {
+    if (reader->rule_count == POLICY_RULES_MAX)
+        return;
+    reader->rules[++reader->rule_count] = 0;
+    for (uint32_t i = rule_list.count; i-- > 0;)
+        if (is_line(reader->at, rule_list.rules[i].text))
+            reader->rules[reader->rule_count] = (uint8_t)(i + 1);
+}
+
+/* Whether the text resolves each of our rules that need it. */
+static bool has_all_rules(const struct reader *reader) {
+    for (uint32_t i = 1; i <= rule_list.count; i++) {
+        enum rule_kind kind = (enum rule_kind)rule_list.rules[i - 1].kind;
+        bool found = kind != OF_FUNCTIONS && kind != OF_FILES && kind != OF_EXPRESSIONS;
+        for (unsigned k = 1; k <= reader->rule_count; k++)
+            found |= reader->rules[k] && text_equal(rule_list.rules[reader->rules[k] - 1].text,
+                                                    rule_list.rules[i - 1].text);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+static bool has_build_id(const struct module *module, const char *hex) {
+    static const char digits[] = "0123456789abcdef";
+    size_t bytes = module->build_id_bytes;
+    if (!bytes || line_length(hex) != 2 * bytes)
+        return false;
+    for (size_t i = 0; i < bytes; i++)
+        if (hex[2 * i] != digits[module->build_id[i] >> 4] ||
+            hex[2 * i + 1] != digits[module->build_id[i] & 15])
+            return false;
+    return true;
+}
+
+/* SIZE MTIME_NS PATH, of an object without a build-id. */
+static bool is_file(const struct module *module, struct reader line) {
+    uint64_t size, time_ns;
+    struct stat status;
+    if (module->build_id_bytes || !take_hex(&line, &size) || !take_hex(&line, &time_ns) ||
+        !is_line(line.at, module->path) || OS_TRY(stat(module->path, &status)))
+        return false;
+    uint64_t changed_ns =
+        (uint64_t)status.st_mtim.tv_sec * 1000000000U + (uint64_t)status.st_mtim.tv_nsec;
+    return size == (uint64_t)status.st_size && time_ns == changed_ns;
+}
+
+/* The module of a line "@b ..." or "@f ..."; MODULE_NONE: it is not mapped. */
+static uint32_t find_module(struct reader line) {
+    char kind = line.at[1];
+    if ((kind != 'b' && kind != 'f') || line.at[2] != ' ')
+        return MODULE_NONE;
+    line.at += 3;
+    for (uint32_t i = 0; i < rules_module_count(); i++) {
+        const struct module *module = rules_module(i);
+        if (kind == 'b' ? has_build_id(module, line.at) : is_file(module, line))
+            return i;
+    }
+    return MODULE_NONE;
+}
+
+/* A line of ranges. False: it is none. Under tree_lock. */
+static bool take_line(struct reader *reader, uint32_t module, uint64_t *end) {
+    while (*reader->at && *reader->at != '\n') {
+        uint64_t rule, gap, bytes, start;
+        if (!take_hex(reader, &rule) || !take_hex(reader, &gap) || !take_hex(reader, &bytes) ||
+            !rule || rule > reader->rule_count || __builtin_add_overflow(*end, gap, &start) ||
+            __builtin_add_overflow(start, bytes, end))
+            return false;
+        uint8_t ours = reader->rules[rule];
+        if (ours && objects_add_resolved(module, (struct rule_range){start, *end, ours}))
+            return false;
+    }
+    return true;
+}
+
+/* The object that begins here, and its ranges. */
+static void take_object(struct reader *reader) {
+    uint32_t module = find_module(*reader);
+    uint64_t end = 0;
+    reader->at += line_length(reader->at);
+    if (module == MODULE_NONE || objects_resolved_count(module))
+        return;
+    lock_take(&tree_lock);
+    bool good = reader->at[0] != '\n' || reader->at[1] == '@';
+    if (!good) {
+        reader->at++;
+        good = take_line(reader, module, &end);
+    }
+    if (!good)
+        objects_drop_resolved(module);
+    else if (has_all_rules(reader))
+        objects_mark_resolved(module);
+    lock_release(&tree_lock);
+}
+
+void resolved_read(const char *ranges) {
+    struct reader reader = {.at = ranges};
+    if (!ranges || !is_line(ranges, "1"))
+        return;
+    while (*reader.at) {
+        if (*reader.at == '=') {
+            reader.at++;
+            take_rule(&reader);
+        } else if (*reader.at == '@') {
+            take_object(&reader);
+        }
+        reader.at += line_length(reader.at);
+        reader.at += *reader.at == '\n';
+    }
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/* Rules for the placement of call paths; see rules.h. */
+#include "rules/rules.h"
+#include "context/tree.h"
+#include "os/meta.h"
+#include "region/terms.h"
+#include "rules/objects.h"
+#include "rules/parse.h"
+#include "rules/resolved.h"
+
+#include <link.h>
+
+#define TEXTS_BYTES 4096U
+#define NODES_PER_TURN 65536U
+#define LIMITS_EVERY 10U /* turns */
+
+struct rule_list rule_list;
+
+static struct {
+    uint32_t seen;           /* contexts below it were looked at */
+    char texts[TEXTS_BYTES]; /* of all rules, each ended by a 0 */
+    size_t texts_used;
+    bool clearing;                /* contexts may still have rules that were cleared */
+    void *matched[PLACED_LEAVES]; /* bytes by context: the rule of its path, from 1 on */
+} state;                          /* under tree_lock */
+
+/* --- contexts --------------------------------------------------------------------------------- */
+
+unsigned policy_rules_of(uint32_t context) {
+    return heap_leaf_byte(state.matched, context);
+}
+
+/* False: out of memory. */
+static bool set_rule(uint32_t context, uint8_t rule) {
+    uint8_t *byte = heap_leaf_place(state.matched, context, 1);
+    if (byte)
+        store_owner(byte, rule);
+    return byte;
+}
+
+static bool is_by_hand(uint8_t rule) {
+    return rule && rule_list.rules[rule - 1].kind == OF_CONTEXT;
+}
+
+static uint8_t rule_of_context(uint32_t context) {
+    for (uint32_t i = rule_list.kinds[OF_CONTEXT] ? rule_list.count : 0; i-- > 0;)
+        if (rule_list.rules[i].kind == OF_CONTEXT && rule_list.rules[i].context == context)
+            return (uint8_t)(i + 1); /* the newest */
+    return 0;
+}
+
+/* True: it stands elsewhere from now on, or by other terms. */
+static bool place_by_rule(uint32_t context, uint8_t rule, uint8_t before) {
+    bool named = tree_is_named(context); /* these have what their program asks for */
+    bool moved = !named && terms_number(context) != rule && terms_set(context, rule);
+    uint8_t *byte = heap_placed_byte(context);
+    enum placement placement =
+        rule ? (enum placement)rule_list.rules[rule - 1].placement : PLACE_DEFAULT;
+    if (!byte || named || (*byte & PLACED_BY_HAND && !is_by_hand(rule)) || (!rule && !before) ||
+        heap_placement(context) == placement)
+        return moved;
+    return heap_place(context, placement) || moved;
+}
+
+bool policy_rules_exist(void) {
+    return rule_list.count || state.clearing;
+}
+
+/* A context that is new, or is to be looked at again, after its parent. Under tree_lock. True: it
+ * is placed anew. */
+static bool match(uint32_t context) {
+    const struct tree_node *node = tree_node(context);
+    uint8_t before = (uint8_t)policy_rules_of(context);
+    uint8_t rule = context ? (uint8_t)policy_rules_of(node->parent) : 0;
+    uint8_t by_hand = rule_of_context(context);
+    if (by_hand)
+        rule = by_hand;
+    else if (!is_by_hand(rule))
+        rule = rule_first(rule, rule_list.count ? objects_rule_of(node) : 0);
+    return (rule || before) && set_rule(context, rule) && place_by_rule(context, rule, before);
+}
+
+static bool is_ruled(uint32_t context) {
+    return policy_rules_of(context);
+}
+
+static bool is_wanted(struct tree_frame frame) {
+    struct tree_node node = {
+        .address = frame.address, .module = frame.module, .exact = frame.exact};
+    lock_take(&tree_lock);
+    bool wanted = rule_list.count && objects_rule_of(&node);
+    lock_release(&tree_lock);
+    return wanted;
+}
+
+/* What is made before the control thread looks. Under tree_lock. */
+static void match_new(uint32_t context) {
+    match(context);
+}
+
+/* Whether the limit of a rule that only warns was passed since it was last told of. */
+static void look_at_limits(void) {
+    bool passed = false;
+    for (unsigned i = 1; i <= rule_list.count; i++) {
+        struct terms *terms = &terms_table[i];
+        int64_t live = terms->flags & TERMS_WARN ? terms_live(i) : 0;
+        if (live <= terms->allowance)
+            continue;
+        while (terms->allowance < INT64_MAX / 2 && live > terms->allowance)
+            terms->allowance *= 2; /* told of again when there is twice as much */
+        add_relaxed(&terms->passed, 1);
+        store_release(&terms->to_tell, 1);
+        passed = true;
+    }
+    if (passed)
+        heaps_reconsider();
+}
+
+void policy_rules_apply(bool may_open) {
+    static unsigned turns;
+    uint32_t count = tree_count();
+    bool moved = false;
+    if (count > PLACED_LEAVES * PLACED_PER_LEAF)
+        count = PLACED_LEAVES * PLACED_PER_LEAF;
+    if (count - state.seen > NODES_PER_TURN)
+        count = state.seen + NODES_PER_TURN;   /* others wait, too */
+    for (; state.seen < count; state.seen++) { /* parents come before their children */
+        uint16_t module = tree_node(state.seen)->module;
+        if (rule_list.count && module < MODULE_NAMED)
+            objects_read(module, may_open);
+        lock_take(&tree_lock);
+        moved |= match(state.seen);
+        lock_release(&tree_lock);
+    }
+    state.clearing &= state.seen < tree_count();
+    if (moved)
+        heaps_reconsider();
+    if (turns++ % LIMITS_EVERY == 0)
+        look_at_limits();
+}
+
+/* --- rules as text ---------------------------------------------------------------------------- */
+
+/* False: said in `text`. */
+static bool add_rule(const char *rule, size_t length, struct text *text) {
+    size_t equals = length;
+    while (equals && rule[equals - 1] != '=')
+        equals--;
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)rule[i] < ' ') {
+            parse_refuse(text, rule, 0, "it has a control character");
+            return false;
+        }
+    if (equals < 2) {
+        parse_refuse(text, rule, length, "it is PATTERN=POLICY,OPTIONS");
+        return false;
+    }
+    /* Its text, and once more with ends where its parts end. */
+    if (rule_list.count == POLICY_RULES_MAX || state.texts_used + 2 * (length + 1) > TEXTS_BYTES) {
+        parse_refuse(text, rule, length, "there are too many");
+        return false;
+    }
+    if (!objects_begin()) {
+        text_add(text, "no memory for rules");
+        return false;
+    }
+    char *copy = state.texts + state.texts_used, *parts = copy + length + 1;
+    __builtin_memcpy(copy, rule, length);
+    __builtin_memcpy(parts, rule, length);
+    copy[length] = parts[length] = parts[equals - 1] = 0;
+    struct policy_rule new = {.text = copy, .pattern = parts};
+    struct terms terms = {.rule = copy};
+    const char *wrong = parse_pattern(&new);
+    if (!wrong)
+        wrong = parse_wanted(parts + equals, &new, &terms);
+    if (wrong) {
+        parse_refuse(text, rule, length, wrong);
+        return false;
+    }
+    lock_take(&tree_lock);
+    state.texts_used += 2 * (length + 1);
+    rule_list.rules[rule_list.count] = new;
+    terms_table[++rule_list.count] = terms;
+    rule_list.kinds[new.kind] = true;
+    rule_list.version++;
+    if (new.kind == OF_FUNCTIONS || new.kind == OF_FILES || new.kind == OF_EXPRESSIONS)
+        rule_list.needs_command = rule_list.count;
+    rule_list.command_alone += new.kind == OF_FILES || new.kind == OF_EXPRESSIONS;
+    tree_watch = match_new;
+    tree_wanted = is_wanted;
+    tree_is_ruled = is_ruled;
+    lock_release(&tree_lock);
+    return true;
+}
+
+void policy_rules_init(const char *rules, bool are_resolved, struct text *warnings) {
+    while (rules && *rules) {
+        size_t length = 0;
+        while (*rules == ' ' || *rules == '\n' || *rules == '\t')
+            rules++;
+        while (rules[length] && rules[length] != ';' && rules[length] != '\n')
+            length++;
+        if (length) {
+            size_t before = warnings->length;
+            text_add(warnings, "memctx: MEMCTX_RULES: ");
+            if (add_rule(rules, length, warnings))
+                warnings->length = before;
+            else
+                text_add(warnings, "\n");
+        }
+        rules += length + (rules[length] != 0);
+    }
+    if (rule_list.command_alone && !are_resolved)
+        text_add(warnings, "memctx: MEMCTX_RULES: its regex: and file: rules are not in force; the "
+                           "command resolves these; start the program with memctx run, or use "
+                           "memctx rules TARGET --again\n");
+}
+
+/* The objects that are there: their names are read before the program runs, so that a path is
+ * placed as it is made. */
+static int learn_object(struct dl_phdr_info *info, size_t size, void *context) {
+    (void)size, (void)context;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_flags & PF_X) {
+            uint64_t rule = rules_find(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, true);
+            if (rule_module(rule) < MODULE_NAMED)
+                objects_read(rule_module(rule), true);
+            break;
+        }
+    return 0;
+}
+
+void policy_rules_begin(const char *ranges) {
+    if (!policy_rules_exist())
+        return;
+    dl_iterate_phdr(learn_object, NULL);
+    resolved_read(ranges);
+}
+
+static void look_again(bool may_open, bool cleared) {
+    lock_take(&tree_lock);
+    objects_forget(cleared);
+    lock_release(&tree_lock);
+    state.seen = 0;
+    policy_rules_apply(may_open);
+}
+
+static void forget_rules(void) {
+    lock_take(&tree_lock);
+    rule_list.version++;
+    rule_list.count = rule_list.needs_command = rule_list.command_alone = 0;
+    state.texts_used = 0;
+    state.clearing = true;
+    __builtin_memset(rule_list.kinds, 0, sizeof rule_list.kinds);
+    __builtin_memset(terms_table, 0,
+                     TERMS_RULES *
+                         sizeof *terms_table); /* contexts that still have one of these have none */
+    lock_release(&tree_lock);
+}
+
+uint32_t policy_rules_count(void) {
+    return rule_list.count;
+}
+
+const char *policy_rules_text(unsigned rule) {
+    return rule && rule <= rule_list.count ? rule_list.rules[rule - 1].text : NULL;
+}
+
+bool policy_rules_add(const char *rule, struct text *text, bool may_open) {
+    if (!add_rule(rule, text_length(rule), text))
+        return false;
+    look_again(may_open, false);
+    return true;
+}
+
+void policy_rules_clear(bool may_open) {
+    forget_rules();
+    if (objects_exist())
+        look_again(may_open, true);
+}
+
+bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text) {
+    bool taken = resolved_take(request, text);
+    if (taken && request->last)
+        state.seen = 0; /* contexts that are there may match now */
+    return taken;
+}

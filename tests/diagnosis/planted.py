@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""What the files of the diagnosis suite share: planted programs, what doctor finds in them, commands."""
+import json
+import re
+import shutil
+
+import harness
+from harness import Skip, Target, check, check_equal, run_cli
+
+PLANTED = {  # case: what is found, and whose fault it is
+    "survivors": ("nearly-empty-pages", "session_open"),
+    "columns": ("past-peak", "column_load"),
+    "phases": ("nearly-empty-pages", "index_build"),
+    "behind": ("growth", "job_submit"),
+    "slow-leak": ("growth", "header_intern"),
+    "leak": ("growth", "listener_add"),
+    "doubling": ("copies", "samples_push"),
+    "pool": ("nearly-empty-pages", "task_alloc"),
+    "above": ("rounding", "row_new"),
+    "temporary": ("temporary", "format_key"),
+    "plugins": ("nearly-empty-pages", "plugin_state"),
+    "mapped": ("not-malloc", None),
+    "thrashing": ("thrashing", None),
+    "recursion": ("nearly-empty-pages", "node_label"),
+    "leaky-recursion": ("growth", "node_label"),
+}
+SEVERE = ("survivors", "plugins", "recursion")
+ALARMING = ("warning", "critical")
+# What the first finding has to put together, of the 11 700 that are left behind at any depth of a recursion.
+CHUNKS_TOGETHER = {"leaky-recursion": 11000}
+
+
+def doctor(target, *options, pid=None, status=0):
+    if not isinstance(pid, str):  # a file
+        target.wait_socket(pid)
+    done = run_cli("doctor", "--json", *options, pid or target.pid, env=target.cli_env)
+    check_equal((done.returncode, done.stderr), (status, ""), "memctx doctor")
+    return json.loads(done.stdout)
+
+
+def looks(target):
+    """For each time that the program says so: what doctor finds, with a mark for each time before."""
+    count = 0
+    while True:
+        try:
+            line = target.hear(120)
+        except harness.Failure:
+            check_equal(target.process.wait(timeout=20), 0, "exit status")
+            return
+        if line != "look":
+            continue
+        found = doctor(target)
+        yield found
+        count += 1
+        done = run_cli("mark", target.pid, f"look-{count}", env=target.cli_env)
+        check_equal(done.returncode, 0, f"memctx mark: {done.stderr}")
+        target.say("")
+
+
+def planted(directory, *arguments, **extra):
+    program = harness.build_program("tests/diagnosis/planted.cc")
+    return Target([program, *arguments], directory, MEMCTX_CONTROL="eager", **extra)
+
+
+def names(finding, function):
+    return any(re.search(rf"\b{function}\b", name) for name in finding["path"])
+
+
+def check_first(found, ident, function):
+    listed = [(finding["id"], finding["path"][:4]) for finding in found["findings"]]
+    check(listed, "nothing was found")
+    first = found["findings"][0]
+    check_equal(first["id"], ident, f"the first of {listed}")
+    check(function is None or names(first, function), f"{function} is not in the path of the first of {listed}")
+
+
+def installed(name):
+    program = shutil.which(name)
+    if not program:
+        raise Skip(f"{name} is not installed")
+    return program
+
+
+def command(target, *words):
+    done = run_cli(*words, "--json", env=target.cli_env)
+    check_equal((done.returncode, done.stderr), (0, ""), f"memctx {words}")
+    return json.loads(done.stdout)
+
+
+def pinner(target, function):
+    found = command(target, "frag", target.pid)
+    return next(one for one in found["pinners"] if any(function in name for name in one["path"]))
+
+
+def check_near(what, predicted, real):
+    check(predicted > 0 and abs(real - predicted) <= predicted / 5, f"{what}: predicted {predicted}, but it was {real}")

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: MIT
+"""What helps: trim, isolate, merge, policies and rules save what they predict; ages of chunks."""
+import json
+import os
+import subprocess
+import time
+
+import harness
+from harness import Target, check, check_equal, run_cli, runtime_dir, test
+from planted import planted, command, pinner, check_near
+
+
+@test
+def trim_gives_back_what_it_says():
+    """Of a program that goes on working; what is empty then is used again without harm."""
+    with runtime_dir() as directory, planted(directory, "sparse") as target:
+        target.hear()
+        target.wait_socket()
+        held = pinner(target, "session_open")
+        before = harness.rss_kib(target.pid) << 10
+        trimmed = command(target, "trim", target.pid, held["context"])
+        after = harness.rss_kib(target.pid) << 10
+        check_equal(trimmed["threads_waiting"], 0, "threads that did not come by")
+        check_near("of the context's pages", held["what_if"]["trim_bytes"], trimmed["punched_bytes"])
+        check_near("the resident set", trimmed["predicted_bytes"], before - after)
+        check_near("by its own account", trimmed["predicted_bytes"],
+                   trimmed["rss_before_bytes"] - trimmed["rss_after_bytes"])
+        check(pinner(target, "session_open")["what_if"]["trim_bytes"] < held["what_if"]["trim_bytes"] / 20, "it is still there")
+        actions = command(target, "verify", target.pid)["actions"]
+        check_equal([action["action"] for action in actions], ["trim"], "actions")
+        check(0.8 < actions[0]["ratio"] < 1.2, f"verify: {actions}")
+        target.say("")
+        target.hear()
+        left = sum(one["alone_free_bytes"] for one in command(target, "frag", target.pid)["pinners"])
+        check(left < held["alone_free_bytes"] / 5, f"its free blocks are in use again, but for {left} bytes")
+        target.say("")
+        target.hear()
+        target.finish()
+        return f"predicted {trimmed['predicted_bytes'] >> 10} KiB, {before - after >> 10} KiB came back"
+
+
+@test
+def isolate_saves_what_it_says():
+    with runtime_dir() as directory, planted(directory, "among") as target:
+        target.hear()
+        target.wait_socket()
+        held = pinner(target, "handler_state")
+        check_equal((held["context"], held["contexts"]), (None, 1000), "who it is")
+        rss = harness.rss_kib(target.pid) << 10
+        placed = command(target, "isolate", target.pid, "--site", "handler_state")
+        check_equal(placed["contexts"], 1000, "contexts")
+        check_equal(placed["predicted_bytes"], held["what_if"]["isolate_bytes"], "what frag predicts")
+        check_equal(command(target, "verify", target.pid)["actions"][0]["saved_bytes"] > placed["predicted_bytes"] / 2, False,
+                    "it is saved before anything was freed")
+        target.say("")  # all is freed, and allocated again
+        target.hear()
+        outcome = command(target, "verify", target.pid)["actions"][0]
+        check_near("what was free around them", outcome["predicted_bytes"], outcome["saved_bytes"])
+        command(target, "trim", target.pid)
+        now = harness.rss_kib(target.pid) << 10
+        check_near("the resident set", outcome["predicted_bytes"], rss - now)
+        by_id = {context["id"]: context for context in target.dump()["contexts"]}
+        check_equal(sum(context.get("placement") == "apart" for context in by_id.values()), 1000, "contexts apart")
+        target.finish()
+        return f"predicted {outcome['predicted_bytes'] >> 10} KiB, saved {outcome['saved_bytes'] >> 10} KiB"
+
+
+@test
+def policies_of_a_context():
+    with runtime_dir() as directory, planted(directory, "sparse") as target:
+        target.hear()
+        target.wait_socket()
+        held = pinner(target, "session_open")["context"]
+
+        def placement():
+            return next(context.get("placement") for context in target.dump()["contexts"] if context["id"] == held)
+        merged = command(target, "merge", target.pid, held)
+        check(merged["predicted_bytes"] > 10 << 20, f"what is free in its pages serves others: {merged}")
+        check_equal(placement(), "shared", "after merge")
+        pages = next(context for context in target.dump()["contexts"] if context["id"] == held)["self"]["pages"]
+        target.say("")  # its chunks are allocated again: no new pages of its own
+        target.hear()
+        now = next(context for context in target.dump()["contexts"] if context["id"] == held)["self"]["pages"]
+        check(now <= pages, f"{now} pages of its own, before {pages}")
+        for policy, word in (("aset", "apart"), ("mixed", "shared"), ("default", None)):
+            done = run_cli("set", target.pid, str(held), f"policy={policy}", env=target.cli_env)
+            check_equal((done.returncode, done.stderr, placement()), (0, "", word), f"policy={policy}")
+        for words, status in (((str(held), "policy=best"), 2), ((str(held), "depth=3"), 2), (("99999999", "policy=aset"), 1)):
+            check_equal(run_cli("set", target.pid, *words, env=target.cli_env).returncode, status, f"set {words}")
+        for verb in ("isolate", "merge"):
+            check_equal(run_cli(verb, target.pid, env=target.cli_env).returncode, 2, f"{verb} of nothing")
+            check_equal(run_cli(verb, target.pid, "--site", "no_such_function", env=target.cli_env).returncode, 1, verb)
+
+
+def keep_policy(policy, case, function):
+    """A policy of a context in use: what frag predicts comes, at last, as the program goes on."""
+    def runs():
+        with runtime_dir() as directory, planted(directory, case) as target:
+            target.hear()
+            target.wait_socket()
+            held = next(one for one in command(target, "frag", target.pid, "--site", function)["contexts"])
+            rss = harness.rss_kib(target.pid) << 10
+            placed = command(target, "set", target.pid, held["id"], f"policy={policy}")
+            check_equal((placed["policy"], placed["contexts"], placed["released_bytes"]), (policy, 1, 0), "what was done")
+            target.say("")
+            target.hear()
+            outcome = command(target, "verify", target.pid)["actions"][0]
+            check_near("rounding and holes", outcome["predicted_bytes"], outcome["saved_bytes"])
+            check_equal(outcome["predicted_bytes"], placed["predicted_bytes"], "what was predicted")
+            command(target, "trim", target.pid)
+            now = harness.rss_kib(target.pid) << 10
+            check_near("the resident set", outcome["predicted_bytes"], rss - now)
+            dump = target.dump()
+            context = next(one for one in dump["contexts"] if one["id"] == held["id"])
+            check_equal((context["policy"], context.get("placement")), (policy, policy), "in the dump")
+            own = context["self"]
+            check_equal((own["live_chunks"], own["requested_bytes"]), (held["live_chunks"], held["requested_bytes"]), "what is alive")
+            check(own["reserved_bytes"] >= own["block_bytes"] >= own["requested_bytes"], f"the books: {own}")
+            check_equal(dump["exact"], True, "exact")
+            target.say("")  # goes on, and back to the allocator's own policy
+            target.hear()
+            command(target, "set", target.pid, held["id"], "policy=default")
+            target.say("")
+            target.hear()
+            back = next(one for one in target.dump()["contexts"] if one["id"] == held["id"])
+            check_equal((back["policy"], back.get("placement")), ("aset", None), "as before")
+            check(back["self"]["block_bytes"] > own["block_bytes"] * 1.05, "it is rounded again")
+            target.finish()
+            return f"predicted {outcome['predicted_bytes'] >> 10} KiB, saved {outcome['saved_bytes'] >> 10} KiB"
+    runs.__name__ = f"{policy}_saves_what_it_says"
+    test(runs)
+
+
+keep_policy("slab", "padded", "row_store")
+keep_policy("generation", "queued", "message_new")
+keep_policy("bump", "queued", "message_new")
+
+
+def placed_by_rule(rules, placement):
+    """How the rows of a program stand that started with these rules."""
+    with runtime_dir() as directory, planted(directory, "padded", MEMCTX_RULES=rules) as target:
+        target.hear()
+        target.wait_socket()
+        time.sleep(0.3)  # the tree is looked at ten times a second
+        target.say("")
+        target.hear()
+        listed = command(target, "rules", target.pid)["rules"]
+        dump = json.loads(run_cli("dump", target.pid, "--json", env=target.cli_env).stdout)
+        rows = max(dump["contexts"], key=lambda context: context["self"]["requested_bytes"])
+        check_equal(rows["frame"]["function"], "row_store(unsigned long)", "the largest context")
+        check_equal(rows.get("placement"), placement, f"placed by {rules}")
+        check_equal([one["rule"] for one in listed], rules.split(";"), "rules")
+        target.finish()
+        return listed, rows
+
+
+@test
+def rules_place_what_is_new():
+    listed, rows = placed_by_rule("no_such=bump;row_store=slab", "slab")
+    check_equal([(one["contexts"], one["requested_bytes"], one["live_chunks"]) for one in listed],
+                [(0, 0, 0), (1, 20000 * 1040, 20000)], "what each rule has")
+    check_equal(rows["policy"], "slab", "policy")
+    waste = rows["self"]["block_bytes"] - rows["self"]["requested_bytes"]
+    check(waste < 20000 * 1040 // 20, f"rounded from the start: {waste} bytes")
+
+
+@test
+def the_first_rule_that_holds_counts():
+    for rules, placement in (("row_*=generation;row_store=slab", "generation"), ("r?w_sto*e=bump;main=aset", "bump"),
+                             ("main=mixed;row_store=slab", "shared"), ("module:plant*=aset;row_store=slab", "apart"),
+                             ("row=slab", None), ("module:planted=default;row_store=slab", None), ("_ZL9row_storem=slab", "slab"), ("row_store*=slab", "slab")):
+        placed_by_rule(rules, placement)
+
+
+@test
+def rules_of_a_running_program():
+    with runtime_dir() as directory, planted(directory, "padded") as target:
+        target.hear()
+        target.wait_socket()
+        check_equal(command(target, "rules", target.pid)["rules"], [], "rules")
+
+        def placement():
+            dump = json.loads(run_cli("dump", target.pid, "--json", env=target.cli_env).stdout)
+            rows = max(dump["contexts"], key=lambda context: context["self"]["requested_bytes"])
+            return rows["id"], rows.get("placement"), rows["self"]["block_bytes"]
+        rows, before, blocks = placement()
+        check_equal(before, None, "placement")
+        listed = command(target, "rules", target.pid, "--add", "nothing=aset", "--add", "padded=slab")["rules"]
+        check(listed[1]["requested_bytes"] >= 20000 * 1040, f"found at once: {listed}")
+        check_equal(placement()[1], "slab", "placement")
+        target.say("")
+        target.hear()
+        check(placement()[2] < blocks * 0.9, "its rows came over")
+        check_equal((command(target, "rules", target.pid, "--clear")["rules"], placement()[1]), ([], None), "without rules")
+        command(target, "set", target.pid, rows, "policy=generation")
+        command(target, "rules", target.pid, "--clear", "--add", "row_store=bump")
+        check_equal(placement()[1], "generation", "what was placed by hand stays")
+        for words, status, says in ((("--add", "x"), 2, "PATTERN=POLICY"), (("--add", "x=y"), 1, "policies are"),
+                                    (("--add", "=slab"), 1, "PATTERN=POLICY")):
+            done = run_cli("rules", target.pid, *words, env=target.cli_env)
+            check_equal(done.returncode, status, f"rules {words}")
+            check(says in done.stderr, f"rules {words}: {done.stderr}")
+        check("row_store=bump" in run_cli("rules", target.pid, "--human", env=target.cli_env).stdout, "as text")
+        check_equal(command(target, "rules", target.pid, "--clear")["rules"], [], "none")
+        target.finish()
+
+
+@test
+def rules_of_memctx_run():
+    with runtime_dir() as directory:
+        program = harness.build_program("tests/diagnosis/planted.cc")
+        env = harness.clean_env(XDG_RUNTIME_DIR=directory, MEMCTX_RULES="first=aset")
+        done = subprocess.run([harness.CLI, "run", "--rule", "second=slab", "--rule", "third", "--", program], env=env, check=False,
+                              capture_output=True, text=True, timeout=60)
+        check_equal(done.returncode, 2, "a rule without a policy")
+        done = subprocess.run([harness.CLI, "run", "--rule", "second=slab", "--rule", "third=x", "--", "/usr/bin/env"], env=env,
+                              check=False, capture_output=True, text=True, timeout=60)
+        check("MEMCTX_RULES=first=aset;second=slab;third=x" in done.stdout, done.stdout)
+        check('the rule "third=x" is not understood' in done.stderr, done.stderr)
+        check_equal(done.returncode, 0, "the program runs all the same")
+
+
+@test
+def a_thread_that_sleeps_is_told():
+    """It cannot give back what is its own; trim says so, and it does with its next malloc."""
+    with runtime_dir() as directory, planted(directory, "survivors") as target:
+        target.hear()
+        target.wait_socket()
+        held = pinner(target, "session_open")
+        trimmed = command(target, "trim", target.pid, held["context"])
+        check_equal((trimmed["threads"], trimmed["threads_waiting"], trimmed["punched_bytes"]), (1, 1, 0), "trim")
+        done = run_cli("trim", target.pid, str(held["context"]), env=target.cli_env)
+        check("1 of 1 threads allocated nothing meanwhile" in done.stdout, done.stdout)
+        target.finish()
+
+
+@test
+def who_frees_whose_chunks():
+    with runtime_dir() as directory, planted(directory, "handed") as target:
+        target.hear()
+        target.wait_socket()
+        dump = target.dump("--threads")
+        names_of = {thread["tid"]: thread["name"] for thread in dump["threads"]}
+        found = {(names_of[one["freed_by"]], names_of[one["owner"]]): one["frees"] for one in dump["remote_frees"]}
+        check_equal(found, {("planted", "maker"): 10000}, "frees of another thread's chunks")
+        target.finish()
+
+
+@test
+def ages_of_chunks():
+    with runtime_dir() as directory, planted(directory, "sparse") as target:
+        target.hear()
+        target.wait_socket()
+        time.sleep(4)
+        held = pinner(target, "session_open")
+        check(4 <= held["oldest_age_s"] < 8, f"the oldest: {held}")
+        check(2 <= held["median_age_least_s"] <= 5 and 4 <= held["median_age_most_s"] < 8, f"the median: {held}")
+        by_id = {context["id"]: context for context in command(target, "frag", target.pid)["contexts"]}
+        one = by_id[held["context"]]
+        check(sum(one["os_occupancy"]) * 4096 >= one["resident_bytes"] * 0.99, f"its OS pages: {one}")
+        check_equal(one["os_occupancy"][0] * 4096 >= one["empty_os_bytes"], True, "the empty ones are the first")
+        file = os.path.join(directory, "snapshot")
+        check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0, "memctx dump -o")
+        done = run_cli("frag", file, "--json")
+        kept = next(p for p in json.loads(done.stdout)["pinners"] if p["context"] == held["context"])
+        for figure in ("chunks", "alone_bytes", "alone_free_bytes", "what_if"):
+            check_equal(kept[figure], held[figure], f"{figure} in a snapshot")
+        target.say("")
+        target.hear()
+        late = next(one for one in command(target, "frag", target.pid)["contexts"] if "late_buffer" in one["path"][0])
+        check(late["oldest_age_s"] < 3, f"what was just made: {late}")
+        target.finish()
+
+
+FORKING = """
+import os, sys, time
+old = [bytes(500) for i in range(20000)]
+time.sleep(3)
+if os.fork():
+    os.wait()
+    sys.exit()
+time.sleep(.1)
+young = [bytearray(900) for i in range(20000)]
+print(os.getpid(), flush=True)
+sys.stdin.readline()
+"""
+
+
+@test
+def ages_in_a_forked_child():
+    """What it has from its parent is older than itself."""
+    argv = ["/usr/bin/python3", "-c", FORKING]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+        child = int(target.hear())
+        target.wait_socket(child)
+        contexts = json.loads(run_cli("frag", child, "--json", env=target.cli_env).stdout)["contexts"]
+        big = sorted((one for one in contexts if one["requested_bytes"] > 9000000), key=lambda one: one["requested_bytes"])
+        check_equal(len(big), 2, f"contexts with 20 000 chunks each: {[(one['path'][:3], one['live_chunks']) for one in contexts[:5]]}")
+        check(3 <= big[0]["oldest_age_s"] < 20, f"from the parent: {big[0]['oldest_age_s']} s")
+        check(big[1]["median_age_most_s"] < 3, f"its own: {big[1]['median_age_most_s']} s")
+        target.say("")
+
+
+@test
+def looking_does_not_make_resident():
+    """What went back is not there again for having been looked at."""
+    with runtime_dir() as directory, planted(directory, "among") as target:
+        target.hear()
+        target.wait_socket()
+        trimmed = command(target, "trim", target.pid, "--site", ".")
+        check(trimmed["punched_bytes"] > 1 << 20, f"of mixed pages: {trimmed}")
+        residues = []
+        for _ in range(3):
+            ledger = {line["name"]: line["bytes"] for line in command(target, "frag", target.pid)["ledger"]["lines"]}
+            residues.append(ledger["residue_bytes"])
+        check(all(abs(residue) < 1 << 20 for residue in residues), f"residues: {residues}")

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* Contexts that one thread hands over and another takes, and what ended threads leave behind. */
+#include "use.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/select.h>
+
+/* Made by one thread, used on by another, ended by the first. */
+enum { HANDED = 4, EACH = 3000 };
+static memctx_t parts[HANDED];
+static char *pieces[HANDED][EACH];
+
+static size_t piece_size(int i) {
+    return i % 500 == 499 ? 100000 : (size_t)(16 + i % 700);
+}
+
+static void get_pieces(int first, int step) {
+    for (int part = 0; part < HANDED; part++)
+        for (int i = first; i < EACH; i += step) {
+            pieces[part][i] = memctx_alloc(parts[part], piece_size(i));
+            memset(pieces[part][i], part * 7 + i % 100, piece_size(i));
+        }
+}
+
+static void free_pieces(int first, int step) {
+    for (int part = 0; part < HANDED; part++)
+        for (int i = first; i < EACH; i += step) {
+            for (size_t k = 0; k < piece_size(i); k += 7)
+                CHECK(pieces[part][i][k] == (char)(part * 7 + i % 100));
+            free(pieces[part][i]);
+        }
+}
+
+static void check_parts(uint64_t chunks) {
+    struct memctx_stats stats;
+    for (int part = 0; part < HANDED; part++) {
+        memctx_get_stats(parts[part], &stats);
+        CHECK(stats.chunks == chunks && !memctx_check(parts[part]));
+    }
+}
+
+static void *work_on(void *nothing) {
+    CHECK(!memctx_take(handed));
+    check_parts(EACH);
+    free_pieces(1, 2);
+    get_pieces(1, 4);
+    check_parts(EACH / 2 + EACH / 4);
+    CHECK(memctx_owner(pieces[2][5]) == parts[2]);
+    memctx_reset(parts[3]);
+    CHECK(!memctx_hand_over(handed));
+    return nothing;
+}
+
+static void *leave_it(void *nothing) {
+    handed = make(NULL, "left");
+    parts[0] = memctx_create(handed, "part", MEMCTX_SLAB);
+    pieces[0][0] = memctx_strdup(parts[0], "left behind");
+    return nothing;
+}
+
+static void handed_over(void) {
+    handed = make(NULL, "handed");
+    for (int part = 0; part < HANDED; part++) {
+        parts[part] = memctx_create(handed, "part", (enum memctx_policy)part);
+        CHECK(parts[part]);
+    }
+    for (int round = 0; round < 20; round++) {
+        get_pieces(0, 1);
+        CHECK(!memctx_hand_over(handed));
+        run_thread(free_it, memctx_alloc(NULL, 10));
+        run_thread(work_on, NULL);
+        CHECK(!memctx_take(handed));
+        CHECK(memctx_is_empty(parts[3]) && !memctx_check(parts[3]));
+        for (int part = 0; part < 3; part++)
+            CHECK(!memctx_is_empty(parts[part]) && !memctx_check(parts[part]));
+        memctx_reset_children(handed);
+        check_parts(0);
+    }
+    memctx_delete(handed);
+    run_thread(leave_it, NULL); /* which ends, and hands nothing over */
+    CHECK(!memctx_take(handed));
+    CHECK(!strcmp(pieces[0][0], "left behind"));
+    memctx_delete(handed);
+}
+
+/* The account goes with the context. */
+static void check_account(uint64_t allocs, uint64_t frees, uint64_t peak) {
+    struct memctx_stats stats;
+    memctx_get_stats(handed, &stats);
+    CHECK(stats.allocs == allocs && stats.frees == frees && stats.peak_bytes == peak);
+    CHECK(stats.chunks == allocs - frees);
+}
+
+static void *add_to_account(void *nothing) {
+    CHECK(!memctx_take(handed));
+    check_account(12, 0, 1200);
+    free(memctx_alloc(handed, 100));
+    memctx_alloc(handed, 10);
+    CHECK(!memctx_hand_over(handed));
+    return nothing;
+}
+
+static void accounts_move(void) {
+    handed = make(NULL, "accounted");
+    for (int i = 0; i < 12; i++)
+        memctx_alloc(handed, 100);
+    CHECK(!memctx_hand_over(handed));
+    run_thread(add_to_account, NULL);
+    CHECK(!memctx_take(handed));
+    check_account(14, 1, 1300);
+    memctx_reset(handed);
+    check_account(14, 14, 1300);
+    memctx_delete(handed);
+}
+
+/* Two threads that give a context to each other for as long as dumps are made of it. */
+static volatile int handing;
+static void *give_and_take(void *nothing) {
+    while (handing) {
+        pthread_barrier_wait(&began);
+        CHECK(!memctx_take(handed) && !memctx_hand_over(handed));
+        pthread_barrier_wait(&may_end);
+    }
+    return nothing;
+}
+
+static void hands_over_all_the_time(void) {
+    pthread_t thread;
+    fd_set readable;
+    struct timeval now = {0, 0};
+    pthread_barrier_init(&began, NULL, 2);
+    pthread_barrier_init(&may_end, NULL, 2);
+    handed = make(NULL, "handed");
+    for (int i = 0; i < 1000; i++)
+        memctx_alloc(handed, 100);
+    handing = 1;
+    CHECK(!pthread_create(&thread, NULL, give_and_take, NULL));
+    puts("begun");
+    fflush(stdout);
+    do {
+        CHECK(!memctx_hand_over(handed));
+        pthread_barrier_wait(&began);
+        FD_ZERO(&readable);
+        FD_SET(0, &readable);
+        handing = !select(1, &readable, NULL, NULL, &now);
+        pthread_barrier_wait(&may_end);
+        CHECK(!memctx_take(handed));
+    } while (handing);
+    CHECK(!pthread_join(thread, NULL));
+}
+
+/* What a thread left behind may be taken, also where another one has its heap by then. */
+static void *adopt_heap(void *nothing) {
+    free(malloc(100));
+    pthread_barrier_wait(&began);
+    pthread_barrier_wait(&may_end);
+    return nothing;
+}
+
+static void left_behind(void) {
+    pthread_t thread;
+    pthread_barrier_init(&began, NULL, 2);
+    pthread_barrier_init(&may_end, NULL, 2);
+    run_thread(leave_it, NULL);
+    CHECK(!pthread_create(&thread, NULL, adopt_heap, NULL));
+    pthread_barrier_wait(&began);
+    CHECK(!memctx_take(handed) && !strcmp(pieces[0][0], "left behind"));
+    CHECK(memctx_owner(pieces[0][0]) == parts[0] && !memctx_check(parts[0]));
+    memctx_delete(handed);
+    pthread_barrier_wait(&may_end);
+    CHECK(!pthread_join(thread, NULL));
+}
+
+const struct use_case cases_of_hand_over[] = {
+    USE_CASE(handed_over),
+    USE_CASE(left_behind),
+    USE_CASE(accounts_move),
+    USE_CASE(hands_over_all_the_time),
+    {NULL, NULL},
+};

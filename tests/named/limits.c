@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Limits: what is refused, and whom the library asks before. */
+#include "use.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static char *to_give_up[8];
+static int give_up(memctx_t context, size_t bytes, void *argument) {
+    int *calls = argument;
+    CHECK(bytes == 1000 && context);
+    CHECK(!memctx_alloc(context, 1000)); /* there is nobody to ask now */
+    free(to_give_up[*calls]);
+    return to_give_up[(*calls)++] != NULL;
+}
+
+/* It gives the whole context away, or ends it, and says that there is room now. */
+static int give_away(memctx_t context, size_t bytes, void *ends) {
+    CHECK(bytes == 6000);
+    if (ends)
+        memctx_delete(context);
+    else
+        CHECK(!memctx_hand_over(context));
+    return 1;
+}
+
+static void limits_of_what_is_gone(void) {
+    for (int ends = 0; ends < 2; ends++) {
+        struct memctx_limit limit = {10000, give_away, ends ? &limit : NULL};
+        memctx_t context = make(NULL, "limited");
+        struct memctx_stats stats;
+        CHECK(memctx_alloc(context, 6000));
+        memctx_set_limit(context, &limit);
+        CHECK(!memctx_alloc(context, 6000) && errno == ENOMEM);
+        if (ends)
+            continue;
+        CHECK(!memctx_take(context));
+        memctx_get_stats(context, &stats);
+        CHECK(stats.chunks == 1 && stats.requested_bytes == 6000);
+        memctx_set_limit(context, NULL);
+        memctx_delete(context);
+    }
+}
+
+static void limits(void) {
+    for (int policy = MEMCTX_ASET; policy <= MEMCTX_SIMPLE; policy++) {
+        int calls = 0;
+        memctx_t context = memctx_create(NULL, "limited", (enum memctx_policy)policy);
+        struct memctx_limit plain = {.bytes = 10000}, asking = {10000, give_up, &calls};
+        char *first = memctx_alloc(context, 6000);
+        memctx_set_limit(context, &plain);
+        CHECK(!memctx_alloc(context, 4001) && errno == ENOMEM);
+        char *second = memctx_alloc(context, 4000);
+        CHECK(second && !memctx_zalloc(context, 1));
+        CHECK(!memctx_alloc_aligned(context, 64, 64) && !memctx_alloc(context, 100000));
+        errno = 0;
+        MEMCTX_SCOPE(context) {
+            CHECK(!malloc(1) && errno == ENOMEM);
+        }
+        CHECK(!realloc(second, 4001) && (second = realloc(second, 3999)));
+        free(first);
+        CHECK((first = memctx_alloc(context, 6001)));
+        run_thread(free_others_piece, first);
+        CHECK((first = memctx_alloc(context, 6001)));
+        memctx_set_limit(context, NULL);
+        CHECK(memctx_alloc(context, 100000));
+        memctx_reset(context);
+        memctx_set_limit(context, &asking);
+        for (int i = 0; i < 10; i++)
+            CHECK((to_give_up[i < 3 ? i : 3] = memctx_alloc(context, 1000)));
+        to_give_up[3] = NULL;
+        for (int i = 0; i < 3; i++)
+            CHECK(memctx_alloc(context, 1000) && calls == i + 1);
+        CHECK(!memctx_alloc(context, 1000) && calls == 4);
+        CHECK(!memctx_check(context));
+        memctx_delete(context);
+        context =
+            memctx_create(NULL, "limited", MEMCTX_ASET); /* the same place, without its limit */
+        CHECK(memctx_alloc(context, 100000));
+        memctx_delete(context);
+    }
+}
+
+const struct use_case cases_of_limits[] = {
+    USE_CASE(limits),
+    USE_CASE(limits_of_what_is_gone),
+    {NULL, NULL},
+};

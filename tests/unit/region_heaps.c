@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of src/region: frees by other threads; heaps that are parked, adopted and forked. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+
+#include "region/region.h"
+#include "region_tests.h"
+
+Test(region, a_forked_child_finds_its_new_views) {
+    static struct view *views[100];
+    for (uint32_t made = 1; made < 100; made *= 2) {
+        struct heap *heap = heap_new();
+        heap_fork_child(heap);
+        for (uint32_t i = 0; i < made; i++)
+            views[i] = heap_view(heap, 50 + i * 64);
+        uint32_t count = heap->view_count;
+        for (uint32_t i = made; i-- > 0;)
+            cr_assert_eq(heap_view(heap, 50 + i * 64), views[i], "%u of %u", i, made);
+        cr_assert_eq(heap->view_count, count);
+    }
+}
+
+static struct heap *owner;
+static void *given[2000];
+
+static void *free_them(void *argument) {
+    struct heap *heap = heap_new();
+    for (int i = (int)(intptr_t)argument; i < 2000; i += 2)
+        region_free(heap, given[i]);
+    return heap;
+}
+
+Test(region, blocks_freed_by_others_come_back) {
+    owner = heap_new();
+    struct view *view = heap_view(owner, 9);
+    for (int i = 0; i < 2000; i++)
+        given[i] = region_alloc(owner, view, 100, false);
+    pthread_t threads[2];
+    void *others[2];
+    for (intptr_t i = 0; i < 2; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, free_them, (void *)i), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], &others[i]);
+    cr_assert_eq(view->frees, 0, "each thread keeps its own numbers");
+    int64_t live = view_live_bytes(view);
+    for (int i = 0; i < 2; i++)
+        live += view_live_bytes(heap_view(others[i], 9));
+    cr_assert_eq(live, 0);
+    bins_collect_remote(owner);
+    bins_release_empty(owner, &owner->mixed);
+    regions_release_empty(owner);
+    cr_assert_eq(segment_used_bytes(), 0);
+    cr_assert_eq(owner->own_free, 0);
+}
+
+Test(heap, parking_folds_exactly_and_adopting_keeps_pages) {
+    struct heap *first = heap_new();
+    struct view *view = heap_view(first, 9);
+    void *chunk = region_alloc(first, view, 100, false);
+    region_free(first, region_alloc(first, view, 50, false));
+    heap_park(first);
+    cr_assert_eq(first->state, HEAP_PARKED);
+    cr_assert_eq(view->allocs + view->frees, 0);
+    struct view *sum = heap_view(heap_global.totals, 9);
+    cr_assert_eq(sum->allocs, 2);
+    cr_assert_eq(sum->frees, 1);
+    cr_assert_eq(view_live_bytes(sum), 100);
+    cr_assert_eq(sum->requested_cum_bytes, 150);
+    cr_assert_eq(heap_new(), first, "the next thread adopts it");
+    cr_assert_eq(first->state, HEAP_OWNED);
+    region_free(first, chunk);
+    cr_assert_eq(view_live_bytes(sum) + view_live_bytes(view), 0);
+}
+
+Test(heap, a_parked_heap_gets_its_blocks_back_at_once) {
+    struct heap *first = heap_new(), *second = heap_new();
+    void *chunk = region_alloc(first, heap_view(first, 9), 100, false);
+    heap_park(first);
+    cr_assert_eq(segment_used_bytes(), (int64_t)SLICE_BYTES);
+    region_free(second, chunk);
+    cr_assert_eq(segment_used_bytes(), 0);
+    cr_assert_null(first->remote_pages);
+}
+
+/* Else no context gets pages of its own any more, some threads later. */
+Test(heap, a_parked_heap_whose_pages_others_empty_wastes_nothing) {
+    enum { CHUNKS = 3000 };
+    static void *chunks[CHUNKS];
+    struct heap *first = heap_new(), *second = heap_new();
+    struct view *view = heap_view(first, 9);
+    for (int i = 0; i < CHUNKS; i++)
+        chunks[i] = region_alloc(first, view, 100, false);
+    for (int i = 0; i < CHUNKS; i += 2)
+        region_free(first, chunks[i]);
+    cr_assert(view->region != NULL);
+    heap_park(first);
+    cr_assert_gt(heap_global.own_free, CHUNKS / 3 * 100);
+    for (int i = 1; i < CHUNKS; i += 2)
+        region_free(second, chunks[i]);
+    cr_assert_eq(heap_global.own_free, 0);
+}
+
+/* As api/allocate.h goes from the common case to the rare one. */
+static void *alloc_like_malloc(struct heap *heap, struct view *view, size_t size) {
+    bool fresh = false;
+    void *chunk = view->bins == &heap->mixed ? region_alloc_recent(heap, view, size)
+                                             : region_alloc_own(heap, view, size);
+    if (!chunk)
+        chunk = region_alloc_narrow(heap, view, size, &fresh);
+    if (!chunk)
+        chunk = region_alloc_next(heap, view, size, &fresh);
+    return chunk ? chunk : region_alloc(heap, view, size, false);
+}
+
+Test(heap, what_others_freed_is_collected_though_there_are_free_blocks) {
+    enum { CHUNKS = 20000, STEPS = 400000 };
+    static void *chunks[CHUNKS];
+    struct heap *heap = heap_new(), *other = heap_new();
+    struct view *view = heap_view(heap, 9);
+    unsigned random = 1;
+    for (int i = 0; i < CHUNKS; i++)
+        chunks[i] = alloc_like_malloc(heap, view, 64);
+    for (int i = 0; i < CHUNKS; i += 2) {
+        region_free(heap, chunks[i]);
+        chunks[i] = NULL;
+    }
+    region_free(other, region_alloc(heap, heap_view(heap, 10), 500, false));
+    cr_assert(heap->remote_pages != NULL);
+    for (int i = 0; i < STEPS; i++) {
+        random = random * 1664525 + 1013904223;
+        void **chunk = &chunks[(random >> 8) % CHUNKS];
+        if (*chunk)
+            region_free(heap, *chunk);
+        *chunk = *chunk ? NULL : alloc_like_malloc(heap, view, 64);
+    }
+    cr_assert_null(heap->remote_pages);
+}
+
+Test(heap, states_in_a_forked_child) {
+    struct heap *self = heap_new(), *idle = heap_new(), *busy = heap_new(), *parked = heap_new();
+    heap_park(parked);
+    busy->busy = 1;
+    heap_fork_child(self);
+    cr_assert_eq(self->state, HEAP_OWNED);
+    cr_assert_eq(idle->state, HEAP_PARKED, "its thread was outside the allocator");
+    cr_assert_eq(busy->state, HEAP_ORPHAN, "its lists may be torn");
+    cr_assert_eq(parked->state, HEAP_PARKED);
+    cr_assert_eq(heap_global.totals->state, HEAP_TOTALS);
+    cr_assert_eq(busy->tid, 0);
+}
+
+/* Freeing the last chunk of a parked heap's page may unmap the segment that holds the page's
+ * header. */
+Test(region, a_parked_heap_loses_segments_chunk_by_chunk) {
+    enum { CHUNKS = 4000, BYTES = 4096 };
+    static void *chunks[CHUNKS];
+    options.freelist_kib = 0;
+    options.decay_ms = 0;
+    struct heap *heap = heap_new(), *parked = heap_acquire(1, false);
+    struct view *view = heap_view(parked, 7);
+    for (int i = 0; i < CHUNKS; i++) {
+        chunks[i] = region_alloc(parked, view, BYTES, false);
+        cr_assert(chunks[i] != NULL);
+    }
+    int64_t mapped = segment_usage().mapped_bytes;
+    heap_park(parked);
+    /* Whole pages of every segment first, then the rest backwards: so the segment that gets empty is
+     * the last one in the list of those with free slices, which is the one that goes. */
+    for (int i = 0; i < CHUNKS; i++)
+        if (i % 1000 >= 500 && i % 1000 < 540)
+            region_free(heap, chunks[i]);
+    for (int i = CHUNKS; i-- > 0;)
+        if (i % 1000 < 500 || i % 1000 >= 540)
+            region_free(heap, chunks[i]);
+    cr_assert_leq(segment_usage().mapped_bytes, mapped - (int64_t)(2 * SEGMENT_BYTES));
+    cr_assert_eq(heap_view(parked, 7)->frees, CHUNKS); /* under its lock, its own view */
+}

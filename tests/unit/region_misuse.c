@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of src/region: misuse aborts, and foreign pointers are counted. */
+#include <criterion/criterion.h>
+#include <signal.h>
+
+#include "os/meta.h"
+#include "region/region.h"
+#include "region_tests.h"
+
+Test(misuse, a_second_free_aborts, .signal = SIGABRT) {
+    struct heap *heap = heap_new();
+    void *chunk = region_alloc(heap, heap_view(heap, 9), 100, false);
+    cr_assert(region_alloc(heap, heap_view(heap, 9), 100, false) != NULL);
+    region_free(heap, chunk);
+    region_free(heap, chunk);
+}
+
+Test(misuse, a_second_free_in_a_shared_page_aborts, .signal = SIGABRT) {
+    struct heap *heap = heap_new();
+    age(heap, 9, 10);
+    for (int i = 0; i < YOUNG; i++)
+        if (segment_page_of(young_chunks[i])->meta_shift & META_OWNERS) {
+            region_free(heap, young_chunks[i]);
+            region_free(heap, young_chunks[i]);
+        }
+}
+
+Test(misuse, a_second_free_of_a_large_chunk_aborts, .signal = SIGABRT) {
+    struct heap *heap = heap_new();
+    void *chunk = region_alloc(heap, heap_view(heap, 9), 100000, false);
+    region_free(heap, chunk);
+    region_free(heap, chunk);
+}
+
+Test(misuse, a_pointer_into_a_block_aborts, .signal = SIGABRT) {
+    struct heap *heap = heap_new();
+    char *chunk = region_alloc(heap, heap_view(heap, 9), 100, false);
+    region_free(heap, chunk + 16);
+}
+
+/* A chunk of a context's own page, whose records say nothing but the slack. */
+static char *own_chunk(size_t size) {
+    struct heap *heap = heap_new();
+    options.promote_bytes = 0;
+    char *chunk = region_alloc(heap, heap_view(heap, 9), size, false);
+    cr_assert_eq(segment_page_of(chunk)->kind, PAGE_OWN);
+    return chunk;
+}
+
+Test(misuse, a_block_that_was_never_handed_out_aborts, .signal = SIGABRT) {
+    char *chunk = own_chunk(64);
+    struct page *page = segment_page_of(chunk);
+    size_t number = page->records < (size_t)32 * 64 ? 62 : 31;
+    region_free(page->heap, blocks_granule(page, chunk) + number * 64);
+}
+
+Test(misuse, the_place_of_the_records_is_none, .signal = SIGABRT) {
+    char *chunk = own_chunk(64);
+    struct page *page = segment_page_of(chunk);
+    region_free(page->heap, blocks_granule(page, chunk) + page->records);
+}
+
+Test(misuse, the_rest_behind_the_last_block_is_none, .signal = SIGABRT) {
+    char *chunk = own_chunk(112);
+    struct page *page = segment_page_of(chunk);
+    size_t behind = (size_t)page->granule_capacity * 112;
+    cr_assert_lt(behind, page->granule_mask);
+    region_free(page->heap, blocks_granule(page, chunk) + behind);
+}
+
+Test(misuse, foreign_pointers_are_counted_and_left_alone) {
+    static char foreign[64];
+    struct heap *heap = heap_new();
+    region_free(heap, foreign + 16);
+    region_free(heap, NULL);
+    cr_assert_eq(heap_global.foreign_frees, 1);
+    cr_assert_eq(region_usable(foreign + 16), 0);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of src/region: which contexts get pages of their own, the cap on waste, sharing past it. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+
+#include "os/meta.h"
+#include "region/region.h"
+#include "region_tests.h"
+
+Test(region, what_gets_pages_of_its_own_gets_its_own_size) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    options.promote_bytes = 2048;
+    void *chunk = NULL;
+    for (int i = 0; i < 40 && !view->region; i++)
+        chunk = region_alloc(heap, view, 1300, false);
+    cr_assert(view->region != NULL);
+    const struct page *page = segment_page_of(chunk);
+    cr_assert_eq(page->view, view);
+    cr_assert_eq(page->block_bytes, 1536);
+}
+
+Test(region, contexts_get_pages_of_their_own_at_the_bound) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    options.promote_bytes = 640;
+    for (int i = 0; i < 10; i++)
+        cr_assert_eq(segment_page_of(region_alloc(heap, view, 64, false))->kind, PAGE_MIXED);
+    struct page *page = segment_page_of(region_alloc(heap, view, 64, false));
+    cr_assert_eq(page->kind, PAGE_OWN);
+    cr_assert_eq(page->view, view);
+}
+
+/* Many contexts that get own pages, fill them and free nearly all: the sum of what they then hold
+ * free is what the cap is for. */
+Test(region, invariant_5_waste_is_capped) {
+    enum { CONTEXTS = 2000, CHUNKS = 80 };
+    static void *chunks[CHUNKS];
+    struct heap *heap = heap_new();
+    bool denied = false;
+    for (uint32_t c = 1; c <= CONTEXTS; c++) {
+        struct view *view = heap_view(heap, 1000 + c);
+        for (int i = 0; i < CHUNKS; i++)
+            chunks[i] = region_alloc(heap, view, 200, false);
+        for (int i = 0; i < CHUNKS - 1; i++)
+            region_free(heap, chunks[i]);
+        denied |= segment_page_of(chunks[CHUNKS - 1])->kind == PAGE_MIXED;
+        int64_t cap = options.waste_kib << 10, live = segment_used_bytes() - heap->own_free;
+        cap = live / 16 > cap ? live / 16 : cap;
+        /* One page may pass it, and a heap tells of its waste in steps. */
+        cr_assert_leq(heap->own_free, cap + 2 * (int64_t)SLICE_BYTES + (16 << 10), "context %u", c);
+    }
+    cr_assert(denied, "the cap was never reached");
+}
+
+/* Past the cap all regions are looked through for empty pages, but the seldomer the more there are: a program that stays
+ * at the cap for hours would do nothing else. */
+Test(region, sweeps_are_rare_where_contexts_are_many) {
+    enum { CONTEXTS = 1000 };
+    struct heap *heap = heap_new();
+    options.promote_bytes = 0;
+    struct page *first = NULL;
+    for (uint32_t c = 1; c <= CONTEXTS; c++) {
+        void *chunk = region_alloc(heap, heap_view(heap, 1000 + c), 100, false);
+        first = first ? first : segment_page_of(chunk);
+        region_free(heap, chunk); /* its page stays, as the current one */
+    }
+    struct view *view = heap_view(heap, 1001);
+    cr_assert(view->region && first->view == view && first->used == 0);
+    cr_assert(!heap_may_segregate(heap), "the cap was never reached");
+    for (uint32_t i = 0; i < CONTEXTS / 2; i++)
+        cr_assert_neq(segment_page_of(region_alloc(heap, view, 600, false))->kind, PAGE_OWN);
+    cr_assert_eq(first->kind, PAGE_OWN, "swept already");
+    for (uint32_t i = 0; i < CONTEXTS; i++)
+        region_alloc(heap, view, 600, false);
+    cr_assert_eq(first->kind, PAGE_NONE, "never swept");
+}
+
+Test(region, past_the_cap_old_pages_serve_all) {
+    struct heap *heap = heap_new();
+    int64_t tables_before = 0;
+    for (int round = 0; round < 3; round++) {
+        age(heap, 9, 10);
+        int shared = 0;
+        int64_t requested =
+            view_live_bytes(heap_view(heap, 9)) + view_live_bytes(heap_view(heap, 10));
+        for (int i = 0; i < YOUNG; i++)
+            shared += (segment_page_of(young_chunks[i])->meta_shift & META_OWNERS) != 0;
+        cr_assert_gt(shared, YOUNG / 2, "%d", shared);
+        cr_assert_leq(segment_used_bytes(), requested * 5 / 4, "%ld for %ld", segment_used_bytes(),
+                      requested);
+        check_and_free(heap, 0, 1);
+        for (uint32_t context = 9; context <= 10; context++) {
+            const struct view *view = heap_view(heap, context);
+            cr_assert_eq(view->allocs, view->frees);
+            cr_assert_eq(view_live_bytes(view), 0);
+        }
+        bins_release_empty(heap, &heap->mixed);
+        regions_release_empty(heap);
+        cr_assert_eq(segment_used_bytes(), 0);
+        cr_assert_eq(heap->own_free, 0);
+        int64_t tables = meta_usage(false).used_bytes;
+        if (round) /* the first one made the regions */
+            cr_assert_eq(tables, tables_before);
+        tables_before = tables;
+    }
+}
+
+static void *check_and_free_half(void *unused) {
+    struct heap *heap = heap_new();
+    check_and_free(heap, 1, 2);
+    return unused ? NULL : heap;
+}
+
+Test(region, others_free_from_shared_pages) {
+    struct heap *heap = heap_new(), *other;
+    pthread_t thread;
+    age(heap, 9, 10);
+    cr_assert_eq(pthread_create(&thread, NULL, check_and_free_half, NULL), 0);
+    check_and_free(heap, 0, 2);
+    pthread_join(thread, (void **)&other);
+    for (uint32_t context = 9; context <= 10; context++) {
+        const struct view *mine = heap_view(heap, context), *theirs = heap_view(other, context);
+        cr_assert_gt(theirs->frees, 0);
+        cr_assert_eq(mine->allocs, mine->frees + theirs->frees);
+        cr_assert_eq(view_live_bytes(mine) + view_live_bytes(theirs), 0);
+    }
+    bins_collect_remote(heap);
+    bins_release_empty(heap, &heap->mixed);
+    regions_release_empty(heap);
+    cr_assert_eq(segment_used_bytes(), 0);
+    cr_assert_eq(heap->own_free, 0);
+}
+
+/* What stays of one of them then keeps few segments and few headers. */
+Test(region, contexts_with_much_have_groups_of_slices_of_their_own) {
+    enum { BYTES = 1000, CHUNKS = 8000, KINDS = 3 };
+    static char *chunks[CHUNKS];
+    struct heap *heap = heap_new();
+    const struct view *whose[64] = {NULL};
+    unsigned mixed_groups = 0, groups = 0;
+    options.promote_bytes = 1024;
+    for (int i = 0; i < CHUNKS; i++) /* 2.7 MB each */
+        chunks[i] = region_alloc(heap, heap_view(heap, 9 + i % KINDS), BYTES, false);
+    uintptr_t base = (uintptr_t)chunks[CHUNKS / 4] & ~(SEGMENT_BYTES - 1);
+    for (int i = CHUNKS / 4; i < CHUNKS; i++) { /* more than GROUPED_BYTES of each were there */
+        if (((uintptr_t)chunks[i] & ~(SEGMENT_BYTES - 1)) != base)
+            continue;
+        const struct view *view = segment_page_of(chunks[i])->view;
+        const struct view **group = &whose[((uintptr_t)chunks[i] - base) / (16 * SLICE_BYTES)];
+        groups += !*group;
+        mixed_groups += *group && *group != view;
+        *group = view;
+    }
+    cr_assert_geq(groups, 5);
+    cr_assert_eq(mixed_groups, 0, "%u pages in a group of another context", mixed_groups);
+    for (int i = 0; i < CHUNKS; i++)
+        region_free(heap, chunks[i]);
+}
+
+/* Nobody allocates in a context whose chunks were all freed: its current pages are not to wait
+ * for that. */
+Test(region, a_context_that_is_done_keeps_no_page) {
+    enum { CHUNKS = 4000 };
+    static char *chunks[CHUNKS];
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    options.promote_bytes = 0;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < CHUNKS; i++)
+            chunks[i] = region_alloc(heap, view, (size_t)(i * 37) % 1000, false);
+        cr_assert_gt(segment_used_bytes(), CHUNKS * 500);
+        for (int i = 0; i < CHUNKS; i++)
+            region_free(heap, chunks[i]);
+        cr_assert_eq(segment_used_bytes(), 0, "%ld bytes are kept", (long)segment_used_bytes());
+    }
+    /* But one whose only chunk comes and goes does not make a page each time. */
+    unsigned made = 0;
+    void *last = NULL;
+    for (int i = 0; i < 1000; i++) {
+        char *chunk = region_alloc(heap, view, 100, false);
+        made += segment_page_of(chunk) != last;
+        last = segment_page_of(chunk);
+        region_free(heap, chunk);
+        made += segment_used_bytes() == 0;
+    }
+    cr_assert_lt(made, 12, "%u pages for 1000 chunks, one at a time", made);
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of src/region: records, pages and their states, sizes that share pages, growth in place. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/meta.h"
+#include "region/region.h"
+#include "region_tests.h"
+
+Test(region, records_of_all_shapes_round_trip) {
+    static char room[128] __attribute__((aligned(64)));
+    static const uint32_t slack_max[] = {SLACK_NARROW_MAX, UINT16_MAX - 1, SLACK_NARROW_MAX,
+                                         SMALL_MAX};
+    struct owners *owners = calloc(1, sizeof *owners + 9 * sizeof owners->views[0]);
+    cr_assert(owners != NULL);
+    owners->start = room;
+    owners->count = 8;
+    for (uint8_t shape = 0; shape < 6; shape++) {
+        uint8_t shift = shape & 3;
+        struct page page = {.meta_shift = shape, .granule_mask = 127};
+        if (shape & META_OWNERS) {
+            page.owners = owners;
+            page.granule_capacity = 8;
+        }
+        void *at = room + (1UL << shift);
+        for (uint32_t slack = 0; slack <= slack_max[shift]; slack++) {
+            uint32_t view = shape < 2 ? 0 : 1 + slack * 7 % (VIEWS_PER_BLOCK * VIEW_BLOCKS - 1);
+            memset(room, 0x33, sizeof room);
+            record_write(&page, at, view, slack);
+            struct record record = record_read(&page, at);
+            cr_assert_eq(record.slack, slack);
+            cr_assert_eq(record.view_index, view);
+            cr_assert_not(record.free, "shape %u, slack %u", shape, slack);
+            size_t width = 1UL << shift;
+            cr_assert_eq(room[width - 1], 0x33, "the record before was touched");
+            cr_assert_eq(room[2 * width], 0x33, "the record behind was touched");
+            cr_assert_eq(record_release(&page, at).slack, slack);
+            cr_assert(record_read(&page, at).free);
+        }
+        if (shape & META_OWNERS) /* but the one of the block in question */
+            cr_assert(!owners->views[0] && owners->views[1] && !owners->views[2]);
+    }
+    /* A dump may read the header of a page that is just given back or used anew. */
+    struct page page = {.meta_shift = META_OWNERS, .granule_mask = 127, .granule_capacity = 8};
+    memset(room, 0x33, sizeof room);
+    cr_assert_eq(record_read(&page, room + 1).view_index, 0, "no table");
+    page.owners = owners;
+    cr_assert_neq(record_read(&page, room + 1).view_index, 0);
+    owners->views[8] = owners->views[4] = 5;
+    cr_assert_eq(record_read(&page, room + 8).view_index, 0, "a shorter table");
+    page.granule_mask = SLICE_BYTES - 1;
+    cr_assert_eq(record_read(&page, room + 4).view_index, 5);
+    owners->start = (char *)((uintptr_t)room - (1UL << 20));
+    cr_assert_eq(record_read(&page, room + 4).view_index, 0, "one of another page");
+    free(owners);
+}
+
+/* A view with a region, as it gets one when it is large enough. */
+static struct view *view_of_own(struct heap *heap, uint32_t context) {
+    struct view *view = heap_view(heap, context);
+    struct region *region = meta_alloc(sizeof *region);
+    cr_assert(region != NULL);
+    bins_init(&region->bins);
+    view->region = &region->bins;
+    return view;
+}
+
+static void check_page(struct heap *heap, struct page *page) {
+    cr_assert(page != NULL);
+    const struct view *view = page->view;
+    unsigned size_class = page->size_class;
+    char *start = segment_span_start(page), *end = start + page->slices * SLICE_BYTES;
+    size_t granule_bytes = (size_t)page->granule_mask + 1;
+    unsigned seen = 0;
+    char *last = start;
+    size_t record_bytes = blocks_record_bytes(page);
+    if (size_class < NARROW_CLASSES)
+        cr_assert_leq(page->records + record_bytes, OS_PAGE_BYTES);
+    do {
+        for (; page->fresh_left; seen++) {
+            char *block = page->next_block;
+            char *granule = blocks_granule(page, block);
+            bool exact;
+            unsigned k = blocks_index(page, granule, block, &exact);
+            cr_assert_eq((size_t)(granule - start) % granule_bytes, 0);
+            cr_assert(block + page->block_bytes <= granule + page->records ||
+                      block >= granule + page->records + record_bytes);
+            cr_assert_lt(k, page->granule_capacity);
+            if (!view && size_class < NARROW_CLASSES)
+                cr_assert_eq(blocks_records_of(heap_recent(heap, size_class), block),
+                             page->records);
+            cr_assert_geq(block, last);
+            cr_assert_leq(block + page->block_bytes, granule + granule_bytes);
+            last = block + page->block_bytes;
+            cr_assert_eq((uintptr_t)block % 16, 0);
+            if (page->block_bytes % 64 == 0)
+                cr_assert_eq((uintptr_t)block % 64, 0);
+            cr_assert(exact);
+            cr_assert_eq(segment_page_of(block), page);
+            cr_assert(record_read(page, blocks_record(page, granule, k)).free);
+            page->next_block += page->block_bytes;
+            page->fresh_left--;
+        }
+    } while (blocks_open_granule(page));
+    cr_assert_leq(last, end);
+    cr_assert_eq(seen, page->capacity);
+    /* Of the smallest blocks of a mixed page the records take a quarter. */
+    unsigned used = !view && page->block_bytes == 16 ? 74 : 79;
+    cr_assert_geq(seen * page->block_bytes * 100, used * page->slices * SLICE_BYTES, "%u bytes",
+                  page->block_bytes);
+    heap->own_free += (int64_t)seen * page->waste_unit; /* as if all had been freed */
+    blocks_page_destroy(heap, page);
+}
+
+Test(region, blocks_of_a_page_lie_apart_from_records_and_each_other) {
+    struct heap *heap = heap_new();
+    struct view *view = view_of_own(heap, 9);
+    for (unsigned i = 0; i < SIZE_CLASSES * 2; i++)
+        check_page(heap, blocks_page_create(heap, i % 2 ? view : NULL, i / 2));
+    view->region->policy = PLACE_SLAB;
+    for (size_t bytes = 16; bytes <= SMALL_MAX; bytes += 16) {
+        unsigned size_class = blocks_class_of(bytes);
+        region_of(view->region)->units[size_class] = (uint16_t)(bytes / 16);
+        check_page(heap, blocks_page_create(heap, view, size_class));
+    }
+    cr_assert_eq(heap->own_free, 0);
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
+Test(region, a_page_is_current_then_full_then_partial_then_gone) {
+    enum { BYTES = 1024 };
+    static void *chunks[64];
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    unsigned class = blocks_class_of(BYTES);
+    options.promote_bytes = 1 << 30;    /* mixed pages only */
+    heap_recent(heap, class)->used = 0; /* and what is freed goes to them at once */
+    chunks[0] = region_alloc(heap, view, BYTES, false);
+    struct page *page = segment_page_of(chunks[0]);
+    cr_assert_eq(heap->mixed.current[class], heap_recent(heap, class));
+    cr_assert_eq(heap_recent(heap, class)->behind, page);
+    unsigned count = page->capacity;
+    cr_assert_leq(count, 60);
+    for (unsigned i = 1; i <= count; i++)
+        chunks[i] = region_alloc(heap, view, BYTES, false);
+    cr_assert_neq(segment_page_of(chunks[count]), page, "a full page gives no more blocks");
+    cr_assert(page->flags & PAGE_FULL);
+    cr_assert_null(heap->mixed.partial[class]);
+    region_free(heap, chunks[0]);
+    cr_assert_eq(heap->mixed.partial[class], page, "the first free lists it again");
+    cr_assert_not(page->flags & PAGE_FULL);
+    for (unsigned i = 1; i < count; i++)
+        region_free(heap, chunks[i]);
+    cr_assert_null(heap->mixed.partial[class], "empty pages leave the list");
+    cr_assert_eq(segment_used_bytes(), (int64_t)SLICE_BYTES, "and go back");
+    region_free(heap, chunks[count]);
+    bins_release_empty(heap, &heap->mixed);
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
+/* It has had the most time to collect free blocks, so that the next look for a page is far off. */
+Test(region, of_pages_with_free_blocks_the_one_listed_first_is_next) {
+    enum { BYTES = 2000, PAGES = 5 }; /* shares its pages with no other size */
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    static void *chunks[PAGES * 64];
+    struct page *pages[PAGES];
+    unsigned class = bins_class_of(heap, BYTES), count = 0, n = 0;
+    options.promote_bytes = 1 << 30; /* mixed pages only */
+    while (n < PAGES) {
+        chunks[count] = region_alloc(heap, view, BYTES, false);
+        if (!n || segment_page_of(chunks[count]) != pages[n - 1])
+            pages[n++] = segment_page_of(chunks[count]);
+        count++;
+    }
+    static const unsigned order[] = {2, 0, 3, 1};
+    for (unsigned i = 0; i < 4; i++)
+        for (unsigned k = 0, freed = 0; freed < 2; k++)
+            if (chunks[k] && segment_page_of(chunks[k]) == pages[order[i]]) {
+                region_free(heap, chunks[k]);
+                chunks[k] = NULL;
+                freed++;
+            }
+    const struct page *last = pages[PAGES - 1];
+    for (unsigned i = 0; i < 4;) { /* first the rest of the current page */
+        const struct page *page = segment_page_of(region_alloc(heap, view, BYTES, false));
+        if (page == last)
+            continue;
+        cr_assert_eq(page, pages[order[i]], "%u", i);
+        last = page;
+        i++;
+    }
+    cr_assert_null(heap->mixed.partial[class]);
+}
+
+Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
+    static void *first[SIZE_CLASSES], *chunks[1024];
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    int64_t live = 0;
+    options.promote_bytes = 1 << 30;              /* mixed pages only */
+    for (unsigned i = 0; i < SIZE_CLASSES; i++) { /* one each, the smallest size of each class */
+        size_t size = i ? blocks_bytes_table[i - 1] + 1 : 0;
+        first[i] = region_alloc(heap, view, size, false);
+        live += (int64_t)size;
+        const struct page *page = segment_page_of(first[i]);
+        cr_assert_leq(page->block_bytes - size, size <= 1024 ? SLACK_NARROW_MAX : SMALL_MAX);
+        cr_assert_eq(page->size_class, bins_class_of(heap, size));
+        if (size && size <= NARROW_MAX)
+            cr_assert_eq(page->size_class, bins_class_narrow(heap, size));
+    }
+    static const unsigned doubling[] = {4, 5, 6, 7}; /* 80 to 128 bytes */
+    struct page *shared = segment_page_of(first[7]);
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(segment_page_of(first[doubling[i]]), shared);
+    unsigned count = 0;
+    do
+        chunks[count++] = region_alloc(heap, view, 100, false);
+    while (segment_page_of(chunks[count - 1]) == shared);
+    cr_assert_eq(count + 3, shared->capacity, "the page was not full");
+    live += 100 * count;
+    cr_assert_eq(segment_page_of(chunks[count - 1])->block_bytes, 112, "then of its own");
+    cr_assert_eq(bins_class_narrow(heap, 100), 6);
+    cr_assert_eq(bins_class_of(heap, 90), 7, "the others stay as long as nobody asks");
+    region_free(heap, chunks[0]);
+    bool fresh;
+    void *other = region_alloc_narrow(heap, view, 90, &fresh);
+    cr_assert_eq(segment_page_of(other), shared, "while there is a free block in it");
+    cr_assert_eq(view_live_bytes(view), live - 100 + 90);
+    void *more = region_alloc(heap, view, 90, false);
+    cr_assert_eq(segment_page_of(more)->block_bytes, 96);
+    for (unsigned i = 1; i < count; i++)
+        region_free(heap, chunks[i]);
+    for (unsigned i = 0; i < SIZE_CLASSES; i++)
+        region_free(heap, first[i]);
+    region_free(heap, other);
+    region_free(heap, more);
+    cr_assert_eq(view_live_bytes(view), 0);
+    bins_release_empty(heap, &heap->mixed);
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
+/* Where the shared block's record could not tell the slack, the class is split, and no larger
+ * one is taken. */
+Test(region, aligned_chunks_share_as_far_as_the_slack_can_be_told) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    const struct page *page = segment_page_of(region_alloc_aligned(heap, view, 70, 64));
+    cr_assert_eq(page->block_bytes, 128);
+    cr_assert_eq(segment_page_of(region_alloc(heap, view, 70, false)), page);
+    char *chunk = region_alloc_aligned(heap, view, 80, 256);
+    cr_assert_eq((uintptr_t)chunk % 256, 0);
+    cr_assert_eq(segment_page_of(chunk)->block_bytes, 320, "384 less 80 is more than 254");
+    region_free(heap, chunk);
+    cr_assert_eq(view_live_bytes(view), 140);
+}
+
+Test(region, mixed_blocks_that_were_freed_last_are_used_first) {
+    enum { BYTES = 64, COUNT = 300 };
+    static void *chunks[COUNT];
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    struct page *recent = heap_recent(heap, blocks_class_of(BYTES));
+    unsigned room = recent->used;
+    options.promote_bytes = 1 << 30; /* mixed pages only */
+    for (int i = 0; i < COUNT; i++)
+        chunks[i] = region_alloc(heap, view, BYTES, false);
+    const struct page *first = segment_page_of(chunks[0]),
+                      *last = segment_page_of(chunks[COUNT - 1]);
+    unsigned used = first->used;
+    bool fresh;
+    cr_assert_neq(first, last);
+    region_free(heap, chunks[COUNT - 1]);
+    region_free(heap, chunks[0]);
+    cr_assert_eq(first->used, used, "it waits, and is not its page's yet");
+    cr_assert(first->flags & PAGE_FULL);
+    cr_assert_eq(region_alloc_narrow(heap, view, BYTES, &fresh), chunks[0]);
+    cr_assert_eq(region_alloc_narrow(heap, view, BYTES, &fresh), chunks[COUNT - 1]);
+    cr_assert_eq(recent->used, room);
+    for (int i = 0; i < COUNT; i++)
+        region_free(heap, chunks[i]);
+    cr_assert_eq(recent->used, 0, "as many as there is room for");
+    cr_assert_eq(first->used, room, "the others went to their page");
+    bins_release_empty(heap, &heap->mixed);
+    cr_assert_eq(recent->used, room);
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
+/* By less than a quarter at a time: it seldom moves, keeps its bytes, and the books are exact. */
+static void grow_by_bytes(struct heap *heap, struct view *view) {
+    unsigned moves = 0;
+    unsigned char *chunk = region_alloc(heap, view, 15, false);
+    chunk[14] = 15;
+    for (size_t size = 16; size <= SMALL_MAX; size++) {
+        unsigned char *last = chunk;
+        if (!region_resize(heap, view, chunk, size))
+            chunk = region_realloc(heap, view, chunk, size);
+        moves += chunk != last;
+        cr_assert_eq(view_live_bytes(view), (int64_t)size);
+        cr_assert_geq(region_usable(chunk), size);
+        cr_assert_eq(chunk[size - 2], (unsigned char)(size - 1), "at %zu", size);
+        chunk[size - 1] = (unsigned char)size;
+    }
+    cr_assert_lt(moves, SIZE_CLASSES * 7 / 8, "%u moves", moves);
+    cr_assert_not(region_resize(heap, view, chunk, SMALL_MAX / 4), "too much slack");
+    cr_assert_not(region_resize(heap, view, chunk, SMALL_MAX + 1));
+    region_free(heap, chunk);
+    cr_assert_eq(view_live_bytes(view), 0);
+}
+
+Test(region, what_grows_gets_room_to_grow) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9), *other = heap_view(heap, 10);
+    options.promote_bytes = 1 << 30; /* mixed pages only */
+    void *chunk = region_alloc(heap, other, 16, false);
+    cr_assert(region_resize(heap, view, chunk, 15), "it fits, and now the other one pays");
+    cr_assert_eq(view_live_bytes(other), 0);
+    cr_assert_eq(view_live_bytes(view), 15);
+    region_free(heap, chunk);
+    grow_by_bytes(heap, view);
+    options.promote_bytes = 0; /* pages of its own */
+    grow_by_bytes(heap, heap_view(heap, 11));
+}
+
+Test(region, no_page_is_lost_and_no_block_given_twice) {
+    enum { SLOTS = 3000 };
+    static struct {
+        unsigned char *chunk;
+        size_t size;
+        int context;
+    } slots[SLOTS];
+    int64_t live[6] = {0};
+    struct heap *heap = heap_new();
+    srand(21);
+    for (int step = 0; step < 200000; step++) {
+        int i = rand() % SLOTS;
+        if (slots[i].chunk == NULL) {
+            slots[i].size = (size_t)rand() % (rand() % 50 == 0 ? 100000 : 1500);
+            slots[i].context = rand() % 5 + 1;
+            struct view *view = heap_view(heap, 100 + (uint32_t)slots[i].context);
+            slots[i].chunk = rand() % 9 == 0 ? region_alloc_aligned(heap, view, slots[i].size, 256)
+                                             : region_alloc(heap, view, slots[i].size, false);
+            cr_assert(slots[i].chunk != NULL);
+            memset(slots[i].chunk, i & 0xff, slots[i].size);
+            live[slots[i].context] += (int64_t)slots[i].size;
+        } else {
+            for (size_t k = 0; k < slots[i].size; k += 61)
+                cr_assert_eq(slots[i].chunk[k], i & 0xff, "step %d", step);
+            region_free(heap, slots[i].chunk);
+            live[slots[i].context] -= (int64_t)slots[i].size;
+            slots[i].chunk = NULL;
+        }
+    }
+    for (uint32_t c = 1; c <= 5; c++)
+        cr_assert_eq(view_live_bytes(heap_view(heap, 100 + c)), live[c], "context %u", c);
+    for (int i = 0; i < SLOTS; i++)
+        region_free(heap, slots[i].chunk);
+    bins_release_empty(heap, &heap->mixed);
+    regions_release_empty(heap);
+    cr_assert_eq(segment_used_bytes(), 0, "pages were lost");
+    cr_assert_eq(heap->own_free, 0);
+}
+
+/* The same place in every page would be the same few sets of a cache. */
+Test(region, records_of_neighbouring_pages_are_in_different_sets_of_a_cache) {
+    enum { PAGES = 16 };
+    struct heap *heap = heap_new();
+    struct view *view = view_of_own(heap, 9);
+    bool seen[OS_PAGE_BYTES / CACHE_LINE] = {false};
+    for (unsigned i = 0; i < PAGES; i++) {
+        const struct page *page = blocks_page_create(heap, view, blocks_class_of(64));
+        cr_assert_not(seen[page->records / CACHE_LINE]);
+        seen[page->records / CACHE_LINE] = true;
+    }
+}

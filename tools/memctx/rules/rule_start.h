@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rule_start.h - resolves MEMCTX_RULES before `memctx run` becomes the program (docs/rules.md).
+ */
+#ifndef MEMCTX_RULE_START_H
+#define MEMCTX_RULE_START_H
+
+/* Puts into the environment which code of the program and of its libraries the rules hold for.
+ * LD_PRELOAD is set; `library`: ours, in which no rule holds. */
+void rule_start_resolve(const char *program, const char *library);
+
+#endif
