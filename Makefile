@@ -69,7 +69,7 @@ lib_late := $(wildcard src/control/*.c src/rules/*.c) src/api/new.c src/api/stat
 lib_first := src/region/heap.c
 lib_sources := $(lib_first) $(filter-out $(lib_first) $(lib_late),$(sort $(wildcard src/*/*.c))) \
     $(sort $(lib_late))
-cli_sources := $(sort $(wildcard tools/memctx/*.c))
+cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
 unit_libs := -lcriterion
 ifeq ($(VARIANT),tsan)
@@ -138,7 +138,7 @@ $(out)/lib/%.o: %.c $(out)/flags | deps-build
 
 $(out)/cli/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
-	$(call say,CC      ,$@)$(CC) $(base_flags) $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC      ,$@)$(CC) $(base_flags) -Itools/memctx $(sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
 	@mkdir -p $(@D)
@@ -153,7 +153,7 @@ $(out)/unit/tests/unit/shapes.o $(out)/lib/src/api/free.o: lib_flags += -fomit-f
 $(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: lib_flags += -fno-jump-tables
 
 # What is made a part of the command as it is.
-$(out)/cli/tools/memctx/report.o: $(wildcard tools/memctx/report/*)
+$(out)/cli/tools/memctx/verbs/report.o: $(wildcard tools/memctx/formats/page/*)
 
 $(library): $(lib_objects) src/api/exports.map
 	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) -o $@
@@ -226,7 +226,7 @@ mutants: all model | deps-test
 demo: all | deps-demo
 	@scripts/demo
 
-layers:
+layers: lib cli
 	@scripts/check-layers
 
 lint: all | deps-lint

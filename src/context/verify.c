@@ -47,12 +47,11 @@ static uint32_t read_path(uint32_t context, struct path *path, unsigned *sites) 
     uint32_t id = context;
     *sites = 0;
     path->count = 0;
-    for (; id >= TREE_FIXED_COUNT && path->count < FRAMES_MAX; id = tree_node(id)->parent) {
+    for (; id >= TREE_FIXED_COUNT && path->count < FRAMES_MAX; id = tree_node(id)->parent)
         if (tree_node(id)->module == MODULE_OTHERS)
             *sites = path->count;
         else
             path->addresses[path->count++] = tree_node(id)->address;
-    }
     if (id == TREE_OTHERS) {
         *sites = path->count;
         id = TREE_ROOT;

@@ -193,11 +193,10 @@ static void write_all(struct writer *writer, bool only_count) {
         sums_read(id, &sum, NULL);
         if (!sum.allocs && !sum.frees)
             continue;
-        if (only_count) {
+        if (only_count)
             count_entry(writer, id, &sum);
-        } else {
+        else
             write_entry(writer, id, &sum);
-        }
     }
     sums_end();
     writer->previous = 0;

@@ -324,12 +324,11 @@ static void look_at_chunks(const struct page *page, const char *start, struct wi
     uint64_t held = blocks_punched(page);
     struct serial_chunk chunk;
     struct serial_walk walk = serial_walk(page);
-    while (serial_next(page, start, &walk, &chunk)) {
+    while (serial_next(page, start, &walk, &chunk))
         if (chunk.state == SERIAL_LIVE)
             add_live(live_in, chunk.offset, chunk.bytes);
         else if (chunk.state == SERIAL_FREED) /* not collected yet */
             held |= 1UL << chunk.offset / OS_PAGE_BYTES;
-    }
     size_t count = (size_t)(page->next_block - start + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES;
     size_t whole = (size_t)(page->next_block - start) / OS_PAGE_BYTES;
     size_t records_at = (page->slices * SLICE_BYTES - serial_record_bytes(page)) / OS_PAGE_BYTES;

@@ -51,12 +51,11 @@ COLD void region_change_policy(struct heap *heap, struct bins *bins, uint32_t po
     bins->policy = policy;
     serial_put_aside(heap, region_of(bins));
     serial_release_empty(region_of(bins));
-    for (unsigned i = 0; i < SIZE_CLASSES; i++) {
+    for (unsigned i = 0; i < SIZE_CLASSES; i++)
         if (policy_of(bins)->in_order)
             bins_put_aside(heap, bins, i);
         else
             bins_put_aside_others(heap, bins, i);
-    }
 }
 
 /* The region's next pages are made by those terms. */

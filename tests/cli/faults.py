@@ -68,7 +68,7 @@ def generated_code_is_named_by_perf_map():
 # Fault, exit code, message.
 HELLO_FAULTS = [
     ("version", 1, r"wire version 48 and this memctx .* speaks 7; use the memctx"),
-    ("garbage", 1, r"not as the library does"),
+    ("garbage", 1, r"does not answer like libmemctx.so"),
     ("close", 1, r"closed the connection before it said hello"),
     ("hello-half", 1, r"closed the connection in the middle of its hello"),
     ("hello-type", 1, r"damaged answer; a frame of type"),
@@ -103,14 +103,14 @@ ANSWER_FAULTS = [
     ("parent-itself", 1, r"context 2 has no parent before it"),
     ("two-roots", 1, r"context 2 has no parent before it"),
     ("no-root", 1, r"first context is not the root"),
-    ("id-twice", 1, r"context 2 is there twice"),
+    ("id-twice", 1, r"context 2 occurs twice"),
     ("kind", 1, r"kind or module that does not exist"),
     ("module", 1, r"kind or module that does not exist"),
     ("build-id", 1, r"build-id of 1000 bytes"),
     ("marks", 1, r"(marks lie outside|too many elements)"),
-    ("deep", 1, r"over 1024 deep"),
-    ("refuse", 1, r"says no: no: \?\[31mnot today"),
-    ("no-memory", 1, r"says no: it has no memory for an answer"),
+    ("deep", 1, r"more than 1024 levels deep"),
+    ("refuse", 1, r" refused: no: \?\[31mnot today"),
+    ("no-memory", 1, r" refused: it has no memory for an answer"),
 ]
 
 
@@ -152,9 +152,9 @@ def fault_thread_heap():
 def dropped_connections_are_made_again():
     """A target that gives a place away in the middle of a dump: it goes on over a new connection, and says so."""
     with fake("dropped") as live:
-        done = expect(0, "waiting for a place", "dump", live.pid, "--json", env=live.cli_env)
+        done = expect(0, "waiting for a free connection", "dump", live.pid, "--json", env=live.cli_env)
         check_equal(json.loads(done.stdout)["totals"]["requested_bytes"], 600, "requested_bytes")
-        expect(0, "waiting for a place", "diff", live.pid, "first", env=live.cli_env)
+        expect(0, "waiting for a free connection", "diff", live.pid, "first", env=live.cli_env)
 
 
 @test
@@ -181,7 +181,7 @@ def pages_tell_who_shares_them():
 @test
 def fault_mark_missing():
     with fake("mark-missing") as live:
-        expect(1, 'no mark "first"', "diff", live.pid, env=live.cli_env)
+        expect(1, 'no longer has the mark "first"', "diff", live.pid, env=live.cli_env)
 
 
 @test
@@ -194,8 +194,8 @@ def fault_trim_short():
 def fault_refused_small_requests():
     with fake("refuse") as live:
         for words in (["mark"], ["reset"], ["trim"], ["options"], ["dump", "--self"]):
-            expect(1, r"says no: no: \?\[31mnot today", *words, live.pid, env=live.cli_env)
-        expect(1, "says no", "set", live.pid, "depth=5", env=live.cli_env)
+            expect(1, r" refused: no: \?\[31mnot today", *words, live.pid, env=live.cli_env)
+        expect(1, " refused: ", "set", live.pid, "depth=5", env=live.cli_env)
 
 
 @test

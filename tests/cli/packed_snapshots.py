@@ -15,8 +15,10 @@ from clitest import CLI, HERE, cli, expect, fake, scratch, succeed, target
 from harness import BIN, ROOT, build_program, check, check_equal, clean_env, run_program, test
 
 OLD = os.path.join(HERE, "data/snapshot-0.1.json")
-PARTS = ["snapshot", "snapshot_read", "snapshot_write", "snapshot_json", "pack", "unpack", "share", "model", "model_store", "folding", "cli",
-         "json", "emit"]
+PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_write",
+         "snapshot/snapshot_json", "snapshot/pack", "snapshot/unpack", "snapshot/share",
+         "model/model", "model/model_store", "model/folding", "base/cli", "base/json",
+         "formats/emit"]
 
 
 def read(path):
@@ -34,7 +36,7 @@ def made_up(shape, contexts, path, *words, seed=1):
     tools = os.path.join(ROOT, "tools/memctx")
     sources = [os.path.join(tools, part + ".c") for part in PARTS]
     program = os.path.join(BIN, "snapshot_round")
-    newest = max(map(os.path.getmtime, glob.glob(os.path.join(tools, "*.[ch]"))))
+    newest = max(map(os.path.getmtime, glob.glob(os.path.join(tools, "*/*.[ch]"))))
     if os.path.exists(program) and os.path.getmtime(program) < newest:
         os.unlink(program)
     program = build_program("tests/cli/programs/snapshot_round.c", flags=[
@@ -295,7 +297,7 @@ def packed_parts_that_contradict():
         spoil("has an id that does not exist", column(packed.CONTEXTS, 1, 1 << 40))
         spoil("loop ends in a context that does not exist", column(packed.CONTEXTS, 10, 41))
         spoil("loop ends in a context that does not exist", column(packed.CONTEXTS, 10, 1 << 40))
-        spoil("there twice", column(packed.CONTEXTS, 1, 1))
+        spoil("occurs twice", column(packed.CONTEXTS, 1, 1))
         spoil("no parent before it", column(packed.CONTEXTS, 2, 0))
         spoil("no parent before it", column(packed.CONTEXTS, 2, 40))
         spoil("no parent before it", column(packed.CONTEXTS, 2, 1 << 40))

@@ -697,7 +697,7 @@ def limit_is_a_number():
         ):
             expect(
                 2,
-                r'--limit-samples is a number from 1 to 2147483647; got "' + word + '"',
+                r'--limit-samples takes a number from 1 to 2147483647; got "' + word + '"',
                 "export",
                 made.path,
                 "--pprof",
@@ -715,7 +715,7 @@ def limit_is_a_number():
         )
         expect(
             2,
-            "--limit-samples is about --pprof; name its file, too",
+            "--limit-samples needs --pprof FILE",
             "export",
             made.path,
             "--folded",

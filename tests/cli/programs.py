@@ -63,10 +63,10 @@ def run_sets_the_environment():
 
 @test
 def run_refuses_wrong_options():
-    expect(2, "depth goes from 0 to 128; got \"129\"", "run", "--depth", "129", "true")
-    expect(2, "depth goes from", "run", "--depth", "-1", "true")
-    expect(2, "no option \"speed\"", "run", "--set", "speed=1", "true")
-    expect(2, "control goes from off to always", "run", "--set", "control=maybe", "true")
+    expect(2, "depth takes a value from 0 to 128; got \"129\"", "run", "--depth", "129", "true")
+    expect(2, "depth takes a value from", "run", "--depth", "-1", "true")
+    expect(2, "unknown option name \"speed\"", "run", "--set", "speed=1", "true")
+    expect(2, "control takes a value from off to always", "run", "--set", "control=maybe", "true")
     expect(2, "name=value", "run", "--set", "depth", "true")
     expect(2, "unknown option", "run", "--nonsense", "true")
     check_equal(run("--set", "control=off", "true").returncode, 0, "a word of an enum")
@@ -205,7 +205,7 @@ def run_finds_the_library():
         check_equal(heard, os.path.realpath(library), "the library of an installation")
         spaced = os.path.join(where, "with blank.so")
         shutil.copy(LIB, spaced)
-        expect(1, "cannot be preloaded: LD_PRELOAD takes no path with a blank", "run", "true",
+        expect(1, "cannot be preloaded: LD_PRELOAD cannot hold a path with a blank", "run", "true",
                env=clean_env(MEMCTX_LIBRARY=spaced))
         expect(1, "MEMCTX_LIBRARY names /no/such", "run", "true",
                env=clean_env(MEMCTX_LIBRARY="/no/such"))

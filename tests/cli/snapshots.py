@@ -234,7 +234,7 @@ def snapshot_parts_that_contradict():
         spoil(lambda dump: dump["contexts"].clear(), "no contexts")
         spoil(lambda dump: dump["contexts"][3].update(parent=77), "no parent before it")
         spoil(lambda dump: dump["contexts"][2].update(parent=3), "no parent before it")
-        spoil(lambda dump: dump["contexts"][3].update(id=2), "there twice")
+        spoil(lambda dump: dump["contexts"][3].update(id=2), "occurs twice")
         spoil(lambda dump: dump["contexts"][3].update(id=-1), "no id")
         spoil(lambda dump: dump["contexts"][3].pop("self"), "no figures")
         spoil(lambda dump: dump["contexts"][3].update(frame=3), "no frame")

@@ -382,7 +382,7 @@ def the_command_waits_for_a_place():
             thread.join()
             leaves.join()
         check_equal(done.returncode, 0, f"exit status ({done.stderr})")
-        check("waiting for a place" in done.stderr, f"it did not say that it waits: {done.stderr!r}")
+        check("waiting for a free connection" in done.stderr, f"it did not say that it waits: {done.stderr!r}")
 
 
 @test

@@ -2,7 +2,7 @@
 /* A dump as a target that lies may send it to the command: its head, then pieces of any part in the order in which the
  * command asks. Each is a length (2 bytes) and so many. */
 #include "fuzz.h"
-#include "wire_load.h"
+#include "model/wire_load.h"
 
 #include <stdlib.h>
 #include <string.h>

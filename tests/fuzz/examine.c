@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The rules of doctor, on figures that somebody made up. */
-#include "findings.h"
+#include "diagnosis/findings.h"
 #include "fuzz.h"
-#include "holders.h"
+#include "pages/holders.h"
 
 void fuzz_examine(struct model *model) {
     struct memory_ledger ledger;

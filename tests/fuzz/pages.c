@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Pages as a target that lies may send them, in two answers. */
 #include "fuzz.h"
-#include "wire_load.h"
+#include "model/wire_load.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,10 @@
 /* A snapshot file that was damaged, or made up: JSON, packed, or (any other first byte) what stands
  * in a packed one's zstd frame, because nobody guesses checksums. What can be read must come back
  * when it is written and read again. */
+#include "snapshot/snapshot.h"
 #include "fuzz.h"
-#include "model.h"
-#include "snapshot_format.h"
+#include "model/model.h"
+#include "snapshot/snapshot_format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static int file = -1, copies[2] = {-1, -1};
 static bool read_back(struct model *model, int from, struct cli_failure *failure) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", from);
-    return model_load_snapshot(model, path, failure);
+    return snapshot_load(model, path, failure);
 }
 
 static void write_body(const uint8_t *body, size_t size) {
@@ -45,7 +46,7 @@ static void write_copy(const struct model *model, int copy) {
     if (ftruncate(copy, 0) || lseek(copy, 0, SEEK_SET))
         abort();
     FILE *stream = fdopen(dup(copy), "w");
-    model_write_snapshot(model, stream, &options);
+    snapshot_write(model, stream, &options);
     if (fclose(stream))
         abort();
 }

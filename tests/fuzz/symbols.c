@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A module's file that was damaged: names looked up in it, as the command's child does. libdw is not fuzzed, only what
  * stands between it and the answer; the command survives the child's end. */
-#include "symbols.h"
 #include "fuzz.h"
-#include "model.h"
+#include "model/model.h"
+#include "names/elf_names.h"
 
 #include <elfutils/libdwfl.h>
 #include <stdio.h>
@@ -26,12 +26,12 @@ Dwfl *fuzz_dwfl_begin(const Dwfl_Callbacks *callbacks) {
 
 static uint64_t functions, ends;
 
-void symbols_put_function(FILE *answer, const char *name, const char *file, int64_t line) {
+void answer_put_function(FILE *answer, const char *name, const char *file, int64_t line) {
     (void)answer;
     functions += (name ? strlen(name) : 0) + (file ? strlen(file) : 0) + (uint64_t)line;
 }
 
-void symbols_put_end(FILE *answer) {
+void answer_put_end(FILE *answer) {
     (void)answer;
     ends++;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A second reader of snapshot files, written from tools/memctx/snapshot_format.h alone, and a writer for damaged ones."""
+"""A second reader of snapshot files, written from tools/memctx/snapshot/snapshot_format.h alone, and a writer for damaged ones."""
 import itertools
 import struct
 import subprocess

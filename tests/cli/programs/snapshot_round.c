@@ -14,7 +14,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "model.h"
+#include "formats/emit.h"
+#include "model/model.h"
+#include "snapshot/snapshot.h"
 
 #define SITES 4000
 #define MODULES 12
@@ -463,9 +465,9 @@ int main(int argc, char **argv) {
         .threads = model.has_threads, .names = true, .snapshot = true};
     double start = seconds();
     if (argc > 5) {
-        model_write_json(&model, file, &options);
+        emit_json(&model, file, &options);
     } else {
-        model_write_snapshot(&model, file, &options);
+        snapshot_write(&model, file, &options);
     }
     if (fclose(file) != 0 || stat(argv[4], &status) != 0) {
         cli_die(CLI_REFUSED, "%s: could not be written", argv[4]);
@@ -473,7 +475,7 @@ int main(int argc, char **argv) {
     double written = seconds();
     long written_kib = peak_kib();
     if (argc <= 5) {
-        if (!model_load_snapshot(&back, argv[4], &failure)) {
+        if (!snapshot_load(&back, argv[4], &failure)) {
             cli_die_failure(&failure);
         }
     }

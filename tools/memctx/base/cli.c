@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/* cli.c - messages, memory and argument parsing of the command. */
+#include "base/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct cli_verb *cli_current_verb;
+
+static void print_message(const char *format, va_list arguments) {
+    fflush(stdout);
+    fputs("memctx: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
+void cli_warn(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    print_message(format, arguments);
+    va_end(arguments);
+}
+
+void cli_die(int code, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    print_message(format, arguments);
+    va_end(arguments);
+    exit(code);
+}
+
+void cli_usage(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    print_message(format, arguments);
+    va_end(arguments);
+    if (cli_current_verb) {
+        fprintf(stderr, "usage: memctx %s %s\n", cli_current_verb->name,
+                cli_current_verb->arguments);
+        fprintf(stderr, "see memctx %s --help\n", cli_current_verb->name);
+    } else {
+        fprintf(stderr, "see memctx --help\n");
+    }
+    exit(CLI_USAGE);
+}
+
+void cli_set_failure(struct cli_failure *failure, int code, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    failure->code = code;
+    vsnprintf(failure->text, sizeof failure->text, format, arguments);
+    va_end(arguments);
+    cli_clean(failure->text);
+}
+
+void cli_die_failure(const struct cli_failure *failure) {
+    cli_die(failure->code, "%s", failure->text);
+}
+
+void *cli_alloc(size_t count, size_t size_bytes) {
+    void *memory = calloc(count > 0 ? count : 1, size_bytes);
+    if (!memory) {
+        cli_die(CLI_REFUSED, "out of memory; cannot allocate %zu elements of %zu bytes", count,
+                size_bytes);
+    }
+    return memory;
+}
+
+void *cli_grow(void *array, size_t count, size_t size_bytes) {
+    void *memory = reallocarray(array, count > 0 ? count : 1, size_bytes);
+    if (!memory) {
+        cli_die(CLI_REFUSED, "out of memory; cannot allocate %zu elements of %zu bytes", count,
+                size_bytes);
+    }
+    return memory;
+}
+
+char *cli_copy(const char *text) {
+    char *copy = strdup(text);
+    if (!copy)
+        cli_die(CLI_REFUSED, "out of memory");
+    return copy;
+}
+
+char *cli_format(const char *format, ...) {
+    va_list arguments;
+    char *text;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        cli_die(CLI_REFUSED, "out of memory");
+    return text;
+}
+
+char *cli_clean(char *text) {
+    for (char *at = text; *at != '\0'; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7f)
+            *at = '?';
+    return text;
+}
+
+int cli_next_option(int argc, char **argv, const char *letters, const struct option *options) {
+    opterr = 0;
+    int at = optind;
+    int option = getopt_long(argc, argv, letters, options, NULL);
+    switch (option) {
+    case 'h': cli_print_verb_help(cli_current_verb); exit(cli_finish_output(CLI_DONE));
+    case 'V': printf("memctx %s\n", CLI_VERSION); exit(cli_finish_output(CLI_DONE));
+    case ':': cli_usage("option %s needs a value", argv[optind - 1]);
+    case '?': {
+        /* A long option leaves its word just before optind; a letter may sit inside a word. */
+        const char *word = optind > at ? argv[optind - 1] : argv[optind];
+        if (optopt != 0 && (!word || strncmp(word, "--", 2) != 0))
+            cli_usage("unknown option -%c", optopt);
+        cli_usage("unknown option, or a value for an option that takes none: %s", word);
+    }
+    default: return option;
+    }
+}
+
+bool cli_is_number(const char *text, int64_t *value) {
+    char *end;
+    if (text[0] == '\0' || strspn(text, "0123456789") != strlen(text))
+        return false;
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    return errno == 0 && *end == '\0';
+}
+
+int64_t cli_parse_number(const char *what, const char *text, int64_t minimum, int64_t maximum) {
+    int64_t value;
+    if (!cli_is_number(text, &value) || value < minimum || value > maximum) {
+        cli_usage("%s takes a number from %lld to %lld; got \"%s\"", what, (long long)minimum,
+                  (long long)maximum, text);
+    }
+    return value;
+}
+
+int64_t cli_parse_bytes(const char *what, const char *text) {
+    size_t digits = strspn(text, "0123456789");
+    char *number = strndup(text, digits);
+    const char *unit = text + digits;
+    int64_t value = 0;
+    int shift = -1;
+    if (unit[0] == '\0')
+        shift = 0;
+    else if (unit[1] == '\0' && strchr("kKmMgG", unit[0]))
+        shift = unit[0] == 'k' || unit[0] == 'K' ? 10 : unit[0] == 'm' || unit[0] == 'M' ? 20 : 30;
+    if (!number || shift < 0 || !cli_is_number(number, &value) || value > (INT64_MAX >> shift))
+        cli_usage("%s takes a number of bytes, which may end in K, M or G; got \"%s\"", what, text);
+    free(number);
+    return value << shift;
+}
+
+int cli_finish_output(int code) {
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "memctx: could not write the output; %s\n", strerror(errno));
+        return CLI_REFUSED;
+    }
+    return code;
+}
+
+void cli_print_verb_help(const struct cli_verb *verb) {
+    printf("usage: memctx %s %s\n\n%s\n", verb->name, verb->arguments, verb->help);
+}

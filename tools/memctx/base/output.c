@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* output.c - writes a temporary file beside the final name, then renames it. */
+#include "base/output.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/cli.h"
+
+void output_begin(struct output *output, const char *path) {
+    struct stat status;
+    bool standard = strcmp(path, "-") == 0;
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow so long is an error like a full disk */
+    bool direct = standard || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+    *output = (struct output){.path = path, .fd = -1};
+    if (!direct) {
+        output->temporary = cli_format("%s.XXXXXX", path);
+        output->fd = mkstemp(output->temporary);
+    }
+    output->file = standard          ? stdout
+                   : direct          ? fopen(path, "we")
+                   : output->fd >= 0 ? fdopen(output->fd, "w")
+                                     : NULL;
+    if (!output->file) {
+        cli_die(CLI_REFUSED,
+                "%s: cannot be written; %s; give the name of a file in a directory that is "
+                "yours",
+                path, strerror(errno));
+    }
+    setvbuf(output->file, NULL, _IOFBF, 1 << 18);
+}
+
+static ssize_t write_compressed(void *cookie, const char *bytes, size_t length) {
+    size_t done = 0;
+    while (done < length) {
+        size_t part = length - done < 1 << 30 ? length - done : 1 << 30;
+        int written = gzwrite(cookie, bytes + done, (unsigned)part);
+        if (written <= 0)
+            break;
+        done += (size_t)written;
+    }
+    return (ssize_t)done;
+}
+
+static int close_compressed(void *cookie) {
+    return gzclose(cookie) == Z_OK ? 0 : EOF;
+}
+
+void output_begin_compressed(struct output *output, const char *path) {
+    const cookie_io_functions_t functions = {.write = write_compressed, .close = close_compressed};
+    output_begin(output, path);
+    int fd = dup(fileno(output->file)); /* gzclose() closes it */
+    gzFile compressed = fd >= 0 ? gzdopen(fd, "wb6") : NULL;
+    FILE *file = compressed ? fopencookie(compressed, "w", functions) : NULL;
+    if (!file)
+        cli_die(CLI_REFUSED, "%s: cannot be written; out of memory or file descriptors", path);
+    output->plain = output->file;
+    output->file = file;
+}
+
+/* All that was written has reached the file; false where not, and errno says why. */
+static bool flush_all(struct output *output) {
+    bool good = true;
+    if (output->plain) {
+        good = !ferror(output->file);
+        good = fclose(output->file) == 0 && good;
+        output->file = output->plain;
+    }
+    return good && fflush(output->file) == 0 && !ferror(output->file);
+}
+
+void output_finish(struct output *output) {
+    bool direct = !output->temporary;
+    mode_t mask = umask(0);
+    umask(mask);
+    bool good = flush_all(output) && (direct || fchmod(output->fd, 0666 & ~mask) == 0);
+    int error = errno;
+    if (output->file != stdout)
+        good = fclose(output->file) == 0 && good;
+    if (good && !direct && rename(output->temporary, output->path) != 0) {
+        error = errno;
+        good = false;
+    }
+    if (!good) {
+        if (!direct)
+            unlink(output->temporary);
+        cli_die(CLI_REFUSED,
+                "%s: could not be written; %s; make room, or give the name of a file elsewhere",
+                output->path, strerror(error));
+    }
+    free(output->temporary);
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* blame.c - groups contexts by the innermost frames of their paths. */
+#include "diagnosis/blame.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/folding.h"
+
+/* --- folded paths ---------------------------------------------------------------------------- */
+
+static int compare_frames(const struct model *model, uint32_t a, uint32_t b) {
+    if (a == WIRE_NONE || b == WIRE_NONE)
+        return (a == WIRE_NONE) - (b == WIRE_NONE);
+    const struct model_frame *left = model->contexts[a].frame, *right = model->contexts[b].frame;
+    if (left == right)
+        return 0;
+    if (left->kind != right->kind)
+        return left->kind < right->kind ? -1 : 1;
+    if (left->kind != WIRE_KIND_PATH)
+        return strcmp(left->label ? left->label : "", right->label ? right->label : "");
+    return left->address < right->address ? -1 : left->address > right->address;
+}
+
+static bool has_any(const struct model_figures *figures) {
+    return figures->context != WIRE_NONE &&
+           (model_totals_any(&figures->self) || figures->self.pinned_bytes > 0);
+}
+
+static bool are_alike(const struct blame_paths *paths, uint32_t a, uint32_t b) {
+    uint32_t count = paths->first[a + 1] - paths->first[a];
+    if (paths->first[b + 1] - paths->first[b] != count)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (compare_frames(paths->model, paths->frames[paths->first[a] + i],
+                           paths->frames[paths->first[b] + i]) != 0)
+            return false;
+    return true;
+}
+
+static void find_alike(struct blame_paths *paths) {
+    const struct model *model = paths->model;
+    size_t slots = 1024;
+    while (slots < 2 * model->figures_count)
+        slots *= 2;
+    uint32_t *table = cli_alloc(slots, sizeof *table); /* number + 1 */
+    for (uint32_t i = 0; i < model->figures_count; i++) {
+        uint64_t hash = 0;
+        paths->same[i] = i;
+        if (paths->first[i + 1] == paths->first[i])
+            continue;
+        for (uint32_t k = paths->first[i]; k < paths->first[i + 1]; k++) {
+            const struct model_frame *frame = model->contexts[paths->frames[k]].frame;
+            hash = folding_mix(hash, frame->kind == WIRE_KIND_PATH ? frame->address
+                                                                   : folding_function_key(frame));
+        }
+        size_t slot = hash & (slots - 1);
+        while (table[slot] != 0 && !are_alike(paths, table[slot] - 1, i))
+            slot = (slot + 1) & (slots - 1);
+        if (table[slot] == 0)
+            table[slot] = i + 1;
+        paths->same[i] = table[slot] - 1;
+        paths->alike[paths->same[i]]++;
+    }
+    free(table);
+}
+
+void blame_paths_make(struct blame_paths *paths, const struct model *model) {
+    struct folding_paths folding;
+    uint32_t path[MODEL_LEVELS_MAX + 1];
+    size_t count = 0, capacity = 0;
+    *paths = (struct blame_paths){.model = model};
+    paths->first = cli_alloc(model->figures_count + 1, sizeof *paths->first);
+    paths->plain = cli_alloc(model->figures_count, sizeof *paths->plain);
+    paths->same = cli_alloc(model->figures_count, sizeof *paths->same);
+    paths->alike = cli_alloc(model->figures_count, sizeof *paths->alike);
+    folding_paths_begin(&folding, model);
+    for (uint32_t i = 0; i < model->figures_count; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        size_t frames = 0;
+        if (has_any(figures))
+            frames = folding_fold_path(&folding, figures->context, path, &paths->plain[i]);
+        if (capacity - count < frames) {
+            capacity = 2 * capacity + MODEL_LEVELS_MAX + 1;
+            paths->frames = cli_grow(paths->frames, capacity, sizeof *paths->frames);
+        }
+        if (frames > 0)
+            memcpy(paths->frames + count, path, frames * sizeof *path);
+        count += frames;
+        paths->first[i + 1] = (uint32_t)count;
+    }
+    folding_paths_end(&folding);
+    find_alike(paths);
+}
+
+void blame_paths_free(struct blame_paths *paths) {
+    free(paths->frames);
+    free(paths->first);
+    free(paths->plain);
+    free(paths->same);
+    free(paths->alike);
+}
+
+/* --- suspects -------------------------------------------------------------------------------- */
+
+/* A context that no suspect has claimed yet, and the frame of its path that is compared next. */
+struct walk {
+    uint32_t number, place;
+};
+
+struct search {
+    const struct blame_paths *paths;
+    const int64_t *figures;
+    int64_t floor;
+    struct blame *blame;
+    size_t capacity;
+};
+
+static uint32_t context_of(const struct search *search, uint32_t number) {
+    return model_figures_at(search->paths->model, number)->context;
+}
+
+static int64_t add(int64_t a, int64_t b) {
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+static const struct search *sorting; /* for the comparisons, which get no argument */
+
+static int by_falling_figure(const void *a, const void *b) {
+    const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    const struct model_context *contexts = sorting->paths->model->contexts;
+    int64_t x = sorting->figures[contexts[left].figures->number];
+    int64_t y = sorting->figures[contexts[right].figures->number];
+    return x != y ? (x > y ? -1 : 1) : left < right ? -1 : left > right;
+}
+
+static int by_suspect(const void *a, const void *b) {
+    const struct blame_suspect *left = a, *right = b;
+    if (left->figure != right->figure)
+        return left->figure > right->figure ? -1 : 1;
+    return left->members[0] < right->members[0] ? -1 : left->members[0] > right->members[0];
+}
+
+/* The frame's node; WIRE_NONE: the path has ended. */
+static uint32_t frame_of(const struct walk *walk) {
+    const struct blame_paths *paths = sorting->paths;
+    return walk->place < paths->first[walk->number + 1] ? paths->frames[walk->place] : WIRE_NONE;
+}
+
+static int compare_walks(const struct walk *a, const struct walk *b) {
+    return compare_frames(sorting->paths->model, frame_of(a), frame_of(b));
+}
+
+static int by_frame(const void *a, const void *b) {
+    const struct walk *left = a, *right = b;
+    int order = compare_walks(left, right);
+    return order != 0 ? order : (left->number < right->number ? -1 : left->number > right->number);
+}
+
+static void accuse(struct search *search, const struct walk *walks, size_t count, int64_t figure,
+                   uint32_t frames) {
+    struct blame *blame = search->blame;
+    if (blame->count == search->capacity) {
+        search->capacity = 2 * search->capacity + 16;
+        blame->suspects = cli_grow(blame->suspects, search->capacity, sizeof *blame->suspects);
+    }
+    struct blame_suspect *suspect = &blame->suspects[blame->count++];
+    *suspect = (struct blame_suspect){.figure = figure, .count = count};
+    suspect->members = cli_alloc(count, sizeof *suspect->members);
+    for (size_t i = 0; i < count; i++)
+        suspect->members[i] = context_of(search, walks[i].number);
+    qsort(suspect->members, count, sizeof *suspect->members, by_falling_figure);
+    uint32_t plain = search->paths->plain[blame_number(search->paths, suspect->members[0])];
+    suspect->frames = count > 1 && plain < frames ? plain : frames;
+}
+
+static int64_t sum_of(const struct search *search, const struct walk *walks, size_t count) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum = add(sum, search->figures[walks[i].number]);
+    return sum;
+}
+
+static uint32_t level_of(const struct search *search, uint32_t number) {
+    return search->paths->model->contexts[context_of(search, number)].level;
+}
+
+/* The walks share their innermost `frames` frames. Names what can be named among them, and leaves
+ * the others in front; returns how many. */
+static size_t divide(struct search *search, struct walk *walks, size_t count, uint32_t frames) {
+    if (count == 0 || sum_of(search, walks, count) < search->floor)
+        return count;
+    if (count == 1) {
+        accuse(search, walks, 1, search->figures[walks[0].number],
+               level_of(search, walks[0].number));
+        return 0;
+    }
+    size_t left = 0;
+    qsort(walks, count, sizeof *walks, by_frame);
+    for (size_t first = 0, end; first < count; first = end) {
+        for (end = first + 1; end < count && compare_walks(&walks[end], &walks[first]) == 0;
+             end++) {
+        }
+        size_t kept = end - first;
+        if (frame_of(&walks[first]) != WIRE_NONE) {
+            for (size_t i = first; i < end; i++)
+                walks[i].place++;
+            kept = divide(search, walks + first, kept, frames + 1);
+        }
+        memmove(walks + left, walks + first, kept * sizeof *walks);
+        left += kept;
+    }
+    int64_t figure = sum_of(search, walks, left);
+    if (frames == 0 || figure < search->floor)
+        return left;
+    accuse(search, walks, left, figure, frames);
+    return 0;
+}
+
+void blame_make(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
+                int64_t floor) {
+    const struct model *model = paths->model;
+    struct search search = {
+        .paths = paths, .figures = figures, .floor = floor > 0 ? floor : 1, .blame = blame};
+    struct walk *walks = cli_alloc(model->figures_count, sizeof *walks);
+    size_t count = 0;
+    *blame = (struct blame){0};
+    for (size_t i = 1; i < model->figures_count; i++)
+        if (figures[i] > 0)
+            walks[count++] = (struct walk){(uint32_t)i, paths->first[i]};
+    sorting = &search;
+    count = divide(&search, walks, count, 0);
+    blame->rest = sum_of(&search, walks, count);
+    free(walks);
+    if (blame->count > 0)
+        qsort(blame->suspects, blame->count, sizeof *blame->suspects, by_suspect);
+    sorting = NULL;
+}
+
+void blame_widen(const struct blame_paths *paths, const struct blame_suspect *suspect,
+                 bool *members) {
+    const struct model *model = paths->model;
+    bool *meant = cli_alloc(model->figures_count, sizeof *meant);
+    for (size_t i = 0; i < suspect->count; i++) {
+        members[suspect->members[i]] = true;
+        meant[paths->same[blame_number(paths, suspect->members[i])]] = true;
+    }
+    for (size_t i = 1; i < model->figures_count; i++) {
+        uint32_t context = model_figures_at(model, i)->context;
+        if (context != WIRE_NONE && meant[paths->same[i]])
+            members[context] = true;
+    }
+    free(meant);
+}
+
+void blame_free(struct blame *blame) {
+    for (size_t i = 0; i < blame->count; i++)
+        free(blame->suspects[i].members);
+    free(blame->suspects);
+    *blame = (struct blame){0};
+}

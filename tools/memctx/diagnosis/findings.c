@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* findings.c - the table of all rules, and the rules about harmless memory and memory of others. */
+#include "diagnosis/findings.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diagnosis/look.h"
+
+/* --- what is harmless, or not ours ----------------------------------------------------------- */
+
+/* Finds memory that goes back to the kernel and is faulted in again, over and over. Each OS page
+ * costs a fault, which takes some microseconds. */
+static void look_for_thrashing(struct look *look, const struct rule *rule) {
+    const struct model *model = look->model;
+    int64_t bytes = model_tame(model->ledger.returned_bytes);
+    double rate = model->uptime_s > 0 ? (double)bytes / model->uptime_s : 0;
+    if (bytes < KIB * MIB || bytes / 4 < look->rss_bytes || rate < 64.0 * (double)MIB)
+        return;
+    struct finding *finding =
+        finding_new(look, rule, rate < (double)(KIB * MIB) ? SEVERITY_INFO : SEVERITY_WARNING,
+                    bytes, share(bytes, look->rss_bytes));
+    finding->evidence = cli_format(
+        "%s were given back to the kernel in %.1f s, %s a second; the freelist holds at most "
+        "MEMCTX_FREELIST_KIB, or 5 %% of what is in use",
+        look_bytes(bytes), model->uptime_s, look_bytes((int64_t)rate));
+    finding->action =
+        cli_format("memctx set %s freelist_kib=%" PRId64 ", and look at its processor time",
+                   look->input->target, 4 * larger(8 * KIB, look->rss_bytes / KIB / 4));
+}
+
+static void look_for_freelist(struct look *look, const struct rule *rule) {
+    int64_t bytes = model_tame(look->model->ledger.freelist_bytes);
+    if (bytes < floor_of(look, 32 * MIB, 20))
+        return;
+    struct finding *finding =
+        finding_new(look, rule, SEVERITY_INFO, bytes, share(bytes, look->rss_bytes));
+    finding->evidence =
+        cli_format("%s, %.0f %% of the resident set, is empty and kept for what comes next",
+                   look_bytes(bytes), 100 * finding->ratio);
+    finding->action = cli_format("memctx trim %s", look->input->target);
+}
+
+static void look_for_past_peak(struct look *look, const struct rule *rule) {
+    const struct model *model = look->model;
+    int64_t peak = model_tame(model->mappings.peak_rss_bytes), now = look->rss_bytes;
+    if (!model->has_mappings || peak - now < 64 * MIB || peak / 2 < now)
+        return;
+    struct blame blame;
+    int64_t *above = cli_alloc(model->figures_count, sizeof *above);
+    for (size_t i = 1; i < model->figures_count; i++) {
+        const struct model_totals *self = &look->totals[i];
+        if (model_figures_at(model, i)->context == 0)
+            continue; /* the root's peak is the whole process's */
+        above[i] = larger(0, model_tame(self->peak_requested_bytes) - self->requested_bytes);
+    }
+    blame_make(&blame, &look->paths, above, (peak - now) / 4);
+    struct finding *finding =
+        blame.count > 0
+            ? finding_on(look, rule, SEVERITY_INFO, &blame.suspects[0], peak - now,
+                         share(peak - now, peak))
+            : finding_new(look, rule, SEVERITY_INFO, peak - now, share(peak - now, peak));
+    finding->evidence = cli_format(
+        "the resident set was %s at its most and is %s now%s%s", look_bytes(peak), look_bytes(now),
+        blame.count > 0 ? "; this path alone once had so much more: " : "",
+        blame.count > 0 ? look_bytes(blame.suspects[0].figure) : "");
+    finding->action = cli_format("memctx dump %s --flat --sort peak", look->input->target);
+    blame_free(&blame);
+    free(above);
+}
+
+static void look_for_others_memory(struct look *look, const struct rule *rule) {
+    static const char *const keys[] = {"files_bytes",  "stacks_bytes",       "brk_heap_bytes",
+                                       "shared_bytes", "runtime_code_bytes", "own_mappings_bytes",
+                                       "residue_bytes"};
+    static const char *const names[] = {"files",
+                                        "stacks",
+                                        "the brk heap",
+                                        "shared and named mappings",
+                                        "code made at run time",
+                                        "mappings that the program made itself"};
+    int64_t sum = 0, most = 0;
+    size_t largest = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        int64_t bytes = larger(0, look_ledger_line(look, keys[i]));
+        sum += bytes;
+        if (bytes > most) {
+            most = bytes;
+            largest = i;
+        }
+    }
+    if (!look->model->has_mappings || sum < floor_of(look, 64 * MIB, 50))
+        return;
+    struct finding *finding =
+        finding_new(look, rule, SEVERITY_INFO, sum, share(sum, look->rss_bytes));
+    finding->evidence = cli_format(
+        "%s, %.0f %% of the resident set, did not come from malloc; the largest part, %s, is %s",
+        look_bytes(sum), 100 * finding->ratio, look_bytes(most), names[largest]);
+    finding->action = cli_format("less /proc/%" PRId64 "/smaps", look->model->pid);
+}
+
+static void look_for_foreign_frees(struct look *look, const struct rule *rule) {
+    int64_t count = model_tame(look->input->foreign_frees);
+    if (count == 0)
+        return;
+    struct finding *finding = finding_new(look, rule, SEVERITY_INFO, 0, 0);
+    finding->evidence =
+        cli_format("%" PRId64 " pointers that libmemctx did not hand out were given "
+                   "to free or realloc, and ignored",
+                   count);
+    finding->action = cli_format("memctx dump --self %s", look->input->target);
+}
+
+static void look_for_lost(struct look *look, const struct rule *rule) {
+    if (look->model->exact)
+        return;
+    struct finding *finding = finding_new(look, rule, SEVERITY_WARNING, 0, 0);
+    finding->evidence = cli_copy("the dump says that it is not exact");
+    finding->action = cli_format("memctx dump --self %s", look->input->target);
+}
+
+static const struct rule rules[] = {
+    {"nearly-empty-pages", "nearly empty pages",
+     "A page goes back only when nothing in it is alive, so few chunks that stay hold much memory. "
+     "Free them together, or make them from another place than what is short-lived.",
+     look_for_empty_pages},
+    {"growth", "growth that does not stop",
+     "What is allocated and not freed adds up until memory runs out.", look_for_growth},
+    {"rounding", "sizes just above a block's",
+     "A chunk takes a whole block of the next size. A little less, or several things in one "
+     "chunk, saves the difference.",
+     look_for_rounding},
+    {"thread-memory", "pages of many threads",
+     "Each thread that allocates has pages of its own for small contexts. Fewer threads share "
+     "better.",
+     look_for_thread_memory},
+    {"huge-pages", "huge pages that are used in part",
+     "The kernel gives 2 MiB for the first byte used in them.", look_for_huge_pages},
+    {"not-exact", "operations that were not charged",
+     "Memory ran short while they were counted; the figures of single paths may be a little low.",
+     look_for_lost},
+    {"foreign-frees", "pointers of another allocator",
+     "A library that was bound to libc's own malloc (RTLD_DEEPBIND), or a second malloc in the "
+     "program: what it allocated there was not freed.",
+     look_for_foreign_frees},
+    {"thrashing", "memory that comes and goes",
+     "Each OS page that the kernel gives anew costs a fault, in which it is filled with zeros; "
+     "what is kept for reuse costs "
+     "none.",
+     look_for_thrashing},
+    {"past-peak", "a peak that is over",
+     "Nothing needs to be done now; the same may be needed again.", look_for_past_peak},
+    {"freelist", "empty memory that is kept",
+     "Harmless: it is used first, and goes back to the kernel after MEMCTX_DECAY_MS.",
+     look_for_freelist},
+    {"not-malloc", "memory that is not from malloc",
+     "The program, its libraries or its run-time system mapped it; call paths cannot tell of it.",
+     look_for_others_memory},
+    {"temporary", "chunks that live for a moment",
+     "Each costs the time of a malloc and a free; a buffer that is kept would not.",
+     look_for_temporary},
+    {"copies", "arrays that grow by being copied",
+     "Where the size can be told beforehand (reserve, one larger realloc), neither the copies nor "
+     "the old chunks are needed.",
+     look_for_copies},
+    {"remote-frees", "chunks that other threads free",
+     "Usual in a pipeline. It costs an atomic operation each, and memory where one side lags "
+     "behind.",
+     look_for_remote_frees},
+};
+
+/* By severity; what is only told stands in the order of the rules, the rest by bytes. */
+static int by_weight(const void *a, const void *b) {
+    const struct finding *left = a, *right = b;
+    if (left->severity != right->severity)
+        return left->severity > right->severity ? -1 : 1;
+    if (left->rule != right->rule && left->severity == SEVERITY_INFO)
+        return left->rule < right->rule ? -1 : 1;
+    if (left->bytes != right->bytes)
+        return left->bytes > right->bytes ? -1 : 1;
+    return left->rule != right->rule
+               ? (left->rule < right->rule ? -1 : 1)
+               : (left->example > right->example) - (left->example < right->example);
+}
+
+/* Without what this look itself needs in the target, which is gone a moment later. Our tables stay,
+ * and are part of the peak, too. */
+static int64_t resident_without_us(const struct findings_input *input) {
+    int64_t rss = model_tame(input->ledger->rss_bytes);
+    return larger(rss - model_tame(input->model->ledger.control_bytes), 1);
+}
+
+void findings_make(struct findings *findings, const struct findings_input *input) {
+    *findings = (struct findings){0};
+    struct look look = {.rules = rules,
+                        .input = input,
+                        .model = input->model,
+                        .rss_bytes = resident_without_us(input),
+                        .findings = findings};
+    holders_make(&look.holders, input->model);
+    blame_paths_make(&look.paths, input->model);
+    look.totals = cli_alloc(input->model->figures_count, sizeof *look.totals);
+    for (size_t i = 0; i < input->model->figures_count; i++) {
+        const struct model_totals *self = &model_figures_at(input->model, i)->self;
+#define X(name) look.totals[i].name = model_tame(self->name);
+        MODEL_TOTALS(X)
+#undef X
+        if (self->peak_requested_bytes == WIRE_UNKNOWN)
+            look.totals[i].peak_requested_bytes = WIRE_UNKNOWN;
+    }
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        rules[i].look(&look, &rules[i]);
+    free(look.totals);
+    free(look.holders.list);
+    blame_paths_free(&look.paths);
+    if (findings->count > 0)
+        qsort(findings->list, findings->count, sizeof *findings->list, by_weight);
+}
+
+static const char *const severity_words[SEVERITIES] = {"info", "warning", "critical"};
+
+const char *severity_word(enum severity severity) {
+    return severity_words[severity];
+}
+
+enum severity severity_of(const char *word) {
+    int severity = 0;
+    while (severity < SEVERITIES && strcmp(word, severity_words[severity]) != 0)
+        severity++;
+    return (enum severity)severity;
+}

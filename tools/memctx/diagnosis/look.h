@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * look.h - one look at a process: what the rules of memctx doctor read and write, and the rules.
+ */
+#ifndef MEMCTX_LOOK_H
+#define MEMCTX_LOOK_H
+
+#include <stddef.h>
+
+#include "diagnosis/blame.h"
+#include "diagnosis/findings.h"
+#include "pages/holders.h"
+
+#define KIB ((int64_t)1 << 10)
+#define MIB ((int64_t)1 << 20)
+
+struct rule;
+struct look {
+    const struct rule *rules; /* all of them */
+    const struct findings_input *input;
+    const struct model *model;
+    struct model_totals *totals; /* the contexts' own, tamed, by the number of their figures */
+    struct holders holders;      /* list NULL: the pages are not known */
+    struct blame_paths paths;
+    int64_t rss_bytes;
+    struct findings *findings;
+};
+
+struct rule {
+    const char *id, *title, *why;
+    void (*look)(struct look *look, const struct rule *rule);
+};
+
+static inline double share(int64_t part, int64_t whole) {
+    return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+static inline int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* Returns the larger of two floors: bytes, and a percentage of the resident set. */
+static inline int64_t floor_of(const struct look *look, int64_t bytes, int per_cent) {
+    return larger(bytes, look->rss_bytes / 100 * per_cent);
+}
+
+/* Returns a line of the ledger by its key; 0 if there is no such line. */
+int64_t look_ledger_line(const struct look *look, const char *key);
+/* Returns bytes as text with a unit. The text stays valid for the next seven calls. */
+const char *look_bytes(int64_t bytes);
+/* The suspect's contexts' figure, a member of struct model_totals. */
+#define SUM_OVER(look, suspect, figure)                                                            \
+    look_sum(look, suspect, offsetof(struct model_totals, figure))
+int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, size_t figure);
+
+/* Adds a finding about the whole process or about a suspect. The caller fills in evidence and
+ * action. The pointer is valid until the next call. */
+struct finding *finding_new(struct look *look, const struct rule *rule, enum severity severity,
+                            int64_t bytes, double ratio);
+struct finding *finding_on(struct look *look, const struct rule *rule, enum severity severity,
+                           const struct blame_suspect *suspect, int64_t bytes, double ratio);
+/* Returns the command that shows the suspect's site, or all sites if the suspect has no name.
+ * The caller frees it. */
+char *look_closer(const struct look *look, const char *verb, const char *options,
+                  const struct finding *finding);
+
+/* look_held.c: memory that is held and not used. */
+void look_for_empty_pages(struct look *look, const struct rule *rule);
+void look_for_rounding(struct look *look, const struct rule *rule);
+void look_for_thread_memory(struct look *look, const struct rule *rule);
+void look_for_huge_pages(struct look *look, const struct rule *rule);
+/* look_growth.c: what grows and does not stop. */
+void look_for_growth(struct look *look, const struct rule *rule);
+/* look_use.c: how memory is used. */
+void look_for_temporary(struct look *look, const struct rule *rule);
+void look_for_copies(struct look *look, const struct rule *rule);
+void look_for_remote_frees(struct look *look, const struct rule *rule);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* look_held.c - memory that is held and not used. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "diagnosis/look.h"
+
+static enum severity empty_severity(const struct look *look, int64_t bytes) {
+    return bytes >= floor_of(look, 64 * MIB, 40)                         ? SEVERITY_CRITICAL
+           : bytes >= floor_of(look, 16 * MIB, 20) || bytes >= KIB * MIB ? SEVERITY_WARNING
+                                                                         : SEVERITY_INFO;
+}
+
+/* What the pages themselves tell of a suspect. */
+struct pages_look {
+    uint32_t oldest;
+    int64_t alone; /* would come back if they freed all */
+    int64_t trim, isolate;
+};
+
+static struct pages_look look_at_pages(const struct look *look,
+                                       const struct blame_suspect *suspect) {
+    struct pages_look pages = {0};
+    int64_t free_bytes;
+    bool *members = cli_alloc(look->model->context_count, sizeof *members);
+    blame_widen(&look->paths, suspect, members);
+    for (size_t i = 0; i < suspect->count; i++) {
+        const struct holder *holder = holders_of(&look->holders, look->model, suspect->members[i]);
+        pages.oldest = holder->oldest > pages.oldest ? holder->oldest : pages.oldest;
+        pages.trim = model_tame(pages.trim + holder->empty_os_bytes);
+    }
+    pages.alone = holders_alone(look->model, members, &free_bytes);
+    pages.isolate = holders_isolate(look->model, members);
+    free(members);
+    return pages;
+}
+
+/* Since when, and what would help. */
+static char *tell_of_pages(const struct pages_look *pages, int64_t held) {
+    const char *age = holders_age(pages->oldest);
+    return pages->isolate > held / 4
+               ? cli_format("; the oldest is %s old; apart from others (memctx isolate) they would "
+                            "hold %s less",
+                            age, look_bytes(pages->isolate))
+           : pages->trim > held / 10
+               ? cli_format("; the oldest is %s old; memctx trim of them gives %s back at once",
+                            age, look_bytes(pages->trim))
+               : cli_format("; the oldest is %s old", age);
+}
+
+/* Contexts of whose pages more is empty than used. */
+void look_for_empty_pages(struct look *look, const struct rule *rule) {
+    const struct model *model = look->model;
+    int64_t *pinned = cli_alloc(model->figures_count, sizeof *pinned);
+    for (size_t i = 0; i < model->figures_count; i++) {
+        const struct model_totals *self = &look->totals[i];
+        pinned[i] = self->pinned_bytes > self->block_bytes ? self->pinned_bytes : 0;
+    }
+    struct blame blame;
+    blame_make(&blame, &look->paths, pinned, floor_of(look, 8 * MIB, 5));
+    for (size_t i = 0; i < blame.count; i++) {
+        const struct blame_suspect *suspect = &blame.suspects[i];
+        int64_t blocks = SUM_OVER(look, suspect, block_bytes), bytes = suspect->figure;
+        int64_t alone = SUM_OVER(look, suspect, sole_pinned_bytes);
+        struct finding *finding = finding_on(look, rule, empty_severity(look, bytes), suspect,
+                                             bytes, share(bytes, bytes + blocks));
+        bool known = look->holders.list != NULL;
+        struct pages_look pages = known ? look_at_pages(look, suspect) : (struct pages_look){0};
+        char *more = known ? tell_of_pages(&pages, bytes) : cli_copy("");
+        alone = known ? pages.alone : alone;
+        finding->evidence = cli_format(
+            "%" PRId64
+            " chunks, %s, hold %s of otherwise empty pages, %.0f %% of the resident set; "
+            "%s of pages would come back if they were freed%s",
+            SUM_OVER(look, suspect, live_chunks),
+            look_bytes(SUM_OVER(look, suspect, requested_bytes)), look_bytes(bytes),
+            100 * share(bytes, look->rss_bytes), look_bytes(alone), more);
+        free(more);
+        finding->action = look_closer(look, "frag", "", finding);
+    }
+    blame_free(&blame);
+    free(pinned);
+}
+
+static int64_t saved_by_slabs(const struct look *look, const struct blame_suspect *suspect) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < suspect->count && look->holders.list; i++) {
+        sum = model_add(sum,
+                        holders_of(&look->holders, look->model, suspect->members[i])->slab_bytes);
+    }
+    return model_tame(sum);
+}
+
+/* Sizes just above a block's. */
+void look_for_rounding(struct look *look, const struct rule *rule) {
+    const struct model *model = look->model;
+    int64_t *rounding = cli_alloc(model->figures_count, sizeof *rounding);
+    for (size_t i = 0; i < model->figures_count; i++) {
+        const struct model_totals *self = &look->totals[i];
+        int64_t bytes = self->block_bytes - self->requested_bytes;
+        rounding[i] = bytes > self->block_bytes / 8 ? bytes : 0;
+    }
+    struct blame blame;
+    blame_make(&blame, &look->paths, rounding, floor_of(look, 8 * MIB, 5));
+    for (size_t i = 0; i < blame.count; i++) {
+        const struct blame_suspect *suspect = &blame.suspects[i];
+        int64_t chunks = larger(1, SUM_OVER(look, suspect, live_chunks));
+        int64_t blocks = SUM_OVER(look, suspect, block_bytes);
+        struct finding *finding = finding_on(look, rule, SEVERITY_WARNING, suspect, suspect->figure,
+                                             share(suspect->figure, blocks));
+        int64_t slab = saved_by_slabs(look, suspect);
+        char *cure =
+            slab > suspect->figure / 2
+                ? cli_format("; in blocks of their very size (policy=slab, see memctx set) "
+                             "it would be %s less",
+                             look_bytes(slab))
+                : cli_copy("");
+        finding->evidence = cli_format(
+            "%" PRId64 " chunks of %" PRId64 " bytes on average stand in blocks of %" PRId64
+            ": %s, %.0f %% of the resident set, is the difference%s",
+            chunks, SUM_OVER(look, suspect, requested_bytes) / chunks, blocks / chunks,
+            look_bytes(suspect->figure), 100 * share(suspect->figure, look->rss_bytes), cure);
+        free(cure);
+        finding->action = look_closer(look, "frag", " --sort waste", finding);
+    }
+    blame_free(&blame);
+    free(rounding);
+}
+
+void look_for_thread_memory(struct look *look, const struct rule *rule) {
+    const struct wire_ledger *ledger = &look->model->ledger;
+    int64_t bytes = model_tame(ledger->mixed_reserved) - model_tame(ledger->mixed_block_bytes);
+    size_t threads = look->model->thread_count;
+    if (threads < 32 || bytes < floor_of(look, 32 * MIB, 20))
+        return;
+    struct finding *finding =
+        finding_new(look, rule, SEVERITY_WARNING, bytes, share(bytes, look->rss_bytes));
+    finding->evidence = cli_format("%zu threads have mixed pages of their own, of which %s are "
+                                   "free, %.0f %% of the resident set",
+                                   threads, look_bytes(bytes), 100 * finding->ratio);
+    finding->action = cli_format("memctx dump %s --threads", look->input->target);
+}
+
+void look_for_huge_pages(struct look *look, const struct rule *rule) {
+    const struct model_mappings *mappings = &look->model->mappings;
+    int64_t bytes = look_ledger_line(look, "not_resident_bytes");
+    if (!look->model->has_mappings || model_tame(mappings->huge_bytes) < bytes ||
+        bytes < floor_of(look, 32 * MIB, 20))
+        return;
+    struct finding *finding =
+        finding_new(look, rule, SEVERITY_WARNING, bytes, share(bytes, look->rss_bytes));
+    finding->evidence =
+        cli_format("%s more is resident than was ever used; %s of the process stand in huge pages",
+                   look_bytes(bytes), look_bytes(mappings->huge_bytes));
+    finding->action = cli_copy("start it with MEMCTX_THP=never, and compare");
+}

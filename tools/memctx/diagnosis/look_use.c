@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* look_use.c - how memory is used: for a moment, by copying, by two threads. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "diagnosis/look.h"
+
+/* For contexts of one thread the peak of live chunks is known. If that peak is a handful of
+ * chunks, each chunk was freed before its path made as many others. */
+void look_for_temporary(struct look *look, const struct rule *rule) {
+    const struct model *model = look->model;
+    int64_t *allocs = cli_alloc(model->figures_count, sizeof *allocs);
+    for (size_t i = 1; i < model->figures_count; i++) {
+        const struct model_totals *self = &look->totals[i];
+        if (model_figures_at(model, i)->context == 0)
+            continue; /* the root's peak is the whole process's */
+        int64_t peak = self->peak_requested_bytes;
+        int64_t mean = self->allocs > 0 ? self->requested_cum_bytes / self->allocs : 0;
+        allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->allocs : 0;
+    }
+    struct blame blame;
+    blame_make(&blame, &look->paths, allocs, larger(1000000, model_tame(model->totals.allocs) / 5));
+    for (size_t i = 0; i < blame.count; i++) {
+        const struct blame_suspect *suspect = &blame.suspects[i];
+        int64_t bytes = SUM_OVER(look, suspect, requested_cum_bytes);
+        struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, bytes,
+                                             share(suspect->figure, model->totals.allocs));
+        finding->evidence = cli_format(
+            "%" PRId64 " chunks, %.0f %% of all allocations, were each freed before four others of "
+            "the same path were made; %s went through in all",
+            suspect->figure, 100 * finding->ratio, look_bytes(bytes));
+        finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
+    }
+    blame_free(&blame);
+    free(allocs);
+}
+
+/* Finds arrays that grow by being copied: many chunks were freed, and they were much smaller
+ * than the chunks that stay. */
+void look_for_copies(struct look *look, const struct rule *rule) {
+    const struct model *model = look->model;
+    int64_t *copied = cli_alloc(model->figures_count, sizeof *copied);
+    for (size_t i = 0; i < model->figures_count; i++) {
+        const struct model_totals *self = &look->totals[i];
+        int64_t freed = self->requested_cum_bytes - self->requested_bytes;
+        if (self->live_chunks > 0 && self->frees >= 4 * self->live_chunks && freed > 0) {
+            int64_t mean_freed = freed / self->frees;
+            int64_t mean_live = self->requested_bytes / self->live_chunks;
+            copied[i] = mean_freed * 3 < mean_live && freed > self->requested_bytes / 2 ? freed : 0;
+        }
+    }
+    struct blame blame;
+    blame_make(&blame, &look->paths, copied, floor_of(look, 8 * MIB, 10));
+    for (size_t i = 0; i < blame.count; i++) {
+        const struct blame_suspect *suspect = &blame.suspects[i];
+        int64_t live = SUM_OVER(look, suspect, requested_bytes);
+        int64_t chunks = larger(1, SUM_OVER(look, suspect, live_chunks));
+        int64_t frees = SUM_OVER(look, suspect, frees);
+        struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, suspect->figure,
+                                             share(suspect->figure, live));
+        finding->evidence = cli_format(
+            "%" PRId64 " chunks of %s on average were reached through %" PRId64
+            " smaller ones (%s), each copied into the next; while it is copied both are there",
+            chunks, look_bytes(live / chunks), frees, look_bytes(suspect->figure));
+        finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
+    }
+    blame_free(&blame);
+    free(copied);
+}
+
+/* What threads freed that others had allocated, context by context. */
+/* Which thread frees most of another one's chunks; empty where that is not known. */
+static char *tell_who_frees(const struct model *model) {
+    const struct model_remote *most = NULL;
+    for (size_t i = 0; i < model->remote_count; i++)
+        if (!most || model->remotes[i].frees > most->frees)
+            most = &model->remotes[i];
+    if (!most)
+        return cli_copy("");
+    const struct model_thread *by = &model->threads[most->freed_by];
+    const struct model_thread *of = &model->threads[most->owner];
+    return cli_format("; most by thread %u (%s), of memory that is thread %u's (%s) now: %" PRId64,
+                      by->tid, by->name, of->tid, of->name, most->frees);
+}
+
+void look_for_remote_frees(struct look *look, const struct rule *rule) {
+    const struct model *model = look->model;
+    int64_t *crossed = cli_alloc(model->figures_count, sizeof *crossed);
+    for (size_t i = 0; i < model->figures_count && model->has_threads; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        for (uint32_t k = 0; k < figures->view_count; k++) {
+            const struct model_totals *totals = &model->views[figures->first_view + k].totals;
+            crossed[i] = model_tame(
+                crossed[i] + larger(0, model_tame(totals->frees) - model_tame(totals->allocs)));
+        }
+        crossed[i] = crossed[i] > look->totals[i].frees / 2 ? crossed[i] : 0;
+    }
+    struct blame blame;
+    blame_make(&blame, &look->paths, crossed, larger(1000000, model_tame(model->totals.frees) / 4));
+    for (size_t i = 0; i < blame.count; i++) {
+        const struct blame_suspect *suspect = &blame.suspects[i];
+        int64_t allocs = SUM_OVER(look, suspect, allocs);
+        int64_t frees = SUM_OVER(look, suspect, frees);
+        int64_t live = SUM_OVER(look, suspect, requested_bytes);
+        struct finding *finding =
+            finding_on(look, rule, SEVERITY_INFO, suspect, live, share(suspect->figure, frees));
+        char *who = tell_who_frees(model);
+        finding->evidence =
+            cli_format("of %" PRId64 " allocated and %" PRId64 " freed chunks %" PRId64
+                       " were freed by another thread than allocated them; %s are alive%s",
+                       allocs, frees, suspect->figure, look_bytes(live), who);
+        free(who);
+        finding->action = look_closer(look, "dump", " --flat --threads", finding);
+    }
+    blame_free(&blame);
+    free(crossed);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/* pinners.c - finds and prints the contexts that hold otherwise empty pages. */
+#include "diagnosis/pinners.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/render.h"
+#include "model/frames.h"
+
+#define SHARE 100 /* of the resident set: who holds less than a hundredth is not told */
+
+static void add_holder(struct holder *sum, const struct holder *part) {
+    sum->chunks += part->chunks;
+    sum->block_bytes += part->block_bytes;
+    sum->alone_bytes += part->alone_bytes;
+    sum->alone_free += part->alone_free;
+    sum->shared_free += part->shared_free;
+    sum->kept_bytes += part->kept_bytes;
+    sum->empty_os_bytes += part->empty_os_bytes;
+    sum->slab_bytes += part->slab_bytes;
+    sum->generation_bytes += part->generation_bytes;
+    sum->oldest = part->oldest > sum->oldest ? part->oldest : sum->oldest;
+    sum->median_most = part->median_most; /* used of a single one */
+    sum->median_least = part->median_least;
+}
+
+static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
+                        const struct holders *holders, const struct blame_suspect *suspect) {
+    const struct model *model = paths->model;
+    *pinner = (struct pinner){.suspect = suspect};
+    pinner->members = cli_alloc(model->context_count, sizeof *pinner->members);
+    blame_widen(paths, suspect, pinner->members);
+    for (size_t i = 0; i < suspect->count; i++) {
+        uint32_t index = suspect->members[i];
+        pinner->requested_bytes =
+            model_tame(pinner->requested_bytes +
+                       model_tame(model->contexts[index].figures->self.requested_bytes));
+        add_holder(&pinner->sum, holders_of(holders, model, index));
+    }
+    /* Pages that only several of them share come back with all of them. */
+    int64_t held = pinner->sum.alone_free + pinner->sum.shared_free;
+    pinner->sum.alone_bytes = holders_alone(model, pinner->members, &pinner->sum.alone_free);
+    pinner->sum.shared_free = held > pinner->sum.alone_free ? held - pinner->sum.alone_free : 0;
+    pinner->partner_count = holders_partners(model, pinner->members, pinner->partners);
+    pinner->isolate_bytes = holders_isolate(model, pinner->members);
+}
+
+static int by_coming_back(const void *a, const void *b) {
+    const struct pinner *left = a, *right = b;
+    int64_t l = left->sum.alone_bytes, r = right->sum.alone_bytes;
+    return l != r ? (l > r ? -1 : 1)
+                  : (left->suspect > right->suspect) - (left->suspect < right->suspect);
+}
+
+void pinners_make(struct pinners *pinners, const struct model *model, const struct holders *holders,
+                  int64_t rss_bytes) {
+    *pinners = (struct pinners){.count = 0};
+    if (!holders->list)
+        return;
+    int64_t *figures = cli_alloc(model->figures_count, sizeof *figures);
+    for (size_t i = 0; i < model->figures_count; i++)
+        figures[i] = holders->list[i].alone_free + holders->list[i].shared_free;
+    struct blame_paths paths;
+    blame_paths_make(&paths, model);
+    blame_make(&pinners->blame, &paths, figures, rss_bytes / SHARE > 0 ? rss_bytes / SHARE : 1);
+    for (size_t i = 0; i < pinners->blame.count && pinners->count < PINNERS_MAX; i++)
+        make_pinner(&pinners->list[pinners->count++], &paths, holders, &pinners->blame.suspects[i]);
+    qsort(pinners->list, pinners->count, sizeof pinners->list[0], by_coming_back);
+    blame_paths_free(&paths);
+    free(figures);
+}
+
+/* --- text ------------------------------------------------------------------------------------ */
+
+/* How the command line names the members: a context's number, or the site that they share. */
+static char *name_members(const struct pinner *pinner, const struct model *model) {
+    const struct model_context *example = &model->contexts[pinner->suspect->members[0]];
+    const char *name = example->frame->names ? example->frame->names->functions[0].name : NULL;
+    if (pinner->suspect->count == 1)
+        return cli_format("%" PRIu32, example->id);
+    return name ? cli_format("--site '%.*s'", (int)strcspn(name, "(<"), name)
+                : cli_copy("CONTEXT...");
+}
+
+static void print_line(const char *what, int64_t bytes, bool human, const char *verb,
+                       const struct model *model, const char *members, const char *words) {
+    char text[RENDER_NUMBER_BYTES];
+    printf("%20s %s: %s less; memctx %s %" PRId64 " %s%s\n", "", what,
+           render_bytes(text, bytes, human), verb, model->pid, members, words);
+}
+
+static void print_what_if(const struct pinner *pinner, const struct model *model, bool human) {
+    int64_t floor = (pinner->sum.alone_free + pinner->sum.shared_free) / 16;
+    char *members = name_members(pinner, model);
+    if (pinner->sum.empty_os_bytes > floor) {
+        print_line("with pages of 4 KiB", pinner->sum.empty_os_bytes, human, "trim", model, members,
+                   "");
+    }
+    if (pinner->isolate_bytes > floor) {
+        print_line("apart from others, next time", pinner->isolate_bytes, human, "isolate", model,
+                   members, "");
+    }
+    if (pinner->sum.slab_bytes > floor) {
+        print_line("with blocks of just its size (slab)", pinner->sum.slab_bytes, human, "set",
+                   model, members, " policy=slab");
+    } else if (pinner->sum.generation_bytes > floor) {
+        print_line("one behind the other, if they are freed as they came (generation)",
+                   pinner->sum.generation_bytes, human, "set", model, members,
+                   " policy=generation");
+    }
+    free(members);
+}
+
+static void print_path(const struct pinner *pinner, const struct model *model, int64_t frames) {
+    const struct blame_suspect *suspect = pinner->suspect;
+    bool group = suspect->count > 1;
+    if (group && suspect->frames < frames)
+        frames = suspect->frames;
+    char *path = frames_write_path(model, suspect->members[0], frames);
+    if (group)
+        printf("%zu contexts: %s\n", suspect->count, path);
+    else
+        printf("context %" PRIu32 ": %s\n", model->contexts[suspect->members[0]].id, path);
+    free(path);
+}
+
+static void print_ages(const struct pinner *pinner) {
+    const struct holder *sum = &pinner->sum;
+    printf("; oldest %s", holders_age(sum->oldest));
+    if (pinner->suspect->count > 1)
+        return;
+    if (sum->median_least < sum->median_most / 2)
+        printf(", median %s to %s", holders_age(sum->median_least), holders_age(sum->median_most));
+    else
+        printf(", median %s", holders_age(sum->median_most));
+}
+
+static void print_pinner(const struct pinner *pinner, const struct model *model, int64_t frames,
+                         bool human) {
+    char back[RENDER_NUMBER_BYTES], asked[RENDER_NUMBER_BYTES], empty[RENDER_NUMBER_BYTES];
+    const struct holder *sum = &pinner->sum;
+    printf("%20s ", render_bytes(back, sum->alone_bytes, human));
+    print_path(pinner, model, frames);
+    printf("%20s %" PRId64 " chunks, %s, hold %s of otherwise empty pages", "", sum->chunks,
+           render_bytes(asked, pinner->requested_bytes, human),
+           render_bytes(empty, sum->alone_free, human));
+    if (sum->shared_free > 0)
+        printf(", and %s together with others", render_bytes(empty, sum->shared_free, human));
+    print_ages(pinner);
+    putchar('\n');
+    for (size_t i = 0; i < pinner->partner_count && sum->shared_free > sum->alone_free / 8; i++) {
+        const struct holder_partner *partner = &pinner->partners[i];
+        char bytes[RENDER_NUMBER_BYTES];
+        char *path = frames_write_path(model, partner->context, 2);
+        printf("%20s among them %s of context %" PRIu32 ", %s\n", "",
+               render_bytes(bytes, partner->block_bytes, human),
+               model->contexts[partner->context].id, path);
+        free(path);
+    }
+    print_what_if(pinner, model, human);
+}
+
+void pinners_print(const struct pinners *pinners, const struct model *model,
+                   const struct holders *holders, int64_t frames, bool human) {
+    char freelist[RENDER_NUMBER_BYTES], kept[RENDER_NUMBER_BYTES];
+    if (!holders->list)
+        return;
+    if (pinners->count > 0) {
+        printf(
+            "Who holds otherwise empty pages, by what would come back if all of it were freed:\n");
+    }
+    for (size_t i = 0; i < pinners->count; i++)
+        print_pinner(&pinners->list[i], model, frames, human);
+    printf(
+        "%sheld back by the allocator: %s in the freelist, %s in empty pages for the next chunks; "
+        "memctx trim %" PRId64 "\n\n",
+        pinners->count > 0 ? ""
+                           : "no call path holds a hundredth of the resident set in empty pages; ",
+        render_bytes(freelist, model->ledger.freelist_bytes, human),
+        render_bytes(kept, holders->kept_bytes, human), model->pid);
+}
+
+/* --- JSON ------------------------------------------------------------------------------------ */
+
+static void write_pinner(struct json_writer *json, const struct pinner *pinner,
+                         const struct model *model) {
+    const struct blame_suspect *suspect = pinner->suspect;
+    const struct holder *sum = &pinner->sum;
+    bool single = suspect->count == 1;
+    uint32_t at = suspect->members[0];
+    json_put_newline(json);
+    json_put_open(json, NULL, '{');
+    json_put_integer(json, "context", single ? model->contexts[at].id : WIRE_UNKNOWN);
+    json_put_integer(json, "contexts", (int64_t)suspect->count);
+    json_put_open(json, "path", '[');
+    for (uint32_t i = 0; i < suspect->frames && model->contexts[at].parent != WIRE_NONE; i++) {
+        char *name = frames_write(model, &model->contexts[at], true);
+        json_put_text(json, NULL, name);
+        free(name);
+        at = model->contexts[at].parent;
+    }
+    json_put_close(json, ']');
+    json_put_integer(json, "chunks", sum->chunks);
+    json_put_integer(json, "requested_bytes", pinner->requested_bytes);
+    json_put_integer(json, "alone_bytes", sum->alone_bytes);
+    json_put_integer(json, "alone_free_bytes", sum->alone_free);
+    json_put_integer(json, "shared_free_bytes", sum->shared_free);
+    json_put_decimal(json, "oldest_age_s", holders_seconds(sum->oldest));
+    if (single) {
+        json_put_decimal(json, "median_age_most_s", holders_seconds(sum->median_most));
+        json_put_decimal(json, "median_age_least_s", holders_seconds(sum->median_least));
+    } else {
+        json_put_null(json, "median_age_most_s");
+        json_put_null(json, "median_age_least_s");
+    }
+    json_put_open(json, "partners", '[');
+    for (size_t i = 0; i < pinner->partner_count; i++) {
+        json_put_open(json, NULL, '{');
+        json_put_integer(json, "context", model->contexts[pinner->partners[i].context].id);
+        json_put_integer(json, "block_bytes", pinner->partners[i].block_bytes);
+        json_put_close(json, '}');
+    }
+    json_put_close(json, ']');
+    json_put_open(json, "what_if", '{');
+    json_put_integer(json, "trim_bytes", sum->empty_os_bytes);
+    json_put_integer(json, "isolate_bytes", pinner->isolate_bytes);
+    json_put_integer(json, "slab_bytes", sum->slab_bytes);
+    json_put_integer(json, "generation_bytes", sum->generation_bytes);
+    json_put_integer(json, "bump_bytes", sum->generation_bytes);
+    json_put_close(json, '}');
+    json_put_close(json, '}');
+}
+
+void pinners_write(const struct pinners *pinners, const struct model *model,
+                   struct json_writer *json) {
+    json_put_open(json, "pinners", '[');
+    for (size_t i = 0; i < pinners->count; i++)
+        write_pinner(json, &pinners->list[i], model);
+    json_put_close(json, ']');
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pinners.h - the call paths, or groups of them, that keep otherwise empty pages from going back to
+ * the kernel, and what would help.
+ */
+#ifndef MEMCTX_PINNERS_H
+#define MEMCTX_PINNERS_H
+
+#include "base/json.h"
+#include "diagnosis/blame.h"
+#include "pages/holders.h"
+
+#define PINNERS_MAX 12
+
+struct pinner {
+    const struct blame_suspect *suspect;
+    bool *members; /* by index of the contexts */
+    struct holder
+        sum; /* of the members; the ages: the oldest one, medians only of a single context */
+    int64_t requested_bytes;
+    struct holder_partner partners[HOLDERS_PARTNERS_MAX];
+    size_t partner_count;
+    int64_t isolate_bytes; /* holders_isolate */
+};
+
+struct pinners {
+    struct pinner list[PINNERS_MAX]; /* by what would come back if all of it were freed */
+    size_t count;
+    struct blame blame;
+};
+
+/* Those that hold a hundredth of the resident set. */
+void pinners_make(struct pinners *pinners, const struct model *model, const struct holders *holders,
+                  int64_t rss_bytes);
+void pinners_print(const struct pinners *pinners, const struct model *model,
+                   const struct holders *holders, int64_t frames, bool human);
+/* The key "pinners". */
+void pinners_write(const struct pinners *pinners, const struct model *model,
+                   struct json_writer *json);
+
+#endif

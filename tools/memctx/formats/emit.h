@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * emit.h - a model as JSON, schema memctx/1.
+ */
+#ifndef MEMCTX_EMIT_H
+#define MEMCTX_EMIT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/json.h"
+#include "model/model.h"
+
+/* Writes the model, or the contexts that the options choose. */
+void emit_json(const struct model *model, FILE *file, const struct model_write_options *options);
+/* Writes the figures as an object with this key. */
+void emit_totals(struct json_writer *json, const char *key, const struct model_totals *totals);
+/* Writes the frame of a context as the value of this key. */
+void emit_frame(struct json_writer *json, const char *key, const struct model *model,
+                const struct model_context *context, bool names);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * flame.h - a flame graph of one figure, as an SVG file that needs nothing else.
+ *
+ * After B. Gregg's flame graphs. Each function on a call path is a box above its caller, as wide as
+ * its share of the figure. Functions of the same name below the same callers share one box. A box
+ * narrower than a tenth of a pixel is left out, but its share still counts.
+ */
+#ifndef MEMCTX_FLAME_H
+#define MEMCTX_FLAME_H
+
+#include "model/model.h"
+#include "model/view.h"
+
+void flame_write(const struct model *model, FILE *file, enum view_sort metric);
+
+#endif

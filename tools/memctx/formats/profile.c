@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+/* profile.c - call paths as lists of functions; the formats that are text. */
+#include "formats/profile.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "model/frames.h"
+
+/* --- paths ----------------------------------------------------------------------------------- */
+
+static struct {
+    struct profile_frame *frames;
+    size_t count, capacity;
+    char **names; /* those that were made up, by index of the node; made once */
+    const struct model *model;
+} path;
+
+static void add_frame(const char *function, const char *file, int64_t line, uint32_t context) {
+    if (path.count == path.capacity) {
+        path.capacity = 2 * path.capacity + 64;
+        path.frames = cli_grow(path.frames, path.capacity, sizeof *path.frames);
+    }
+    path.frames[path.count++] =
+        (struct profile_frame){function, line > 0 ? file : NULL, line, context};
+}
+
+static const char *made_up_name(const struct model *model, uint32_t context) {
+    if (path.model != model) {
+        path.names = cli_alloc(model->context_count, sizeof *path.names);
+        path.model = model;
+    }
+    if (!path.names[context])
+        path.names[context] = frames_write(model, &model->contexts[context], false);
+    return path.names[context];
+}
+
+static void add_frames_of(const struct model *model, uint32_t index) {
+    const struct model_names *names = model->contexts[index].frame->names;
+    if (!names || !names->functions[0].name) {
+        add_frame(made_up_name(model, index), NULL, 0, index);
+        return;
+    }
+    for (uint32_t k = 1; k <= names->count; k++) { /* the frame's own function comes last */
+        const struct model_function *function = &names->functions[k % names->count];
+        add_frame(function->name ? function->name : "?", function->file, function->line, index);
+    }
+}
+
+const struct profile_frame *profile_path(const struct model *model, uint32_t index, size_t *count) {
+    path.count = 0;
+    for (uint32_t at = index; at != WIRE_NONE; at = model->contexts[at].parent) {
+        if (model->contexts[at].frame->kind == WIRE_KIND_ROOT && at != index)
+            break;
+        add_frames_of(model, at);
+    }
+    *count = path.count;
+    return path.frames;
+}
+
+const struct profile_frame *profile_frames(const struct model *model, uint32_t index,
+                                           size_t *count) {
+    path.count = 0;
+    add_frames_of(model, index);
+    *count = path.count;
+    return path.frames;
+}
+
+/* --- folded stacks --------------------------------------------------------------------------- */
+
+void profile_write_folded(const struct model *model, FILE *file, enum view_sort metric) {
+    for (uint32_t i = 0; i < model->context_count; i++) {
+        int64_t figure = view_key(&model->contexts[i].figures->self, metric);
+        size_t count;
+        if (figure <= 0)
+            continue;
+        const struct profile_frame *frames = profile_path(model, i, &count);
+        for (size_t k = count; k-- > 0;) {
+            for (const char *at = frames[k].function; *at != '\0'; at++)
+                putc_unlocked(*at == ';' || *at == '\n' ? ':' : *at, file);
+            putc_unlocked(k > 0 ? ';' : ' ', file);
+        }
+        fprintf(file, "%" PRId64 "\n", figure);
+    }
+}
+
+/* --- speedscope ------------------------------------------------------------------------------ */
+
+struct numbered {
+    struct profile_frame frame;
+    uint32_t number; /* + 1; 0: free */
+};
+
+static bool same_text(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text) {
+    for (; text && *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3U;
+    return hash;
+}
+
+static struct numbered *find_number(struct profile_numbers *numbers,
+                                    const struct profile_frame *frame) {
+    uint64_t at = hash_text(hash_text((uint64_t)frame->line, frame->function), frame->file);
+    for (;; at++) {
+        struct numbered *slot = &numbers->slots[at & numbers->mask];
+        if (slot->number == 0 ||
+            (slot->frame.line == frame->line && same_text(slot->frame.function, frame->function) &&
+             same_text(slot->frame.file, frame->file)))
+            return slot;
+    }
+}
+
+uint32_t profile_frame_number(struct profile_numbers *numbers, const struct profile_frame *frame,
+                              bool *fresh) {
+    if (numbers->count * 2 >= numbers->mask) {
+        struct profile_numbers old = *numbers;
+        size_t slots = old.slots ? (old.mask + 1) * 4 : 1024;
+        *numbers =
+            (struct profile_numbers){cli_alloc(slots, sizeof *old.slots), slots - 1, old.count};
+        for (size_t i = 0; old.slots && i <= old.mask; i++)
+            if (old.slots[i].number != 0)
+                *find_number(numbers, &old.slots[i].frame) = old.slots[i];
+        free(old.slots);
+    }
+    struct numbered *slot = find_number(numbers, frame);
+    *fresh = slot->number == 0;
+    if (*fresh)
+        *slot = (struct numbered){*frame, (uint32_t)++numbers->count};
+    return slot->number;
+}
+
+uint32_t profile_string_number(struct profile_numbers *numbers, const char *text, bool *fresh) {
+    struct profile_frame key = {.function = text};
+    *fresh = false;
+    return text && text[0] != '\0' ? profile_frame_number(numbers, &key, fresh) : 0;
+}
+
+static const struct {
+    const char *name, *unit;
+    enum view_sort metric;
+} profiles[] = {
+    {"requested", "bytes", VIEW_SORT_REQUESTED}, {"waste", "bytes", VIEW_SORT_WASTE},
+    {"pinned", "bytes", VIEW_SORT_PINNED},       {"live chunks", "none", VIEW_SORT_CHUNKS},
+    {"allocations", "none", VIEW_SORT_ALLOCS},
+};
+
+static void write_samples(struct json_writer *json, const struct model *model,
+                          struct profile_numbers *numbers, enum view_sort metric) {
+    bool fresh;
+    size_t count;
+    json_put_open(json, "samples", '[');
+    for (uint32_t i = 0; i < model->context_count; i++) {
+        if (view_key(&model->contexts[i].figures->self, metric) > 0) {
+            const struct profile_frame *frames = profile_path(model, i, &count);
+            json_put_open(json, NULL, '[');
+            for (size_t k = count; k-- > 0;)
+                json_put_integer(json, NULL, profile_frame_number(numbers, &frames[k], &fresh) - 1);
+            json_put_close(json, ']');
+        }
+    }
+    json_put_close(json, ']');
+    json_put_newline(json);
+    json_put_open(json, "weights", '[');
+    for (uint32_t i = 0; i < model->context_count; i++) {
+        int64_t figure = view_key(&model->contexts[i].figures->self, metric);
+        if (figure > 0)
+            json_put_integer(json, NULL, figure);
+    }
+    json_put_close(json, ']');
+}
+
+void profile_write_speedscope(const struct model *model, FILE *file) {
+    struct json_writer json = {.file = file};
+    struct profile_numbers numbers = {0};
+    bool fresh;
+    size_t count;
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "$schema", "https://www.speedscope.app/file-format-schema.json");
+    json_put_text(&json, "exporter", "memctx " CLI_VERSION);
+    json_put_text(&json, "name", model->exe);
+    json_put_open(&json, "shared", '{');
+    json_put_open(&json, "frames", '[');
+    for (uint32_t i = 0; i < model->context_count; i++) {
+        if (!model_totals_any(&model->contexts[i].figures->self))
+            continue;
+        const struct profile_frame *frames = profile_path(model, i, &count);
+        for (size_t k = 0; k < count; k++) {
+            profile_frame_number(&numbers, &frames[k], &fresh);
+            if (fresh) {
+                json_put_newline(&json);
+                json_put_open(&json, NULL, '{');
+                json_put_text(&json, "name", frames[k].function);
+                if (frames[k].file) {
+                    json_put_text(&json, "file", frames[k].file);
+                    json_put_integer(&json, "line", frames[k].line);
+                }
+                json_put_close(&json, '}');
+            }
+        }
+    }
+    json_put_close(&json, ']');
+    json_put_close(&json, '}');
+    json_put_newline(&json);
+    json_put_open(&json, "profiles", '[');
+    for (size_t i = 0; i < sizeof profiles / sizeof profiles[0]; i++) {
+        int64_t sum = 0;
+        for (uint32_t k = 0; k < model->context_count; k++) {
+            int64_t figure = view_key(&model->contexts[k].figures->self, profiles[i].metric);
+            sum = figure > 0 ? model_add(sum, figure) : sum;
+        }
+        json_put_newline(&json);
+        json_put_open(&json, NULL, '{');
+        json_put_text(&json, "type", "sampled");
+        json_put_text(&json, "name", profiles[i].name);
+        json_put_text(&json, "unit", profiles[i].unit);
+        json_put_integer(&json, "startValue", 0);
+        json_put_integer(&json, "endValue", sum);
+        write_samples(&json, model, &numbers, profiles[i].metric);
+        json_put_close(&json, '}');
+    }
+    json_put_close(&json, ']');
+    json_put_close(&json, '}');
+    putc('\n', file);
+    free(numbers.slots);
+}
+
+/* --- CSV ------------------------------------------------------------------------------------- */
+
+static void put_field(FILE *file, const char *text) {
+    if (!text || !strpbrk(text, ",\"\r\n")) {
+        fputs(text ? text : "", file);
+        return;
+    }
+    putc('"', file);
+    for (; *text != '\0'; text++) {
+        if (*text == '"')
+            putc('"', file);
+        putc(*text, file);
+    }
+    putc('"', file);
+}
+
+void profile_write_csv(const struct model *model, FILE *file) {
+    fputs("id,parent,kind,policy,function,file,line,module,address", file);
+#define X(name) fputs("," #name, file);
+    MODEL_TOTALS(X)
+#undef X
+    fputs("\r\n", file);
+    for (uint32_t i = 0; i < model->context_count; i++) {
+        const struct model_context *context = &model->contexts[i];
+        const struct model_function *function =
+            context->frame->names ? &context->frame->names->functions[0] : NULL;
+        bool named = function && function->name;
+        fprintf(file, "%u,", context->id);
+        if (context->parent != WIRE_NONE)
+            fprintf(file, "%u", model->contexts[context->parent].id);
+        fprintf(file, ",%s,%s,", model_kind_word(context), model_policy_word(context->policy));
+        put_field(file, named ? function->name : made_up_name(model, i));
+        putc(',', file);
+        put_field(file, named ? function->file : NULL);
+        putc(',', file);
+        if (named && function->line > 0)
+            fprintf(file, "%" PRId64, function->line);
+        putc(',', file);
+        put_field(file, context->frame->module != WIRE_NONE
+                            ? model->modules[context->frame->module].path
+                            : NULL);
+        fprintf(file, ",0x%" PRIx64, context->frame->address);
+#define X(name)                                                                                    \
+    if (context->figures->self.name == WIRE_UNKNOWN) {                                             \
+        putc(',', file);                                                                           \
+    } else {                                                                                       \
+        fprintf(file, ",%" PRId64, context->figures->self.name);                                   \
+    }
+        MODEL_TOTALS(X)
+#undef X
+        fputs("\r\n", file);
+    }
+}
+
+/* --- heaptrack ------------------------------------------------------------------------------- */
+
+static uint32_t heaptrack_string(struct profile_numbers *numbers, FILE *file, const char *text) {
+    bool fresh;
+    uint32_t number = profile_string_number(numbers, text, &fresh);
+    if (fresh) {
+        fputs("s ", file);
+        for (; *text != '\0'; text++)
+            putc(*text == '\n' ? ' ' : *text, file);
+        putc('\n', file);
+    }
+    return number;
+}
+
+static void heaptrack_instruction(const struct model *model, uint32_t index,
+                                  struct profile_numbers *strings, FILE *file) {
+    const struct model_context *context = &model->contexts[index];
+    const struct model_names *names = context->frame->names;
+    const char *module =
+        context->frame->module != WIRE_NONE ? model->modules[context->frame->module].path : NULL;
+    uint32_t module_string = heaptrack_string(strings, file, module);
+    bool named = names && names->functions[0].name;
+    size_t count = named ? names->count : 1;
+    uint32_t *numbers = cli_alloc(2 * count, sizeof *numbers);
+    for (size_t i = 0; i < count; i++) { /* innermost first, as addr2line gives them */
+        const struct model_function *function = named ? &names->functions[(i + 1) % count] : NULL;
+        const char *name = !named           ? made_up_name(model, index)
+                           : function->name ? function->name
+                                            : "?";
+        numbers[2 * i] = heaptrack_string(strings, file, name);
+        numbers[2 * i + 1] = named ? heaptrack_string(strings, file, function->file) : 0;
+    }
+    fprintf(file, "i %" PRIx64 " %x", context->frame->address, module_string);
+    for (size_t i = 0; i < count; i++) {
+        int64_t line = named ? names->functions[(i + 1) % count].line : 0;
+        fprintf(file, " %x %x %" PRIx64, numbers[2 * i], numbers[2 * i + 1], line);
+    }
+    putc('\n', file);
+    free(numbers);
+}
+
+/* A trace node for each context, whose parent stands before it; so its number is its index, and the
+ * root, which is no frame, is 0. */
+void profile_write_heaptrack(const struct model *model, FILE *file) {
+    struct profile_numbers strings = {0};
+    uint32_t infos = 0;
+    fprintf(file, "v 10400 2\nX %s\nI 1000 0\n", model->exe);
+    for (uint32_t i = 1; i < model->context_count; i++) {
+        heaptrack_instruction(model, i, &strings, file);
+        fprintf(file, "t %x %x\n", i, model->contexts[i].parent);
+    }
+    for (uint32_t i = 1; i < model->context_count; i++) {
+        const struct model_totals *self = &model->contexts[i].figures->self;
+        int64_t chunks = self->live_chunks, bytes = self->requested_bytes;
+        if (chunks <= 0 || bytes < 0)
+            continue;
+        int64_t size = bytes / chunks, larger = bytes % chunks; /* so many have a byte more */
+        for (int part = 0; part < 2; part++) {
+            int64_t count = part ? larger : chunks - larger;
+            if (count > 0) {
+                fprintf(file, "a %" PRIx64 " %x\n", (uint64_t)(size + part), i);
+                for (int64_t k = 0; k < count; k++)
+                    fprintf(file, "+ %x\n", infos);
+                infos++;
+            }
+        }
+    }
+    fprintf(file, "c %" PRIx64 "\nR %" PRIx64 "\n", (uint64_t)(model->uptime_s * 1000),
+            (uint64_t)(model->ledger.rss_bytes > 0 ? model->ledger.rss_bytes / 4096 : 0));
+    free(strings.slots);
+}

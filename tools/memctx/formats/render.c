@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/* render.c - writes a model as text. */
+#include "formats/render.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "model/folding.h"
+#include "model/frames.h"
+#include "model/memory.h"
+#include "model/shorten.h"
+
+#define FULL_ENOUGH 990 /* thousandths of live bytes, of allocations */
+
+bool render_wants_color(void) {
+    const char *no_color = getenv("NO_COLOR");
+    const char *terminal = getenv("TERM");
+    return isatty(STDOUT_FILENO) && (!no_color || no_color[0] == '\0') &&
+           (!terminal || strcmp(terminal, "dumb") != 0);
+}
+
+char *render_bytes(char *text, int64_t bytes, bool human) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    if (bytes == WIRE_UNKNOWN)
+        return strcpy(text, "?");
+    if (!human || (bytes > -1024 && bytes < 1024)) {
+        snprintf(text, RENDER_NUMBER_BYTES, "%" PRId64 "%s", bytes, human ? " B" : "");
+        return text;
+    }
+    double value = (double)bytes;
+    int unit = 0;
+    while ((value >= 1024 || value <= -1024) && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(text, RENDER_NUMBER_BYTES, "%.1f %s", value, units[unit]);
+    return text;
+}
+
+static char *render_count(char *text, int64_t count) {
+    return render_bytes(text, count, false);
+}
+
+/* --- lines ------------------------------------------------------------------------------- */
+
+static int64_t difference(int64_t a, int64_t b) {
+    return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
+}
+
+static void print_figures(const struct model_totals *totals, const struct render_options *options) {
+    char reserved[RENDER_NUMBER_BYTES], pages[RENDER_NUMBER_BYTES], unused[RENDER_NUMBER_BYTES];
+    char chunks[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
+    bool human = options->human;
+    printf(
+        "%s total in %s pages; %s free (%s chunks); %s used; %s requested",
+        render_bytes(reserved, totals->reserved_bytes, human), render_count(pages, totals->pages),
+        render_bytes(unused, difference(totals->reserved_bytes, totals->block_bytes), human),
+        render_count(chunks, totals->live_chunks), render_bytes(used, totals->block_bytes, human),
+        render_bytes(requested, totals->requested_bytes, human));
+    if (options->peak && totals->peak_requested_bytes != WIRE_UNKNOWN) {
+        printf("; Maximum Storage: %s",
+               render_bytes(requested, totals->peak_requested_bytes, human));
+    }
+    putchar('\n');
+}
+
+void render_line(const char *name, const struct model_totals *totals,
+                 const struct render_options *options) {
+    printf("%s%s%s: ", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "");
+    print_figures(totals, options);
+}
+
+/* The marks that were printed, for the foot to explain. */
+static struct {
+    bool partial, late;
+    int64_t bound_bytes; /* of all partial ones the largest */
+} marked;
+
+/* The same of a context, with its marks. */
+static void print_context(const struct model *model, uint32_t index,
+                          const struct model_totals *totals, const struct render_options *options) {
+    const struct model_context *context = &model->contexts[index];
+    char *name = frames_write_step(model, index);
+    printf("%s%s%s: ", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "");
+    free(name);
+    if (context->flags & WIRE_CONTEXT_PARTIAL) {
+        int64_t bound_bytes = folding_find_bound(model, index);
+        if (!marked.partial || bound_bytes > marked.bound_bytes)
+            marked.bound_bytes = bound_bytes;
+        marked.partial = true;
+        fputs(">= ", stdout);
+    }
+    if (context->flags & WIRE_CONTEXT_LATE) {
+        marked.late = true;
+        fputs("since admitted ", stdout);
+    }
+    print_figures(totals, options);
+}
+
+void render_head(const struct model *model, const struct render_options *options) {
+    char rss[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
+    printf("%s (pid %" PRId64 "): up %.3f s, resident set %s (memctx itself: %s), depth %" PRId64
+           ", %zu contexts%s\n",
+           shorten_path(model->exe), model->pid, model->uptime_s,
+           render_bytes(rss, model->ledger.rss_bytes, options->human),
+           render_bytes(own, memory_own_bytes(model), options->human), model->depth,
+           model->context_count + model->left_out_count,
+           model->exact ? "" : "; not exact: some operations were not charged to their path");
+    for (size_t i = 0; i < model->mark_count; i++)
+        printf("mark \"%s\" at %.3f s\n", model->marks[i].name, model->marks[i].uptime_s);
+}
+
+static void print_reason(const struct model_context *context, int indent) {
+    if (context->why)
+        printf("%*splaced by %s\n", indent, "", context->why);
+}
+
+static void print_threads(const struct model *model, const struct model_context *context,
+                          const struct render_options *options, int indent) {
+    for (uint32_t i = 0; i < context->figures->view_count; i++) {
+        const struct model_view *view = &model->views[context->figures->first_view + i];
+        const struct model_thread *thread = &model->threads[view->thread];
+        char requested[RENDER_NUMBER_BYTES], chunks[RENDER_NUMBER_BYTES];
+        char allocs[RENDER_NUMBER_BYTES], frees[RENDER_NUMBER_BYTES];
+        printf("%*s", indent, "");
+        if (thread->tid == 0)
+            printf("- exited and new threads: ");
+        else
+            printf("- thread %u (%s): ", thread->tid, thread->name);
+        printf("%s requested; %s chunks; %s allocs; %s frees\n",
+               render_bytes(requested, view->totals.requested_bytes, options->human),
+               render_count(chunks, view->totals.live_chunks),
+               render_count(allocs, view->totals.allocs), render_count(frees, view->totals.frees));
+    }
+}
+
+/* --- the tree ---------------------------------------------------------------------------- */
+
+struct tree {
+    const struct model *model;
+    const struct view *view;
+    const struct render_options *options;
+};
+
+static bool is_shown(const struct tree *tree, uint32_t index) {
+    return (!tree->view->shown || tree->view->shown[index]) &&
+           tree->view->weights[index] >= tree->view->threshold;
+}
+
+static size_t count_below(const struct model *model, uint32_t index) {
+    size_t count = 1;
+    for (uint32_t at = model->contexts[index].first_child; at != WIRE_NONE;
+         at = model->contexts[at].next_sibling)
+        count += count_below(model, at);
+    return count;
+}
+
+/* The line for what is hidden among the children of one node. Contexts that weigh nothing (all
+ * of theirs was freed) are not worth one. */
+static void print_hidden(const struct tree *tree, const uint32_t *children, size_t count,
+                         int indent) {
+    size_t contexts = 0;
+    int64_t bytes = 0, weight = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_shown(tree, children[i]) && tree->view->weights[children[i]] > 0) {
+            contexts += count_below(tree->model, children[i]);
+            bytes = model_add(bytes, tree->model->contexts[children[i]].total->requested_bytes);
+            weight = model_add(weight, tree->view->weights[children[i]]);
+        }
+    }
+    if (contexts == 0)
+        return;
+    char text[RENDER_NUMBER_BYTES];
+    printf("%*s... %zu more contexts, %s bytes", indent, "", contexts,
+           render_bytes(text, bytes, false));
+    if (tree->view->sort != VIEW_SORT_REQUESTED)
+        printf(", %" PRId64 " %s", weight, view_sort_word(tree->view->sort));
+    putchar('\n');
+}
+
+/* A node stands alone in its line; a node that has nothing of its own and one child is only a
+ * step on the way to it, so it stands above it, at the same indentation and without figures. */
+static bool is_step(const struct tree *tree, uint32_t index, const uint32_t *children,
+                    size_t count) {
+    bool included = !tree->view->included || tree->view->included[index];
+    if (count == 0 || !is_shown(tree, children[0]) ||
+        (included && model_totals_any(&tree->model->contexts[index].figures->self)))
+        return false;
+    return count == 1 || (tree->view->weights[children[1]] <= 0 && !is_shown(tree, children[1]));
+}
+
+static void print_node(const struct tree *tree, uint32_t index, int64_t level, int indent) {
+    const struct model *model = tree->model;
+    const struct model_context *context = &model->contexts[index];
+    bool bottom = tree->options->levels >= 0 && level >= tree->options->levels;
+    size_t count;
+    uint32_t *children = view_sort_children(tree->view, model, index, &count);
+    if (is_step(tree, index, children, count)) {
+        char *name = frames_write_step(model, index);
+        printf("%*s%s >\n", indent, "", name);
+        uint32_t only = children[0];
+        free(name);
+        free(children);
+        print_node(tree, only, level, indent);
+        return;
+    }
+    printf("%*s", indent, "");
+    print_context(model, index, context->total, tree->options);
+    print_reason(context, indent + 2);
+    if (tree->options->threads)
+        print_threads(model, context, tree->options, indent + 2);
+    for (size_t i = 0; i < count && !bottom; i++)
+        if (is_shown(tree, children[i]))
+            print_node(tree, children[i], level + 1, indent + 2);
+    if (!bottom)
+        print_hidden(tree, children, count, indent + 2);
+    free(children);
+}
+
+void render_tree(const struct model *model, const struct view *view,
+                 const struct render_options *options) {
+    struct tree tree = {model, view, options};
+    size_t count;
+    uint32_t *children = view_sort_children(view, model, 0, &count);
+    if (!view->included && model_totals_any(&model->contexts[0].figures->self)) {
+        render_line("[no call path]", &model->contexts[0].figures->self, options);
+        if (options->threads)
+            print_threads(model, &model->contexts[0], options, 2);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (is_shown(&tree, children[i]))
+            print_node(&tree, children[i], 1, 0);
+    print_hidden(&tree, children, count, 0);
+    free(children);
+}
+
+void render_flat(const struct model *model, const struct view *view,
+                 const struct render_options *options) {
+    size_t count;
+    uint32_t *leaves = view_sort_leaves(view, model, &count);
+    size_t limit =
+        options->limit > 0 && (size_t)options->limit < count ? (size_t)options->limit : count;
+    size_t printed = 0;
+    for (; printed < limit; printed++) {
+        const struct model_context *context = &model->contexts[leaves[printed]];
+        /* Sorted by falling weight: from the first one that is too light on, all are. */
+        if (view_key(&context->figures->self, view->sort) < view->threshold)
+            break;
+        print_context(model, leaves[printed], &context->figures->self, options);
+        print_reason(context, 4);
+        uint32_t at = context->parent;
+        for (int64_t frame = 1; at != WIRE_NONE && model->contexts[at].parent != WIRE_NONE;
+             frame++) {
+            if (options->levels >= 0 && frame >= options->levels) {
+                printf("    ...\n");
+                break;
+            }
+            char *name = frames_write_step(model, at);
+            printf("    < %s\n", name);
+            free(name);
+            at = model->contexts[at].parent;
+        }
+        if (options->threads)
+            print_threads(model, context, options, 4);
+    }
+    int64_t bytes = model->left_out_bytes;
+    for (size_t i = printed; i < count; i++)
+        bytes = model_add(bytes, model->contexts[leaves[i]].figures->self.requested_bytes);
+    size_t more = count - printed + model->left_out_leaves;
+    if (more > 0) {
+        char text[RENDER_NUMBER_BYTES];
+        printf("... %zu more contexts, %s bytes\n", more, render_bytes(text, bytes, false));
+    }
+    free(leaves);
+}
+
+/* --- the foot ---------------------------------------------------------------------------- */
+
+/* A share in tenths of a percent, never rounded up to all of it. */
+static int64_t permille(int64_t part, int64_t whole) {
+    return part == WIRE_UNKNOWN || whole == WIRE_UNKNOWN || whole <= 0 || part >= whole
+               ? 1000
+               : model_share(part > 0 ? part : 0, 1000, whole);
+}
+
+/* What is less exact than usual, and how much. */
+static void print_folding(const struct model *model, const struct render_options *options) {
+    struct folding_shares shares =
+        model->left_out_count > 0 ? model->left_out_shares : folding_add_shares(model);
+    int64_t bytes = permille(shares.full_bytes, model->totals.requested_bytes);
+    int64_t allocs = permille(shares.full_allocs, model->totals.allocs);
+    bool merged = shares.merged_bytes != 0 || shares.merged_allocs != 0;
+    /* A few allocations of the loader's own are below [no unwind information] in any program. */
+    if ((merged && (bytes < 1000 || allocs < 1000)) || bytes < FULL_ENOUGH ||
+        allocs < FULL_ENOUGH) {
+        printf("full call paths: %" PRId64 ".%" PRId64 " %% of live bytes, %" PRId64 ".%" PRId64
+               " %% of allocations; the rest stands under %s\n",
+               bytes / 10, bytes % 10, allocs / 10, allocs % 10,
+               merged ? "[other callers]: more room for paths with MEMCTX_TABLES"
+                      : "labels such as [truncated]");
+    }
+    if (marked.partial && model->left_out_count == 0) {
+        char text[RENDER_NUMBER_BYTES];
+        printf("marked >=: more of theirs, %s at the most, stands under [other callers] further "
+               "out\n",
+               render_bytes(text, marked.bound_bytes, options->human));
+    } else if (marked.partial) {
+        printf("marked >=: more of theirs stands under [other callers] further out\n");
+    }
+    if (marked.late) {
+        printf("since admitted: what such a path allocated earlier stands under [other callers] "
+               "further out\n");
+    }
+}
+
+void render_foot(const struct model *model, const struct render_options *options) {
+    const struct wire_ledger *ledger = &model->ledger;
+    char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES], c[RENDER_NUMBER_BYTES];
+    bool human = options->human;
+    print_folding(model, options);
+    printf("mixed pages: %s total; %s free; %s used\n",
+           render_bytes(a, ledger->mixed_reserved, human),
+           render_bytes(b, difference(ledger->mixed_reserved, ledger->mixed_block_bytes), human),
+           render_bytes(c, ledger->mixed_block_bytes, human));
+    printf("freelist: %s in %s items\n", render_bytes(a, ledger->freelist_bytes, human),
+           render_count(b, ledger->freelist_items));
+    printf("page headers: %s\n", render_bytes(a, ledger->segment_headers, human));
+    printf("metadata: %s mapped; %s used\n", render_bytes(a, ledger->metadata_mapped, human),
+           render_bytes(b, ledger->metadata_used, human));
+    printf("control thread: %s\n", render_bytes(a, ledger->control_bytes, human));
+    render_line("Grand total", &model->totals, options);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* compare.c - matches the contexts of two states and subtracts. */
+#include "model/compare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIGURES(X) X(requested_bytes) X(live_chunks) X(allocs) X(frees) X(requested_cum_bytes)
+
+static void add_figures(struct compare_figures *sum, const struct compare_figures *part) {
+#define X(name) sum->name = model_add(sum->name, part->name);
+    FIGURES(X)
+#undef X
+}
+
+static int64_t subtract(int64_t after, int64_t before) {
+    return before == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(after, -before);
+}
+
+/* Counters that went backwards were reset in between: their growth is not known. */
+static int64_t subtract_counter(int64_t after, int64_t before) {
+    int64_t growth = subtract(after, before);
+    return growth < 0 ? WIRE_UNKNOWN : growth;
+}
+
+static struct compare_figures subtract_figures(const struct compare_figures *after,
+                                               const struct compare_figures *before) {
+    return (struct compare_figures){
+        .requested_bytes = subtract(after->requested_bytes, before->requested_bytes),
+        .live_chunks = subtract(after->live_chunks, before->live_chunks),
+        .allocs = subtract_counter(after->allocs, before->allocs),
+        .frees = subtract_counter(after->frees, before->frees),
+        .requested_cum_bytes =
+            subtract_counter(after->requested_cum_bytes, before->requested_cum_bytes),
+    };
+}
+
+static struct compare_figures figures_of(const struct model_totals *totals) {
+    return (struct compare_figures){
+#define X(name) .name = totals->name,
+        FIGURES(X)
+#undef X
+    };
+}
+
+static int compare_rows(const void *a, const void *b) {
+    const struct compare_row *left = a, *right = b;
+    if (left->growth.requested_bytes != right->growth.requested_bytes)
+        return left->growth.requested_bytes > right->growth.requested_bytes ? -1 : 1;
+    if (left->growth.allocs != right->growth.allocs)
+        return left->growth.allocs > right->growth.allocs ? -1 : 1;
+    return left->context < right->context ? -1 : left->context > right->context;
+}
+
+/* Adds up, drops what did not change, sorts. */
+static void finish(struct compare *compare) {
+    size_t kept = 0;
+    for (size_t i = 0; i < compare->count; i++) {
+        struct compare_row *row = &compare->rows[i];
+        row->growth = subtract_figures(&row->after, &row->before);
+        add_figures(&compare->before, &row->before);
+        add_figures(&compare->after, &row->after);
+        if (memcmp(&row->before, &row->after, sizeof row->before) != 0)
+            compare->rows[kept++] = *row;
+    }
+    compare->count = kept;
+    compare->growth = subtract_figures(&compare->after, &compare->before);
+    qsort(compare->rows, kept, sizeof *compare->rows, compare_rows);
+}
+
+/* A context that the mark left out held at most what the mark says about all left-out contexts.
+ * So its growth is at least the growth shown here. */
+static void begin_left_out(struct compare_row *row, const struct model_mark *mark) {
+    int64_t most = model_tame(mark->left_out.most_bytes);
+    if (row->model->contexts[row->context].id >= mark->left_out.ids_below)
+        return;
+    row->before = row->after;
+    if (row->after.requested_bytes > most) {
+        row->before =
+            (struct compare_figures){most, WIRE_UNKNOWN, WIRE_UNKNOWN, WIRE_UNKNOWN, WIRE_UNKNOWN};
+    }
+}
+
+/* The sums are exact although some contexts are missing. */
+static void add_left_out(struct compare *compare, const struct model_mark *mark) {
+    compare->left_out = &mark->left_out;
+    compare->before = (struct compare_figures){
+#define X(name) .name = mark->left_out.name,
+        FIGURES(X)
+#undef X
+    };
+    for (size_t i = 0; i < mark->entry_count; i++) {
+        struct compare_figures entry = {
+#define X(name) .name = mark->entries[i].name,
+            FIGURES(X)
+#undef X
+        };
+        add_figures(&compare->before, &entry);
+    }
+    compare->growth = subtract_figures(&compare->after, &compare->before);
+}
+
+void compare_with_mark(struct compare *compare, const struct model *model,
+                       const struct model_mark *mark) {
+    *compare = (struct compare){.count = model->figures_count};
+    compare->rows = cli_alloc(compare->count, sizeof *compare->rows);
+    for (size_t i = 0; i < compare->count; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        bool own = figures->context != WIRE_NONE;
+        compare->rows[i] = (struct compare_row){.model = model,
+                                                .context = own ? figures->context : 0,
+                                                .after = own ? figures_of(&figures->self)
+                                                             : (struct compare_figures){0}};
+        if (own && mark->left_out.contexts > 0)
+            begin_left_out(&compare->rows[i], mark);
+    }
+    for (size_t i = 0; i < mark->entry_count; i++) {
+        const struct wire_mark_entry *entry = &mark->entries[i];
+        uint32_t number = model->contexts[entry->context].figures->number;
+        compare->rows[number].before = (struct compare_figures){
+#define X(name) .name = entry->name,
+            FIGURES(X)
+#undef X
+        };
+    }
+    finish(compare);
+    if (mark->left_out.contexts > 0)
+        add_left_out(compare, mark);
+}
+
+/* --- two models -------------------------------------------------------------------------- */
+
+/* A context that both models may have: its parent's row, and what it is itself. */
+struct node {
+    uint32_t parent; /* index of a node */
+    uint32_t next;   /* in the same bucket */
+    const char *module;
+    const char *label;
+    uint64_t offset;
+};
+
+struct merge {
+    struct node *nodes;
+    struct compare_row *rows; /* one for each node */
+    size_t count;
+    uint32_t *buckets;
+    size_t bucket_count;
+};
+
+static uint64_t mix(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15U;
+    return hash ^ (hash >> 29);
+}
+
+static uint64_t mix_text(uint64_t hash, const char *text) {
+    for (; text && *text != '\0'; text++)
+        hash = mix(hash, (unsigned char)*text);
+    return hash;
+}
+
+static bool same_text(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static uint32_t find_node(struct merge *merge, const struct node *wanted) {
+    uint64_t hash = mix(mix(mix_text(0, wanted->label), wanted->parent), wanted->offset);
+    uint32_t *bucket = &merge->buckets[hash & (merge->bucket_count - 1)];
+    for (uint32_t at = *bucket; at != WIRE_NONE; at = merge->nodes[at].next) {
+        const struct node *node = &merge->nodes[at];
+        if (node->parent == wanted->parent && node->offset == wanted->offset &&
+            same_text(node->label, wanted->label) && same_text(node->module, wanted->module))
+            return at;
+    }
+    uint32_t index = (uint32_t)merge->count++;
+    merge->nodes[index] = *wanted;
+    merge->nodes[index].next = *bucket;
+    *bucket = index;
+    return index;
+}
+
+static void merge_model(struct merge *merge, const struct model *model, bool is_after) {
+    uint32_t *node_of = cli_alloc(model->context_count, sizeof *node_of);
+    for (size_t i = 0; i < model->context_count; i++) {
+        const struct model_context *context = &model->contexts[i];
+        struct node wanted = {.parent = WIRE_NONE, .offset = context->frame->address};
+        if (i > 0) {
+            wanted.parent = node_of[context->parent];
+            wanted.label = context->frame->label;
+        }
+        if (context->frame->module != WIRE_NONE) {
+            wanted.module = model->modules[context->frame->module].path;
+            wanted.offset = context->frame->address - model->modules[context->frame->module].bias;
+        }
+        node_of[i] = find_node(merge, &wanted);
+        struct compare_row *row = &merge->rows[node_of[i]];
+        struct compare_figures figures = figures_of(&context->figures->self);
+        add_figures(is_after ? &row->after : &row->before, &figures);
+        if (!row->model || (is_after && row->model != model)) {
+            row->model = model;
+            row->context = (uint32_t)i;
+        }
+    }
+    free(node_of);
+}
+
+void compare_models(struct compare *compare, const struct model *before,
+                    const struct model *after) {
+    size_t most = before->context_count + after->context_count;
+    struct merge merge = {.bucket_count = 1024};
+    while (merge.bucket_count < most)
+        merge.bucket_count *= 2;
+    merge.nodes = cli_alloc(most, sizeof *merge.nodes);
+    merge.rows = cli_alloc(most, sizeof *merge.rows);
+    merge.buckets = cli_alloc(merge.bucket_count, sizeof *merge.buckets);
+    memset(merge.buckets, 0xff, merge.bucket_count * sizeof *merge.buckets);
+    merge_model(&merge, before, false);
+    merge_model(&merge, after, true);
+    *compare = (struct compare){.rows = merge.rows, .count = merge.count};
+    finish(compare);
+    free(merge.nodes);
+    free(merge.buckets);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * compare.h - how contexts grew between two states: a mark and now, or two snapshots.
+ *
+ * Within one process contexts are matched by id. Two snapshots may come from two runs, in which
+ * ids and addresses differ: there a context is matched by its path of modules and offsets.
+ */
+#ifndef MEMCTX_COMPARE_H
+#define MEMCTX_COMPARE_H
+
+#include "model/model.h"
+
+struct compare_figures {
+    int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;
+};
+
+struct compare_row {
+    const struct model *model; /* where its frames are found */
+    uint32_t context;          /* index there */
+    struct compare_figures before, after, growth;
+};
+
+struct compare {
+    struct compare_row *rows; /* what changed, by falling growth of requested bytes */
+    size_t count;
+    struct compare_figures before, after, growth; /* sums over all contexts */
+    const struct wire_left_out *left_out;         /* by the mark; NULL: nothing */
+};
+
+void compare_with_mark(struct compare *compare, const struct model *model,
+                       const struct model_mark *mark);
+void compare_models(struct compare *compare, const struct model *before, const struct model *after);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * folding.h - what a dump says of call paths that the library has folded or merged.
+ *
+ * A folded path leaves out the turns of a recursion: `visit > generic > visit > leaf` is charged to
+ * `visit > leaf`, whose `visit` is recursive; its loop is `visit > generic`. A merged path is
+ * charged to its innermost functions below a node [other callers] of an ancestor that stays in the
+ * tree. The figures of the contexts between may then be too small, so they are marked as partial.
+ */
+#ifndef MEMCTX_FOLDING_H
+#define MEMCTX_FOLDING_H
+
+#include "model/model.h"
+
+/* The functions of the loop of a recursive context, from its first instance inwards: how many, and
+ * the first `room` of them in `loop`. 0: it is not recursive, or its loop is not known. */
+size_t folding_find_loop(const struct model *model, uint32_t index, uint32_t *loop, size_t room);
+/* At most so many bytes of a partial context may stand below others' [other callers]. */
+int64_t folding_find_bound(const struct model *model, uint32_t index);
+
+struct folding_shares folding_add_shares(const struct model *model);
+
+/* What kind of path a context stands on, from its parent's; figures of one of that kind. */
+enum folding_kind { FOLDING_FULL, FOLDING_MERGED, FOLDING_LABELLED };
+void folding_add(struct folding_shares *shares, enum folding_kind kind, int64_t requested_bytes,
+                 int64_t allocs);
+
+bool folding_is_others(uint8_t kind, const char *label);
+enum folding_kind folding_kind_of(enum folding_kind parent, uint8_t kind, const char *label);
+
+/* Folds paths in the command, by the rule of the library but for every function at once. The
+ * library does not fold a tree with few paths. */
+struct folding_paths {
+    const struct model *model;
+    uint32_t *functions; /* by a frame's number: that of its function */
+    uint32_t *last;      /* by function: where its innermost frame stands on a path */
+};
+void folding_paths_begin(struct folding_paths *paths, const struct model *model);
+void folding_paths_end(struct folding_paths *paths);
+/* Writes the frames of a context's path that folding keeps, innermost first and without the
+ * root; `path` must have room for all frames. *plain receives how many kept frames lie inside of
+ * everything that folding left out, or all of them if it left nothing out. */
+size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *path,
+                         uint32_t *plain);
+/* Returns a key that frames of the same function share. Other frames differ, except for
+ * collisions of 64 bits. Without names, the function is the return address. */
+uint64_t folding_function_key(const struct model_frame *frame);
+uint64_t folding_mix(uint64_t hash, uint64_t value);
+
+#endif

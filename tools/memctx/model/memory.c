@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * memory.c - reads the kernel's map of a process and adds the ledger up.
+ *
+ * smaps tells the kinds of mappings apart: files (with the .bss behind the writable part of a
+ * file), stacks (the main one, and others by the single guard page that pthread puts below them),
+ * the brk heap, code made at run time, shared memory, and the control thread's memory by its flags.
+ * The rest is anonymous memory of the library and of the program. The library knows how much of its
+ * own memory is resident, so the program's share shows up in the residue.
+ */
+#include "model/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define THREAD_STACK_MIN_BYTES (1 << 20)
+#define BSS_MAX_BYTES (256 << 20)
+#define GUARD_BYTES 4096
+
+struct mapping {
+    uint64_t start, end;
+    char permissions[5];
+    unsigned long inode;
+    char path[256];
+};
+
+enum mapping_kind { KIND_FILE, KIND_STACK, KIND_HEAP, KIND_CODE, KIND_SHARED, KIND_ANONYMOUS };
+
+static bool parse_header(const char *line, struct mapping *mapping) {
+    unsigned long long start, end;
+    *mapping = (struct mapping){0};
+    if (sscanf(line, "%llx-%llx %4s %*x %*s %lu %255[^\n]", &start, &end, mapping->permissions,
+               &mapping->inode, mapping->path) < 4)
+        return false;
+    mapping->start = start;
+    mapping->end = end;
+    return true;
+}
+
+static enum mapping_kind find_kind(const struct mapping *mapping, const struct mapping *before,
+                                   enum mapping_kind before_kind) {
+    bool adjacent = before->end == mapping->start;
+    uint64_t bytes = mapping->end - mapping->start;
+    if (strncmp(mapping->path, "/dev/zero", 9) == 0 || strncmp(mapping->path, "/memfd:", 7) == 0 ||
+        strncmp(mapping->path, "/SYSV", 5) == 0 || strncmp(mapping->path, "/dev/shm/", 9) == 0 ||
+        strncmp(mapping->path, "[anon", 5) == 0)
+        return KIND_SHARED;
+    if (mapping->inode != 0 || strncmp(mapping->path, "[v", 2) == 0)
+        return KIND_FILE;
+    if (strncmp(mapping->path, "[stack", 6) == 0)
+        return KIND_STACK;
+    if (strcmp(mapping->path, "[heap]") == 0)
+        return KIND_HEAP;
+    if (mapping->permissions[2] == 'x')
+        return KIND_CODE;
+    if (adjacent && before->inode != 0 && before_kind == KIND_FILE &&
+        mapping->permissions[1] == 'w' && bytes < BSS_MAX_BYTES)
+        return KIND_FILE;
+    if (adjacent && strcmp(before->permissions, "---p") == 0 && before->inode == 0 &&
+        before->end - before->start == GUARD_BYTES && bytes >= THREAD_STACK_MIN_BYTES)
+        return KIND_STACK;
+    return KIND_ANONYMOUS;
+}
+
+static int64_t *find_sum(struct model_mappings *mappings, enum mapping_kind kind) {
+    switch (kind) {
+    case KIND_FILE: return &mappings->file_bytes;
+    case KIND_STACK: return &mappings->stack_bytes;
+    case KIND_HEAP: return &mappings->heap_bytes;
+    case KIND_CODE: return &mappings->executable_bytes;
+    case KIND_SHARED: return &mappings->shared_bytes;
+    default: return &mappings->anonymous_bytes;
+    }
+}
+
+static int64_t read_peak(pid_t pid) {
+    char path[64], line[256];
+    long long kib;
+    int64_t peak = WIRE_UNKNOWN;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1)
+            peak = kib * 1024;
+    if (file)
+        fclose(file);
+    return peak;
+}
+
+/* The memory of the control thread has both flags, which no other mapping has. The ledger shows
+ * it in a line of its own, measured at another moment. */
+static bool is_control_memory(const char *flags) {
+    return strstr(flags, " wf") && strstr(flags, " nr");
+}
+
+bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
+    *mappings = (struct model_mappings){.peak_rss_bytes = read_peak(pid)};
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    struct mapping mapping = {0}, before = {0};
+    enum mapping_kind kind = KIND_ANONYMOUS;
+    char *line = NULL;
+    size_t capacity = 0, seen = 0;
+    int64_t rss = 0;
+    while (getline(&line, &capacity, file) > 0) {
+        long long kib;
+        if (sscanf(line, "Rss: %lld kB", &kib) == 1) {
+            rss = kib * 1024;
+            *find_sum(mappings, kind) += rss;
+            mappings->rss_bytes += kib * 1024;
+            seen++;
+        } else if (sscanf(line, "AnonHugePages: %lld kB", &kib) == 1) {
+            mappings->huge_bytes += kib * 1024;
+        } else if (sscanf(line, "Swap: %lld kB", &kib) == 1) {
+            mappings->swap_bytes += kib * 1024;
+        } else if (strncmp(line, "VmFlags:", 8) == 0) {
+            *find_sum(mappings, kind) -= is_control_memory(line) ? rss : 0;
+        } else if (line[0] < 'A' || line[0] > 'Z') { /* addresses begin with a small hex digit */
+            before = mapping;
+            if (parse_header(line, &mapping))
+                kind = find_kind(&mapping, &before, kind);
+        }
+    }
+    free(line);
+    fclose(file);
+    return seen > 0;
+}
+
+static void add_line(struct memory_ledger *ledger, const char *key, const char *name,
+                     int64_t bytes) {
+    ledger->lines[ledger->count++] = (struct memory_line){key, name, bytes};
+}
+
+/* Adds up the bytes of block pages without live blocks. They were read a moment after the other
+ * figures, so the sum is cut to `most`, the sum that they are part of. */
+static int64_t kept_bytes(const struct model *model, uint8_t kind, int64_t most) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->kind == kind && page->live == 0)
+            sum = model_tame(sum + model_tame((int64_t)page->bytes));
+    }
+    return sum < most ? sum : most > 0 ? most : 0;
+}
+
+int64_t memory_own_bytes(const struct model *model) {
+    const struct wire_ledger *ledger = &model->ledger;
+    int64_t tables = ledger->metadata_resident != WIRE_UNKNOWN ? ledger->metadata_resident
+                                                               : ledger->metadata_used;
+    return model_tame(tables) + model_tame(ledger->control_bytes);
+}
+
+/* Returns the anonymous memory that does not belong to the library. The tables of the library
+ * begin inside its own data. */
+static int64_t own_mappings(const struct model *model) {
+    int64_t ours =
+        model_tame(model->ledger.segments_resident) + model_tame(model->ledger.metadata_resident);
+    int64_t left = model_tame(model->mappings.anonymous_bytes) - ours;
+    return left > 0 ? left : 0;
+}
+
+void memory_make_ledger(const struct model *model, struct memory_ledger *ledger) {
+    const struct wire_ledger *wire = &model->ledger;
+    const struct model_totals *totals = &model->totals;
+    int64_t own_blocks = model_tame(totals->block_bytes) - model_tame(wire->mixed_block_bytes);
+    int64_t segments = model_tame(wire->pages_reserved) + model_tame(wire->mixed_reserved) +
+                       model_tame(wire->freelist_bytes) + model_tame(wire->segment_headers);
+    *ledger = (struct memory_ledger){.rss_bytes = model_tame(wire->rss_bytes)};
+    add_line(ledger, "requested_bytes", "requested by the program",
+             model_tame(totals->requested_bytes));
+    add_line(ledger, "rounding_bytes", "rounding (block - requested)",
+             model_tame(totals->block_bytes) - model_tame(totals->requested_bytes));
+    int64_t holes = model_tame(wire->pages_reserved) - own_blocks;
+    int64_t mixed_free = model_tame(wire->mixed_reserved) - model_tame(wire->mixed_block_bytes);
+    int64_t kept_own = kept_bytes(model, WIRE_PAGE_OWN, holes);
+    int64_t kept_mixed = kept_bytes(model, WIRE_PAGE_MIXED, mixed_free);
+    add_line(ledger, "holes_bytes", "holes in contexts' own pages", holes - kept_own);
+    add_line(ledger, "mixed_free_bytes", "free in mixed pages", mixed_free - kept_mixed);
+    if (model->has_pages) {
+        add_line(ledger, "kept_bytes", "empty pages, kept for the next chunks",
+                 kept_own + kept_mixed);
+    }
+    add_line(ledger, "freelist_bytes", "freelist", model_tame(wire->freelist_bytes));
+    add_line(ledger, "segment_headers_bytes", "page headers", model_tame(wire->segment_headers));
+    add_line(ledger, "not_resident_bytes", "not resident of all that (untouched, or given back)",
+             wire->segments_resident == WIRE_UNKNOWN
+                 ? 0
+                 : model_tame(wire->segments_resident) - segments);
+    add_line(ledger, "metadata_bytes", "our metadata",
+             wire->metadata_resident == WIRE_UNKNOWN ? model_tame(wire->metadata_mapped)
+                                                     : model_tame(wire->metadata_resident));
+    add_line(ledger, "control_bytes", "control thread", model_tame(wire->control_bytes));
+    if (model->has_mappings) {
+        const struct model_mappings *mappings = &model->mappings;
+        add_line(ledger, "files_bytes", "program, libraries, other files", mappings->file_bytes);
+        add_line(ledger, "stacks_bytes", "stacks", mappings->stack_bytes);
+        add_line(ledger, "brk_heap_bytes", "brk heap (not ours)", mappings->heap_bytes);
+        add_line(ledger, "runtime_code_bytes", "code made at run time", mappings->executable_bytes);
+        add_line(ledger, "shared_bytes", "shared and named mappings", mappings->shared_bytes);
+        if (wire->segments_resident != WIRE_UNKNOWN && wire->metadata_resident != WIRE_UNKNOWN) {
+            add_line(ledger, "own_mappings_bytes", "the program's own anonymous mappings",
+                     own_mappings(model));
+        }
+    }
+    int64_t sum = 0;
+    for (size_t i = 0; i < ledger->count; i++)
+        sum += model_tame(ledger->lines[i].bytes);
+    add_line(ledger, "residue_bytes",
+             model->has_mappings ? "residue (unexplained)"
+                                 : "residue (all that is not ours; smaps could not be read)",
+             ledger->rss_bytes - sum);
+}

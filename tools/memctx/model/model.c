@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* model.c - links a loaded tree and adds its figures up. */
+#include "model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_ids(const void *a, const void *b) {
+    const struct model_id *left = a, *right = b;
+    return left->id < right->id ? -1 : left->id > right->id;
+}
+
+uint32_t model_find_context(const struct model *model, uint32_t id) {
+    size_t low = 0, high = model->context_count;
+    if (!model->by_id)
+        return id < high ? id : WIRE_NONE;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (model->by_id[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < model->context_count && model->by_id[low].id == id ? model->by_id[low].index
+                                                                    : WIRE_NONE;
+}
+
+static bool link_parents(struct model *model, struct cli_failure *failure) {
+    size_t count = model->context_count;
+    for (size_t i = 0; i < count; i++) {
+        struct model_context *context = &model->contexts[i];
+        context->first_child = context->next_sibling = WIRE_NONE;
+        if (i == 0) {
+            if (context->parent != WIRE_NONE) {
+                return cli_fail(failure, CLI_REFUSED,
+                                "%s: damaged dump; its first context is not the root",
+                                model->source);
+            }
+            continue;
+        }
+        uint32_t parent = model_find_context(model, context->parent);
+        if (parent == WIRE_NONE || parent >= i) {
+            return cli_fail(failure, CLI_REFUSED,
+                            "%s: damaged dump; context %u has no parent before it", model->source,
+                            context->id);
+        }
+        context->parent = parent;
+        context->level = model->contexts[parent].level + 1;
+        if (context->level > MODEL_LEVELS_MAX) {
+            return cli_fail(failure, CLI_REFUSED,
+                            "%s: damaged dump; context %u is more than %d levels deep",
+                            model->source, context->id, MODEL_LEVELS_MAX);
+        }
+    }
+    /* Backwards, so that pushing at the head keeps the order of arrival. */
+    for (size_t i = count; i-- > 1;) {
+        struct model_context *parent = &model->contexts[model->contexts[i].parent];
+        model->contexts[i].next_sibling = parent->first_child;
+        parent->first_child = (uint32_t)i;
+    }
+    return true;
+}
+
+/* Lists the contexts by their ids, where these are not just the indices. */
+static bool sort_ids(struct model *model, struct cli_failure *failure) {
+    size_t count = model->context_count, same = 0;
+    while (same < count && model->contexts[same].id == same)
+        same++;
+    if (same == count)
+        return true;
+    struct model_id *ids = cli_alloc(count, sizeof *ids);
+    bool sorted = true;
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = (struct model_id){model->contexts[i].id, (uint32_t)i};
+        sorted = sorted && (i == 0 || ids[i - 1].id < ids[i].id);
+    }
+    if (!sorted)
+        qsort(ids, count, sizeof *ids, compare_ids);
+    model->by_id = ids;
+    for (size_t i = 1; i < count; i++) {
+        if (ids[i - 1].id == ids[i].id) {
+            return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; context %u occurs twice",
+                            model->source, ids[i].id);
+        }
+    }
+    return true;
+}
+
+bool model_link(struct model *model, struct cli_failure *failure) {
+    if (model->context_count == 0) {
+        return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; it has no contexts",
+                        model->source);
+    }
+    if (!sort_ids(model, failure))
+        return false;
+    /* One that is newer than the dump is left out there. */
+    for (size_t i = 0; i < model->context_count; i++) {
+        struct model_context *context = &model->contexts[i];
+        if (context->recursive_from != WIRE_NONE)
+            context->recursive_from = model_find_context(model, context->recursive_from);
+    }
+    return link_parents(model, failure);
+}
+
+static void own_what_is_told_of(struct model *model) {
+    for (size_t i = 0; i < model->page_count; i++)
+        if (model->pages[i].context != WIRE_NONE)
+            model_own_figures(model, &model->contexts[model->pages[i].context]);
+    for (size_t i = 0; i < model->share_count; i++)
+        if (model->shares[i].context != WIRE_NONE)
+            model_own_figures(model, &model->contexts[model->shares[i].context]);
+    for (size_t i = 0; i < model->mark_count; i++) {
+        const struct model_mark *mark = &model->marks[i];
+        for (size_t k = 0; k < mark->entry_count; k++)
+            model_own_figures(model, &model->contexts[mark->entries[k].context]);
+    }
+}
+
+void model_add_up(struct model *model) {
+    own_what_is_told_of(model);
+    model_compute_totals(model, NULL);
+    model->totals = *model->contexts[0].total;
+    if (model->left_out_count > 0) {
+        int64_t peak = model->contexts[0].figures->self.peak_requested_bytes;
+        model_add_totals(&model->totals, &model->left_out.figures->self);
+        model->totals.peak_requested_bytes = peak;
+    }
+}
+
+int64_t model_add(int64_t a, int64_t b) {
+    int64_t sum;
+    if (a == WIRE_UNKNOWN || b == WIRE_UNKNOWN || __builtin_add_overflow(a, b, &sum))
+        return WIRE_UNKNOWN;
+    return sum;
+}
+
+int64_t model_tame(int64_t value) {
+    const int64_t limit = (int64_t)1 << 50;
+    return value == WIRE_UNKNOWN ? 0 : value > limit ? limit : value < -limit ? -limit : value;
+}
+
+int64_t model_share(int64_t a, int64_t b, int64_t c) {
+    __int128 share = c != 0 ? (__int128)a * b / c : 0;
+    return share > INT64_MAX ? model_tame(INT64_MAX) : model_tame((int64_t)share);
+}
+
+static uint64_t at_most(uint64_t value, uint64_t most) {
+    return value < most ? value : most;
+}
+
+void model_tame_page(struct wire_page *page) {
+    const uint64_t address_space = (uint64_t)1 << 47, blocks = (uint64_t)1 << 31;
+    page->bytes = at_most(page->bytes, address_space);
+    page->touched_bytes = at_most(page->touched_bytes, address_space);
+    page->live_bytes = at_most(page->live_bytes, address_space);
+    page->untouched_bytes = at_most(page->untouched_bytes, address_space);
+    page->block_bytes = (uint32_t)at_most(page->block_bytes, 1 << 16);
+    page->capacity = (uint32_t)at_most(page->capacity, blocks);
+    page->live = (uint32_t)at_most(page->live, page->capacity);
+    if ((page->context == WIRE_NONE) != (page->kind == WIRE_PAGE_MIXED))
+        page->kind = page->context == WIRE_NONE ? WIRE_PAGE_MIXED : WIRE_PAGE_OWN;
+}
+
+void model_add_totals(struct model_totals *sum, const struct model_totals *part) {
+#define X(name) sum->name = model_add(sum->name, part->name);
+    MODEL_TOTALS(X)
+#undef X
+}
+
+bool model_totals_any(const struct model_totals *totals) {
+    return totals->requested_bytes != 0 || totals->live_chunks != 0 || totals->allocs != 0 ||
+           totals->frees != 0 || totals->reserved_bytes != 0 || totals->block_bytes != 0;
+}
+
+struct model_mark *model_find_mark(struct model *model, const char *name) {
+    struct model_mark *found = NULL;
+    for (size_t i = 0; i < model->mark_count; i++) {
+        struct model_mark *mark = &model->marks[i];
+        if (name ? strcmp(mark->name, name) == 0 : !found || mark->uptime_s > found->uptime_s)
+            found = mark;
+    }
+    return found;
+}
+
+const char *model_kind_word(const struct model_context *context) {
+    switch (context->frame->kind) {
+    case WIRE_KIND_PATH: return "path";
+    case WIRE_KIND_NAMED: return "named";
+    default: return "unknown";
+    }
+}
+
+const char *model_placement_word(uint8_t placement) {
+    switch (placement) {
+    case WIRE_PLACE_APART: return "apart";
+    case WIRE_PLACE_SHARED: return "shared";
+    case WIRE_PLACE_SLAB: return "slab";
+    case WIRE_PLACE_GENERATION: return "generation";
+    case WIRE_PLACE_BUMP: return "bump";
+    case WIRE_PLACE_SIMPLE: return "simple";
+    default: return "default";
+    }
+}
+
+const char *model_policy_word(uint8_t policy) {
+    switch (policy) {
+    case WIRE_POLICY_ASET: return "aset";
+    case WIRE_POLICY_MIXED: return "mixed";
+    case WIRE_POLICY_SLAB: return "slab";
+    case WIRE_POLICY_GENERATION: return "generation";
+    case WIRE_POLICY_BUMP: return "bump";
+    case WIRE_POLICY_SIMPLE: return "simple";
+    default: return "none";
+    }
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* samples.c - puts marks and earlier dumps into the order of time, context by context. */
+#include "model/samples.h"
+
+#include <stdlib.h>
+
+static struct sample *add_sample(struct samples *samples, const struct model *model,
+                                 double uptime_s) {
+    struct sample *sample = &samples->samples[samples->count++];
+    sample->uptime_s = uptime_s;
+    sample->rows = cli_alloc(model->figures_count, sizeof *sample->rows);
+    return sample;
+}
+
+static struct sample_row row_of(int64_t requested_bytes, int64_t live_chunks, int64_t allocs) {
+    return (struct sample_row){model_tame(requested_bytes), model_tame(live_chunks),
+                               model_tame(allocs)};
+}
+
+static struct sample_row row_of_totals(const struct model_totals *self) {
+    return row_of(self->requested_bytes, self->live_chunks, self->allocs);
+}
+
+static int by_time(const void *a, const void *b) {
+    const struct sample *left = a, *right = b;
+    return left->uptime_s < right->uptime_s ? -1 : left->uptime_s > right->uptime_s;
+}
+
+void samples_keep(struct samples_look *look, const struct model *model) {
+    *look = (struct samples_look){.uptime_s = model->uptime_s};
+    look->rows = cli_alloc(model->figures_count, sizeof *look->rows);
+    for (size_t i = 1; i < model->figures_count; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        if (figures->context != WIRE_NONE) {
+            look->rows[look->count++] = (struct samples_look_row){
+                model->contexts[figures->context].id, row_of_totals(&figures->self)};
+        }
+    }
+}
+
+/* Fills in a context that a mark left out. It held at most what the mark says, so its growth
+ * since then is at least the computed one. */
+static void fill_left_out(struct sample *sample, const struct model *model,
+                          const struct model_mark *mark) {
+    int64_t most = model_tame(mark->left_out.most_bytes);
+    for (size_t i = 1; i < model->figures_count && mark->left_out.contexts > 0; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        if (figures->context == WIRE_NONE ||
+            model->contexts[figures->context].id >= mark->left_out.ids_below)
+            continue;
+        struct sample_row now = row_of_totals(&figures->self);
+        sample->rows[i] = (struct sample_row){
+            now.requested_bytes < most ? now.requested_bytes : most,
+            now.live_chunks < most ? now.live_chunks : most, now.allocs < most ? now.allocs : most};
+    }
+}
+
+/* Each context of a look has figures of its own, so that its row is nobody else's. */
+static void own_rows(struct model *model, const struct samples_look *look) {
+    for (size_t i = 0; i < look->count; i++) {
+        uint32_t index = model_find_context(model, look->rows[i].id);
+        if (index != WIRE_NONE)
+            model_own_figures(model, &model->contexts[index]);
+    }
+}
+
+static void add_look(struct samples *samples, const struct model *model,
+                     const struct samples_look *look) {
+    struct sample *sample = add_sample(samples, model, look->uptime_s);
+    for (size_t i = 0; i < look->count; i++) {
+        uint32_t index = model_find_context(model, look->rows[i].id);
+        if (index != WIRE_NONE)
+            sample->rows[model->contexts[index].figures->number] = look->rows[i].row;
+    }
+}
+
+void samples_make(struct samples *samples, struct model *model, const struct samples_look *earlier,
+                  size_t earlier_count) {
+    *samples = (struct samples){
+        .samples = cli_alloc(model->mark_count + earlier_count + 1, sizeof *samples->samples)};
+    for (size_t i = 0; i < earlier_count; i++)
+        own_rows(model, &earlier[i]);
+    for (size_t i = 0; i < model->mark_count; i++) {
+        const struct model_mark *mark = &model->marks[i];
+        if (!mark->has_entries || mark->uptime_s > model->uptime_s)
+            continue;
+        struct sample *sample = add_sample(samples, model, mark->uptime_s);
+        fill_left_out(sample, model, mark);
+        for (size_t k = 0; k < mark->entry_count; k++) {
+            const struct wire_mark_entry *entry = &mark->entries[k];
+            sample->rows[model->contexts[entry->context].figures->number] =
+                row_of(entry->requested_bytes, entry->live_chunks, entry->allocs);
+        }
+    }
+    for (size_t i = 0; i < earlier_count; i++)
+        add_look(samples, model, &earlier[i]);
+    qsort(samples->samples, samples->count, sizeof *samples->samples, by_time);
+    struct sample *now = add_sample(samples, model, model->uptime_s);
+    for (size_t i = 0; i < model->figures_count; i++)
+        now->rows[i] = row_of_totals(&model_figures_at(model, i)->self);
+}

@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wire_load.c - answers to WIRE_DUMP and WIRE_PIECE become a model.
+ *
+ * The answers come from another process and are not trusted: a record must lie inside its piece, a
+ * text must end inside its record, and an index must exist.
+ */
+#include "model/wire_load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The records of a piece. */
+struct records {
+    const char *at;
+    size_t left;
+    uint32_t count; /* that are still to come */
+    uint64_t next;
+    int64_t segments_resident;
+};
+
+static bool damaged(struct loader *loader, const char *what) {
+    return cli_fail(loader->failure, CLI_REFUSED,
+                    "%s: damaged answer; %s; try again; if it happens again, the library is broken",
+                    loader->model->source, what);
+}
+
+/* Copies the next `bytes`, which need not be aligned; false: there are not so many. */
+static bool take(struct records *records, void *to, size_t bytes) {
+    if (records->left < bytes)
+        return false;
+    memcpy(to, records->at, bytes);
+    records->at += bytes;
+    records->left -= bytes;
+    return true;
+}
+
+static size_t padded(size_t bytes) {
+    return (bytes + 7) & ~(size_t)7;
+}
+
+/* A text that is to have so many bytes, its end with them; NULL: it has not. */
+static char *take_text(struct records *records, size_t bytes) {
+    if (bytes == 0 || bytes > records->left || records->at[bytes - 1] != '\0')
+        return NULL;
+    char *text = cli_clean(cli_copy(records->at));
+    records->at += bytes;
+    records->left -= bytes;
+    return text;
+}
+
+static void skip(struct records *records, size_t bytes) {
+    bytes = bytes < records->left ? bytes : records->left;
+    records->at += bytes;
+    records->left -= bytes;
+}
+
+/* Room for one more, twice as much where it does not suffice. */
+static void *make_room(void *list, size_t *room, size_t count, size_t bytes) {
+    if (count < *room)
+        return list;
+    *room = 2 * *room + 64;
+    return cli_grow(list, *room, bytes);
+}
+
+void loader_begin(struct loader *loader, struct model *model, const char *source,
+                  struct cli_failure *failure) {
+    *loader = (struct loader){.model = model, .failure = failure};
+    loader->survey.root_peak_bytes = WIRE_UNKNOWN;
+    model_begin(model, source);
+}
+
+bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
+    struct model *model = loader->model;
+    struct wire_dump head;
+    if (length != sizeof head) {
+        return cli_fail(loader->failure, CLI_REFUSED,
+                        "%s: damaged answer; %zu bytes are not the head of a dump", model->source,
+                        length);
+    }
+    memcpy(&head, bytes, sizeof head);
+    if (!memchr(head.exe, 0, sizeof head.exe))
+        return damaged(loader, "the name of its program does not end");
+    if (!model->exe) {
+        model->exe = cli_clean(cli_copy(head.exe));
+        model->uptime_s = (double)head.uptime_ns / 1e9;
+        model->depth = head.depth;
+    }
+    model->exact = head.exact != 0;
+    loader->contexts = head.contexts;
+    model->ledger = head.ledger;
+    loader->took_ns += head.took_ns;
+    return true;
+}
+
+/* --- contexts and modules -------------------------------------------------------------------- */
+
+static bool take_module(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_module wire;
+    if (!take(records, &wire, sizeof wire))
+        return damaged(loader, "its modules lie outside it");
+    if (wire.build_id_bytes > sizeof wire.build_id) {
+        return cli_fail(loader->failure, CLI_REFUSED, "%s: damaged answer; a build-id of %u bytes",
+                        model->source, wire.build_id_bytes);
+    }
+    char *path = take_text(records, wire.path_bytes);
+    if (!path || wire.index != model->module_count) {
+        free(path);
+        return damaged(loader, !path ? "a string lies outside it" : "a module is missing");
+    }
+    skip(records, padded(wire.path_bytes) - wire.path_bytes);
+    model->modules = make_room(model->modules, &loader->module_room, model->module_count,
+                               sizeof *model->modules);
+    struct model_module *module = &model->modules[model->module_count++];
+    *module = (struct model_module){.start = wire.start,
+                                    .end = wire.end,
+                                    .bias = wire.bias,
+                                    .path = path,
+                                    .build_id_bytes = wire.build_id_bytes,
+                                    .closed = wire.closed != 0};
+    memcpy(module->build_id, wire.build_id, wire.build_id_bytes);
+    return true;
+}
+
+static void set_sums(struct model_totals *totals, const struct wire_sums *sums) {
+    totals->requested_bytes = sums->requested_bytes;
+    totals->live_chunks = sums->live_chunks;
+    totals->allocs = sums->allocs;
+    totals->frees = sums->frees;
+    totals->requested_cum_bytes = sums->requested_cum_bytes;
+    totals->peak_requested_bytes = sums->peak_requested_bytes;
+}
+
+/* Some threads' sums to others'; nobody knows when they had most together. */
+static void add_sums(struct model_totals *totals, const struct wire_sums *sums) {
+    totals->requested_bytes = model_add(totals->requested_bytes, sums->requested_bytes);
+    totals->live_chunks = model_add(totals->live_chunks, sums->live_chunks);
+    totals->allocs = model_add(totals->allocs, sums->allocs);
+    totals->frees = model_add(totals->frees, sums->frees);
+    totals->requested_cum_bytes = model_add(totals->requested_cum_bytes, sums->requested_cum_bytes);
+    totals->peak_requested_bytes = WIRE_UNKNOWN;
+}
+
+static bool take_views(struct loader *loader, struct records *record, uint32_t index,
+                       size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        struct wire_view wire;
+        if (!take(record, &wire, sizeof wire))
+            return damaged(loader, "its thread views lie outside it");
+        loader->views =
+            make_room(loader->views, &loader->view_room, loader->view_count, sizeof *loader->views);
+        loader->views[loader->view_count++] = (struct loader_view){index, wire.heap, wire.sums};
+    }
+    return true;
+}
+
+/* A context without figures yet. The texts stay the record's. */
+static struct model_context *new_context(struct loader *loader, const struct wire_context *wire,
+                                         char *label, char *why) {
+    struct model *model = loader->model;
+    model->contexts = make_room(model->contexts, &loader->context_room, model->context_count,
+                                sizeof *model->contexts);
+    struct model_frame frame = {.address = wire->address,
+                                .module = wire->module,
+                                .kind = wire->kind,
+                                .exact_address = wire->exact_address != 0,
+                                .label = label};
+    struct model_context *context = &model->contexts[model->context_count++];
+    *context = (struct model_context){.frame = model_find_frame(model, &frame),
+                                      .figures = model_figures_at(model, 0),
+                                      .why = why,
+                                      .id = wire->id,
+                                      .parent = wire->parent,
+                                      .placement = wire->placement,
+                                      .flags = wire->flags & MODEL_FLAGS,
+                                      .recursive_from = wire->recursive_from};
+    if (model->context_count == 1) /* the root's peak is the whole process's, which nobody knows */
+        model_own_figures(model, context)->self.peak_requested_bytes = WIRE_UNKNOWN;
+    return context;
+}
+
+/* What follows the head of a context's record; the texts stand in the answer. */
+struct context_parts {
+    struct wire_sums sums;
+    bool has_sums;
+    struct records views; /* so many bytes */
+    char *label, *why;    /* NULL: none */
+};
+
+/* A text that is to have so many bytes, where it stands; NULL: it does not end there. */
+static char *find_text(struct records *records, size_t bytes) {
+    char *text = (char *)(uintptr_t)records->at;
+    if (bytes == 0 || bytes > records->left || text[bytes - 1] != '\0')
+        return NULL;
+    skip(records, bytes);
+    return cli_clean(text);
+}
+
+static bool find_parts(struct loader *loader, struct records *record,
+                       const struct wire_context *wire, struct context_parts *parts) {
+    size_t views_bytes = wire->views * sizeof(struct wire_view);
+    *parts = (struct context_parts){.has_sums = (wire->holds & WIRE_CONTEXT_SUMS) != 0};
+    if (parts->has_sums && !take(record, &parts->sums, sizeof parts->sums))
+        return damaged(loader, "its contexts lie outside it");
+    if (record->left < views_bytes)
+        return damaged(loader, "its thread views lie outside it");
+    parts->views = (struct records){.at = record->at, .left = views_bytes};
+    skip(record, views_bytes);
+    if ((wire->holds & WIRE_CONTEXT_FURTHER) != 0)
+        return true;
+    parts->label = find_text(record, wire->label_bytes);
+    parts->why = find_text(record, wire->why_bytes);
+    if ((wire->label_bytes > 0 && !parts->label) || (wire->why_bytes > 0 && !parts->why))
+        return damaged(loader, "a string lies outside it");
+    return true;
+}
+
+/* The context of a record: a new one, or the last one, of which this has more threads. */
+static struct model_context *context_of(struct loader *loader, const struct wire_context *wire,
+                                        const struct context_parts *parts) {
+    struct model *model = loader->model;
+    struct model_context *last =
+        model->context_count > 0 ? &model->contexts[model->context_count - 1] : NULL;
+    if ((wire->holds & WIRE_CONTEXT_FURTHER) != 0) {
+        if (!last || last->id != wire->id) {
+            damaged(loader, "more threads of a context that is not there");
+            return NULL;
+        }
+        return last;
+    }
+    if (model->context_count >= WIRE_NONE - 1) {
+        damaged(loader, "too many elements");
+        return NULL;
+    }
+    return new_context(loader, wire, parts->label, parts->why ? cli_copy(parts->why) : NULL);
+}
+
+static bool take_context(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_context wire;
+    struct context_parts parts;
+    if (records->left < sizeof wire)
+        return damaged(loader, "its contexts lie outside it");
+    memcpy(&wire, records->at, sizeof wire);
+    if (wire.bytes < sizeof wire || wire.bytes > records->left || wire.bytes % 8 != 0)
+        return damaged(loader, "its contexts lie outside it");
+    struct records record = {.at = records->at + sizeof wire, .left = wire.bytes - sizeof wire};
+    skip(records, wire.bytes);
+    if (wire.kind > WIRE_KIND_UNKNOWN) {
+        return cli_fail(loader->failure, CLI_REFUSED,
+                        "%s: damaged answer; context %u has a kind or module that does not exist",
+                        model->source, wire.id);
+    }
+    if (!find_parts(loader, &record, &wire, &parts))
+        return false;
+    enum loader_visit visit =
+        loader->visit
+            ? loader->visit(loader, &wire, parts.has_sums ? &parts.sums : NULL, parts.label)
+            : LOADER_KEEP;
+    if (visit != LOADER_KEEP)
+        return visit == LOADER_DROP;
+    struct model_context *context = context_of(loader, &wire, &parts);
+    if (!context)
+        return false;
+    if (parts.has_sums && (wire.holds & WIRE_CONTEXT_FURTHER) != 0)
+        add_sums(&model_own_figures(model, context)->self, &parts.sums);
+    else if (parts.has_sums)
+        set_sums(&model_own_figures(model, context)->self, &parts.sums);
+    return take_views(loader, &parts.views, (uint32_t)(context - model->contexts), wire.views);
+}
+
+bool loader_check_frames(struct loader *loader) {
+    const struct model *model = loader->model;
+    for (const struct model_frame *frame = model->frames; frame; frame = frame->next) {
+        if (frame->module != WIRE_NONE && frame->module >= model->module_count) {
+            return cli_fail(loader->failure, CLI_REFUSED,
+                            "%s: damaged answer; a context has a kind or module that does not "
+                            "exist",
+                            model->source);
+        }
+    }
+    return true;
+}
+
+bool loader_link(struct loader *loader) {
+    return loader_check_frames(loader) && model_link(loader->model, loader->failure);
+}
+
+/* --- threads --------------------------------------------------------------------------------- */
+
+#define HEAPS_MAX (1U << 20)
+
+/* All that have exited are the first. */
+static void add_exited(struct loader *loader) {
+    struct model *model = loader->model;
+    if (model->thread_count == 0) {
+        model->threads = make_room(model->threads, &loader->thread_room, 0, sizeof *model->threads);
+        model->threads[model->thread_count++] = (struct model_thread){.name = MODEL_EXITED};
+    }
+}
+
+static bool take_thread(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_thread wire;
+    if (!take(records, &wire, sizeof wire) || wire.heap >= HEAPS_MAX)
+        return damaged(loader, "its threads lie outside it");
+    add_exited(loader);
+    if (wire.heap >= loader->heap_count) {
+        size_t count = 2 * (size_t)wire.heap + 8;
+        loader->thread_of = cli_grow(loader->thread_of, count, sizeof *loader->thread_of);
+        memset(loader->thread_of + loader->heap_count, 0,
+               (count - loader->heap_count) * sizeof *loader->thread_of);
+        loader->heap_count = count;
+    }
+    model->threads = make_room(model->threads, &loader->thread_room, model->thread_count,
+                               sizeof *model->threads);
+    struct model_thread *thread = &model->threads[model->thread_count];
+    *thread = (struct model_thread){.tid = wire.tid};
+    memcpy(thread->name, wire.name, sizeof wire.name);
+    cli_clean(thread->name);
+    loader->thread_of[wire.heap] = (uint32_t)model->thread_count++;
+    return true;
+}
+
+static uint32_t thread_of(const struct loader *loader, uint32_t heap) {
+    return heap < loader->heap_count ? loader->thread_of[heap] : 0;
+}
+
+static bool take_remote(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_remote wire;
+    if (!take(records, &wire, sizeof wire))
+        return damaged(loader, "its frees by others lie outside it");
+    add_exited(loader);
+    model->remotes = make_room(model->remotes, &loader->remote_room, model->remote_count,
+                               sizeof *model->remotes);
+    model->remotes[model->remote_count++] = (struct model_remote){
+        thread_of(loader, wire.freed_by), thread_of(loader, wire.owner), wire.frees};
+    return true;
+}
+
+/* The views arrive in the order of the contexts. Thread 0 stands for all threads that have
+ * exited; several heaps may belong to it, so their views are added up. */
+static void place_views(struct loader *loader) {
+    struct model *model = loader->model;
+    model->views = cli_alloc(loader->view_count, sizeof *model->views);
+    for (size_t i = 0; i < loader->view_count; i++) {
+        const struct loader_view *from = &loader->views[i];
+        struct model_figures *own = model_own_figures(model, &model->contexts[from->context]);
+        uint32_t thread = thread_of(loader, from->heap);
+        if (own->view_count == 0)
+            own->first_view = (uint32_t)model->view_count;
+        struct model_view *same = NULL;
+        for (uint32_t k = 0; thread == 0 && k < own->view_count && !same; k++) {
+            struct model_view *view = &model->views[own->first_view + k];
+            same = view->thread == 0 ? view : NULL;
+        }
+        if (same) {
+            add_sums(&same->totals, &from->sums);
+            continue;
+        }
+        struct model_view *view = &model->views[model->view_count++];
+        *view = (struct model_view){.context = from->context, .thread = thread};
+        struct model_totals *totals = &view->totals;
+        set_sums(totals, &from->sums);
+        totals->block_bytes = totals->reserved_bytes = totals->resident_bytes = WIRE_UNKNOWN;
+        totals->pinned_bytes = totals->sole_pinned_bytes = totals->pages = WIRE_UNKNOWN;
+        own->view_count++;
+    }
+    free(loader->views);
+    loader->views = NULL;
+}
+
+/* --- marks, notes ---------------------------------------------------------------------------- */
+
+static bool take_mark(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    struct wire_mark wire;
+    if (!take(records, &wire, sizeof wire))
+        return damaged(loader, "its marks lie outside it");
+    if (model->mark_count >= WIRE_MARKS_MAX)
+        return damaged(loader, "too many elements");
+    wire.name[sizeof wire.name - 1] = '\0';
+    model->marks = cli_grow(model->marks, WIRE_MARKS_MAX, sizeof *model->marks);
+    struct model_mark *mark = &model->marks[model->mark_count++];
+    *mark = (struct model_mark){.uptime_ns = wire.uptime_ns,
+                                .uptime_s = (double)wire.uptime_ns / 1e9,
+                                .left_out = wire.left_out};
+    memcpy(mark->name, wire.name, sizeof wire.name);
+    cli_clean(mark->name);
+    return true;
+}
+
+static bool take_entry(struct loader *loader, struct records *records) {
+    struct model_mark *mark = loader->mark;
+    struct wire_mark_entry wire;
+    if (!take(records, &wire, sizeof wire))
+        return damaged(loader, "its mark entries lie outside it");
+    mark->entries =
+        make_room(mark->entries, &loader->entry_room, mark->entry_count, sizeof *mark->entries);
+    /* A context that is newer than the contexts that were read is left out there, so here too. */
+    wire.context = model_find_context(loader->model, wire.context);
+    if (wire.context != WIRE_NONE) {
+        model_own_figures(loader->model, &loader->model->contexts[wire.context]);
+        mark->entries[mark->entry_count++] = wire;
+    }
+    return true;
+}
+
+static bool take_note(struct loader *loader, struct records *records) {
+    struct model *model = loader->model;
+    const char *end = memchr(records->at, 0, records->left);
+    if (!end)
+        return damaged(loader, "a string lies outside it");
+    size_t bytes = (size_t)(end - records->at) + 1;
+    model->notes = cli_grow(model->notes, model->note_count + 1, sizeof *model->notes);
+    model->notes[model->note_count++] = take_text(records, bytes);
+    skip(records, padded(bytes) - bytes);
+    return true;
+}
+
+/* --- pages ----------------------------------------------------------------------------------- */
+
+/* A context that was created after the contexts were read counts as [unknown], which always
+ * exists. If only some contexts are kept, it counts as none. */
+static uint32_t page_context(const struct loader *loader, uint32_t id) {
+    uint32_t index = model_find_context(loader->model, id);
+    return index != WIRE_NONE || loader->partial ? index : loader->model->context_count > 1;
+}
+
+static struct model_figures *figures_of(const struct loader *loader, uint32_t index) {
+    struct model *model = loader->model;
+    return model_own_figures(model,
+                             index != WIRE_NONE ? &model->contexts[index] : &model->left_out);
+}
+
+/* Adds the page to the model. A record that continues the last page adds nothing. Returns false
+ * if a record claims to continue a page and does not. */
+static bool keep_page(struct loader *loader, const struct wire_page *page) {
+    struct model *model = loader->model;
+    if (page->further) {
+        const struct wire_page *last =
+            model->page_count > 0 ? &model->pages[model->page_count - 1] : NULL;
+        return last && last->start == page->start && last->context == WIRE_NONE;
+    }
+    model->pages = make_room(model->pages, &loader->page_room, model->page_count, sizeof *page);
+    struct wire_page *kept = &model->pages[model->page_count++];
+    *kept = *page;
+    model->shares = /* also where none follows */
+        make_room(model->shares, &loader->share_room, model->share_count, sizeof *model->shares);
+    kept->first_share = (uint32_t)model->share_count;
+    kept->share_count = 0;
+    return true;
+}
+
+static void keep_share(struct loader *loader, const struct model_share *share) {
+    struct model *model = loader->model;
+    model->shares =
+        make_room(model->shares, &loader->share_room, model->share_count, sizeof *share);
+    model->shares[model->share_count++] = *share;
+    model->pages[model->page_count - 1].share_count++;
+}
+
+static bool take_page(struct loader *loader, struct records *records) {
+    struct wire_page page;
+    if (!take(records, &page, sizeof page))
+        return damaged(loader, "its pages lie outside it");
+    bool shared = page.context == WIRE_NONE;
+    if (page.share_count > records->left / sizeof(struct wire_share) ||
+        (page.share_count > 0 && !shared))
+        return damaged(loader, "a page has shares that do not exist");
+    model_tame_page(&page);
+    page.context = shared ? WIRE_NONE : page_context(loader, page.context);
+    if (page.further && !shared)
+        return damaged(loader, "a page has shares that do not exist");
+    if (loader->keep_pages && !keep_page(loader, &page))
+        return damaged(loader, "more of a page that is not there");
+    figures_add_page(&loader->figures, shared ? NULL : figures_of(loader, page.context), &page);
+    for (uint32_t i = 0; i < page.share_count; i++) {
+        struct wire_share wire = {0};
+        take(records, &wire, sizeof wire);
+        struct model_share share = {page_context(loader, wire.context), wire.live};
+        figures_add_share(&loader->figures, figures_of(loader, share.context), &page, wire.live,
+                          wire.resident);
+        if (loader->keep_pages)
+            keep_share(loader, &share);
+    }
+    return true;
+}
+
+/* --- surveys --------------------------------------------------------------------------------- */
+
+static bool take_survey(struct loader *loader, struct records *records) {
+    struct wire_survey *sum = &loader->survey, survey;
+    if (!take(records, &survey, sizeof survey))
+        return damaged(loader, "its sums lie outside it");
+    sum->contexts += survey.contexts;
+    sum->with_figures += survey.with_figures;
+#define ADD(name) sum->name = model_add(sum->name, survey.name);
+    ADD(requested_bytes)
+    ADD(live_chunks)
+    ADD(allocs)
+    ADD(frees)
+    ADD(requested_cum_bytes)
+    ADD(labelled_bytes)
+    ADD(labelled_allocs)
+    ADD(merged_bytes)
+    ADD(merged_allocs)
+#undef ADD
+    if (survey.root_peak_bytes != WIRE_UNKNOWN)
+        sum->root_peak_bytes = survey.root_peak_bytes;
+    return true;
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+bool loader_take_piece(struct loader *loader, enum wire_part part, const void *bytes, size_t length,
+                       uint64_t *next) {
+    static bool (*const takers[WIRE_PARTS])(struct loader *, struct records *) = {
+        [WIRE_PART_CONTEXTS] = take_context, [WIRE_PART_MODULES] = take_module,
+        [WIRE_PART_THREADS] = take_thread,   [WIRE_PART_REMOTES] = take_remote,
+        [WIRE_PART_MARKS] = take_mark,       [WIRE_PART_ENTRIES] = take_entry,
+        [WIRE_PART_NOTES] = take_note,       [WIRE_PART_PAGES] = take_page,
+        [WIRE_PART_BEST] = take_context,     [WIRE_PART_PATH] = take_context,
+    };
+    struct records records = {.at = bytes, .left = length};
+    struct wire_piece head;
+    if (!take(&records, &head, sizeof head)) {
+        return cli_fail(loader->failure, CLI_REFUSED,
+                        "%s: damaged answer; %zu bytes are too few for a piece of a dump",
+                        loader->model->source, length);
+    }
+    loader->took_ns += head.took_ns;
+    if (part == WIRE_PART_BEST && !take_survey(loader, &records))
+        return false;
+    for (uint32_t i = 0; i < head.count; i++)
+        if (!takers[part](loader, &records))
+            return false;
+    if (part == WIRE_PART_PAGES) {
+        struct wire_ledger *ledger = &loader->figures.ledger;
+        ledger->segments_resident =
+            model_add(ledger->segments_resident, model_tame(head.segments_resident));
+        loader->model->has_pages = loader->keep_pages;
+    }
+    *next = head.next;
+    return true;
+}
+
+void loader_finish(struct loader *loader, uint32_t flags) {
+    struct model *model = loader->model;
+    if (flags & MODEL_THREADS) {
+        model->has_threads = true;
+        add_exited(loader);
+        place_views(loader);
+    }
+    model->build_ns = (int64_t)loader->took_ns;
+    figures_finish(&loader->figures, model, flags);
+    model_add_up(model);
+    free(loader->thread_of);
+    loader->thread_of = NULL;
+}

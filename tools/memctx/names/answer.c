@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* answer.c - writes and reads the names of addresses on a pipe. */
+#include "names/answer.h"
+
+#include <string.h>
+
+#define FUNCTIONS_MAX 64 /* inlined into one address */
+#define NAME_MAX_BYTES (1 << 20)
+
+static void put_text(FILE *answer, const char *text) {
+    uint32_t length = text ? (uint32_t)strnlen(text, NAME_MAX_BYTES - 1) : UINT32_MAX;
+    fwrite(&length, sizeof length, 1, answer);
+    if (text)
+        fwrite(text, 1, length, answer);
+}
+
+void answer_put_function(FILE *answer, const char *name, const char *file, int64_t line) {
+    putc('f', answer);
+    fwrite(&line, sizeof line, 1, answer);
+    put_text(answer, name);
+    put_text(answer, file);
+}
+
+void answer_put_end(FILE *answer) {
+    putc('.', answer);
+}
+
+static bool get_text(FILE *answer, char **text) {
+    uint32_t length;
+    *text = NULL;
+    if (fread(&length, sizeof length, 1, answer) != 1)
+        return false;
+    if (length == UINT32_MAX)
+        return true;
+    if (length >= NAME_MAX_BYTES)
+        return false;
+    *text = cli_alloc(length + 1, 1);
+    if (fread(*text, 1, length, answer) != length)
+        return false;
+    cli_clean(*text);
+    return true;
+}
+
+bool answer_get_names(FILE *answer, struct model_names **names) {
+    struct model_function functions[FUNCTIONS_MAX];
+    uint32_t count = 0;
+    int mark;
+    while ((mark = getc(answer)) == 'f') {
+        struct model_function function = {0};
+        if (fread(&function.line, sizeof function.line, 1, answer) != 1 ||
+            !get_text(answer, &function.name) || !get_text(answer, &function.file))
+            return false;
+        if (count < FUNCTIONS_MAX)
+            functions[count++] = function;
+    }
+    *names = NULL;
+    if (mark == '.' && count > 0) {
+        *names = cli_alloc(1, sizeof **names);
+        (*names)->count = count;
+        (*names)->functions = cli_alloc(count, sizeof functions[0]);
+        memcpy((*names)->functions, functions, count * sizeof functions[0]);
+    }
+    return mark == '.';
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * answer.h - the child process that reads a module's symbols sends the names through a pipe.
+ *
+ * An answer is one byte of enum symbols_source. Then each address of the request follows in turn:
+ * its functions, inlined ones included, and an end mark.
+ */
+#ifndef MEMCTX_ANSWER_H
+#define MEMCTX_ANSWER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "model/model.h"
+
+/* Where a module's names came from, or why there are none. */
+enum symbols_source {
+    SYMBOLS_DWARF,
+    SYMBOLS_SYMTAB,
+    SYMBOLS_DYNSYM,
+    SYMBOLS_STRIPPED, /* the file has none at all */
+    SYMBOLS_MISSING,  /* no file */
+    SYMBOLS_MISMATCH, /* another build-id */
+    SYMBOLS_DAMAGED,
+    SYMBOLS_SOURCES,
+};
+
+/* Writes one function of the address whose turn it is. NULL: no name, no file. */
+void answer_put_function(FILE *answer, const char *name, const char *file, int64_t line);
+/* Ends the functions of one address. */
+void answer_put_end(FILE *answer);
+/* Reads the functions of one address; *names is NULL if it has none. False: the stream is damaged
+ * or has ended. */
+bool answer_get_names(FILE *answer, struct model_names **names);
+
+#endif

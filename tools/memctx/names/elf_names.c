@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * elf_names.c - names of the addresses of one ELF file, by elfutils; runs in a child process.
+ *
+ * libdwfl finds the separate debug file and the compressed symbol table. The look-up itself is
+ * done on sorted tables made here once: libdw's own walks every symbol for each address, and needs
+ * .debug_aranges, which clang and rustc do not write.
+ */
+#include "names/elf_names.h"
+
+#include <dirent.h>
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
+#include <elfutils/libdwfl.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "names/answer.h"
+#include "names/demangle.h"
+
+#define INLINE_LEVELS_MAX 48
+#define SCOPE_LEVELS_MAX 64
+
+/* A stretch of code. The DIE is of a unit or of a function; symbols have a name instead. */
+struct range {
+    uint64_t start, end;
+    Dwarf_Die die;
+    const char *name;
+    int rank; /* of symbols: global before weak before local */
+    uint32_t unit;
+};
+
+struct ranges {
+    struct range *items;
+    size_t count, capacity;
+};
+
+struct unit {
+    Dwarf_Die die;
+    struct ranges functions;
+    bool read;
+};
+
+struct names {
+    Dwfl_Module *module;
+    Dwarf_Addr dwarf_bias;
+    struct unit *units;
+    size_t unit_count, unit_capacity;
+    struct ranges unit_ranges, symbols;
+    bool from_symtab;
+};
+
+static void add_range(struct ranges *ranges, const struct range *range) {
+    if (range->end <= range->start)
+        return;
+    if (ranges->count == ranges->capacity) {
+        ranges->capacity = 2 * ranges->capacity + 64;
+        ranges->items = cli_grow(ranges->items, ranges->capacity, sizeof *ranges->items);
+    }
+    ranges->items[ranges->count++] = *range;
+}
+
+/* By start; of those at one address the best one last, where the search ends up. */
+static int compare_ranges(const void *a, const void *b) {
+    const struct range *left = a, *right = b;
+    if (left->start != right->start)
+        return left->start < right->start ? -1 : 1;
+    if (left->rank != right->rank)
+        return left->rank < right->rank ? -1 : 1;
+    if (left->name && right->name)
+        return strcmp(right->name, left->name);
+    return left->end > right->end ? -1 : left->end < right->end;
+}
+
+static void sort_ranges(struct ranges *ranges) {
+    if (ranges->count > 0)
+        qsort(ranges->items, ranges->count, sizeof *ranges->items, compare_ranges);
+}
+
+/* The last range that begins at or before the address and holds it. Ranges hardly nest, so that
+ * a few steps back are enough. */
+static const struct range *find_range(const struct ranges *ranges, uint64_t address) {
+    size_t low = 0, high = ranges->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ranges->items[middle].start <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (int steps = 0; low > 0 && steps < 16; steps++) {
+        low--;
+        if (address < ranges->items[low].end)
+            return &ranges->items[low];
+    }
+    return NULL;
+}
+
+/* --- symbol tables ----------------------------------------------------------------------- */
+
+static void read_symbols(struct names *names) {
+    int count = dwfl_module_getsymtab(names->module);
+    for (int i = 1; i < count; i++) {
+        GElf_Sym symbol;
+        GElf_Addr address;
+        GElf_Word section;
+        Elf *elf = NULL;
+        Dwarf_Addr bias;
+        const char *name =
+            dwfl_module_getsym_info(names->module, i, &symbol, &address, &section, &elf, &bias);
+        int type = GELF_ST_TYPE(symbol.st_info);
+        if (!name || name[0] == '\0' || section == SHN_UNDEF || section == SHN_ABS ||
+            (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE))
+            continue;
+        int binding = GELF_ST_BIND(symbol.st_info);
+        struct range range = {
+            .start = address,
+            .end = address + symbol.st_size,
+            .name = name,
+            .rank = binding == STB_GLOBAL ? 2
+                    : binding == STB_WEAK ? 1
+                                          : 0,
+        };
+        if (symbol.st_size == 0) {
+            /* Hand-written assembly: it reaches to the next symbol; corrected below. */
+            if (type != STT_FUNC)
+                continue;
+            range.end = UINT64_MAX;
+            range.rank = -1;
+        }
+        add_range(&names->symbols, &range);
+    }
+    struct ranges *symbols = &names->symbols;
+    sort_ranges(symbols);
+    for (size_t i = 0; i < symbols->count; i++) {
+        if (symbols->items[i].end == UINT64_MAX) {
+            symbols->items[i].end = i + 1 < symbols->count ? symbols->items[i + 1].start
+                                                           : symbols->items[i].start + 4096;
+        }
+    }
+}
+
+static bool has_section(Elf *elf, GElf_Word type) {
+    Elf_Scn *section = NULL;
+    while (elf && (section = elf_nextscn(elf, section))) {
+        GElf_Shdr header;
+        if (gelf_getshdr(section, &header) && header.sh_type == type)
+            return true;
+    }
+    return false;
+}
+
+/* --- DWARF ------------------------------------------------------------------------------- */
+
+static void add_die_ranges(struct ranges *ranges, Dwarf_Die *die, uint32_t unit) {
+    Dwarf_Addr base, start, end;
+    ptrdiff_t at = 0;
+    while ((at = dwarf_ranges(die, at, &base, &start, &end)) > 0) {
+        /* What the linker threw away is left at 0 or 1. */
+        if (start > 1) {
+            struct range range = {.start = start, .end = end, .die = *die, .unit = unit};
+            add_range(ranges, &range);
+        }
+    }
+}
+
+static void read_units(struct names *names, Dwarf *dwarf) {
+    Dwarf_CU *cu = NULL;
+    Dwarf_Die die, skeleton;
+    uint8_t type;
+    while (dwarf_get_units(dwarf, cu, &cu, NULL, &type, &die, &skeleton) == 0) {
+        if (type != DW_UT_compile && type != DW_UT_skeleton)
+            continue;
+        if (names->unit_count == names->unit_capacity) {
+            names->unit_capacity = 2 * names->unit_capacity + 64;
+            names->units = cli_grow(names->units, names->unit_capacity, sizeof *names->units);
+        }
+        uint32_t index = (uint32_t)names->unit_count++;
+        /* The code of a split unit is described in its .dwo, its ranges in the skeleton. */
+        names->units[index] =
+            (struct unit){.die = type == DW_UT_skeleton && skeleton.addr ? skeleton : die};
+        add_die_ranges(&names->unit_ranges, &die, index);
+    }
+    sort_ranges(&names->unit_ranges);
+}
+
+/* Functions stand in namespaces and types, and, nested ones, in functions. */
+static void read_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t unit, int level) {
+    Dwarf_Die child;
+    if (level > SCOPE_LEVELS_MAX || dwarf_child(parent, &child) != 0)
+        return;
+    do {
+        switch (dwarf_tag(&child)) {
+        case DW_TAG_subprogram: add_die_ranges(functions, &child, unit); break;
+        case DW_TAG_namespace:
+        case DW_TAG_module:
+        case DW_TAG_class_type:
+        case DW_TAG_structure_type:
+        case DW_TAG_union_type: read_functions(functions, &child, unit, level + 1); break;
+        default: break;
+        }
+    } while (dwarf_siblingof(&child, &child) == 0);
+}
+
+/* The linkage name has namespaces and parameters; the plain name is what is left without one.
+ * Functions of an anonymous namespace have none in DWARF, but the symbol table has (`symbol`). */
+static char *find_function_name(Dwarf_Die *die, const char *symbol) {
+    Dwarf_Attribute attribute;
+    const char *linkage = symbol;
+    if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) ||
+        dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute))
+        linkage = dwarf_formstring(&attribute);
+    char *demangled = linkage ? demangle_name(linkage) : NULL;
+    if (demangled)
+        return demangled;
+    const char *name = dwarf_diename(die);
+    return name ? cli_copy(name) : linkage ? cli_copy(linkage) : NULL;
+}
+
+/* Fills chain[] with the functions inlined at an address, outermost first. */
+static int find_inlined(Dwarf_Die *function, uint64_t address, Dwarf_Die *chain) {
+    Dwarf_Die scope = *function;
+    int count = 0;
+    for (int level = 0; level < SCOPE_LEVELS_MAX; level++) {
+        Dwarf_Die child;
+        bool deeper = false;
+        if (dwarf_child(&scope, &child) != 0)
+            break;
+        do {
+            int tag = dwarf_tag(&child);
+            if ((tag == DW_TAG_inlined_subroutine || tag == DW_TAG_lexical_block ||
+                 tag == DW_TAG_try_block || tag == DW_TAG_catch_block) &&
+                dwarf_haspc(&child, address) > 0) {
+                deeper = true;
+                scope = child;
+                if (tag == DW_TAG_inlined_subroutine && count < INLINE_LEVELS_MAX)
+                    chain[count++] = child;
+                break;
+            }
+        } while (dwarf_siblingof(&child, &child) == 0);
+        if (!deeper)
+            break;
+    }
+    return count;
+}
+
+static int64_t find_number(Dwarf_Die *die, unsigned int name) {
+    Dwarf_Attribute attribute;
+    Dwarf_Word value;
+    return dwarf_attr(die, name, &attribute) && dwarf_formudata(&attribute, &value) == 0 &&
+                   value < INT_MAX
+               ? (int64_t)value
+               : 0;
+}
+
+static char *full_path(Dwarf_Die *unit, const char *file) {
+    Dwarf_Attribute attribute;
+    const char *directory =
+        dwarf_attr(unit, DW_AT_comp_dir, &attribute) ? dwarf_formstring(&attribute) : NULL;
+    if (!file)
+        return NULL;
+    return file[0] == '/' || !directory ? cli_copy(file) : cli_format("%s/%s", directory, file);
+}
+
+/* Where an inlined function was called from. */
+static char *find_call_file(Dwarf_Die *unit, Dwarf_Die *inlined) {
+    Dwarf_Files *files;
+    size_t count;
+    int64_t index = find_number(inlined, DW_AT_call_file);
+    if (index < 0 || dwarf_getsrcfiles(unit, &files, &count) != 0 || (size_t)index >= count)
+        return NULL;
+    return full_path(unit, dwarf_filesrc(files, (size_t)index, NULL, NULL));
+}
+
+/* Puts the machine function, then what was inlined into it from the inside out. Each function
+ * stands with the line that ran in it: the innermost one with the line of the address, the others
+ * with the line of the call. */
+static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer) {
+    const struct range *range = find_range(&names->unit_ranges, address);
+    if (!range)
+        return false;
+    struct unit *unit = &names->units[range->unit];
+    if (!unit->read) {
+        unit->read = true;
+        read_functions(&unit->functions, &unit->die, range->unit, 0);
+        sort_ranges(&unit->functions);
+    }
+    const struct range *found = find_range(&unit->functions, address);
+    const struct range *symbol = find_range(&names->symbols, address + names->dwarf_bias);
+    Dwarf_Die chain[INLINE_LEVELS_MAX];
+    Dwarf_Die function;
+    int inlined = 0;
+    char *name = NULL;
+    if (found) {
+        function = found->die;
+        inlined = find_inlined(&function, address, chain);
+        name = find_function_name(&function, symbol ? symbol->name : NULL);
+    }
+    if (!name) {
+        if (!symbol)
+            return false;
+        name = demangle_name(symbol->name);
+        name = name ? name : cli_copy(symbol->name);
+    }
+    const char *line_file = NULL;
+    int line_number = 0;
+    Dwarf_Line *line = dwarf_getsrc_die(&unit->die, address);
+    if (line) {
+        line_file = dwarf_linesrc(line, NULL, NULL);
+        dwarf_lineno(line, &line_number);
+    }
+    char *own_file = full_path(&unit->die, line_file);
+    if (inlined == 0) {
+        answer_put_function(answer, name, own_file, line_number);
+    } else {
+        answer_put_function(answer, name, find_call_file(&unit->die, &chain[0]),
+                            find_number(&chain[0], DW_AT_call_line));
+    }
+    for (int i = inlined; i-- > 0;) {
+        char *inner = find_function_name(&chain[i], NULL);
+        bool innermost = i == inlined - 1;
+        answer_put_function(answer, inner,
+                            innermost ? own_file : find_call_file(&unit->die, &chain[i + 1]),
+                            innermost ? line_number : find_number(&chain[i + 1], DW_AT_call_line));
+    }
+    return true;
+}
+
+static void put_names(struct names *names, uint64_t address, FILE *answer) {
+    if (names->unit_ranges.count == 0 ||
+        !put_dwarf_names(names, address - names->dwarf_bias, answer)) {
+        const struct range *symbol = find_range(&names->symbols, address);
+        if (symbol) {
+            char *demangled = demangle_name(symbol->name);
+            answer_put_function(answer, demangled ? demangled : symbol->name, NULL, 0);
+        }
+    }
+    answer_put_end(answer);
+}
+
+/* --- opening the file that the process maps ---------------------------------------------- */
+
+enum match { MATCH_NO_FILE, MATCH_OTHER, MATCH_DAMAGED, MATCH_YES };
+
+/* True where the process maps this very file at the module's place. Says as much as a build-id, as
+ * long as the process lives. */
+static bool is_mapped(const struct symbols_request *request, const struct stat *status) {
+    char path[64];
+    char *line = NULL;
+    size_t capacity = 0;
+    bool mapped = false;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)request->live_pid);
+    FILE *maps = request->live_pid != 0 ? fopen(path, "re") : NULL;
+    while (maps && !mapped && getline(&line, &capacity, maps) > 0) {
+        unsigned long long start, end, inode;
+        mapped = sscanf(line, "%llx-%llx %*s %*x %*s %llu", &start, &end, &inode) == 3 &&
+                 start <= request->module->start && request->module->start < end && inode != 0 &&
+                 inode == status->st_ino;
+    }
+    if (maps)
+        fclose(maps);
+    free(line);
+    return mapped;
+}
+
+static enum match check_file(const char *path, const struct symbols_request *request) {
+    const struct model_module *module = request->module;
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return MATCH_NO_FILE;
+    enum match match = MATCH_DAMAGED;
+    Elf *elf = NULL;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+        (elf = elf_begin(fd, ELF_C_READ_MMAP, NULL)) && elf_kind(elf) == ELF_K_ELF) {
+        const void *id;
+        ssize_t bytes = dwelf_elf_gnu_build_id(elf, &id);
+        bool same = bytes > 0
+                        ? (size_t)bytes >= module->build_id_bytes && module->build_id_bytes > 0 &&
+                              memcmp(id, module->build_id, module->build_id_bytes) == 0
+                        : module->build_id_bytes == 0;
+        same = same || (module->build_id_bytes == 0 && is_mapped(request, &status));
+        match = same ? MATCH_YES : MATCH_OTHER;
+    }
+    elf_end(elf);
+    close(fd);
+    return match;
+}
+
+/* A file that was replaced or removed is still there under map_files, for who may look. */
+static bool find_map_file(const struct symbols_request *request, char *path, size_t bytes) {
+    char directory[64];
+    snprintf(directory, sizeof directory, "/proc/%d/map_files", (int)request->live_pid);
+    DIR *list = opendir(directory);
+    bool found = false;
+    const struct dirent *entry;
+    while (list && !found && (entry = readdir(list))) {
+        unsigned long long start, end;
+        if (sscanf(entry->d_name, "%llx-%llx", &start, &end) == 2 &&
+            start >= request->module->start && end <= request->module->end) {
+            snprintf(path, bytes, "%s/%.40s", directory, entry->d_name);
+            found = check_file(path, request) == MATCH_YES;
+        }
+    }
+    if (list)
+        closedir(list);
+    return found;
+}
+
+static enum symbols_source find_file(const struct symbols_request *request, char *path,
+                                     size_t bytes) {
+    enum match best = MATCH_NO_FILE, match;
+    for (int way = 0; way < 4; way++) {
+        if (way == 0 && request->live_pid != 0) {
+            snprintf(path, bytes, "/proc/%d/root%s", (int)request->live_pid, request->module->path);
+        } else if (way == 1) {
+            snprintf(path, bytes, "%s", request->module->path);
+        } else if (way == 2 && request->live_pid != 0) {
+            snprintf(path, bytes, "/proc/%d/exe", (int)request->live_pid);
+        } else if (way == 3 && request->live_pid != 0) {
+            if (find_map_file(request, path, bytes))
+                return SYMBOLS_DWARF;
+            continue;
+        } else {
+            continue;
+        }
+        match = check_file(path, request);
+        /* The program itself is not this module unless its build-id says so. */
+        if (way == 2 && (match != MATCH_YES || request->module->build_id_bytes == 0))
+            continue;
+        if (match == MATCH_YES)
+            return SYMBOLS_DWARF;
+        best = match > best ? match : best;
+    }
+    return best == MATCH_OTHER     ? SYMBOLS_MISMATCH
+           : best == MATCH_DAMAGED ? SYMBOLS_DAMAGED
+                                   : SYMBOLS_MISSING;
+}
+
+static char *debug_path(const struct symbols_request *request) {
+    char *in_target = request->live_pid != 0
+                          ? cli_format(":/proc/%d/root/usr/lib/debug", (int)request->live_pid)
+                          : cli_copy("");
+    return cli_format(":.debug:/usr/lib/debug%s%s%s", in_target,
+                      request->debug_directory ? ":" : "",
+                      request->debug_directory ? request->debug_directory : "");
+}
+
+enum symbols_source elf_names_open(const struct symbols_request *request,
+                                   struct Dwfl_Module **module) {
+    char path[PATH_MAX + 64];
+    static char *search_path;
+    static Dwfl_Callbacks callbacks = {
+        .find_elf = dwfl_build_id_find_elf,
+        .find_debuginfo = dwfl_standard_find_debuginfo,
+        .section_address = dwfl_offline_section_address,
+        .debuginfo_path = &search_path,
+    };
+    unsetenv("DEBUGINFOD_URLS"); /* a dump never waits for a network */
+    elf_version(EV_CURRENT);
+    search_path = debug_path(request);
+    enum symbols_source source = find_file(request, path, sizeof path);
+    if (source != SYMBOLS_DWARF)
+        return source;
+    Dwfl *dwfl = dwfl_begin(&callbacks);
+    /* Base 0: addresses are those of the file. */
+    *module = dwfl ? dwfl_report_elf(dwfl, path, path, -1, 0, true) : NULL;
+    return *module && dwfl_report_end(dwfl, NULL, NULL) == 0 ? SYMBOLS_DWARF : SYMBOLS_DAMAGED;
+}
+
+static enum symbols_source read_names(struct names *names) {
+    Dwarf *dwarf = dwfl_module_getdwarf(names->module, &names->dwarf_bias);
+    if (dwarf)
+        read_units(names, dwarf);
+    read_symbols(names);
+    if (names->unit_ranges.count > 0)
+        return SYMBOLS_DWARF;
+    GElf_Addr bias;
+    Elf *elf = dwfl_module_getelf(names->module, &bias);
+    return names->symbols.count == 0      ? SYMBOLS_STRIPPED
+           : has_section(elf, SHT_SYMTAB) ? SYMBOLS_SYMTAB
+                                          : SYMBOLS_DYNSYM;
+}
+
+void elf_names_answer(const struct symbols_request *request, FILE *answer) {
+    struct names names = {0};
+    enum symbols_source source = elf_names_open(request, &names.module);
+    if (source == SYMBOLS_DWARF)
+        source = read_names(&names);
+    putc((int)source, answer);
+    for (size_t i = 0; i < request->count; i++)
+        put_names(&names, request->addresses[i], answer);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * elf_names.h - looks up the addresses of one ELF file. Only a child process calls this, because a
+ * damaged file may crash the libraries that read it.
+ */
+#ifndef MEMCTX_ELF_NAMES_H
+#define MEMCTX_ELF_NAMES_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "model/model.h"
+#include "names/answer.h"
+
+struct symbols_request {
+    const struct model_module *module;
+    pid_t live_pid;
+    const char *debug_directory;
+    const uint64_t *addresses; /* in the file, already turned into look-up addresses */
+    size_t count;
+};
+
+/* Writes an answer to the request (answer.h). */
+void elf_names_answer(const struct symbols_request *request, FILE *answer);
+/* Opens the file of the request with elfutils and sets *module. Returns SYMBOLS_DWARF, or else why
+ * the file could not be opened. */
+struct Dwfl_Module;
+enum symbols_source elf_names_open(const struct symbols_request *request,
+                                   struct Dwfl_Module **module);
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * symbols.c - the parent's side: sorts the addresses by module, has each module looked up once in
+ * a child process, reads perf maps, and hangs the names on the contexts.
+ */
+#include "names/symbols.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "names/answer.h"
+#include "names/elf_names.h"
+
+#define CHILD_CPU_LIMIT_S 120 /* the debug information of a browser takes some seconds */
+
+static const char *const source_words[SYMBOLS_SOURCES] = {
+    [SYMBOLS_DWARF] = "dwarf",     [SYMBOLS_SYMTAB] = "symtab",
+    [SYMBOLS_DYNSYM] = "dynsym",   [SYMBOLS_STRIPPED] = "none",
+    [SYMBOLS_MISSING] = "missing", [SYMBOLS_MISMATCH] = "other build-id",
+    [SYMBOLS_DAMAGED] = "damaged",
+};
+
+/* One frame that wants a name. */
+struct wish {
+    uint64_t address; /* where to look, in the process */
+    struct model_frame *frame;
+};
+
+static int compare_wishes(const void *a, const void *b) {
+    const struct wish *left = a, *right = b;
+    if (left->frame->module != right->frame->module)
+        return left->frame->module < right->frame->module ? -1 : 1;
+    return left->address < right->address ? -1 : left->address > right->address;
+}
+
+/* --- one module -------------------------------------------------------------------------- */
+
+static _Noreturn void run_child(const struct symbols_request *request, int fd) {
+    struct rlimit no_core = {0, 0}, cpu = {CHILD_CPU_LIMIT_S, CHILD_CPU_LIMIT_S};
+    setrlimit(RLIMIT_CORE, &no_core);
+    setrlimit(RLIMIT_CPU, &cpu);
+    FILE *answer = fdopen(fd, "w");
+    if (!answer)
+        _exit(1);
+    elf_names_answer(request, answer);
+    _exit(fflush(answer) == 0 ? 0 : 1);
+}
+
+/* A module's wishes, which are sorted, and the child that looks them up. */
+struct lookup {
+    const struct wish *wishes;
+    size_t count, distinct;
+    uint64_t *addresses; /* without those that come twice */
+    FILE *answer;        /* NULL: no child was started */
+    pid_t child;
+};
+
+static void start_lookup(struct lookup *lookup, const struct model *model,
+                         const struct symbols_options *options) {
+    const struct model_module *module = &model->modules[lookup->wishes[0].frame->module];
+    lookup->addresses = cli_alloc(lookup->count, sizeof *lookup->addresses);
+    for (size_t i = 0; i < lookup->count; i++) {
+        uint64_t address = lookup->wishes[i].address - module->bias;
+        if (lookup->distinct == 0 || lookup->addresses[lookup->distinct - 1] != address)
+            lookup->addresses[lookup->distinct++] = address;
+    }
+    struct symbols_request request = {.module = module,
+                                      .live_pid = options->live_pid,
+                                      .debug_directory = options->debug_directory,
+                                      .addresses = lookup->addresses,
+                                      .count = lookup->distinct};
+    int pipe_fds[2];
+    fflush(NULL);
+    if (pipe2(pipe_fds, O_CLOEXEC) != 0)
+        cli_die(CLI_REFUSED, "no pipe for looking up names; %s; try --no-symbols", strerror(errno));
+    lookup->child = fork();
+    if (lookup->child == 0) {
+        close(pipe_fds[0]);
+        run_child(&request, pipe_fds[1]);
+    }
+    close(pipe_fds[1]);
+    lookup->answer = lookup->child > 0 ? fdopen(pipe_fds[0], "r") : NULL;
+    if (!lookup->answer) {
+        cli_die(CLI_REFUSED, "no process for looking up names; %s; try --no-symbols",
+                strerror(errno));
+    }
+}
+
+/* Gives the frames their names. */
+static enum symbols_source finish_lookup(struct lookup *lookup, const struct model *model) {
+    const struct wish *wishes = lookup->wishes;
+    uint64_t bias = model->modules[wishes[0].frame->module].bias;
+    int first = getc(lookup->answer);
+    bool good = first >= 0 && first < SYMBOLS_SOURCES;
+    size_t next = 0;
+    for (size_t i = 0; i < lookup->distinct && good; i++) {
+        struct model_names *names;
+        good = answer_get_names(lookup->answer, &names);
+        for (; next < lookup->count && wishes[next].address - bias == lookup->addresses[i]; next++)
+            wishes[next].frame->names = good ? names : NULL;
+    }
+    fclose(lookup->answer);
+    int status;
+    while (waitpid(lookup->child, &status, 0) < 0 && errno == EINTR) {
+    }
+    free(lookup->addresses);
+    return good ? (enum symbols_source)first : SYMBOLS_DAMAGED;
+}
+
+/* --- perf maps --------------------------------------------------------------------------- */
+
+struct map_entry {
+    uint64_t start, end;
+    char *name;
+};
+
+static int compare_entries(const void *a, const void *b) {
+    const struct map_entry *left = a, *right = b;
+    return left->start < right->start ? -1 : left->start > right->start;
+}
+
+/* Opens /tmp/perf-PID.map as the target sees it. Anybody may write into /tmp: a file that belongs
+ * to neither the target's user, nor root, nor us is left alone. */
+static FILE *open_perf_map(const struct symbols_options *options) {
+    char paths[2][96];
+    struct stat status, owner;
+    snprintf(paths[0], sizeof paths[0], "/proc/%d/root/tmp/perf-%d.map", (int)options->live_pid,
+             (int)options->inner_pid);
+    snprintf(paths[1], sizeof paths[1], "/tmp/perf-%d.map", (int)options->live_pid);
+    char process[32];
+    snprintf(process, sizeof process, "/proc/%d", (int)options->live_pid);
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(paths[i], "re");
+        if (!file)
+            continue;
+        if (fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) &&
+            (status.st_uid == 0 || status.st_uid == geteuid() ||
+             (stat(process, &owner) == 0 && status.st_uid == owner.st_uid)))
+            return file;
+        fclose(file);
+    }
+    return NULL;
+}
+
+static size_t read_perf_map(FILE *file, struct map_entry **entries) {
+    char *line = NULL;
+    size_t line_bytes = 0, count = 0, capacity = 0;
+    *entries = NULL;
+    while (getline(&line, &line_bytes, file) > 0) {
+        unsigned long long start, bytes;
+        int name_at = 0;
+        if (sscanf(line, "%llx %llx %n", &start, &bytes, &name_at) < 2 || name_at == 0)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        if (count == capacity) {
+            capacity = 2 * capacity + 256;
+            *entries = cli_grow(*entries, capacity, sizeof **entries);
+        }
+        (*entries)[count++] =
+            (struct map_entry){start, start + bytes, cli_clean(cli_copy(line + name_at))};
+    }
+    free(line);
+    if (count > 0)
+        qsort(*entries, count, sizeof **entries, compare_entries);
+    return count;
+}
+
+static const char *find_in_map(const struct map_entry *entries, size_t count, uint64_t address) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (entries[middle].start <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 && address < entries[low - 1].end ? entries[low - 1].name : NULL;
+}
+
+static void resolve_generated(const struct wish *wishes, size_t count,
+                              const struct symbols_options *options) {
+    FILE *file = options->live_pid != 0 ? open_perf_map(options) : NULL;
+    if (!file)
+        return;
+    struct map_entry *entries;
+    size_t entry_count = read_perf_map(file, &entries);
+    fclose(file);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = find_in_map(entries, entry_count, wishes[i].address);
+        if (name) {
+            struct model_names *names = cli_alloc(1, sizeof *names);
+            names->count = 1;
+            names->functions = cli_alloc(1, sizeof *names->functions);
+            names->functions[0].name = cli_copy(name);
+            wishes[i].frame->names = names;
+        }
+    }
+    for (size_t i = 0; i < entry_count; i++)
+        free(entries[i].name);
+    free(entries);
+}
+
+/* --- all of them ------------------------------------------------------------------------- */
+
+static size_t collect_wishes(const struct model *model, const bool *only, struct wish *wishes) {
+    bool *wanted = cli_alloc(model->frame_count, sizeof *wanted);
+    size_t count = 0;
+    for (size_t i = 0; only && i < model->context_count; i++)
+        wanted[model->contexts[i].frame->number] |= only[i];
+    for (struct model_frame *frame = model->frames; frame; frame = frame->next) {
+        if (frame->kind == WIRE_KIND_PATH && frame->address != 0 && !frame->names &&
+            (!only || wanted[frame->number])) {
+            /* A return address may already belong to the next function or line. */
+            wishes[count++] = (struct wish){frame->address - (frame->exact_address ? 0 : 1), frame};
+        }
+    }
+    free(wanted);
+    qsort(wishes, count, sizeof *wishes, compare_wishes);
+    return count;
+}
+
+static void note_source(struct model_module *module, enum symbols_source source) {
+    bool noted = module->symbols != NULL; /* by an earlier look-up of other frames */
+    module->symbols = cli_copy(source_words[source]);
+    if (noted)
+        return;
+    if (source == SYMBOLS_MISMATCH) {
+        cli_warn("note: the file %s is not the one that the process runs (another build-id); its "
+                 "names are left out",
+                 module->path);
+    } else if (source == SYMBOLS_DAMAGED) {
+        cli_warn("note: the symbols of %s could not be read (damaged file, or over %d s); some of "
+                 "its names are left out",
+                 module->path, CHILD_CPU_LIMIT_S);
+    }
+}
+
+static void show_progress(const struct model_module *module, const struct timespec *start) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec - start->tv_sec >= 1)
+        fprintf(stderr, "\r\033[Kreading the symbols of %.100s ...", module->path);
+}
+
+struct symbols_work {
+    struct symbols_options options;
+    struct wish *wishes;
+    struct lookup *lookups; /* one a module, in the order of the wishes */
+    size_t count, started;
+};
+
+/* So many children beside each other; of a module that is no file none is needed. */
+#define CHILDREN_MAX 4
+
+static void start_some(struct symbols_work *work, const struct model *model, size_t done) {
+    for (; work->started < work->count && work->started < done + CHILDREN_MAX; work->started++) {
+        uint32_t module = work->lookups[work->started].wishes[0].frame->module;
+        if (module != WIRE_NONE && model->modules[module].path[0] == '/')
+            start_lookup(&work->lookups[work->started], model, &work->options);
+    }
+}
+
+struct symbols_work *symbols_begin(const struct model *model,
+                                   const struct symbols_options *options) {
+    struct symbols_work *work = cli_alloc(1, sizeof *work);
+    work->options = *options;
+    work->wishes = cli_alloc(model->frame_count, sizeof *work->wishes);
+    size_t count = collect_wishes(model, options->only, work->wishes);
+    work->lookups = cli_alloc(model->module_count + 1, sizeof *work->lookups);
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || work->wishes[i].frame->module != work->wishes[i - 1].frame->module)
+            work->lookups[work->count++] = (struct lookup){.wishes = &work->wishes[i]};
+        work->lookups[work->count - 1].count++;
+    }
+    start_some(work, model, 0);
+    return work;
+}
+
+void symbols_finish(struct symbols_work *work, struct model *model) {
+    bool progress = work->options.progress && isatty(STDERR_FILENO);
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (size_t i = 0; i < work->count; i++) {
+        struct lookup *lookup = &work->lookups[i];
+        uint32_t index = lookup->wishes[0].frame->module;
+        start_some(work, model, i);
+        if (index == WIRE_NONE) {
+            resolve_generated(lookup->wishes, lookup->count, &work->options);
+            continue;
+        }
+        struct model_module *module = &model->modules[index];
+        if (progress)
+            show_progress(module, &start);
+        /* [vdso] and the like are no files. */
+        enum symbols_source source =
+            lookup->answer ? finish_lookup(lookup, model) : SYMBOLS_MISSING;
+        if (progress)
+            fputs("\r\033[K", stderr);
+        note_source(module, source);
+    }
+    model->has_names = true;
+    free(work->lookups);
+    free(work->wishes);
+    free(work);
+}

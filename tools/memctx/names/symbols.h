@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * symbols.h - from addresses to functions, files, lines and inlined frames.
+ *
+ * Names come from the files that the target maps, read here and never in the target: DWARF (also
+ * in separate debug files found by build-id or debug link), then the symbol table (also the small
+ * compressed one in .gnu_debugdata), then the dynamic symbols. A file whose build-id is not the
+ * one that the process mapped is not believed. Code made at run time is named by
+ * /tmp/perf-PID.map. What has no name keeps module and offset.
+ *
+ * Each module is read in a child process: a damaged file costs the child and the names, not the
+ * dump.
+ */
+#ifndef MEMCTX_SYMBOLS_H
+#define MEMCTX_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "model/model.h"
+
+struct symbols_options {
+    pid_t live_pid;              /* 0: a snapshot, whose process may be gone */
+    pid_t inner_pid;             /* its pid in its own namespace */
+    const char *debug_directory; /* NULL: only the usual ones */
+    bool progress;               /* say on standard error what takes long */
+    const bool *only;            /* by context; NULL: all */
+};
+
+/* Give every context of the model its names, and every module that has frames its `symbols`.
+ * Call symbols_begin, then symbols_finish. The look-ups go on between the two calls, and others
+ * may read the model meanwhile. */
+struct symbols_work;
+struct symbols_work *symbols_begin(const struct model *model,
+                                   const struct symbols_options *options);
+void symbols_finish(struct symbols_work *work, struct model *model);
+
+#endif

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/* holders.c - adds page records up by context. */
+#include "pages/holders.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define OS_PAGE_BYTES 4096
+#define BLOCK_UNIT 16
+
+static int64_t touched_of(const struct wire_page *page) {
+    return model_tame((int64_t)page->touched_bytes);
+}
+
+static int64_t alive_in(const struct wire_page *page) {
+    return model_tame((int64_t)page->live_bytes);
+}
+
+/* Of some of its live blocks. */
+static int64_t live_bytes(const struct wire_page *page, uint32_t live) {
+    return live == page->live ? alive_in(page) : (int64_t)live * page->block_bytes;
+}
+
+static void add_to(int64_t *sum, int64_t bytes) {
+    *sum = model_tame(*sum + bytes);
+}
+
+/* A page that is one context's alone is a page with one share. */
+struct shares {
+    const struct model_share *list;
+    size_t count;
+    struct model_share own;
+};
+
+static void shares_of(const struct model *model, const struct wire_page *page,
+                      struct shares *shares) {
+    shares->own = (struct model_share){page->context, page->live};
+    bool is_own = page->context != WIRE_NONE;
+    shares->list = is_own ? &shares->own : model->shares + page->first_share;
+    shares->count = is_own ? page->live > 0 : page->share_count;
+}
+
+/* --- ages ------------------------------------------------------------------------------------ */
+
+struct aged {
+    uint32_t live, most, least;
+};
+
+static int by_most(const void *a, const void *b) {
+    const struct aged *left = a, *right = b;
+    return (left->most > right->most) - (left->most < right->most);
+}
+
+static int by_least(const void *a, const void *b) {
+    const struct aged *left = a, *right = b;
+    return (left->least > right->least) - (left->least < right->least);
+}
+
+/* The one that the median chunk is in, of those that stand in order. */
+static const struct aged *median_of(const struct aged *list, size_t count) {
+    uint64_t chunks = 0, passed = 0;
+    for (size_t i = 0; i < count; i++)
+        chunks += list[i].live;
+    for (size_t i = 0; i + 1 < count; i++) {
+        passed += list[i].live;
+        if (2 * passed >= chunks)
+            return &list[i];
+    }
+    return &list[count - 1];
+}
+
+/* Put into the order of their contexts by counting, because there may be very many. */
+static void find_ages(struct holders *holders, const struct model *model) {
+    size_t *ends = cli_alloc(model->figures_count + 1, sizeof *ends);
+    struct aged *list = cli_alloc(model->page_count + model->share_count, sizeof *list);
+    struct shares shares;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < model->page_count; i++) {
+            const struct wire_page *page = &model->pages[i];
+            shares_of(model, page, &shares);
+            for (size_t k = 0; k < shares.count; k++) {
+                uint32_t number = model->contexts[shares.list[k].context].figures->number;
+                if (pass == 0) {
+                    ends[number + 1]++;
+                } else {
+                    list[ends[number]++] =
+                        (struct aged){shares.list[k].live, page->oldest_age, page->newest_age};
+                }
+            }
+        }
+        for (size_t i = 1; i <= model->figures_count && pass == 0; i++) {
+            ends[i] +=
+                ends[i - 1]; /* now where each begins; after the second pass, where it ends */
+        }
+    }
+    for (size_t i = 0; i < model->figures_count; i++) {
+        struct aged *first = list + (i > 0 ? ends[i - 1] : 0);
+        size_t count = (size_t)(list + ends[i] - first);
+        struct holder *holder = &holders->list[i];
+        if (count == 0)
+            continue;
+        qsort(first, count, sizeof *first, by_least);
+        holder->median_least = median_of(first, count)->least;
+        qsort(first, count, sizeof *first, by_most);
+        holder->median_most = median_of(first, count)->most;
+        holder->oldest = first[count - 1].most;
+    }
+    free(list);
+    free(ends);
+}
+
+double holders_seconds(uint32_t age) {
+    return (double)age * WIRE_AGE_NS / 1e9;
+}
+
+const char *holders_age(uint32_t age) {
+    static char texts[8][32];
+    static unsigned next;
+    static const struct {
+        double seconds;
+        const char *unit;
+    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+    char *text = texts[next++ % 8];
+    double seconds = holders_seconds(age);
+    size_t i = 0;
+    while (i < 3 && seconds < units[i].seconds * (i == 2 ? 2 : 1))
+        i++;
+    snprintf(text, sizeof texts[0], "%.*f %s", seconds < 10 * units[i].seconds ? 1 : 0,
+             seconds / units[i].seconds, units[i].unit);
+    return text;
+}
+
+/* --- what each holds ------------------------------------------------------------------------- */
+
+static void add_page(struct holders *holders, const struct model *model,
+                     const struct wire_page *page) {
+    struct shares shares;
+    int64_t free_bytes = touched_of(page) - alive_in(page);
+    int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES;
+    struct holder *own =
+        page->context != WIRE_NONE ? holders_of(holders, model, page->context) : NULL;
+    uint32_t *os_pages = own ? own->os_pages : holders->mixed_os_pages;
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
+        os_pages[bin] += page->os_pages[bin];
+    add_to(own ? &own->empty_os_bytes : &holders->mixed_empty_os_bytes, empty);
+    os_pages[0] += page->os_empty;
+    if (page->live == 0) {
+        add_to(&holders->kept_bytes, touched_of(page));
+        if (own)
+            add_to(&own->kept_bytes, touched_of(page));
+        return;
+    }
+    shares_of(model, page, &shares);
+    for (size_t i = 0; i < shares.count; i++) {
+        const struct model_share *share = &shares.list[i];
+        struct holder *holder = holders_of(holders, model, share->context);
+        add_to(&holder->chunks, share->live);
+        add_to(&holder->mixed_chunks, !own ? share->live : 0);
+        add_to(&holder->block_bytes, live_bytes(page, share->live));
+        if (shares.count == 1) {
+            add_to(&holder->alone_bytes, touched_of(page));
+            add_to(&holder->alone_free, free_bytes);
+        } else {
+            add_to(&holder->shared_free, model_share(free_bytes, share->live, page->live));
+        }
+    }
+}
+
+/* In pages of policy generation, chunks start at multiples of 16. Each chunk loses 8 bytes to
+ * that on average, and needs a record of 4 bytes. */
+#define SERIAL_CHUNK_BYTES (BLOCK_UNIT / 2 + 4)
+
+/* Predicts how much smaller each context's own pages would be if its chunks stood one behind the
+ * other. It assumes as many holes as now, which holds if chunks are freed in the order of their
+ * allocation, or all together. */
+static void predict_serial(struct holders *holders, const struct model *model) {
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->kind != WIRE_PAGE_OWN || page->live == 0)
+            continue;
+        const struct model_context *context = &model->contexts[page->context];
+        struct holder *holder = holders_of(holders, model, page->context);
+        int64_t chunks = model_tame(context->figures->self.live_chunks);
+        int64_t needed = model_tame(model_tame(context->figures->self.requested_bytes) +
+                                    model_share(chunks < 0 ? 0 : chunks, SERIAL_CHUNK_BYTES, 1));
+        int64_t blocks = model_share(page->capacity, page->block_bytes, 1);
+        int64_t then = model_share(model_share(blocks, needed, holder->block_bytes),
+                                   touched_of(page), (int64_t)page->bytes);
+        if (context->placement < WIRE_PLACE_GENERATION && holder->block_bytes > 0)
+            add_to(&holder->generation_bytes, touched_of(page) - then);
+    }
+    for (size_t i = 0; i < model->figures_count; i++) {
+        int64_t *saved = &holders->list[i].generation_bytes;
+        *saved = *saved > 0 ? *saved : 0;
+    }
+}
+
+/* A context's own pages of one block size. */
+struct slab {
+    uint32_t block_bytes, spare_units;
+    int64_t live;
+};
+
+static int by_size(const void *a, const void *b) {
+    const struct slab *left = a, *right = b;
+    return (left->block_bytes > right->block_bytes) - (left->block_bytes < right->block_bytes);
+}
+
+/* Of one context. Its blocks would be as large as the largest that is asked for. */
+static int64_t slab_saving(struct slab *slabs, size_t count) {
+    int64_t saved = 0;
+    qsort(slabs, count, sizeof *slabs, by_size);
+    for (size_t i = 0, end; i < count; i = end) {
+        struct slab sum = slabs[i];
+        for (end = i + 1; end < count && slabs[end].block_bytes == sum.block_bytes; end++) {
+            sum.live = model_tame(sum.live + slabs[end].live);
+            sum.spare_units =
+                slabs[end].spare_units < sum.spare_units ? slabs[end].spare_units : sum.spare_units;
+        }
+        add_to(&saved, model_share(sum.live, (int64_t)sum.spare_units * BLOCK_UNIT, 1));
+    }
+    return saved;
+}
+
+static bool has_slab(const struct wire_page *page) {
+    return page->kind == WIRE_PAGE_OWN && page->live > 0;
+}
+
+static uint32_t number_of(const struct model *model, const struct wire_page *page) {
+    return model->contexts[page->context].figures->number;
+}
+
+/* Put into the order of their contexts by counting, because there may be very many. */
+static void predict_slabs(struct holders *holders, const struct model *model) {
+    size_t *ends = cli_alloc(model->figures_count + 1, sizeof *ends);
+    struct slab *slabs = cli_alloc(model->page_count, sizeof *slabs);
+    for (size_t i = 0; i < model->page_count; i++)
+        if (has_slab(&model->pages[i]))
+            ends[number_of(model, &model->pages[i]) + 1]++;
+    for (size_t i = 1; i <= model->figures_count; i++)
+        ends[i] += ends[i - 1]; /* now where each begins; then where it ends */
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (has_slab(page)) {
+            slabs[ends[number_of(model, page)]++] =
+                (struct slab){page->block_bytes, page->spare_units, (int64_t)page->live};
+        }
+    }
+    for (size_t i = 0, first = 0; i < model->figures_count; first = ends[i++])
+        if (ends[i] > first)
+            holders->list[i].slab_bytes = slab_saving(slabs + first, ends[i] - first);
+    free(slabs);
+    free(ends);
+}
+
+void holders_make(struct holders *holders, const struct model *model) {
+    *holders = (struct holders){0};
+    if (!model->has_pages)
+        return;
+    holders->list = cli_alloc(model->figures_count, sizeof *holders->list);
+    for (size_t i = 0; i < model->page_count; i++)
+        add_page(holders, model, &model->pages[i]);
+    predict_serial(holders, model);
+    predict_slabs(holders, model);
+    find_ages(holders, model);
+}
+
+/* --- some contexts together ------------------------------------------------------------------ */
+
+/* How many of the live blocks are the members'. */
+static uint32_t members_live(const struct model *model, const struct wire_page *page,
+                             const bool *members) {
+    struct shares shares;
+    uint32_t live = 0; /* of shares that lie it may wrap around */
+    shares_of(model, page, &shares);
+    for (size_t i = 0; i < shares.count; i++)
+        live += members[shares.list[i].context] ? shares.list[i].live : 0;
+    return live;
+}
+
+int64_t holders_waste(const struct model *model, const bool *members) {
+    int64_t sum = 0;
+    for (size_t i = 1; i < model->figures_count; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        const struct model_totals *self = &figures->self;
+        if (figures->context != WIRE_NONE && members[figures->context])
+            add_to(&sum, model_tame(self->block_bytes) - model_tame(self->requested_bytes));
+    }
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->kind == WIRE_PAGE_OWN && members[page->context])
+            add_to(&sum, touched_of(page) - alive_in(page));
+    }
+    return sum;
+}
+
+int64_t holders_free_around(const struct model *model, const bool *members) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->kind == WIRE_PAGE_MIXED ||
+            (page->kind == WIRE_PAGE_OWN && members[page->context]))
+            add_to(&sum, touched_of(page) - alive_in(page));
+    }
+    return sum;
+}
+
+size_t holders_partners(const struct model *model, const bool *members,
+                        struct holder_partner partners[HOLDERS_PARTNERS_MAX]) {
+    int64_t *bytes = cli_alloc(model->context_count, sizeof *bytes);
+    size_t found = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->context != WIRE_NONE || members_live(model, page, members) == 0)
+            continue;
+        for (uint32_t k = 0; k < page->share_count; k++) {
+            const struct model_share *share = &model->shares[page->first_share + k];
+            if (!members[share->context])
+                add_to(&bytes[share->context], live_bytes(page, share->live));
+        }
+    }
+    for (; found < HOLDERS_PARTNERS_MAX; found++) {
+        size_t best = 0;
+        for (size_t i = 1; i < model->context_count; i++)
+            best = bytes[i] > bytes[best] ? i : best;
+        if (bytes[best] <= 0)
+            break;
+        partners[found] = (struct holder_partner){(uint32_t)best, bytes[best]};
+        bytes[best] = 0;
+    }
+    free(bytes);
+    return found;
+}
+
+int64_t holders_alone(const struct model *model, const bool *members, int64_t *free_bytes) {
+    int64_t sum = 0;
+    *free_bytes = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->live > 0 && members_live(model, page, members) == page->live) {
+            add_to(&sum, touched_of(page));
+            add_to(free_bytes, touched_of(page) - alive_in(page));
+        }
+    }
+    return sum;
+}
+
+/* Blocks of one size of one thread, which need pages of their own. */
+struct need {
+    uint32_t tid, block_bytes, per_page;
+    int64_t blocks, page_bytes;
+};
+#define NEEDS_MAX 4096
+
+static struct need *need_of(struct need *needs, size_t *count, const struct wire_page *page) {
+    for (size_t i = 0; i < *count; i++)
+        if (needs[i].tid == page->tid && needs[i].block_bytes == page->block_bytes)
+            return &needs[i];
+    if (*count == NEEDS_MAX)
+        return NULL;
+    needs[*count] = (struct need){.tid = page->tid,
+                                  .block_bytes = page->block_bytes,
+                                  .per_page = page->capacity > 0 ? page->capacity : 1,
+                                  .page_bytes = model_tame((int64_t)page->bytes)};
+    return &needs[(*count)++];
+}
+
+/* Returns the bytes that the members have freed since their peak. In pages of their own they
+ * would have these holes, too. */
+static int64_t own_holes(const struct model *model, const bool *members) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->context_count; i++) {
+        const struct model_totals *self = &model->contexts[i].figures->self;
+        int64_t most = self->peak_requested_bytes != WIRE_UNKNOWN ? self->peak_requested_bytes
+                                                                  : self->requested_cum_bytes;
+        int64_t freed = model_tame(model_tame(most) - model_tame(self->requested_bytes));
+        add_to(&sum, members[i] && freed > 0 ? freed : 0);
+    }
+    return sum;
+}
+
+int64_t holders_isolate(const struct model *model, const bool *members) {
+    struct need *needs = cli_alloc(NEEDS_MAX, sizeof *needs);
+    size_t count = 0;
+    int64_t saved = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        uint32_t live = page->kind == WIRE_PAGE_MIXED && page->apart == 0
+                            ? members_live(model, page, members)
+                            : 0;
+        if (live == 0)
+            continue;
+        struct need *need = need_of(needs, &count, page);
+        if (need)
+            add_to(&need->blocks, live);
+        if (live == page->live)
+            add_to(&saved, touched_of(page));
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct need *need = &needs[i];
+        int64_t rest = model_share(need->blocks % need->per_page, need->page_bytes, need->per_page);
+        add_to(&saved, -model_share(need->blocks / need->per_page, need->page_bytes, 1));
+        add_to(&saved, -((rest + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES * OS_PAGE_BYTES));
+    }
+    free(needs);
+    return model_tame(saved - own_holes(model, members));
+}
+
+int64_t holders_trim(const struct model *model, const bool *members) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->context != WIRE_NONE && !members[page->context])
+            continue;
+        add_to(&sum, page->live == 0 ? touched_of(page) : (int64_t)page->os_empty * OS_PAGE_BYTES);
+    }
+    return sum;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * holders.h - which contexts keep which pages in use, since when and together with whom, and what
+ * another placement of their chunks would save.
+ *
+ * All figures come from the pages of a model (has_pages). Each page record is exact at the moment
+ * when it was taken. A prediction assumes that the program does the same again.
+ */
+#ifndef MEMCTX_HOLDERS_H
+#define MEMCTX_HOLDERS_H
+
+#include "model/model.h"
+
+struct holder {
+    int64_t chunks, block_bytes; /* alive */
+    int64_t mixed_chunks;        /* live chunks in mixed pages */
+    /* Size of the pages that only this context keeps in use; they come back if it frees all. */
+    int64_t alone_bytes;
+    int64_t alone_free;  /* free bytes in these pages */
+    int64_t shared_free; /* its share, by live chunks, of the free bytes in pages with others */
+    int64_t kept_bytes;  /* its pages without live chunks, kept for its next chunks */
+    /* OS pages without live chunks in pages that are in use: memctx trim TARGET CONTEXT gives them
+     * back. */
+    int64_t empty_os_bytes;
+    /* What other policies would save on the live chunks. slab: blocks of exactly the requested
+     * size (0 if sizes differ). generation: chunks side by side without rounding, but without a
+     * free for single chunks, so everything freed since the start or the last reset would still
+     * be held. */
+    int64_t slab_bytes, generation_bytes;
+    /* Ages in units of WIRE_AGE_NS. No chunk is older than `oldest`; the age of the median chunk
+     * lies between the other two. */
+    uint32_t oldest, median_most, median_least;
+    uint32_t os_pages[WIRE_OCCUPANCY_BINS]; /* of its own pages and large chunks */
+};
+
+struct holders {
+    struct holder *list; /* by number of the contexts' figures; NULL: the pages are not known */
+    int64_t kept_bytes;  /* in all, mixed pages too */
+    int64_t mixed_empty_os_bytes;
+    uint32_t mixed_os_pages[WIRE_OCCUPANCY_BINS];
+};
+
+static inline struct holder *holders_of(const struct holders *holders, const struct model *model,
+                                        uint32_t context) {
+    return &holders->list[model->contexts[context].figures->number];
+}
+void holders_make(struct holders *holders, const struct model *model);
+
+/* Returns the free bytes in block pages that hold chunks of `members` (indexed by context), and
+ * the bytes in use there. */
+int64_t holders_free_around(const struct model *model, const bool *members);
+/* Rounding and holes of the members' chunks: of all, in their own pages. */
+int64_t holders_waste(const struct model *model, const bool *members);
+
+#define HOLDERS_PARTNERS_MAX 3
+struct holder_partner {
+    uint32_t context;
+    int64_t block_bytes; /* in pages that it shares with the members */
+};
+/* The contexts that most stand in the pages of these; how many were found. */
+size_t holders_partners(const struct model *model, const bool *members,
+                        struct holder_partner partners[HOLDERS_PARTNERS_MAX]);
+
+/* Of pages in which nothing but the members is alive; *free_bytes of these are free. */
+int64_t holders_alone(const struct model *model, const bool *members, int64_t *free_bytes);
+/* Predicts the saving if the members had stood apart from the start (memctx isolate): the mixed
+ * pages that only they keep in use, less the pages that they would need, less what they freed
+ * themselves. May be negative. */
+int64_t holders_isolate(const struct model *model, const bool *members);
+/* What memctx trim of these contexts gives back: OS pages, and pages that are kept empty. */
+int64_t holders_trim(const struct model *model, const bool *members);
+
+double holders_seconds(uint32_t age);
+/* "6.2 h", "40 s" in a static buffer of some, for a text with several. */
+const char *holders_age(uint32_t age);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rule_patterns.h - the patterns of rules that the command resolves, compared with names.
+ *
+ * A function of C++ is compared by its mangled name, by namespace::type::function, without what
+ * templates are made for and without parameters, and by each part of that. A source file is
+ * compared by its name and by its path. docs/rules.md says which patterns the library resolves
+ * itself.
+ */
+#ifndef MEMCTX_RULE_PATTERNS_H
+#define MEMCTX_RULE_PATTERNS_H
+
+#include <regex.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/cli.h"
+
+#define RULE_PATTERNS_MAX 64 /* rules that the library takes */
+
+enum rule_pattern_kind { RULE_FUNCTION, RULE_FILE, RULE_REGEX, RULE_OTHER };
+
+struct rule_pattern {
+    enum rule_pattern_kind kind;
+    const char *rule; /* the whole text */
+    char *glob;       /* for fnmatch */
+    regex_t regex;
+};
+
+struct rule_patterns {
+    struct rule_pattern list[RULE_PATTERNS_MAX]; /* in the order of the rules */
+    size_t count;
+    bool any;           /* some are for the command */
+    bool command_alone; /* some are for nobody else: regex: and file: */
+};
+
+/* Adds a rule, PATTERN=WHAT. False: its pattern cannot be understood; the failure says why. */
+bool rule_patterns_add(struct rule_patterns *patterns, const char *rule,
+                       struct cli_failure *failure);
+/* The first rule that names the function, from 1 on; 0: none. The symbol is a name of the symbol
+ * table or a linkage name, which may be mangled, or the function's name in its source. */
+unsigned int rule_patterns_of_function(const struct rule_patterns *patterns, const char *symbol);
+/* The same by a source file. The compiler ran in the directory; NULL: it is not known. */
+unsigned int rule_patterns_of_file(const struct rule_patterns *patterns, const char *file,
+                                   const char *directory);
+
+#endif

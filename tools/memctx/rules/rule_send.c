@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* rule_send.c - sends a process the code that its rules hold for; see rule_send.h. */
+#include "rules/rule_send.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rules/rule_code.h"
+
+#define ATTEMPTS 3 /* where another client changes the rules meanwhile */
+
+/* What the target says of its rules. */
+struct state {
+    uint32_t version;
+    struct rule_patterns patterns;
+    struct rule_object *objects; /* those that are not resolved */
+    size_t count;
+};
+
+/* The rules in their order, a line each, of which the text ends at the first tab. */
+static void read_rules(struct target *target, struct rule_patterns *patterns) {
+    char *text = target_ask_text(target, WIRE_RULES, "list", strlen("list"));
+    char *rest = text, *line;
+    struct cli_failure failure;
+    *patterns = (struct rule_patterns){0};
+    while ((line = strsep(&rest, "\n")) && line[0] != '\0') {
+        line[strcspn(line, "\t")] = '\0';
+        if (!rule_patterns_add(patterns, line, &failure)) {
+            /* Its number stays its own: it holds for nothing. */
+            cli_warn("%s", failure.text);
+            rule_patterns_add(patterns, "module:=", &failure);
+        }
+    }
+    free(text);
+}
+
+static void read_state(struct target *target, struct state *state) {
+    static struct model model;
+    *state = (struct state){0};
+    char *text = target_ask_text(target, WIRE_RULES, "unresolved", strlen("unresolved"));
+    read_rules(target, &state->patterns);
+    model = (struct model){0};
+    loader_begin(&target->loader, &model, target->client.source, &target->failure);
+    target_ask_part(target, WIRE_PART_MODULES, 0);
+    state->objects = cli_alloc(model.module_count + 1, sizeof *state->objects);
+    char *at = text;
+    state->version = (uint32_t)strtoul(at, &at, 10);
+    for (;;) {
+        char *end;
+        unsigned long index = strtoul(at, &end, 10);
+        if (end == at || state->count == model.module_count)
+            break;
+        at = end;
+        if (index < model.module_count)
+            state->objects[state->count++].module = &model.modules[index];
+    }
+    free(text);
+}
+
+static uint32_t index_of(const struct target *target, const struct rule_object *object) {
+    return (uint32_t)(object->module - target->loader.model->modules);
+}
+
+/* Sends the ranges of an object. False: refused, which may be because the rules have changed. */
+static bool send_object(struct target *target, const struct state *state,
+                        const struct rule_object *object, struct cli_failure *failure) {
+    char room[WIRE_REQUEST_MAX] __attribute__((aligned(8)));
+    struct wire_rule_ranges *request = (void *)room;
+    size_t sent = 0;
+    do {
+        size_t left = object->count - sent;
+        *request = (struct wire_rule_ranges){
+            .version = state->version,
+            .module = index_of(target, object),
+            .at = (uint32_t)sent,
+            .last = left <= WIRE_RANGES_SENT_MAX,
+            .count = left <= WIRE_RANGES_SENT_MAX ? (uint32_t)left : WIRE_RANGES_SENT_MAX,
+            .build_id_bytes = object->module->build_id_bytes,
+        };
+        memcpy(request->build_id, object->module->build_id, sizeof request->build_id);
+        for (uint32_t i = 0; i < request->count; i++, sent++) {
+            const struct rule_range *range = &object->ranges[sent];
+            request->ranges[i] =
+                (struct wire_rule_range){.start = range->start,
+                                         .bytes = (uint32_t)(range->end - range->start),
+                                         .rule = range->rule};
+        }
+        size_t length = sizeof *request + request->count * sizeof request->ranges[0];
+        char *said = client_ask_text(&target->client, WIRE_RULE_RANGES, request, length, failure);
+        if (!said)
+            return false;
+        free(said);
+    } while (sent < object->count);
+    return true;
+}
+
+/* The objects that could be resolved are. */
+static bool send_objects(struct target *target, const struct state *state, bool last_attempt,
+                         size_t *left) {
+    struct cli_failure failure;
+    bool matters = state->patterns.command_alone; /* else only inlined functions are missed */
+    *left = 0;
+    for (size_t i = 0; i < state->count; i++) {
+        const struct rule_object *object = &state->objects[i];
+        if (!object->good && matters) {
+            rule_code_warn(object);
+            (*left)++;
+        } else if (!object->good) {
+            continue;
+        } else if (!send_object(target, state, object, &failure)) {
+            if (!last_attempt)
+                return false;
+            cli_warn("the rules are not resolved in %s; %s", object->module->path, failure.text);
+            (*left)++;
+        }
+    }
+    return true;
+}
+
+bool rule_send_all(struct target *target) {
+    size_t left = 0;
+    for (int attempt = 1; attempt <= ATTEMPTS; attempt++) {
+        struct state state;
+        read_state(target, &state);
+        if (!state.patterns.any || state.count == 0)
+            return true;
+        rule_code_find(state.objects, state.count, &state.patterns, target->facts.pid);
+        if (send_objects(target, &state, attempt == ATTEMPTS, &left))
+            break;
+    }
+    return left == 0;
+}
+
+void rule_send_list(struct target *target, struct rule_waiting *waiting) {
+    struct state state;
+    read_state(target, &state);
+    waiting->paths = cli_alloc(state.count + 1, sizeof *waiting->paths);
+    waiting->count = 0;
+    for (size_t i = 0; i < state.count && state.patterns.command_alone; i++)
+        waiting->paths[waiting->count++] = state.objects[i].module->path;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rule_send.h - resolves the rules of a process, and sends it the code that they hold for
+ * (docs/rules.md).
+ */
+#ifndef MEMCTX_RULE_SEND_H
+#define MEMCTX_RULE_SEND_H
+
+#include "target/target.h"
+
+/* Resolves the rules in all objects that are not resolved yet. False: some object is left, or all;
+ * a message said why. */
+bool rule_send_all(struct target *target);
+
+/* The objects in which regex: or file: rules are not resolved. */
+struct rule_waiting {
+    char **paths;
+    size_t count;
+};
+void rule_send_list(struct target *target, struct rule_waiting *waiting);
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* rule_walk.h - the child's side of rule_code.h: reads one file and writes what it finds to a
+ * stream. */
+#ifndef MEMCTX_RULE_WALK_H
+#define MEMCTX_RULE_WALK_H
+
+#include "rules/rule_code.h"
+
+/* Writes an enum symbols_source (1 byte), a count (8 bytes), and so many struct rule_range. */
+void rule_walk_answer(const struct symbols_request *request, const struct rule_patterns *patterns,
+                      FILE *answer);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pack.h - writes tables, column by column, as blocks of a snapshot's body (snapshot_format.h).
+ *
+ * The writer fills the rows of a table value by value, and full blocks go out at once. So the
+ * memory is one block and the window of the compressor, whatever the size of the table. A write
+ * error stays in the stream (ferror), where the caller looks at the end.
+ */
+#ifndef MEMCTX_PACK_H
+#define MEMCTX_PACK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <memctx/wire.h>
+
+#include "snapshot/snapshot_format.h"
+
+struct pack;
+
+/* Writes the head of the file, and begins the body. */
+struct pack *pack_begin(FILE *file);
+/* Ends the body and the file. */
+void pack_finish(struct pack *pack);
+
+void pack_begin_table(struct pack *pack, enum snapshot_table table);
+void pack_end_row(struct pack *pack);
+void pack_end_table(struct pack *pack);
+
+/* The next value of a column. A column has a value in each row or in none of the table. */
+void pack_number(struct pack *pack, unsigned column, uint64_t value);
+void pack_signed(struct pack *pack, unsigned column, uint64_t value);
+void pack_figure(struct pack *pack, unsigned column, int64_t figure, uint64_t expected);
+void pack_bytes(struct pack *pack, unsigned column, const void *bytes, size_t length);
+
+#endif

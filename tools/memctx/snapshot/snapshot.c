@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* snapshot.c - reads a snapshot file into memory and tells its form by the first bytes. */
+#include "snapshot/snapshot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "snapshot/snapshot_format.h"
+
+enum kind { KIND_OTHER, KIND_PACKED, KIND_JSON };
+
+/* A file cut off within the first bytes is what it would have been. */
+static enum kind kind_of(const char *bytes, size_t length) {
+    size_t magic = length < SNAPSHOT_MAGIC_BYTES ? length : SNAPSHOT_MAGIC_BYTES;
+    if (length > 0 && memcmp(bytes, SNAPSHOT_MAGIC, magic) == 0)
+        return KIND_PACKED;
+    for (size_t i = 0; i < length; i++)
+        if (!strchr(" \t\r\n", bytes[i]))
+            return bytes[i] == '{' ? KIND_JSON : KIND_OTHER;
+    return KIND_OTHER;
+}
+
+static FILE *open_file(const char *path, struct cli_failure *failure) {
+    FILE *file = fopen(path, "re");
+    struct stat status;
+    if (!file) {
+        cli_set_failure(failure,
+                        errno == EACCES || errno == EPERM ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
+                        "%s: cannot be opened; %s", path, strerror(errno));
+        return NULL;
+    }
+    if (fstat(fileno(file), &status) != 0 || S_ISDIR(status.st_mode)) {
+        cli_set_failure(failure, CLI_REFUSED, "%s: is a directory, not a snapshot", path);
+        fclose(file);
+        return NULL;
+    }
+    return file;
+}
+
+/* The whole file with a 0 byte behind it; NULL and a failure where it cannot be had or is none of
+ * ours, which its first bytes tell: a large one is not read then. */
+static char *read_file(const char *path, size_t *length, enum kind *kind,
+                       struct cli_failure *failure) {
+    FILE *file = open_file(path, failure);
+    size_t capacity = 1 << 16, used = 0, got;
+    if (!file)
+        return NULL;
+    char *bytes = cli_alloc(capacity, 1);
+    *kind = KIND_OTHER;
+    while ((got = fread(bytes + used, 1, capacity - used - 1, file)) > 0) {
+        used += got;
+        *kind = kind_of(bytes, used);
+        if (*kind == KIND_OTHER || (*kind == KIND_PACKED && used > SNAPSHOT_FILE_MAX))
+            break;
+        if (capacity - used < 2) {
+            capacity *= 2;
+            bytes = cli_grow(bytes, capacity, 1);
+        }
+    }
+    bool good = ferror(file) == 0;
+    int error = errno;
+    fclose(file);
+    if (!good) {
+        cli_set_failure(failure, CLI_REFUSED, "%s: could not be read; %s", path, strerror(error));
+    } else if (*kind == KIND_OTHER) {
+        cli_set_failure(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, path);
+    } else if (*kind == KIND_PACKED && used > SNAPSHOT_FILE_MAX) {
+        cli_set_failure(failure, CLI_REFUSED,
+                        "%s: damaged snapshot; none is longer than %zu bytes; take it again with "
+                        "memctx dump -o",
+                        path, SNAPSHOT_FILE_MAX);
+    } else {
+        bytes[used] = '\0';
+        *length = used;
+        return bytes;
+    }
+    free(bytes);
+    return NULL;
+}
+
+bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure) {
+    size_t length;
+    enum kind kind;
+    model_begin(model, path);
+    cli_clean(model->source);
+    model->from_snapshot = true;
+    char *bytes = read_file(path, &length, &kind, failure);
+    if (!bytes)
+        return false;
+    bool good = kind == KIND_PACKED ? snapshot_read_packed(model, bytes, length, failure)
+                                    : snapshot_read_json(model, bytes, length, failure);
+    free(bytes);
+    return good;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * snapshot.h - reads and writes snapshot files: the packed form and the older JSON form.
+ */
+#ifndef MEMCTX_SNAPSHOT_H
+#define MEMCTX_SNAPSHOT_H
+
+#include <stdio.h>
+
+#include "model/model.h"
+
+#define SNAPSHOT_NOT_ONE "%s: not a memctx snapshot; make one with memctx dump TARGET -o FILE"
+
+/* Fills in an empty model from a snapshot file; tells the two forms apart by the first bytes. */
+bool snapshot_load(struct model *model, const char *path, struct cli_failure *failure);
+
+/* Writes the whole model in the packed form (snapshot_format.h). Of the options it takes threads
+ * and names. A write that failed shows in ferror(file). */
+void snapshot_write(const struct model *model, FILE *file,
+                    const struct model_write_options *options);
+
+/* --- the two readers, for snapshot.c ---------------------------------------------------------
+ * `bytes` is the whole file, which stays the caller's; the model has its source already. */
+
+/* The packed form, which memctx dump -o writes. */
+bool snapshot_read_packed(struct model *model, const char *bytes, size_t length,
+                          struct cli_failure *failure);
+/* The JSON form, which memctx dump --json -o writes; a 0 byte must follow the text. */
+bool snapshot_read_json(struct model *model, const char *bytes, size_t length,
+                        struct cli_failure *failure);
+
+#endif

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT */
+/* client.c - finds, checks and talks to control sockets. */
+#include "target/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HELLO_DEADLINE_MS 5000 /* all places may be taken */
+#define WAIT_MS 5000           /* so long in all, where a connection is not kept */
+#define WAIT_STEP_MS 50
+#define TELL_MS 700              /* who waits for longer is told */
+#define ANSWER_DEADLINE_MS 60000 /* for the first byte: a mark of a large heap takes its time */
+#define HURRY_DEADLINE_MS 1500   /* for either of these, in a hurry */
+#define PAUSE_DEADLINE_MS 5000   /* between two bytes */
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* --- where sockets are ------------------------------------------------------------------- */
+
+static void add_directory(struct client_directories *list, const char *path) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->paths[i], path) == 0)
+            return;
+    if (list->count < CLIENT_DIRECTORIES_MAX && strlen(path) < sizeof list->paths[0])
+        strcpy(list->paths[list->count++], path);
+}
+
+static void add_user_directories(struct client_directories *list, const char *root, uid_t uid) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/run/user/%u/memctx", root, uid);
+    add_directory(list, path);
+    snprintf(path, sizeof path, "%s/tmp/memctx-%u", root, uid);
+    add_directory(list, path);
+}
+
+static void add_runtime_directory(struct client_directories *list, const char *root,
+                                  const char *runtime) {
+    char path[600];
+    if (runtime && runtime[0] == '/') {
+        snprintf(path, sizeof path, "%s%s/memctx", root, runtime);
+        add_directory(list, path);
+    }
+}
+
+/* A daemon that changed its uid or its root after the start has its socket where the first uid and
+ * root put it, so those of root and of this user are looked at too. */
+void client_list_directories(const struct process_facts *facts, struct client_directories *list) {
+    char root[64];
+    list->count = list->own_count = 0;
+    snprintf(root, sizeof root, "/proc/%d/root", (int)facts->pid);
+    const char *prefixes[] = {"", root};
+    for (size_t i = 0; i < 2; i++) {
+        add_runtime_directory(list, prefixes[i],
+                              process_find_variable(facts->pid, "XDG_RUNTIME_DIR"));
+        add_user_directories(list, prefixes[i], facts->uid);
+        add_user_directories(list, prefixes[i], facts->effective_uid);
+    }
+    list->own_count = list->count;
+    for (size_t i = 0; i < 2; i++) {
+        add_runtime_directory(list, prefixes[i], getenv("XDG_RUNTIME_DIR"));
+        add_user_directories(list, prefixes[i], 0);
+        add_user_directories(list, prefixes[i], getuid());
+    }
+}
+
+void client_list_all_directories(struct client_directories *list) {
+    list->count = list->own_count = 0;
+    add_runtime_directory(list, "", getenv("XDG_RUNTIME_DIR"));
+    add_user_directories(list, "", getuid());
+    if (geteuid() != 0)
+        return;
+    glob_t found = {0};
+    glob("/run/user/*/memctx", GLOB_NOSORT, NULL, &found);
+    glob("/tmp/memctx-*", GLOB_NOSORT | GLOB_APPEND, NULL, &found);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        const char *digits = strrchr(found.gl_pathv[i], '-');
+        int64_t uid;
+        if (strncmp(found.gl_pathv[i], "/run/", 5) == 0 || cli_is_number(digits + 1, &uid))
+            add_directory(list, found.gl_pathv[i]);
+    }
+    globfree(&found);
+}
+
+/* --- connecting -------------------------------------------------------------------------- */
+
+/* Opens a socket directory that belongs to root, to us or to the target, and to nobody else's
+ * whim; -1 where it is not there or not to be trusted. */
+static int open_directory(const char *path, const struct process_facts *facts) {
+    struct stat status;
+    int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    bool good = fstat(fd, &status) == 0 && (status.st_mode & 022) == 0 &&
+                (status.st_uid == 0 || status.st_uid == geteuid() ||
+                 (facts && (status.st_uid == facts->uid || status.st_uid == facts->effective_uid)));
+    if (!good) {
+        close(fd);
+        errno = ENOENT;
+        return -1;
+    }
+    return fd;
+}
+
+/* Connects to the socket `name` in an open directory. The way over /proc/self/fd keeps any path
+ * below the 108 bytes that a socket address has. Returns the descriptor or -errno. */
+static int connect_in(int directory, const char *name, int patience_ms) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int length =
+        snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
+    if (length < 0 || (size_t)length >= sizeof address.sun_path)
+        return -ENAMETOOLONG;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    int64_t deadline = now_ms() + patience_ms;
+    while (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+        /* EAGAIN: the server's queue is full for the moment. */
+        if ((errno != EAGAIN && errno != EINTR) || now_ms() > deadline) {
+            int error = errno;
+            close(fd);
+            return -error;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    return fd;
+}
+
+bool client_is_stale(const char *path, const char *name) {
+    int directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (directory < 0)
+        return false;
+    int fd = connect_in(directory, name, 0);
+    close(directory);
+    if (fd >= 0)
+        close(fd);
+    return fd == -ECONNREFUSED;
+}
+
+/* --- frames ------------------------------------------------------------------------------ */
+
+enum io_result { IO_DONE, IO_CLOSED, IO_LATE, IO_FAILED };
+
+/* Waits until the descriptor is ready or the deadline is over. */
+static enum io_result wait_ready(int fd, short events, int64_t deadline) {
+    for (;;) {
+        int64_t left = deadline - now_ms();
+        struct pollfd entry = {.fd = fd, .events = events};
+        int ready = left <= 0 ? 0 : poll(&entry, 1, (int)left);
+        if (ready > 0)
+            return IO_DONE;
+        if (ready == 0)
+            return IO_LATE;
+        if (errno != EINTR)
+            return IO_FAILED;
+    }
+}
+
+static enum io_result read_exactly(int fd, char *buffer, size_t bytes, int64_t first_ms) {
+    size_t used = 0;
+    while (used < bytes) {
+        enum io_result ready =
+            wait_ready(fd, POLLIN, now_ms() + (used == 0 ? first_ms : PAUSE_DEADLINE_MS));
+        if (ready != IO_DONE)
+            return ready;
+        ssize_t got = recv(fd, buffer + used, bytes - used, 0);
+        if (got == 0 || (got < 0 && errno == ECONNRESET))
+            return IO_CLOSED;
+        if (got < 0 && errno != EAGAIN && errno != EINTR)
+            return IO_FAILED;
+        used += got > 0 ? (size_t)got : 0;
+    }
+    return IO_DONE;
+}
+
+static enum io_result write_exactly(int fd, const char *bytes, size_t length) {
+    size_t used = 0;
+    while (used < length) {
+        enum io_result ready = wait_ready(fd, POLLOUT, now_ms() + PAUSE_DEADLINE_MS);
+        if (ready != IO_DONE)
+            return ready;
+        ssize_t put = send(fd, bytes + used, length - used, MSG_NOSIGNAL);
+        if (put < 0 && (errno == EPIPE || errno == ECONNRESET))
+            return IO_CLOSED;
+        if (put < 0 && errno != EAGAIN && errno != EINTR)
+            return IO_FAILED;
+        used += put > 0 ? (size_t)put : 0;
+    }
+    return IO_DONE;
+}
+
+static bool fail_io(const struct client *client, enum io_result result, const char *what,
+                    struct cli_failure *failure) {
+    switch (result) {
+    case IO_CLOSED:
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s closed the connection %s; it has ended, or it already serves %d "
+                        "clients; try again",
+                        client->source, what, WIRE_CLIENTS_MAX);
+    case IO_LATE:
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s did not answer in time %s; it may be stopped or swapped out; try "
+                        "again",
+                        client->source, what);
+    default:
+        return cli_fail(failure, CLI_REFUSED, "%s: the connection failed %s; %s", client->source,
+                        what, strerror(errno));
+    }
+}
+
+static bool check_frame(const struct client *client, const struct wire_frame *frame,
+                        enum wire_type type, struct cli_failure *failure) {
+    if (frame->magic != WIRE_MAGIC) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s does not answer like libmemctx.so; another program listens on its "
+                        "socket",
+                        client->source);
+    }
+    if (frame->version != WIRE_VERSION) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s speaks wire version %u and this memctx (%s) speaks %d; use the memctx "
+                        "that was built with its library",
+                        client->source, frame->version, CLI_VERSION, WIRE_VERSION);
+    }
+    if (frame->type != type) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: damaged answer; a frame of type %u where %d was expected",
+                        client->source, frame->type, (int)type);
+    }
+    if (frame->length > WIRE_ANSWER_MAX) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: damaged answer; it announces %llu bytes, more than any answer has",
+                        client->source, (unsigned long long)frame->length);
+    }
+    return true;
+}
+
+/* Reads a body of an announced length. */
+static bool read_body(struct client *client, uint64_t length, struct client_answer *answer,
+                      struct cli_failure *failure) {
+    char *body = cli_alloc((size_t)length + 1, 1);
+    enum io_result result = read_exactly(client->fd, body, (size_t)length, PAUSE_DEADLINE_MS);
+    if (result != IO_DONE) {
+        free(body);
+        return fail_io(client, result, "in the middle of its answer", failure);
+    }
+    body[length] = '\0';
+    answer->body = body;
+    answer->length = (size_t)length;
+    return true;
+}
+
+/* *closed: the connection ended before anything came back. */
+static bool ask(struct client *client, enum wire_type type, const void *body, size_t length,
+                struct client_answer *answer, struct cli_failure *failure, bool *closed) {
+    struct {
+        struct wire_frame frame;
+        char body[WIRE_REQUEST_MAX];
+    } request = {.frame = {.magic = WIRE_MAGIC,
+                           .version = WIRE_VERSION,
+                           .type = (uint16_t)type,
+                           .length = length}};
+    struct wire_frame frame;
+    *answer = (struct client_answer){0};
+    if (length > sizeof request.body)
+        return cli_fail(failure, CLI_REFUSED, "a request of %zu bytes is too long", length);
+    if (length > 0)
+        memcpy(request.body, body, length);
+    enum io_result result =
+        write_exactly(client->fd, (const char *)&request, sizeof request.frame + length);
+    if (result == IO_DONE)
+        result = read_exactly(client->fd, (char *)&frame, sizeof frame, client->answer_ms);
+    *closed = result == IO_CLOSED;
+    if (result != IO_DONE)
+        return fail_io(client, result, "when it was asked", failure);
+    if (!check_frame(client, &frame, type, failure))
+        return false;
+    answer->status = frame.status;
+    return read_body(client, frame.length, answer, failure);
+}
+
+bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
+                struct client_answer *answer, struct cli_failure *failure) {
+    bool closed;
+    return ask(client, type, body, length, answer, failure, &closed);
+}
+
+static void tell_wait(struct client *client) {
+    if (!client->told && !client->hurry)
+        cli_warn("%s is busy or serves others; waiting for a free connection", client->source);
+    client->told = true;
+}
+
+static bool still_runs(const struct client *client) {
+    struct process_facts now;
+    return process_read_facts(client->facts->pid, &now) && now.state != 'Z' &&
+           now.start_ticks == client->facts->start_ticks;
+}
+
+bool client_read(struct client *client, enum wire_type type, const void *body, size_t length,
+                 struct client_answer *answer, struct cli_failure *failure) {
+    int64_t deadline = now_ms() + WAIT_MS;
+    bool closed = false;
+    while (!ask(client, type, body, length, answer, failure, &closed)) {
+        struct client again;
+        struct cli_failure why;
+        if (!closed || client->hurry || now_ms() > deadline || !still_runs(client))
+            return false;
+        tell_wait(client);
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
+        if (!client_connect(&again, client->facts, false, &why))
+            return false; /* with the first reason */
+        again.told = client->told;
+        client_close(client);
+        *client = again;
+    }
+    return true;
+}
+
+static void clean_lines(char *text) {
+    for (char *at = text; *at != '\0'; at++)
+        if (((unsigned char)*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f)
+            *at = '?';
+}
+
+char *client_ask_text(struct client *client, enum wire_type type, const void *body, size_t length,
+                      struct cli_failure *failure) {
+    struct client_answer answer;
+    if (!client_ask(client, type, body, length, &answer, failure))
+        return NULL;
+    char *text = answer.body;
+    clean_lines(text);
+    if (answer.status != WIRE_OK) {
+        client_fail_refused(client, &answer, failure);
+        return NULL;
+    }
+    return text;
+}
+
+bool client_fail_refused(const struct client *client, struct client_answer *answer,
+                         struct cli_failure *failure) {
+    char *text = answer->body;
+    text[strcspn(text, "\n")] = '\0';
+    cli_clean(text);
+    cli_set_failure(failure, CLI_REFUSED, "%s refused: %.500s", client->source,
+                    text[0] != '\0'                    ? text
+                    : answer->status == WIRE_NO_MEMORY ? "it has no memory for an answer"
+                                                       : "it gave no reason");
+    free(text);
+    *answer = (struct client_answer){0};
+    return false;
+}
+
+/* --- the hello --------------------------------------------------------------------------- */
+
+static bool check_peer(struct client *client, const struct process_facts *facts,
+                       struct cli_failure *failure) {
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    if (getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: the kernel does not tell which process listens; %s", client->source,
+                        strerror(errno));
+    }
+    /* pid 0: a process outside our pid namespace. */
+    if (peer.pid != 0 && peer.pid != facts->pid) {
+        return cli_fail(failure, CLI_NO_TARGET,
+                        "%s has no socket of its own: process %d listens under its name; see "
+                        "memctx ps",
+                        client->source, (int)peer.pid);
+    }
+    if (client->hello.pid != (uint32_t)facts->inner_pid ||
+        client->hello.start_ticks != facts->start_ticks) {
+        return cli_fail(failure, CLI_NO_TARGET,
+                        "%s is not the process that made its socket (pid %u, started at tick %llu "
+                        "instead of %llu): the pid was used again; see memctx ps",
+                        client->source, client->hello.pid,
+                        (unsigned long long)client->hello.start_ticks,
+                        (unsigned long long)facts->start_ticks);
+    }
+    return true;
+}
+
+/* The first bytes: whoever connects waits until there is a place for him. */
+static enum io_result wait_hello(struct client *client, struct wire_frame *frame) {
+    int64_t patience =
+        client->answer_ms < HELLO_DEADLINE_MS ? client->answer_ms : HELLO_DEADLINE_MS;
+    if (!client->hurry && wait_ready(client->fd, POLLIN, now_ms() + TELL_MS) == IO_LATE) {
+        tell_wait(client);
+        patience -= TELL_MS;
+    }
+    return read_exactly(client->fd, (char *)frame, sizeof *frame, patience);
+}
+
+/* *closed: there was no place for us. */
+static bool read_hello(struct client *client, const struct process_facts *facts,
+                       struct cli_failure *failure, bool *closed) {
+    struct wire_frame frame;
+    enum io_result result = wait_hello(client, &frame);
+    if (result == IO_CLOSED && geteuid() != 0 && facts->effective_uid != geteuid()) {
+        return cli_fail(
+            failure, CLI_NOT_PERMITTED,
+            "%s (%s) belongs to %s and answers only that user; run memctx as that user or "
+            "as root",
+            client->source, facts->name, process_user_name(facts->effective_uid));
+    }
+    if (result != IO_DONE) {
+        *closed = result == IO_CLOSED;
+        return fail_io(client, result, "before it said hello", failure);
+    }
+    if (!check_frame(client, &frame, WIRE_HELLO, failure))
+        return false;
+    if (frame.status == WIRE_NO_MEMORY) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s has no memory for an answer; free some and ask again", client->source);
+    }
+    if (frame.status != WIRE_OK || frame.length != sizeof client->hello) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: damaged answer; a hello of %llu bytes where %zu were expected",
+                        client->source, (unsigned long long)frame.length, sizeof client->hello);
+    }
+    result =
+        read_exactly(client->fd, (char *)&client->hello, sizeof client->hello, HELLO_DEADLINE_MS);
+    if (result != IO_DONE)
+        return fail_io(client, result, "in the middle of its hello", failure);
+    client->hello.library_version[sizeof client->hello.library_version - 1] = '\0';
+    cli_clean(client->hello.library_version);
+    return check_peer(client, facts, failure);
+}
+
+/* What to say where no socket was found. */
+static bool fail_without_socket(const struct client *client, const struct process_facts *facts,
+                                struct cli_failure *failure) {
+    if (geteuid() != 0 && facts->uid != geteuid()) {
+        return cli_fail(failure, CLI_NOT_PERMITTED,
+                        "%s (%s) belongs to %s; run memctx as that user or as root", client->source,
+                        facts->name, process_user_name(facts->uid));
+    }
+    switch (process_find_library(facts->pid)) {
+    case PROCESS_UNREADABLE:
+        return cli_fail(failure, CLI_NOT_PERMITTED,
+                        "%s (%s) may not be examined: its maps are closed to this user (setuid, "
+                        "or not dumpable); run memctx as root",
+                        client->source, facts->name);
+    case PROCESS_WITHOUT:
+        return cli_fail(failure, CLI_NO_TARGET,
+                        "%s (%s) runs without libmemctx.so; start it with memctx run -- %s",
+                        client->source, facts->name, facts->name);
+    default: break;
+    }
+    char reason[700];
+    process_explain_no_socket(facts, reason, sizeof reason);
+    return cli_fail(failure, CLI_NO_TARGET, "%s (%s) has the library but no socket: %s",
+                    client->source, facts->name, reason);
+}
+
+static bool connect_once(struct client *client, const struct process_facts *facts, bool hurry,
+                         struct cli_failure *failure, bool *closed) {
+    struct client_directories list;
+    char name[32];
+    *closed = false;
+    snprintf(name, sizeof name, "%d.sock", (int)facts->inner_pid);
+    client_list_directories(facts, &list);
+    int error = 0;
+    bool reached = false;
+    for (size_t i = 0; i < list.count; i++) {
+        int directory = open_directory(list.paths[i], facts);
+        if (directory < 0)
+            continue;
+        int fd = connect_in(directory, name, hurry ? HURRY_DEADLINE_MS : HELLO_DEADLINE_MS);
+        close(directory);
+        if (fd < 0) {
+            error = fd == -ENOENT ? error : -fd;
+            continue;
+        }
+        /* The same number in another pid namespace may have left a socket too: go on looking. */
+        client->fd = fd;
+        reached = true;
+        if (read_hello(client, facts, failure, closed))
+            return true;
+        client_close(client);
+        if (failure->code != CLI_NO_TARGET)
+            return false;
+    }
+    if (reached)
+        return false;
+    if (error == EACCES || error == EPERM) {
+        return cli_fail(failure, CLI_NOT_PERMITTED,
+                        "%s (%s): its socket is closed to this user; it belongs to %s; run memctx "
+                        "as that user or as root",
+                        client->source, facts->name, process_user_name(facts->uid));
+    }
+    return fail_without_socket(client, facts, failure);
+}
+
+bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
+                    struct cli_failure *failure) {
+    int64_t deadline = now_ms() + WAIT_MS;
+    bool closed;
+    *client = (struct client){.fd = -1,
+                              .facts = facts,
+                              .hurry = hurry,
+                              .answer_ms = hurry ? HURRY_DEADLINE_MS : ANSWER_DEADLINE_MS};
+    snprintf(client->source, sizeof client->source, "pid %d", (int)facts->pid);
+    while (!connect_once(client, facts, hurry, failure, &closed)) {
+        if (!closed || hurry || now_ms() > deadline || !still_runs(client))
+            return false;
+        tell_wait(client);
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
+    }
+    return true;
+}
+
+void client_close(struct client *client) {
+    if (client->fd >= 0)
+        close(client->fd);
+    client->fd = -1;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * client.h - the command's end of the control socket.
+ *
+ * Everything has a deadline, no length that comes over the socket is believed before the bytes are
+ * there, and the process at the other end is checked to be the one that was asked for (hello's pid
+ * and start time against /proc, the kernel's word on who listens).
+ */
+#ifndef MEMCTX_CLIENT_H
+#define MEMCTX_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <memctx/wire.h>
+
+#include "base/cli.h"
+#include "target/process.h"
+
+#define CLIENT_DIRECTORIES_MAX 24
+
+struct client_directories {
+    char paths[CLIENT_DIRECTORIES_MAX][512];
+    size_t count;
+    size_t own_count; /* the first of them: those the process's library itself would choose */
+};
+
+struct client {
+    int fd;
+    const struct process_facts *facts; /* to connect again; the caller's */
+    bool hurry;
+    bool told;     /* that it has to wait */
+    int answer_ms; /* the longest wait for the first byte of an answer */
+    struct wire_hello hello;
+    char source[64]; /* "pid N", for messages */
+};
+
+struct client_answer {
+    void *body; /* always followed by a 0 byte; free() it */
+    size_t length;
+    uint32_t status; /* enum wire_status */
+};
+
+/* The directories in which the socket of this process may be, most likely first. */
+void client_list_directories(const struct process_facts *facts,
+                             struct client_directories *directories);
+/* The directories in which sockets of this user may be (root: of all users). */
+void client_list_all_directories(struct client_directories *directories);
+
+/* Connects to a process. If all its connections are in use, waits some seconds for a free one.
+ * On failure gives the reason and the exit code. `hurry`: gives up after a second or two without
+ * a byte, for a caller that looks at many processes. */
+bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
+                    struct cli_failure *failure);
+void client_close(struct client *client);
+
+/* Sends one request and reads its answer. False where the connection broke or the answer is not
+ * one; a request that the target refused is an answer. */
+bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
+                struct client_answer *answer, struct cli_failure *failure);
+/* As client_ask, for a request that changes nothing: if the target has given this connection to
+ * another client, the request is sent again over a new connection. */
+bool client_read(struct client *client, enum wire_type type, const void *body, size_t length,
+                 struct client_answer *answer, struct cli_failure *failure);
+/* What is to be said of a request that was refused. */
+bool client_fail_refused(const struct client *client, struct client_answer *answer,
+                         struct cli_failure *failure);
+/* As client_ask, for a request that is answered by a text. If the target refuses, the text is
+ * the failure. */
+char *client_ask_text(struct client *client, enum wire_type type, const void *body, size_t length,
+                      struct cli_failure *failure);
+
+/* True where nobody listens at this socket any more (connection refused). */
+bool client_is_stale(const char *directory, const char *name);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/* process.c - reads /proc. */
+#include "target/process.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "target/client.h"
+
+/* Reads a small file of /proc/PID; returns its length, -1 on failure. Always ends it with a 0. */
+static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t bytes) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    size_t used = 0;
+    ssize_t got;
+    while (used < bytes - 1 && (got = read(fd, buffer + used, bytes - 1 - used)) > 0)
+        used += (size_t)got;
+    close(fd);
+    buffer[used] = '\0';
+    return (ssize_t)used;
+}
+
+/* The numbers of /proc/PID/stat behind the name, which may itself hold spaces and brackets. */
+static bool read_stat(struct process_facts *facts) {
+    char text[1024];
+    if (read_proc(facts->pid, "stat", text, sizeof text) <= 0)
+        return false;
+    char *open = strchr(text, '('), *close = strrchr(text, ')');
+    if (!open || !close || close < open)
+        return false;
+    snprintf(facts->name, sizeof facts->name, "%.*s", (int)(close - open - 1), open + 1);
+    cli_clean(facts->name);
+    char *rest = close + 1, *word;
+    for (int field = 3; (word = strsep(&rest, " \n"));) {
+        if (word[0] == '\0')
+            continue;
+        if (field == 3)
+            facts->state = word[0];
+        else if (field == 22)
+            facts->start_ticks = strtoull(word, NULL, 10);
+        else if (field == 24)
+            facts->rss_bytes = strtoll(word, NULL, 10) * sysconf(_SC_PAGESIZE);
+        field++;
+    }
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    facts->age_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9 -
+                   (double)facts->start_ticks / (double)sysconf(_SC_CLK_TCK);
+    return true;
+}
+
+static void read_status(struct process_facts *facts) {
+    char text[4096];
+    if (read_proc(facts->pid, "status", text, sizeof text) <= 0)
+        return;
+    const char *ids = strstr(text, "\nUid:");
+    if (ids)
+        sscanf(ids, "\nUid: %u %u", &facts->uid, &facts->effective_uid);
+    const char *privileges = strstr(text, "\nNoNewPrivs:");
+    const char *seccomp = strstr(text, "\nSeccomp:");
+    facts->no_new_privileges = privileges && atoi(privileges + strlen("\nNoNewPrivs:")) > 0;
+    facts->seccomp = seccomp ? atoi(seccomp + strlen("\nSeccomp:")) : 0;
+    /* One number per nested namespace, the process's own last. */
+    const char *inner = strstr(text, "\nNSpid:");
+    if (inner) {
+        char line[256];
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(inner + 1, "\n"), inner + 1);
+        const char *last = strrchr(line, '\t');
+        if (last && atoi(last + 1) > 0)
+            facts->inner_pid = atoi(last + 1);
+    }
+}
+
+bool process_read_facts(pid_t pid, struct process_facts *facts) {
+    *facts = (struct process_facts){.pid = pid, .inner_pid = pid};
+    if (!read_stat(facts))
+        return false;
+    read_status(facts);
+    ssize_t length = read_proc(pid, "cmdline", facts->command, sizeof facts->command);
+    for (ssize_t i = 0; i + 1 < length; i++)
+        if (facts->command[i] == '\0')
+            facts->command[i] = ' ';
+    if (length <= 0)
+        snprintf(facts->command, sizeof facts->command, "[%s]", facts->name);
+    cli_clean(facts->command);
+    return true;
+}
+
+enum process_library process_find_library(pid_t pid) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return errno == EACCES || errno == EPERM ? PROCESS_UNREADABLE : PROCESS_WITHOUT;
+    char *line = NULL;
+    size_t capacity = 0;
+    bool found = false;
+    errno = 0;
+    while (!found && getline(&line, &capacity, file) > 0) {
+        const char *name = strrchr(line, '/');
+        found = name && strncmp(name, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
+    }
+    bool refused = !found && (errno == EACCES || errno == EPERM);
+    free(line);
+    fclose(file);
+    return found ? PROCESS_WITH : refused ? PROCESS_UNREADABLE : PROCESS_WITHOUT;
+}
+
+const char *process_find_variable(pid_t pid, const char *name) {
+    static char text[256 * 1024];
+    ssize_t length = read_proc(pid, "environ", text, sizeof text);
+    size_t name_length = strlen(name);
+    for (char *at = text; length > 0 && at < text + length; at += strlen(at) + 1)
+        if (strncmp(at, name, name_length) == 0 && at[name_length] == '=')
+            return at + name_length + 1;
+    return NULL;
+}
+
+static bool is_base_name(const char *path, const char *word) {
+    const char *slash = strrchr(path, '/');
+    return strcmp(slash ? slash + 1 : path, word) == 0;
+}
+
+bool process_has_name(const struct process_facts *facts, const char *word) {
+    char path[64], target[PATH_MAX], argument[256];
+    if (strcmp(facts->name, word) == 0)
+        return true;
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)facts->pid);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length > 0) {
+        target[length] = '\0';
+        char *deleted = strstr(target, " (deleted)");
+        if (deleted)
+            *deleted = '\0';
+        if (is_base_name(target, word))
+            return true;
+    }
+    return read_proc(facts->pid, "cmdline", argument, sizeof argument) > 0 &&
+           is_base_name(argument, word);
+}
+
+static bool has_control_thread(pid_t pid) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *directory = opendir(path);
+    bool found = false;
+    const struct dirent *entry;
+    while (directory && !found && (entry = readdir(directory))) {
+        char name[300], text[32];
+        snprintf(name, sizeof name, "task/%s/comm", entry->d_name);
+        found = isdigit((unsigned char)entry->d_name[0]) &&
+                read_proc(pid, name, text, sizeof text) > 0 && strcmp(text, "memctx\n") == 0;
+    }
+    if (directory)
+        closedir(directory);
+    return found;
+}
+
+/* Says what is wrong with a directory that the library might have used; false: nothing. */
+static bool explain_directory(const struct process_facts *facts, const char *path, char *reason,
+                              size_t bytes) {
+    struct stat status;
+    if (lstat(path, &status) != 0)
+        return false;
+    if (S_ISLNK(status.st_mode)) {
+        snprintf(reason, bytes, "%s is a symbolic link, which the library refuses", path);
+    } else if (!S_ISDIR(status.st_mode)) {
+        snprintf(reason, bytes, "%s is not a directory", path);
+    } else if (status.st_uid != facts->uid && status.st_uid != facts->effective_uid) {
+        snprintf(reason, bytes, "%s belongs to %s, so the library refuses it", path,
+                 process_user_name(status.st_uid));
+    } else if ((status.st_mode & 077) != 0) {
+        snprintf(reason, bytes, "%s has mode %03o instead of 700, so the library refuses it", path,
+                 status.st_mode & 0777);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool explain_directories(const struct process_facts *facts, char *reason, size_t bytes) {
+    struct client_directories directories;
+    client_list_directories(facts, &directories);
+    for (size_t i = 0; i < directories.own_count; i++)
+        if (explain_directory(facts, directories.paths[i], reason, bytes))
+            return true;
+    return false;
+}
+
+static bool is_chrooted(pid_t pid) {
+    char path[64], target[PATH_MAX];
+    snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    return length > 0 && !(length == 1 && target[0] == '/');
+}
+
+/* Writes what the user is told about a process that filters its system calls. Returns false if
+ * it does not filter them, or has its control thread anyway. */
+static bool explain_sandbox(const struct process_facts *facts, bool thread, char *reason,
+                            size_t bytes) {
+    if (thread || (facts->seccomp == 0 && !facts->no_new_privileges))
+        return false;
+    if (facts->seccomp == 1) {
+        snprintf(reason, bytes,
+                 "it is in seccomp's strict mode, which allows no thread and no socket");
+    } else if (facts->seccomp != 0) {
+        snprintf(reason, bytes,
+                 "its system calls are filtered (seccomp), so it has no control thread and no "
+                 "socket; if the filter was there from the start, and is known to let memctx pass, "
+                 "start it with MEMCTX_CONTROL=always");
+    } else if (facts->age_s >= 1.0) {
+        snprintf(reason, bytes,
+                 "it has given up new privileges (no_new_privs), as programs do before they filter "
+                 "their system calls (seccomp), and so has no control thread; or it has not "
+                 "allocated since it was 20 ms old");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void process_explain_no_socket(const struct process_facts *facts, char *reason, size_t bytes) {
+    const char *control = process_find_variable(facts->pid, "MEMCTX_CONTROL");
+    if (control && (strcmp(control, "off") == 0 || strcmp(control, "0") == 0)) {
+        snprintf(reason, bytes, "it was started with MEMCTX_CONTROL=off; start it without");
+        return;
+    }
+    bool thread = has_control_thread(facts->pid);
+    char detail[512];
+    if (explain_sandbox(facts, thread, reason, bytes))
+        return;
+    if (explain_directories(facts, detail, sizeof detail)) {
+        snprintf(reason, bytes, "%s; correct that and start it again", detail);
+    } else if (is_chrooted(facts->pid)) {
+        snprintf(reason, bytes,
+                 "it runs in a chroot in which no directory for the socket could be had");
+    } else if (thread) {
+        snprintf(reason, bytes,
+                 "its control thread runs, but the socket is not in any directory that can be seen "
+                 "from here (removed, or in another mount namespace)");
+    } else if (facts->age_s < 1.0) {
+        snprintf(reason, bytes,
+                 "it is too young (%.2f s): the control thread starts after 20 ms of life, with an "
+                 "allocation, or later if it forks all the time; try again",
+                 facts->age_s);
+    } else {
+        snprintf(reason, bytes,
+                 "its control thread has not started: no directory for the socket was writable, a "
+                 "limit on processes forbade the thread, or the process has not allocated since it "
+                 "was 20 ms old; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to be told");
+    }
+}
+
+void process_for_each(bool (*visit)(pid_t pid, void *argument), void *argument) {
+    DIR *directory = opendir("/proc");
+    const struct dirent *entry;
+    while (directory && (entry = readdir(directory))) {
+        int64_t pid;
+        if (cli_is_number(entry->d_name, &pid) && pid > 0 && pid <= INT_MAX &&
+            !visit((pid_t)pid, argument))
+            break;
+    }
+    if (directory)
+        closedir(directory);
+}
+
+const char *process_user_name(uid_t uid) {
+    static char text[96];
+    const struct passwd *user = getpwuid(uid);
+    snprintf(text, sizeof text, "%s (uid %u)", user ? user->pw_name : "a user", uid);
+    return text;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/* program.c - finds and examines the program that `memctx run` is to start. */
+#include "target/program.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define INTERPRETERS_MAX 5 /* scripts that scripts interpret; the kernel's own limit is 4 */
+
+static bool is_program(const char *path) {
+    struct stat status;
+    if (stat(path, &status) != 0)
+        return false;
+    if (S_ISDIR(status.st_mode)) {
+        errno = EISDIR;
+        return false;
+    }
+    return access(path, X_OK) == 0;
+}
+
+static bool fail_to_find(const char *path, int error, struct cli_failure *failure) {
+    if (error == ENOENT || error == ENOTDIR) {
+        return cli_fail(failure, CLI_NOT_FOUND,
+                        "%s: no such program; check the spelling and "
+                        "PATH",
+                        path);
+    }
+    return cli_fail(failure, CLI_CANNOT_EXECUTE, "%s: cannot be executed; %s", path,
+                    strerror(error));
+}
+
+bool program_find(const char *name, char **path, struct cli_failure *failure) {
+    if (strchr(name, '/')) {
+        *path = cli_copy(name);
+        return is_program(name) || fail_to_find(name, errno, failure);
+    }
+    const char *search = getenv("PATH");
+    char *list = cli_copy(search ? search : "/bin:/usr/bin");
+    char *rest = list, *directory;
+    int error = ENOENT;
+    while (name[0] != '\0' && (directory = strsep(&rest, ":"))) {
+        *path = cli_format("%s/%s", directory[0] != '\0' ? directory : ".", name);
+        if (is_program(*path)) {
+            free(list);
+            return true;
+        }
+        /* Like execvp: go on looking, but remember that one was there. */
+        error = errno != ENOENT && errno != ENOTDIR && errno != EISDIR ? errno : error;
+        free(*path);
+    }
+    free(list);
+    return fail_to_find(name, error, failure);
+}
+
+static bool check_rights(const char *path, int fd, struct cli_failure *failure) {
+    struct stat status;
+    char capabilities[64];
+    if (fstat(fd, &status) == 0 && (status.st_mode & (S_ISUID | S_ISGID)) != 0) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s is a set%s program: the loader ignores LD_PRELOAD for it; run a copy "
+                        "of it without the bit, as a user with the rights it needs",
+                        path, (status.st_mode & S_ISUID) != 0 ? "uid" : "gid");
+    }
+    if (fgetxattr(fd, "security.capability", capabilities, sizeof capabilities) > 0) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s has file capabilities: the loader ignores LD_PRELOAD for it; run a "
+                        "copy of it without them, as a user with the rights it needs",
+                        path);
+    }
+    return true;
+}
+
+/* Copies the path of the program interpreter (PT_INTERP); false where there is none. */
+static bool read_loader(int fd, const Elf64_Ehdr *header, char *loader, size_t bytes) {
+    for (unsigned int i = 0; i < header->e_phnum && i < 4096; i++) {
+        Elf64_Phdr segment;
+        off_t at = (off_t)(header->e_phoff + (uint64_t)i * header->e_phentsize);
+        if (pread(fd, &segment, sizeof segment, at) != (ssize_t)sizeof segment)
+            return false;
+        if (segment.p_type == PT_INTERP) {
+            size_t length = segment.p_filesz < bytes - 1 ? segment.p_filesz : bytes - 1;
+            ssize_t got = pread(fd, loader, length, (off_t)segment.p_offset);
+            loader[got > 0 ? got : 0] = '\0';
+            return got > 0;
+        }
+    }
+    return false;
+}
+
+/* The header of this command, where the linker put it. */
+extern const Elf64_Ehdr own_header __asm__("__ehdr_start") __attribute__((visibility("hidden")));
+
+static bool check_elf(const char *path, int fd, struct cli_failure *failure) {
+    Elf64_Ehdr header;
+    char loader[PATH_MAX] = "";
+    if (pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header)
+        return cli_fail(failure, CLI_REFUSED, "%s: damaged program; its header is cut off", path);
+    if (header.e_ident[EI_CLASS] != ELFCLASS64) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s is a 32-bit program; libmemctx.so is for 64-bit programs", path);
+    }
+    if (header.e_machine != own_header.e_machine) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s is for another processor (ELF machine %u, this one is %u); "
+                        "libmemctx.so cannot be loaded into it",
+                        path, header.e_machine, own_header.e_machine);
+    }
+    if (header.e_phentsize != sizeof(Elf64_Phdr) ||
+        !read_loader(fd, &header, loader, sizeof loader)) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s is statically linked: no library can be preloaded into it; link it "
+                        "dynamically",
+                        path);
+    }
+    if (strstr(loader, "ld-musl")) {
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s is linked with musl (%s); libmemctx.so needs glibc", path, loader);
+    }
+    return true;
+}
+
+/* Run-time libraries that bring their own allocator and end the program if another library is
+ * loaded before them. */
+static const char *const sanitizers[][2] = {
+    {"libasan.so", "AddressSanitizer"},     {"libclang_rt.asan", "AddressSanitizer"},
+    {"libhwasan.so", "HWAddressSanitizer"}, {"libclang_rt.hwasan", "HWAddressSanitizer"},
+    {"liblsan.so", "LeakSanitizer"},        {"libtsan.so", "ThreadSanitizer"},
+    {"libclang_rt.tsan", "ThreadSanitizer"}};
+
+static const char *find_sanitizer(const char *needed) {
+    for (size_t i = 0; i < sizeof sanitizers / sizeof sanitizers[0]; i++)
+        if (strncmp(needed, sanitizers[i][0], strlen(sanitizers[i][0])) == 0)
+            return sanitizers[i][1];
+    return NULL;
+}
+
+/* Looks through the libraries that the program needs itself. */
+static bool check_needed(const char *path, int fd, struct cli_failure *failure) {
+    elf_version(EV_CURRENT);
+    Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+    Elf_Scn *section = NULL;
+    GElf_Shdr header;
+    bool good = true;
+    while (elf && good && (section = elf_nextscn(elf, section))) {
+        Elf_Data *data = NULL;
+        GElf_Dyn entry;
+        if (!gelf_getshdr(section, &header) || header.sh_type != SHT_DYNAMIC ||
+            !(data = elf_getdata(section, NULL)))
+            continue;
+        for (int i = 0; good && gelf_getdyn(data, i, &entry) && entry.d_tag != DT_NULL; i++) {
+            const char *needed =
+                entry.d_tag == DT_NEEDED ? elf_strptr(elf, header.sh_link, entry.d_un.d_val) : NULL;
+            const char *sanitizer = needed ? find_sanitizer(needed) : NULL;
+            if (sanitizer) {
+                good = cli_fail(failure, CLI_REFUSED,
+                                "%s is built with %s (%s), which is its allocator and must come "
+                                "first; build it without, or run it without memctx",
+                                path, sanitizer, needed);
+            }
+        }
+    }
+    elf_end(elf);
+    return good;
+}
+
+/* The interpreter named behind "#!", in `line`; NULL where there is none. */
+static char *find_interpreter(char *line) {
+    char *at = line + 2 + strspn(line + 2, " \t");
+    at[strcspn(at, " \t\n")] = '\0';
+    return at[0] != '\0' ? at : NULL;
+}
+
+static bool check_level(const char *path, int level, struct cli_failure *failure) {
+    char head[256] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return true; /* it may be executable without being readable; exec decides */
+    ssize_t got = pread(fd, head, sizeof head - 1, 0);
+    bool good = true;
+    if (got >= SELFMAG && memcmp(head, ELFMAG, SELFMAG) == 0) {
+        good = check_rights(path, fd, failure) && check_elf(path, fd, failure) &&
+               check_needed(path, fd, failure);
+    } else if (got > 2 && head[0] == '#' && head[1] == '!') {
+        /* The kernel ignores the setuid bit of a script; what counts is its interpreter. */
+        char *interpreter = find_interpreter(head);
+        if (interpreter && level < INTERPRETERS_MAX) {
+            good = is_program(interpreter)
+                       ? check_level(interpreter, level + 1, failure)
+                       : cli_fail(failure, CLI_CANNOT_EXECUTE,
+                                  "%s: its interpreter %s cannot be executed; %s", path,
+                                  interpreter, strerror(errno));
+        }
+    }
+    close(fd);
+    return good;
+}
+
+bool program_check(const char *path, struct cli_failure *failure) {
+    return check_level(path, 0, failure);
+}
+
+char *program_executed(const char *path) {
+    char *now = cli_copy(path);
+    for (int level = 0; level < INTERPRETERS_MAX; level++) {
+        char head[256] = "";
+        int fd = open(now, O_RDONLY | O_CLOEXEC);
+        ssize_t got = fd >= 0 ? pread(fd, head, sizeof head - 1, 0) : -1;
+        if (fd >= 0)
+            close(fd);
+        const char *interpreter =
+            got > 2 && head[0] == '#' && head[1] == '!' ? find_interpreter(head) : NULL;
+        if (!interpreter)
+            break;
+        free(now);
+        now = cli_copy(interpreter);
+    }
+    return now;
+}

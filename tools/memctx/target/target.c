@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/* target.c - resolves TARGET, connects and loads. */
+#include "target/target.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "model/memory.h"
+#include "snapshot/snapshot.h"
+
+#define PROGRESS_AFTER_MS 1000
+#define PROGRESS_STEP_MS 200
+
+struct name_search {
+    const char *word;
+    pid_t found[64];
+    size_t count;
+    size_t without_library, closed; /* of that name, but of no use */
+};
+
+static bool visit_process(pid_t pid, void *argument) {
+    struct name_search *search = argument;
+    struct process_facts facts;
+    if (pid == getpid() || !process_read_facts(pid, &facts) || facts.state == 'Z' ||
+        !process_has_name(&facts, search->word))
+        return true;
+    switch (process_find_library(pid)) {
+    case PROCESS_WITH: search->found[search->count++] = pid; break;
+    case PROCESS_UNREADABLE: search->closed++; break;
+    default: search->without_library++;
+    }
+    return search->count < sizeof search->found / sizeof search->found[0];
+}
+
+/* Of several processes of one name, those with a socket count. Returns the pid, or dies. */
+static pid_t choose_process(struct name_search *search) {
+    pid_t chosen = 0;
+    size_t reachable = 0;
+    for (size_t i = 0; i < search->count && search->count > 1; i++) {
+        struct process_facts facts;
+        struct client client;
+        struct cli_failure failure;
+        if (process_read_facts(search->found[i], &facts) &&
+            client_connect(&client, &facts, true, &failure)) {
+            client_close(&client);
+            search->found[reachable++] = chosen = facts.pid;
+        }
+    }
+    if (reachable == 1 || search->count == 1)
+        return reachable == 1 ? chosen : search->found[0];
+    size_t listed = reachable > 0 ? reachable : search->count;
+    cli_warn("\"%s\" names %zu processes; give one of these pids instead:", search->word, listed);
+    for (size_t i = 0; i < listed; i++) {
+        struct process_facts facts;
+        if (process_read_facts(search->found[i], &facts))
+            fprintf(stderr, "  %d  %s\n", (int)facts.pid, facts.command);
+    }
+    exit(CLI_USAGE);
+}
+
+static void open_process(struct target *target, pid_t pid) {
+    struct cli_failure failure;
+    if (!process_read_facts(pid, &target->facts))
+        cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
+    if (target->facts.state == 'Z' || target->facts.state == 'X') {
+        cli_die(CLI_NO_TARGET,
+                "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
+                (int)pid, target->facts.name);
+    }
+    if (target->facts.state == 'T' || target->facts.state == 't') {
+        cli_die(CLI_REFUSED, "pid %d (%s) is stopped, so it cannot answer; kill -CONT %d wakes it",
+                (int)pid, target->facts.name, (int)pid);
+    }
+    if (!client_connect(&target->client, &target->facts, false, &failure))
+        cli_die_failure(&failure);
+}
+
+static bool is_file(const char *word) {
+    struct stat status;
+    return stat(word, &status) == 0;
+}
+
+void target_open(struct target *target, const char *word, bool live) {
+    int64_t pid;
+    *target = (struct target){.client = {.fd = -1}};
+    if (word[0] != '\0' && strspn(word, "0123456789") == strlen(word)) {
+        if (!cli_is_number(word, &pid) || pid < 1 || pid > INT32_MAX)
+            cli_die(CLI_NO_TARGET, "no process has pid %s; see memctx ps", word);
+        open_process(target, (pid_t)pid);
+        return;
+    }
+    if (!strchr(word, '/')) {
+        struct name_search search = {.word = word};
+        process_for_each(visit_process, &search);
+        if (search.count > 0) {
+            open_process(target, choose_process(&search));
+            return;
+        }
+        if (!is_file(word)) {
+            if (search.closed > 0) {
+                cli_die(CLI_NOT_PERMITTED,
+                        "\"%s\" runs, but as another user, or closed to this one; run memctx as "
+                        "that user or as root",
+                        word);
+            }
+            cli_die(CLI_NO_TARGET,
+                    search.without_library > 0
+                        ? "\"%s\" runs without libmemctx.so; start it with memctx run"
+                        : "\"%s\" is neither a process with libmemctx.so nor a file; see memctx ps",
+                    word);
+        }
+    } else if (!is_file(word)) {
+        cli_die(errno == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
+                "%s: cannot be opened; %s; a snapshot is made by memctx dump TARGET -o FILE", word,
+                strerror(errno));
+    }
+    if (live) {
+        cli_die(CLI_REFUSED, "%s is a file; %s needs a running process, see memctx ps", word,
+                cli_current_verb->name);
+    }
+    target->is_snapshot = true;
+    target->path = word;
+}
+
+void target_ask_head(struct target *target, uint32_t flags) {
+    struct wire_dump_request request = {.flags = flags};
+    struct client_answer answer;
+    struct cli_failure *failure = &target->failure;
+    if (!client_read(&target->client, WIRE_DUMP, &request, sizeof request, &answer, failure) ||
+        (answer.status != WIRE_OK && !client_fail_refused(&target->client, &answer, failure)) ||
+        !loader_take_head(&target->loader, answer.body, answer.length))
+        cli_die_failure(failure);
+    free(answer.body);
+}
+
+/* False: the target refuses, target->failure says why. */
+static bool ask_piece(struct target *target, struct wire_piece_request *request) {
+    struct cli_failure *failure = &target->failure;
+    struct client_answer answer;
+    if (!client_read(&target->client, WIRE_PIECE, request, sizeof *request, &answer, failure))
+        cli_die_failure(failure);
+    if (answer.status != WIRE_OK)
+        return client_fail_refused(&target->client, &answer, failure);
+    if (!loader_take_piece(&target->loader, (enum wire_part)request->part, answer.body,
+                           answer.length, &request->from))
+        cli_die_failure(failure);
+    free(answer.body);
+    return true;
+}
+
+void target_ask_piece(struct target *target, struct wire_piece_request *request) {
+    if (!ask_piece(target, request))
+        cli_die_failure(&target->failure);
+}
+
+/* Says on a terminal how far the reading of a part is that takes longer than a second. */
+struct progress {
+    struct timespec start, last;
+    bool possible, shown;
+};
+
+static int64_t ms_between(const struct timespec *from, const struct timespec *to) {
+    return (to->tv_sec - from->tv_sec) * 1000 + (to->tv_nsec - from->tv_nsec) / 1000000;
+}
+
+static void progress_begin(struct progress *progress) {
+    *progress = (struct progress){.possible = isatty(STDERR_FILENO) != 0};
+    clock_gettime(CLOCK_MONOTONIC, &progress->start);
+    progress->last = progress->start;
+}
+
+static void progress_tell(struct progress *progress, const struct target *target,
+                          const struct wire_piece_request *request) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!progress->possible || ms_between(&progress->start, &now) < PROGRESS_AFTER_MS ||
+        ms_between(&progress->last, &now) < PROGRESS_STEP_MS)
+        return;
+    progress->last = now;
+    progress->shown = true;
+    if (request->part == WIRE_PART_CONTEXTS || request->part == WIRE_PART_BEST) {
+        uint64_t all = target->loader.contexts > 0 ? target->loader.contexts : 1;
+        fprintf(stderr, "\r\033[Kmemctx: reading contexts, %d %%",
+                (int)(100 * (request->from >> 16) / all));
+    } else {
+        fprintf(stderr, "\r\033[Kmemctx: reading %s",
+                request->part == WIRE_PART_PAGES     ? "pages"
+                : request->part == WIRE_PART_ENTRIES ? "a mark"
+                                                     : "paths");
+    }
+}
+
+static void progress_end(const struct progress *progress) {
+    if (progress->shown)
+        fputs("\r\033[K", stderr);
+}
+
+/* Asks for pieces until the last one. The size of an answer is bounded, but the number of
+ * answers is not. Each piece goes on where the last one ended, even over a new connection. */
+static bool ask_pieces(struct target *target, struct wire_piece_request *request) {
+    struct progress progress;
+    uint64_t before;
+    bool good;
+    progress_begin(&progress);
+    do {
+        before = request->from;
+        good = ask_piece(target, request);
+        progress_tell(&progress, target, request);
+    } while (good && request->from > before);
+    progress_end(&progress);
+    return good;
+}
+
+void target_ask_pieces(struct target *target, struct wire_piece_request *request) {
+    if (!ask_pieces(target, request))
+        cli_die_failure(&target->failure);
+}
+
+void target_ask_part(struct target *target, enum wire_part part, uint32_t flags) {
+    struct wire_piece_request request = {.part = part, .flags = flags};
+    if (!ask_pieces(target, &request))
+        cli_die_failure(&target->failure);
+}
+
+static void load_entries(struct target *target, struct model_mark *mark) {
+    struct wire_piece_request request = {.part = WIRE_PART_ENTRIES,
+                                         .mark_uptime_ns = mark->uptime_ns};
+    snprintf(request.mark, sizeof request.mark, "%s", mark->name);
+    target->loader.mark = mark;
+    target->loader.entry_room = 0;
+    mark->has_entries = true;
+    if (!ask_pieces(target, &request)) {
+        cli_die(CLI_REFUSED, "%s no longer has the mark \"%s\"; %s", target->client.source,
+                mark->name, target->failure.text);
+    }
+}
+
+/* Reading the kernel's map takes tens of milliseconds for each GiB, so a thread reads it while
+ * the target prepares its answers. */
+struct map_reader {
+    pthread_t thread;
+    pid_t pid;
+    struct model_mappings mappings;
+    bool started, good;
+};
+
+static void *read_map(void *argument) {
+    struct map_reader *reader = argument;
+    reader->good = memory_read_mappings(reader->pid, &reader->mappings);
+    return NULL;
+}
+
+static void start_map_reader(struct map_reader *reader, pid_t pid) {
+    *reader = (struct map_reader){.pid = pid};
+    reader->started = pthread_create(&reader->thread, NULL, read_map, reader) == 0;
+    if (!reader->started)
+        read_map(reader);
+}
+
+static void load_process(struct target *target, struct model *model,
+                         const struct target_load_options *options) {
+    uint32_t threads = options->flags & MODEL_THREADS ? WIRE_DUMP_THREADS : 0;
+    struct loader *loader = &target->loader;
+    loader_begin(loader, model, target->client.source, &target->failure);
+    loader->keep_pages = options->pages;
+    target_ask_head(target, WIRE_DUMP_BEGIN);
+    target_ask_part(target, WIRE_PART_CONTEXTS, threads);
+    target_ask_part(target, WIRE_PART_MODULES, 0); /* later, so that none is missing */
+    target_load_begun(target, model, options);
+}
+
+void target_load_begun(struct target *target, struct model *model,
+                       const struct target_load_options *options) {
+    if (!loader_link(&target->loader))
+        cli_die_failure(&target->failure);
+    if (options->flags & MODEL_THREADS) {
+        target_ask_part(target, WIRE_PART_THREADS, 0);
+        target_ask_part(target, WIRE_PART_REMOTES, 0);
+    }
+    target_ask_part(target, WIRE_PART_MARKS, 0);
+    target_ask_part(target, WIRE_PART_NOTES, 0);
+    model->pid = target->facts.pid;
+    model->start_ticks = target->facts.start_ticks;
+    model->library_version = cli_copy(target->client.hello.library_version);
+    for (size_t i = 0; options->every_mark && i < model->mark_count; i++)
+        load_entries(target, &model->marks[i]);
+}
+
+void target_load_rest(struct target *target, struct model *model,
+                      const struct target_load_options *options) {
+    struct map_reader reader;
+    uint32_t resident = options->flags & MODEL_RESIDENT ? WIRE_DUMP_RESIDENT : 0;
+    if (target->is_snapshot) /* has all there is */
+        return;
+    if (options->mappings) /* now, because the sums are of just before */
+        start_map_reader(&reader, target->facts.pid);
+    if (!options->sums_only)
+        target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
+    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* of our tables it costs little */
+    loader_finish(&target->loader, options->flags);
+    if (options->mappings) {
+        if (reader.started)
+            pthread_join(reader.thread, NULL);
+        model->has_mappings = reader.good;
+        model->mappings = reader.mappings;
+    }
+}
+
+void target_load(struct target *target, struct model *model,
+                 const struct target_load_options *options) {
+    target_load_contexts(target, model, options);
+    target_load_rest(target, model, options);
+}
+
+void target_load_contexts(struct target *target, struct model *model,
+                          const struct target_load_options *options) {
+    struct cli_failure failure;
+    if (!target->is_snapshot) {
+        load_process(target, model, options);
+    } else if (!snapshot_load(model, target->path, &failure)) {
+        cli_die_failure(&failure);
+    } else if ((options->flags & MODEL_THREADS) != 0 && !model->has_threads) {
+        cli_die(CLI_REFUSED, "%s: holds no thread views; take it with memctx dump --threads -o",
+                model->source);
+    }
+}
+
+struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name) {
+    struct model_mark *mark = model_find_mark(model, name);
+    if (!mark && name) {
+        cli_die(CLI_REFUSED, "%s has no mark \"%s\"; %s", model->source, name,
+                model->mark_count > 0 ? "see the marks in memctx dump"
+                                      : "set one with memctx mark");
+    }
+    if (!mark) {
+        cli_die(CLI_REFUSED, "%s has no mark to compare with; set one with memctx mark",
+                model->source);
+    }
+    if (!mark->has_entries && target->is_snapshot) {
+        cli_die(CLI_REFUSED,
+                "%s: holds the mark \"%s\" without its counters; take it with "
+                "memctx dump -o",
+                model->source, mark->name);
+    }
+    if (!mark->has_entries)
+        load_entries(target, mark);
+    return mark;
+}
+
+char *target_ask_text(struct target *target, enum wire_type type, const void *body, size_t length) {
+    struct cli_failure failure;
+    char *text = client_ask_text(&target->client, type, body, length, &failure);
+    if (!text)
+        cli_die_failure(&failure);
+    return text;
+}

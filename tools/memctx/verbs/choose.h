@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * choose.h - the contexts that a verb acts on: ids on the command line, each with all contexts
+ * below it, or --site.
+ */
+#ifndef MEMCTX_CHOOSE_H
+#define MEMCTX_CHOOSE_H
+
+#include "verbs/reading.h"
+
+/* The command line of such a verb: TARGET, then CONTEXT... or --site. */
+struct choice {
+    const char *target;
+    char *const *ids; /* words that should be numbers */
+    size_t id_count;
+    const char *site; /* a regular expression or NULL */
+    struct reading_names names;
+    bool json, human;
+};
+/* The options of such verbs, and the function that handles each one. CHOOSE_SITE is not a
+ * character, so it cannot be a short option. */
+enum { CHOOSE_SITE = 1 };
+extern const struct option choose_options[];
+void choose_take(struct choice *choice, int option);
+void choose_parse(struct choice *choice, int argc, char **argv);
+
+struct chosen {
+    bool *members; /* by index of the model's contexts: those with figures of their own */
+    size_t count;
+    uint32_t first; /* the id of one of them */
+};
+
+/* Loads the target with its pages, and with names if the choice needs them. Ends the process
+ * with a message if a context does not exist or nothing is chosen. */
+void choose_contexts(struct chosen *chosen, struct target *target, struct model *model,
+                     const struct choice *choice);
+/* Sends the request for all chosen contexts, in parts. Returns the last answer; the caller frees
+ * its body. */
+void choose_send(struct target *target, const struct model *model, const struct chosen *chosen,
+                 enum wire_type type, uint32_t verb, struct client_answer *answer);
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/* diff.c - `memctx diff`: growth by context since a mark, or between two snapshots. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/json.h"
+#include "formats/emit.h"
+#include "formats/render.h"
+#include "model/compare.h"
+#include "model/frames.h"
+#include "verbs/reading.h"
+#include "verbs/verbs.h"
+
+enum { OPTION_MIN = 1, OPTION_LIMIT, OPTION_DEPTH };
+
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             {"min", required_argument, NULL, OPTION_MIN},
+                                             {"limit", required_argument, NULL, OPTION_LIMIT},
+                                             {"depth", required_argument, NULL, OPTION_DEPTH},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
+
+struct diff_request {
+    struct reading_names names;
+    int64_t min_bytes, limit, frames;
+    bool json, human;
+};
+
+/* What is compared with what, in words and in time. */
+struct diff_ends {
+    char *from, *to;
+    double from_s, to_s;
+    int64_t from_rss_bytes, to_rss_bytes;
+};
+
+static struct diff_request parse(int argc, char **argv) {
+    struct diff_request request = {.limit = 20, .frames = 8};
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        switch (option) {
+        case READING_JSON: request.json = true; break;
+        case READING_HUMAN: request.human = true; break;
+        case OPTION_MIN: request.min_bytes = cli_parse_bytes("--min", optarg); break;
+        case OPTION_LIMIT: request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX); break;
+        case OPTION_DEPTH:
+            request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
+            break;
+        default: reading_take(&request.names, option); break;
+        }
+    }
+    return request;
+}
+
+static char *signed_bytes(char *text, int64_t bytes, bool human) {
+    render_bytes(text + 1, bytes, human);
+    if (bytes < 0)
+        return text + 1; /* it has its own sign, or is unknown */
+    text[0] = '+';
+    return text;
+}
+
+static void print_figures(const struct compare_figures *growth, bool human) {
+    char bytes[RENDER_NUMBER_BYTES + 1], chunks[RENDER_NUMBER_BYTES + 1];
+    char allocs[RENDER_NUMBER_BYTES], frees[RENDER_NUMBER_BYTES], sum[RENDER_NUMBER_BYTES];
+    printf("%s bytes in %s chunks; %s allocs of %s bytes; %s frees",
+           signed_bytes(bytes, growth->requested_bytes, human),
+           signed_bytes(chunks, growth->live_chunks, false),
+           render_bytes(allocs, growth->allocs, false),
+           render_bytes(sum, growth->requested_cum_bytes, human),
+           render_bytes(frees, growth->frees, false));
+}
+
+static bool is_large(const struct compare_row *row, const struct diff_request *request) {
+    int64_t growth = row->growth.requested_bytes;
+    return growth == WIRE_UNKNOWN || llabs(growth) >= request->min_bytes;
+}
+
+static void print_text(const struct compare *compare, const struct diff_ends *ends,
+                       const struct diff_request *request) {
+    char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES];
+    printf("%s at %.3f s -> %s at %.3f s\n", ends->from, ends->from_s, ends->to, ends->to_s);
+    size_t printed = 0, more = 0;
+    int64_t rest = 0;
+    for (size_t i = 0; i < compare->count; i++) {
+        const struct compare_row *row = &compare->rows[i];
+        if (!is_large(row, request) || (request->limit > 0 && printed >= (size_t)request->limit)) {
+            more++;
+            rest = model_add(rest, row->growth.requested_bytes);
+            continue;
+        }
+        char *path = frames_write_path(row->model, row->context, request->frames);
+        print_figures(&row->growth, request->human);
+        printf("  %s\n", path);
+        free(path);
+        printed++;
+    }
+    if (more > 0) {
+        char text[RENDER_NUMBER_BYTES + 1];
+        printf("... %zu more contexts, %s bytes\n", more, signed_bytes(text, rest, request->human));
+    }
+    if (compare->left_out) {
+        printf("the mark left out %" PRIu64 " contexts that held at most %" PRId64
+               " bytes each, %" PRId64 " in all: of them only what is more is told\n",
+               compare->left_out->contexts, compare->left_out->most_bytes,
+               compare->left_out->requested_bytes);
+    }
+    printf("Grand total: %s bytes requested before, %s after: ",
+           render_bytes(a, compare->before.requested_bytes, request->human),
+           render_bytes(b, compare->after.requested_bytes, request->human));
+    print_figures(&compare->growth, request->human);
+    putchar('\n');
+    if (ends->from_rss_bytes != WIRE_UNKNOWN) {
+        printf("Resident set: %s before, ", render_bytes(a, ends->from_rss_bytes, request->human));
+        printf("%s after\n", render_bytes(a, ends->to_rss_bytes, request->human));
+    }
+}
+
+static void write_figures(struct json_writer *json, const char *key,
+                          const struct compare_figures *figures) {
+    json_put_open(json, key, '{');
+    json_put_integer(json, "requested_bytes", figures->requested_bytes);
+    json_put_integer(json, "live_chunks", figures->live_chunks);
+    json_put_integer(json, "allocs", figures->allocs);
+    json_put_integer(json, "frees", figures->frees);
+    json_put_integer(json, "requested_cum_bytes", figures->requested_cum_bytes);
+    json_put_close(json, '}');
+}
+
+static void write_end(struct json_writer *json, const char *key, const char *what, double uptime_s,
+                      int64_t rss_bytes) {
+    json_put_open(json, key, '{');
+    json_put_text(json, "name", what);
+    json_put_decimal(json, "uptime_s", uptime_s);
+    json_put_integer(json, "rss_bytes", rss_bytes);
+    json_put_close(json, '}');
+}
+
+static void write_row(struct json_writer *json, const struct compare_row *row,
+                      const struct diff_request *request) {
+    const struct model *model = row->model;
+    json_put_newline(json);
+    json_put_open(json, NULL, '{');
+    json_put_integer(json, "id", model->contexts[row->context].id);
+    emit_frame(json, "frame", model, &model->contexts[row->context], !request->names.none);
+    write_figures(json, "before", &row->before);
+    write_figures(json, "after", &row->after);
+    write_figures(json, "growth", &row->growth);
+    json_put_open(json, "path", '[');
+    for (uint32_t at = row->context; model->contexts[at].parent != WIRE_NONE;
+         at = model->contexts[at].parent) {
+        char *name = frames_write(model, &model->contexts[at], true);
+        json_put_text(json, NULL, name);
+        free(name);
+    }
+    json_put_close(json, ']');
+    json_put_close(json, '}');
+}
+
+static void print_json(const struct model *model, const struct compare *compare,
+                       const struct diff_ends *ends, const struct diff_request *request) {
+    struct json_writer json = {.file = stdout};
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "schema", "memctx-diff/1");
+    json_put_integer(&json, "pid", model->pid);
+    json_put_text(&json, "exe", model->exe);
+    write_end(&json, "from", ends->from, ends->from_s, ends->from_rss_bytes);
+    write_end(&json, "to", ends->to, ends->to_s, ends->to_rss_bytes);
+    json_put_open(&json, "totals", '{');
+    write_figures(&json, "before", &compare->before);
+    write_figures(&json, "after", &compare->after);
+    write_figures(&json, "growth", &compare->growth);
+    json_put_close(&json, '}');
+    if (compare->left_out) {
+        json_put_open(&json, "left_out", '{');
+        json_put_integer(&json, "contexts", (int64_t)compare->left_out->contexts);
+        json_put_integer(&json, "most_bytes", compare->left_out->most_bytes);
+        json_put_integer(&json, "requested_bytes", compare->left_out->requested_bytes);
+        json_put_close(&json, '}');
+    }
+    json_put_newline(&json);
+    json_put_open(&json, "contexts", '[');
+    for (size_t i = 0; i < compare->count; i++)
+        if (is_large(&compare->rows[i], request))
+            write_row(&json, &compare->rows[i], request);
+    json_put_close(&json, ']');
+    json_put_close(&json, '}');
+    putchar('\n');
+}
+
+/* The second word: another state, where the first is a snapshot and this is a file or a pid; else
+ * the name of a mark. */
+static bool is_second_target(const struct target *first, const char *word) {
+    struct stat status;
+    int64_t pid;
+    return word && first->is_snapshot &&
+           (strchr(word, '/') || stat(word, &status) == 0 || cli_is_number(word, &pid));
+}
+
+int diff_main(int argc, char **argv) {
+    struct diff_request request = parse(argc, argv);
+    const char *word = reading_target_word(argc, argv, 2);
+    const char *second = optind + 1 < argc ? argv[optind + 1] : NULL;
+    struct target target, other;
+    struct model model, later;
+    struct compare compare;
+    struct diff_ends ends;
+    struct target_load_options load = {0};
+    target_open(&target, word, false);
+    target_load(&target, &model, &load);
+    if (is_second_target(&target, second)) {
+        target_open(&other, second, false);
+        target_load(&other, &later, &load);
+        reading_resolve(&model, &target, &request.names);
+        reading_resolve(&later, &other, &request.names);
+        compare_models(&compare, &model, &later);
+        ends = (struct diff_ends){model.source,   later.source,           model.uptime_s,
+                                  later.uptime_s, model.ledger.rss_bytes, later.ledger.rss_bytes};
+    } else {
+        const struct model_mark *mark = target_load_mark(&target, &model, second);
+        reading_resolve(&model, &target, &request.names);
+        compare_with_mark(&compare, &model, mark);
+        ends = (struct diff_ends){cli_format("mark \"%s\"", mark->name),
+                                  model.source,
+                                  mark->uptime_s,
+                                  model.uptime_s,
+                                  WIRE_UNKNOWN,
+                                  model.ledger.rss_bytes};
+        later = model;
+    }
+    setvbuf(stdout, NULL, _IOFBF, 1 << 18);
+    if (request.json)
+        print_json(&later, &compare, &ends, &request);
+    else
+        print_text(&compare, &ends, &request);
+    return cli_finish_output(CLI_DONE);
+}

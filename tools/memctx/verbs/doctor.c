@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/* doctor.c - `memctx doctor`: finds memory problems of a process and prints them, worst first. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "diagnosis/findings.h"
+#include "formats/render.h"
+#include "model/frames.h"
+#include "verbs/reading.h"
+#include "verbs/self.h"
+#include "verbs/verbs.h"
+
+#define LOOKS 4 /* before the last one, with --watch */
+
+enum { OPTION_FAIL_ON = 1, OPTION_WATCH, OPTION_DEPTH };
+
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"fail-on", required_argument, NULL, OPTION_FAIL_ON},
+                                             {"watch", required_argument, NULL, OPTION_WATCH},
+                                             {"depth", required_argument, NULL, OPTION_DEPTH},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
+
+struct doctor_request {
+    struct reading_names names;
+    int64_t frames, watch_s;
+    enum severity fail_on; /* SEVERITIES: whatever is found */
+    bool json, color;
+};
+
+static struct doctor_request parse(int argc, char **argv) {
+    struct doctor_request request = {
+        .frames = 6, .fail_on = SEVERITIES, .color = render_wants_color()};
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        switch (option) {
+        case READING_JSON: request.json = true; break;
+        case OPTION_FAIL_ON:
+            request.fail_on = severity_of(optarg);
+            if (request.fail_on == SEVERITIES)
+                cli_usage("--fail-on takes one of %s; got \"%s\"", SEVERITY_WORDS, optarg);
+            break;
+        case OPTION_WATCH: request.watch_s = cli_parse_number("--watch", optarg, 1, 86400); break;
+        case OPTION_DEPTH:
+            request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
+            break;
+        default: reading_take(&request.names, option); break;
+        }
+    }
+    return request;
+}
+
+/* The looks before the last one, at equal distances. */
+static struct samples_look *watch(struct target *target, int64_t seconds) {
+    struct samples_look *looks = cli_alloc(LOOKS, sizeof *looks);
+    struct target_load_options load = {.sums_only = true};
+    bool progress = isatty(STDERR_FILENO);
+    for (int i = 0; i < LOOKS; i++) {
+        struct model model;
+        target_load(target, &model, &load);
+        samples_keep(&looks[i], &model);
+        model_drop(&model);
+        if (progress)
+            fprintf(stderr, "\rmemctx: watching, look %d of %d", i + 1, LOOKS + 1);
+        int64_t ms = seconds * 1000 / LOOKS;
+        struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+        while (nanosleep(&pause, &pause) != 0) {
+        }
+    }
+    if (progress)
+        fputs("\r\033[K", stderr);
+    return looks;
+}
+
+/* --- text ------------------------------------------------------------------------------------ */
+
+static void print_path(const struct model *model, const struct finding *finding, int64_t frames) {
+    bool common = finding->contexts > 1;
+    if (common && finding->frames < frames)
+        frames = finding->frames;
+    char *path = frames_write_path(model, finding->example, frames);
+    printf("   %s\n", path);
+    if (common)
+        printf("   (common to %zu call paths)\n", finding->contexts);
+    free(path);
+}
+
+static void print_finding(const struct model *model, const struct finding *finding, size_t number,
+                          const struct doctor_request *request) {
+    static const char *const colors[SEVERITIES] = {"\033[36m", "\033[33m", "\033[31m"};
+    char bytes[RENDER_NUMBER_BYTES];
+    printf("\n%zu. %s%s%s: %s", number, request->color ? colors[finding->severity] : "",
+           severity_word(finding->severity), request->color ? "\033[0m" : "", finding->title);
+    if (finding->bytes > 0)
+        printf(", %s", render_bytes(bytes, finding->bytes, true));
+    printf(" (%s)\n", finding->id);
+    if (finding->example != WIRE_NONE)
+        print_path(model, finding, request->frames);
+    printf("   %s\n   Why it matters: %s\n   Next: %s\n", finding->evidence, finding->why,
+           finding->action);
+}
+
+static void print_text(const struct findings_input *input, const struct findings *findings,
+                       const struct doctor_request *request) {
+    const struct model *model = input->model;
+    const struct memory_ledger *ledger = input->ledger;
+    char rss[RENDER_NUMBER_BYTES], asked[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
+    size_t worse = 0;
+    for (size_t i = 0; i < findings->count; i++)
+        worse += findings->list[i].severity > SEVERITY_INFO;
+    printf("%s (pid %" PRId64
+           "), up %.1f s: %s resident, of which the program asked for %s; memctx itself: %s\n",
+           model->exe, model->pid, model->uptime_s, render_bytes(rss, ledger->rss_bytes, true),
+           render_bytes(asked, model->totals.requested_bytes, true),
+           render_bytes(own, memory_own_bytes(model), true));
+    for (size_t i = 0; i < findings->count; i++)
+        print_finding(model, &findings->list[i], i + 1, request);
+    printf("%s%s", findings->count > 0 ? "\n" : "",
+           worse > 0 ? "" : "No problem with its memory was found.\n");
+    if (input->samples->count < 4) {
+        printf("%zu mark%s: too few to find leaks; set at least three with memctx mark %s, or use "
+               "--watch SECONDS.\n",
+               input->samples->count - 1, input->samples->count == 2 ? "" : "s", input->target);
+    }
+}
+
+/* --- JSON ------------------------------------------------------------------------------------ */
+
+/* The functions, innermost first: what was inlined into a frame, then the frame's own. */
+static void write_path(struct json_writer *json, const struct model *model,
+                       const struct finding *finding) {
+    uint32_t at = finding->example;
+    json_put_open(json, "path", '[');
+    for (uint32_t i = 0; at != WIRE_NONE && i < finding->frames; i++) {
+        const struct model_context *context = &model->contexts[at];
+        const struct model_names *names = context->frame->names;
+        if (names && names->functions[0].name) {
+            for (uint32_t k = 1; k < names->count; k++)
+                json_put_text(json, NULL, names->functions[k].name);
+            json_put_text(json, NULL, names->functions[0].name);
+        } else {
+            char *name = frames_write(model, context, true);
+            json_put_text(json, NULL, name);
+            free(name);
+        }
+        at = context->parent;
+    }
+    json_put_close(json, ']');
+}
+
+static void print_json(const struct findings_input *input, const struct findings *findings) {
+    const struct model *model = input->model;
+    struct json_writer json = {.file = stdout};
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "schema", "memctx-doctor/1");
+    json_put_integer(&json, "pid", model->pid);
+    json_put_text(&json, "exe", model->exe);
+    json_put_decimal(&json, "uptime_s", model->uptime_s);
+    json_put_integer(&json, "rss_bytes", input->ledger->rss_bytes);
+    json_put_integer(&json, "requested_bytes", model->totals.requested_bytes);
+    json_put_integer(&json, "samples", (int64_t)input->samples->count);
+    json_put_open(&json, "findings", '[');
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *finding = &findings->list[i];
+        json_put_newline(&json);
+        json_put_open(&json, NULL, '{');
+        json_put_text(&json, "id", finding->id);
+        json_put_text(&json, "severity", severity_word(finding->severity));
+        json_put_integer(&json, "context",
+                         finding->context == WIRE_NONE ? WIRE_UNKNOWN
+                                                       : model->contexts[finding->context].id);
+        json_put_integer(&json, "contexts", (int64_t)finding->contexts);
+        write_path(&json, model, finding);
+        json_put_integer(&json, "bytes", finding->bytes);
+        json_put_decimal(&json, "ratio", finding->ratio);
+        json_put_text(&json, "title", finding->title);
+        json_put_text(&json, "evidence", finding->evidence);
+        json_put_text(&json, "why", finding->why);
+        json_put_text(&json, "action", finding->action);
+        json_put_close(&json, '}');
+    }
+    json_put_close(&json, ']');
+    json_put_close(&json, '}');
+    putchar('\n');
+}
+
+static bool is_failure(const struct findings *findings, enum severity fail_on) {
+    for (size_t i = 0; i < findings->count; i++)
+        if (findings->list[i].severity >= fail_on)
+            return true;
+    return false;
+}
+
+int doctor_main(int argc, char **argv) {
+    struct doctor_request request = parse(argc, argv);
+    const char *word = reading_target_word(argc, argv, 1);
+    struct target target;
+    struct model model;
+    struct samples_look *looks = NULL;
+    struct memory_ledger ledger;
+    struct samples samples;
+    struct findings findings;
+    struct findings_input input = {.model = &model,
+                                   .ledger = &ledger,
+                                   .samples = &samples,
+                                   .target = word,
+                                   .foreign_frees = WIRE_UNKNOWN};
+    struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
+                                       .every_mark = true,
+                                       .mappings = true,
+                                       .pages = true};
+    target_open(&target, word, request.watch_s > 0);
+    if (!target.is_snapshot) {
+        load.flags |= MODEL_THREADS; /* a snapshot may be without */
+        input.foreign_frees = self_figure(&target, "foreign_frees");
+    }
+    if (request.watch_s > 0)
+        looks = watch(&target, request.watch_s);
+    target_load_contexts(&target, &model, &load);
+    struct symbols_work *work = reading_begin(&model, &target, &request.names, NULL);
+    target_load_rest(&target, &model, &load);
+    reading_finish(work, &model, &request.names);
+    memory_make_ledger(&model, &ledger);
+    samples_make(&samples, &model, looks, looks ? LOOKS : 0);
+    findings_make(&findings, &input);
+    if (request.json)
+        print_json(&input, &findings);
+    else
+        print_text(&input, &findings, &request);
+    return cli_finish_output(is_failure(&findings, request.fail_on) ? CLI_FOUND : CLI_DONE);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* dump.c - `memctx dump`: the whole tree, as text, JSON or a snapshot file. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/output.h"
+#include "formats/emit.h"
+#include "formats/flame.h"
+#include "formats/render.h"
+#include "model/view.h"
+#include "snapshot/snapshot.h"
+#include "verbs/reading.h"
+#include "verbs/self.h"
+#include "verbs/top.h"
+#include "verbs/verbs.h"
+
+enum {
+    OPTION_THREADS = 1,
+    OPTION_SORT,
+    OPTION_MIN,
+    OPTION_DEPTH,
+    OPTION_SITE,
+    OPTION_FLAT,
+    OPTION_LIMIT,
+    OPTION_SELF,
+    OPTION_PEAK,
+    OPTION_SVG
+};
+
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             {"threads", no_argument, NULL, OPTION_THREADS},
+                                             {"sort", required_argument, NULL, OPTION_SORT},
+                                             {"min", required_argument, NULL, OPTION_MIN},
+                                             {"depth", required_argument, NULL, OPTION_DEPTH},
+                                             {"site", required_argument, NULL, OPTION_SITE},
+                                             {"flat", no_argument, NULL, OPTION_FLAT},
+                                             {"limit", required_argument, NULL, OPTION_LIMIT},
+                                             {"self", no_argument, NULL, OPTION_SELF},
+                                             {"peak", no_argument, NULL, OPTION_PEAK},
+                                             {"svg", required_argument, NULL, OPTION_SVG},
+                                             {"output", required_argument, NULL, 'o'},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
+
+struct dump_request {
+    struct view_options view;
+    struct render_options render;
+    struct reading_names names;
+    bool json, flat, self;
+    const char *output, *svg;
+};
+
+static void take_option(struct dump_request *request, int option) {
+    switch (option) {
+    case READING_JSON: request->json = true; break;
+    case READING_HUMAN: request->render.human = true; break;
+    case OPTION_THREADS: request->render.threads = true; break;
+    case OPTION_SORT: request->view.sort = view_parse_sort(optarg); break;
+    case OPTION_MIN: request->view.min_bytes = cli_parse_bytes("--min", optarg); break;
+    case OPTION_DEPTH:
+        request->render.levels = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
+        break;
+    case OPTION_SITE: request->view.site = optarg; break;
+    case OPTION_FLAT: request->flat = true; break;
+    case OPTION_LIMIT:
+        request->render.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX);
+        break;
+    case OPTION_SELF: request->self = true; break;
+    case OPTION_PEAK: request->render.peak = true; break;
+    case OPTION_SVG: request->svg = optarg; break;
+    case 'o': request->output = optarg; break;
+    default: reading_take(&request->names, option); break;
+    }
+}
+
+static struct dump_request parse(int argc, char **argv) {
+    struct dump_request request = {
+        .view = {.min_bytes = -1, .levels = -1},
+        .render = {.levels = -1, .limit = 20, .color = render_wants_color()},
+    };
+    int option;
+    while ((option = cli_next_option(argc, argv, ":o:hV", options_list)) != -1)
+        take_option(&request, option);
+    if (request.output &&
+        (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0)) {
+        cli_usage("a snapshot holds every context; --site, --min and --depth choose when it is "
+                  "read");
+    }
+    if (request.svg &&
+        (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0 ||
+         request.json || request.flat || request.output))
+        cli_usage("a flame graph holds every context; with --svg only --sort has a meaning");
+    if (request.view.site) {
+        regex_t regex; /* before the target is asked: a wrong one is a mistake of the user's */
+        view_compile_site(&regex, request.view.site);
+        regfree(&regex);
+    }
+    return request;
+}
+
+static void write_text(struct model *model, const struct dump_request *request) {
+    struct view view;
+    view_make(&view, model, &request->view);
+    if (view.included)
+        model_compute_totals(model, view.included);
+    render_head(model, &request->render);
+    if (request->flat) {
+        /* The longest list is still cut by --limit. */
+        view.threshold = request->view.min_bytes >= 0 ? request->view.min_bytes : 0;
+        render_flat(model, &view, &request->render);
+    } else {
+        render_tree(model, &view, &request->render);
+    }
+    render_foot(model, &request->render);
+}
+
+int dump_main(int argc, char **argv) {
+    struct dump_request request = parse(argc, argv);
+    struct target target;
+    struct model model;
+    const char *word = reading_target_word(argc, argv, 1);
+    if (request.self) {
+        target_open(&target, word, true);
+        return self_print(&target, request.json);
+    }
+    bool whole = request.json || request.output;
+    struct target_load_options load = {
+        .flags = whole                                   ? MODEL_RESIDENT | MODEL_PINNED
+                 : request.view.sort == VIEW_SORT_PINNED ? MODEL_PINNED
+                                                         : 0,
+        .every_mark = request.output != NULL,
+        .mappings = request.output != NULL,
+        .pages = request.output != NULL,
+    };
+    load.flags |= request.render.threads ? MODEL_THREADS : 0;
+    target_open(&target, word, false);
+    bool top =
+        !whole && !request.svg && request.flat && !request.render.threads && !target.is_snapshot &&
+        top_load(&target, &model, &load, &request.view, request.render.limit, &request.names);
+    if (!top)
+        target_load(&target, &model, &load);
+    if (target.is_snapshot && request.output)
+        request.render.threads = model.has_threads;
+    reading_resolve(&model, &target, &request.names);
+    struct model_write_options write = {.threads = request.render.threads,
+                                        .names = !request.names.none,
+                                        .snapshot = request.output != NULL};
+    if (request.output) {
+        struct output output;
+        output_begin(&output, request.output);
+        if (request.json)
+            emit_json(&model, output.file, &write);
+        else
+            snapshot_write(&model, output.file, &write);
+        output_finish(&output);
+        return CLI_DONE;
+    }
+    if (request.svg) {
+        struct output output;
+        output_begin(&output, request.svg);
+        flame_write(&model, output.file, request.view.sort);
+        output_finish(&output);
+        return CLI_DONE;
+    }
+    setvbuf(stdout, NULL, _IOFBF, 1 << 18);
+    if (request.json) {
+        struct view view;
+        request.view.levels = request.render.levels;
+        view_make(&view, &model, &request.view);
+        write.shown = view.shown;
+        emit_json(&model, stdout, &write);
+    } else {
+        write_text(&model, &request);
+    }
+    return cli_finish_output(CLI_DONE);
+}

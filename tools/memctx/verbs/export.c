@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* export.c - `memctx export`: a dump in the formats of other tools. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/output.h"
+#include "formats/profile.h"
+#include "verbs/reading.h"
+#include "verbs/verbs.h"
+
+enum { OPTION_METRIC = 1, OPTION_LIMIT_SAMPLES, OPTION_FORMATS };
+
+static void write_pprof(const struct model *model, FILE *file);
+static void write_folded(const struct model *model, FILE *file);
+
+static enum view_sort folded_metric = VIEW_SORT_REQUESTED;
+static size_t sample_limit; /* 0: none */
+
+/* In the order of their options; pprof's is the first. */
+static void (*const writers[])(const struct model *model,
+                               FILE *file) = {write_pprof, write_folded, profile_write_speedscope,
+                                              profile_write_heaptrack, profile_write_csv};
+
+#define FORMAT_COUNT (sizeof writers / sizeof writers[0])
+#define FORMAT_OPTION(index, word)                                                                 \
+    { word, required_argument, NULL, OPTION_FORMATS + (index) }
+
+static const struct option options_list[] = {
+    FORMAT_OPTION(0, "pprof"),
+    FORMAT_OPTION(1, "folded"),
+    FORMAT_OPTION(2, "speedscope"),
+    FORMAT_OPTION(3, "heaptrack"),
+    FORMAT_OPTION(4, "csv"),
+    {"metric", required_argument, NULL, OPTION_METRIC},
+    {"limit-samples", required_argument, NULL, OPTION_LIMIT_SAMPLES},
+    READING_NAME_OPTIONS,
+    CLI_COMMON_OPTIONS};
+
+static void write_pprof(const struct model *model, FILE *file) {
+    profile_write_pprof(model, file, sample_limit);
+}
+
+static void write_folded(const struct model *model, FILE *file) {
+    profile_write_folded(model, file, folded_metric);
+}
+
+/* pprof's files always are; of the others those whose names say so, which their readers go by. */
+static bool is_compressed(size_t format, const char *path) {
+    size_t length = strlen(path);
+    return format == 0 || (length >= 3 && strcmp(path + length - 3, ".gz") == 0);
+}
+
+static void write_format(size_t format, const char *path, const struct model *model) {
+    struct output output;
+    (is_compressed(format, path) ? output_begin_compressed : output_begin)(&output, path);
+    writers[format](model, output.file);
+    output_finish(&output);
+}
+
+int export_main(int argc, char **argv) {
+    const char *paths[FORMAT_COUNT] = {NULL};
+    struct reading_names names = {0};
+    size_t wanted = 0;
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        switch (option) {
+        case OPTION_METRIC: folded_metric = view_parse_sort(optarg); break;
+        case OPTION_LIMIT_SAMPLES:
+            sample_limit = (size_t)cli_parse_number("--limit-samples", optarg, 1, INT32_MAX);
+            break;
+        default:
+            if (option >= OPTION_FORMATS && option < OPTION_FORMATS + (int)FORMAT_COUNT) {
+                wanted += !paths[option - OPTION_FORMATS];
+                paths[option - OPTION_FORMATS] = optarg;
+            } else {
+                reading_take(&names, option);
+            }
+        }
+    }
+    const char *word = reading_target_word(argc, argv, 1);
+    struct target target;
+    struct model model;
+    struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED};
+    if (wanted == 0)
+        cli_usage("export needs a format and a file, such as --pprof FILE or --folded -");
+    if (sample_limit > 0 && !paths[0])
+        cli_usage("--limit-samples needs --pprof FILE");
+    if (paths[0] && paths[0][0] == '-' && paths[0][1] == '\0' && isatty(STDOUT_FILENO))
+        cli_usage("--pprof writes compressed data, which a terminal cannot show; name a file");
+    target_open(&target, word, false);
+    target_load(&target, &model, &load);
+    reading_resolve(&model, &target, &names);
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        if (paths[i])
+            write_format(i, paths[i], &model);
+    return CLI_DONE;
+}

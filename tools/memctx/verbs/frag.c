@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/* frag.c - `memctx frag`: shows memory that is held but was not asked for, in all and by
+ * context. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "diagnosis/pinners.h"
+#include "formats/emit.h"
+#include "formats/render.h"
+#include "model/frames.h"
+#include "model/memory.h"
+#include "model/view.h"
+#include "pages/pagemap.h"
+#include "verbs/reading.h"
+#include "verbs/verbs.h"
+
+enum {
+    OPTION_SORT = 1,
+    OPTION_MIN,
+    OPTION_SITE,
+    OPTION_LIMIT,
+    OPTION_DEPTH,
+    OPTION_MAP,
+    OPTION_QUICK
+};
+
+#define MAP_ROWS 32
+
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             {"sort", required_argument, NULL, OPTION_SORT},
+                                             {"min", required_argument, NULL, OPTION_MIN},
+                                             {"site", required_argument, NULL, OPTION_SITE},
+                                             {"limit", required_argument, NULL, OPTION_LIMIT},
+                                             {"depth", required_argument, NULL, OPTION_DEPTH},
+                                             {"map", no_argument, NULL, OPTION_MAP},
+                                             {"quick", no_argument, NULL, OPTION_QUICK},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
+
+static const char *const bin_names[WIRE_OCCUPANCY_BINS] = {"<=6",  "<=12", "<=25", "<=50",
+                                                           "<=75", "<100", "100"};
+
+struct frag_request {
+    struct view_options view;
+    struct reading_names names;
+    int64_t limit, frames;
+    bool json, human, map, quick;
+};
+
+static struct frag_request parse(int argc, char **argv) {
+    struct frag_request request = {
+        .view = {.sort = VIEW_SORT_WASTE, .min_bytes = -1, .levels = -1}, .limit = 20, .frames = 6};
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        switch (option) {
+        case READING_JSON: request.json = true; break;
+        case READING_HUMAN: request.human = true; break;
+        case OPTION_SORT: request.view.sort = view_parse_sort(optarg); break;
+        case OPTION_MIN: request.view.min_bytes = cli_parse_bytes("--min", optarg); break;
+        case OPTION_SITE: request.view.site = optarg; break;
+        case OPTION_MAP: request.map = true; break;
+        case OPTION_QUICK: request.quick = true; break;
+        case OPTION_LIMIT: request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX); break;
+        case OPTION_DEPTH:
+            request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
+            break;
+        default: reading_take(&request.names, option); break;
+        }
+    }
+    return request;
+}
+
+static int64_t minus(int64_t a, int64_t b) {
+    return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
+}
+
+static double share(int64_t bytes, int64_t whole) {
+    return whole > 0 ? (double)bytes / (double)whole : 0;
+}
+
+static void print_ledger(const struct model *model, const struct memory_ledger *ledger,
+                         bool human) {
+    char text[RENDER_NUMBER_BYTES];
+    const char *exe = model->exe;
+    printf("%s (pid %" PRId64 "), up %.3f s\n", exe, model->pid, model->uptime_s);
+    printf("%20s %7.2f %%  resident set, as the kernel counts it\n",
+           render_bytes(text, ledger->rss_bytes, human), 100.0);
+    for (size_t i = 0; i < ledger->count; i++) {
+        printf("%20s %7.2f %%  %s\n", render_bytes(text, ledger->lines[i].bytes, human),
+               100 * share(ledger->lines[i].bytes, ledger->rss_bytes), ledger->lines[i].name);
+    }
+    putchar('\n');
+}
+
+static void print_context(const struct model *model, const struct model_context *context,
+                          const struct frag_request *request) {
+    const struct model_totals *self = &context->figures->self;
+    int64_t columns[] = {self->requested_bytes,
+                         minus(self->block_bytes, self->requested_bytes),
+                         minus(self->reserved_bytes, self->block_bytes),
+                         self->reserved_bytes,
+                         self->resident_bytes,
+                         self->pinned_bytes,
+                         self->sole_pinned_bytes};
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        char text[RENDER_NUMBER_BYTES];
+        printf("%12s ", render_bytes(text, columns[i], request->human));
+    }
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
+        printf("%5u", context->figures->occupancy[bin]);
+    char *path = frames_write_path(model, (uint32_t)(context - model->contexts), request->frames);
+    printf("  %s (context %" PRIu32 ")\n", path, context->id);
+    free(path);
+}
+
+static void print_text(const struct model *model, const struct view *view,
+                       const struct holders *holders, const struct pinners *pinners,
+                       const struct memory_ledger *ledger, const struct frag_request *request) {
+    print_ledger(model, ledger, request->human);
+    if (request->map)
+        pagemap_print(model, render_wants_color(), MAP_ROWS);
+    pinners_print(pinners, model, holders, request->frames, request->human);
+    printf("%12s %12s %12s %12s %12s %12s %12s ", "requested", "rounding", "holes", "reserved",
+           "resident", "pinned", "sole-pinned");
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
+        printf("%5s", bin_names[bin]);
+    printf("  context (own pages by per cent of live blocks)\n");
+    size_t count, printed = 0;
+    uint32_t *leaves = view_sort_leaves(view, model, &count);
+    for (; printed < count && (request->limit == 0 || printed < (size_t)request->limit);
+         printed++) {
+        const struct model_context *context = &model->contexts[leaves[printed]];
+        if (view_key(&context->figures->self, view->sort) <
+            (request->view.min_bytes >= 0 ? request->view.min_bytes : 1))
+            break;
+        print_context(model, context, request);
+    }
+    if (printed < count) {
+        int64_t rest = 0;
+        for (size_t i = printed; i < count; i++)
+            rest = model_add(rest, view_key(&model->contexts[leaves[i]].figures->self, view->sort));
+        char text[RENDER_NUMBER_BYTES];
+        printf("... %zu more contexts, %s (%s)\n", count - printed,
+               render_bytes(text, rest, request->human), view_sort_word(view->sort));
+    }
+    free(leaves);
+}
+
+/* What its pages tell. */
+static void write_holder(struct json_writer *json, const struct holder *holder) {
+    json_put_integer(json, "chunks_seen", holder->chunks);
+    json_put_integer(json, "alone_bytes", holder->alone_bytes);
+    json_put_integer(json, "alone_free_bytes", holder->alone_free);
+    json_put_integer(json, "shared_free_bytes", holder->shared_free);
+    json_put_integer(json, "kept_bytes", holder->kept_bytes);
+    json_put_integer(json, "empty_os_bytes", holder->empty_os_bytes);
+    json_put_decimal(json, "oldest_age_s", holders_seconds(holder->oldest));
+    json_put_decimal(json, "median_age_most_s", holders_seconds(holder->median_most));
+    json_put_decimal(json, "median_age_least_s", holders_seconds(holder->median_least));
+    json_put_open(json, "os_occupancy", '[');
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
+        json_put_integer(json, NULL, holder->os_pages[bin]);
+    json_put_close(json, ']');
+}
+
+static void write_context(struct json_writer *json, const struct model *model, uint32_t index,
+                          const struct holders *holders, bool names) {
+    const struct model_context *context = &model->contexts[index];
+    const struct model_totals *self = &context->figures->self;
+    json_put_newline(json);
+    json_put_open(json, NULL, '{');
+    json_put_integer(json, "id", context->id);
+    emit_frame(json, "frame", model, context, names);
+    json_put_integer(json, "requested_bytes", self->requested_bytes);
+    json_put_integer(json, "rounding_bytes", minus(self->block_bytes, self->requested_bytes));
+    json_put_integer(json, "holes_bytes", minus(self->reserved_bytes, self->block_bytes));
+    json_put_integer(json, "reserved_bytes", self->reserved_bytes);
+    json_put_integer(json, "resident_bytes", self->resident_bytes);
+    json_put_integer(json, "pinned_bytes", self->pinned_bytes);
+    json_put_integer(json, "sole_pinned_bytes", self->sole_pinned_bytes);
+    json_put_integer(json, "live_chunks", self->live_chunks);
+    json_put_integer(json, "pages", self->pages);
+    json_put_open(json, "occupancy", '[');
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
+        json_put_integer(json, NULL, context->figures->occupancy[bin]);
+    json_put_close(json, ']');
+    if (holders->list)
+        write_holder(json, holders_of(holders, model, index));
+    json_put_open(json, "path", '[');
+    for (uint32_t at = index; model->contexts[at].parent != WIRE_NONE;
+         at = model->contexts[at].parent) {
+        char *name = frames_write(model, &model->contexts[at], true);
+        json_put_text(json, NULL, name);
+        free(name);
+    }
+    json_put_close(json, ']');
+    json_put_close(json, '}');
+}
+
+static void print_json(const struct model *model, const struct view *view,
+                       const struct holders *holders, const struct pinners *pinners,
+                       const struct memory_ledger *ledger, const struct frag_request *request) {
+    struct json_writer json = {.file = stdout};
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "schema", "memctx-frag/1");
+    json_put_integer(&json, "pid", model->pid);
+    json_put_text(&json, "exe", model->exe);
+    json_put_decimal(&json, "uptime_s", model->uptime_s);
+    json_put_open(&json, "ledger", '{');
+    json_put_integer(&json, "rss_bytes", ledger->rss_bytes);
+    json_put_open(&json, "lines", '[');
+    for (size_t i = 0; i < ledger->count; i++) {
+        json_put_newline(&json);
+        json_put_open(&json, NULL, '{');
+        json_put_text(&json, "name", ledger->lines[i].key);
+        json_put_integer(&json, "bytes", ledger->lines[i].bytes);
+        json_put_decimal(&json, "share", share(ledger->lines[i].bytes, ledger->rss_bytes));
+        json_put_close(&json, '}');
+    }
+    json_put_close(&json, ']');
+    json_put_close(&json, '}');
+    json_put_newline(&json);
+    pinners_write(pinners, model, &json);
+    json_put_newline(&json);
+    json_put_open(&json, "contexts", '[');
+    size_t count;
+    uint32_t *leaves = view_sort_leaves(view, model, &count);
+    for (size_t i = 0; i < count; i++)
+        if (request->view.min_bytes < 0 || view_key(&model->contexts[leaves[i]].figures->self,
+                                                    view->sort) >= request->view.min_bytes)
+            write_context(&json, model, leaves[i], holders, !request->names.none);
+    json_put_close(&json, ']');
+    json_put_close(&json, '}');
+    putchar('\n');
+    free(leaves);
+}
+
+/* Returns the contexts that the output shows, if it shows only the first rows of the table.
+ * NULL: it may show all. */
+static bool *find_shown(const struct model *model, const struct frag_request *request) {
+    if (!request->quick || request->json || request->limit == 0 || request->view.site)
+        return NULL;
+    struct view view;
+    size_t count;
+    view_make(&view, model, &request->view);
+    uint32_t *leaves = view_sort_leaves(&view, model, &count);
+    bool *shown = cli_alloc(model->context_count, sizeof *shown);
+    for (size_t i = 0; i < count && i < (size_t)request->limit; i++) {
+        uint32_t at = leaves[i];
+        for (int64_t k = 0; k < request->frames && at != WIRE_NONE; k++) {
+            shown[at] = true;
+            at = model->contexts[at].parent;
+        }
+    }
+    free(leaves);
+    return shown;
+}
+
+int frag_main(int argc, char **argv) {
+    struct frag_request request = parse(argc, argv);
+    struct target target;
+    struct model model;
+    struct view view;
+    struct memory_ledger ledger;
+    struct holders holders;
+    struct pinners pinners;
+    struct target_load_options load = {.flags = MODEL_PINNED | (request.quick ? 0 : MODEL_RESIDENT),
+                                       .mappings = !request.quick,
+                                       .pages = !request.quick};
+    target_open(&target, reading_target_word(argc, argv, 1), false);
+    /* Names are looked up while the pages are read; which ones are shown is known only then. */
+    bool *shown = NULL;
+    target_load_contexts(&target, &model, &load);
+    if (request.quick) {
+        target_load_rest(&target, &model, &load);
+        shown = find_shown(&model, &request);
+    }
+    struct symbols_work *work = reading_begin(&model, &target, &request.names, shown);
+    if (!request.quick)
+        target_load_rest(&target, &model, &load);
+    reading_finish(work, &model, &request.names);
+    free(shown);
+    view_make(&view, &model, &request.view);
+    memory_make_ledger(&model, &ledger);
+    holders_make(&holders, &model);
+    pinners_make(&pinners, &model, &holders, ledger.rss_bytes);
+    setvbuf(stdout, NULL, _IOFBF, 1 << 18);
+    if (request.json)
+        print_json(&model, &view, &holders, &pinners, &ledger, &request);
+    else
+        print_text(&model, &view, &holders, &pinners, &ledger, &request);
+    return cli_finish_output(CLI_DONE);
+}

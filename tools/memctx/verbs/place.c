@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/* place.c - `memctx isolate` and `memctx merge`: give the next chunks of contexts pages of their
+ * own, or put them into shared pages. */
+#include "verbs/place.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "formats/render.h"
+#include "pages/holders.h"
+#include "target/notes.h"
+#include "verbs/verbs.h"
+
+static const struct placing placings[] = {
+    {"default", "default", "placed as the allocator decides", WIRE_PLACE_DEFAULT},
+    {"aset", "isolate", "apart from all others", WIRE_PLACE_APART},
+    {"mixed", "merge", "among all others", WIRE_PLACE_SHARED},
+    {"slab", "slab", "in blocks of their very size", WIRE_PLACE_SLAB},
+    {"generation", "generation", "one behind the other, in the order they come",
+     WIRE_PLACE_GENERATION},
+    {"bump", "bump", "one behind the other, and no empty page is kept", WIRE_PLACE_BUMP},
+    {"simple", "simple", "each by itself, in a list", WIRE_PLACE_SIMPLE},
+};
+#define PLACING_COUNT (sizeof placings / sizeof placings[0])
+
+const struct placing *placing_by_policy(const char *policy) {
+    for (size_t i = 0; i < PLACING_COUNT; i++)
+        if (strcmp(placings[i].policy, policy) == 0)
+            return &placings[i];
+    return NULL;
+}
+
+const struct placing *placing_by_action(const char *action) {
+    for (size_t i = 0; i < PLACING_COUNT; i++)
+        if (strcmp(placings[i].action, action) == 0)
+            return &placings[i];
+    return NULL;
+}
+
+bool placing_is_shared(const struct placing *placing) {
+    return placing->placement <= WIRE_PLACE_SHARED;
+}
+
+int64_t placing_waste(const struct placing *placing, const struct model *model,
+                      const bool *members) {
+    return placing_is_shared(placing) ? holders_free_around(model, members)
+                                      : holders_waste(model, members);
+}
+
+static int64_t predict(const struct model *model, const struct chosen *chosen,
+                       const struct placing *placing) {
+    struct holders holders;
+    int64_t sum = 0;
+    if (placing->placement == WIRE_PLACE_APART)
+        return holders_isolate(model, chosen->members);
+    holders_make(&holders, model);
+    for (size_t i = 0; i < model->context_count; i++) {
+        const struct holder *holder = holders_of(&holders, model, (uint32_t)i);
+        if (!chosen->members[i])
+            continue;
+        switch (placing->placement) {
+        case WIRE_PLACE_SHARED: /* what is free in their own pages serves others then */
+            if (model->contexts[i].figures->self.pages > 0)
+                sum = model_tame(sum + holder->alone_free + holder->kept_bytes);
+            break;
+        case WIRE_PLACE_SLAB: sum = model_tame(sum + holder->slab_bytes); break;
+        case WIRE_PLACE_GENERATION:
+        case WIRE_PLACE_BUMP: sum = model_tame(sum + holder->generation_bytes); break;
+        default: break;
+        }
+    }
+    return sum;
+}
+
+static void print_json(const struct target *target, const struct placing *placing,
+                       const struct note *note) {
+    struct json_writer json = {.file = stdout};
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "schema", "memctx-place/1");
+    json_put_integer(&json, "pid", target->facts.pid);
+    json_put_text(&json, "action", note->action);
+    json_put_integer(&json, "contexts", note->contexts);
+    json_put_integer(&json, "predicted_bytes", note->predicted_bytes);
+    json_put_text(&json, "policy", placing->policy);
+    json_put_integer(&json, placing_is_shared(placing) ? "free_around_bytes" : "waste_bytes",
+                     note->before_bytes);
+    json_put_integer(&json, "released_bytes",
+                     0); /* no chunk moves: it takes until they are freed */
+    json_put_close(&json, '}');
+    putchar('\n');
+}
+
+static void print_text(const struct target *target, const struct placing *placing,
+                       const struct note *note, bool human) {
+    char predicted[RENDER_NUMBER_BYTES], before[RENDER_NUMBER_BYTES];
+    printf("the next chunks of %" PRId64 " context%s stand %s\n", note->contexts,
+           note->contexts == 1 ? "" : "s", placing->stand);
+    if (placing->placement != WIRE_PLACE_DEFAULT) {
+        printf("predicted saving: %s, of %s that %s now. No chunk is moved, so nothing came\nback "
+               "yet (0 bytes); when those that are alive have been freed: memctx verify %d\n",
+               render_bytes(predicted, note->predicted_bytes, human),
+               render_bytes(before, note->before_bytes, human),
+               placing_is_shared(placing) ? "are free in these pages"
+                                          : "their rounding and holes take",
+               (int)target->facts.pid);
+    }
+}
+
+void place_contexts(const struct choice *choice, const struct placing *placing) {
+    struct target target;
+    struct model model;
+    struct chosen chosen;
+    struct client_answer answer;
+    target_open(&target, choice->target, true);
+    choose_contexts(&chosen, &target, &model, choice);
+    struct note note = {.uptime_s = model.uptime_s,
+                        .contexts = (int64_t)chosen.count,
+                        .first = chosen.first,
+                        .predicted_bytes = predict(&model, &chosen, placing),
+                        .before_bytes = placing_waste(placing, &model, chosen.members)};
+    snprintf(note.action, sizeof note.action, "%s", placing->action);
+    choose_send(&target, &model, &chosen, WIRE_PLACE, placing->placement, &answer);
+    free(answer.body);
+    if (placing->placement != WIRE_PLACE_DEFAULT)
+        note_write(&target, &note);
+    if (choice->json)
+        print_json(&target, placing, &note);
+    else
+        print_text(&target, placing, &note, choice->human);
+}
+
+static int place_main(int argc, char **argv, const char *action) {
+    struct choice choice;
+    choose_parse(&choice, argc, argv);
+    if (choice.id_count == 0 && !choice.site)
+        cli_usage("missing contexts; give their numbers or --site REGEX; memctx frag shows them");
+    place_contexts(&choice, placing_by_action(action));
+    return cli_finish_output(CLI_DONE);
+}
+
+int isolate_main(int argc, char **argv) {
+    return place_main(argc, argv, "isolate");
+}
+
+int merge_main(int argc, char **argv) {
+    return place_main(argc, argv, "merge");
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* place.h - decides where the next chunks of some contexts go: memctx isolate, merge and set
+ * TARGET CONTEXT. */
+#ifndef MEMCTX_PLACE_H
+#define MEMCTX_PLACE_H
+
+#include "verbs/choose.h"
+
+struct placing {
+    const char *policy; /* as it is asked for: policy=WORD */
+    const char *action; /* as it is told, and stands in notes */
+    const char *stand;  /* where the chunks stand then */
+    enum wire_placement placement;
+};
+/* By one of the first two; NULL: there is none. */
+const struct placing *placing_by_policy(const char *policy);
+const struct placing *placing_by_action(const char *action);
+/* Whether it is told by what is free around them; else by what their own chunks waste. */
+bool placing_is_shared(const struct placing *placing);
+/* Returns what these contexts waste with this placement: free bytes around them, or their
+ * rounding and holes. */
+int64_t placing_waste(const struct placing *placing, const struct model *model,
+                      const bool *members);
+
+/* Places them, leaves a note with the prediction, and says what was done. */
+void place_contexts(const struct choice *choice, const struct placing *placing);
+
+#endif

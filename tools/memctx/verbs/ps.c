@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ps.c - `memctx ps`: lists the processes that run on memctx, and says why some cannot be asked.
+ *
+ * Sockets that nobody listens at any more are swept on the way.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "formats/render.h"
+#include "verbs/reading.h"
+#include "verbs/verbs.h"
+
+#define TEMPORARY_MAX_AGE_S 60
+
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             CLI_COMMON_OPTIONS};
+
+struct row {
+    struct process_facts facts;
+    bool has_socket;
+    int64_t requested_bytes, contexts;
+    double uptime_s;
+    char *library_version;
+    char *reason; /* NULL: it answers */
+};
+
+struct list {
+    struct row *rows;
+    size_t count, capacity;
+};
+
+/* Asks for the sums over all, which are of one size however many contexts there are. */
+static bool ask_sums(struct client *client, struct row *row, struct cli_failure *failure) {
+    struct wire_dump_request request = {.flags = WIRE_DUMP_SUMS};
+    struct client_answer answer;
+    struct wire_dump dump;
+    if (!client_read(client, WIRE_DUMP, &request, sizeof request, &answer, failure))
+        return false;
+    if (answer.status != WIRE_OK)
+        return client_fail_refused(client, &answer, failure);
+    bool whole = answer.length == sizeof dump;
+    if (whole) {
+        memcpy(&dump, answer.body, sizeof dump);
+        row->requested_bytes = dump.requested_bytes;
+        row->contexts = dump.contexts;
+        row->uptime_s = (double)dump.uptime_ns / 1e9;
+    }
+    free(answer.body);
+    return whole || cli_fail(failure, CLI_REFUSED,
+                             "%s: damaged answer; it is not the head of a dump", client->source);
+}
+
+static void ask_process(struct row *row) {
+    struct client client;
+    struct cli_failure failure;
+    if (row->facts.state == 'T' || row->facts.state == 't') {
+        row->reason = cli_format("it is stopped; kill -CONT %d wakes it", (int)row->facts.pid);
+        return;
+    }
+    if (!client_connect(&client, &row->facts, true, &failure)) {
+        row->reason = cli_copy(failure.text);
+        return;
+    }
+    row->has_socket = true;
+    row->library_version = cli_copy(client.hello.library_version);
+    if (!ask_sums(&client, row, &failure))
+        row->reason = cli_copy(failure.text);
+    client_close(&client);
+}
+
+static bool visit_process(pid_t pid, void *argument) {
+    struct list *list = argument;
+    struct row row = {.requested_bytes = WIRE_UNKNOWN, .contexts = WIRE_UNKNOWN};
+    if (pid == getpid() || !process_read_facts(pid, &row.facts) || row.facts.state == 'Z' ||
+        (geteuid() != 0 && row.facts.uid != geteuid()) || process_find_library(pid) != PROCESS_WITH)
+        return true;
+    row.uptime_s = row.facts.age_s;
+    ask_process(&row);
+    /* It may have ended while it was being asked. */
+    struct process_facts again;
+    if (row.reason && (!process_read_facts(pid, &again) || again.state == 'Z' ||
+                       process_find_library(pid) != PROCESS_WITH))
+        return true;
+    if (list->count == list->capacity) {
+        list->capacity = 2 * list->capacity + 16;
+        list->rows = cli_grow(list->rows, list->capacity, sizeof *list->rows);
+    }
+    list->rows[list->count++] = row;
+    return true;
+}
+
+/* --- sweeping ---------------------------------------------------------------------------- */
+
+/* PID.sock, and the .PID.tmp that a process leaves which is killed while it makes its socket. */
+static bool is_socket_name(const char *name) {
+    bool temporary = name[0] == '.';
+    size_t digits = strspn(name + temporary, "0123456789");
+    return digits > 0 && strcmp(name + temporary + digits, temporary ? ".tmp" : ".sock") == 0;
+}
+
+/* A socket is made under its temporary name, where nobody listens for an instant. */
+static bool is_old(int directory, const char *name) {
+    struct stat status;
+    return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISSOCK(status.st_mode) &&
+           (name[0] != '.' || time(NULL) - status.st_mtime > TEMPORARY_MAX_AGE_S);
+}
+
+/* Removes the stale sockets of one directory, which must be ours (or we root) and no link. */
+static size_t sweep_directory(const char *path) {
+    struct stat status;
+    if (lstat(path, &status) != 0 || !S_ISDIR(status.st_mode) || (status.st_mode & 022) != 0 ||
+        (status.st_uid != geteuid() && geteuid() != 0))
+        return 0;
+    DIR *directory = opendir(path);
+    size_t swept = 0;
+    const struct dirent *entry;
+    while (directory && (entry = readdir(directory)))
+        if (is_socket_name(entry->d_name) && is_old(dirfd(directory), entry->d_name) &&
+            client_is_stale(path, entry->d_name) &&
+            unlinkat(dirfd(directory), entry->d_name, 0) == 0)
+            swept++;
+    if (directory)
+        closedir(directory);
+    return swept;
+}
+
+static size_t sweep(void) {
+    struct client_directories list;
+    size_t swept = 0;
+    client_list_all_directories(&list);
+    for (size_t i = 0; i < list.count; i++)
+        swept += sweep_directory(list.paths[i]);
+    return swept;
+}
+
+/* --- output ------------------------------------------------------------------------------ */
+
+static void print_json(const struct list *list, size_t swept) {
+    struct json_writer json = {.file = stdout};
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "schema", "memctx-ps/1");
+    json_put_open(&json, "processes", '[');
+    for (size_t i = 0; i < list->count; i++) {
+        const struct row *row = &list->rows[i];
+        json_put_newline(&json);
+        json_put_open(&json, NULL, '{');
+        json_put_integer(&json, "pid", row->facts.pid);
+        json_put_integer(&json, "uid", row->facts.uid);
+        json_put_decimal(&json, "uptime_s", row->uptime_s);
+        json_put_integer(&json, "rss_bytes", row->facts.rss_bytes);
+        json_put_integer(&json, "requested_bytes", row->requested_bytes);
+        json_put_integer(&json, "contexts", row->contexts);
+        json_put_text(&json, "name", row->facts.name);
+        json_put_text(&json, "command", row->facts.command);
+        json_put_text(&json, "library_version", row->library_version);
+        json_put_boolean(&json, "socket", row->has_socket);
+        json_put_text(&json, "reason", row->reason);
+        json_put_close(&json, '}');
+    }
+    json_put_close(&json, ']');
+    json_put_integer(&json, "swept", (int64_t)swept);
+    json_put_close(&json, '}');
+    putchar('\n');
+}
+
+static void print_text(const struct list *list, size_t swept, bool human) {
+    if (list->count > 0) {
+        printf("%8s %8s %12s %14s %14s %9s  %s\n", "pid", "uid", "uptime_s", "rss", "requested",
+               "contexts", "command");
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        const struct row *row = &list->rows[i];
+        char rss[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
+        char contexts[RENDER_NUMBER_BYTES];
+        printf("%8d %8u %12.3f %14s %14s %9s  %s\n", (int)row->facts.pid, row->facts.uid,
+               row->uptime_s, render_bytes(rss, row->facts.rss_bytes, human),
+               render_bytes(requested, row->requested_bytes, human),
+               render_bytes(contexts, row->contexts, false), row->facts.command);
+        if (row->reason)
+            printf("%8s not asked: %s\n", "", row->reason);
+    }
+    if (list->count == 0) {
+        fprintf(stderr, "memctx: no process of this user runs with libmemctx.so; start one with "
+                        "memctx run -- PROGRAM\n");
+    }
+    if (swept > 0)
+        fprintf(stderr, "memctx: removed %zu stale socket%s\n", swept, swept == 1 ? "" : "s");
+}
+
+int ps_main(int argc, char **argv) {
+    bool json = false, human = false;
+    struct list list = {0};
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        json = json || option == READING_JSON;
+        human = human || option == READING_HUMAN;
+    }
+    if (optind < argc)
+        cli_usage("ps takes no TARGET; got %s", argv[optind]);
+    process_for_each(visit_process, &list);
+    size_t swept = sweep();
+    if (json)
+        print_json(&list, swept);
+    else
+        print_text(&list, swept, human);
+    return cli_finish_output(CLI_DONE);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* reading.c - options and name look-up that all reading verbs share. */
+#include "verbs/reading.h"
+
+#include "names/symbols.h"
+
+void reading_take(struct reading_names *names, int option) {
+    if (option == READING_NO_SYMBOLS)
+        names->none = true;
+    else if (option == READING_DEBUG_DIR)
+        names->debug_directory = optarg;
+}
+
+void reading_resolve(struct model *model, const struct target *target,
+                     const struct reading_names *names) {
+    reading_finish(reading_begin(model, target, names, NULL), model, names);
+}
+
+struct symbols_work *reading_begin(const struct model *model, const struct target *target,
+                                   const struct reading_names *names, const bool *only) {
+    if (names->none || model->has_names)
+        return NULL;
+    struct symbols_options options = {
+        .debug_directory = names->debug_directory, .progress = true, .only = only};
+    if (!target->is_snapshot) {
+        options.live_pid = target->facts.pid;
+        options.inner_pid = target->facts.inner_pid;
+    }
+    return symbols_begin(model, &options);
+}
+
+void reading_finish(struct symbols_work *work, struct model *model,
+                    const struct reading_names *names) {
+    if (work)
+        symbols_finish(work, model);
+    struct model_frame *frame = names->none ? model->frames : NULL;
+    for (; frame; frame = frame->next)
+        frame->names = NULL;
+}
+
+const char *reading_target_word(int argc, char **argv, int maximum) {
+    if (optind >= argc) {
+        cli_usage("%s needs a TARGET: a pid, a process name or a snapshot file",
+                  cli_current_verb->name);
+    }
+    if (argc - optind > maximum)
+        cli_usage("unexpected argument: %s", argv[optind + maximum]);
+    return argv[optind];
+}

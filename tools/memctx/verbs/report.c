@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * report.c - `memctx report`: writes one HTML file that needs no network.
+ *
+ * The HTML, style and program are in formats/page/ and are compiled into the command. The figures
+ * are one JSON object in the page, stored by columns, because there may be very many contexts.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/json.h"
+#include "base/output.h"
+#include "diagnosis/findings.h"
+#include "formats/emit.h"
+#include "model/compare.h"
+#include "model/frames.h"
+#include "pages/holders.h"
+#include "verbs/reading.h"
+#include "verbs/verbs.h"
+
+#define CELLS_MAX 40000    /* of the page map: more pages are put together */
+#define DIFF_ROWS_MAX 2000 /* those that changed most */
+
+#define ASSET(name, file)                                                                          \
+    __asm__(".pushsection .rodata\n" #name ":\n.incbin \"tools/memctx/formats/page/" file          \
+            "\"\n.byte 0\n.popsection\n");                                                         \
+    extern const char name[]
+ASSET(asset_page, "report.html");
+ASSET(asset_style, "report.css");
+ASSET(asset_program, "report.js");
+
+enum { OPTION_BEFORE = 1 };
+
+static const struct option options_list[] = {{"output", required_argument, NULL, 'o'},
+                                             {"before", required_argument, NULL, OPTION_BEFORE},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
+
+struct report_request {
+    struct reading_names names;
+    const char *output, *before;
+};
+
+/* One state of memory: the target's, and the one that it is compared with. */
+struct state {
+    struct model *model;
+    struct memory_ledger ledger;
+    const char *title;
+};
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+/* Each name once; contexts have its number. */
+static void write_names(struct json_writer *json, const struct model *model, uint32_t *numbers) {
+    size_t slots = 1024, count = 0;
+    while (slots < 4 * model->context_count)
+        slots *= 2;
+    char **table = cli_alloc(slots, sizeof *table);
+    uint32_t *number_of = cli_alloc(slots, sizeof *number_of);
+    json_put_open(json, "names", '[');
+    for (size_t i = 0; i < model->context_count; i++) {
+        char *name = frames_write(model, &model->contexts[i], false);
+        uint64_t hash = 5381;
+        for (const char *at = name; *at != '\0'; at++)
+            hash = hash * 33 + (unsigned char)*at;
+        size_t slot = (hash ^ hash >> 17) & (slots - 1);
+        while (table[slot] && strcmp(table[slot], name) != 0)
+            slot = (slot + 1) & (slots - 1);
+        if (!table[slot]) {
+            table[slot] = name;
+            number_of[slot] = (uint32_t)count++;
+            json_put_text(json, NULL, name);
+        } else {
+            free(name);
+        }
+        numbers[i] = number_of[slot];
+    }
+    json_put_close(json, ']');
+    for (size_t i = 0; i < slots; i++)
+        free(table[i]);
+    free(table);
+    free(number_of);
+}
+
+/* --- contexts -------------------------------------------------------------------------------- */
+
+static void write_contexts(struct json_writer *json, const struct model *model) {
+    uint32_t *names = cli_alloc(model->context_count, sizeof *names);
+    write_names(json, model, names);
+    json_put_newline(json);
+    json_put_open(json, "contexts", '{');
+    /* Steps from the last one's id and up to the parent are short. */
+    json_put_open(json, "id_step", '[');
+    for (size_t i = 0; i < model->context_count; i++) {
+        json_put_integer(json, NULL,
+                         (int64_t)model->contexts[i].id - (i > 0 ? model->contexts[i - 1].id : 0));
+    }
+    json_put_close(json, ']');
+    json_put_open(json, "parent_step", '[');
+    for (size_t i = 0; i < model->context_count; i++) {
+        uint32_t parent = model->contexts[i].parent;
+        json_put_integer(json, NULL, parent == WIRE_NONE ? 1 : (int64_t)i - parent);
+    }
+    json_put_close(json, ']');
+    json_put_open(json, "name", '[');
+    for (size_t i = 0; i < model->context_count; i++)
+        json_put_integer(json, NULL, names[i]);
+    json_put_close(json, ']');
+    json_put_open(json, "figures", '[');
+#define X(figure) json_put_text(json, NULL, #figure);
+    MODEL_TOTALS(X)
+#undef X
+    json_put_close(json, ']');
+    json_put_newline(json);
+    json_put_open(json, "rows", '[');
+    size_t last = 0;
+    for (size_t i = 0; i < model->context_count; i++) {
+        const struct model_totals *self = &model->contexts[i].figures->self;
+        if (!model_totals_any(self))
+            continue;
+        json_put_open(json, NULL, '[');
+        json_put_integer(json, NULL, (int64_t)(i - last));
+#define X(figure) json_put_integer(json, NULL, self->figure);
+        MODEL_TOTALS(X)
+#undef X
+        json_put_close(json, ']');
+        last = i;
+    }
+    json_put_close(json, ']');
+    json_put_close(json, '}');
+    /* Most have no pages of their own. */
+    json_put_newline(json);
+    json_put_open(json, "occupancy", '[');
+    for (size_t i = 0; i < model->context_count; i++) {
+        if (model_tame(model->contexts[i].figures->self.pages) == 0)
+            continue;
+        json_put_open(json, NULL, '[');
+        json_put_integer(json, NULL, (int64_t)i);
+        for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
+            json_put_integer(json, NULL, model->contexts[i].figures->occupancy[bin]);
+        json_put_close(json, ']');
+    }
+    json_put_close(json, ']');
+    free(names);
+}
+
+/* --- the page map ---------------------------------------------------------------------------- */
+
+/* Some pages side by side, told as the one that most is touched of. */
+struct cell {
+    uint64_t start, bytes, touched;
+    int64_t live_bytes;
+    uint32_t pages, page; /* index of that one */
+    uint32_t live, capacity, oldest;
+};
+
+static struct cell *make_cells(const struct model *model, size_t *count) {
+    size_t group = model->page_count / CELLS_MAX + 1;
+    struct cell *cells = cli_alloc(model->page_count / group + 1, sizeof *cells);
+    *count = 0;
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (i % group == 0)
+            cells[(*count)++] = (struct cell){.start = page->start, .page = (uint32_t)i};
+        struct cell *cell = &cells[*count - 1];
+        if (page->touched_bytes > model->pages[cell->page].touched_bytes)
+            cell->page = (uint32_t)i;
+        cell->bytes += page->bytes;
+        cell->touched += page->touched_bytes;
+        cell->live_bytes += (int64_t)page->live_bytes;
+        cell->live += page->live;
+        cell->capacity += page->capacity;
+        cell->oldest = page->oldest_age > cell->oldest ? page->oldest_age : cell->oldest;
+        cell->pages++;
+    }
+    return cells;
+}
+
+/* Each page is a list: KiB from the start of the page before, KiB, KiB touched, live bytes,
+ * owner or -1, kind, state, pages, live, capacity, age in seconds; for a mixed page also the
+ * contexts with most live blocks, each with their number. */
+#define SHARES_SHOWN 3
+
+static void write_cell(struct json_writer *json, const struct model *model, const struct cell *cell,
+                       uint64_t before) {
+    const struct wire_page *page = &model->pages[cell->page];
+    const int64_t numbers[] = {(int64_t)(cell->start - before) / 1024,
+                               (int64_t)(cell->bytes / 1024),
+                               (int64_t)(cell->touched / 1024),
+                               cell->live_bytes,
+                               page->context == WIRE_NONE ? -1 : (int64_t)page->context,
+                               page->kind,
+                               page->state,
+                               cell->pages,
+                               cell->live,
+                               cell->capacity,
+                               (int64_t)holders_seconds(cell->oldest)};
+    json_put_open(json, NULL, '[');
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_put_integer(json, NULL, numbers[i]);
+    const struct model_share *shares = model->shares + page->first_share, *last = NULL;
+    for (int k = 0; k < SHARES_SHOWN; k++) { /* the next one behind the last, by falling number */
+        const struct model_share *best = NULL;
+        for (const struct model_share *share = shares; share < shares + page->share_count;
+             share++) {
+            bool behind =
+                !last || share->live < last->live || (share->live == last->live && share > last);
+            if (behind && (!best || share->live > best->live))
+                best = share;
+        }
+        if (!best)
+            break;
+        json_put_integer(json, NULL, best->context);
+        json_put_integer(json, NULL, best->live);
+        last = best;
+    }
+    json_put_close(json, ']');
+}
+
+static void write_cells(struct json_writer *json, const struct model *model) {
+    size_t count;
+    uint64_t before = 0;
+    struct cell *cells = make_cells(model, &count);
+    json_put_newline(json);
+    json_put_open(json, "cells", '[');
+    for (size_t i = 0; i < count; i++) {
+        write_cell(json, model, &cells[i], before);
+        before = cells[i].start;
+    }
+    json_put_close(json, ']');
+    free(cells);
+}
+
+/* --- the rest -------------------------------------------------------------------------------- */
+
+static void write_state(struct json_writer *json, const struct state *state) {
+    const struct model *model = state->model;
+    json_put_text(json, "title", state->title);
+    json_put_decimal(json, "uptime_s", model->uptime_s);
+    json_put_integer(json, "rss_bytes", state->ledger.rss_bytes);
+    json_put_newline(json);
+    emit_totals(json, "totals", &model->totals);
+    json_put_newline(json);
+    json_put_open(json, "ledger", '[');
+    for (size_t i = 0; i < state->ledger.count; i++) {
+        json_put_open(json, NULL, '[');
+        json_put_text(json, NULL, state->ledger.lines[i].name);
+        json_put_integer(json, NULL, state->ledger.lines[i].bytes);
+        json_put_close(json, ']');
+    }
+    json_put_close(json, ']');
+    write_cells(json, model);
+}
+
+static void write_findings(struct json_writer *json, struct state *state, const char *target) {
+    struct samples samples;
+    struct findings findings;
+    struct findings_input input = {.model = state->model,
+                                   .ledger = &state->ledger,
+                                   .samples = &samples,
+                                   .target = target,
+                                   .foreign_frees = WIRE_UNKNOWN};
+    samples_make(&samples, state->model, NULL, 0);
+    findings_make(&findings, &input);
+    json_put_newline(json);
+    json_put_open(json, "findings", '[');
+    for (size_t i = 0; i < findings.count; i++) {
+        const struct finding *finding = &findings.list[i];
+        char *path = finding->example != WIRE_NONE
+                         ? frames_write_path(state->model, finding->example,
+                                             finding->frames < 8 ? finding->frames : 8)
+                         : NULL;
+        json_put_open(json, NULL, '{');
+        json_put_text(json, "severity", severity_word(finding->severity));
+        json_put_text(json, "id", finding->id);
+        json_put_text(json, "title", finding->title);
+        json_put_integer(json, "bytes", finding->bytes);
+        json_put_integer(json, "context",
+                         finding->example == WIRE_NONE ? -1 : (int64_t)finding->example);
+        json_put_text(json, "path", path);
+        json_put_text(json, "evidence", finding->evidence);
+        json_put_text(json, "why", finding->why);
+        json_put_text(json, "action", finding->action);
+        json_put_close(json, '}');
+        free(path);
+    }
+    json_put_close(json, ']');
+}
+
+static int by_change(const void *a, const void *b) {
+    int64_t left = llabs(((const struct compare_row *)a)->growth.requested_bytes);
+    int64_t right = llabs(((const struct compare_row *)b)->growth.requested_bytes);
+    return (left < right) - (left > right);
+}
+
+/* Each row is a list: the context in this dump or -1, its path if it is gone, requested bytes
+ * before and after, chunks before and after. */
+static void write_changes(struct json_writer *json, const struct model *model,
+                          const struct compare *compare) {
+    if (compare->count > 0)
+        qsort(compare->rows, compare->count, sizeof *compare->rows, by_change);
+    json_put_newline(json);
+    json_put_integer(json, "changed", (int64_t)compare->count);
+    json_put_open(json, "changes", '[');
+    for (size_t i = 0; i < compare->count && i < DIFF_ROWS_MAX; i++) {
+        const struct compare_row *row = &compare->rows[i];
+        bool here = row->model == model;
+        char *path = here ? NULL : frames_write_path(row->model, row->context, 8);
+        json_put_open(json, NULL, '[');
+        json_put_integer(json, NULL, here ? (int64_t)row->context : -1);
+        json_put_text(json, NULL, path);
+        json_put_integer(json, NULL, row->before.requested_bytes);
+        json_put_integer(json, NULL, row->after.requested_bytes);
+        json_put_integer(json, NULL, row->before.live_chunks);
+        json_put_integer(json, NULL, row->after.live_chunks);
+        json_put_close(json, ']');
+        free(path);
+    }
+    json_put_close(json, ']');
+}
+
+/* --- the file -------------------------------------------------------------------------------- */
+
+static void write_data(FILE *file, struct state *now, const struct state *before,
+                       const struct compare *compare, const char *target) {
+    struct json_writer json = {.file = file};
+    char taken[64];
+    time_t clock = time(NULL);
+    struct tm local;
+    strftime(taken, sizeof taken, "%Y-%m-%d %H:%M:%S %z", localtime_r(&clock, &local));
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "schema", "memctx-report/1");
+    json_put_text(&json, "version", CLI_VERSION);
+    json_put_text(&json, "taken", taken);
+    json_put_integer(&json, "pid", now->model->pid);
+    json_put_text(&json, "exe", now->model->exe);
+    json_put_boolean(&json, "exact", now->model->exact);
+    json_put_newline(&json);
+    write_state(&json, now);
+    write_findings(&json, now, target);
+    write_contexts(&json, now->model);
+    if (compare) {
+        json_put_newline(&json);
+        json_put_open(&json, "before", '{');
+        if (before)
+            write_state(&json, before);
+        write_changes(&json, now->model, compare);
+        json_put_close(&json, '}');
+    }
+    json_put_close(&json, '}');
+}
+
+/* In a script element nothing but "</" means anything, and JSON has "<" in strings only. */
+static void put_escaped(FILE *file, const char *text, size_t length) {
+    for (const char *end = text + length; text < end;) {
+        const char *mark = memchr(text, '<', (size_t)(end - text));
+        size_t part = mark ? (size_t)(mark - text) : (size_t)(end - text);
+        fwrite(text, 1, part, file);
+        text += part;
+        if (mark) {
+            fputs("\\u003c", file);
+            text++;
+        }
+    }
+}
+
+static void put_text(FILE *file, const char *text) { /* of an HTML element */
+    for (; *text != '\0'; text++) {
+        switch (*text) {
+        case '<': fputs("&lt;", file); break;
+        case '&': fputs("&amp;", file); break;
+        default: putc(*text, file); break;
+        }
+    }
+}
+
+/* The page with its marks @TITLE@, @STYLE@, @PROGRAM@ and @DATA@ replaced. */
+static void write_page(FILE *file, const char *title, const char *data, size_t data_length) {
+    const char *text = asset_page;
+    const char *mark;
+    while ((mark = strchr(text, '@'))) {
+        fwrite(text, 1, (size_t)(mark - text), file);
+        const char *end = strchr(mark + 1, '@');
+        size_t length = end ? (size_t)(end - mark - 1) : 0;
+        if (strncmp(mark + 1, "TITLE", length) == 0)
+            put_text(file, title);
+        else if (strncmp(mark + 1, "STYLE", length) == 0)
+            fputs(asset_style, file);
+        else if (strncmp(mark + 1, "PROGRAM", length) == 0)
+            fputs(asset_program, file);
+        else if (strncmp(mark + 1, "DATA", length) == 0)
+            put_escaped(file, data, data_length);
+        text = mark + length + 2;
+    }
+    fputs(text, file);
+}
+
+static void write_report(const struct report_request *request, struct state *now,
+                         const struct state *before, const struct compare *compare,
+                         const char *target) {
+    char *data = NULL;
+    size_t length = 0;
+    struct output output;
+    FILE *memory = open_memstream(&data, &length);
+    if (!memory)
+        cli_die(CLI_REFUSED, "out of memory");
+    write_data(memory, now, before, compare, target);
+    fclose(memory);
+    const char *name = strrchr(now->model->exe, '/');
+    char *title =
+        cli_format("%s (%" PRId64 ") - memctx", name ? name + 1 : now->model->exe, now->model->pid);
+    output_begin(&output, request->output);
+    write_page(output.file, title, data, length);
+    output_finish(&output);
+    free(title);
+    free(data);
+}
+
+static struct report_request parse(int argc, char **argv) {
+    struct report_request request = {.output = NULL};
+    int option;
+    while ((option = cli_next_option(argc, argv, ":o:hV", options_list)) != -1) {
+        switch (option) {
+        case 'o': request.output = optarg; break;
+        case OPTION_BEFORE: request.before = optarg; break;
+        default: reading_take(&request.names, option); break;
+        }
+    }
+    return request;
+}
+
+int report_main(int argc, char **argv) {
+    struct report_request request = parse(argc, argv);
+    const char *word = reading_target_word(argc, argv, 1);
+    struct target target, earlier;
+    struct model model, other;
+    struct state now = {.model = &model}, then = {.model = &other};
+    struct compare compare;
+    struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
+                                       .every_mark = true,
+                                       .mappings = true,
+                                       .pages = true};
+    target_open(&target, word, false);
+    if (!target.is_snapshot)
+        load.flags |= MODEL_THREADS; /* a snapshot may be without */
+    target_load(&target, &model, &load);
+    reading_resolve(&model, &target, &request.names);
+    memory_make_ledger(&model, &now.ledger);
+    now.title = model.source;
+    const struct model_mark *mark = request.before ? model_find_mark(&model, request.before) : NULL;
+    bool snapshot = request.before && !mark;
+    if (mark) {
+        compare_with_mark(&compare, &model, mark);
+    } else if (snapshot) {
+        target_open(&earlier, request.before, false);
+        load.flags &= ~MODEL_THREADS;
+        target_load(&earlier, &other, &load);
+        reading_resolve(&other, &earlier, &request.names);
+        memory_make_ledger(&other, &then.ledger);
+        then.title = other.source;
+        compare_models(&compare, &other, &model);
+    }
+    if (!request.output)
+        request.output = cli_format("memctx-%" PRId64 ".html", model.pid);
+    write_report(&request, &now, snapshot ? &then : NULL, request.before ? &compare : NULL, word);
+    if (strcmp(request.output, "-") != 0)
+        fprintf(stderr, "memctx: wrote %s; open it in a browser\n", request.output);
+    return cli_finish_output(CLI_DONE);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/* rules.c - `memctx rules`: lists, adds and removes the rules that place call paths by function
+ * names. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "formats/render.h"
+#include "rules/rule_patterns.h"
+#include "rules/rule_send.h"
+#include "target/target.h"
+#include "verbs/reading.h"
+#include "verbs/verbs.h"
+
+enum { OPTION_ADD = 1, OPTION_CLEAR, OPTION_AGAIN };
+
+static const struct option options_list[] = {
+    {"json", no_argument, NULL, READING_JSON},    {"human", no_argument, NULL, READING_HUMAN},
+    {"add", required_argument, NULL, OPTION_ADD}, {"clear", no_argument, NULL, OPTION_CLEAR},
+    {"again", no_argument, NULL, OPTION_AGAIN},   CLI_COMMON_OPTIONS};
+
+struct line {
+    char *rule;
+    int64_t contexts, bytes, chunks, limit, refused, guarded, unguarded;
+};
+
+/* Cuts the next line off; false: there is none that is whole. */
+static bool next_line(char **text, struct line *line) {
+    char *end = strchr(*text, '\n'), *tab = strchr(*text, '\t');
+    if (!end || !tab || tab > end)
+        return false;
+    *tab = *end = '\0';
+    line->rule = cli_clean(*text);
+    *text = end + 1;
+    return sscanf(tab + 1,
+                  "%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
+                  "\t%" SCNd64,
+                  &line->contexts, &line->bytes, &line->chunks, &line->limit, &line->refused,
+                  &line->guarded, &line->unguarded) == 7;
+}
+
+static void print_json(const struct target *target, char *text,
+                       const struct rule_waiting *waiting) {
+    struct json_writer json = {.file = stdout};
+    struct line line;
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "schema", "memctx-rules/1");
+    json_put_integer(&json, "pid", target->facts.pid);
+    json_put_open(&json, "rules", '[');
+    while (next_line(&text, &line)) {
+        json_put_newline(&json);
+        json_put_open(&json, NULL, '{');
+        json_put_text(&json, "rule", line.rule);
+        json_put_integer(&json, "contexts", line.contexts);
+        json_put_integer(&json, "requested_bytes", line.bytes);
+        json_put_integer(&json, "live_chunks", line.chunks);
+        if (line.limit != 0) {
+            json_put_integer(&json, "limit_bytes", line.limit);
+            json_put_integer(&json, "passed", line.refused);
+        }
+        if (line.guarded + line.unguarded != 0) {
+            json_put_integer(&json, "guarded", line.guarded);
+            json_put_integer(&json, "unguarded", line.unguarded);
+        }
+        json_put_close(&json, '}');
+    }
+    json_put_close(&json, ']');
+    json_put_open(&json, "unresolved", '[');
+    for (size_t i = 0; i < waiting->count; i++)
+        json_put_text(&json, NULL, waiting->paths[i]);
+    json_put_close(&json, ']');
+    json_put_close(&json, '}');
+    putchar('\n');
+}
+
+static void print_text(char *text, const struct rule_waiting *waiting, bool human) {
+    struct line line;
+    char bytes[RENDER_NUMBER_BYTES];
+    size_t count = 0;
+    for (; next_line(&text, &line); count++) {
+        if (count == 0) {
+            printf("%10s %12s %12s  rule (the first one that holds for a path counts)\n",
+                   "contexts", "chunks", "requested");
+        }
+        printf("%10" PRId64 " %12" PRId64 " %12s  %s\n", line.contexts, line.chunks,
+               render_bytes(bytes, line.bytes, human), line.rule);
+        if (line.refused != 0) {
+            printf("%36s  its limit of %s was passed %" PRId64 " times\n", "",
+                   render_bytes(bytes, line.limit, human), line.refused);
+        }
+        if (line.guarded + line.unguarded != 0) {
+            printf("%36s  %" PRId64 " allocations had a guard page, %" PRId64 " could have none\n",
+                   "", line.guarded, line.unguarded);
+        }
+    }
+    if (count == 0)
+        printf("no rules; memctx rules TARGET --add 'FUNCTION=slab' adds one\n");
+    for (size_t i = 0; i < waiting->count; i++) {
+        printf("%sregex: and file: rules are not resolved in %s\n", i == 0 ? "\n" : "",
+               waiting->paths[i]);
+    }
+    if (waiting->count > 0)
+        printf("memctx rules TARGET --again resolves them\n");
+}
+
+int rules_main(int argc, char **argv) {
+    bool as_json = false, human = false, clear = false, again = false, all = true;
+    const char **added = cli_alloc((size_t)argc, sizeof *added);
+    size_t count = 0;
+    struct target target;
+    static struct rule_patterns patterns;
+    struct rule_waiting waiting;
+    struct cli_failure failure;
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        switch (option) {
+        case READING_JSON: as_json = true; break;
+        case READING_HUMAN: human = true; break;
+        case OPTION_CLEAR: clear = true; break;
+        case OPTION_AGAIN: again = true; break;
+        case OPTION_ADD: added[count++] = optarg; break;
+        default: break;
+        }
+    }
+    const char *word = reading_target_word(argc, argv, 1);
+    for (size_t i = 0; i < count; i++) {
+        if (!strchr(added[i], '=') || strlen(added[i]) >= WIRE_REQUEST_MAX)
+            cli_usage("a rule is PATTERN=POLICY,OPTIONS; got \"%.100s\"", added[i]);
+        if (!rule_patterns_add(&patterns, added[i], &failure))
+            cli_die_failure(&failure);
+    }
+    target_open(&target, word, true);
+    if (clear)
+        free(target_ask_text(&target, WIRE_RULES, "clear", strlen("clear")));
+    for (size_t i = 0; i < count; i++)
+        free(target_ask_text(&target, WIRE_RULES, added[i], strlen(added[i])));
+    if (again || count > 0)
+        all = rule_send_all(&target);
+    rule_send_list(&target, &waiting);
+    char *text = target_ask_text(&target, WIRE_RULES, "list", strlen("list"));
+    if (as_json)
+        print_json(&target, text, &waiting);
+    else
+        print_text(text, &waiting, human);
+    free(text);
+    free(added);
+    return cli_finish_output(all ? CLI_DONE : CLI_REFUSED);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * run.c - `memctx run`: starts a program with the library preloaded.
+ *
+ * The command becomes the program (exec): the pid, the signals and the exit status are its own.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rules/rule_patterns.h"
+#include "rules/rule_start.h"
+#include "target/program.h"
+#include "verbs/settings.h"
+#include "verbs/verbs.h"
+
+#define LIBRARY "libmemctx.so"
+
+enum { OPTION_DEPTH = 1, OPTION_VERIFY, OPTION_NO_CHILDREN, OPTION_SET, OPTION_RULE };
+
+static const struct option options_list[] = {{"depth", required_argument, NULL, OPTION_DEPTH},
+                                             {"verify", required_argument, NULL, OPTION_VERIFY},
+                                             {"no-children", no_argument, NULL, OPTION_NO_CHILDREN},
+                                             {"set", required_argument, NULL, OPTION_SET},
+                                             {"rule", required_argument, NULL, OPTION_RULE},
+                                             {"verbose", no_argument, NULL, 'v'},
+                                             CLI_COMMON_OPTIONS};
+
+static void set_variable(const char *name, const char *value) {
+    if (setenv(name, value, 1) != 0)
+        cli_die(CLI_REFUSED, "out of memory");
+}
+
+static void set_option(const char *name, const char *value) {
+    const struct settings_entry *entry = settings_find(name);
+    if (!entry)
+        cli_usage("unknown option name \"%s\"; see memctx options", name);
+    if (!settings_accepts(entry, value)) {
+        char lowest[24];
+        snprintf(lowest, sizeof lowest, "%s", settings_text(entry, entry->minimum));
+        cli_usage("%s takes a value from %s to %s; got \"%s\"; see memctx options", name, lowest,
+                  settings_text(entry, entry->maximum), value);
+    }
+    set_variable(entry->variable, value);
+}
+
+static void set_pair(const char *pair) {
+    const char *equals = strchr(pair, '=');
+    if (!equals)
+        cli_usage("--set takes name=value; got \"%s\"", pair);
+    char *name = strndup(pair, (size_t)(equals - pair));
+    if (!name)
+        cli_die(CLI_REFUSED, "out of memory");
+    set_option(name, equals + 1);
+    free(name);
+}
+
+/* Behind those that are there: the first one that holds counts. */
+static void add_rule(const char *rule) {
+    const char *before = getenv("MEMCTX_RULES");
+    if (!strrchr(rule, '=') || strrchr(rule, '=') == rule)
+        cli_usage("--rule takes PATTERN=POLICY,OPTIONS; got \"%.100s\"", rule);
+    static struct rule_patterns patterns;
+    struct cli_failure failure;
+    if (!rule_patterns_add(&patterns, rule, &failure))
+        cli_usage("%s", failure.text);
+    char *rules = before && before[0] != '\0' ? cli_format("%s;%s", before, rule) : cli_copy(rule);
+    set_variable("MEMCTX_RULES", rules);
+    free(rules);
+}
+
+/* Beside the command (a build), below ../lib (an installation), or where MEMCTX_LIBRARY says. */
+static char *find_library(void) {
+    static const char *const places[] = {"", "../lib/memctx/", "../lib/",
+                                         "../lib/x86_64-linux-gnu/"};
+    char directory[PATH_MAX];
+    const char *given = getenv("MEMCTX_LIBRARY");
+    if (given && given[0] != '\0') {
+        char *path = realpath(given, NULL);
+        if (!path) {
+            cli_die(CLI_REFUSED, "MEMCTX_LIBRARY names %s, which cannot be read; %s", given,
+                    strerror(errno));
+        }
+        return path;
+    }
+    ssize_t length = readlink("/proc/self/exe", directory, sizeof directory - 1);
+    if (length > 0) {
+        directory[length] = '\0';
+        char *slash = strrchr(directory, '/');
+        slash[1] = '\0';
+    }
+    for (size_t i = 0; length > 0 && i < sizeof places / sizeof places[0]; i++) {
+        char *candidate = cli_format("%s%s%s", directory, places[i], LIBRARY);
+        char *path = realpath(candidate, NULL);
+        free(candidate);
+        if (path)
+            return path;
+    }
+    cli_die(CLI_REFUSED,
+            LIBRARY " is neither beside this command nor in ../lib/memctx or ../lib; build it with "
+                    "make, or name it in MEMCTX_LIBRARY");
+}
+
+/* Ours comes first, so that its malloc is the one that is found; what was there stays. */
+static void set_preload(const char *library) {
+    const char *before = getenv("LD_PRELOAD");
+    if (strpbrk(library, ": ")) {
+        cli_die(CLI_REFUSED,
+                "%s cannot be preloaded: LD_PRELOAD cannot hold a path with a blank or a colon; "
+                "move it",
+                library);
+    }
+    if (access(library, R_OK) != 0)
+        cli_die(CLI_REFUSED, "%s cannot be read; %s", library, strerror(errno));
+    char *value =
+        before && before[0] != '\0' ? cli_format("%s:%s", library, before) : cli_copy(library);
+    set_variable("LD_PRELOAD", value);
+    free(value);
+}
+
+int run_main(int argc, char **argv) {
+    struct cli_failure failure;
+    char *path;
+    char pid[24];
+    int option;
+    /* "+": the options of the program are not ours. */
+    while ((option = cli_next_option(argc, argv, "+:vhV", options_list)) != -1) {
+        switch (option) {
+        case OPTION_DEPTH: set_option("depth", optarg); break;
+        case OPTION_VERIFY: set_option("verify", optarg); break;
+        case OPTION_NO_CHILDREN: set_variable("MEMCTX_NO_CHILDREN", "1"); break;
+        case OPTION_SET: set_pair(optarg); break;
+        case OPTION_RULE: add_rule(optarg); break;
+        case 'v': set_variable("MEMCTX_VERBOSE", "1"); break;
+        default: break;
+        }
+    }
+    if (optind >= argc)
+        cli_usage("missing PROGRAM");
+    if (!program_find(argv[optind], &path, &failure) || !program_check(path, &failure))
+        cli_die_failure(&failure);
+    char *library = find_library();
+    set_preload(library);
+    rule_start_resolve(path, library);
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    set_variable("MEMCTX_RUN_PID", pid);
+    /* The argument list begins with the name as it was given, as a shell passes it. execvp also
+     * runs a script without "#!" by the shell. */
+    execvp(path, argv + optind);
+    int error = errno;
+    cli_die(error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXECUTE, "%s: cannot be executed; %s",
+            argv[optind], strerror(error));
+}

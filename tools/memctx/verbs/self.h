@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* self.h - what the library says of itself (WIRE_SELF), for `memctx dump --self`. */
+#ifndef MEMCTX_SELF_H
+#define MEMCTX_SELF_H
+
+#include <stdbool.h>
+
+#include "target/target.h"
+
+/* Prints name, value and meaning of each statistic; returns the exit code. */
+int self_print(struct target *target, bool json);
+/* One of them, a whole number; WIRE_UNKNOWN: not there, or not known. */
+int64_t self_figure(struct target *target, const char *name);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* set.c - `memctx set`: changes options of a running process, or how its contexts are placed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs/place.h"
+#include "verbs/unfold.h"
+#include "verbs/verbs.h"
+
+enum { OPTION_FOR = CHOOSE_SITE + 1 };
+
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             {"site", required_argument, NULL, CHOOSE_SITE},
+                                             {"for", required_argument, NULL, OPTION_FOR},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
+
+/* More than a policy by itself: options as rules have them, or one of them without a policy. */
+static bool asks_for_options(const char *wanted) {
+    static const char *const options[] = {"own", "zero", "guard"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (strcmp(wanted, options[i]) == 0)
+            return true;
+    return strpbrk(wanted, ",:") != NULL;
+}
+
+/* With options the contexts get a rule of their own, which holds for all below them, too. */
+static void set_by_rule(const struct choice *choice, const char *wanted) {
+    struct target target;
+    if (choice->site) {
+        cli_usage("--site takes no policy options; use a rule: memctx rules TARGET --add "
+                  "'regex:%.100s=%.100s'",
+                  choice->site, wanted);
+    }
+    if (strlen(wanted) > WIRE_REQUEST_MAX / 2)
+        cli_usage("too many options; got \"%.100s\"", wanted);
+    target_open(&target, choice->target, true);
+    for (size_t i = 0; i < choice->id_count; i++) {
+        int64_t id;
+        if (!cli_is_number(choice->ids[i], &id)) {
+            cli_usage("a CONTEXT is a number that memctx dump --flat shows; got \"%.100s\"",
+                      choice->ids[i]);
+        }
+        char *rule = cli_format("context:%s=%s", choice->ids[i], wanted);
+        free(target_ask_text(&target, WIRE_RULES, rule, strlen(rule)));
+        printf("added the rule %s, for what is allocated from now on\n", rule);
+        free(rule);
+    }
+}
+
+static void set_policy(const struct choice *choice, const char *assignment) {
+    static const char name[] = "policy=";
+    if (strncmp(assignment, name, strlen(name)) != 0) {
+        cli_usage("a context takes policy=POLICY, unfold or fold; "
+                  "got \"%.100s\"",
+                  assignment);
+    }
+    if (asks_for_options(assignment + strlen(name))) {
+        set_by_rule(choice, assignment + strlen(name));
+        return;
+    }
+    const struct placing *placing = placing_by_policy(assignment + strlen(name));
+    if (!placing) {
+        cli_usage("unknown policy \"%.100s\"; use default, aset, mixed, slab, "
+                  "generation, bump or simple",
+                  assignment + strlen(name));
+    }
+    place_contexts(choice, placing);
+}
+
+static bool is_about_folding(const char *what) {
+    return strcmp(what, "unfold") == 0 || strcmp(what, "fold") == 0;
+}
+
+static void set_context(const struct choice *choice, const char *what, int64_t seconds) {
+    bool unfold = strcmp(what, "unfold") == 0;
+    if (!unfold && seconds >= 0)
+        cli_usage("--for applies to unfold only; got \"%.100s\"", what);
+    if (!is_about_folding(what)) {
+        set_policy(choice, what);
+        return;
+    }
+    if (choice->site && choice->id_count > 0)
+        cli_usage("contexts are chosen twice; give their numbers or --site REGEX, not both");
+    if (!choice->site && choice->id_count == 0) {
+        cli_usage("missing contexts; give their numbers or --site REGEX; memctx dump shows them as "
+                  "(recursive: ...)");
+    }
+    unfold_contexts(choice, !unfold ? 0 : seconds >= 0 ? seconds : UNFOLD_SECONDS);
+}
+
+int set_main(int argc, char **argv) {
+    struct target target;
+    struct choice choice = {.site = NULL};
+    int64_t seconds = -1;
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
+        if (option == OPTION_FOR)
+            seconds = cli_parse_number("--for", optarg, 0, WIRE_UNFOLD_SECONDS_MAX);
+        else
+            choose_take(&choice, option);
+    const char *word = reading_target_word(argc, argv, argc);
+    if (optind + 1 >= argc)
+        cli_usage("set needs at least one name=value; see memctx options");
+    int64_t context;
+    if (choice.site || cli_is_number(argv[optind + 1], &context) ||
+        is_about_folding(argv[argc - 1])) {
+        choice.target = word;
+        choice.ids = argv + optind + 1;
+        choice.id_count = (size_t)(argc - optind - 2);
+        set_context(&choice, argv[argc - 1], seconds);
+        return cli_finish_output(CLI_DONE);
+    }
+    if (seconds >= 0)
+        cli_usage("--for applies to unfold only; see memctx set TARGET CONTEXT unfold");
+    if (choice.json || choice.human) {
+        cli_usage(
+            "--json and --human apply to contexts; for options use memctx options TARGET --json");
+    }
+    /* All of them are looked at before the first one is sent. */
+    for (int i = optind + 1; i < argc; i++) {
+        const char *equals = strchr(argv[i], '=');
+        if (!equals || equals == argv[i] || strlen(argv[i]) > WIRE_REQUEST_MAX)
+            cli_usage("set takes name=value; got \"%.100s\"", argv[i]);
+    }
+    target_open(&target, word, true);
+    for (int i = optind + 1; i < argc; i++) {
+        char *text = target_ask_text(&target, WIRE_SET, argv[i], strlen(argv[i]));
+        text[strcspn(text, "\n")] = '\0';
+        printf("%s\n", text);
+        free(text);
+    }
+    return cli_finish_output(CLI_DONE);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* settings.c - the table of MEMCTX_* settings. */
+#include "verbs/settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <memctx/options.h>
+
+#include "base/cli.h"
+
+static const char *const control_mode_words[] = {MEMCTX_CONTROL_MODE_WORDS};
+static const char *const fold_mode_words[] = {MEMCTX_FOLD_MODE_WORDS};
+static const char *const thp_mode_words[] = {MEMCTX_THP_MODE_WORDS};
+
+#define WORDS_INT NULL
+#define WORDS_CONTROL_MODE control_mode_words
+#define WORDS_FOLD_MODE fold_mode_words
+#define WORDS_SIZE NULL
+#define IS_SIZE_INT false
+#define IS_SIZE_SIZE true
+#define IS_SIZE_CONTROL_MODE false
+#define IS_SIZE_FOLD_MODE false
+#define IS_SIZE_THP_MODE false
+#define WORDS_THP_MODE thp_mode_words
+
+const struct settings_entry settings_table[] = {
+#define X(field, NAME, kind, initial_value, minimum_value, maximum_value, live, text)              \
+    {.name = #field,                                                                               \
+     .variable = "MEMCTX_" #NAME,                                                                  \
+     .help = text,                                                                                 \
+     .words = WORDS_##kind,                                                                        \
+     .initial = initial_value,                                                                     \
+     .minimum = minimum_value,                                                                     \
+     .maximum = maximum_value,                                                                     \
+     .size = IS_SIZE_##kind,                                                                       \
+     .settable = live},
+    MEMCTX_OPTIONS(X)
+#undef X
+};
+
+const size_t settings_count = sizeof settings_table / sizeof settings_table[0];
+
+const struct settings_entry *settings_find(const char *name) {
+    for (size_t i = 0; i < settings_count; i++)
+        if (strcmp(settings_table[i].name, name) == 0)
+            return &settings_table[i];
+    return NULL;
+}
+
+#define PERCENT_MAX 50
+
+/* "N", "NK", "NM", "NG" or "N%", as the library reads it. */
+static bool accepts_size(const struct settings_entry *entry, const char *text) {
+    static const char units[] = "KMG";
+    char *end;
+    if (*text < '0' || *text > '9')
+        return false;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno != 0 || value > entry->maximum || (*end != 0 && end[1] != 0))
+        return false;
+    if (*end == '%')
+        return value >= 1 && value <= PERCENT_MAX;
+    const char *unit = *end == 0 ? NULL : strchr(units, toupper((unsigned char)*end));
+    if (*end != 0 && !unit)
+        return false;
+    for (ptrdiff_t i = !unit ? 0 : unit - units + 1; i > 0; i--)
+        value = value > entry->maximum ? value : value * 1024;
+    return value >= entry->minimum && value <= entry->maximum;
+}
+
+bool settings_accepts(const struct settings_entry *entry, const char *text) {
+    int64_t value;
+    if (entry->size)
+        return accepts_size(entry, text);
+    for (int64_t i = entry->minimum; entry->words && i <= entry->maximum; i++)
+        if (strcmp(entry->words[i], text) == 0)
+            return true;
+    return !entry->words && cli_is_number(text, &value) && value >= entry->minimum &&
+           value <= entry->maximum;
+}
+
+const char *settings_text(const struct settings_entry *entry, int64_t value) {
+    static char text[24];
+    if (entry->words)
+        return entry->words[value];
+    if (entry->size && value < 0)
+        snprintf(text, sizeof text, "%" PRId64 "%%", -value);
+    else
+        snprintf(text, sizeof text, "%" PRId64, value);
+    return text;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * verbs.h - the verbs, for main.c. Each stands in the file of its name; isolate and merge are in
+ * place.c.
+ */
+#ifndef MEMCTX_VERBS_H
+#define MEMCTX_VERBS_H
+
+int run_main(int argc, char **argv);
+int ps_main(int argc, char **argv);
+int dump_main(int argc, char **argv);
+int frag_main(int argc, char **argv);
+int doctor_main(int argc, char **argv);
+int export_main(int argc, char **argv);
+int report_main(int argc, char **argv);
+int mark_main(int argc, char **argv);
+int diff_main(int argc, char **argv);
+int reset_main(int argc, char **argv);
+int isolate_main(int argc, char **argv);
+int merge_main(int argc, char **argv);
+int verify_main(int argc, char **argv);
+int trim_main(int argc, char **argv);
+int rules_main(int argc, char **argv);
+int set_main(int argc, char **argv);
+int options_main(int argc, char **argv);
+
+#endif

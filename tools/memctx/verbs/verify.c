@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* verify.c - `memctx verify`: compares the predictions of isolate, merge, set and trim with what
+ * happened. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "formats/render.h"
+#include "pages/holders.h"
+#include "target/notes.h"
+#include "verbs/place.h"
+#include "verbs/reading.h"
+#include "verbs/verbs.h"
+
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             CLI_COMMON_OPTIONS};
+
+struct outcome {
+    struct note note;
+    const struct placing *placing; /* NULL: trimmed */
+    double ago_s;
+    int64_t now_bytes, saved_bytes;
+    double ratio; /* saved of predicted; 0 where nothing was predicted */
+};
+
+/* What the contexts that are placed so now waste by it. */
+static int64_t waste_now(const struct model *model, const struct placing *placing) {
+    bool *members = cli_alloc(model->context_count, sizeof *members);
+    for (size_t i = 0; i < model->context_count; i++)
+        members[i] = model->contexts[i].placement == placing->placement;
+    int64_t sum = placing_waste(placing, model, members);
+    free(members);
+    return sum;
+}
+
+static bool find_outcome(struct outcome *outcome, const struct model *model, const char *text) {
+    struct note *note = &outcome->note;
+    if (!note_read(note, text))
+        return false;
+    outcome->placing = placing_by_action(note->action); /* else it is a trim */
+    outcome->ago_s = model->uptime_s - note->uptime_s;
+    outcome->now_bytes = outcome->placing ? waste_now(model, outcome->placing) : note->after_bytes;
+    outcome->saved_bytes = note->before_bytes - outcome->now_bytes;
+    outcome->ratio = note->predicted_bytes > 0
+                         ? (double)outcome->saved_bytes / (double)note->predicted_bytes
+                         : 0;
+    return true;
+}
+
+static void print_text(const struct outcome *outcome, bool human) {
+    const struct note *note = &outcome->note;
+    char predicted[RENDER_NUMBER_BYTES], before[RENDER_NUMBER_BYTES];
+    char now[RENDER_NUMBER_BYTES], saved[RENDER_NUMBER_BYTES];
+    bool trimmed = !outcome->placing;
+    printf("%s of %" PRId64 " context%s (%" PRId64
+           "%s), %.1f s ago: predicted %s; %s %s before, %s %s: "
+           "saved %s",
+           note->action, note->contexts, note->contexts == 1 ? "" : "s", note->first,
+           note->contexts == 1 ? "" : ", ...", outcome->ago_s,
+           render_bytes(predicted, note->predicted_bytes, human),
+           trimmed                               ? "resident"
+           : placing_is_shared(outcome->placing) ? "free in its pages and mixed ones"
+                                                 : "rounding and holes of its chunks",
+           render_bytes(before, note->before_bytes, human),
+           render_bytes(now, outcome->now_bytes, human), trimmed ? "after" : "now",
+           render_bytes(saved, outcome->saved_bytes, human));
+    if (note->predicted_bytes > 0)
+        printf(" (%.0f %%)", 100 * outcome->ratio);
+    putchar('\n');
+}
+
+static void write_json(struct json_writer *json, const struct outcome *outcome) {
+    const struct note *note = &outcome->note;
+    json_put_newline(json);
+    json_put_open(json, NULL, '{');
+    json_put_text(json, "action", note->action);
+    json_put_integer(json, "contexts", note->contexts);
+    json_put_integer(json, "first_context", note->first);
+    json_put_decimal(json, "ago_s", outcome->ago_s);
+    json_put_integer(json, "predicted_bytes", note->predicted_bytes);
+    json_put_integer(json, "before_bytes", note->before_bytes);
+    json_put_integer(json, "now_bytes", outcome->now_bytes);
+    json_put_integer(json, "saved_bytes", outcome->saved_bytes);
+    json_put_decimal(json, "ratio", outcome->ratio);
+    json_put_close(json, '}');
+}
+
+int verify_main(int argc, char **argv) {
+    bool as_json = false, human = false;
+    size_t shown = 0;
+    struct target target;
+    struct model model;
+    struct target_load_options load = {.flags = MODEL_PINNED, .pages = true};
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        as_json = as_json || option == READING_JSON;
+        human = human || option == READING_HUMAN;
+    }
+    target_open(&target, reading_target_word(argc, argv, 1), false);
+    target_load(&target, &model, &load);
+    struct json_writer json = {.file = stdout};
+    if (as_json) {
+        json_put_open(&json, NULL, '{');
+        json_put_text(&json, "schema", "memctx-verify/1");
+        json_put_integer(&json, "pid", model.pid);
+        json_put_open(&json, "actions", '[');
+    }
+    for (size_t i = 0; i < model.note_count; i++) {
+        struct outcome outcome;
+        if (!find_outcome(&outcome, &model, model.notes[i]))
+            continue;
+        shown++;
+        if (as_json)
+            write_json(&json, &outcome);
+        else
+            print_text(&outcome, human);
+    }
+    if (as_json) {
+        json_put_close(&json, ']');
+        json_put_close(&json, '}');
+        putchar('\n');
+    } else if (shown == 0) {
+        printf("no predictions to compare; memctx isolate, merge and trim make them\n");
+    }
+    return cli_finish_output(CLI_DONE);
+}
