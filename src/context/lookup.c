@@ -2,15 +2,25 @@
 /* The slow half of finding who pays: search, walk, tree, oracle; see lookup.h. */
 #include "context/lookup.h"
 #include "context/evict.h"
+#include "context/misuse.h"
 #include "context/named.h"
 #include "context/tree.h"
 #include "context/verify.h"
 #include "path/functions.h"
 #include "path/oracle.h"
+#include "region/hooks.h"
 #include "region/named.h"
 #include "region/region.h"
 
+static const struct region_hooks hooks = {.explain_misuse = misuse_explain,
+                                          .explain_guarded = misuse_explain_guarded,
+                                          .callers = misuse_callers,
+                                          .tell_limit = misuse_tell_limit,
+                                          .leave_named = named_leave};
+
 struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context) {
+    if (UNLIKELY(!load_relaxed(&region_hooks)))
+        store_release(&region_hooks, &hooks);
     /* The first view stands for all that cannot be accounted elsewhere, so it is made first. */
     if (heap->view_count <= 1 && !heap_view_within(heap, TREE_UNKNOWN, TABLES_UNCOUNTED))
         return NULL;

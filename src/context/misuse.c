@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is said of a chunk that a program misused, beside the line that names it: the call path that allocated it,
  * and the one that just misused it, in a form that addr2line takes. The process is about to end. */
+#include "context/misuse.h"
 #include "context/named.h"
 #include "context/tree.h"
 #include "path/stack.h"
@@ -123,7 +124,7 @@ COLD void misuse_explain_guarded(uint32_t context, const uintptr_t *freed_by, un
     print_line(names_hint);
 }
 
-COLD void terms_tell(const struct terms *terms, uint32_t context) {
+COLD void misuse_tell_limit(const struct terms *terms, uint32_t context) {
     char line[512];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
     text_add(&text, "memctx: the limit of the rule ");

@@ -2,6 +2,7 @@
 /* Named contexts; see named.h. */
 #include "context/named.h"
 #include "context/lookup.h"
+#include "context/misuse.h"
 #include "context/tree.h"
 #include "os/meta.h"
 #include "region/region.h"
@@ -561,7 +562,7 @@ bool named_give(struct heap *heap, struct named *named) {
     return given;
 }
 
-void heap_leave_named(struct heap *heap) {
+void named_leave(struct heap *heap) {
     struct heap *shared = load_relaxed(&region_named_any) ? lock_both() : NULL;
     if (!shared)
         return;

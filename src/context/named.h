@@ -156,5 +156,7 @@ struct view *named_view_of(struct heap *heap, const void *chunk);
 memctx_t named_first_child(memctx_t handle); /* NULL: none */
 memctx_t named_next(memctx_t handle);        /* the next child of its parent */
 memctx_t named_parent(memctx_t handle);
+/* The named contexts of a heap whose thread ended belong to nobody now: see region/hooks.h. */
+void named_leave(struct heap *heap);
 
 #endif

@@ -4,6 +4,7 @@
 #include "os/fault.h"
 #include "os/meta.h"
 #include "region/check.h"
+#include "region/hooks.h"
 
 #include <signal.h>
 #include <ucontext.h>
@@ -40,8 +41,8 @@ static const struct waiting *waiting_at(const struct page *page) {
 
 void guard_explain(const struct page *page) {
     const struct waiting *waiting = page->kind == PAGE_WAITING ? waiting_at(page) : NULL;
-    misuse_explain_guarded(page->context, waiting ? waiting->freed_by : NULL,
-                           waiting ? waiting->count : 0);
+    REGION_HOOK(explain_guarded, page->context, waiting ? waiting->freed_by : NULL,
+                waiting ? waiting->count : 0);
 }
 
 static void tell(const struct page *page, const char *at, bool writes) {
@@ -168,7 +169,7 @@ void guard_free(struct page *page) {
     waiting->page = page;
     page->capacity = (uint32_t)(guards.freed % GUARD_WAITING);
     guards.freed++;
-    waiting->count =
-        misuse_callers((uintptr_t)__builtin_frame_address(0), waiting->freed_by, FREED_BY_MAX);
+    waiting->count = REGION_HOOK(callers, (uintptr_t)__builtin_frame_address(0), waiting->freed_by,
+                                 FREED_BY_MAX);
     lock_release(&region_lock);
 }

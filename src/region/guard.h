@@ -30,9 +30,4 @@ void guard_free(struct page *page);
 /* Tells of the paths that allocated and freed the chunk of such a page, and of the one that misuses it. */
 void guard_explain(const struct page *page);
 
-/* Of the layer that knows paths (context/misuse.c): who calls the library, from that frame on; so many addresses. */
-unsigned misuse_callers(uintptr_t frame, uintptr_t *addresses, unsigned max);
-/* Tells of the path that allocated, of the one that freed, if any, and of the one that is at fault. */
-void misuse_explain_guarded(uint32_t context, const uintptr_t *freed_by, unsigned count);
-
 #endif

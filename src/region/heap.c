@@ -9,6 +9,7 @@
 #include "region/heap.h"
 #include "base/options.h"
 #include "os/meta.h"
+#include "region/hooks.h"
 #include "region/punch.h"
 
 #define WASTE_SHARE 16           /* a sixteenth is 6 % */
@@ -17,6 +18,7 @@
 #define SLOT_STEP 17U   /* odd, so that all places are reached */
 #define NEWEST_VIEWS 8U /* of a forked child */
 
+const struct region_hooks *region_hooks;
 struct heap_global heap_global FORK_PAGE
     __attribute__((aligned(OS_PAGE_BYTES))) = {.lock = LOCK_INIT(RANK_HEAPS)};
 uint32_t heap_views_epoch START_PAGE;
@@ -382,7 +384,7 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     }
     if (heap) {
         bins_collect_remote(heap);
-        heap_leave_named(heap); /* of a thread that did not come along in a fork */
+        REGION_HOOK(leave_named, heap); /* of a thread that did not come along in a fork */
         return heap;
     }
     heap = exchange_relaxed(&heap_global.first_used, true) ? meta_alloc(sizeof *heap) : &first_heap;
@@ -485,7 +487,7 @@ static void fold_remote(struct heap *heap) {
 
 void heap_park(struct heap *heap) {
     bins_collect_remote(heap);
-    heap_leave_named(heap);
+    REGION_HOOK(leave_named, heap);
     bins_release_empty(heap, &heap->mixed);
     lock_take(&heap_global.lock);
     if (!heap_global.totals) {

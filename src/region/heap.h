@@ -171,9 +171,6 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell);
 void heap_park(struct heap *heap);
 /* Moves a view's numbers to another one of the same context, in that heap. Under heap_global.lock, so that no dump sees them twice. */
 void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct view *sum);
-/* The named contexts of a heap whose thread ended become nobody's, so that they can be taken whoever has the heap next. Of the layer
- * that knows them (context/named.c). */
-void heap_leave_named(struct heap *heap);
 /* The shared heap, locked and ready; NULL: this thread holds it already (a handler within). */
 struct heap *heap_shared_lock(void);
 /* The same, for who holds no lock; NULL: another thread is there. */

@@ -11,6 +11,7 @@
 #include "region/aset.h"
 #include "region/check.h"
 #include "region/guard.h"
+#include "region/hooks.h"
 #include "region/named.h"
 #include "region/punch.h"
 #include "region/serial.h"
@@ -74,7 +75,7 @@ COLD static void look_at_terms(struct heap *heap, struct view *view) {
     if (view->region && view->region->terms != number)
         region_change_terms(heap, view->region, number);
     if (load_relaxed(&terms->to_tell) && exchange_relaxed(&terms->to_tell, 0))
-        terms_tell(terms, view->context);
+        REGION_HOOK(tell_limit, terms, view->context);
 }
 
 /* What is to be done now and then before a chunk is placed; its context may get a region by that, or
@@ -525,7 +526,7 @@ COLD void region_report(enum region_misuse misuse, const struct page *page, cons
     if (page->kind == PAGE_WAITING)
         guard_explain(page);
     else
-        misuse_explain(context, misuse >= MISUSE_OVERFLOW);
+        REGION_HOOK(explain_misuse, context, misuse >= MISUSE_OVERFLOW);
     os_abort();
 }
 

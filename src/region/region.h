@@ -58,9 +58,6 @@ enum region_misuse {
 /* Of a region, the policy of the chunks to come (PLACE_DEFAULT, or one from PLACE_SLAB on). What stands in its pages
  * stays there, and they go when they are empty. */
 void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy);
-/* Prints the path that allocated, if there is a context, and the one that called, which misused it or found that it
- * was. Of the layer that knows paths (context/misuse.c). */
-void misuse_explain(uint32_t context, bool found);
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
 

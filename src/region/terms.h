@@ -75,8 +75,4 @@ int64_t terms_live(unsigned number);
 /* So many bytes more, of a chunk that had so many in the context `had_in`. False: it would be past the limit. */
 bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had);
 
-/* Tells once that the limit of TERMS_WARN is passed, and by which path. Of the layer that knows paths
- * (context/misuse.c). */
-void terms_tell(const struct terms *terms, uint32_t context);
-
 #endif

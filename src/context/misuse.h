@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* misuse.h - what a program is told when it misuses a chunk: the call paths of all who were involved.
+ * region asks for these by its hooks (region/hooks.h), which says what each does. */
+#ifndef MEMCTX_MISUSE_H
+#define MEMCTX_MISUSE_H
+
+#include "base/base.h"
+
+struct terms;
+
+void misuse_explain(uint32_t context, bool found);
+void misuse_explain_guarded(uint32_t context, const uintptr_t *freed_by, unsigned count);
+unsigned misuse_callers(uintptr_t frame, uintptr_t *addresses, unsigned max);
+void misuse_tell_limit(const struct terms *terms, uint32_t context);
+
+#endif
