@@ -18,7 +18,7 @@
 #define SLOT_STEP 17U   /* odd, so that all places are reached */
 #define NEWEST_VIEWS 8U /* of a forked child */
 
-const struct region_hooks *region_hooks;
+const struct region_hooks *region_hooks START_PAGE;
 struct heap_global heap_global FORK_PAGE
     __attribute__((aligned(OS_PAGE_BYTES))) = {.lock = LOCK_INIT(RANK_HEAPS)};
 uint32_t heap_views_epoch START_PAGE;
