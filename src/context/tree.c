@@ -20,6 +20,7 @@ struct table {
 
 #define LOOPS_PER_LEAF 4096U
 static void *loops[(TREE_NODES_PER_BLOCK * TREE_BLOCKS) / LOOPS_PER_LEAF]; /* atomic: uint32_t */
+struct tree_node *tree_blocks[TREE_BLOCKS];
 static struct {
     uint32_t count;      /* atomic; the fixed nodes need no memory */
     uint32_t linked;     /* those below it are in their parents' lists, or in the table */
@@ -28,9 +29,8 @@ static struct {
     uint64_t table_count;
 } tree FORK_PAGE = {.count = TREE_FIXED_COUNT, .linked = TREE_FIXED_COUNT};
 
-static struct tree_node fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
+struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
     [0 ... TREE_FIXED_COUNT - 1] = {.parent = TREE_ROOT, .module = MODULE_NONE}};
-struct tree_node *tree_blocks[TREE_BLOCKS] = {fixed_nodes};
 
 /* In lists of children, and in the table: here stood one that is gone. It is no frame's node. */
 #define TOMBSTONE ((uint32_t)TREE_UNKNOWN)
@@ -329,13 +329,10 @@ static uint32_t new_id(enum tables_share share) {
     if (id / TREE_NODES_PER_BLOCK >= TREE_BLOCKS || !has_room(share))
         return 0;
     struct tree_node **block = &tree_blocks[id / TREE_NODES_PER_BLOCK];
-    if (!*block || *block == fixed_nodes) {
+    if (!*block) {
         struct tree_node *fresh = meta_alloc(TREE_NODES_PER_BLOCK * sizeof **block);
         if (!fresh)
             return 0;
-        /* Fixed nodes have no children and no flags yet: both come with the first other node. */
-        if (*block)
-            __builtin_memcpy(fresh, fixed_nodes, sizeof fixed_nodes);
         store_release(block, fresh);
     }
     return id;

@@ -76,10 +76,12 @@ struct tree_frame {
     bool exact;
 };
 
-/* Atomic. The first block has the fixed nodes alone until another node is made. */
-INTERNAL struct tree_node *tree_blocks[TREE_BLOCKS];
+INTERNAL struct tree_node *tree_blocks[TREE_BLOCKS]; /* atomic */
+INTERNAL struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT];
 
 INLINE struct tree_node *tree_node(uint32_t id) {
+    if (UNLIKELY(id < TREE_FIXED_COUNT))
+        return &tree_fixed_nodes[id];
     return &load_acquire(&tree_blocks[id / TREE_NODES_PER_BLOCK])[id % TREE_NODES_PER_BLOCK];
 }
 
