@@ -391,7 +391,7 @@ MUTANTS = {
         "src/context/named.h", "    if (UNLIKELY(named->heap != heap))", "    if (0)",
         ["named:misuse-allocated-by-another", "named:misuse-reset-by-another"]),
     "callbacks-are-called-again": (
-        "src/api/contexts.c", "        named->callbacks = callback->next; /* first: it may add another one */\n        callback->function(callback->argument);",
+        "src/api/contexts.c", "        named->callbacks = callback->next; /* before the call, which may add another callback */\n        callback->function(callback->argument);",
         "        callback->function(callback->argument);\n        named->callbacks = NULL;", ["named:callbacks"]),
     "resets-spare-the-children": (
         "src/api/contexts.c", "    do {\n        delete_below(context, what);\n        call_back(context, what);\n    } while (first_child(context, what));",
