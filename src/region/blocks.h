@@ -2,19 +2,18 @@
 /*
  * blocks.h - a page cut into blocks: its layout, and the record that each block has.
  *
- * Pages of blocks up to GRANULE_BLOCK_MAX are cut into granules of one OS page, others are one granule. The
- * records of a granule's blocks stand in its first OS page, so that a small block and its record share one:
- * one place less in the TLB, and one page less that a forked child copies. They take the place of some of the
- * blocks (blocks_records_of says which), or, in wide pages, stand before the first.
- * Blocks of 64 bytes or a multiple start at multiples of 64, others at their own power of two. A record says how much of the
- * block was not requested (slack), and in mixed pages whose it is:
- *   shift 0, own page, blocks up to 1 KiB: 8 bits of slack
- *   shift 1, own page, larger blocks: 16 bits of slack
- *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack + 1 (8)
- *   shift 3, mixed page, larger blocks: view index (32), slack + 1 (32)
- * An own page that became a mixed one keeps its records, shift 0 or 1 and META_OWNERS; whose its blocks
- * are stands in a table beside. A slack of all bits set (shift 0 and 1) or of none marks a free block, also one
- * that was never handed out, so that a second or a wild free is found; whose it was stays.
+ * Pages of blocks up to GRANULE_BLOCK_MAX are cut into granules of one OS page, others are one
+ * granule. The records of a granule's blocks stand in its first OS page, so that a small block and
+ * its record share one: one place less in the TLB, and one page less that a forked child copies.
+ * They take the place of some of the blocks (blocks_records_of says which), or, in wide pages,
+ * stand before the first. Blocks of 64 bytes or a multiple start at multiples of 64, others at
+ * their own power of two. A record says how much of the block was not requested (slack), and in
+ * mixed pages whose it is: shift 0, own page, blocks up to 1 KiB: 8 bits of slack shift 1, own
+ * page, larger blocks: 16 bits of slack shift 2, mixed page, blocks up to 1 KiB: view index (24),
+ * slack + 1 (8) shift 3, mixed page, larger blocks: view index (32), slack + 1 (32) An own page
+ * that became a mixed one keeps its records, shift 0 or 1 and META_OWNERS; whose its blocks are
+ * stands in a table beside. A slack of all bits set (shift 0 and 1) or of none marks a free block,
+ * also one that was never handed out, so that a second or a wild free is found; whose it was stays.
  */
 #ifndef MEMCTX_BLOCKS_H
 #define MEMCTX_BLOCKS_H
@@ -40,8 +39,9 @@ struct owners {          /* written by the heap's thread; gone with the page */
     uint32_t views[];    /* by block: atomic */
 };
 
-/* The mixed pages of contexts that are to stand apart from others (PLACE_APART). As in a heap's own, stand-ins are the
- * current ones of narrow classes, but hold no recent blocks: what is freed goes back to its page. */
+/* The mixed pages of contexts that are to stand apart from others (PLACE_APART). As in a heap's
+ * own, stand-ins are the current ones of narrow classes, but hold no recent blocks: what is freed
+ * goes back to its page. */
 struct pool {
     struct bins bins;
     char stand_ins[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
@@ -77,11 +77,11 @@ INLINE char *blocks_granule(const struct page *page, const void *pointer) {
                : segment_span_start(page);
 }
 
-/* The block that a pointer into a granule of a narrow page is in: its number there, at most that of the rest behind the
- * last block, which has a record as well, that of a free block. *exact when the block starts just there: then, and
- * only then, the fraction is less than the reciprocal, because it is the quotient times the reciprocal's
- * rounding error, which is below the offset, while the least remainder adds a whole reciprocal (2^19 at
- * least). Offsets are below 2^16. */
+/* The block that a pointer into a granule of a narrow page is in: its number there, at most that of
+ * the rest behind the last block, which has a record as well, that of a free block. *exact when the
+ * block starts just there: then, and only then, the fraction is less than the reciprocal, because
+ * it is the quotient times the reciprocal's rounding error, which is below the offset, while the
+ * least remainder adds a whole reciprocal (2^19 at least). Offsets are below 2^16. */
 INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule,
                                     const void *pointer, bool *exact) {
     uint64_t product = (uint64_t)((const char *)pointer - granule) * page->reciprocal;
@@ -89,14 +89,16 @@ INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule
     return (unsigned)(product >> 32);
 }
 
-/* The same in any page: more than there are: none. What is before the first block wraps around to very large numbers. */
+/* The same in any page: more than there are: none. What is before the first block wraps around to
+ * very large numbers. */
 INLINE unsigned blocks_index(const struct page *page, const char *granule, const void *pointer,
                              bool *exact) {
     return blocks_index_narrow(page, granule + page->first, pointer, exact);
 }
 
-/* Where the records of the granule stand that this block is in, whose page is this one or has this stand-in: at another
- * place in each slice, because what stands at the same place of every OS page shares a few sets of each cache. */
+/* Where the records of the granule stand that this block is in, whose page is this one or has this
+ * stand-in: at another place in each slice, because what stands at the same place of every OS page
+ * shares a few sets of each cache. */
 INLINE size_t blocks_color_of(const struct page *stand_in, const void *block) {
     return ((uintptr_t)block >> SLICE_SHIFT & stand_in->color_mask) * stand_in->block_bytes;
 }
@@ -126,8 +128,8 @@ INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsi
 /* Flags are the owner's. */
 INLINE void flags_set(struct page *page, unsigned flags) {
     store_owner(&page->flags, (uint8_t)flags);
-    /* The first free of a full page, unless that waits (spare_of in blocks.c), the last one of others, but not of the heap's
-     * current ones. */
+    /* The first free of a full page, unless that waits (spare_of in blocks.c), the last one of
+     * others, but not of the heap's current ones. */
     page->rare_at = (uint16_t)(flags & PAGE_FULL                   ? page->used - 1
                                : flags & PAGE_LISTED || page->view ? 0
                                                                    : UINT16_MAX);
@@ -197,8 +199,8 @@ INLINE size_t blocks_reached(const struct page *page, const char *start) {
     size_t open = page->granule_mask < OS_PAGE_BYTES || !(bytes & page->granule_mask);
     return align_up(bytes + (open && page->fresh_left), OS_PAGE_BYTES);
 }
-/* A bit for each OS page of these that was given back. The word first: another thread's page may just become one with
- * META_OWNERS, which stand in that word, and then the bit is gone before. */
+/* A bit for each OS page of these that was given back. The word first: another thread's page may
+ * just become one with META_OWNERS, which stand in that word, and then the bit is gone before. */
 INLINE uint64_t blocks_punched(const struct page *page) {
     uint64_t mask = load_acquire(&page->punched);
     return load_relaxed(&page->meta_shift) & META_PUNCHED ? mask : 0;
@@ -223,9 +225,9 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class);
 /* Another one with free blocks, or a new one, or NULL. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class);
-/* A region's current page of a class becomes one of the others; of all its pages of a class those go out of use whose
- * blocks have not the size that they should have by now: their free blocks are not handed out, and they go when they are
- * empty. */
+/* A region's current page of a class becomes one of the others; of all its pages of a class those
+ * go out of use whose blocks have not the size that they should have by now: their free blocks are
+ * not handed out, and they go when they are empty. */
 void bins_put_aside(struct heap *heap, struct bins *bins, unsigned size_class);
 void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_class);
 /* Collects what other threads freed into this heap's pages. */
@@ -276,12 +278,12 @@ INLINE bool blocks_are_watched(const struct page *page) {
 }
 /* Another thread's free: hands the block to the page's owner. */
 void blocks_free_remote(struct page *page, void *block);
-/* What a free may have to do besides: tell who watches the page; a full page is one with a free block
- * again, an empty one is given back. */
+/* What a free may have to do besides: tell who watches the page; a full page is one with a free
+ * block again, an empty one is given back. */
 void blocks_freed_rarely(struct heap *heap, struct page *page, void *block);
 
-/* Takes the list's first block. The one behind it is the next, and mostly in no cache if another thread freed it, or
- * long ago. */
+/* Takes the list's first block. The one behind it is the next, and mostly in no cache if another
+ * thread freed it, or long ago. */
 INLINE void blocks_unlink(struct page *page, const void *block) {
     page->free = *(void *const *)block;
     __builtin_prefetch(page->free, 1);
@@ -295,8 +297,8 @@ INLINE void blocks_link(struct page *page, void *block) {
     add_owner(&page->used, -1);
 }
 
-/* The owner's free, after the record was written and the view accounted. True: blocks_freed_rarely has to
- * follow. A current page that gets empty stays: the next allocation is near. */
+/* The owner's free, after the record was written and the view accounted. True: blocks_freed_rarely
+ * has to follow. A current page that gets empty stays: the next allocation is near. */
 INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block) {
     blocks_link(page, block);
     add_owner(&heap->own_free, page->waste_unit);

@@ -2,10 +2,11 @@
 /*
  * check.h - MEMCTX_CHECK=1: what is written where no chunk is.
  *
- * Behind each chunk at least CHECK_TAIL bytes hold a pattern, which its free looks at: an overflow. A freed block
- * holds another one, but for the word that links it to the next, which is looked at when the block is handed out
- * again: a write after free. Both end the program with a line that names the paths. In this mode no allocation
- * takes the common way; pages made in it have META_CHECKED, so that their frees do not either.
+ * Behind each chunk at least CHECK_TAIL bytes hold a pattern, which its free looks at: an overflow.
+ * A freed block holds another one, but for the word that links it to the next, which is looked at
+ * when the block is handed out again: a write after free. Both end the program with a line that
+ * names the paths. In this mode no allocation takes the common way; pages made in it have
+ * META_CHECKED, so that their frees do not either.
  *
  * Not found: what lies beyond the tail, what is written into a block that is in use again, reads.
  */

@@ -5,8 +5,8 @@
  * A heap belongs to one thread at a time, which alone writes it (no atomics, no lock). When the
  * thread exits the heap is parked; the next new thread adopts it whole, with every page. While it
  * is parked, whoever frees one of its chunks does so under heap->lock. One heap, the shared one,
- * is always used under its lock: by threads that have allocated little so far (api/thread.c), by threads past
- * their end and by signal handlers that interrupt the allocator.
+ * is always used under its lock: by threads that have allocated little so far (api/thread.c), by
+ * threads past their end and by signal handlers that interrupt the allocator.
  *
  * A *view* is the part of a context's numbers that one thread owns: what this thread allocated in
  * the context minus what it freed there, whoever had allocated it. The sum over all views of a
@@ -33,7 +33,8 @@
 struct bins;
 
 /* One thread's numbers in one context, and where its chunks go. One line. Owner-written; read by
- * dumps at any time. The counts only grow: so a dump can read what was freed before what was allocated. */
+ * dumps at any time. The counts only grow: so a dump can read what was freed before what was
+ * allocated. */
 struct view {
     uint64_t allocs, frees;
     uint64_t requested_cum_bytes; /* allocated */
@@ -45,8 +46,8 @@ struct view {
     uint32_t context;    /* id; 0: this view waits for another context, see heap_view_drop */
     uint32_t index;      /* in heap->views */
 };
-/* Pages by size class. `current` is never NULL: a page without free blocks stands in. Of mixed pages up to
- * 1 KiB it is one of heap->recent. */
+/* Pages by size class. `current` is never NULL: a page without free blocks stands in. Of mixed
+ * pages up to 1 KiB it is one of heap->recent. */
 struct bins {
     struct page *current[SIZE_CLASSES];
     struct page *partial[SIZE_CLASSES]; /* other pages with free blocks */
@@ -71,8 +72,8 @@ enum heap_state {
 struct heap {
     uint32_t busy; /* owner: inside the allocator; a signal handler or a fork sees it */
     uint32_t tid;
-    /* The waste that is capped: free bytes of blocks that were in use once, in pages that are or were a context's
-     * own, and an OS page for each such page that is not used up. */
+    /* The waste that is capped: free bytes of blocks that were in use once, in pages that are or
+     * were a context's own, and an OS page for each such page that is not used up. */
     int64_t own_free;
     int64_t own_free_published; /* what of it stands in heap_global.own_free */
     uint32_t view_count;        /* atomic: indices below it are valid */
@@ -85,7 +86,8 @@ struct heap {
     uint32_t denied; /* since the last sweep: pages of its own that a context did not get */
     uint32_t donor;  /* index of the view whose own pages are shared next, past the cap */
     uint32_t pages_used_up; /* see region_alloc_next */
-    /* What others look at, when they free, and at a fork, away from what the owner writes all the time. */
+    /* What others look at, when they free, and at a fork, away from what the owner writes all the
+     * time. */
     struct page *remote_pages
         __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with blocks freed by others */
     struct lock lock;
@@ -98,16 +100,18 @@ struct heap {
     /* The thread's path cache, of the layer above. */
     char paths_room[HEAP_PATHS_BYTES] __attribute__((aligned(CACHE_LINE)));
     struct bins mixed __attribute__((aligned(CACHE_LINE)));
-    /* The blocks of mixed pages that were freed last, and are in the cache: by size class a stand-in for
-     * a page, which is the current one of `mixed`. `free` is their list, `used` the room that is left
-     * in it, `behind` the current page behind it. To their pages they are in use. Only the first line
-     * of each page is there, so that all of this, and of FORK_PAGE, fits one OS page. */
+    /* The blocks of mixed pages that were freed last, and are in the cache: by size class a
+     * stand-in for a page, which is the current one of `mixed`. `free` is their list, `used` the
+     * room that is left in it, `behind` the current page behind it. To their pages they are in use.
+     * Only the first line of each page is there, so that all of this, and of FORK_PAGE, fits one OS
+     * page. */
     char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
-    /* Which class serves a size (up to NARROW_MAX, in steps of 16), and a size class: the largest of its
-     * doubling as long as they all fit into one page of that, then itself. */
+    /* Which class serves a size (up to NARROW_MAX, in steps of 16), and a size class: the largest
+     * of its doubling as long as they all fit into one page of that, then itself. */
     uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
-    /* Views of other heaps, which stay those of the same context, and ours of that context: so a free of
-     * another thread's chunk does not look at that view, which its owner writes all the time. */
+    /* Views of other heaps, which stay those of the same context, and ours of that context: so a
+     * free of another thread's chunk does not look at that view, which its owner writes all the
+     * time. */
     struct {
         const struct view *of_other;
         struct view *ours;
@@ -126,8 +130,9 @@ struct heap {
     uint32_t placings;           /* owner: how often contexts were placed when it last looked */
     struct pool *apart;          /* owner: mixed pages of PLACE_APART; NULL: none yet */
     struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
-    /* For who looks up views of other threads, see heap_views_next: the slots, and, where it grew away from one meanwhile,
-     * the old ones, each with the logarithm of its length in the low bits. */
+    /* For who looks up views of other threads, see heap_views_next: the slots, and, where it grew
+     * away from one meanwhile, the old ones, each with the logarithm of its length in the low bits.
+     */
     uintptr_t slots_shown;           /* atomic */
     uintptr_t slots_retired;         /* atomic */
     struct view *views[VIEW_BLOCKS]; /* published with release; index 0 is unused */
@@ -164,12 +169,13 @@ INTERNAL struct page heap_no_page; /* stands in for a current page; has no free 
 INTERNAL const struct bins
     heap_no_bins; /* holds nothing else: whoever allocates there comes the slow way */
 
-/* A heap for the calling thread: a parked one, else a new one. NULL: out of memory. `threads_tell`: those that end
- * park theirs. */
+/* A heap for the calling thread: a parked one, else a new one. NULL: out of memory. `threads_tell`:
+ * those that end park theirs. */
 struct heap *heap_acquire(uint32_t tid, bool threads_tell);
 /* Folds the views into the totals, gives empty pages back and parks the heap. */
 void heap_park(struct heap *heap);
-/* Moves a view's numbers to another one of the same context, in that heap. Under heap_global.lock, so that no dump sees them twice. */
+/* Moves a view's numbers to another one of the same context, in that heap. Under heap_global.lock,
+ * so that no dump sees them twice. */
 void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct view *sum);
 /* The shared heap, locked and ready; NULL: this thread holds it already (a handler within). */
 struct heap *heap_shared_lock(void);
@@ -184,7 +190,8 @@ INLINE struct view *heap_view_at(struct heap *heap, uint32_t index) {
 /* This heap's view of a context, made when missing. Never NULL once the heap has one view: what
  * cannot be had is charged to the first view, which is [unknown], and counted. */
 struct view *heap_view_further(struct heap *heap, uint32_t context);
-/* The same; NULL where there is none and that share of the tables' budget is used up, or memory short. */
+/* The same; NULL where there is none and that share of the tables' budget is used up, or memory
+ * short. */
 struct view *heap_view_within(struct heap *heap, uint32_t context, enum tables_share share);
 INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
     if (LIKELY(heap->slots)) {
@@ -201,9 +208,10 @@ INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
 void heap_view_drop(struct heap *heap, struct view *view);
 void heap_views_dropped(struct heap *heap);
 
-/* The views of one context in all heaps, one after the other, for who owns none of them: between heap_read_begin and
- * heap_read_end, which are the same thread's under heap_global.lock. A view that is made meanwhile may be missing; one that
- * had counted something before the walk began is not. This is the one place that knows which views are a context's. */
+/* The views of one context in all heaps, one after the other, for who owns none of them: between
+ * heap_read_begin and heap_read_end, which are the same thread's under heap_global.lock. A view
+ * that is made meanwhile may be missing; one that had counted something before the walk began is
+ * not. This is the one place that knows which views are a context's. */
 struct heap_views {
     uint32_t context;
     struct heap *next; /* to be looked at */
@@ -245,10 +253,13 @@ INLINE void heap_count_remote(struct heap *heap, const struct heap *owner) {
 /* Where a context's next chunks are to stand, by its id. */
 enum placement {
     PLACE_DEFAULT = 0, /* as its live bytes and the waste cap decide */
-    PLACE_APART, /* in no page with contexts that are not: in a region of its own from MEMCTX_PROMOTE_BYTES on,
-                        * whatever the cap, in pages that all such contexts of the thread share before that */
+    /* In no page with contexts of another placement: from MEMCTX_PROMOTE_BYTES on in a region of its
+     * own, whatever the waste cap, and before that in pages that all such contexts of the thread
+     * share. */
+    PLACE_APART,
     PLACE_SHARED, /* no new pages of its own */
-    /* From here on: a policy of its own, once it has MEMCTX_PROMOTE_BYTES alive, whatever the cap. */
+    /* The values below give the context a policy of its own once it has MEMCTX_PROMOTE_BYTES alive,
+     * whatever the waste cap. */
     PLACE_SLAB,       /* blocks of the very sizes it asks for: region/slab.h */
     PLACE_GENERATION, /* chunks one behind the other: region/serial.h */
     PLACE_BUMP,       /* the same, and no empty page is kept */
@@ -260,8 +271,8 @@ enum placement {
 /* A region as it is in memory: its bins, and what only contexts with a policy of their own use. */
 struct region {
     struct bins bins;
-    /* region/slab.h, by class: units of a block, 0: none were asked for; of the list of pages with free blocks the first that is at
-     * most half full. NULL: not made yet. */
+    /* region/slab.h, by class: units of a block, 0: none were asked for; of the list of pages with
+     * free blocks the first that is at most half full. NULL: not made yet. */
     uint16_t units[SIZE_CLASSES];
     struct page **emptier;
     struct page *serial; /* region/serial.h: the page that new chunks come from; NULL: none */
@@ -271,11 +282,12 @@ struct region {
     struct page
         *pages; /* by `next` and `prev`: all of region/serial.h; where `named`, full ones, too */
     struct page *large; /* where `named`: large chunks, under region_lock */
-    /* Where `named`: what others freed, or the view's account does not tell for another reason, when that was last counted. */
+    /* Where `named`: what others freed, or the view's account does not tell for another reason,
+     * when that was last counted. */
     int64_t others_chunks, others_bytes;
-    uint64_t
-        limit; /* where `named`: of requested bytes; 0: none. Else `bins` of its view are heap_no_bins */
-    bool named; /* all that is allocated there is freed together: region/named.h */
+    uint64_t limit; /* where `named`: of requested bytes; 0: none. Else `bins` of its view are
+                       heap_no_bins */
+    bool named;     /* all that is allocated there is freed together: region/named.h */
 };
 #define REGION_RECOUNT                                                                             \
     (INT64_MAX / 2) /* others_chunks: what the view's account tells of is not known any more */
@@ -302,7 +314,8 @@ INLINE enum placement heap_placement(uint32_t context) {
                ? PLACE_DEFAULT
                : (enum placement)(heap_leaf_byte(heap_placed, context) & PLACE_MASK);
 }
-/* The place of the context, where each has so many bytes, made when missing; any thread. NULL: out of memory. */
+/* The place of the context, where each has so many bytes, made when missing; any thread. NULL: out
+ * of memory. */
 void *heap_leaf_place(void **leaves, uint32_t context, size_t bytes);
 uint8_t *heap_placed_byte(uint32_t context);
 bool heap_place(uint32_t context, enum placement placement);
@@ -312,8 +325,8 @@ void heaps_reconsider(void);
 /* The same of one heap, by its owner. */
 void heap_reconsider(struct heap *heap);
 
-/* What a reset subtracts from the view; NULL: nothing. It is made where the tables have room for it by that share, but for
- * TABLES_UNCOUNTED; then NULL: there is no room. */
+/* What a reset subtracts from the view; NULL: nothing. It is made where the tables have room for it
+ * by that share, but for TABLES_UNCOUNTED; then NULL: there is no room. */
 #define BASELINES_PER_BLOCK 170U /* which fill 4 KiB */
 #define BASELINE_BLOCK_BYTES 4096
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tables_share make);
@@ -333,7 +346,8 @@ void heap_fork_child(struct heap *self);
 
 #define PROMOTION_STEP 10 /* a context asks for pages of its own at every KiB that its peak grows */
 
-/* Requested and not freed, both by this thread: negative where it freed what others had allocated. */
+/* Requested and not freed, both by this thread: negative where it freed what others had allocated.
+ */
 INLINE int64_t view_live_bytes(const struct view *view) {
     return (int64_t)(load_relaxed(&view->requested_cum_bytes) -
                      load_relaxed(&view->freed_cum_bytes));

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * member.h - named contexts of which there are very many, and which have had one small chunk at most.
+ * member.h - named contexts of which there are very many, and which have had one small chunk at
+ * most.
  *
- * For: an aggregate's state for each of a million groups, each in a context of its own. What is known of a context otherwise (its
- * place, node, account, list) takes 300 bytes; as a *member* of the *crowd* of its name it takes 24, and the crowd has the node and the
- * account. Whatever else is asked of it makes it grow: it gets all of that (context/named.h). Its chunk stands in the pages that the
- * thread's contexts of PLACE_APART share; the block's record has the member's number in place of a view's. Cannot do: hold a
- * second chunk, a policy, terms, a limit, children.
+ * For: an aggregate's state for each of a million groups, each in a context of its own. What is
+ * known of a context otherwise (its place, node, account, list) takes 300 bytes; as a *member* of
+ * the *crowd* of its name it takes 24, and the crowd has the node and the account. Whatever else is
+ * asked of it makes it grow: it gets all of that (context/named.h). Its chunk stands in the pages
+ * that the thread's contexts of PLACE_APART share; the block's record has the member's number in
+ * place of a view's. Cannot do: hold a second chunk, a policy, terms, a limit, children.
  *
  * Cost: 24 bytes a context. A free of such a chunk goes the further way.
  *
@@ -79,7 +81,8 @@ INLINE uint32_t member_payer(struct heap *heap, uint32_t view_index) {
 
 /* A number that was never used; under region_lock. 0: out of memory, or of numbers. */
 uint32_t member_new(void);
-/* Its first chunk, on the account of the crowd's view. NULL: it is to grow, or there is no memory. */
+/* Its first chunk, on the account of the crowd's view. NULL: it is to grow, or there is no memory.
+ */
 void *member_alloc(struct heap *heap, struct view *crowd, uint32_t number, size_t size,
                    bool *fresh);
 /* Its chunk is freed: who pays. *grown: a context of its own does, and has it in its list. */

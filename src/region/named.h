@@ -2,12 +2,13 @@
 /*
  * named.h - regions whose chunks may be freed all at once: those of named contexts.
  *
- * For: lifetimes that the program knows. Such a region has pages of its own from the first chunk on, whatever the waste
- * cap, which no other context shares; its full pages stand in region->pages and its large chunks in
- * region->large, so that a reset finds them all without looking at chunks. Cannot do: hold chunks of other threads.
+ * For: lifetimes that the program knows. Such a region has pages of its own from the first chunk
+ * on, whatever the waste cap, which no other context shares; its full pages stand in region->pages
+ * and its large chunks in region->large, so that a reset finds them all without looking at chunks.
+ * Cannot do: hold chunks of other threads.
  *
- * Cost: allocating and freeing as in any region of its own; a large chunk a lock more; a reset some ten ns a page, and a
- * look at each record only where another thread freed some.
+ * Cost: allocating and freeing as in any region of its own; a large chunk a lock more; a reset some
+ * ten ns a page, and a look at each record only where another thread freed some.
  *
  * Threads: the owner of the heap; large chunks are freed by any.
  */
@@ -20,14 +21,15 @@ INTERNAL struct lock
     region_lock; /* lists of large chunks, and the table of contexts: context/named.h */
 INTERNAL uint32_t region_named_any; /* atomic: there was a named context */
 
-/* The view's context from now on is a named one with that policy (PLACE_APART or one from PLACE_SLAB on), without chunks. False:
- * out of memory. */
+/* The view's context from now on is a named one with that policy (PLACE_APART or one from
+ * PLACE_SLAB on), without chunks. False: out of memory. */
 bool region_make_named(struct heap *heap, struct view *view, enum placement placement);
 INLINE bool region_is_named(const struct view *view) {
     return view->region ? region_of(view->region)->named
                         : load_relaxed(&region_named_any) && tiny_of(view->context);
 }
-/* It has a region, made when missing: what a tiny one needs before anything that region/tiny.h does not do. False: out of memory. */
+/* It has a region, made when missing: what a tiny one needs before anything that region/tiny.h does
+ * not do. False: out of memory. */
 bool region_make_whole(struct heap *heap, struct view *view);
 INLINE bool region_is_tiny(const struct view *view) {
     return !view->region && region_is_named(view);
@@ -51,11 +53,12 @@ struct region_size {
 };
 struct region_size region_size(struct heap *heap, struct view *view);
 
-/* All of it is the other heap's from now on, of its view of the same context, with the account. Both heaps are the caller's, nobody frees
- * a chunk meanwhile, and heap_global.lock is held. */
+/* All of it is the other heap's from now on, of its view of the same context, with the account.
+ * Both heaps are the caller's, nobody frees a chunk meanwhile, and heap_global.lock is held. */
 void region_move(struct heap *from, struct view *view, struct heap *to, struct view *to_view);
 
-/* The context's view in the heap, if the chunk is in a named context of that heap; NULL: it is not. */
+/* The context's view in the heap, if the chunk is in a named context of that heap; NULL: it is not.
+ */
 struct view *region_named_view(struct heap *heap, const void *chunk);
 
 /* What becomes of large chunks' headers. */

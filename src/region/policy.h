@@ -2,9 +2,9 @@
 /*
  * policy.h - where a region's chunks come from: one table, a file for each policy.
  *
- * What is here is asked when a page has run out, or by each allocation of a policy that lists its chunks. The common cases know the
- * policies by number (api/allocate.h, region/region.h), and what becomes of a chunk is its page's matter, not the policy's: a page
- * outlives a change of policy.
+ * What is here is asked when a page has run out, or by each allocation of a policy that lists its
+ * chunks. The common cases know the policies by number (api/allocate.h, region/region.h), and what
+ * becomes of a chunk is its page's matter, not the policy's: a page outlives a change of policy.
  *
  * Threads: constant.
  */
@@ -16,11 +16,12 @@
 
 struct policy {
     const char *name; /* as rules and dumps have it */
-    /* A chunk of up to SMALL_MAX bytes, with the alignment, for a view that was looked after. *fresh becomes true when it is zero.
-     * NULL: out of memory. */
+    /* A chunk of up to SMALL_MAX bytes, with the alignment, for a view that was looked after.
+     * *fresh becomes true when it is zero. NULL: out of memory. */
     void *(*alloc)(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh);
-    /* Before a page is looked for: blocks of that class have to have so much room. NULL: they are as large as their class. */
+    /* Before a page is looked for: blocks of that class have to have so much room. NULL: they are
+     * as large as their class. */
     void (*fit)(struct heap *heap, struct bins *bins, unsigned size_class, size_t room);
     bool in_order;     /* chunks stand one behind the other, in the pages of region/serial.h */
     bool keeps_spare;  /* one page that got empty is kept */

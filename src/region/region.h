@@ -32,8 +32,8 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
 void region_give_large(struct page *page);
 /* Chunks that are not blocks of this heap's pages: NULL, large, foreign, of another thread. */
 void region_free_slow(struct heap *heap, struct page *page, void *chunk);
-/* The new size in the same block, where that is no waste; the chunk then belongs to `view`. False: nothing
- * changed; use region_realloc. */
+/* The new size in the same block, where that is no waste; the chunk then belongs to `view`. False:
+ * nothing changed; use region_realloc. */
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size);
 /* Keeps the contents; the chunk then belongs to `view`. NULL: out of memory, the old one intact. */
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
@@ -55,8 +55,8 @@ enum region_misuse {
     MISUSE_WRITTEN_FREE,
     MISUSE_FREED_IN_RESET
 };
-/* Of a region, the policy of the chunks to come (PLACE_DEFAULT, or one from PLACE_SLAB on). What stands in its pages
- * stays there, and they go when they are empty. */
+/* Of a region, the policy of the chunks to come (PLACE_DEFAULT, or one from PLACE_SLAB on). What
+ * stands in its pages stays there, and they go when they are empty. */
 void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy);
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
@@ -81,8 +81,9 @@ INLINE void *region_block_of(const struct page *page, const void *chunk, char **
     return blocks_record(page, granule, region_block_index(page, granule, chunk, block));
 }
 
-/* A block of the current page, which is `narrow` or may be wide, for a chunk of `size`; NULL: neither a
- * freed one nor one in the open granule is left. *fresh becomes true when the memory is zero. */
+/* A block of the current page, which is `narrow` or may be wide, for a chunk of `size`; NULL:
+ * neither a freed one nor one in the open granule is left. *fresh becomes true when the memory is
+ * zero. */
 INLINE char *region_take(struct heap *heap, struct page *page, struct view *view, size_t size,
                          bool narrow, bool *fresh) {
     if (UNLIKELY(size > page->block_bytes)) /* a slab's: see region/slab.h */
@@ -116,8 +117,8 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     return block;
 }
 
-/* A chunk of up to NARROW_MAX bytes for a context without pages of its own, from the blocks of mixed pages that were
- * freed last. NULL: there is none; use region_alloc_narrow. */
+/* A chunk of up to NARROW_MAX bytes for a context without pages of its own, from the blocks of
+ * mixed pages that were freed last. NULL: there is none; use region_alloc_narrow. */
 INLINE void *region_alloc_recent(struct heap *heap, struct view *view, size_t size) {
     struct page *recent = heap_recent(heap, bins_class_narrow(heap, size));
     char *block = recent->free;
@@ -131,8 +132,8 @@ INLINE void *region_alloc_recent(struct heap *heap, struct view *view, size_t si
     return block;
 }
 
-/* The same for a context with pages of its own, from the current one. NULL: it has no block that was in use before,
- * or this is to be decided anew; use region_alloc_narrow. */
+/* The same for a context with pages of its own, from the current one. NULL: it has no block that
+ * was in use before, or this is to be decided anew; use region_alloc_narrow. */
 INLINE void *region_alloc_own(struct heap *heap, struct view *view, size_t size) {
     struct page *page = view->bins->current[bins_class_narrow(heap, size)];
     char *block = page->free;
@@ -151,8 +152,8 @@ INLINE void *region_alloc_own(struct heap *heap, struct view *view, size_t size)
     return block;
 }
 
-/* A chunk of up to NARROW_MAX bytes from the current page. NULL: the page does not serve, or it is time to ask
- * whether the context gets pages of its own: use region_alloc. */
+/* A chunk of up to NARROW_MAX bytes from the current page. NULL: the page does not serve, or it is
+ * time to ask whether the context gets pages of its own: use region_alloc. */
 INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     return region_take(heap, view->bins->current[bins_class_narrow(heap, size)], view, size, true,
                        fresh);
@@ -160,7 +161,8 @@ INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t si
 
 /* The same for up to SMALL_MAX bytes. */
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
-/* After one of these gave NULL: behind the context's last chunk, if its policy says so and there is room. */
+/* After one of these gave NULL: behind the context's last chunk, if its policy says so and there is
+ * room. */
 INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     if (!serial_is(view->bins->policy))
         return NULL;
@@ -183,7 +185,8 @@ INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t si
 /* After one of these gave NULL: from another page that has free blocks. */
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh);
 
-/* Frees a chunk of this heap's page. Not NULL: blocks_freed_rarely has to follow, with this block. */
+/* Frees a chunk of this heap's page. Not NULL: blocks_freed_rarely has to follow, with this block.
+ */
 void *region_free_further(struct heap *heap, struct page *page, void *chunk);
 /* Which of the two: this one is for wide pages and for those with more bits than the shift. */
 INLINE bool region_is_further(const struct page *page) {

@@ -1,27 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serial.h - pages in which chunks stand one behind the other, in the order in which they were allocated.
+ * serial.h - pages in which chunks stand one behind the other, in the order in which they were
+ * allocated.
  *
- * For: the policies generation and bump: contexts whose chunks die in the order in which they were born, or all
- * together. Nothing is rounded but to 16 bytes, and nothing is looked for: a chunk is what stands behind the last one. Cannot do:
- * use again what was freed, until everything in its page was; so contexts that keep one chunk of many lose by it.
+ * For: the policies generation and bump: contexts whose chunks die in the order in which they were
+ * born, or all together. Nothing is rounded but to 16 bytes, and nothing is looked for: a chunk is
+ * what stands behind the last one. Cannot do: use again what was freed, until everything in its
+ * page was; so contexts that keep one chunk of many lose by it.
  *
- * A page has 16 KiB, or 64 KiB for chunks over 1 KiB and contexts with SERIAL_LARGE_BYTES alive. What stands where is kept by runs, of
- * chunks that are alike. The last run is a word of the page's header, so a chunk like the one before costs nothing beside itself:
- *   its end in units of 16 bytes (13), units of a chunk (10), bytes of each that were not requested (8), chunks (13), records (13)
- * The others are records at the page's end, the first one last, away from what programs write to, a word for a chunk that is alone, two for
- * more:
- *   first unit (12), units of a chunk (10), bytes not requested (8), enum serial_record (2)
- *   first unit once more (12), chunks (13), enum serial_record
- * They are in the order of their chunks, so a chunk's is found by bisection, mostly at once: it is in the last run, or in the one
- * that was looked for last, or behind that. What is not alive any more stands in a table beside the page, which the first
- * free makes that leaves others alive: by unit, a bit for what the owner freed or collected, then one for what others freed.
+ * A page has 16 KiB, or 64 KiB for chunks over 1 KiB and contexts with SERIAL_LARGE_BYTES alive.
+ * What stands where is kept by runs, of chunks that are alike. The last run is a word of the page's
+ * header, so a chunk like the one before costs nothing beside itself: its end in units of 16 bytes
+ * (13), units of a chunk (10), bytes of each that were not requested (8), chunks (13), records (13)
+ * The others are records at the page's end, the first one last, away from what programs write to, a
+ * word for a chunk that is alone, two for more: first unit (12), units of a chunk (10), bytes not
+ * requested (8), enum serial_record (2) first unit once more (12), chunks (13), enum serial_record
+ * They are in the order of their chunks, so a chunk's is found by bisection, mostly at once: it is
+ * in the last run, or in the one that was looked for last, or behind that. What is not alive any
+ * more stands in a table beside the page, which the first free makes that leaves others alive: by
+ * unit, a bit for what the owner freed or collected, then one for what others freed.
  *
- * Cost: nothing for a chunk like the one before, else 4 bytes, 8 for the end of a run of several; a page with frees 1/64 of its size.
+ * Cost: nothing for a chunk like the one before, else 4 bytes, 8 for the end of a run of several; a
+ * page with frees 1/64 of its size.
  *
- * Sources: PostgreSQL's generation contexts (Tomas Vondra, 2017) and bump contexts (David Rowley, 2024).
+ * Sources: PostgreSQL's generation contexts (Tomas Vondra, 2017) and bump contexts (David Rowley,
+ * 2024).
  *
- * Threads: the page's owner, but for what says otherwise. That a chunk is not alive is noted by who held it.
+ * Threads: the page's owner, but for what says otherwise. That a chunk is not alive is noted by who
+ * held it.
  */
 #ifndef MEMCTX_SERIAL_H
 #define MEMCTX_SERIAL_H
@@ -44,8 +50,8 @@ struct serial_chunk {
 INLINE bool serial_is(uint32_t policy) {
     return UNLIKELY(policy == PLACE_GENERATION || policy == PLACE_BUMP);
 }
-/* A chunk of up to SMALL_MAX bytes, the alignment counted in, for a context whose region has one of these policies.
- * *fresh becomes true when it is zero. NULL: out of memory. */
+/* A chunk of up to SMALL_MAX bytes, the alignment counted in, for a context whose region has one of
+ * these policies. *fresh becomes true when it is zero. NULL: out of memory. */
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh);
 
@@ -93,21 +99,21 @@ INLINE uint32_t *serial_record(const struct page *page, const char *start, unsig
 INLINE bool serial_has_room(const struct page *page, uint32_t end, uint32_t records) {
     return (size_t)end * SERIAL_UNIT + records * sizeof(uint32_t) <= (size_t)page->granule_mask + 1;
 }
-/* One more of the same at the end of `run`, for which there is room. It is one word, so what a dump reads is in order at any
- * moment, and what a fork finds as well. */
+/* One more of the same at the end of `run`, for which there is room. It is one word, so what a dump
+ * reads is in order at any moment, and what a fork finds as well. */
 INLINE char *serial_extend(struct page *page, uint64_t run, uint32_t units) {
     char *chunk = segment_span_start(page) + (size_t)serial_end(run) * SERIAL_UNIT;
     store_release(&page->next_block, chunk + (size_t)units * SERIAL_UNIT);
     store_release(&page->run, run + units + (1UL << SERIAL_COUNT_SHIFT));
     return chunk;
 }
-/* A chunk from that unit on, behind `run`: the last one, or what it will be without a chunk that is to be replaced. NULL: there
- * is no room. */
+/* A chunk from that unit on, behind `run`: the last one, or what it will be without a chunk that is
+ * to be replaced. NULL: there is no room. */
 char *serial_append(struct page *page, uint64_t run, uint32_t first, uint32_t units,
                     uint32_t slack);
 
-/* The same from the current page only, at 16 bytes' alignment, where the chunk is like the last one, or that is alone: NULL: use
- * serial_alloc_current. */
+/* The same from the current page only, at 16 bytes' alignment, where the chunk is like the last
+ * one, or that is alone: NULL: use serial_alloc_current. */
 INLINE void *serial_alloc_quick(struct view *view, size_t size, bool *fresh) {
     struct page *page = region_of(view->region)->serial;
     if (UNLIKELY(!page))
@@ -139,8 +145,8 @@ INLINE void *serial_alloc_quick(struct view *view, size_t size, bool *fresh) {
 /* The same, whatever stands before it. NULL: the page is full, and others have to be looked for. */
 void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh);
 void serial_free(struct heap *heap, struct page *page, void *chunk);
-/* Another thread's free, before blocks_free_remote, and the bytes that were requested. Any thread. False: there is no memory to note
- * it, and the chunk stays alive. */
+/* Another thread's free, before blocks_free_remote, and the bytes that were requested. Any thread.
+ * False: there is no memory to note it, and the chunk stays alive. */
 bool serial_release(struct page *page, void *chunk, size_t *requested);
 /* After it, instead: by who holds the lock of the owner, which is parked. */
 void serial_free_of_parked(struct heap *owner, struct page *page, void *chunk);
@@ -160,9 +166,11 @@ void serial_release_empty(struct region *region);
 /* The OS pages of its pages in which nothing is alive: bytes that went back. */
 size_t serial_punch(struct region *region);
 
-/* Bytes of the OS pages that chunks or records are or were in, without those that were given back. */
+/* Bytes of the OS pages that chunks or records are or were in, without those that were given back.
+ */
 size_t serial_touched(const struct page *page, const char *start);
-/* The chunks of a page, one after the other; for dumps, of a copy of its header. False: there are no more. Any thread. */
+/* The chunks of a page, one after the other; for dumps, of a copy of its header. False: there are
+ * no more. Any thread. */
 struct serial_walk {
     uint64_t run;           /* as it was when the walk began */
     uint32_t number;        /* records that were read, and one for the last run */

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * simple.h - each chunk an allocation by itself, in a list: what the other policies are measured against.
+ * simple.h - each chunk an allocation by itself, in a list: what the other policies are measured
+ * against.
  *
- * For: experiments. A chunk is a block of its size and 16 bytes for the list of its region, at the block's end. Empty pages are the
- * freelist's as all are, so the freelist is what makes the next chunks cheap: without it (MEMCTX_FREELIST_KIB=0,
- * MEMCTX_DECAY_MS=0) a reset gives back every page, and with it the pages in use stay, as they do for MEMCTX_ASET. Cannot do:
- * anything better than that one does.
+ * For: experiments. A chunk is a block of its size and 16 bytes for the list of its region, at the
+ * block's end. Empty pages are the freelist's as all are, so the freelist is what makes the next
+ * chunks cheap: without it (MEMCTX_FREELIST_KIB=0, MEMCTX_DECAY_MS=0) a reset gives back every
+ * page, and with it the pages in use stay, as they do for MEMCTX_ASET. Cannot do: anything better
+ * than that one does.
  *
- * Source: the baseline of the experiments with allocation sets in PostgreSQL, where each chunk is one of malloc's.
+ * Source: the baseline of the experiments with allocation sets in PostgreSQL, where each chunk is
+ * one of malloc's.
  *
- * Threads: the owner of the region; blocks that others freed leave the list when they are collected.
+ * Threads: the owner of the region; blocks that others freed leave the list when they are
+ * collected.
  */
 #ifndef MEMCTX_SIMPLE_H
 #define MEMCTX_SIMPLE_H

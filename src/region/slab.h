@@ -2,19 +2,21 @@
 /*
  * slab.h - blocks of the very size that a context asks for.
  *
- * For: contexts whose chunks are of one size, or of few, just above a size class: their blocks are a multiple of 16 bytes, not
- * the class's, so nothing but that is rounded. The pages are those of blocks.h, with smaller blocks: freed
- * ones are used first, a block's number takes a multiplication, one empty page is kept. Cannot do: serve sizes of one class that are far
- * apart; the class's blocks are as large as the largest that was asked for.
+ * For: contexts whose chunks are of one size, or of few, just above a size class: their blocks are
+ * a multiple of 16 bytes, not the class's, so nothing but that is rounded. The pages are those of
+ * blocks.h, with smaller blocks: freed ones are used first, a block's number takes a
+ * multiplication, one empty page is kept. Cannot do: serve sizes of one class that are far apart;
+ * the class's blocks are as large as the largest that was asked for.
  *
- * Pages with free blocks stand in two bands, those that are more than half full first, so that the others get empty and go. When a
- * page gets from one to the other is known for nothing: it is the number of blocks at which a free has more to do (page.rare_at).
+ * Pages with free blocks stand in two bands, those that are more than half full first, so that the
+ * others get empty and go. When a page gets from one to the other is known for nothing: it is the
+ * number of blocks at which a free has more to do (page.rare_at).
  *
- * Source: PostgreSQL's slab contexts (Tomas Vondra, 2017; David Rowley, 2022), where a block has chunks of one size and stands in the
- * list of those that are about as full.
+ * Source: PostgreSQL's slab contexts (Tomas Vondra, 2017; David Rowley, 2022), where a block has
+ * chunks of one size and stands in the list of those that are about as full.
  *
- * Pages with blocks of another size are put aside: their blocks are used no more, and they go when they are empty.
- * Since a page's blocks may be smaller than its class, whoever takes one compares.
+ * Pages with blocks of another size are put aside: their blocks are used no more, and they go when
+ * they are empty. Since a page's blocks may be smaller than its class, whoever takes one compares.
  *
  * Threads: the owner of the region.
  */
@@ -35,7 +37,8 @@ INLINE uint32_t slab_block_bytes(struct bins *bins, unsigned size_class) {
 }
 
 #define SLAB_BANDS_BYTES (SIZE_CLASSES * sizeof(struct page *))
-/* Where the first page of the second band stands, of the page's class. NULL: they are in one band. */
+/* Where the first page of the second band stands, of the page's class. NULL: they are in one band.
+ */
 INLINE struct page **slab_band(struct bins *bins, const struct page *page) {
     if (LIKELY(bins->policy != PLACE_SLAB) || !region_of(bins)->emptier)
         return NULL;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tables.h - the budget of the library's own tables: nodes, views, traces, rules and what finds them.
+ * tables.h - the budget of the library's own tables: nodes, views, traces, rules and what finds
+ * them.
  *
  * A program with very many call paths must not make the library grow without end. So whatever grows
- * with the number of paths asks here before it takes memory, with the share of the budget that may be
- * in use afterwards. What matters less has a smaller share: when the tables fill, full paths of
- * allocations that were seen once are the first that are not kept any more, the figures of each site
- * the last. But for TABLES_MUST nothing is taken that would pass the limit.
+ * with the number of paths asks here before it takes memory, with the share of the budget that may
+ * be in use afterwards. What matters less has a smaller share: when the tables fill, full paths of
+ * allocations that were seen once are the first that are not kept any more, the figures of each
+ * site the last. But for TABLES_MUST nothing is taken that would pass the limit.
  *
  * Limit: MEMCTX_TABLES, and TABLES_THREAD_BYTES for each thread (the most that lived at a
  * time: what a thread's chunks need of its tables outlives it). Where a share of the live bytes may
- * be more than TABLES_LEAST_BYTES the control thread adds these up once a second; until it has, half of
- * what the pages in use would allow counts.
+ * be more than TABLES_LEAST_BYTES the control thread adds these up once a second; until it has,
+ * half of what the pages in use would allow counts.
  *
  * Threads: any; one atomic word, which the common malloc and free never touch.
  */
@@ -22,12 +23,13 @@
 
 #define TABLES_LEAST_BYTES (4L << 20)
 #define TABLES_THREAD_BYTES (32L << 10)
-/* Of these, what each thread's heap has in any case, whatever is full: its struct, the stack as it was walked, its first
- * views and traces, counts of paths that wait. It counts as used from the start; what is taken and shared out here is the rest. */
+/* Of these, what each thread's heap has in any case, whatever is full: its struct, the stack as it
+ * was walked, its first views and traces, counts of paths that wait. It counts as used from the
+ * start; what is taken and shared out here is the rest. */
 #define TABLES_HEAP_BYTES (26L << 10)
 
-/* Of TABLES_PARTS of the limit, what may be in use after a request of this kind: by all but traces. Traces
- * may have what the others leave, and give it back when those need it. */
+/* Of TABLES_PARTS of the limit, what may be in use after a request of this kind: by all but traces.
+ * Traces may have what the others leave, and give it back when those need it. */
 #define TABLES_PARTS 32
 enum tables_share {
     TABLES_UNCOUNTED = 0, /* contexts that the program itself makes: as many as it wants */
@@ -48,7 +50,8 @@ enum tables_share {
 
 INTERNAL int64_t tables_used_bytes;  /* atomic: all but traces */
 INTERNAL int64_t tables_trace_bytes; /* atomic */
-/* Atomic: of removed nodes and views whose memory waits for new ones. It is not in use, but takes room. */
+/* Atomic: of removed nodes and views whose memory waits for new ones. It is not in use, but takes
+ * room. */
 INTERNAL int64_t tables_idle_bytes;
 INTERNAL uint32_t tables_heaps; /* atomic: of threads; those of ended ones go to new ones */
 

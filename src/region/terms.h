@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * terms.h - what a rule asks of the chunks of its contexts, or a program of those of a named one, beside a policy.
+ * terms.h - what a rule asks of the chunks of its contexts, or a program of those of a named one,
+ * beside a policy.
  *
- * For: one call path of a program that is not to be changed, mostly: a limit, pages of its own from the first chunk on, of another size,
- * chunks that are zeroed when they are freed, chunks with a guard page (region/guard.h). A byte a context says whose
- * terms hold, in leaves as those of heap_placed; it is read where heap_placed is, so that nobody else pays. Those of a limit or of
+ * For: one call path of a program that is not to be changed, mostly: a limit, pages of its own from
+ * the first chunk on, of another size, chunks that are zeroed when they are freed, chunks with a
+ * guard page (region/guard.h). A byte a context says whose terms hold, in leaves as those of
+ * heap_placed; it is read where heap_placed is, so that nobody else pays. Those of a limit or of
  * guards come the slow way with each allocation (their views' bins are heap_no_bins).
  *
- * A limit is of all contexts of its rule together. Granted is out of an allowance, which is what was left when the views were
- * last summed up; when that is used up they are summed again, in a few ns a view. So what was freed counts at once, and the
- * limit may be passed by one chunk for each thread that allocates at that moment.
+ * A limit is of all contexts of its rule together. Granted is out of an allowance, which is what
+ * was left when the views were last summed up; when that is used up they are summed again, in a few
+ * ns a view. So what was freed counts at once, and the limit may be passed by one chunk for each
+ * thread that allocates at that moment.
  *
  * Threads: any; the table is written by the control thread before a context's byte names the entry.
  */
@@ -72,7 +75,8 @@ INLINE unsigned terms_asked(uint32_t context) {
 }
 /* Requested and alive in all contexts of the terms. */
 int64_t terms_live(unsigned number);
-/* So many bytes more, of a chunk that had so many in the context `had_in`. False: it would be past the limit. */
+/* So many bytes more, of a chunk that had so many in the context `had_in`. False: it would be past
+ * the limit. */
 bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had);
 
 #endif

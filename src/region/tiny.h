@@ -2,19 +2,23 @@
 /*
  * tiny.h - the first chunks of named contexts that hold next to nothing.
  *
- * For: very many contexts with a few chunks each, as an aggregate has them by group. Pages of its own would cost each a KiB of tables
- * and an OS page for each class of sizes. So the first chunks of a named context stand in the pages that the thread's contexts of
- * PLACE_APART share, and the context has a list of them, for its reset. When it is no tiny one any more it gets a region; what is in
- * the list stays where it is until it is freed. A program with few contexts can afford their regions, which are faster, and has two
- * places in each list; one with many has eighteen. Cannot do: serve contexts with a policy, terms, a limit or checks; they
- * have a region from the start.
+ * For: very many contexts with a few chunks each, as an aggregate has them by group. Pages of its
+ * own would cost each a KiB of tables and an OS page for each class of sizes. So the first chunks
+ * of a named context stand in the pages that the thread's contexts of PLACE_APART share, and the
+ * context has a list of them, for its reset. When it is no tiny one any more it gets a region; what
+ * is in the list stays where it is until it is freed. A program with few contexts can afford their
+ * regions, which are faster, and has two places in each list; one with many has eighteen. Cannot
+ * do: serve contexts with a policy, terms, a limit or checks; they have a region from the start.
  *
- * Cost: 32 bytes a context, 128 more for the third chunk. Such an allocation goes the slow way, a free looks through the list.
+ * Cost: 32 bytes a context, 128 more for the third chunk. Such an allocation goes the slow way, a
+ * free looks through the list.
  *
- * Source: what PostgreSQL's array_agg cost with a first block of 1 KiB for each of a million groups.
+ * Source: what PostgreSQL's array_agg cost with a first block of 1 KiB for each of a million
+ * groups.
  *
- * Threads: allocated, reset and moved by the context's owner; freed by any, who strikes the chunk off the list before its block is
- * anybody's again. The pages stay those of the heap that allocated, also when the context is handed over.
+ * Threads: allocated, reset and moved by the context's owner; freed by any, who strikes the chunk
+ * off the list before its block is anybody's again. The pages stay those of the heap that
+ * allocated, also when the context is handed over.
  */
 #ifndef MEMCTX_TINY_H
 #define MEMCTX_TINY_H
@@ -54,7 +58,8 @@ bool tiny_begin(uint32_t context, const struct heap *heap);
 void tiny_move(uint32_t context, const struct heap *to);
 /* A chunk in shared pages. NULL: it is to stand in a region, or there is no memory. */
 void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh);
-/* A chunk of up to TINY_MAX bytes in those pages, in no list. NULL: out of memory, or the context's chunks are to stand elsewhere. */
+/* A chunk of up to TINY_MAX bytes in those pages, in no list. NULL: out of memory, or the context's
+ * chunks are to stand elsewhere. */
 void *tiny_take(struct heap *heap, struct view *view, size_t size, bool *fresh);
 /* A chunk that stands there already is the first of a new context. */
 void tiny_adopt(uint32_t context, const void *chunk, size_t size);
@@ -74,7 +79,8 @@ INLINE bool tiny_any(uint32_t context) { /* false: there is none */
 }
 /* Frees all that is in the list. */
 void tiny_reset(struct heap *heap, uint32_t context);
-/* Whether the lists of free blocks hold together in those pages that are the heap's, and in those that chunks would come from next. */
+/* Whether the lists of free blocks hold together in those pages that are the heap's, and in those
+ * that chunks would come from next. */
 bool tiny_check(const struct heap *heap, uint32_t context);
 
 #endif
