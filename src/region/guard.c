@@ -37,8 +37,7 @@ static const struct waiting *waiting_at(const struct page *page) {
     return waiting && waiting->page == page ? waiting : NULL;
 }
 
-/* --- the fault -----------------------------------------------------------------------------------
- */
+/* --- the fault -------------------------------------------------------------------------------- */
 
 void guard_explain(const struct page *page) {
     const struct waiting *waiting = page->kind == PAGE_WAITING ? waiting_at(page) : NULL;
@@ -107,8 +106,7 @@ static void watch(void) {
     (void)sigaction(SIGSEGV, &action, NULL);
 }
 
-/* --- chunks --------------------------------------------------------------------------------------
- */
+/* --- chunks ----------------------------------------------------------------------------------- */
 
 /* Under region_lock. */
 static void give_back(struct page *page) {

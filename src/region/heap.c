@@ -126,8 +126,7 @@ static struct view *view_create(struct heap *heap, uint32_t context, enum tables
     return view;
 }
 
-/* --- slots that others look at ------------------------------------------------------------------
- */
+/* --- slots that others look at ---------------------------------------------------------------- */
 
 #define SHOWN_LOG 63U /* blocks of meta_alloc stand at multiples of 64 */
 

@@ -72,8 +72,7 @@ struct view *region_named_view(struct heap *heap, const void *chunk) {
     return mine ? view : NULL;
 }
 
-/* --- large chunks
- * ---------------------------------------------------------------------------------- */
+/* --- large chunks ----------------------------------------------------------------------------- */
 
 void region_named_large(struct view *view, struct page *page) {
     page->view = view;
@@ -89,8 +88,7 @@ void region_named_large_gone(struct page *page) {
     page->view = NULL;
 }
 
-/* --- all at once
- * ----------------------------------------------------------------------------------- */
+/* --- all at once ------------------------------------------------------------------------------ */
 
 /* Calls `each` for every page of the region that has chunks or had some; it may end the page. */
 static void for_each_page(struct heap *heap, struct region *region,
@@ -367,8 +365,7 @@ struct region_size region_size(struct heap *heap, struct view *view) {
     return size;
 }
 
-/* --- whether it hangs together
- * --------------------------------------------------------------------- */
+/* --- whether it hangs together ---------------------------------------------------------------- */
 
 static const char damaged[] = "a freed chunk was written to: its page's list leads elsewhere";
 

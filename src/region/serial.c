@@ -68,8 +68,7 @@ INLINE void set_dead(uint64_t *gone, uint32_t unit) {
     store_owner(&gone[unit / 64], gone[unit / 64] | 1UL << unit % 64);
 }
 
-/* --- where a chunk stands ----------------------------------------------------------------------
- */
+/* --- where a chunk stands --------------------------------------------------------------------- */
 
 bool serial_next(const struct page *page, const char *start, struct serial_walk *walk,
                  struct serial_chunk *chunk) {
@@ -487,8 +486,7 @@ size_t serial_touched(const struct page *page, const char *start) {
     return all > punched ? all - punched : 0;
 }
 
-/* --- OS pages in which nothing is alive
- * ----------------------------------------------------------- */
+/* --- OS pages in which nothing is alive ------------------------------------------------------- */
 
 static uint64_t os_pages_of(size_t offset, size_t bytes) {
     size_t first = offset / OS_PAGE_BYTES, last = (offset + bytes - 1) / OS_PAGE_BYTES;
