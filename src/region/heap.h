@@ -257,9 +257,9 @@ INLINE void heap_count_remote(struct heap *heap, const struct heap *owner) {
 /* Where a context's next chunks are to stand, by its id. */
 enum placement {
     PLACE_DEFAULT = 0, /* as its live bytes and the waste cap decide */
-    /* In no page with contexts of another placement: from MEMCTX_PROMOTE_BYTES on in a region of
-     * its own, whatever the waste cap, and before that in pages that all such contexts of the thread
-     * share. */
+    /* The context's chunks share no page with contexts of another placement. From
+     * MEMCTX_PROMOTE_BYTES on they stand in a region of their own, whatever the waste cap; before
+     * that, in pages that all such contexts of the thread share. */
     PLACE_APART,
     PLACE_SHARED, /* no new pages of its own */
     /* The values below give the context a policy of its own once it has MEMCTX_PROMOTE_BYTES alive,
@@ -324,8 +324,8 @@ INLINE enum placement heap_placement(uint32_t context) {
 void *heap_leaf_place(void **leaves, uint32_t context, size_t bytes);
 uint8_t *heap_placed_byte(uint32_t context);
 bool heap_place(uint32_t context, enum placement placement);
-/* Incremented whenever a placement changes. A heap that sees a new value decides again, at each
- * context's next allocation, which pages that context uses. */
+/* heaps_reconsider makes every heap decide again, at each context's next allocation, which pages
+ * the context uses. It is called after placements changed; heap_placings counts the calls. */
 INTERNAL uint32_t heap_placings; /* atomic: how often */
 void heaps_reconsider(void);
 /* Makes one heap decide again about all its contexts; the heap's owner calls it. */
