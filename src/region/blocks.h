@@ -16,9 +16,10 @@
  *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack + 1 (8)
  *   shift 3, mixed page, larger blocks: view index (32), slack + 1 (32)
  * An own page that became a mixed one keeps its records (shift 0 or 1) and gets META_OWNERS; a
- * table beside the page then holds the owners of its blocks. A free block has all bits of the slack set
- * (shift 0 and 1) or none (shift 2 and 3). Blocks that were never handed out are marked free, too,
- * so that a second or a wild free is found. The record of a free block still names its last owner.
+ * table beside the page then holds the owners of its blocks. A free block has all bits of the slack
+ * set (shift 0 and 1) or none (shift 2 and 3). Blocks that were never handed out are marked free,
+ * too, so that a second or a wild free is found. The record of a free block still names its last
+ * owner.
  */
 #ifndef MEMCTX_BLOCKS_H
 #define MEMCTX_BLOCKS_H
