@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * aset.h - blocks by size class: what every context has that has no other policy.
+ * aset.h - blocks by size class: the policy of every context that has no other policy.
  *
- * For: most. A block that was freed is used again at once, by its size. Until a context has a region its blocks are among others' in
- * mixed pages. Slab and simple take their blocks here, too. Cannot do: blocks of other sizes than the classes', which slab can.
+ * For: most contexts. A freed block is used again at once, for a chunk of its size class. Until a
+ * context has a region, its blocks stand among the blocks of other contexts in mixed pages. The
+ * policies slab and simple take their blocks here, too. Cannot do: blocks of sizes other than those
+ * of the classes; slab can.
  *
- * Source: PostgreSQL's allocation sets, whose blocks double; here pages do that for all contexts of a thread together.
+ * Source: PostgreSQL's allocation sets. Their blocks double in size; here the pages do that, for
+ * all contexts of a thread together.
  *
  * Threads: the owner of the heap.
  */
@@ -17,7 +20,8 @@
 
 void *aset_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment, bool *fresh);
 
-/* Where the view's next chunks come from. With a limit, guards or a list it is asked the slow way for each. */
+/* Sets the place of the view's next chunks. A view with a limit, guards or a list of chunks gets
+ * heap_no_bins, so that each of its allocations takes the slow path. */
 INLINE void aset_set_bins(struct view *view, struct bins *bins) {
     const struct bins *region = view->region;
     bool slow =
@@ -25,12 +29,14 @@ INLINE void aset_set_bins(struct view *view, struct bins *bins) {
         UNLIKELY(terms_with(view->context, TERMS_LIMIT | TERMS_GUARD) != NULL);
     view->bins = slow ? (struct bins *)&heap_no_bins : bins;
 }
-/* A page of this size class, or of the one that serves it; `room`: the bytes that a block has to have. NULL: out of memory. */
+/* Returns a page of this size class, or of the class that serves it. `room`: the bytes that a
+ * block must have. NULL: out of memory. */
 struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_class, size_t room);
-/* The same, or of a class whose records can tell that so little of a block was requested. */
+/* As aset_page_of, but may take a larger class, if the records of the class could not store the
+ * slack of a chunk of `size` bytes. */
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room);
-/* Whether the record of a block can tell that so little of it was requested. */
+/* True when the record of a block can store the slack that a chunk of `size` bytes leaves. */
 INLINE bool aset_slack_fits(uint32_t block_bytes, size_t size) {
     uint32_t max = block_bytes <= NARROW_MAX ? SLACK_NARROW_MAX : UINT16_MAX - 1;
     return block_bytes - size <= max;

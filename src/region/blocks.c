@@ -3,12 +3,12 @@
  * Pages of equal blocks, and the bins that hold them by size class.
  *
  * For: chunks up to 8 KiB. A page has a list of freed blocks, taken first, and a mark up to which
- * blocks were ever handed out, so that untouched memory stays untouched; its granules are opened one
- * after the other. A bin has one current
- * page and a list of others with free blocks; full pages are in no list and come back when some of
- * their blocks are free. Blocks freed by other threads wait in an atomic list of their page; the first one
- * puts the page on the heap's list, and only from there the owner collects, so a page cannot be
- * given back while another thread is still announcing it.
+ * blocks were ever handed out, so that untouched memory stays untouched; its granules are opened
+ * one after the other. A bin has one current page and a list of others with free blocks; full pages
+ * are in no list and come back when some of their blocks are free. Blocks freed by other threads
+ * wait in an atomic list of their page; the first one puts the page on the heap's list, and only
+ * from there the owner collects, so a page cannot be given back while another thread is still
+ * announcing it.
  */
 #include "base/options.h"
 #include "os/meta.h"
@@ -19,8 +19,8 @@
 #include "region/slab.h"
 #include "region/terms.h"
 
-/* Pages that were denied before all regions are looked through for empty ones, and as many more as there are views,
- * because that is how long it takes. */
+/* Pages that were denied before all regions are looked through for empty ones, and as many more as
+ * there are views, because that is how long it takes. */
 #define SWEEP_EVERY 64U
 /* Alive in a context whose pages get groups of slices of their own. */
 #define GROUPED_BYTES (256L << 10)
@@ -60,9 +60,9 @@ static char *page_end(const struct page *page) {
     return segment_span_start(page) + page->slices * SLICE_BYTES;
 }
 
-/* Where it stands whose the block of this record is. NULL: the page is another one by now, and its table
- * gone, which only a dump may see, from a copy of the header. The library's tables stay mapped, so that
- * their words may be looked at all the same. */
+/* Where it stands whose the block of this record is. NULL: the page is another one by now, and its
+ * table gone, which only a dump may see, from a copy of the header. The library's tables stay
+ * mapped, so that their words may be looked at all the same. */
 static uint32_t *owner_of(const struct page *page, const void *record) {
     struct owners *owners = page->owners;
     if (!owners)
@@ -148,7 +148,8 @@ struct reserved blocks_reserved_in(const struct page *page) {
                                  page->block_bytes};
 }
 
-/* The number that the block behind those handed out has in its granule, which it may be at the end of. */
+/* The number that the block behind those handed out has in its granule, which it may be at the end
+ * of. */
 static unsigned next_index(const struct page *page, char **granule) {
     *granule = blocks_granule(page, page->next_block - (page->fresh_left ? 0 : page->block_bytes));
     return (unsigned)(page->next_block - *granule - page->first) / page->block_bytes;
@@ -201,7 +202,8 @@ size_t blocks_handed_out(const struct page *page) {
     return before * (page->granule_capacity - reserved.count) + index;
 }
 
-/* What depends on the size class, the bytes of a block, which is at most those of the class, and on whose blocks these are. */
+/* What depends on the size class, the bytes of a block, which is at most those of the class, and on
+ * whose blocks these are. */
 static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_class,
                        uint32_t block_bytes) {
     size_t granule = block_bytes <= GRANULE_BLOCK_MAX                     ? OS_PAGE_BYTES
@@ -411,8 +413,8 @@ static struct page **current_of(struct heap *heap, struct bins *bins, unsigned s
                : &bins->current[size_class];
 }
 
-/* The list's first page has its last one as `prev`. Who waits longest is used first; but, with bands, those that are at least
- * half full before the others. */
+/* The list's first page has its last one as `prev`. Who waits longest is used first; but, with
+ * bands, those that are at least half full before the others. */
 static void partial_push(struct bins *bins, struct page *page) {
     struct page **head = &bins->partial[page->size_class], **emptier = slab_band(bins, page);
     uint32_t half = page->capacity / 2;
@@ -463,8 +465,9 @@ static struct bins *bins_of(struct heap *heap, const struct page *page) {
     return UNLIKELY(page->meta_shift & META_APART) ? &heap->apart->bins : &heap->mixed;
 }
 
-/* So many blocks of a full page may be free before it is used again: to look for a page with one free block takes longer than to
- * use it. Those of mixed pages are mostly used before their page hears of it (heap.recent_room). */
+/* So many blocks of a full page may be free before it is used again: to look for a page with one
+ * free block takes longer than to use it. Those of mixed pages are mostly used before their page
+ * hears of it (heap.recent_room). */
 static uint32_t spare_of(const struct page *page) {
     if (!page->view)
         return 0;
@@ -560,8 +563,8 @@ static bool own_becomes_mixed(struct page *page) {
     return true;
 }
 
-/* Past the cap the free blocks of contexts that have pages of their own serve all: a page of which at least an
- * eighth is free, or NULL. Before it, only those of contexts that are to have none. */
+/* Past the cap the free blocks of contexts that have pages of their own serve all: a page of which
+ * at least an eighth is free, or NULL. Before it, only those of contexts that are to have none. */
 static bool may_share(const struct view *view, bool past_cap) {
     enum placement placement = heap_placement(view->context);
     return placement == PLACE_SHARED || (placement == PLACE_DEFAULT && past_cap);
@@ -615,8 +618,9 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
     return page;
 }
 
-/* A current page got empty, the first time since it became the current one. It is given back, with others of the
- * region, if it is not about to be needed again: nothing was allocated since the last time, or much was. */
+/* A current page got empty, the first time since it became the current one. It is given back, with
+ * others of the region, if it is not about to be needed again: nothing was allocated since the last
+ * time, or much was. */
 static void current_is_empty(struct heap *heap, struct page *page) {
     struct bins *region = page->view->region;
     uint64_t since = page->view->allocs - region->allocs_at_release;
@@ -726,7 +730,8 @@ void bins_collect_remote(struct heap *heap) {
         }
         if (simple_is(page))
             simple_unlink_all(page, block);
-        if (page->free) { /* mostly there is none, and the blocks are not looked at: they are in no cache */
+        if (page->free) { /* mostly there is none, and the blocks are not looked at: they are in no
+                             cache */
             void *last = block;
             while (*(void **)last)
                 last = *(void **)last;

@@ -2,19 +2,24 @@
 /*
  * blocks.h - a page cut into blocks: its layout, and the record that each block has.
  *
- * Pages of blocks up to GRANULE_BLOCK_MAX are cut into granules of one OS page, others are one granule. The
- * records of a granule's blocks stand in its first OS page, so that a small block and its record share one:
- * one place less in the TLB, and one page less that a forked child copies. They take the place of some of the
- * blocks (blocks_records_of says which), or, in wide pages, stand before the first.
- * Blocks of 64 bytes or a multiple start at multiples of 64, others at their own power of two. A record says how much of the
- * block was not requested (slack), and in mixed pages whose it is:
+ * Pages of blocks up to GRANULE_BLOCK_MAX are cut into granules of one OS page; any other page is
+ * one granule. The records of a granule's blocks stand in the granule's first OS page, so that a
+ * small block and its record share an OS page. This saves a place in the TLB, and a page that a
+ * forked child would copy. The records take the place of some of the blocks (blocks_records_of says
+ * which), or, in wide pages, stand before the first block.
+ *
+ * A block of 64 bytes or a multiple of 64 starts at a multiple of 64; any other block starts at a
+ * multiple of the largest power of two that divides its size. A record holds the block's slack (the
+ * bytes that were not requested), and in mixed pages also the view of the block's owner:
  *   shift 0, own page, blocks up to 1 KiB: 8 bits of slack
  *   shift 1, own page, larger blocks: 16 bits of slack
  *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack + 1 (8)
  *   shift 3, mixed page, larger blocks: view index (32), slack + 1 (32)
- * An own page that became a mixed one keeps its records, shift 0 or 1 and META_OWNERS; whose its blocks
- * are stands in a table beside. A slack of all bits set (shift 0 and 1) or of none marks a free block, also one
- * that was never handed out, so that a second or a wild free is found; whose it was stays.
+ * An own page that became a mixed one keeps its records (shift 0 or 1) and gets META_OWNERS; a
+ * table beside the page then holds the owners of its blocks. A free block has all bits of the slack
+ * set (shift 0 and 1) or none (shift 2 and 3). Blocks that were never handed out are marked free,
+ * too, so that a second or a wild free is found. The record of a free block still names its last
+ * owner.
  */
 #ifndef MEMCTX_BLOCKS_H
 #define MEMCTX_BLOCKS_H
@@ -24,7 +29,8 @@
 #define SLACK_NARROW_MAX 254U
 #define GRANULE_BLOCK_MAX 128U /* beyond it an OS page of its own would lose too much */
 
-/* In page.meta_shift: bits that are the shift, and more. Atomic where others set or read them. */
+/* The bits of page.meta_shift: two bits of shift, and flags. Access is atomic where other
+ * threads set or read them. */
 #define META_SHIFT 3U
 #define META_WIDE 1U
 #define META_MIXED 2U    /* view and slack; never changes */
@@ -40,8 +46,9 @@ struct owners {          /* written by the heap's thread; gone with the page */
     uint32_t views[];    /* by block: atomic */
 };
 
-/* The mixed pages of contexts that are to stand apart from others (PLACE_APART). As in a heap's own, stand-ins are the
- * current ones of narrow classes, but hold no recent blocks: what is freed goes back to its page. */
+/* The mixed pages of contexts that stand apart from others (PLACE_APART). As in a heap's own
+ * bins, stand-ins are the current pages of narrow classes. These stand-ins hold no recent
+ * blocks: a freed block goes back to its page. */
 struct pool {
     struct bins bins;
     char stand_ins[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
@@ -50,7 +57,7 @@ struct pool {
 INTERNAL const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
 INTERNAL const uint16_t blocks_bytes_table[SIZE_CLASSES];
 
-/* Size class of a request up to SMALL_MAX. */
+/* Returns the size class of a request up to SMALL_MAX. */
 INLINE unsigned blocks_class_of(size_t size) {
     if (LIKELY(size <= NARROW_MAX))
         return blocks_class_table[(size + 15) >> 4];
@@ -59,7 +66,8 @@ INLINE unsigned blocks_class_of(size_t size) {
     return NARROW_CLASSES - 4 + 4 * (shift - 7) + (unsigned)((size - 1) >> shift) - 4;
 }
 
-/* The class that serves a request up to NARROW_MAX, and up to SMALL_MAX, in this heap. */
+/* Return the class that serves a request in this heap: up to NARROW_MAX bytes, and up to
+ * SMALL_MAX. */
 INLINE unsigned bins_class_narrow(const struct heap *heap, size_t size) {
     return heap->size_served_by[(size + 15) >> 4];
 }
@@ -67,7 +75,7 @@ INLINE unsigned bins_class_of(const struct heap *heap, size_t size) {
     return heap->served_by[blocks_class_of(size)];
 }
 
-/* Where the granule starts that a pointer into the page is in. */
+/* Return the start of the granule that holds a pointer into the page. */
 INLINE char *blocks_granule_narrow(const struct page *page, const void *pointer) {
     return (char *)((uintptr_t)pointer & ~(uintptr_t)page->granule_mask);
 }
@@ -77,11 +85,12 @@ INLINE char *blocks_granule(const struct page *page, const void *pointer) {
                : segment_span_start(page);
 }
 
-/* The block that a pointer into a granule of a narrow page is in: its number there, at most that of the rest behind the
- * last block, which has a record as well, that of a free block. *exact when the block starts just there: then, and
- * only then, the fraction is less than the reciprocal, because it is the quotient times the reciprocal's
- * rounding error, which is below the offset, while the least remainder adds a whole reciprocal (2^19 at
- * least). Offsets are below 2^16. */
+/* Returns the number of the block that holds a pointer into a granule of a narrow page. A
+ * pointer behind the last block gets the number of the remainder there, which has the record of
+ * a free block. *exact: the block starts exactly at the pointer. Then, and only then, the
+ * fraction is less than the reciprocal: the fraction is the quotient times the reciprocal's
+ * rounding error, which is below the offset, while the least remainder adds a whole reciprocal
+ * (2^19 at least). Offsets are below 2^16. */
 INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule,
                                     const void *pointer, bool *exact) {
     uint64_t product = (uint64_t)((const char *)pointer - granule) * page->reciprocal;
@@ -89,14 +98,16 @@ INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule
     return (unsigned)(product >> 32);
 }
 
-/* The same in any page: more than there are: none. What is before the first block wraps around to very large numbers. */
+/* As blocks_index_narrow, for any page. An index >= granule_capacity means no block; a pointer
+ * before the first block wraps around to such an index. */
 INLINE unsigned blocks_index(const struct page *page, const char *granule, const void *pointer,
                              bool *exact) {
     return blocks_index_narrow(page, granule + page->first, pointer, exact);
 }
 
-/* Where the records of the granule stand that this block is in, whose page is this one or has this stand-in: at another
- * place in each slice, because what stands at the same place of every OS page shares a few sets of each cache. */
+/* Return where the records of this block's granule stand. `page` is the block's page, `stand_in`
+ * that page or its stand-in. The place differs from slice to slice, because addresses at the
+ * same place of every OS page share a few sets of each cache. */
 INLINE size_t blocks_color_of(const struct page *stand_in, const void *block) {
     return ((uintptr_t)block >> SLICE_SHIFT & stand_in->color_mask) * stand_in->block_bytes;
 }
@@ -115,7 +126,7 @@ INLINE void *blocks_record(const struct page *page, const char *granule, unsigne
            ((size_t)index << (load_relaxed(&page->meta_shift) & META_SHIFT));
 }
 
-/* Where it stands whose block that is. */
+/* Returns the place of the owner's view index for a block of a page with META_OWNERS. */
 INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsigned index) {
     if (page->granule_mask < OS_PAGE_BYTES) /* many granules, else one */
         index += (unsigned)((size_t)(granule - page->owners->start) / OS_PAGE_BYTES) *
@@ -123,11 +134,12 @@ INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsi
     return &page->owners->views[index];
 }
 
-/* Flags are the owner's. */
+/* Sets the page's flags; only the heap's thread does that. */
 INLINE void flags_set(struct page *page, unsigned flags) {
     store_owner(&page->flags, (uint8_t)flags);
-    /* The first free of a full page, unless that waits (spare_of in blocks.c), the last one of others, but not of the heap's
-     * current ones. */
+    /* The count of used blocks at which a free needs blocks_freed_rarely: at the first free of a
+     * full page (or later, see spare_of in blocks.c), else at the free that empties the page.
+     * Never for the heap's current pages. */
     page->rare_at = (uint16_t)(flags & PAGE_FULL                   ? page->used - 1
                                : flags & PAGE_LISTED || page->view ? 0
                                                                    : UINT16_MAX);
@@ -141,7 +153,7 @@ INLINE void flag_clear(struct page *page, enum page_flag flag) {
     flags_set(page, page->flags & ~flag);
 }
 
-/* How records of a page read: the slack, whose, and whether the block is free. */
+/* The contents of a record: slack, owner, and whether the block is free. */
 struct record {
     uint32_t slack;
     uint32_t view_index; /* mixed pages; else 0 */
@@ -151,12 +163,12 @@ struct record {
 void record_write(const struct page *page, void *record, uint32_t view, uint32_t slack);
 
 struct record record_read(const struct page *page, const void *record);
-/* The same, and the block is free from now on. */
+/* Reads the record, and marks the block free. */
 struct record record_release(const struct page *page, void *record);
 
-/* The record of a block that starts at `block`. */
+/* Writes the record of a block that starts at `block`. */
 void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack);
-/* Narrow ones: of a block of a mixed page, of any page; the page may be a stand-in. */
+/* As record_set, for narrow blocks: in a mixed page or its stand-in, and in any page. */
 INLINE void record_set_mixed(const struct page *stand_in, const void *block, uint32_t view,
                              uint32_t slack) {
     char *granule = blocks_granule_narrow(stand_in, block);
@@ -180,10 +192,10 @@ INLINE void record_set_narrow(const struct page *page, const void *block, uint32
     store_owner((uint8_t *)records + index, (uint8_t)slack);
 }
 
-/* A new page for one size class; view NULL: mixed. NULL: out of memory. */
+/* Creates a page for one size class; with `view` NULL, a mixed page. NULL: out of memory. */
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class);
 void blocks_page_destroy(struct heap *heap, struct page *page);
-/* Makes the page's next granule ready for its first block. False: there is none. */
+/* Makes the page's next granule ready for its first block. False: the page has no granule left. */
 bool blocks_open_granule(struct page *page);
 bool punch_refill(struct page *page);
 INLINE bool blocks_has_free(struct page *page) {
@@ -191,61 +203,65 @@ INLINE bool blocks_has_free(struct page *page) {
            (!(page->flags & PAGE_USED_UP) && page->next_block && blocks_open_granule(page)) ||
            (UNLIKELY(load_plain(&page->meta_shift) & META_PUNCHED) && punch_refill(page));
 }
-/* Bytes of the page, from its start, that blocks were handed out of, in whole OS pages. */
+/* Returns how many bytes of the page, from its start, blocks were handed out of, rounded up to
+ * whole OS pages. */
 INLINE size_t blocks_reached(const struct page *page, const char *start) {
     size_t bytes = (size_t)(page->next_block - start);
     size_t open = page->granule_mask < OS_PAGE_BYTES || !(bytes & page->granule_mask);
     return align_up(bytes + (open && page->fresh_left), OS_PAGE_BYTES);
 }
-/* A bit for each OS page of these that was given back. The word first: another thread's page may just become one with
- * META_OWNERS, which stand in that word, and then the bit is gone before. */
+/* Returns a bit for each OS page of the bytes in blocks_reached that was given back to the
+ * kernel. The word is read before the flag: another thread's page may just become one with
+ * META_OWNERS, whose table pointer shares the word, and META_PUNCHED is cleared before that. */
 INLINE uint64_t blocks_punched(const struct page *page) {
     uint64_t mask = load_acquire(&page->punched);
     return load_relaxed(&page->meta_shift) & META_PUNCHED ? mask : 0;
 }
-/* The others' bytes. */
+/* Returns the bytes of blocks_reached without the OS pages that were given back. */
 INLINE size_t blocks_touched(const struct page *page, const char *start) {
     return blocks_reached(page, start) -
            (size_t)__builtin_popcountl(blocks_punched(page)) * OS_PAGE_BYTES;
 }
-/* False: a free block was written to, so that the page's list leads elsewhere. The owner. */
+/* Checks the page's list of free blocks; only the owner may call it. False: the program wrote to
+ * a free block, so that the list leads elsewhere. */
 bool blocks_list_holds(const struct page *page);
-/* Blocks that were handed out at least once. */
+/* Returns the number of blocks that were handed out at least once. */
 size_t blocks_handed_out(const struct page *page);
-/* The blocks of a granule whose place its records take. */
+/* The blocks of a granule that cannot be handed out, because the records take their place. */
 struct reserved {
     unsigned first, count;
 };
 struct reserved blocks_reserved_in(const struct page *page);
 
-/* The current page ran out. False: no other one has free blocks. */
+/* Replaces a current page that ran out. False: no other page has free blocks. */
 bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class);
-/* Another one with free blocks, or a new one, or NULL. */
+/* Returns another page with free blocks, or a new page. NULL: out of memory. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class);
-/* A region's current page of a class becomes one of the others; of all its pages of a class those go out of use whose
- * blocks have not the size that they should have by now: their free blocks are not handed out, and they go when they are
- * empty. */
+/* bins_put_aside makes a region's current page of a class one of the other pages.
+ * bins_put_aside_others puts out of use all pages of a class that have blocks of an outdated
+ * size: their free blocks are not handed out, and a page is given back when it is empty. */
 void bins_put_aside(struct heap *heap, struct bins *bins, unsigned size_class);
 void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_class);
-/* Collects what other threads freed into this heap's pages. */
+/* Collects the blocks of this heap's pages that other threads freed. */
 void bins_collect_remote(struct heap *heap);
 void bins_init(struct bins *bins);
 void bins_init_mixed(struct heap *heap);
-/* heap->apart, made when it is missing. NULL: out of memory. */
+/* Returns heap->apart, and makes it if it is missing. NULL: out of memory. */
 struct pool *bins_apart(struct heap *heap);
-/* The class that is to serve this one: itself from now on, if the page that it shares is full. */
+/* Returns the class that serves this class. If the page that it would share with other classes
+ * is full, the class serves itself from now on. */
 unsigned bins_share_class(struct heap *heap, unsigned size_class);
-/* From now on it is itself. */
+/* Makes a class serve itself from now on. */
 void bins_split_class(struct heap *heap, unsigned size_class);
-/* Gives back one current page, which got empty with the free of this block. */
+/* Gives back one current page, which the free of this block made empty. */
 void bins_release_page(struct heap *heap, struct page *page, void *block);
-/* Gives back the empty current pages: of some bins, of all regions. */
+/* Give back the empty current pages of some bins, and of all regions of a heap. */
 void bins_release_empty(struct heap *heap, struct bins *bins);
 void regions_release_empty(struct heap *heap);
-/* Out of the list of pages with free blocks. */
+/* Takes the page out of the list of pages with free blocks. */
 void bins_unlist(struct bins *bins, struct page *page);
-/* The list of a region's pages that are in no other one. */
+/* Add to and remove from a region's list of the pages that are in no other list. */
 INLINE void region_list(struct page **list, struct page *page) {
     page->prev = NULL;
     page->next = *list;
@@ -262,12 +278,12 @@ INLINE void region_unlist(struct page **list, struct page *page) {
         page->next->prev = page->prev;
     page->next = page->prev = NULL;
 }
-/* Nothing in the page is alive, and its first block is the next one again. */
+/* Marks all blocks of the page free. The page's first block is the next one to be handed out. */
 void blocks_rewind(struct heap *heap, struct page *page);
 INLINE void blocks_mark(struct page *page, unsigned meta) {
     or_release(&page->meta_shift, (uint8_t)meta);
 }
-/* From now on segment_watch hears of the page's frees. Any thread, which holds a chunk in it. */
+/* Makes frees in the page report to segment_watch. Any thread that holds a chunk in the page. */
 INLINE void blocks_watch(struct page *page) {
     blocks_mark(page, META_WATCHED);
 }
@@ -276,12 +292,12 @@ INLINE bool blocks_are_watched(const struct page *page) {
 }
 /* Another thread's free: hands the block to the page's owner. */
 void blocks_free_remote(struct page *page, void *block);
-/* What a free may have to do besides: tell who watches the page; a full page is one with a free block
- * again, an empty one is given back. */
+/* Does the rare work after a free: reports to the watcher of the page, puts a formerly full page
+ * back into the list of pages with free blocks, gives an empty page back. */
 void blocks_freed_rarely(struct heap *heap, struct page *page, void *block);
 
-/* Takes the list's first block. The one behind it is the next, and mostly in no cache if another thread freed it, or
- * long ago. */
+/* Takes the first block off the page's list. The next block is prefetched: if another thread
+ * freed it, or if it was freed long ago, it is mostly in no cache. */
 INLINE void blocks_unlink(struct page *page, const void *block) {
     page->free = *(void *const *)block;
     __builtin_prefetch(page->free, 1);
@@ -295,15 +311,17 @@ INLINE void blocks_link(struct page *page, void *block) {
     add_owner(&page->used, -1);
 }
 
-/* The owner's free, after the record was written and the view accounted. True: blocks_freed_rarely has to
- * follow. A current page that gets empty stays: the next allocation is near. */
+/* Frees a block by the owner, after the record was written and the view accounted. True: call
+ * blocks_freed_rarely next. A current page that gets empty stays, because the next allocation is
+ * near. */
 INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block) {
     blocks_link(page, block);
     add_owner(&heap->own_free, page->waste_unit);
     return UNLIKELY(page->used == page->rare_at);
 }
 
-/* The same for a narrow block of a mixed page, which mostly is the next to be used again. */
+/* As blocks_free_owned, for a narrow block of a mixed page. The next allocation mostly takes
+ * this block, so it goes to the heap's recent blocks if there is room. */
 INLINE bool blocks_free_mixed(struct heap *heap, struct page *page, void *block) {
     struct page *recent = heap_recent(heap, page->size_class);
     if (UNLIKELY(!recent->used))

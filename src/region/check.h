@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check.h - MEMCTX_CHECK=1: what is written where no chunk is.
+ * check.h - MEMCTX_CHECK=1: finds writes to memory that belongs to no chunk.
  *
- * Behind each chunk at least CHECK_TAIL bytes hold a pattern, which its free looks at: an overflow. A freed block
- * holds another one, but for the word that links it to the next, which is looked at when the block is handed out
- * again: a write after free. Both end the program with a line that names the paths. In this mode no allocation
- * takes the common way; pages made in it have META_CHECKED, so that their frees do not either.
+ * Behind each chunk at least CHECK_TAIL bytes hold a pattern. The chunk's free looks at the pattern
+ * and so finds an overflow. A freed block holds another pattern, except in the word that links the
+ * block to the next free one. The library looks at this pattern when it hands the block out again,
+ * and so finds a write after free. Both end the program with a line that names the paths. In this
+ * mode no allocation takes the fast path. Pages made in this mode have META_CHECKED, so that their
+ * frees do not take it either.
  *
- * Not found: what lies beyond the tail, what is written into a block that is in use again, reads.
+ * Not found: writes beyond the tail, writes into a block that is in use again, reads.
  */
 #ifndef MEMCTX_CHECK_H
 #define MEMCTX_CHECK_H
@@ -24,13 +26,16 @@ INLINE bool check_is_on(const struct page *page) {
     return UNLIKELY(load_relaxed(&page->meta_shift) & META_CHECKED);
 }
 
-/* The tail of a chunk that was just handed out, from its end to that of what is its own. */
+/* Writes the pattern behind a chunk that was just handed out, from the end of the chunk to
+ * `end`, the end of the memory that belongs to the chunk. */
 void check_seal(char *chunk, size_t size, const char *end);
-/* Before a free: the tail is as it was, or the program ends. */
+/* Looks at the pattern behind a chunk before its free, and ends the program if it was
+ * overwritten. */
 void check_sealed(const struct page *page, const char *chunk, size_t size, const char *end);
-/* A block that is free from now on. */
+/* Fills a block that is free from now on with the pattern of free blocks. */
 void check_fill(const struct page *page, char *block);
-/* The page's first free block, if there is one, is as check_fill left it, or the program ends. */
+/* Looks at the page's first free block, if there is one, and ends the program if the block is
+ * not as check_fill left it. */
 void check_filled(const struct page *page);
 
 #endif

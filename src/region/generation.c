@@ -2,9 +2,9 @@
 /*
  * Generations: chunks that die in the order in which they were born.
  *
- * For: queues, logs, tuples of a sort. Chunks stand one behind the other (region/serial.h); a page goes when all that is in it was
- * freed, but for one, so that a queue of constant length asks for no page. Cannot do: use again what was freed in a page that
- * still has a chunk.
+ * For: queues, logs, tuples of a sort. Chunks stand one behind the other (region/serial.h); a page
+ * goes when all that is in it was freed, but for one, so that a queue of constant length asks for
+ * no page. Cannot do: use again what was freed in a page that still has a chunk.
  *
  * Source: PostgreSQL's generation contexts (Tomas Vondra, 2017).
  */

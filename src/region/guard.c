@@ -37,7 +37,7 @@ static const struct waiting *waiting_at(const struct page *page) {
     return waiting && waiting->page == page ? waiting : NULL;
 }
 
-/* --- the fault ----------------------------------------------------------------------------------- */
+/* --- the fault -------------------------------------------------------------------------------- */
 
 void guard_explain(const struct page *page) {
     const struct waiting *waiting = page->kind == PAGE_WAITING ? waiting_at(page) : NULL;
@@ -67,8 +67,8 @@ static void tell(const struct page *page, const char *at, bool writes) {
     guard_explain(page);
 }
 
-/* The access is tried again by who was there before us, which ends the program, mostly; a signal that was sent, not caused,
- * is sent again. */
+/* The access is tried again by who was there before us, which ends the program, mostly; a signal
+ * that was sent, not caused, is sent again. */
 static void fault(int number, siginfo_t *info, void *context) {
     struct sigaction before = guards.before;
     const struct page *page = segment_page_of(info->si_addr);
@@ -106,7 +106,7 @@ static void watch(void) {
     (void)sigaction(SIGSEGV, &action, NULL);
 }
 
-/* --- chunks -------------------------------------------------------------------------------------- */
+/* --- chunks ----------------------------------------------------------------------------------- */
 
 /* Under region_lock. */
 static void give_back(struct page *page) {

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * guard.h - chunks that end where an OS page ends that cannot be touched, and that cannot be touched when they were freed.
+ * guard.h - chunks with an inaccessible OS page behind them, which become inaccessible when they
+ * are freed.
  *
- * For: finding who writes behind the end of a path's chunks, or uses them after they were freed, in a program that runs for
- * real: the access itself is stopped, and named with the path that allocated and the one that freed. Each such chunk is
- * a span of slices of its own, and two system calls. Freed ones wait, without memory, until GUARD_WAITING others were freed behind them.
- * Cannot do: what is in front of a chunk; sizes over 1 MiB; more than GUARD_MAX chunks, for the kernel allows a
- * process 65 530 mappings: those are allocated as ever, and counted. A program that takes SIGSEGV for itself after the
- * first such chunk is stopped without the lines.
+ * For: finding who writes behind the end of a path's chunks, or uses them after their free, in a
+ * program in production. The access itself is stopped, and reported with the path that allocated
+ * the chunk and the path that freed it. Each such chunk is a span of slices of its own and costs
+ * two system calls. A freed chunk waits, without memory, until GUARD_WAITING others were freed
+ * after it. Cannot do: find accesses in front of a chunk; guard sizes over 1 MiB; guard more than
+ * GUARD_MAX chunks, because the kernel allows a process 65 530 mappings. Chunks that cannot be
+ * guarded are allocated as usual, and counted. If the program sets its own handler for SIGSEGV
+ * after the first such chunk, the program is stopped without the report.
  *
  * Source: Electric Fence (Bruce Perens, 1987); GWP-ASan (delayed reuse and both paths).
  *
@@ -22,12 +25,12 @@
 #define GUARD_MAX 16000U    /* alive and waiting */
 #define GUARD_WAITING 4096U /* freed ones that are not used again yet */
 
-/* NULL: it can have no guard. The caller accounts it. */
+/* Allocates a guarded chunk; the caller accounts it. NULL: the chunk can have no guard. */
 struct page *guard_alloc(size_t size, size_t alignment);
-/* Frees a chunk that stands in such a page (PAGE_GUARDED). */
+/* Frees a guarded chunk, which has a page of its own (PAGE_GUARDED). */
 void guard_free(struct page *page);
 
-/* Tells of the paths that allocated and freed the chunk of such a page, and of the one that misuses it. */
+/* Prints the paths that allocated and freed the guarded chunk, and the path that misuses it. */
 void guard_explain(const struct page *page);
 
 #endif

@@ -22,8 +22,8 @@ const struct region_hooks *region_hooks START_PAGE;
 struct heap_global heap_global FORK_PAGE
     __attribute__((aligned(OS_PAGE_BYTES))) = {.lock = LOCK_INIT(RANK_HEAPS)};
 uint32_t heap_views_epoch START_PAGE;
-/* The first thread's. This file is the first to be linked, so that it stands behind FORK_PAGE, its hot
- * part in the same OS page. */
+/* The first thread's. This file is the first to be linked, so that it stands behind FORK_PAGE, its
+ * hot part in the same OS page. */
 static struct heap first_heap;
 /* Hardly ever used, so it stands behind what START_PAGE collects, and not in that page. */
 static struct heap shared_heap __attribute__((section("memctx_shared"))) = {
@@ -42,7 +42,8 @@ static void heap_publish(struct heap *heap) { /* under heap_global.lock */
     heap_global.heaps++;
 }
 
-/* A heap's tables always have HEAP_TABLES_BYTES, which are part of TABLES_HEAP_BYTES; of so many, those that are not. */
+/* A heap's tables always have HEAP_TABLES_BYTES, which are part of TABLES_HEAP_BYTES; of so many,
+ * those that are not. */
 static int64_t bytes_beyond(int64_t bytes) {
     return bytes > HEAP_TABLES_BYTES ? bytes - HEAP_TABLES_BYTES : 0;
 }
@@ -125,7 +126,7 @@ static struct view *view_create(struct heap *heap, uint32_t context, enum tables
     return view;
 }
 
-/* --- slots that others look at ------------------------------------------------------------------ */
+/* --- slots that others look at ---------------------------------------------------------------- */
 
 #define SHOWN_LOG 63U /* blocks of meta_alloc stand at multiples of 64 */
 
@@ -142,8 +143,8 @@ static void free_retired(struct heap *heap) {
     meta_free(shown_slots(old), shown_count(old) * sizeof(uint32_t));
 }
 
-/* Shows the new ones and frees the old. Either whoever reads sees the new ones, or we see that somebody reads: then they are
- * left for him, or for the next time, to free. */
+/* Shows the new ones and frees the old. Either whoever reads sees the new ones, or we see that
+ * somebody reads: then they are left for him, or for the next time, to free. */
 static void show_slots(struct heap *heap) {
     uintptr_t shown = (uintptr_t)heap->slots | (unsigned)__builtin_ctz(heap->slot_mask + 1);
     uintptr_t old = exchange_full(&heap->slots_shown, shown);
@@ -168,8 +169,8 @@ void heap_read_end(void) {
             free_retired(heap);
 }
 
-/* Views below views_in_slots stand there; those that were made since stand in no order. An index is believed when the view
- * says so: the owner writes meanwhile. */
+/* Views below views_in_slots stand there; those that were made since stand in no order. An index is
+ * believed when the view says so: the owner writes meanwhile. */
 static const struct view *find_others(struct heap *heap, uint32_t context) {
     uint32_t in_slots = load_acquire(&heap->views_in_slots);
     uint32_t views = load_acquire(&heap->view_count);
@@ -233,8 +234,8 @@ static void slot_newest(struct heap *heap) {
     }
 }
 
-/* In a forked child the first new views stand in no slot until one of them is looked for again, or they
- * are many: see context/tree.c. */
+/* In a forked child the first new views stand in no slot until one of them is looked for again, or
+ * they are many: see context/tree.c. */
 static struct view *find_newest(struct heap *heap, uint32_t context) {
     for (uint32_t i = heap->views_in_slots; i < heap->view_count; i++)
         if (i && heap_view_at(heap, i)->context == context) {
@@ -351,8 +352,9 @@ static struct heap *take_dead(void) {
     return NULL;
 }
 
-/* Threads that tell of their end leave dead heaps only where their first allocation comes in the last round of
- * key destructors; a filter of system calls may not know what looking for them takes. */
+/* Threads that tell of their end leave dead heaps only where their first allocation comes in the
+ * last round of key destructors; a filter of system calls may not know what looking for them takes.
+ */
 #define FEW_HEAPS 2U
 #define MANY_HEAPS 64U
 #define LOOK_EVERY 16U
@@ -460,8 +462,8 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
         region_of(view->region)->others_chunks = REGION_RECOUNT;
 }
 
-/* Moves a view's numbers to the totals of exited threads. Where the tables have no room for that they stay
- * where they are, and whichever thread has the heap next goes on with them. */
+/* Moves a view's numbers to the totals of exited threads. Where the tables have no room for that
+ * they stay where they are, and whichever thread has the heap next goes on with them. */
 static void fold_into_totals(struct heap *heap, struct view *view) {
     struct view *sum = heap_view_within(heap_global.totals, view->context, TABLES_OTHERS);
     if (sum)

@@ -5,8 +5,8 @@
  * A heap belongs to one thread at a time, which alone writes it (no atomics, no lock). When the
  * thread exits the heap is parked; the next new thread adopts it whole, with every page. While it
  * is parked, whoever frees one of its chunks does so under heap->lock. One heap, the shared one,
- * is always used under its lock: by threads that have allocated little so far (api/thread.c), by threads past
- * their end and by signal handlers that interrupt the allocator.
+ * is always used under its lock: by threads that have allocated little so far (api/thread.c), by
+ * threads past their end and by signal handlers that interrupt the allocator.
  *
  * A *view* is the part of a context's numbers that one thread owns: what this thread allocated in
  * the context minus what it freed there, whoever had allocated it. The sum over all views of a
@@ -32,8 +32,9 @@
 
 struct bins;
 
-/* One thread's numbers in one context, and where its chunks go. One line. Owner-written; read by
- * dumps at any time. The counts only grow: so a dump can read what was freed before what was allocated. */
+/* The numbers of one thread in one context, and the place of its next chunks. A view fills one
+ * cache line. Only the owner writes it; dumps read it at any time. The counts only grow, which
+ * lets a dump read the frees before the allocations. */
 struct view {
     uint64_t allocs, frees;
     uint64_t requested_cum_bytes; /* allocated */
@@ -45,12 +46,13 @@ struct view {
     uint32_t context;    /* id; 0: this view waits for another context, see heap_view_drop */
     uint32_t index;      /* in heap->views */
 };
-/* Pages by size class. `current` is never NULL: a page without free blocks stands in. Of mixed pages up to
- * 1 KiB it is one of heap->recent. */
+/* Pages by size class. `current` is never NULL: a stand-in without free blocks takes the place
+ * of a missing page. For mixed pages up to 1 KiB the current page is one of heap->recent_room. */
 struct bins {
     struct page *current[SIZE_CLASSES];
     struct page *partial[SIZE_CLASSES]; /* other pages with free blocks */
-    /* Where to look for the next page; the heap's: of what is mixed or of small regions. */
+    /* The place where the search for the next page begins. A heap's bins use it for mixed pages
+     * and for small regions. */
     uintptr_t next_page;
     uint64_t allocs_at_release; /* of a region: the view's when its empty pages were given back */
     uint16_t policy; /* of a region: enum placement, from PLACE_SLAB on; else PLACE_DEFAULT */
@@ -71,8 +73,8 @@ enum heap_state {
 struct heap {
     uint32_t busy; /* owner: inside the allocator; a signal handler or a fork sees it */
     uint32_t tid;
-    /* The waste that is capped: free bytes of blocks that were in use once, in pages that are or were a context's
-     * own, and an OS page for each such page that is not used up. */
+    /* The waste that the cap limits: the free bytes of blocks that were in use once, in pages
+     * that are or were a context's own, plus one OS page for each such page that is not used up. */
     int64_t own_free;
     int64_t own_free_published; /* what of it stands in heap_global.own_free */
     uint32_t view_count;        /* atomic: indices below it are valid */
@@ -85,7 +87,8 @@ struct heap {
     uint32_t denied; /* since the last sweep: pages of its own that a context did not get */
     uint32_t donor;  /* index of the view whose own pages are shared next, past the cap */
     uint32_t pages_used_up; /* see region_alloc_next */
-    /* What others look at, when they free, and at a fork, away from what the owner writes all the time. */
+    /* Other threads read the fields below when they free and at a fork. They stand apart from
+     * the fields that the owner writes all the time. */
     struct page *remote_pages
         __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with blocks freed by others */
     struct lock lock;
@@ -95,19 +98,22 @@ struct heap {
     uint32_t number;       /* of heaps in the order they were made; 0: the shared one */
     int64_t table_bytes;   /* owner: of the tables' budget, for views */
     struct heap *next;     /* all heaps; never shrinks */
-    /* The thread's path cache, of the layer above. */
+    /* Room for the thread's path cache, which belongs to the context layer. */
     char paths_room[HEAP_PATHS_BYTES] __attribute__((aligned(CACHE_LINE)));
     struct bins mixed __attribute__((aligned(CACHE_LINE)));
-    /* The blocks of mixed pages that were freed last, and are in the cache: by size class a stand-in for
-     * a page, which is the current one of `mixed`. `free` is their list, `used` the room that is left
-     * in it, `behind` the current page behind it. To their pages they are in use. Only the first line
-     * of each page is there, so that all of this, and of FORK_PAGE, fits one OS page. */
+    /* The blocks of mixed pages that were freed last and are still in the CPU cache. For each
+     * size class there is a stand-in for a page, which is the current page of `mixed`: `free` is
+     * the list of the blocks, `used` the room left in that list, `behind` the real current page.
+     * The blocks count as used in their own pages. Only the first cache line of a struct page is
+     * stored, so that all recent blocks and the data of FORK_PAGE fit one OS page. */
     char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
-    /* Which class serves a size (up to NARROW_MAX, in steps of 16), and a size class: the largest of its
-     * doubling as long as they all fit into one page of that, then itself. */
+    /* The size class that serves a request, by size (up to NARROW_MAX, in steps of 16) and by
+     * size class. The largest class of each doubling serves the whole doubling as long as all
+     * blocks fit into one page of that class; after that each class serves itself. */
     uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
-    /* Views of other heaps, which stay those of the same context, and ours of that context: so a free of
-     * another thread's chunk does not look at that view, which its owner writes all the time. */
+    /* A cache: views of other heaps, and this heap's view of each one's context. With it, a free
+     * of another thread's chunk need not read the other view, which its owner writes all the
+     * time. */
     struct {
         const struct view *of_other;
         struct view *ours;
@@ -126,8 +132,9 @@ struct heap {
     uint32_t placings;           /* owner: how often contexts were placed when it last looked */
     struct pool *apart;          /* owner: mixed pages of PLACE_APART; NULL: none yet */
     struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
-    /* For who looks up views of other threads, see heap_views_next: the slots, and, where it grew away from one meanwhile,
-     * the old ones, each with the logarithm of its length in the low bits. */
+    /* For threads that look up views of other threads, see heap_views_next: the current slots,
+     * and the old slots if the table grew during such a walk. The low bits of each value hold
+     * the logarithm of the table's length. */
     uintptr_t slots_shown;           /* atomic */
     uintptr_t slots_retired;         /* atomic */
     struct view *views[VIEW_BLOCKS]; /* published with release; index 0 is unused */
@@ -164,16 +171,18 @@ INTERNAL struct page heap_no_page; /* stands in for a current page; has no free 
 INTERNAL const struct bins
     heap_no_bins; /* holds nothing else: whoever allocates there comes the slow way */
 
-/* A heap for the calling thread: a parked one, else a new one. NULL: out of memory. `threads_tell`: those that end
- * park theirs. */
+/* Returns a heap for the calling thread: a parked heap, else a new one. NULL: out of memory.
+ * `threads_tell`: threads that end park their heaps. */
 struct heap *heap_acquire(uint32_t tid, bool threads_tell);
 /* Folds the views into the totals, gives empty pages back and parks the heap. */
 void heap_park(struct heap *heap);
-/* Moves a view's numbers to another one of the same context, in that heap. Under heap_global.lock, so that no dump sees them twice. */
+/* Moves a view's numbers to another one of the same context, in that heap. Under heap_global.lock,
+ * so that no dump sees them twice. */
 void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct view *sum);
 /* The shared heap, locked and ready; NULL: this thread holds it already (a handler within). */
 struct heap *heap_shared_lock(void);
-/* The same, for who holds no lock; NULL: another thread is there. */
+/* As heap_shared_lock, for a caller that holds no lock; never waits. NULL: another thread holds
+ * it. */
 struct heap *heap_shared_try(void);
 void heap_shared_unlock(struct heap *heap);
 
@@ -181,10 +190,12 @@ INLINE struct view *heap_view_at(struct heap *heap, uint32_t index) {
     return &heap->views[index / VIEWS_PER_BLOCK][index % VIEWS_PER_BLOCK];
 }
 
-/* This heap's view of a context, made when missing. Never NULL once the heap has one view: what
- * cannot be had is charged to the first view, which is [unknown], and counted. */
+/* Returns this heap's view of a context and makes it if it is missing. Never NULL once the heap
+ * has one view: if no view can be made, the first view ([unknown]) is charged, and the failure
+ * is counted. */
 struct view *heap_view_further(struct heap *heap, uint32_t context);
-/* The same; NULL where there is none and that share of the tables' budget is used up, or memory short. */
+/* As heap_view_further, but NULL when the view is missing and either `share` of the tables'
+ * budget is used up or memory is short. */
 struct view *heap_view_within(struct heap *heap, uint32_t context, enum tables_share share);
 INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
     if (LIKELY(heap->slots)) {
@@ -196,14 +207,15 @@ INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
     return heap_view_further(heap, context);
 }
 
-/* A view that has no numbers and no chunk any more waits for another context. By the owner, under
- * heap_global.lock; heap_views_dropped has to follow before the lock is released. */
+/* Sets a view without numbers and chunks aside for another context. The owner calls it under
+ * heap_global.lock, and calls heap_views_dropped before it releases the lock. */
 void heap_view_drop(struct heap *heap, struct view *view);
 void heap_views_dropped(struct heap *heap);
 
-/* The views of one context in all heaps, one after the other, for who owns none of them: between heap_read_begin and
- * heap_read_end, which are the same thread's under heap_global.lock. A view that is made meanwhile may be missing; one that
- * had counted something before the walk began is not. This is the one place that knows which views are a context's. */
+/* Walks over the views of one context in all heaps, for a thread that owns none of these heaps.
+ * The same thread calls heap_read_begin, walks, and calls heap_read_end, under heap_global.lock.
+ * The walk may miss a view made during the walk; it never misses a view that had counted
+ * something before the walk began. No other code knows which views belong to a context. */
 struct heap_views {
     uint32_t context;
     struct heap *next; /* to be looked at */
@@ -216,9 +228,9 @@ INLINE struct heap_views heap_views_of(uint32_t context) {
 }
 const struct view *heap_views_next(struct heap_views *walk); /* NULL: that was all */
 
-/* Views of other heaps may be those of other contexts by now. */
+/* Empties the cache `twins`, because views of other heaps may belong to other contexts now. */
 void heap_forget_twins(struct heap *heap);
-/* This heap's view of the context of another heap's view. */
+/* Returns this heap's view of the context to which another heap's view belongs. */
 INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_other) {
     unsigned place = ((uintptr_t)of_other / sizeof *of_other) % VIEW_TWINS;
     if (UNLIKELY(heap->twins_of != load_relaxed(&heap_views_epoch)))
@@ -245,10 +257,13 @@ INLINE void heap_count_remote(struct heap *heap, const struct heap *owner) {
 /* Where a context's next chunks are to stand, by its id. */
 enum placement {
     PLACE_DEFAULT = 0, /* as its live bytes and the waste cap decide */
-    PLACE_APART, /* in no page with contexts that are not: in a region of its own from MEMCTX_PROMOTE_BYTES on,
-                        * whatever the cap, in pages that all such contexts of the thread share before that */
+    /* The context's chunks share no page with contexts of another placement. From
+     * MEMCTX_PROMOTE_BYTES on they stand in a region of their own, whatever the waste cap; before
+     * that, in pages that all such contexts of the thread share. */
+    PLACE_APART,
     PLACE_SHARED, /* no new pages of its own */
-    /* From here on: a policy of its own, once it has MEMCTX_PROMOTE_BYTES alive, whatever the cap. */
+    /* The values below give the context a policy of its own once it has MEMCTX_PROMOTE_BYTES alive,
+     * whatever the waste cap. */
     PLACE_SLAB,       /* blocks of the very sizes it asks for: region/slab.h */
     PLACE_GENERATION, /* chunks one behind the other: region/serial.h */
     PLACE_BUMP,       /* the same, and no empty page is kept */
@@ -257,11 +272,12 @@ enum placement {
     PLACE_MASK = 7,
 };
 
-/* A region as it is in memory: its bins, and what only contexts with a policy of their own use. */
+/* A region in memory: its bins, and the fields that only contexts with a policy use. */
 struct region {
     struct bins bins;
-    /* region/slab.h, by class: units of a block, 0: none were asked for; of the list of pages with free blocks the first that is at
-     * most half full. NULL: not made yet. */
+    /* For region/slab.h, by size class. `units`: size of a block in units; 0: no block was
+     * requested. `emptier`: in the list of pages with free blocks, the first page that is at
+     * most half full; NULL: the array is not made yet. */
     uint16_t units[SIZE_CLASSES];
     struct page **emptier;
     struct page *serial; /* region/serial.h: the page that new chunks come from; NULL: none */
@@ -271,11 +287,12 @@ struct region {
     struct page
         *pages; /* by `next` and `prev`: all of region/serial.h; where `named`, full ones, too */
     struct page *large; /* where `named`: large chunks, under region_lock */
-    /* Where `named`: what others freed, or the view's account does not tell for another reason, when that was last counted. */
+    /* Where `named`: chunks and bytes that the view's account cannot tell, because other threads
+     * freed them or for another reason, as last counted. */
     int64_t others_chunks, others_bytes;
-    uint64_t
-        limit; /* where `named`: of requested bytes; 0: none. Else `bins` of its view are heap_no_bins */
-    bool named; /* all that is allocated there is freed together: region/named.h */
+    uint64_t limit; /* where `named`: of requested bytes; 0: none. Else `bins` of its view are
+                       heap_no_bins */
+    bool named;     /* all that is allocated there is freed together: region/named.h */
 };
 #define REGION_RECOUNT                                                                             \
     (INT64_MAX / 2) /* others_chunks: what the view's account tells of is not known any more */
@@ -290,7 +307,7 @@ INTERNAL uint32_t
     heap_placed_any; /* atomic: bits 1 << placement that some context has, and HEAP_TERMS */
 INTERNAL void
     *heap_placed[PLACED_LEAVES]; /* atomic: bytes, enum placement by context; NULL: all default */
-/* Of such leaves, the context's byte; 0: there is none. */
+/* Returns the context's byte in an array of leaves; 0: the context has no byte. */
 INLINE uint8_t heap_leaf_byte(void *const *leaves, uint32_t context) {
     if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
         return 0;
@@ -302,38 +319,43 @@ INLINE enum placement heap_placement(uint32_t context) {
                ? PLACE_DEFAULT
                : (enum placement)(heap_leaf_byte(heap_placed, context) & PLACE_MASK);
 }
-/* The place of the context, where each has so many bytes, made when missing; any thread. NULL: out of memory. */
+/* Returns the entry of a context in an array of leaves with entries of `bytes` bytes, and makes
+ * the leaf if it is missing. Any thread. NULL: out of memory. */
 void *heap_leaf_place(void **leaves, uint32_t context, size_t bytes);
 uint8_t *heap_placed_byte(uint32_t context);
 bool heap_place(uint32_t context, enum placement placement);
-/* So that each context comes to where this is decided with its next chunk. */
+/* heaps_reconsider makes every heap decide again, at each context's next allocation, which pages
+ * the context uses. It is called after placements changed; heap_placings counts the calls. */
 INTERNAL uint32_t heap_placings; /* atomic: how often */
 void heaps_reconsider(void);
-/* The same of one heap, by its owner. */
+/* Makes one heap decide again about all its contexts; the heap's owner calls it. */
 void heap_reconsider(struct heap *heap);
 
-/* What a reset subtracts from the view; NULL: nothing. It is made where the tables have room for it by that share, but for
- * TABLES_UNCOUNTED; then NULL: there is no room. */
+/* Returns the numbers that a reset subtracts from the view; NULL: there are none. With `make`
+ * other than TABLES_UNCOUNTED, makes a missing entry if that share of the tables' budget has
+ * room; NULL then means that there is no room. */
 #define BASELINES_PER_BLOCK 170U /* which fill 4 KiB */
 #define BASELINE_BLOCK_BYTES 4096
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tables_share make);
 
-/* True while contexts may get pages of their own: DESIGN, invariant 5. */
+/* True while the waste cap lets contexts get pages of their own: DESIGN, invariant 5. */
 bool heap_may_segregate(struct heap *heap);
 void heap_publish_waste(struct heap *heap);
-/* Requested bytes alive, of all heaps; takes heap_global.lock and reads every view. */
+/* Returns the requested bytes that are alive in all heaps. It takes heap_global.lock and reads
+ * every view. */
 int64_t heap_live_bytes(void);
 
-/* Around a fork: the locks, see os.h. */
+/* Take and release the locks around a fork, see os.h. */
 void heap_fork_prepare(bool interrupted);
 bool heap_fork_done(bool child);
-/* In a forked child: the heaps of threads that did not come along. `self`: the forking thread's
- * heap, or NULL. */
+/* In a forked child, gives up the heaps of threads that the fork did not copy. `self`: the
+ * forking thread's heap, or NULL. */
 void heap_fork_child(struct heap *self);
 
 #define PROMOTION_STEP 10 /* a context asks for pages of its own at every KiB that its peak grows */
 
-/* Requested and not freed, both by this thread: negative where it freed what others had allocated. */
+/* Bytes that this thread requested minus bytes that it freed. Negative when the thread freed
+ * chunks that other threads had allocated. */
 INLINE int64_t view_live_bytes(const struct view *view) {
     return (int64_t)(load_relaxed(&view->requested_cum_bytes) -
                      load_relaxed(&view->freed_cum_bytes));

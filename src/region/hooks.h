@@ -2,11 +2,11 @@
 /*
  * hooks.h - what region asks of the layers above it.
  *
- * The region layer finds misuse of chunks, limits that are passed and threads that end. Call paths and named
- * contexts belong to the context layer, which is built on region. Calls from region to context
- * therefore go through one struct of functions, which context sets when the process gets its first
- * heap (context_view_fixed). Before that there is neither a call path nor a named context, so each call does
- * nothing.
+ * The region layer finds misuse of chunks, limits that are passed and threads that end. Call paths
+ * and named contexts belong to the context layer, which is built on region. Calls from region to
+ * context therefore go through one struct of functions, which context sets when the process gets
+ * its first heap (context_view_fixed). Before that there is neither a call path nor a named
+ * context, so each call does nothing.
  *
  * Threads: any. The pointer is set once, to a constant.
  */
@@ -19,11 +19,11 @@ struct heap;
 struct terms;
 
 struct region_hooks {
-    /* Prints the path that allocated a chunk, unless `context` is REGION_NO_CONTEXT, and the path of the
-     * call that misused the chunk, or (`found`) noticed the misuse. */
+    /* Prints the path that allocated a chunk, unless `context` is REGION_NO_CONTEXT, and the path
+     * of the call that misused the chunk, or (`found`) noticed the misuse. */
     void (*explain_misuse)(uint32_t context, bool found);
-    /* Prints the path that allocated a guarded chunk, the `count` addresses of the path that freed the
-     * chunk, and the path that misuses it. */
+    /* Prints the path that allocated a guarded chunk, the `count` addresses of the path that freed
+     * the chunk, and the path that misuses it. */
     void (*explain_guarded)(uint32_t context, const uintptr_t *freed_by, unsigned count);
     /* Stores the return addresses of the call path that begins at a frame of the library, at most
      * `max`. Returns how many. */

@@ -72,7 +72,7 @@ struct view *region_named_view(struct heap *heap, const void *chunk) {
     return mine ? view : NULL;
 }
 
-/* --- large chunks ---------------------------------------------------------------------------------- */
+/* --- large chunks ----------------------------------------------------------------------------- */
 
 void region_named_large(struct view *view, struct page *page) {
     page->view = view;
@@ -88,7 +88,7 @@ void region_named_large_gone(struct page *page) {
     page->view = NULL;
 }
 
-/* --- all at once ----------------------------------------------------------------------------------- */
+/* --- all at once ------------------------------------------------------------------------------ */
 
 /* Calls `each` for every page of the region that has chunks or had some; it may end the page. */
 static void for_each_page(struct heap *heap, struct region *region,
@@ -164,7 +164,8 @@ static void zero_chunk(char *chunk, uint32_t room, uint32_t requested, void *con
     __builtin_memset(chunk, 0, room);
 }
 
-/* The current pages stay, up to so many bytes that were written in them: what comes next needs as many. */
+/* The current pages stay, up to so many bytes that were written in them: what comes next needs as
+ * many. */
 #define KEEPER_BYTES (128U << 10)
 /* From so much on the kernel is not waited for: see segment_purge_later. */
 #define RESET_MUCH_BYTES (4UL << 20)
@@ -364,7 +365,7 @@ struct region_size region_size(struct heap *heap, struct view *view) {
     return size;
 }
 
-/* --- whether it hangs together --------------------------------------------------------------------- */
+/* --- whether it hangs together ---------------------------------------------------------------- */
 
 static const char damaged[] = "a freed chunk was written to: its page's list leads elsewhere";
 

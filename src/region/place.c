@@ -2,8 +2,8 @@
 /*
  * Contexts whose chunks are to stand elsewhere than the allocator would place them.
  *
- * For: contexts that somebody isolated or merged. A byte a context, in leaves that are made when needed, so that a
- * process in which nobody did that pays for one word that says so.
+ * For: contexts that somebody isolated or merged. A byte a context, in leaves that are made when
+ * needed, so that a process in which nobody did that pays for one word that says so.
  */
 #include "os/meta.h"
 #include "region/heap.h"
@@ -49,7 +49,8 @@ void heap_reconsider(struct heap *heap) {
     forget_bins(heap);
 }
 
-/* An owner may set its views' at the same time, to what was right before; then it does the same at its next page. */
+/* An owner may set its views' at the same time, to what was right before; then it does the same at
+ * its next page. */
 void heaps_reconsider(void) {
     lock_take(&heap_global.lock);
     store_release(&heap_placings, heap_placings + 1);

@@ -22,9 +22,9 @@
 
 #define PROMOTE_LIVE_LOG 16 /* 64 KiB */
 
-/* Each region has a few pages that are not full. So that these stay a small part of the whole, a context has
- * to hold the more to get one, the more is alive: MEMCTX_PROMOTE_BYTES in a small process, twice that
- * for each four times of PROMOTE_LIVE_LOG. */
+/* Each region has a few pages that are not full. So that these stay a small part of the whole, a
+ * context has to hold the more to get one, the more is alive: MEMCTX_PROMOTE_BYTES in a small
+ * process, twice that for each four times of PROMOTE_LIVE_LOG. */
 static int64_t promote_bytes(void) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
     int log = live > 0 ? 63 - __builtin_clzl((uint64_t)live) : 0;
@@ -78,8 +78,8 @@ COLD static void look_at_terms(struct heap *heap, struct view *view) {
         REGION_HOOK(tell_limit, terms, view->context);
 }
 
-/* What is to be done now and then before a chunk is placed; its context may get a region by that, or
- * another policy for it, which is returned. */
+/* What is to be done now and then before a chunk is placed; its context may get a region by that,
+ * or another policy for it, which is returned. */
 static const struct policy *look_around(struct heap *heap, struct view *view) {
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
@@ -107,8 +107,9 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
                        fresh);
 }
 
-/* What others freed is collected when no page is left, and at every so many pages that are used up: with enough
- * frees of the thread's own there is always one left. So is it seen that contexts were placed. */
+/* What others freed is collected when no page is left, and at every so many pages that are used up:
+ * with enough frees of the thread's own there is always one left. So is it seen that contexts were
+ * placed. */
 #define LOOK_EVERY 16U
 
 static bool look_is_due(struct heap *heap) {
@@ -275,8 +276,8 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
     region_give_large(page);
 }
 
-/* Who paid for the block of that record. The owner may just be making its page a mixed one, which takes the
- * view away last. */
+/* Who paid for the block of that record. The owner may just be making its page a mixed one, which
+ * takes the view away last. */
 static struct view *paid_by(struct heap *owner, const struct page *page, const void *at,
                             const struct record *record) {
     struct view *view = load_acquire(&page->view);
@@ -287,7 +288,8 @@ static struct view *paid_by(struct heap *owner, const struct page *page, const v
     return UNLIKELY(member) ? heap_view(owner, member_context(member)) : heap_view_at(owner, index);
 }
 
-/* The same for a block that is just freed by this heap's thread, and is no tiny or only one any more. */
+/* The same for a block that is just freed by this heap's thread, and is no tiny or only one any
+ * more. */
 static struct view *paid_until_now(struct heap *heap, const struct page *page, const void *at,
                                    const struct record *record, const void *chunk) {
     bool apart = load_relaxed(&page->meta_shift) & META_APART;
@@ -306,8 +308,8 @@ COLD static void check_freed(const struct page *page, char *block, const char *c
     check_fill(page, block);
 }
 
-/* A block that was freed: what stood in it is written over, where that is asked for. Of what is zeroed all stands in pages of
- * its own with META_ALIGNED. */
+/* A block that was freed: what stood in it is written over, where that is asked for. Of what is
+ * zeroed all stands in pages of its own with META_ALIGNED. */
 COLD static void wipe_freed(const struct page *page, char *block, const char *chunk,
                             size_t requested) {
     const struct view *view = load_acquire(&page->view);
@@ -372,8 +374,8 @@ static void free_of_parked(struct heap *owner, struct page *page, void *block) {
     heap_publish_waste(owner); /* it has no thread that would */
 }
 
-/* Under the lock of the parked owner, whose view may be written then: so a thread that frees what others left
- * needs no views of its own for that. */
+/* Under the lock of the parked owner, whose view may be written then: so a thread that frees what
+ * others left needs no views of its own for that. */
 static void account_parked(struct heap *heap, struct heap *owner, const struct view *paid,
                            size_t requested) {
     struct view *view = NULL;
@@ -585,8 +587,8 @@ static bool may_change_hands(const struct view *from, const struct view *to) {
     return from == to || (!region_is_named(from) && !region_is_named(to));
 }
 
-/* Fits the new size into the block where that costs no more than a block of its own would; not where its tail is
- * to be looked at. */
+/* Fits the new size into the block where that costs no more than a block of its own would; not
+ * where its tail is to be looked at. */
 static bool resize_in_block(struct heap *heap, struct view *view, struct page *page, void *chunk,
                             size_t size) {
     if (UNLIKELY(page->kind == PAGE_SERIAL))
@@ -621,8 +623,8 @@ bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t siz
     return page && page->heap == heap && resize_in_block(heap, view, page, chunk, size);
 }
 
-/* What has grown mostly grows again: it gets a quarter more than it had, if its record can tell so much
- * slack. */
+/* What has grown mostly grows again: it gets a quarter more than it had, if its record can tell so
+ * much slack. */
 static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had) {
     size_t room = had + had / 4;
     bool fresh;

@@ -28,23 +28,30 @@ void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero)
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
                          bool zero);
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment);
-/* The memory of a large chunk whose accounts and lists are done with. */
+/* Gives back the memory of a large chunk. The caller has already updated the accounts and
+ * removed the chunk from its lists. */
 void region_give_large(struct page *page);
-/* Chunks that are not blocks of this heap's pages: NULL, large, foreign, of another thread. */
+/* Frees a pointer that is no block of this heap's pages: NULL, a large chunk, a pointer that is
+ * not the library's, or a chunk of another thread. */
 void region_free_slow(struct heap *heap, struct page *page, void *chunk);
-/* The new size in the same block, where that is no waste; the chunk then belongs to `view`. False: nothing
- * changed; use region_realloc. */
+/* Resizes a chunk in its block, unless that wastes memory; the chunk then belongs to `view`.
+ * False: nothing changed; use region_realloc. */
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size);
-/* Keeps the contents; the chunk then belongs to `view`. NULL: out of memory, the old one intact. */
+/* Resizes a chunk, keeps its contents and may move it; the chunk then belongs to `view`. NULL:
+ * out of memory; the old chunk is intact. */
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
-/* Accounts what signal handlers got past the books (segment_emergency_alloc). */
+/* Adds to the accounts the chunks that signal handlers got from segment_emergency_alloc, which
+ * accounts nothing. */
 void region_settle(struct heap *heap);
 INTERNAL struct lock region_lock; /* rare: that, and all of region/named.h and context/named.h */
-/* The context that pays for it; REGION_NO_CONTEXT: it is not ours, or free. */
+/* Returns the context that pays for the chunk. REGION_NO_CONTEXT: the chunk is not the
+ * library's, or is free. */
 uint32_t region_context_of(const void *chunk);
-/* The member of a crowd whose chunk it is; 0: of none. */
+/* Returns the number of the crowd member (region/member.h) that owns the chunk; 0: no member
+ * owns it. */
 uint32_t region_member_of(const void *chunk);
-/* Bytes that may be used; 0 for NULL and for what is not ours. */
+/* Return the bytes of the chunk that the program may use, and the bytes that it requested. 0:
+ * the pointer is NULL or not the library's. */
 size_t region_usable(const void *chunk);
 size_t region_requested(const void *chunk); /* the same */
 
@@ -55,8 +62,9 @@ enum region_misuse {
     MISUSE_WRITTEN_FREE,
     MISUSE_FREED_IN_RESET
 };
-/* Of a region, the policy of the chunks to come (PLACE_DEFAULT, or one from PLACE_SLAB on). What stands in its pages
- * stays there, and they go when they are empty. */
+/* Sets the policy of a region's next chunks (PLACE_DEFAULT, or a value from PLACE_SLAB on).
+ * Chunks in the region's present pages stay there, and each of these pages is given back when it
+ * is empty. */
 void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy);
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
@@ -75,14 +83,15 @@ INLINE unsigned region_block_index(const struct page *page, const char *granule,
     return index;
 }
 
-/* Its record. */
+/* Returns the record of the block that holds the chunk, and the block's start in *block. */
 INLINE void *region_block_of(const struct page *page, const void *chunk, char **block) {
     const char *granule = blocks_granule(page, chunk);
     return blocks_record(page, granule, region_block_index(page, granule, chunk, block));
 }
 
-/* A block of the current page, which is `narrow` or may be wide, for a chunk of `size`; NULL: neither a
- * freed one nor one in the open granule is left. *fresh becomes true when the memory is zero. */
+/* Takes a block of the current page for a chunk of `size` bytes. `narrow`: the page is a narrow
+ * one; else it may be wide. *fresh becomes true when the memory is zero. NULL: the page has no
+ * freed block, and its open granule has no untouched block left. */
 INLINE char *region_take(struct heap *heap, struct page *page, struct view *view, size_t size,
                          bool narrow, bool *fresh) {
     if (UNLIKELY(size > page->block_bytes)) /* a slab's: see region/slab.h */
@@ -116,8 +125,9 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     return block;
 }
 
-/* A chunk of up to NARROW_MAX bytes for a context without pages of its own, from the blocks of mixed pages that were
- * freed last. NULL: there is none; use region_alloc_narrow. */
+/* Allocates up to NARROW_MAX bytes for a context without pages of its own, from the blocks of
+ * mixed pages that were freed last (heap.recent_room). NULL: there is no such block; use
+ * region_alloc_narrow. */
 INLINE void *region_alloc_recent(struct heap *heap, struct view *view, size_t size) {
     struct page *recent = heap_recent(heap, bins_class_narrow(heap, size));
     char *block = recent->free;
@@ -131,8 +141,9 @@ INLINE void *region_alloc_recent(struct heap *heap, struct view *view, size_t si
     return block;
 }
 
-/* The same for a context with pages of its own, from the current one. NULL: it has no block that was in use before,
- * or this is to be decided anew; use region_alloc_narrow. */
+/* Allocates up to NARROW_MAX bytes for a context with pages of its own, from the current page.
+ * NULL: the page has no block that was used before, or the placement of the context has to be
+ * decided anew; use region_alloc_narrow. */
 INLINE void *region_alloc_own(struct heap *heap, struct view *view, size_t size) {
     struct page *page = view->bins->current[bins_class_narrow(heap, size)];
     char *block = page->free;
@@ -151,23 +162,26 @@ INLINE void *region_alloc_own(struct heap *heap, struct view *view, size_t size)
     return block;
 }
 
-/* A chunk of up to NARROW_MAX bytes from the current page. NULL: the page does not serve, or it is time to ask
- * whether the context gets pages of its own: use region_alloc. */
+/* Allocates up to NARROW_MAX bytes from the current page. NULL: the page cannot serve the
+ * request, or the context may now be due for pages of its own; use region_alloc. */
 INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     return region_take(heap, view->bins->current[bins_class_narrow(heap, size)], view, size, true,
                        fresh);
 }
 
-/* The same for up to SMALL_MAX bytes. */
+/* As region_alloc_narrow, for up to SMALL_MAX bytes. */
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
-/* After one of these gave NULL: behind the context's last chunk, if its policy says so and there is room. */
+/* Use this after one of the functions above returned NULL. Allocates directly behind the
+ * context's last chunk, if the context's policy is generation or bump and there is room. NULL:
+ * use another. */
 INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     if (!serial_is(view->bins->policy))
         return NULL;
     void *chunk = serial_alloc_quick(view, size, fresh);
     return chunk ? chunk : serial_alloc_current(heap, view, size, fresh);
 }
-/* The same for `simple`, where nothing but that is to be looked at. */
+/* As region_alloc_serial, for the policy simple. NULL, too, when the context has terms or a
+ * limit, or when its placement has to be looked at again. */
 INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     size_t room = (size | !size) + sizeof(struct simple_node);
     if (LIKELY(!view->region) || view->region->policy != PLACE_SIMPLE || room > NARROW_MAX ||
@@ -180,16 +194,21 @@ INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t si
         simple_link(page, block);
     return block;
 }
-/* After one of these gave NULL: from another page that has free blocks. */
+/* Use this after one of the functions above returned NULL: allocates from another page that has
+ * free blocks. */
 void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh);
 
-/* Frees a chunk of this heap's page. Not NULL: blocks_freed_rarely has to follow, with this block. */
+/* Frees a chunk of this heap's page. If the result is not NULL, call blocks_freed_rarely with
+ * that block next. */
 void *region_free_further(struct heap *heap, struct page *page, void *chunk);
-/* Which of the two: this one is for wide pages and for those with more bits than the shift. */
+/* True when the page needs region_free_further: it is wide, or has a META_ flag other than
+ * META_MIXED. */
 INLINE bool region_is_further(const struct page *page) {
     return load_plain(&page->meta_shift) & ~META_MIXED; /* narrow, own or mixed */
 }
-/* False: nothing is done, because this is no chunk, or a free one; region_free_further says so. */
+/* Frees a chunk of a page for which region_is_further is false. *rare: call blocks_freed_rarely
+ * next. False: nothing changed, because the pointer is no chunk or a free one;
+ * region_free_further then reports the misuse. */
 INLINE bool region_free_narrow(struct heap *heap, struct page *page, void *chunk, bool *rare) {
     bool exact;
     char *granule = blocks_granule_narrow(page, chunk);

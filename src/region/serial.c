@@ -47,7 +47,8 @@ INLINE enum serial_state state_of(const struct page *page, uint32_t unit) {
                                                                             : SERIAL_LIVE;
 }
 
-/* The table, made when it is missing. NULL: out of memory. Any thread that holds a chunk of the page. */
+/* The table, made when it is missing. NULL: out of memory. Any thread that holds a chunk of the
+ * page. */
 NOINLINE static uint64_t *make_gone(struct page *page) {
     uint64_t *gone = meta_alloc(gone_bytes(page)), *there = NULL;
     if (gone && !cas_acq_rel(&page->gone, &there, gone)) {
@@ -67,7 +68,7 @@ INLINE void set_dead(uint64_t *gone, uint32_t unit) {
     store_owner(&gone[unit / 64], gone[unit / 64] | 1UL << unit % 64);
 }
 
-/* --- where a chunk stands ---------------------------------------------------------------------- */
+/* --- where a chunk stands --------------------------------------------------------------------- */
 
 bool serial_next(const struct page *page, const char *start, struct serial_walk *walk,
                  struct serial_chunk *chunk) {
@@ -126,7 +127,8 @@ struct place {
     uint32_t number;       /* of the run's last record; of the last run, how many there are */
 };
 
-/* False: no chunk begins there. Inline, because it is a handful of registers, and slow as a thing in memory. */
+/* False: no chunk begins there. Inline, because it is a handful of registers, and slow as a thing
+ * in memory. */
 INLINE bool find(const struct page *page, const void *chunk, struct place *place) {
     const char *start = segment_span_start(page);
     size_t offset = (size_t)((const char *)chunk - start);
@@ -484,7 +486,7 @@ size_t serial_touched(const struct page *page, const char *start) {
     return all > punched ? all - punched : 0;
 }
 
-/* --- OS pages in which nothing is alive ----------------------------------------------------------- */
+/* --- OS pages in which nothing is alive ------------------------------------------------------- */
 
 static uint64_t os_pages_of(size_t offset, size_t bytes) {
     size_t first = offset / OS_PAGE_BYTES, last = (offset + bytes - 1) / OS_PAGE_BYTES;

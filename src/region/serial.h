@@ -1,27 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serial.h - pages in which chunks stand one behind the other, in the order in which they were allocated.
+ * serial.h - pages in which chunks stand one behind the other, in the order of their allocation.
  *
- * For: the policies generation and bump: contexts whose chunks die in the order in which they were born, or all
- * together. Nothing is rounded but to 16 bytes, and nothing is looked for: a chunk is what stands behind the last one. Cannot do:
- * use again what was freed, until everything in its page was; so contexts that keep one chunk of many lose by it.
+ * For: the policies generation and bump, that is, contexts whose chunks die in the order in which
+ * they were born, or all together. Sizes are rounded to 16 bytes only, and nothing is searched: a
+ * new chunk stands behind the last one. Cannot do: use freed memory again before everything in its
+ * page is free. Contexts that keep one chunk of many therefore lose by these policies.
  *
- * A page has 16 KiB, or 64 KiB for chunks over 1 KiB and contexts with SERIAL_LARGE_BYTES alive. What stands where is kept by runs, of
- * chunks that are alike. The last run is a word of the page's header, so a chunk like the one before costs nothing beside itself:
- *   its end in units of 16 bytes (13), units of a chunk (10), bytes of each that were not requested (8), chunks (13), records (13)
- * The others are records at the page's end, the first one last, away from what programs write to, a word for a chunk that is alone, two for
- * more:
+ * A page has 16 KiB, or 64 KiB for chunks over 1 KiB and for contexts with SERIAL_LARGE_BYTES
+ * alive. The places of chunks are stored by runs of chunks that are alike. The last run is a word
+ * of the page's header, so a chunk like the one before needs no further memory:
+ *   its end in units of 16 bytes (13), units of a chunk (10), bytes of each chunk that were not
+ *   requested (8), chunks (13), records (13)
+ * The other runs are records at the page's end, the first one last, away from the memory that
+ * programs write to. A chunk that is alone has a record of one word, a longer run has two words:
  *   first unit (12), units of a chunk (10), bytes not requested (8), enum serial_record (2)
  *   first unit once more (12), chunks (13), enum serial_record
- * They are in the order of their chunks, so a chunk's is found by bisection, mostly at once: it is in the last run, or in the one
- * that was looked for last, or behind that. What is not alive any more stands in a table beside the page, which the first
- * free makes that leaves others alive: by unit, a bit for what the owner freed or collected, then one for what others freed.
+ * The records are in the order of their chunks, so the record of a chunk is found by bisection.
+ * Mostly it is found at once, in the last run, in the run that was looked up last, or behind that.
+ * Chunks that are not alive any more stand in a table beside the page. The first free that leaves
+ * other chunks alive makes this table. It has two bits for each unit: one for chunks that the owner
+ * freed or collected, one for chunks that other threads freed.
  *
- * Cost: nothing for a chunk like the one before, else 4 bytes, 8 for the end of a run of several; a page with frees 1/64 of its size.
+ * Cost: nothing for a chunk like the one before, else 4 bytes, and 8 for the end of a run of
+ * several chunks; a page with frees costs 1/64 of its size.
  *
- * Sources: PostgreSQL's generation contexts (Tomas Vondra, 2017) and bump contexts (David Rowley, 2024).
+ * Sources: PostgreSQL's generation contexts (Tomas Vondra, 2017) and bump contexts (David Rowley,
+ * 2024).
  *
- * Threads: the page's owner, but for what says otherwise. That a chunk is not alive is noted by who held it.
+ * Threads: the page's owner, unless a function says otherwise. The thread that held a chunk notes
+ * that the chunk is not alive any more.
  */
 #ifndef MEMCTX_SERIAL_H
 #define MEMCTX_SERIAL_H
@@ -44,14 +52,15 @@ struct serial_chunk {
 INLINE bool serial_is(uint32_t policy) {
     return UNLIKELY(policy == PLACE_GENERATION || policy == PLACE_BUMP);
 }
-/* A chunk of up to SMALL_MAX bytes, the alignment counted in, for a context whose region has one of these policies.
- * *fresh becomes true when it is zero. NULL: out of memory. */
+/* Allocates a chunk for a context whose region has the policy generation or bump; size and
+ * alignment together are at most SMALL_MAX bytes. *fresh becomes true when the memory is zero.
+ * NULL: out of memory. */
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh);
 
 enum serial_record { SERIAL_ALONE = 0, SERIAL_SEVERAL, SERIAL_COUNT };
 
-/* The last run, and the records. */
+/* The layout of the last run's word and of the records. */
 #define SERIAL_END_BITS 13
 #define SERIAL_UNITS_BITS 10
 #define SERIAL_SLACK_BITS 8
@@ -84,29 +93,30 @@ INLINE struct serial_run serial_last_run(uint64_t run) {
     last.first = serial_end(run) - last.units * last.count;
     return last;
 }
-/* The record of that number; those before it stand behind it. */
+/* Returns the record with that number. Records with lower numbers stand behind it. */
 INLINE uint32_t *serial_record(const struct page *page, const char *start, unsigned number) {
     return (uint32_t *)(uintptr_t)(start + page->granule_mask + 1) - 1 - number;
 }
 
-/* Whether there is room for chunks up to that unit, and so many records. */
+/* True when the page has room for chunks up to the unit `end` together with `records` records. */
 INLINE bool serial_has_room(const struct page *page, uint32_t end, uint32_t records) {
     return (size_t)end * SERIAL_UNIT + records * sizeof(uint32_t) <= (size_t)page->granule_mask + 1;
 }
-/* One more of the same at the end of `run`, for which there is room. It is one word, so what a dump reads is in order at any
- * moment, and what a fork finds as well. */
+/* Appends a chunk like the last one to `run`; the caller has checked that there is room. The run
+ * is one word, so that a dump and a fork find a consistent page at any moment. */
 INLINE char *serial_extend(struct page *page, uint64_t run, uint32_t units) {
     char *chunk = segment_span_start(page) + (size_t)serial_end(run) * SERIAL_UNIT;
     store_release(&page->next_block, chunk + (size_t)units * SERIAL_UNIT);
     store_release(&page->run, run + units + (1UL << SERIAL_COUNT_SHIFT));
     return chunk;
 }
-/* A chunk from that unit on, behind `run`: the last one, or what it will be without a chunk that is to be replaced. NULL: there
- * is no room. */
+/* Appends a chunk that starts at the unit `first` to `run`. `run` is the page's last run, or the
+ * last run as it will be without a chunk that is to be replaced. NULL: the page has no room. */
 char *serial_append(struct page *page, uint64_t run, uint32_t first, uint32_t units,
                     uint32_t slack);
 
-/* The same from the current page only, at 16 bytes' alignment, where the chunk is like the last one, or that is alone: NULL: use
+/* As serial_alloc, at an alignment of 16 bytes, from the current page only, and only if the
+ * chunk is like the last one or if the last one is alone in its run. NULL: use
  * serial_alloc_current. */
 INLINE void *serial_alloc_quick(struct view *view, size_t size, bool *fresh) {
     struct page *page = region_of(view->region)->serial;
@@ -136,33 +146,37 @@ INLINE void *serial_alloc_quick(struct view *view, size_t size, bool *fresh) {
     view_account_alloc(view, size);
     return chunk;
 }
-/* The same, whatever stands before it. NULL: the page is full, and others have to be looked for. */
+/* As serial_alloc_quick, for a chunk of any size behind any other. NULL: the page is full; use
+ * another page. */
 void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh);
 void serial_free(struct heap *heap, struct page *page, void *chunk);
-/* Another thread's free, before blocks_free_remote, and the bytes that were requested. Any thread. False: there is no memory to note
- * it, and the chunk stays alive. */
+/* Notes another thread's free, and tells the bytes that were requested; blocks_free_remote
+ * follows. Any thread. False: there is no memory for the note, and the chunk stays alive. */
 bool serial_release(struct page *page, void *chunk, size_t *requested);
-/* After it, instead: by who holds the lock of the owner, which is parked. */
+/* Follows serial_release in place of blocks_free_remote when the page's owner is a parked heap.
+ * The caller holds that heap's lock. */
 void serial_free_of_parked(struct heap *owner, struct page *page, void *chunk);
-/* What others freed, linked by their first words. */
+/* Collects chunks that other threads freed. They are linked by their first words. */
 void serial_collect(struct heap *heap, struct page *page, void *chunks);
-/* The new size where the chunk stands. False: nothing changed. */
+/* Resizes a chunk where it stands. False: nothing changed. */
 bool serial_resize(struct page *page, void *chunk, size_t size);
 size_t serial_usable(const struct page *page, const void *chunk);    /* any thread */
 size_t serial_requested(const struct page *page, const void *chunk); /* the same */
 
-/* None of the page's chunks is alive any more; the accounts are the caller's. */
+/* Frees all chunks of the page. The caller updates the accounts. */
 void serial_reset(struct heap *heap, struct region *region, struct page *page);
-/* No chunk comes from the current page any more. */
+/* Makes sure that no further chunk comes from the current page. */
 void serial_put_aside(struct heap *heap, struct region *region);
-/* Gives back what is kept empty. */
+/* Gives back the empty page that the region keeps. */
 void serial_release_empty(struct region *region);
-/* The OS pages of its pages in which nothing is alive: bytes that went back. */
+/* Gives back the OS pages of the region's pages in which no chunk is alive. Returns their bytes. */
 size_t serial_punch(struct region *region);
 
-/* Bytes of the OS pages that chunks or records are or were in, without those that were given back. */
+/* Returns the bytes of the OS pages that hold or held chunks or records, without the OS pages
+ * that were given back. */
 size_t serial_touched(const struct page *page, const char *start);
-/* The chunks of a page, one after the other; for dumps, of a copy of its header. False: there are no more. Any thread. */
+/* Walks over the chunks of a page in order. Dumps pass a copy of the page's header. serial_next
+ * returns false after the last chunk. Any thread. */
 struct serial_walk {
     uint64_t run;           /* as it was when the walk began */
     uint32_t number;        /* records that were read, and one for the last run */
@@ -173,7 +187,7 @@ INLINE struct serial_walk serial_walk(const struct page *page) {
 }
 bool serial_next(const struct page *page, const char *start, struct serial_walk *walk,
                  struct serial_chunk *chunk);
-/* Bytes of its records. */
+/* Returns the bytes of the page's records. */
 INLINE size_t serial_record_bytes(const struct page *page) {
     return serial_records(load_acquire(&page->run)) * sizeof(uint32_t);
 }

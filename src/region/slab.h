@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slab.h - blocks of the very size that a context asks for.
+ * slab.h - blocks of exactly the size that a context requests.
  *
- * For: contexts whose chunks are of one size, or of few, just above a size class: their blocks are a multiple of 16 bytes, not
- * the class's, so nothing but that is rounded. The pages are those of blocks.h, with smaller blocks: freed
- * ones are used first, a block's number takes a multiplication, one empty page is kept. Cannot do: serve sizes of one class that are far
- * apart; the class's blocks are as large as the largest that was asked for.
+ * For: contexts that request one size, or a few sizes, just above a size class. The size of their
+ * blocks is a multiple of 16 bytes instead of the class's size, so sizes are rounded up to 16 bytes
+ * only. The pages are those of blocks.h, with smaller blocks: freed blocks are used first, the
+ * number of a block takes a multiplication, one empty page is kept. Cannot do: serve well different
+ * sizes of one class, because all blocks of a class are as large as the largest request in it.
  *
- * Pages with free blocks stand in two bands, those that are more than half full first, so that the others get empty and go. When a
- * page gets from one to the other is known for nothing: it is the number of blocks at which a free has more to do (page.rare_at).
+ * Pages with free blocks stand in two bands. Pages that are more than half full come first, so that
+ * the emptier pages get empty and are given back. Band changes cost the common free nothing:
+ * page.rare_at holds the block count at which the page changes band.
  *
- * Source: PostgreSQL's slab contexts (Tomas Vondra, 2017; David Rowley, 2022), where a block has chunks of one size and stands in the
- * list of those that are about as full.
+ * Source: PostgreSQL's slab contexts (Tomas Vondra, 2017; David Rowley, 2022), where a block has
+ * chunks of one size and stands in a list of blocks that are about equally full.
  *
- * Pages with blocks of another size are put aside: their blocks are used no more, and they go when they are empty.
- * Since a page's blocks may be smaller than its class, whoever takes one compares.
+ * Pages with blocks of an outdated size are put aside: their free blocks are not used any more, and
+ * such a page is given back when it is empty. The blocks of a page may be smaller than the page's
+ * class, so a caller that takes a block compares the sizes.
  *
  * Threads: the owner of the region.
  */
@@ -24,10 +27,11 @@
 #include "region/blocks.h"
 
 #define SLAB_UNIT 16U
-/* Of a page, what is free before it is used again: see spare_of in blocks.c. */
+/* The part of a page (as a shift) that must be free before a formerly full page is used again:
+ * see spare_of in blocks.c. */
 #define SLAB_SPARE_SHIFT 4
 
-/* Bytes of the region's next blocks of a class. */
+/* Returns the size in bytes of the region's next blocks of a class. */
 INLINE uint32_t slab_block_bytes(struct bins *bins, unsigned size_class) {
     if (LIKELY(bins->policy != PLACE_SLAB))
         return blocks_bytes_table[size_class];
@@ -35,13 +39,14 @@ INLINE uint32_t slab_block_bytes(struct bins *bins, unsigned size_class) {
 }
 
 #define SLAB_BANDS_BYTES (SIZE_CLASSES * sizeof(struct page *))
-/* Where the first page of the second band stands, of the page's class. NULL: they are in one band. */
+/* Returns the place of the pointer to the second band's first page, in the class of `page`.
+ * NULL: the region has one band. */
 INLINE struct page **slab_band(struct bins *bins, const struct page *page) {
     if (LIKELY(bins->policy != PLACE_SLAB) || !region_of(bins)->emptier)
         return NULL;
     return &region_of(bins)->emptier[page->size_class];
 }
-/* Of a region that gets another policy. */
+/* Joins the two bands of a region that gets another policy. */
 void slab_one_band(struct bins *bins);
 
 #endif

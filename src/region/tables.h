@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tables.h - the budget of the library's own tables: nodes, views, traces, rules and what finds them.
+ * tables.h - the budget of the library's own tables: nodes, views, traces, rules and their indexes.
  *
- * A program with very many call paths must not make the library grow without end. So whatever grows
- * with the number of paths asks here before it takes memory, with the share of the budget that may be
- * in use afterwards. What matters less has a smaller share: when the tables fill, full paths of
- * allocations that were seen once are the first that are not kept any more, the figures of each site
- * the last. But for TABLES_MUST nothing is taken that would pass the limit.
+ * A program with very many call paths must not make the library grow without end. So every table
+ * that grows with the number of paths asks here before it takes memory, and names the share of the
+ * budget that may be in use afterwards. Less important data has a smaller share: when the tables
+ * fill, the library first stops keeping full paths of allocations that were seen once, and last
+ * stops keeping the figures of each site. Only TABLES_MUST may pass the limit.
  *
- * Limit: MEMCTX_TABLES, and TABLES_THREAD_BYTES for each thread (the most that lived at a
- * time: what a thread's chunks need of its tables outlives it). Where a share of the live bytes may
- * be more than TABLES_LEAST_BYTES the control thread adds these up once a second; until it has, half of
- * what the pages in use would allow counts.
+ * Limit: MEMCTX_TABLES, plus TABLES_THREAD_BYTES for each thread. The highest number of threads
+ * that lived at a time counts, because the tables for a thread's chunks outlive the thread. When a
+ * share of the live bytes may be more than TABLES_LEAST_BYTES, the control thread adds up the live
+ * bytes once a second; until it has, the limit is half of what the pages in use would allow.
  *
  * Threads: any; one atomic word, which the common malloc and free never touch.
  */
@@ -22,12 +22,15 @@
 
 #define TABLES_LEAST_BYTES (4L << 20)
 #define TABLES_THREAD_BYTES (32L << 10)
-/* Of these, what each thread's heap has in any case, whatever is full: its struct, the stack as it was walked, its first
- * views and traces, counts of paths that wait. It counts as used from the start; what is taken and shared out here is the rest. */
+/* The part of TABLES_THREAD_BYTES that each thread's heap always has, even when the tables are
+ * full: its struct, the stack as it was walked, its first views and traces, and counts of paths
+ * that wait. This part counts as used from the start; only the rest is taken and shared out
+ * here. */
 #define TABLES_HEAP_BYTES (26L << 10)
 
-/* Of TABLES_PARTS of the limit, what may be in use after a request of this kind: by all but traces. Traces
- * may have what the others leave, and give it back when those need it. */
+/* How many of the TABLES_PARTS parts of the limit may be in use after a request of this kind,
+ * without traces. Traces may have the room that the others leave, and give it back when the
+ * others need it. */
 #define TABLES_PARTS 32
 enum tables_share {
     TABLES_UNCOUNTED = 0, /* contexts that the program itself makes: as many as it wants */
@@ -48,26 +51,29 @@ enum tables_share {
 
 INTERNAL int64_t tables_used_bytes;  /* atomic: all but traces */
 INTERNAL int64_t tables_trace_bytes; /* atomic */
-/* Atomic: of removed nodes and views whose memory waits for new ones. It is not in use, but takes room. */
+/* Atomic: bytes of removed nodes and views whose memory waits for new ones. They are not in use,
+ * but take room. */
 INTERNAL int64_t tables_idle_bytes;
 INTERNAL uint32_t tables_heaps; /* atomic: of threads; those of ended ones go to new ones */
 
-/* Atomic: requested bytes alive, as the control thread last added them up; -1: it never did. */
+/* Atomic: the requested bytes that are alive, as the control thread last added them up; -1:
+ * never. */
 INTERNAL int64_t tables_live_bytes;
-/* Whether it is to add them up: the limit may be a share of them. */
+/* True when the control thread has to add them up, because the limit may be a share of them. */
 bool tables_ask_live(void);
 #define TABLES_CROWDED                                                                             \
     29 /* past it, together with traces, these are given back before others need it */
 /* Atomic: a thread is to give its traces back; it sets this to false. */
 INTERNAL bool tables_want_traces;
 int64_t tables_limit_bytes(void);
-/* All that they hold, for who is told of it. */
+/* Returns all bytes that the tables hold, for reports. */
 int64_t tables_held_bytes(void);
-/* Atomic: the limit without what heaps have in any case, as it was when it was last asked for. */
+/* Atomic: the limit without the part that heaps always have (TABLES_HEAP_BYTES), as last
+ * computed. */
 INTERNAL int64_t tables_limit_known;
 /* Takes `bytes` from the budget. False: nothing was taken; that share of the limit is used up. */
 bool tables_take(int64_t bytes, enum tables_share share);
-/* What nothing works without, or what is given back (negative). */
+/* Add bytes that cannot be refused to the accounts; negative: bytes that were given back. */
 INLINE void tables_add(int64_t bytes) {
     add_relaxed(&tables_used_bytes, bytes);
 }
@@ -77,7 +83,7 @@ INLINE void tables_add_traces(int64_t bytes) {
 INLINE void tables_add_idle(int64_t bytes) {
     add_relaxed(&tables_idle_bytes, bytes);
 }
-/* Whether more than this share of the limit is in use, as it was when somebody last looked. */
+/* True when more than this share of the limit is in use, by the limit as last computed. */
 INLINE bool tables_are_past(enum tables_share share) {
     return load_relaxed(&tables_used_bytes) * TABLES_PARTS >
            load_relaxed(&tables_limit_known) * (int64_t)share;

@@ -50,9 +50,10 @@ static bool grant(struct terms *terms, int64_t bytes) {
     return true;
 }
 
-/* Sums up what is alive, and grants out of what is left by that. Under heap_global.lock: so nobody's older sum is granted
- * once more, and the views of a thread that just ends are not counted twice while they are folded. Nothing is granted from before it begins, but
- * for a chunk a thread that is not accounted yet. */
+/* Sums up what is alive, and grants out of what is left by that. Under heap_global.lock: so
+ * nobody's older sum is granted once more, and the views of a thread that just ends are not counted
+ * twice while they are folded. Nothing is granted from before it begins, but for a chunk a thread
+ * that is not accounted yet. */
 static bool grant_anew(struct terms *terms, unsigned number, int64_t bytes) {
     exchange_relaxed(&terms->allowance, 0);
     int64_t left = terms->limit - terms_live(number);

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * terms.h - what a rule asks of the chunks of its contexts, or a program of those of a named one, beside a policy.
+ * terms.h - what a rule, or the program for a named context, asks of the context's chunks beside a
+ * policy.
  *
- * For: one call path of a program that is not to be changed, mostly: a limit, pages of its own from the first chunk on, of another size,
- * chunks that are zeroed when they are freed, chunks with a guard page (region/guard.h). A byte a context says whose
- * terms hold, in leaves as those of heap_placed; it is read where heap_placed is, so that nobody else pays. Those of a limit or of
- * guards come the slow way with each allocation (their views' bins are heap_no_bins).
+ * For: mostly one call path of a program that is not to be changed. Terms are a limit, pages of its
+ * own from the first chunk on, pages of another size, chunks that are zeroed when they are freed,
+ * chunks with a guard page (region/guard.h). One byte for each context says which terms hold. The
+ * bytes stand in leaves like those of heap_placed and are read together with heap_placed, so that
+ * other contexts pay nothing. Contexts with a limit or guards take the slow path at each allocation
+ * (the bins of their views are heap_no_bins).
  *
- * A limit is of all contexts of its rule together. Granted is out of an allowance, which is what was left when the views were
- * last summed up; when that is used up they are summed again, in a few ns a view. So what was freed counts at once, and the
- * limit may be passed by one chunk for each thread that allocates at that moment.
+ * A limit holds for all contexts of its rule together. Allocations are granted from an allowance,
+ * which is the rest of the limit when the views were last summed up. When the allowance is used up,
+ * the views are summed up again, in a few ns a view. So freed bytes count at once, and the limit
+ * may be passed by one chunk for each thread that allocates at that moment.
  *
- * Threads: any; the table is written by the control thread before a context's byte names the entry.
+ * Threads: any; the control thread writes the table before a context's byte names the entry.
  */
 #ifndef MEMCTX_TERMS_H
 #define MEMCTX_TERMS_H
@@ -54,25 +58,28 @@ INLINE bool terms_exist(void) {
 INLINE unsigned terms_number(uint32_t context) {
     return terms_exist() ? heap_leaf_byte(terms_leaves, context) : 0;
 }
-/* Whether that flag holds for the context. */
+/* Returns the terms of the context if one of `flags` is set in them, else NULL. */
 INLINE struct terms *terms_with(uint32_t context, uint32_t flags) {
     if (!terms_exist())
         return NULL;
     struct terms *terms = &terms_table[terms_number(context)];
     return load_relaxed(&terms->flags) & flags ? terms : NULL;
 }
-/* From now on those hold for the context. False: out of memory. */
+/* Sets the terms of a context. False: out of memory. */
 bool terms_set(uint32_t context, unsigned number);
-/* The same with what a program asks for: a sum of enum memctx_flag. */
+/* Sets the terms that a program asks for: `flags` is a sum of enum memctx_flag. False: out of
+ * memory. */
 bool terms_ask(uint32_t context, unsigned flags);
-/* That sum; 0: nothing, or these are a rule's. */
+/* Returns the sum of enum memctx_flag that the program asked for; 0: nothing, or the terms are
+ * those of a rule. */
 INLINE unsigned terms_asked(uint32_t context) {
     unsigned number = terms_number(context);
     return number >= TERMS_RULES ? number - TERMS_RULES + 1 : 0;
 }
-/* Requested and alive in all contexts of the terms. */
+/* Returns the requested bytes that are alive in all contexts of the terms. */
 int64_t terms_live(unsigned number);
-/* So many bytes more, of a chunk that had so many in the context `had_in`. False: it would be past the limit. */
+/* Asks for `more` bytes for a chunk that had `had` bytes in the context `had_in`. False: the
+ * limit would be passed. */
 bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had);
 
 #endif

@@ -2,19 +2,24 @@
 /*
  * tiny.h - the first chunks of named contexts that hold next to nothing.
  *
- * For: very many contexts with a few chunks each, as an aggregate has them by group. Pages of its own would cost each a KiB of tables
- * and an OS page for each class of sizes. So the first chunks of a named context stand in the pages that the thread's contexts of
- * PLACE_APART share, and the context has a list of them, for its reset. When it is no tiny one any more it gets a region; what is in
- * the list stays where it is until it is freed. A program with few contexts can afford their regions, which are faster, and has two
- * places in each list; one with many has eighteen. Cannot do: serve contexts with a policy, terms, a limit or checks; they
- * have a region from the start.
+ * For: very many contexts with a few chunks each, such as an aggregate with a context for each
+ * group. Pages of its own would cost each context a KiB of tables, and an OS page for each size
+ * class. So the first chunks of a named context stand in the pages that the thread's contexts of
+ * PLACE_APART share, and the context has a list of these chunks for its reset. A context that
+ * outgrows the list gets a region; chunks in the list stay where they are until they are freed. A
+ * program with few contexts can afford their regions, which are faster, and has two places in each
+ * list; a program with many contexts has eighteen. Cannot do: serve contexts with a policy, terms,
+ * a limit or checks; these have a region from the start.
  *
- * Cost: 32 bytes a context, 128 more for the third chunk. Such an allocation goes the slow way, a free looks through the list.
+ * Cost: 32 bytes a context, and 128 more for the third chunk. An allocation takes the slow path,
+ * and a free searches the list.
  *
- * Source: what PostgreSQL's array_agg cost with a first block of 1 KiB for each of a million groups.
+ * Source: the cost of PostgreSQL's array_agg with a first block of 1 KiB for each of a million
+ * groups.
  *
- * Threads: allocated, reset and moved by the context's owner; freed by any, who strikes the chunk off the list before its block is
- * anybody's again. The pages stay those of the heap that allocated, also when the context is handed over.
+ * Threads: the context's owner allocates, resets and moves. Any thread may free, and strikes the
+ * chunk off the list before its block can be used again. The pages stay with the heap that
+ * allocated them, also when the context is handed over.
  */
 #ifndef MEMCTX_TINY_H
 #define MEMCTX_TINY_H
@@ -48,17 +53,20 @@ INLINE struct tiny *tiny_of(uint32_t context) { /* NULL: it never was one */
     return tiny && load_relaxed(&tiny->named) ? tiny : NULL;
 }
 
-/* A new named context, which has no chunks. False: out of memory. */
+/* Makes a new named context without chunks. False: out of memory. */
 bool tiny_begin(uint32_t context, const struct heap *heap);
-/* It belongs to that heap from now on. */
+/* Makes the context belong to the heap `to`. */
 void tiny_move(uint32_t context, const struct heap *to);
-/* A chunk in shared pages. NULL: it is to stand in a region, or there is no memory. */
+/* Allocates a chunk in shared pages. NULL: the chunk has to stand in a region, or there is no
+ * memory. */
 void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh);
-/* A chunk of up to TINY_MAX bytes in those pages, in no list. NULL: out of memory, or the context's chunks are to stand elsewhere. */
+/* Allocates a chunk of up to TINY_MAX bytes in the shared pages without listing it. NULL: out of
+ * memory, or the context's chunks have to stand elsewhere. */
 void *tiny_take(struct heap *heap, struct view *view, size_t size, bool *fresh);
-/* A chunk that stands there already is the first of a new context. */
+/* Makes an existing chunk of the shared pages the first chunk of a new context. */
 void tiny_adopt(uint32_t context, const void *chunk, size_t size);
-/* A chunk of the context in a page with META_APART is freed, or resized where it stands. */
+/* Update the context's list after a chunk in a page with META_APART was freed, or resized in
+ * place. */
 void tiny_freed(uint32_t context, const void *chunk);
 void tiny_resized(uint32_t context, const void *chunk, size_t size);
 
@@ -72,9 +80,10 @@ INLINE bool tiny_any(uint32_t context) { /* false: there is none */
     return tiny && (load_relaxed(&tiny->chunks[0]) || load_relaxed(&tiny->chunks[1]) ||
                     load_relaxed(&tiny->more));
 }
-/* Frees all that is in the list. */
+/* Frees all chunks in the context's list. */
 void tiny_reset(struct heap *heap, uint32_t context);
-/* Whether the lists of free blocks hold together in those pages that are the heap's, and in those that chunks would come from next. */
+/* Checks the lists of free blocks: in the heap's pages that hold the context's chunks, and in
+ * the pages that the next chunks would come from. False: a list is damaged. */
 bool tiny_check(const struct heap *heap, uint32_t context);
 
 #endif
