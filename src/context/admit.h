@@ -36,7 +36,7 @@
 #define NEAR_ROOT 5U
 /* sightings that admit a path at first; each later step takes four times as many */
 #define ADMIT_WEIGHT 16U
-#define ADMIT_STEPS 4         /* parts of the budget; see ADMIT_WEIGHT */
+#define ADMIT_STEPS 4         /* steps, each half of 1/TABLES_PARTS of the budget */
 #define ADMIT_LIVE_SHARE 1024 /* one allocation of 1/1024 of the live bytes admits its path */
 #define ADMIT_LIVE_LEAST (4 << 20)
 
