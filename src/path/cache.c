@@ -119,7 +119,7 @@ bool cache_make(struct paths *paths) {
     return paths->traces || table_grow(paths);
 }
 
-/* --- groups of checks beyond the first ones -------------------------------------------------------- */
+/* --- groups of checks beyond the first ones -------------------------------------------------- */
 
 #define MORE_HEADER align_up(sizeof(struct more_block), 16)
 #define MORE_LEAST 1024U
