@@ -174,11 +174,13 @@ INLINE void judge(struct paths *paths, uint32_t seen, uint32_t found, uint32_t s
         window_ends(paths);
 }
 
-/* Sets which way the next allocations take: with the table or past it; with depth 0, neither. */
+/* True while the thread is switched to a named context, which then pays for everything. */
 static bool is_switched(const struct paths *paths) {
     return paths->fixed && tree_is_named(paths->fixed->context);
 }
 
+/* Sets which way the next allocations take: with the table or past it. With depth 0, or while the
+ * thread is switched to a named context, they take neither. */
 static void ways_open(struct paths *paths) {
     bool check = options.check;
     bool fixed = UNLIKELY(!load_relaxed(&options.depth)) || UNLIKELY(is_switched(paths));
