@@ -33,7 +33,7 @@
 #include "path/stack.h"
 #include "region/heap.h"
 
-/* AddressSanitizer would report some of these reads */
+/* Not with AddressSanitizer, which would report some of these reads although they are safe. */
 #if defined(__SSE2__) && !defined(__SANITIZE_ADDRESS__)
 #define CACHE_WORDS_IN_PAIRS
 #include <emmintrin.h>

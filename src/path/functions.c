@@ -9,7 +9,7 @@
 #define FOLD_LIMIT_MIN (768 << 10)       /* of the tables; smaller limits leave no room for these */
 #define RECURRING 1024U
 #define RECURS_OFTEN 64U /* paths on which a function stands twice before it is folded */
-/* paths before it is folded together with a function that reached RECURRING */
+/* paths before it is folded together with one that reached RECURS_OFTEN */
 #define RECURS_TOO 16U
 
 static struct functions {

@@ -243,7 +243,8 @@ INLINE uintptr_t plain_bytes(uint64_t rule, uintptr_t room) {
 
 enum plain_join { JOIN_DONE, JOIN_FURTHER_OUT, JOIN_FAILED };
 
-/* The old frames from `*old` outwards to `outer` are as they were, but for those from there on. */
+/* Takes over the old frames further in than `outer`, which are unchanged. The walk then goes on
+ * from the first frame that changed. */
 static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame *outer) {
     for (; plain->old > outer; plain->old--) {
         const struct stack_frame *old = plain->old;
