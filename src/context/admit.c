@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a walked stack to the view that pays; see admit.h.
+ * Finds the view that pays for a walked stack; see admit.h.
  *
- * A frame of the stack has a *place*: the node of the path up to it, that path's length in nodes, and a
- * hash. Where the path is not in the tree the node is *cold*: WAITS, and the deepest ancestor that
- * is; then the hash is that of the path. Otherwise the hash has a bit for each folded function on the path.
- * The places of frames that a walk kept are known, so only new frames are looked up.
+ * Each frame of the stack has a *place*: the node of the path up to the frame, the length of that
+ * path in nodes, and a hash. The node is *cold* where the path is not in the tree: it is WAITS plus
+ * the deepest ancestor that is in the tree, and the hash is that of the path. Otherwise the hash
+ * has a bit for each folded function on the path. The places of frames that a walk kept are known,
+ * so only new frames are looked up.
  *
- * Folding erases loops from the path in the order in which they were made: of a folded function only the
- * last of its frames stands on the path, and then what it called. So one look from the innermost frame
- * outwards finds the last frame of each folded function, and only frames that stay on the path are looked
- * up in the tree; the places of the others are not known.
+ * Folding erases loops from the path in the order in which they were made. Of a folded function
+ * only its last frame stands on the path, followed by the frames that this frame called. So one
+ * look from the innermost frame outwards finds the last frame of each folded function, and only
+ * frames that stay on the path are looked up in the tree. The places of the other frames are not
+ * known.
  */
 #include "context/admit.h"
 #include "base/options.h"
@@ -25,17 +27,17 @@
 #define WAITS (1U << 31)
 #define SIGHTINGS 4096U
 #define KNOWN 64U
-#define DEPTH_PARTS 256 /* of the limit: so many more have to be left for each node further in */
+#define DEPTH_PARTS 256 /* each node further in needs 1/DEPTH_PARTS of the limit more */
 #define WATCHED_MAX 64U
-#define WATCH_EVERY 32U /* of the paths that wait one is looked at for functions that recur */
+#define WATCH_EVERY 32U /* one of so many waiting paths is searched for functions that recur */
 #define WAITED_TOLD_EVERY 32U
 #define LIMIT_LOOK_EVERY 64U
 
-/* How often a path was seen lately: 16 bits of its hash, and below them its weight. Others that come to
- * the same place wear it down. All threads share them; that one now and then undoes what another counted
- * does no harm. */
+/* Counts how often a path was seen lately: 16 bits of the path's hash, and below them its weight.
+ * Other paths that come to the same place wear the weight down. All threads share the counts. One
+ * thread now and then undoes what another one counted; that does no harm. */
 static uint32_t *sightings; /* atomic, and so is each */
-/* What pays for two innermost frames below an ancestor. */
+/* The view that pays for two innermost frames below an ancestor. */
 struct known {
     struct view *view;
     uintptr_t site, caller;
@@ -44,8 +46,8 @@ struct known {
 struct admission {
     struct known known[KNOWN];
     uint32_t random, waited;
-    uint32_t look; /* numbers the looks for last frames, in the upper half of the word */
-    /* By a folded function's number: the look, and its last frame in that. */
+    uint32_t look; /* numbers the searches for last frames, in the upper half of the word */
+    /* Indexed by a folded function's number: the search, and the function's last frame in it. */
     uint32_t last[RULE_FOLDED_PLACES + 1];
 };
 #define LOOK_ONE (1U << 16)
@@ -61,7 +63,7 @@ struct admit {
     struct heap *heap;
     struct paths *paths;
     struct stack *stack;
-    unsigned depth;          /* nodes of a path at most */
+    unsigned depth;          /* greatest number of nodes of a path */
     unsigned begin;          /* the first frame that counts */
     bool folding, anchored;  /* anchored: the path begins where its thread does */
     enum tables_share share; /* for new nodes */
@@ -84,21 +86,22 @@ static uint32_t ancestor_of(uint32_t node) {
     return node & ~WAITS;
 }
 
-/* Nodes that are left out before a path of that length, so that at most `depth` are left: a multiple of
- * half of it, so that paths of nearly one length share their nodes. */
+/* Returns the number of nodes that are left out before a path of this length, so that at most
+ * `depth` are left. It is a multiple of half of `depth`, so that paths of nearly one length share
+ * their nodes. */
 static uint32_t left_out(const struct admit *admit, uint32_t length) {
     uint32_t step = admit->depth > 1 ? admit->depth / 2 : 1;
     return length <= admit->depth ? 0 : (length - admit->depth + step - 1) / step * step;
 }
 
-/* The frame whose place has that length, from frame `i` outwards: the last one that has. */
+/* Returns the last frame, from frame `i` outwards, whose place has that length. */
 static int frame_of_length(const struct admit *admit, int i, uint32_t length) {
     while (i >= (int)admit->begin && admit->stack->frames[i].length != length)
         i--;
     return i;
 }
 
-/* The frame before frame `i` on its path; -1: none is. */
+/* Returns the frame before frame `i` on its path, or -1. */
 INLINE int frame_before(const struct admit *admit, int i) {
     struct stack_frame *frame = &admit->stack->frames[i];
     if (UNLIKELY(frame->before == ADMIT_BEFORE_UNKNOWN)) {
@@ -112,7 +115,7 @@ INLINE struct place place_before(const struct admit *admit, int before) {
     return before < 0 ? admit->root : place_of(&admit->stack->frames[before]);
 }
 
-/* Does the function of frame `i` stand further out on the stack, too? */
+/* Finds out whether the function of frame `i` stands further out on the stack, too. */
 static NOINLINE void watch(const struct admit *admit, int i) {
     const struct stack_frame *frames = admit->stack->frames;
     bool recurs = false;
@@ -126,7 +129,7 @@ static NOINLINE void watch(const struct admit *admit, int i) {
         function_recurs(function);
 }
 
-/* The same of the innermost frames that are not folded, at once. */
+/* Does the work of watch for all innermost frames that are not folded, at once. */
 static NOINLINE void watch_all(const struct admit *admit) {
     uintptr_t functions[WATCHED_MAX];
     unsigned count = 0;
@@ -145,7 +148,7 @@ static NOINLINE void watch_all(const struct admit *admit) {
             }
 }
 
-/* The last frame of a folded function; -1: it has none in this look. */
+/* Returns the last frame of a folded function, or -1 if this search found none. */
 INLINE int last_frame(const struct admission *admission, uint32_t number) {
     uint32_t last = admission->last[number];
     return last - admission->look < LOOK_ONE ? (int)(last % LOOK_ONE) : -1;
@@ -165,7 +168,7 @@ static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int
     return child;
 }
 
-/* One node further inwards. */
+/* Returns the node one step further inwards. */
 static uint32_t step(const struct admit *admit, uint32_t node, int i) {
     if (UNLIKELY(node & WAITS))
         return node;
@@ -173,8 +176,8 @@ static uint32_t step(const struct admit *admit, uint32_t node, int i) {
     return LIKELY(child) ? child : make_node(admit, node, i);
 }
 
-/* The path of frame `i` has become too long for the nodes of its caller's path: all are looked up from
- * the first one that is left. */
+/* The path of frame `i` is too long for the nodes of its caller's path: looks up all nodes from the
+ * first one that is left. */
 static NOINLINE uint32_t begin_anew(const struct admit *admit, int i, uint32_t length) {
     int frames[MEMCTX_DEPTH_MAX] = {0}, outer = i - 1;
     uint32_t first = left_out(admit, length), node = TREE_TRUNCATED;
@@ -192,7 +195,7 @@ static struct place place_inwards(struct place outer, uint32_t node, uintptr_t a
     return (struct place){.node = node, .hash = hash, .length = outer.length + 1};
 }
 
-/* The same where it does not begin at `outer`, or `outer` waits. */
+/* As push, where the path does not begin at `outer`, or `outer` waits. */
 static NOINLINE struct place push_further(const struct admit *admit, struct place outer, int i) {
     uint32_t length = outer.length + 1, node = outer.node;
     if (UNLIKELY(length > admit->depth) && admit->anchored &&
@@ -203,12 +206,12 @@ static NOINLINE struct place push_further(const struct admit *admit, struct plac
     return place_inwards(outer, node, admit->stack->frames[i].address);
 }
 
-/* It is not in the tree. */
+/* As push, where the path is not in the tree. */
 static NOINLINE struct place push_new(const struct admit *admit, struct place outer, int i) {
     return place_inwards(outer, make_node(admit, outer.node, i), admit->stack->frames[i].address);
 }
 
-/* The path of frame `i`, whose caller's is `outer`. */
+/* Returns the place of frame `i`, whose caller's place is `outer`. */
 INLINE struct place push(const struct admit *admit, struct place outer, int i) {
     if (UNLIKELY(outer.node & WAITS) || UNLIKELY(outer.length >= admit->depth))
         return push_further(admit, outer, i);
@@ -217,12 +220,13 @@ INLINE struct place push(const struct admit *admit, struct place outer, int i) {
                          : push_new(admit, outer, i);
 }
 
-/* Of a path that does not wait: its folded functions, one bit for each; several may share a bit. */
+/* The bit of a folded function in the hash of a path that does not wait. Several functions may
+ * share a bit. */
 INLINE uint32_t function_bit(uint32_t number) {
     return number ? 1U << number % 32 : 0;
 }
 
-/* Where the path begins, and the first frame whose place is to be found. */
+/* Returns the place where the path begins, and the first frame whose place is to be found. */
 static struct place begin(struct admit *admit, int *first) {
     static const uint8_t roots[] = {[STACK_COMPLETE] = TREE_ROOT,
                                     [STACK_OPEN] = TREE_TRUNCATED,
@@ -235,7 +239,7 @@ static struct place begin(struct admit *admit, int *first) {
         paths->nodes_valid = stack->kept;
     if (!admit->anchored) {
         *first = stack->count > admit->depth ? (int)(stack->count - admit->depth) : 0;
-        /* The window may begin in the middle of a recursion. */
+        /* The part of the stack that counts may begin in the middle of a recursion. */
         for (int at = *first; admit->folding && at < (int)stack->count; at++)
             if (!rule_folded(stack->frames[at].rule)) {
                 *first = at;
@@ -254,15 +258,15 @@ static struct place begin(struct admit *admit, int *first) {
     return *first ? place_of(&stack->frames[*first - 1]) : admit->root;
 }
 
-/* Finds the last frame of each folded function from `first` on, and forgets the places of all.
- * Where one of these functions stands on the path before `first`, the path goes on from the outermost
- * such frame, and *next is the frame that takes its place. Returns the frame before *next on the
- * path. */
+/* Finds the last frame of each folded function from `first` on, and forgets the places of all these
+ * frames. Where one of these functions stands on the path before `first`, the path goes on from the
+ * outermost such frame, and *next is set to the frame that takes its place. Returns the frame
+ * before *next on the path. */
 static int erase_loops(const struct admit *admit, int first, int *next) {
     struct stack_frame *frames = admit->stack->frames;
     struct admission *admission = admit->paths->admission;
     admission->look += LOOK_ONE;
-    if (UNLIKELY(!admission->look)) { /* it has come round */
+    if (UNLIKELY(!admission->look)) { /* the number has wrapped around */
         __builtin_memset(admission->last, 0, sizeof admission->last);
         admission->look = LOOK_ONE;
     }
@@ -281,7 +285,7 @@ static int erase_loops(const struct admit *admit, int first, int *next) {
     return hit < 0 ? outer : frame_before(admit, hit);
 }
 
-/* The place of frame `i`, which `before` stands before on the path. */
+/* Records the place of frame `i`, which comes after `before` on the path. */
 INLINE void note(const struct admit *admit, struct place at, int i, int before) {
     struct stack_frame *frame = &admit->stack->frames[i];
     frame->node = at.node;
@@ -297,8 +301,9 @@ INLINE void note(const struct admit *admit, struct place at, int i, int before) 
         admit->paths->first_cold = (uint32_t)i;
 }
 
-/* Frame `last` is the last one of a folded function; those of its frames that called it directly have
- * nearly the same path, so that the next walk may go on from any of them. */
+/* Frame `last` is the last frame of a folded function. The frames of the function that called it
+ * directly have nearly the same path, so they get places, too: the next walk may go on from any of
+ * them. */
 static void place_direct(const struct admit *admit, int first, int last) {
     struct stack_frame *frames = admit->stack->frames;
     uint32_t number = rule_folded(frames[last].rule);
@@ -317,7 +322,7 @@ static void place_direct(const struct admit *admit, int first, int last) {
     }
 }
 
-/* The places of all frames from `first` on that stay on the path, where there are many. */
+/* Finds the places of all frames from `first` on that stay on the path, for many frames. */
 static NOINLINE struct place place_many(const struct admit *admit, int first) {
     struct stack *stack = admit->stack;
     int next, count = (int)stack->count, before = erase_loops(admit, first, &next);
@@ -340,7 +345,7 @@ static NOINLINE struct place place_many(const struct admit *admit, int first) {
     return at;
 }
 
-/* The frame that has the function on the path of frame `i`; -1: none has. */
+/* Returns the frame of that function on the path of frame `i`, or -1. */
 INLINE int earlier(const struct admit *admit, int i, uint32_t number) {
     const struct stack_frame *frame = &admit->stack->frames[i];
     if (i < 0 || !(frame->node & WAITS || frame->hash & function_bit(number)))
@@ -350,7 +355,7 @@ INLINE int earlier(const struct admit *admit, int i, uint32_t number) {
     return i;
 }
 
-/* The same, frame by frame, of a few: so the places of all of them are known. */
+/* Finds the places of a few frames, one by one, so that the places of all of them are known. */
 static struct place place_few(const struct admit *admit, struct place at, int first) {
     const struct stack_frame *frames = admit->stack->frames;
     int count = (int)admit->stack->count, caller = first > (int)admit->begin ? first - 1 : -1;
@@ -379,7 +384,7 @@ static struct place place_few(const struct admit *admit, struct place at, int fi
 
 #define FEW_FRAMES 8
 
-/* The place of the innermost frame. */
+/* Returns the place of the innermost frame. */
 static struct place place_stack(struct admit *admit) {
     struct paths *paths = admit->paths;
     int first, count = (int)admit->stack->count;
@@ -403,7 +408,7 @@ static struct place place_stack(struct admit *admit) {
     return at;
 }
 
-/* --- paths that have to wait -------------------------------------------------------------------- */
+/* --- paths that have to wait ----------------------------------------------------------------- */
 
 static bool make_sightings(void) {
     if (load_acquire(&sightings))
@@ -438,9 +443,9 @@ void admit_end(struct paths *paths) {
     admit_forget(paths);
 }
 
-#define WORN_ONCE_IN 4 /* sightings of others */
+#define WORN_ONCE_IN 4 /* sightings of other paths */
 
-/* Counts a sighting; returns how many have come together. */
+/* Counts a sighting of a path. Returns how many sightings of it have accumulated. */
 static uint32_t sight(struct admission *admission, uint32_t hash) {
     uint32_t *place = &sightings[hash % SIGHTINGS], word = load_relaxed(place);
     uint32_t tag = hash & 0xffff0000, weight = word & 0xffff;
@@ -457,7 +462,7 @@ static uint32_t sight(struct admission *admission, uint32_t hash) {
     return weight;
 }
 
-/* What a path has to show. */
+/* Returns the weight that a path needs to be admitted. */
 static uint32_t weight_wanted(size_t size) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS + 1;
@@ -469,7 +474,8 @@ static uint32_t weight_wanted(size_t size) {
     return ADMIT_WEIGHT << 2 * steps;
 }
 
-/* The stack's innermost frames, as a site below that ancestor. NULL: it has none, and there is no room. */
+/* Returns the view of the stack's innermost frames, as a site below that ancestor. NULL: the
+ * ancestor has no such site, and there is no room for it. */
 static struct view *site_below(const struct admit *admit, uint32_t ancestor, bool may_make,
                                enum tables_share share) {
     const struct stack *stack = admit->stack;
@@ -487,9 +493,9 @@ static struct view *site_below(const struct admit *admit, uint32_t ancestor, boo
     return node ? heap_view_within(admit->heap, node, share) : NULL;
 }
 
-/* The ancestor has the site, or the first one further out that has it or may get it. The less room is left,
- * the nearer to the root a node has to be to get one: so the figures of the outermost ancestors stay
- * exact longest. */
+/* Returns the site of the ancestor, or of the first one further out that has it or may get it. The
+ * less room is left, the nearer to the root a node has to be to get a site, so the figures of the
+ * outermost ancestors stay exact longest. */
 static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
     int64_t limit = load_relaxed(&tables_limit_known);
     int64_t left = limit / TABLES_PARTS * TABLES_OTHERS - load_relaxed(&tables_used_bytes);
@@ -509,7 +515,7 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
     return view ? view : context_view_fixed(admit->heap, TREE_OTHERS);
 }
 
-/* What pays for a path that is not admitted. */
+/* Returns the view that pays for a path that is not admitted. */
 static struct view *view_of_site(const struct admit *admit, uint32_t ancestor) {
     const struct stack *stack = admit->stack;
     struct admission *admission = admit->paths->admission;
@@ -524,7 +530,7 @@ static struct view *view_of_site(const struct admit *admit, uint32_t ancestor) {
     return known->view;
 }
 
-/* Whether a rule holds for a frame that is not in the tree yet. */
+/* True if a rule applies to a frame that is not in the tree yet. */
 static NOINLINE bool is_wanted(const struct admit *admit) {
     const struct stack *stack = admit->stack;
     for (unsigned i = admit->begin; i < stack->count; i++)
@@ -536,8 +542,8 @@ static NOINLINE bool is_wanted(const struct admit *admit) {
 
 #define EXTEND_WEIGHTS 4 /* what a path has to show, so many times */
 
-/* The first frame whose path is not in the tree gets a node where very many paths go through it: so the
- * tree tells of the callers of paths that are never admitted. */
+/* The first frame whose path is not in the tree gets a node if very many paths go through it. The
+ * tree then tells of the callers of paths that are never admitted. */
 static void extend_tree(const struct admit *admit, uint32_t weight) {
     struct paths *paths = admit->paths;
     const struct stack_frame *frame = &admit->stack->frames[paths->first_cold];
@@ -549,7 +555,7 @@ static void extend_tree(const struct admit *admit, uint32_t weight) {
         tree_child(ancestor_of(frame->node), frame_of(frame), near ? TABLES_NEAR : TABLES_ADMITTED);
 }
 
-/* The path's place is cold. */
+/* Admits a path whose place is cold, or lets it wait. */
 static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place place, size_t size,
                                            bool *keep) {
     struct paths *paths = admit->paths;
@@ -568,7 +574,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
         place = place_stack(admit);
         struct view *view =
             place.node & WAITS ? NULL : heap_view_within(admit->heap, place.node, admit->share);
-        *keep = true; /* otherwise it would be walked for as long as there is no room */
+        *keep = true; /* without this, the path would be walked for as long as there is no room */
         if (view)
             return view;
     }
@@ -577,10 +583,10 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
     return view_of_site(admit, ancestor_of(place.node));
 }
 
-/* --- what the layer offers ------------------------------------------------------------------------ */
+/* --- what the layer offers ------------------------------------------------------------------- */
 
-#define FOLDING_LOOK_EVERY 16U /* walks, unless more functions are folded: then at once */
-#define NODE_IN_LOOK_UPS 8U    /* a new node of the tree in so many look-ups is much */
+#define FOLDING_LOOK_EVERY 16U /* walks; at once if more functions are folded */
+#define NODE_IN_LOOK_UPS 8U    /* paths come fast if there is a new node in so many look-ups */
 
 static bool paths_come_fast(void) {
     return tables_are_past(TABLES_FOLD) &&
@@ -588,7 +594,7 @@ static bool paths_come_fast(void) {
             tree_count() > load_relaxed(&admit_looked_up) / NODE_IN_LOOK_UPS);
 }
 
-/* Whether functions that recur are looked for, and which are folded, may have changed. */
+/* Updates whether functions that recur are looked for, and which functions are folded. */
 static void look_at_folding(struct paths *paths) {
     if (LIKELY(paths->missed % FOLDING_LOOK_EVERY) &&
         LIKELY(load_acquire(&function_epoch) == paths->fold_epoch))

@@ -12,15 +12,16 @@
 #define EVICT_ALL_PAST 31 /* the same with traces, and with what waits for new paths */
 #define EVICT_ALL_TO 28
 #define WANTED_LEAST 64U /* paths that got no nodes */
-/* What is cold is a matter of how old the process is: a compiler's passes are short, a server's are
- * not. */
-#define SWEEP_AGE_SHARE 16U /* of the time since one was wanted first, between two sweeps, ... */
+/* Whether a context is cold depends on the age of the process: a compiler's passes are short, a
+ * server's are not. */
+/* the pause between two sweeps: this part of the time since a sweep was first asked for, ... */
+#define SWEEP_AGE_SHARE 16U
 #define SWEEP_LEAST_NS 50000000ULL   /* ... but at least this, ... */
 #define SWEEP_MOST_NS 30000000000ULL /* ... at most this, ... */
 #define SWEEP_SHARE 50U              /* ... and so many times what the last one took */
 #define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
 #define PROBES_MAX (1U << 18) /* of other heaps, each time a thread evicts */
-/* What made such a part of all allocations, or of their bytes, stays. */
+/* A context that made this part of all allocations, or of their bytes, stays. */
 #define HISTORY_SHARE 1024U
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + sizeof(struct tree_node))
 
@@ -33,7 +34,7 @@ static struct {
     uint64_t next_ns;  /* atomic: not before */
     uint64_t begun_ns; /* atomic: when one was wanted for the first time */
     /* Under heap_global.lock: */
-    uint16_t *seen;      /* by context: its allocations at the last sweep, modulo 2^16 */
+    uint16_t *seen;      /* indexed by context: its allocations at the last sweep, modulo 2^16 */
     uint32_t seen_room;  /* of its elements */
     uint32_t seen_count; /* those below it were seen */
     bool leaving;        /* some node is TREE_LEAVING */
@@ -41,7 +42,7 @@ static struct {
     uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
 } state;
 
-/* What a sweep finds out of a context. */
+/* What a sweep finds out about a context. */
 struct found {
     uint16_t allocs;
     uint8_t flags;
@@ -49,12 +50,13 @@ struct found {
 };
 enum found_flags {
     FOUND_VIEW = 1,
-    FOUND_WARM = 2,    /* it, or one below it: alive, or not at rest, or not to be moved */
-    FOUND_CHILD = 4,   /* it has one that stays */
-    FOUND_LEAVING = 8, /* it has one that leaves, and is not removed before that */
+    /* the context, or one below it, is alive, is not at rest, or must not be moved */
+    FOUND_WARM = 2,
+    FOUND_CHILD = 4,   /* a child of it stays */
+    FOUND_LEAVING = 8, /* a child of it leaves; the context is not removed before that child */
 };
 
-/* How long no other sweep follows one that took so long. */
+/* Returns how long to wait after a sweep that took this long. */
 static uint64_t pause_after(uint64_t now, uint64_t took_ns) {
     uint64_t age = now - load_relaxed(&state.begun_ns), pause = age / SWEEP_AGE_SHARE;
     pause = pause < SWEEP_LEAST_NS ? SWEEP_LEAST_NS : pause;
@@ -72,7 +74,7 @@ void evict_want(void) {
             store_owner(&state.begun_ns, now);
         return;
     }
-    /* The control thread had as long for it as is between two of them. */
+    /* The control thread had as much time for the sweep as lies between two sweeps. */
     if (now > load_relaxed(&state.next_ns) &&
         (load_relaxed(&state.alone) || now > since + pause_after(now, 0)))
         store_owner(&evict_alone, 1);
@@ -97,7 +99,7 @@ static bool has_caches(struct heap *heap) {
     return paths->traces || paths->replays || paths->admission;
 }
 
-/* Nobody uses its views, and nobody will use them for what they were. */
+/* True if no thread uses the heap's views, or will use them as they were. */
 static bool is_idle(struct heap *heap) {
     uint32_t kind = load_acquire(&heap->state);
     return kind == HEAP_TOTALS || (kind == HEAP_PARKED && !has_caches(heap));
@@ -131,7 +133,7 @@ static bool is_pinned(uint32_t id) {
            (UNLIKELY(tree_is_ruled != NULL) && tree_is_ruled(id));
 }
 
-/* Whether each look-up is over that was under way when nodes were taken out of the tree. */
+/* True if every look-up is over that was under way when nodes were taken out of the tree. */
 static bool looks_are_over(void) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t kind = load_acquire(&heap->state), looks = load_full(&heap->looks);
@@ -147,7 +149,7 @@ static void note_looks(void) {
         heap->looks_then = load_full(&heap->looks);
 }
 
-/* A node without a view and without children. True: it is no child any more. */
+/* Takes a node without a view and children out of the tree. True: it is no child any more. */
 static bool take_out(uint32_t id, bool over) {
     if (!(tree_node(id)->flags & TREE_LEAVING)) {
         if (!tree_unlink(id))
@@ -162,7 +164,8 @@ static bool take_out(uint32_t id, bool over) {
     return true;
 }
 
-/* From the leaves to the root: what is warm or has children; nodes that are neither leave. */
+/* Goes from the leaves to the root and finds out which nodes are warm or have children. All others
+ * leave. */
 static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over) {
     state.leaving = false;
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) /* what others name stays */
@@ -211,7 +214,8 @@ static bool make_seen(uint32_t count) {
     return true;
 }
 
-/* Counted, but never refused: without it nothing would come free. */
+/* This memory counts towards the budget, but is never refused: without it no memory would come
+ * free. */
 static void keep_seen(const struct found *found, uint32_t count) {
     if (count > state.seen_room && !make_seen(count))
         count = state.seen_room;
@@ -220,7 +224,7 @@ static void keep_seen(const struct found *found, uint32_t count) {
     state.seen_count = count;
 }
 
-/* Below an [other callers], at most SITE_FRAMES further in: that node; else 0. */
+/* Returns the node [other callers] that is at most SITE_FRAMES above the context, else 0. */
 static uint32_t others_above(uint32_t id) {
     for (unsigned i = 0; i <= SITE_FRAMES && id >= TREE_FIXED_COUNT; i++) {
         if (tree_node(id)->module == MODULE_OTHERS)
@@ -237,7 +241,8 @@ static unsigned nodes_above(uint32_t id) {
     return count;
 }
 
-/* Marks what is cold, from the root on, until so many bytes would come free. True: some is. */
+/* Marks cold subtrees, from the root on, until so many bytes would come free. True: at least one is
+ * marked. */
 static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted) {
     bool any = false;
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
@@ -251,12 +256,12 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted)
             continue;
         }
         any = true;
-        if (tree_node(id)->flags & TREE_COLD) /* nobody has evicted it until now */
+        if (tree_node(id)->flags & TREE_COLD) /* no thread has evicted it until now */
             continue;
         tree_flag(id, TREE_COLD);
         wanted -= found[id].flags & FOUND_VIEW ? CONTEXT_BYTES : (int64_t)sizeof(struct tree_node);
     }
-    /* Then single ones, which go further out. */
+    /* Then marks single contexts, whose figures go further out. */
     for (uint32_t id = count; wanted > 0 && id-- > TREE_FIXED_COUNT;) {
         if ((found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) != FOUND_VIEW ||
             tree_node(id)->flags & TREE_COLD)
@@ -273,7 +278,7 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted)
 
 static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes);
 
-/* The views of ended threads' totals, and of heaps that no thread has. */
+/* Evicts the views of the totals of ended threads, and of heaps without a thread. */
 static void evict_idle(void) {
     uint32_t probes = PROBES_MAX;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
@@ -287,7 +292,8 @@ static void evict_idle(void) {
     }
 }
 
-/* How much is to come free. Traces of threads that sleep do not: then others make room for them. */
+/* Returns how many bytes should come free. Traces of sleeping threads do not come free, so other
+ * memory makes room for them. */
 static int64_t bytes_wanted(void) {
     tables_limit_bytes(); /* makes it known */
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
@@ -301,7 +307,8 @@ static int64_t bytes_wanted(void) {
 
 /* Under heap_global.lock. */
 static void sweep(void) {
-    /* First: what the look-ups gave a node that leaves is then seen below. */
+    /* This comes first, so that the children and views that look-ups gave a leaving node are seen
+     * below. */
     bool over = state.leaving && looks_are_over();
     uint32_t count = tree_count();
     int64_t wanted = bytes_wanted();
@@ -347,7 +354,7 @@ void evict_sweep(void) {
 /* --- the owner's part ----------------------------------------------------------------------------
  */
 
-/* The nearest ancestor that stays; where that is the parent, one near the root. */
+/* Returns the nearest ancestor that stays. If that is the parent, it returns one near the root. */
 static uint32_t ancestor_for(uint32_t id) {
     uint32_t others = others_above(id), parent = tree_node(others ? others : id)->parent;
     uint32_t at = parent;
@@ -365,7 +372,8 @@ static uint32_t ancestor_for(uint32_t id) {
     return at;
 }
 
-/* Sites that evicted paths go to are refused where others leave no room, but not for traces. */
+/* Sites for evicted paths are refused when other tables leave no room, but traces do not count for
+ * that. */
 static enum tables_share site_share(void) {
     return tables_are_past(TABLES_ADMITTED) ? TABLES_NEAR : TABLES_MUST;
 }
@@ -376,7 +384,7 @@ static uint32_t child_like(uint32_t parent, uint32_t id) {
                       site_share());
 }
 
-/* This heap's view of the context's site below that ancestor. NULL: no room. */
+/* Returns this heap's view of the context's site below that ancestor. NULL: no room. */
 static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor) {
     uint32_t caller = tree_node(id)->parent, node = tree_others(ancestor, site_share());
     if (node && caller >= TREE_FIXED_COUNT && tree_node(caller)->module != MODULE_OTHERS)
@@ -386,9 +394,9 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor) 
     return node && node != id ? heap_view_within(heap, node, site_share()) : NULL;
 }
 
-/* No chunk of the context is alive in any heap: what was freed is read before what was allocated,
- * so when both come to the same then none was alive between the readings; the caller's own part
- * does not change meanwhile. */
+/* True if no chunk of the context is alive in any heap. The freed counts are read before the
+ * allocated ones, so if both sums are equal, no chunk was alive between the readings. The caller's
+ * own part does not change meanwhile. */
 static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
     uint64_t frees = 0, allocs = 0;
     const struct view *view;
@@ -413,8 +421,8 @@ static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes)
            none_is_alive(heap, id, probes);
 }
 
-/* Their figures go to views of heap `to`. Under heap_global.lock, by who may write both. Returns
- * how many went. */
+/* Moves the figures of evicted views to views of heap `to`. Called under heap_global.lock, by a
+ * thread that may write both heaps. Returns the number of views moved. */
 static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
     uint32_t count = 0, waiting = 0;
     for (uint32_t i = 1; i < heap->view_count; i++) {
@@ -461,7 +469,7 @@ NOINLINE void evict_own(struct heap *heap) {
     }
     if (heap->looked_at == round || lock_any_is_mine() || !lock_try(&heap_global.lock))
         return;
-    /* A dump that is just being read would tell of them twice. */
+    /* A dump that is being read would count them twice. */
     if (load_relaxed(&heap->state) == HEAP_OWNED &&
         load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {
         evict_changed(heap);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The slow half of finding who pays: search, walk, tree, oracle; see lookup.h. */
+/* The slow half of finding the view that pays: search, walk, tree, oracle; see lookup.h. */
 #include "context/lookup.h"
 #include "context/evict.h"
 #include "context/misuse.h"
@@ -21,13 +21,13 @@ static const struct region_hooks hooks = {.explain_misuse = misuse_explain,
 struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context) {
     if (UNLIKELY(!load_relaxed(&region_hooks)))
         store_release(&region_hooks, &hooks);
-    /* The first view stands for all that cannot be accounted elsewhere, so it is made first. */
+    /* The first view pays for everything that cannot be charged elsewhere, so it is made first. */
     if (heap->view_count <= 1 && !heap_view_within(heap, TREE_UNKNOWN, TABLES_UNCOUNTED))
         return NULL;
     return heap_view_within(heap, fixed_context, TABLES_UNCOUNTED);
 }
 
-/* Every Nth path, as the tree names it, is compared with a fresh walk by libunwind. */
+/* Compares every Nth path of the tree with a fresh walk by libunwind. */
 static void verify(struct heap *heap, const struct view *view) {
     struct paths *paths = paths_of(heap);
     if (paths->verify_left > 1) {
@@ -35,18 +35,18 @@ static void verify(struct heap *heap, const struct view *view) {
         return;
     }
     paths->verify_left = (uint32_t)load_relaxed(&options.verify);
-    /* The shared heap serves handlers too, and one may have interrupted libunwind. */
+    /* The shared heap serves signal handlers too, and a handler may have interrupted libunwind. */
     if (!oracle_is_loaded() || heap->state == HEAP_SHARED || view->context < TREE_FIXED_COUNT ||
         tree_is_named(view->context))
         return;
     if (paths->fold_epoch && paths->fold_epoch != load_relaxed(&function_epoch))
-        return; /* more functions are folded than were when the path was found */
+        return; /* more functions are folded now than when the path was found */
     verify_path(view->context, (unsigned)load_relaxed(&options.depth), paths->fold_epoch);
 }
 
-#define DEEP_AGAIN_EVERY 4096U /* walks, after which a stack is walked to its end once more */
+#define DEEP_AGAIN_EVERY 4096U /* walks after which a stack is walked to its end once more */
 
-/* Walks the stack; *wanted: so many frames. */
+/* Walks the stack. Sets *wanted to the number of frames that are needed. */
 INLINE struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, size_t size,
                          unsigned *wanted, bool *may_keep) {
     struct paths *paths = paths_of(heap);
@@ -70,7 +70,7 @@ INLINE struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
     return view;
 }
 
-/* The table is not passed over: the path goes into it, where `hash` leads. */
+/* Walks while the table is in use. The path goes into the table, at the place that `hash` gives. */
 static struct view *walk_to_keep(struct heap *heap, uintptr_t frame, unsigned depth, size_t size,
                                  uint64_t hash) {
     struct paths *paths = paths_of(heap);
@@ -87,7 +87,7 @@ static struct view *walk_to_keep(struct heap *heap, uintptr_t frame, unsigned de
     return view;
 }
 
-/* It is, and the change of the stack is noted. */
+/* Walks while the table is passed over, and notes the change of the stack. */
 static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned depth,
                                    size_t size) {
     struct paths *paths = paths_of(heap);
@@ -100,25 +100,27 @@ static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned 
     return view;
 }
 
-/* Two ways lead to a path: by the table of traces, and past it by walks. Which is cheaper is known by
- * what each costs, in ns, and how often it was needed in the last window of look-ups. The other way is
- * tried when what it could have saved at best has added up, less and less often. */
+/* Two ways lead to a path: by the table of traces, and past the table by walks. The cost of each
+ * way, in ns, and how often it was needed in the last window of look-ups tell which way is cheaper.
+ * The other way is tried when the greatest possible savings have added up, less and less often. */
 #define WINDOW 16384U
 #define WINDOW_TRIAL 4096U
-#define COST_FOUND 7U /* by the first guess, at best */
+#define COST_FOUND 7U /* a look-up by the first guess, at best */
 #define COST_REPLAY 15U
 #define COST_SEARCH 40U
 #define HOPE_MAX 50U
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
 
-/* A first guess that is right: many traces are not in the processor's caches. */
+/* The cost of a right first guess: where there are many traces, not all are in the processor's
+ * caches. */
 static uint32_t cost_found(const struct paths *paths) {
     uint64_t traces = paths->trace_count < 4096 ? paths->trace_count : 4096;
     uint64_t few = traces < 512 ? traces : 512;
     return COST_FOUND + (uint32_t)(few * 8 / 512 + traces * 7 / 4096);
 }
 
-/* The last one: by how many nodes had to be looked up, and how many words were compared. */
+/* The cost of the last walk, estimated from the nodes that had to be looked up and the words that
+ * were compared. */
 static uint32_t cost_walk(const struct paths *paths) {
     return 50 + 25 * paths->looked_up + paths->stack.check_count;
 }
@@ -162,8 +164,8 @@ INLINE uint64_t searched(const struct paths *paths) {
     return paths->guessed + paths->replayed;
 }
 
-/* So many look-ups were made since the last time, of which `found` are first guesses that were right; the
- * others cost so much. */
+/* `seen` look-ups were made since the last call. `found` of them were right first guesses; the
+ * others cost `spent`. */
 INLINE void judge(struct paths *paths, uint32_t seen, uint32_t found, uint32_t spent) {
     paths->seen += seen;
     paths->found_in_window += found;
@@ -172,11 +174,13 @@ INLINE void judge(struct paths *paths, uint32_t seen, uint32_t found, uint32_t s
         window_ends(paths);
 }
 
-/* Which way the next allocations take, by the table or past it; or, with depth 0, neither. */
+/* True while the thread is switched to a named context, which then pays for everything. */
 static bool is_switched(const struct paths *paths) {
     return paths->fixed && tree_is_named(paths->fixed->context);
 }
 
+/* Sets which way the next allocations take: with the table or past it. With depth 0, or while the
+ * thread is switched to a named context, they take neither. */
 static void ways_open(struct paths *paths) {
     bool check = options.check;
     bool fixed = UNLIKELY(!load_relaxed(&options.depth)) || UNLIKELY(is_switched(paths));
@@ -187,7 +191,7 @@ static void ways_open(struct paths *paths) {
     paths->fixed_generation = fixed && paths->fixed && !check ? paths->generation : 0;
 }
 
-/* Closes them, so that it is looked up. */
+/* Closes the fast ways, so that the next allocation is looked up and timed. */
 void context_time_next(struct paths *paths) {
     paths->timing = true;
     paths->fast_generation = paths->replay_generation = paths->fixed_generation = 0;
@@ -221,7 +225,8 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
         ways_open(paths);
         return paths->fixed;
     }
-    unsigned depth = (unsigned)load_relaxed(&options.depth); /* once: it may be set meanwhile */
+    /* read once: it may be set meanwhile */
+    unsigned depth = (unsigned)load_relaxed(&options.depth);
     if (UNLIKELY(!depth)) {
         view = context_view_fixed(heap, TREE_NO_PATHS);
         if (view && view->context == TREE_NO_PATHS)
@@ -258,8 +263,8 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
     return view;
 }
 
-/* The way past the table is open, and no change is noted that leads to this path: the usual part of
- * look_up. */
+/* Looks up a path while the table is passed over and no noted change leads to the path. This is the
+ * usual part of look_up. */
 static struct view *look_past(struct heap *heap, uintptr_t frame, unsigned depth, size_t size) {
     struct paths *paths = paths_of(heap);
     evict_look(heap);
@@ -284,7 +289,7 @@ struct context_timing context_time_begins(struct heap *heap) {
 }
 
 #define TIMED_MAX_NS                                                                               \
-    1000000 /* what takes longer was interrupted; or the clock was, if it is negative */
+    1000000 /* a longer time means an interruption; a negative one, that the clock was changed */
 
 void context_time_ends(const struct context_timing *timing) {
     int64_t ns = (int64_t)(os_now_exact_ns() - timing->begun_ns) - timing->clock_ns;
@@ -300,11 +305,12 @@ void context_time_ends(const struct context_timing *timing) {
 
 #define REPLAYS_JUDGED 1024U /* at a time */
 
-/* The way past the table is open. */
+/* Finds the view while the table is passed over. */
 static NOINLINE struct view *view_past(struct heap *heap, uintptr_t frame, size_t size) {
     struct paths *paths = paths_of(heap);
     struct view *view = replay(paths, frame);
-    unsigned depth = (unsigned)load_relaxed(&options.depth); /* once: it may be set meanwhile */
+    /* read once: it may be set meanwhile */
+    unsigned depth = (unsigned)load_relaxed(&options.depth);
     if (!view)
         return UNLIKELY(!paths->traces) || UNLIKELY(!depth) || UNLIKELY(traces_are_wanted(paths))
                    ? look_up(heap, frame, size)
@@ -358,7 +364,7 @@ void context_thread_changes(struct heap *heap) {
     admit_forget(paths);
 }
 
-/* So many parked heaps keep their first tables, for threads that come and go. */
+/* This many parked heaps keep their first tables, for threads that come and go. */
 #define PARKED_READY 8U
 
 void context_forget(struct heap *heap) {
@@ -368,7 +374,8 @@ void context_forget(struct heap *heap) {
     replay_end(paths_of(heap));
 }
 
-#define OUTERMOST_LIBC_FRAMES 3 /* clone, start_thread; __libc_start_main and its helper */
+/* the outermost frames: clone, start_thread; or __libc_start_main and its helper */
+#define OUTERMOST_LIBC_FRAMES 3
 
 bool context_outside_libc(struct heap *heap, uintptr_t frame) {
     struct paths *paths = paths_of(heap);

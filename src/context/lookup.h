@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lookup.h - from a call of malloc to the view that pays for it.
+ * lookup.h - finds the view that pays for a call of malloc.
  *
- * context_view: about one compare a frame when the path is cached. Misses walk the stack, find the
- * path's node in the tree and keep the trace. Only the owner of the heap calls these.
+ * context_view costs about one compare for each frame when the path is cached. On a miss it walks
+ * the stack, finds the path's node in the tree and keeps a trace. Only the owner of the heap calls
+ * these functions.
  */
 #ifndef MEMCTX_LOOKUP_H
 #define MEMCTX_LOOKUP_H
@@ -12,16 +13,18 @@
 #include "context/admit.h"
 #include "context/replay.h"
 
-/* Never NULL once it returned a view for this heap; NULL: no memory for a first view. `frame` is
- * the frame pointer of the exported function, `size` what it was asked for. */
+/* Finds the view when the first guess failed. `frame` is the frame pointer of the exported
+ * function, `size` the requested size. Returns NULL only while there is no memory for the heap's
+ * first view; once it has returned a view for a heap, it never returns NULL for that heap. */
 struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size);
 
-/* NULL: the first guess is wrong. */
+/* Returns NULL if the first guess is wrong. */
 INLINE struct view *context_find(struct heap *heap, uintptr_t frame) {
     return cache_find(paths_of(heap), frame);
 }
 
-/* One allocation in so many of those that take longer has the next one timed, which may be of any kind. */
+/* Sampling: after every CONTEXT_TIMED_EVERY-th slow allocation the next allocation, whatever its
+ * kind, is timed. */
 #define CONTEXT_TIMED_EVERY 16U
 
 INLINE struct view *context_view(struct heap *heap, uintptr_t frame, size_t size) {
@@ -29,32 +32,37 @@ INLINE struct view *context_view(struct heap *heap, uintptr_t frame, size_t size
     return LIKELY(view != NULL) ? view : context_view_slow(heap, frame, size);
 }
 
-/* For an allocation that must not walk: a signal handler inside the allocator. */
+/* Returns the view of a fixed context, for an allocation that must not walk the stack because a
+ * signal handler interrupted the allocator. */
 struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context);
-/* From now on this view pays for all that its thread allocates, whatever the path; NULL: no more. */
+/* From now on this view pays for everything that its thread allocates, whatever the path. NULL ends
+ * this. */
 void context_switch(struct heap *heap, struct view *view);
-struct view *context_switched(struct heap *heap); /* NULL: none does */
-/* Who pays for a chunk when its size changes, where there are named contexts: the one that it is in stays, so that it lives
- * as long as that; and while the thread is switched to one, what is in none stays where it is. */
+struct view *context_switched(struct heap *heap); /* NULL: the thread is not switched to a view */
+/* Returns the view that pays for a chunk when the chunk's size changes, where there are named
+ * contexts. A chunk of a named context stays in it, so that it lives as long as the context. While
+ * the thread is switched to a named context, a chunk of no named context stays with its call path's
+ * view. */
 struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size);
-/* In a forked child: the cache is only read for a while. */
+/* For a forked child: look-ups only read the cache for a while. */
 void context_fork_child(struct heap *heap);
-/* Another thread uses the heap: what is known of the stack is of the last one's. */
+/* Forgets what is known of the stack, because another thread uses the heap from now on. */
 void context_thread_changes(struct heap *heap);
-/* The thread is gone: its cache is given back. */
+/* Gives back the cache of a thread that ended. */
 void context_forget(struct heap *heap);
-/* True when no frame of the current stack but the outermost few is in libc or the loader, so
+/* True if no frame of the current stack, except the outermost few, is in libc or the loader, so
  * that a thread may be started from here. */
 bool context_outside_libc(struct heap *heap, uintptr_t frame);
 
-/* True: this allocation, whose look-up begins, is to be timed; context_time_ends says how long it took. */
+/* True if the allocation whose look-up begins is to be timed; context_time_ends records its
+ * time. */
 INLINE bool context_is_timed(struct heap *heap) {
     return UNLIKELY(paths_of(heap)->timing);
 }
 struct context_timing {
     struct paths *paths;
     uint64_t begun_ns, searched, walked;
-    int64_t clock_ns; /* what reading the clock takes */
+    int64_t clock_ns; /* time that reading the clock takes */
 };
 void context_time_next(struct paths *paths);
 INLINE void context_time_soon(struct heap *heap) {
@@ -64,7 +72,7 @@ INLINE void context_time_soon(struct heap *heap) {
 struct context_timing context_time_begins(struct heap *heap);
 void context_time_ends(const struct context_timing *timing);
 
-struct lookup_counts { /* summed over heaps */
+struct lookup_counts { /* sums over all heaps */
     uint64_t guessed, replayed, missed, flushed, walked_far, traces, trace_bytes;
     uint64_t timed_ns[PATH_KINDS], timed_count[PATH_KINDS];
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What is said of a chunk that a program misused, beside the line that names it: the call path that allocated it,
- * and the one that just misused it, in a form that addr2line takes. The process is about to end. */
+/* Prints what is known of a chunk that a program misused, besides the line that names the chunk:
+ * the call path that allocated it and the call path that just misused it, in a form that addr2line
+ * takes. The process is about to end. */
 #include "context/misuse.h"
 #include "context/named.h"
 #include "context/tree.h"
@@ -11,13 +12,13 @@
 
 #define FRAMES_SHOWN 40U
 
-/* One line of a path: the object's file and the place of the call in it. */
+/* Prints one line of a path: the object's file and the place of the call in it. */
 static void print_frame(uintptr_t address, bool exact, uint32_t module_index) {
     char line[512];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
     const struct module *module =
         module_index < rules_module_count() ? rules_module(module_index) : NULL;
-    address -= !exact; /* a return address may be that of the next line, or function */
+    address -= !exact; /* a return address may belong to the next line, or to the next function */
     text_add(&text, "memctx:     ");
     if (module && module->path) {
         text_add(&text, module->path);
@@ -36,7 +37,7 @@ static void print_line(const char *line) {
 }
 
 static void print_context(uint32_t context) {
-    if (!tree_is_id(context)) /* gone since then, perhaps */
+    if (!tree_is_id(context)) /* the context may have been removed since then */
         context = TREE_UNKNOWN;
     if (context < TREE_FIXED_COUNT)
         print_line("memctx:     a call path that is not known\n");
@@ -53,7 +54,7 @@ static void print_context(uint32_t context) {
     }
 }
 
-/* Calls `each` for the frames from there outwards, but for those of this library. */
+/* Calls `each` for the frames from `frame` outwards, except those of this library. */
 static void each_caller(struct stack *stack, uintptr_t frame, unsigned max,
                         void (*each)(const struct stack_frame *at, void *context), void *context) {
     struct cfi_object self;
@@ -92,7 +93,7 @@ unsigned misuse_callers(uintptr_t frame, uintptr_t *addresses, unsigned max) {
 
 static void print_callers(const char *line) {
     static struct stack stack; /* once */
-    if (lock_any_is_mine()) /* a handler that interrupted us: finding rules might want that lock */
+    if (lock_any_is_mine())    /* a handler interrupted us: finding rules might want this lock */
         return;
     print_line(line);
     each_caller(&stack, (uintptr_t)__builtin_frame_address(0), FRAMES_SHOWN, print_caller, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* misuse.h - what a program is told when it misuses a chunk: the call paths of all who were involved.
- * region asks for these by its hooks (region/hooks.h), which says what each does. */
+/* misuse.h - prints the call paths that were involved when a program misused a chunk. The region
+ * layer calls these functions through its hooks; region/hooks.h says what each does. */
 #ifndef MEMCTX_MISUSE_H
 #define MEMCTX_MISUSE_H
 

@@ -11,24 +11,25 @@
 struct named *named_blocks[NAMED_BLOCKS];
 uint32_t named_count;
 
-/* Contexts of one name below one parent: the places that were given up. They stay where they are; the table that finds them
- * doubles when it is half full, and has all that this takes: some ns an entry, and its own first touch. */
+/* A kind: the contexts of one name below one parent, with their places that were given up. Kinds
+ * never move. The table that finds them doubles when it is half full. Doubling takes all the extra
+ * time: some ns an entry, and the first touch of the new memory. */
 #define KINDS_PER_BLOCK 1024U
 struct kind {
     const char *name;
     uint32_t parent, spare;
-    uint32_t alive; /* without members */
+    uint32_t alive; /* contexts, without members */
     uint32_t crowd; /* place; 0: none yet */
 };
 struct kind_slot {
-    uint32_t hash, number; /* from 1 on; 0: empty */
+    uint32_t hash, number; /* a kind's number, from 1 on; 0: empty */
 };
 static struct {
     struct kind *blocks[NAMED_BLOCKS];
     struct kind_slot *table;
     uint32_t mask, count;
-    uint32_t first_top; /* of the contexts without a parent */
-    uint32_t spare;     /* members: a number */
+    uint32_t first_top; /* first child of no parent: the contexts without a parent */
+    uint32_t spare;     /* a member's number; for reuse */
 } kinds;                /* under region_lock */
 
 static uint32_t kind_hash(uint32_t parent, const char *name) {
@@ -42,7 +43,7 @@ static struct kind *kind_at(uint32_t number) {
     return &kinds.blocks[number / KINDS_PER_BLOCK][number % KINDS_PER_BLOCK];
 }
 
-/* Where it stands, or would stand. */
+/* Returns the slot where the kind stands, or would stand. */
 static struct kind_slot *kind_slot(uint32_t parent, const char *name, uint32_t hash) {
     for (uint32_t at = hash;; at++) {
         struct kind_slot *slot = &kinds.table[at & kinds.mask];
@@ -76,7 +77,7 @@ static bool kinds_grow(void) {
     return true;
 }
 
-/* A new one; 0: out of memory, or there are too many. */
+/* Makes a new kind. Returns 0 if memory is short, or there are too many kinds. */
 static uint32_t kind_create(uint32_t parent, const char *name) {
     uint32_t number = kinds.count + 1;
     if (number / KINDS_PER_BLOCK >= NAMED_BLOCKS)
@@ -94,7 +95,7 @@ static uint32_t kind_create(uint32_t parent, const char *name) {
     return number;
 }
 
-/* The kind, made when missing. NULL: out of memory. */
+/* Returns the kind, and makes it when it is missing. NULL: out of memory. */
 static struct kind *kind_of(uint32_t parent, const char *name) {
     if ((!kinds.table || kinds.count * 2 > kinds.mask) && !kinds_grow())
         return NULL;
@@ -120,7 +121,7 @@ static uint32_t new_place(void) {
     return place;
 }
 
-/* --- the tree of those that are alive, under region_lock ---------------------------------------------- */
+/* --- the tree of those that are alive, under region_lock ------------------------------------- */
 
 static uint32_t *children_of(uint32_t parent) {
     return parent ? &named_at(parent)->first_child : &kinds.first_top;
@@ -169,7 +170,7 @@ void named_set_parent(uint32_t place, uint32_t parent) {
         named_misused("memctx_set_parent", named_handle(place), "is the new parent, or above it");
 }
 
-/* --- making and ending ------------------------------------------------------------------------------- */
+/* --- making and ending ----------------------------------------------------------------------- */
 
 static const uint8_t placements[] = {[MEMCTX_ASET] = PLACE_APART,
                                      [MEMCTX_SLAB] = PLACE_SLAB,
@@ -177,7 +178,7 @@ static const uint8_t placements[] = {[MEMCTX_ASET] = PLACE_APART,
                                      [MEMCTX_BUMP] = PLACE_BUMP,
                                      [MEMCTX_SIMPLE] = PLACE_SIMPLE};
 
-/* A place of that kind, which is in no list yet. 0: out of memory. */
+/* Returns a place for a context of the kind; it is in no list yet. 0: out of memory. */
 static uint32_t place_of_kind(struct kind *kind) {
     uint32_t place = kind ? kind->spare : 0;
     if (place) {
@@ -206,7 +207,7 @@ static struct kind *kind_of_place(uint32_t place) {
     return kind_of(named_at(place)->made_below, named_at(place)->name); /* is there */
 }
 
-/* In the tree, but not alive yet. */
+/* Returns a place that is in the tree of contexts, but not alive yet. */
 static uint32_t take_place(uint32_t parent, const char *name) {
     lock_take(&region_lock);
     uint32_t place = place_of_kind(kind_of(parent, name));
@@ -227,7 +228,7 @@ static struct named *crowd_at(uint32_t number) {
     return named_at((uint32_t)tree_node(load_relaxed(&member_at(number)->crowd))->address);
 }
 
-/* Its place is soon another one's. */
+/* Keeps the answer of a context that ends, because its place is soon another context's. */
 static void keep_answer(struct named *named, struct named *crowd) {
     if (!named->wanted || named->wanted != named->done || named->wanted != crowd->wanted)
         return;
@@ -248,7 +249,8 @@ static void give_place(uint32_t place) {
     lock_release(&region_lock);
 }
 
-/* Of a context below that node: a chain that is longer goes on side by side, so that readers of dumps may rely on it. */
+/* Returns the node above a context's node. A chain of contexts longer than NAMED_LEVELS goes on
+ * side by side, so that readers of dumps may rely on that limit. */
 static uint32_t node_above(uint32_t made_below) {
     uint32_t above = made_below ? named_at(made_below)->context : TREE_ROOT;
     unsigned level = 0;
@@ -282,9 +284,9 @@ static void begin(struct named *named, struct heap *heap, enum memctx_policy pol
     named->identifier[0] = 0;
 }
 
-/* --- crowds ------------------------------------------------------------------------------------------ */
+/* --- crowds ---------------------------------------------------------------------------------- */
 
-/* The number of a member that is alive; 0: there is none. */
+/* Returns the number of a live member, or 0. */
 static uint32_t member_alive(memctx_t handle) {
     uint32_t place = named_place(handle), number = place & ~NAMED_MEMBER;
     return place & NAMED_MEMBER && number && number < load_acquire(&member_count) &&
@@ -316,8 +318,9 @@ struct named *named_my_crowd(const struct heap *heap, memctx_t handle, const cha
     return crowd;
 }
 
-/* The crowd of the kind, if the heap may add to it; made when it is missing and they are many. NULL: not now. While a reset is asked
- * of all of that name there are no new members, because it is not asked of these. */
+/* Returns the crowd of the kind if the heap may add to it, and makes the crowd when it is missing
+ * and the contexts are many. NULL: no crowd for now. While all contexts of that name are asked for
+ * a reset there are no new members, because the request does not include new ones. */
 static struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const char *name) {
     lock_take(&region_lock);
     struct kind *kind = kind_of(parent, name);
@@ -341,7 +344,7 @@ static struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const cha
         lock_release(&region_lock);
         return first ? crowd : NULL;
     }
-    if (crowd->heap != heap && !load_acquire(&crowd->members)) { /* nobody has anything in it */
+    if (crowd->heap != heap && !load_acquire(&crowd->members)) { /* no thread has a chunk in it */
         struct view *view = heap_view_within(heap, crowd->context, TABLES_UNCOUNTED);
         if (!view || view->context != crowd->context)
             return NULL;
@@ -355,7 +358,7 @@ static struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const cha
     return crowd->heap == heap && !load_relaxed(&crowd->asking) ? crowd : NULL;
 }
 
-/* NULL: out of memory, or the crowd became another heap's. */
+/* Returns NULL if memory is short, or the crowd became another heap's. */
 static memctx_t create_member(const struct heap *heap, struct named *crowd) {
     lock_take(&region_lock);
     bool mine = crowd->heap == heap;
@@ -392,7 +395,8 @@ void named_end_member(struct named *crowd, memctx_t handle) {
     lock_release(&region_lock);
 }
 
-/* What the member has goes along, also in the accounts: there it is as if it was freed, and allocated once more. */
+/* The member's chunks move to the new context, also in the accounts: each counts as freed there,
+ * and allocated once more here. */
 static void bring_along(struct member *member, struct named *crowd, struct named *grown) {
     uint64_t chunk = load_acquire(&member->chunk);
     uint64_t id = (uint64_t)grown->context << MEMBER_ID_SHIFT | MEMBER_GROWN;
@@ -403,7 +407,7 @@ static void bring_along(struct member *member, struct named *crowd, struct named
     if (address)
         tiny_adopt(grown->context, address, bytes);
     while (!cas_acq_rel(&member->chunk, &chunk, id))
-        ; /* somebody just freed it */
+        ; /* another thread just freed it */
     if (member_state(chunk) == MEMBER_HAD) {
         if (address)
             tiny_freed(grown->context, address);
@@ -413,7 +417,8 @@ static void bring_along(struct member *member, struct named *crowd, struct named
     }
 }
 
-/* For the crowd's owner, or who holds the lock of its heap. NULL: out of memory. */
+/* Grows a member. The caller is the crowd's owner, or holds the lock of its heap. NULL: out of
+ * memory. */
 static struct named *grow(memctx_t handle, struct named *crowd) {
     uint32_t number = named_place(handle) & ~NAMED_MEMBER;
     struct heap *heap = crowd->heap;
@@ -511,12 +516,12 @@ bool named_limit_reached(uint32_t context, size_t bytes) {
     const struct heap *owner = named->heap;
     bool again = limit->function(handle, bytes, limit->argument);
     if (!named_find(handle) || named->heap != owner)
-        return false; /* it deleted the context, or gave it away */
+        return false; /* the function deleted the context, or gave it away */
     named->limit = limit;
     return again;
 }
 
-/* Under heap_global.lock, and those of heaps that are not the caller's. */
+/* The caller holds heap_global.lock, and the locks of heaps that are not its own. */
 static bool move_crowd(struct named *crowd, struct heap *to) {
     struct view *view = heap_view_within(to, crowd->context, TABLES_UNCOUNTED);
     if (!view || view->context != crowd->context)
@@ -536,8 +541,8 @@ static bool move_to(struct named *named, struct heap *from, struct heap *to) {
     return true;
 }
 
-/* The shared heap with both locks; NULL: not now, or no memory for its first view, which stands for what cannot be accounted
- * elsewhere. */
+/* Returns the shared heap with both locks held. NULL: not possible now, or no memory for the heap's
+ * first view, which pays for everything that cannot be charged elsewhere. */
 static struct heap *lock_both(void) {
     lock_take(&heap_global.lock);
     struct heap *shared = heap_shared_lock();
@@ -574,7 +579,7 @@ void named_leave(struct heap *heap) {
         if (named && named->view == view && named->policy == NAMED_CROWD && named->members)
             (void)move_crowd(named, shared);
         else if (named && named->view == view && load_relaxed(&named->generation) & 1)
-            (void)move_to(named, heap, shared); /* without memory it stays with the heap */
+            (void)move_to(named, heap, shared); /* if memory is short, it stays with the heap */
     }
     unlock_both(shared);
 }
@@ -622,7 +627,7 @@ struct named *named_grow_of_nobody(memctx_t handle) {
 
 static uint32_t last_wish; /* control thread */
 
-/* Who is asked by that: the context, or so many members. */
+/* Returns how many this request asks: one context, or the members of a crowd. */
 static uint32_t asked_by(const struct named *named) {
     if (named->policy == NAMED_CROWD)
         return load_acquire(&named->members);
@@ -708,7 +713,7 @@ const char *named_name(uint32_t context) {
     return named_at((uint32_t)tree_node(context)->address)->name;
 }
 
-/* Also of one that was deleted, but for members; NULL: not known. */
+/* Returns the name of a context, even of a deleted one, except for members. NULL: not known. */
 static const char *name_of(memctx_t handle) {
     uint32_t place = named_place(handle);
     const struct named *named = named_crowd_of(handle);

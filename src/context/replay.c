@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Changes of a walked stack that came before; see replay.h. */
+/* Replays of changes of a walked stack; see replay.h. */
 #include "context/replay.h"
 #include "context/admit.h"
 #include "os/meta.h"
@@ -9,15 +9,15 @@ struct change {
     uint64_t key; /* the node of the last path, and how far the stack pointer moved */
     struct view *view;
     uint32_t stay;       /* the node of the innermost frame that stayed */
-    uint32_t stay_above; /* how far that frame is above the new stack pointer */
+    uint32_t stay_above; /* distance of that frame above the new stack pointer */
     uint16_t left;       /* frames that went */
     uint16_t count;      /* frames that came */
-    struct {             /* these, the outermost first */
+    struct {             /* the new frames, the outermost first */
         uintptr_t address;
         uint64_t rule;
         uint32_t node, marks; /* marks: the lower half of its `proof` */
         uint32_t above;       /* its stack pointer, above the new one */
-        uint32_t rbp_above;   /* where it saved its caller's rbp; KEPT: it did not */
+        uint32_t rbp_above;   /* where it saved its caller's rbp; KEPT: it did not save it */
     } frames[REPLAY_FRAMES];
 };
 #define KEPT 1U
@@ -28,11 +28,11 @@ struct replays {
     uintptr_t sp; /* before the walk; 0: nothing can be noted */
     uint32_t node, count;
     uint32_t pause; /* walks before which no change is looked for, because hardly one was found */
-    uint32_t walks; /* since it was looked at how many are */
+    uint32_t walks; /* walks since the last check of how many replays served */
     uint64_t replayed; /* then */
 };
 #define LOOK_EVERY 1024U   /* walks */
-#define REPLAYED_LEAST 16U /* for so many walks, or it is not worth the time */
+#define REPLAYED_LEAST 16U /* walks for which replays pause when they are not worth the time */
 #define PAUSE_FOR (8U * LOOK_EVERY)
 
 /* Never 0: `from` is not the root. */
@@ -40,7 +40,7 @@ INLINE uint64_t key_of(uint32_t from, uint32_t moved) {
     return (uint64_t)from << 32 | moved;
 }
 
-/* The first of REPLAY_WAYS entries; the frames that stay differ in them. */
+/* Returns the first of REPLAY_WAYS entries; these differ in the frames that stay. */
 INLINE struct change *changes_at(struct replays *replays, uint64_t key) {
     uint64_t place = key * 0x9e3779b97f4a7c15ULL >> 56;
     return &replays->changes[place & ~(uint64_t)(REPLAY_WAYS - 1)];
@@ -51,12 +51,12 @@ INLINE uint64_t word_at(uintptr_t address) {
     return *(const volatile uint64_t *)address;
 }
 
-/* Whether the words that prove frame `i` are on the stack. */
+/* True if the words that prove frame `i` are on the stack. */
 INLINE bool all_hold(const struct stack *stack, int i) {
     return stack_compare(stack->checks + stack->frames[i].checks, stack->checks) == stack->checks;
 }
 
-/* The new frames of the change, behind frame `stay`. */
+/* Puts the new frames of the change behind frame `stay`. */
 INLINE void put(struct stack *stack, const struct change *change, unsigned stay, uintptr_t sp) {
     struct stack_frame *frame = &stack->frames[stay];
     struct stack_check *check = &stack->checks[frame->checks];
@@ -79,7 +79,7 @@ INLINE void put(struct stack *stack, const struct change *change, unsigned stay,
     stack->check_count = (uint32_t)(check - stack->checks);
 }
 
-/* The frame that stays, if the change may be one of the stack at `sp`; -1: it is not. */
+/* Returns the frame that stays, if the change may apply to the stack at `sp`, else -1. */
 INLINE int may_be(const struct stack *stack, const struct change *change, uintptr_t sp) {
     int stay = (int)stack->count - 1 - change->left;
     const struct stack_frame *kept = &stack->frames[stay];
@@ -122,7 +122,7 @@ struct view *replay(struct paths *paths, uintptr_t frame) {
 
 static bool make_replays(struct paths *paths) {
     if (!tables_take(sizeof *paths->replays, TABLES_TRACE)) {
-        /* The thread's traces, which are passed over now, may have taken the room. */
+        /* The thread's traces, which are passed over now, may have taken the memory. */
         if (paths->trace_room > CACHE_TRACES_FIRST)
             cache_shrink(paths);
         return false;
@@ -169,7 +169,7 @@ void replay_note(struct paths *paths, struct view *view) {
     if (!replays || !replays->sp || paths->nodes_valid != stack->count ||
         paths->first_cold != UINT32_MAX)
         return;
-    /* The same path again: as if its innermost frame were new. */
+    /* The path is the one before: acts as if its innermost frame were new. */
     uint32_t kept = stack->kept < stack->count ? stack->kept : stack->count - 1;
     uint32_t count = stack->count - kept;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];

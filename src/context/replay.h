@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * replay.h - the short way from one walked stack to the next, where the same change came before.
+ * replay.h - finds the view of a stack that changed in the same way as an earlier stack did.
  *
- * A program that builds or searches a tree by recursion comes to ever new stacks by few changes: it
- * leaves some frames and enters one or two. A *replay* notes such a change: the node that the last path
- * led to, how far the stack pointer moved, the frame that stayed innermost with its node, and the new
- * frames with their nodes and the view. Where the stack changes so again, and all words that prove the
- * frames that stayed are still there, a walk would find just these frames, and their nodes follow from
- * those of the frame that stayed: so neither has to be looked up.
+ * A program that builds or searches a tree by recursion comes to ever new stacks by few kinds of
+ * change: it leaves some frames and enters one or two. A *replay* notes such a change: the node of
+ * the last path, how far the stack pointer moved, the innermost frame that stayed with its node,
+ * and the new frames with their nodes and the view. When the stack changes in this way again, and
+ * all words that prove the frames that stayed are still there, a walk would find exactly these
+ * frames, and their nodes follow from the node of the frame that stayed. So neither the frames nor
+ * the nodes have to be looked up.
  *
- * For: threads whose look-ups are mostly walks, and code that finds its caller by the stack pointer.
- * Cost: some 15 ns where it serves. Memory: REPLAYS entries a thread, once walks are its way.
+ * For: threads whose look-ups are mostly walks, and code that finds its caller by the stack
+ * pointer. Cost: some 15 ns for a replay that serves. Memory: REPLAYS entries for each thread whose
+ * look-ups are mostly walks.
  *
- * Threads: the owner of the heap.
+ * Threads: only the owner of the heap calls these functions.
  */
 #ifndef MEMCTX_REPLAY_H
 #define MEMCTX_REPLAY_H
@@ -23,15 +25,16 @@
 #define REPLAYS 256U
 #define REPLAY_WAYS 4U
 
-/* The view of the current stack; NULL: no change is noted that leads to it, and nothing is changed. */
+/* Returns the view of the current stack. NULL: no noted change leads to the stack; the call then
+ * changed nothing. */
 struct view *replay(struct paths *paths, uintptr_t frame);
-/* Before a walk: what a change is noted against. */
+/* Called before a walk: records the state that replay_note compares with. */
 void replay_before(struct paths *paths);
-/* After a walk that led to `view` by a path of the tree: notes the change. */
+/* Called after a walk that led to `view` by a path of the tree: notes the change. */
 void replay_note(struct paths *paths, struct view *view);
-/* The nodes that the notes name may be others now. */
+/* Forgets all notes, because the ids in them may mean other nodes now. */
 void replay_forget(struct paths *paths);
-/* Changes are looked for at once, also if hardly one was found before. */
+/* Makes the next look-ups try replays at once, even if hardly any served before. */
 void replay_hope(struct paths *paths);
 void replay_end(struct paths *paths); /* gives the memory back */
 

@@ -23,8 +23,8 @@ static void *loops[(TREE_NODES_PER_BLOCK * TREE_BLOCKS) / LOOPS_PER_LEAF]; /* at
 struct tree_node *tree_blocks[TREE_BLOCKS];
 static struct {
     uint32_t count;      /* atomic; the fixed nodes need no memory */
-    uint32_t linked;     /* those below it are in their parents' lists, or in the table */
-    uint32_t newest_max; /* so many may be in neither */
+    uint32_t linked;     /* ids below it are in their parents' lists, or in the table */
+    uint32_t newest_max; /* greatest number of nodes that are in neither */
     struct table *table; /* atomic */
     uint64_t table_count;
 } tree FORK_PAGE = {.count = TREE_FIXED_COUNT, .linked = TREE_FIXED_COUNT};
@@ -32,12 +32,12 @@ static struct {
 struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
     [0 ... TREE_FIXED_COUNT - 1] = {.parent = TREE_ROOT, .module = MODULE_NONE}};
 
-/* In lists of children, and in the table: here stood one that is gone. It is no frame's node. */
+/* A removed child's entry in lists of children and in the table. It is no frame's node. */
 #define TOMBSTONE ((uint32_t)TREE_UNKNOWN)
 /* The parent of a removed node whose memory was not discarded. */
 #define GONE_HERE ((uint32_t)TREE_UNKNOWN)
 
-/* Of the nodes of a block: which ids wait for a new node. */
+/* For the nodes of a block: which ids wait for a new node. */
 struct gone {
     uint32_t count;
     uint64_t ids[TREE_NODES_PER_BLOCK / 64];
@@ -81,7 +81,7 @@ static uint64_t key_hash(uint32_t parent, struct tree_frame frame) {
                     (uint64_t)parent << 17 | (uint64_t)frame.module << 1 | frame.exact);
 }
 
-/* The child's id in the table, or 0; *at is then where the search ended. */
+/* Returns the child's id in the table, or 0. Sets *at to the place where the search ended. */
 static NOINLINE uint32_t find_in_table(const struct table *table, uint32_t parent,
                                        struct tree_frame frame, uint64_t *at) {
     *at = 0;
@@ -122,8 +122,8 @@ static void table_fill(struct table *table) {
     }
 }
 
-/* Where mostly tombstones stand in the table they are taken out where they are. Whoever searches meanwhile may
- * miss a child, and then asks again under tree_lock, or lets its path wait. */
+/* If most entries of the table are tombstones, this takes them out in place. A thread that searches
+ * meanwhile may miss a child; it then asks again under tree_lock, or lets its path wait. */
 static bool table_is_cleared(void) {
     struct table *table = tree.table;
     if (!table || (tree.table_count - tombstones) * 4 > table->mask)
@@ -135,8 +135,8 @@ static bool table_is_cleared(void) {
     return true;
 }
 
-/* Under tree_lock. The old table is handed back only when no reader can be in it: never, so it is
- * kept; all old tables together are smaller than the new one. */
+/* Called under tree_lock. The old table could be given back only when no reader can be in it. No
+ * moment is certain, so the table is kept; all old tables together are smaller than the new one. */
 static bool table_grow(enum tables_share share) {
     struct table *old = tree.table;
     if (table_is_cleared())
@@ -161,8 +161,8 @@ static struct tree_frame frame_of_node(const struct tree_node *node) {
     return (struct tree_frame){node->address, node->module, node->exact};
 }
 
-/* Makes the node found by others than by looking through the newest. False: no memory, or none of the
- * budget. Under tree_lock. */
+/* Links the node, so that threads find it without looking through the newest nodes. False: no
+ * memory, or the share of the budget is used up. Called under tree_lock. */
 static bool link_node(uint32_t id, enum tables_share share) {
     const struct tree_node *node = tree_node(id);
     struct tree_frame frame = frame_of_node(node);
@@ -212,7 +212,8 @@ bool tree_unlink(uint32_t id) {
 
 bool tree_link(uint32_t id) {
     const struct tree_node *node = tree_node(id);
-    /* A look-up that did not find it may have made another one, which alone is found from then on. */
+    /* A look-up that missed this node may have made another one, and only that one is found from
+     * then on. */
     if (tree_find(node->parent, frame_of_node(node)) || !link_node(id, TABLES_MUST))
         return false;
     if (node->module == MODULE_OTHERS)
@@ -231,7 +232,7 @@ static struct gone *gone_block(uint32_t block) {
     return gone[block];
 }
 
-/* The id waits for a new node. */
+/* Lets the id wait for a new node. */
 static void give_gone(uint32_t id) {
     struct gone *block = id ? gone[id / TREE_NODES_PER_BLOCK] : NULL;
     if (!block)
@@ -241,7 +242,7 @@ static void give_gone(uint32_t id) {
     store_owner(&waiting_ids, waiting_ids + 1);
 }
 
-/* Where the note of it cannot be had, the id is not used any more. */
+/* If there is no memory to note the id, the id is never used again. */
 void tree_remove(uint32_t id) {
     struct gone *block = gone_block(id / TREE_NODES_PER_BLOCK);
     *tree_node(id) = (struct tree_node){.parent = GONE_HERE};
@@ -273,11 +274,11 @@ void tree_discard(void) {
         }
 }
 
-/* An id that waits for a new node, greater than the parent's; 0: there is none, or somebody reads the tree,
- * who knows it as another node's. */
+/* Returns an id that waits for a new node and is greater than the parent's. 0: there is none, or a
+ * reader of the tree still knows the id as another node's. */
 static uint32_t take_gone(uint32_t parent) {
     uint32_t end = (tree.count - 1) / TREE_NODES_PER_BLOCK, first = parent + 1;
-    /* Rules are looked at in the order of ids, each once. */
+    /* Rules are applied to nodes in the order of ids, once to each. */
     if (LIKELY(!waiting_ids) || load_relaxed(&tree_read_until_ns) > os_now_ns() || tree_watch)
         return 0;
     for (uint32_t i = first / TREE_NODES_PER_BLOCK; i <= end; i++) {
@@ -298,9 +299,9 @@ static uint32_t take_gone(uint32_t parent) {
     return 0;
 }
 
-/* In a forked child the first new nodes stand in no list until one of them is looked for again, or they
- * are many: mostly they are few, and the pages of their parents need not be copied for them. Under
- * tree_lock. */
+/* In a forked child the first new nodes stand in no list until one of them is looked for again, or
+ * until they are many. Mostly they are few, and then the pages of their parents need not be copied
+ * for them. Called under tree_lock. */
 static uint32_t find_newest(uint32_t parent, struct tree_frame frame) {
     uint32_t id = parent < tree.linked ? tree.linked : parent + 1; /* made after its parent */
     for (; id < tree.count; id++)
@@ -315,15 +316,15 @@ void tree_fork_child(void) {
     tree.newest_max = NEWEST_NODES;
 }
 
-/* The nodes that wait to be linked must stay few: they are looked through one by one. So a node is made
- * only where the table of children has room for it. Under tree_lock. */
+/* The nodes that wait to be linked must stay few, because they are searched one by one. So a node
+ * is made only where the table of children has room for it. Called under tree_lock. */
 static bool has_room(enum tables_share share) {
     uint64_t waiting = tree.count - tree.linked;
     bool full = tree.table && (tree.table_count + waiting) * 2 > tree.table->mask;
     return !full || tree.newest_max > waiting || table_grow(share);
 }
 
-/* An id that no node had yet; 0: there is none. */
+/* Returns an id that no node had yet, or 0. */
 static uint32_t new_id(enum tables_share share) {
     uint32_t id = tree.count;
     if (id / TREE_NODES_PER_BLOCK >= TREE_BLOCKS || !has_room(share))
@@ -373,7 +374,7 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
 
 NOINLINE uint32_t tree_find_further(uint32_t parent, struct tree_frame frame) {
     uint64_t at;
-    /* The table has further children of nodes whose own places are all taken. */
+    /* The table holds further children only of nodes whose own entries are all taken. */
     if (!load_acquire(&tree_node(parent)->children[TREE_INLINE_CHILDREN - 1]))
         return 0;
     return find_in_table(load_acquire(&tree.table), parent, frame, &at);

@@ -2,13 +2,14 @@
 /*
  * tree.h - the process-wide tree of contexts: one node for each frame of each call path.
  *
- * A node is 32 bytes and never changed but for its flags and the list of its children, so readers take no
- * lock. New nodes are made under tree_lock. An id (the node's index) means the same until the node is
- * removed, which context/evict.h alone does, when nobody can hold the id any more; a later node gets it. A
- * node's id is always greater than its parent's. A node holds its first TREE_INLINE_CHILDREN children itself, each with some bits
- * of its address, so that a path that was walked before is found again in the order in which its
- * nodes were made, mostly one line each; further children stand in a table keyed by (parent,
- * address, module), which doubles when half full, off the hit path.
+ * A node takes 32 bytes. Only its flags and its list of children ever change, so readers take no
+ * lock. New nodes are made under tree_lock. An id is the node's index. It keeps its meaning until
+ * the node is removed; only context/evict.h removes nodes, when no thread can hold the id any more,
+ * and a later node gets the id. A node's id is always greater than its parent's. A node holds its
+ * first TREE_INLINE_CHILDREN children itself, each with some bits of the child's address, so a path
+ * that was walked before is found again in the order in which its nodes were made, mostly with one
+ * cache line for each. Further children stand in a table keyed by (parent, address, module), which
+ * doubles when it is half full. The common path does not use the table.
  */
 #ifndef MEMCTX_TREE_H
 #define MEMCTX_TREE_H
@@ -26,35 +27,40 @@
 #define TREE_ID_BITS 22U
 #define TREE_INLINE_CHILDREN 4U
 
-/* Nodes that are there from the start; children of the root but for the root itself. Ids. */
+/* Ids of the nodes that exist from the start. All are children of the root, except the root
+ * itself. */
 enum tree_fixed {
     TREE_ROOT = 0,
-    TREE_UNKNOWN,   /* could not be tracked */
-    TREE_UNWINDING, /* allocated while this thread was inside the allocator or the unwinder */
-    TREE_TRUNCATED, /* above it: paths longer than MEMCTX_DEPTH */
-    TREE_NO_CFI,    /* above it: paths that begin in code without unwind information */
-    TREE_BROKEN,    /* above it: paths whose stack contradicts its unwind information */
-    TREE_NO_PATHS,  /* MEMCTX_DEPTH=0 */
-    TREE_OTHERS,    /* above it: sites of paths that are not kept; see context/admit.h */
+    TREE_UNKNOWN, /* pays for allocations that could not be tracked */
+    /* pays for allocations made while this thread was inside the allocator or the unwinder */
+    TREE_UNWINDING,
+    TREE_TRUNCATED, /* parent of paths longer than MEMCTX_DEPTH */
+    TREE_NO_CFI,    /* parent of paths that begin in code without unwind information */
+    TREE_BROKEN,    /* parent of paths whose stack contradicts its unwind information */
+    TREE_NO_PATHS,  /* pays for everything with MEMCTX_DEPTH=0 */
+    TREE_OTHERS,    /* parent of the sites of paths that are not kept; see context/admit.h */
     TREE_FIXED_COUNT
 };
 
-/* The module of a named context's node, whose address is the context's place: see context/named.h. */
+/* The module of a named context's node. The node's address is the context's place: see
+ * context/named.h. */
 #define MODULE_NAMED 0xfffeU
-/* The module of a node [other callers]: what stands below it was allocated below the node's parent, by
- * paths that are not kept. The address is 0. */
+/* The module of a node [other callers]. Its address is 0. The nodes below it pay for allocations
+ * that were made below its parent by paths that are not kept. */
 #define MODULE_OTHERS 0xfffdU
 
-/* Of a node: */
+/* Flags of a node. */
 enum tree_flags {
     TREE_IN_TABLE = 1,   /* not among its parent's `children` */
-    TREE_HAS_OTHERS = 2, /* a child is [other callers] */
-    TREE_PARTIAL = 4, /* some of what belongs below it was charged further out, for lack of room */
-    TREE_LATE = 8, /* what its path allocated before it was made was charged to [other callers] */
+    TREE_HAS_OTHERS = 2, /* one of its children is [other callers] */
+    TREE_PARTIAL = 4,    /* some allocations below it were charged further out, for lack of room */
+    /* allocations of its path from before it was made were charged to [other callers] */
+    TREE_LATE = 8,
     TREE_FOLDED = 16,  /* its frame's function recurs below it: see tree_loop */
-    TREE_COLD = 32,    /* what is accounted to it is to move further out: see context/evict.h */
-    TREE_MARKED = 128, /* a mark tells of it, so it stays: see control/marks.c */
-    TREE_LEAVING = 64, /* in no list of children any more, and removed when no thread can know it */
+    TREE_COLD = 32,    /* its figures are to be moved further out: see context/evict.h */
+    TREE_MARKED = 128, /* a mark refers to it, so it stays: see control/marks.c */
+    /* it is in no list of children; it is removed when no thread can know its id */
+    TREE_LEAVING = 64,
 };
 
 struct tree_node {
@@ -62,8 +68,9 @@ struct tree_node {
     uint32_t parent;   /* id */
     uint16_t module;   /* index, MODULE_NONE, MODULE_NAMED or MODULE_OTHERS */
     bool exact;
-    uint8_t flags;                           /* atomic: enum tree_flags */
-    uint32_t children[TREE_INLINE_CHILDREN]; /* atomic: id, above it bits of its address; 0: none */
+    uint8_t flags; /* atomic: enum tree_flags */
+    /* atomic: the id, and above it bits of the child's address; 0: no child */
+    uint32_t children[TREE_INLINE_CHILDREN];
 };
 _Static_assert(sizeof(struct tree_node) == 32, "two nodes a line");
 _Static_assert(TREE_NODES_PER_BLOCK *TREE_BLOCKS == 1U << TREE_ID_BITS, "ids fit");
@@ -89,13 +96,13 @@ INLINE bool tree_is_named(uint32_t id) {
     return tree_node(id)->module == MODULE_NAMED;
 }
 
-/* Removed: all of it is zero. */
+/* True if the node was removed: all its fields are zero. */
 INLINE bool tree_is_gone(uint32_t id) {
     const struct tree_node *node = tree_node(id);
     return !node->address && !node->module;
 }
 
-/* Whether a number, of whatever origin, is a node's id. */
+/* True if any number, for instance from user input, is a node's id. */
 bool tree_is_id(uint64_t id);
 
 INLINE bool tree_node_is(uint32_t id, uint32_t parent, struct tree_frame frame) {
@@ -104,16 +111,17 @@ INLINE bool tree_node_is(uint32_t id, uint32_t parent, struct tree_frame frame) 
            node->module == frame.module && node->exact == frame.exact;
 }
 
-/* Above the id in a node's list of children. */
+/* The bits that stand above the id in a node's list of children. */
 INLINE uint32_t tree_child_tag(struct tree_frame frame) {
     return (uint32_t)(frame.address * 0x9e3779b97f4a7c15ULL >> 32) & ~((1U << TREE_ID_BITS) - 1);
 }
 
-/* Which of the node's own children may be that for the frame, as bits: mostly one, and which it is
- * cannot be foreseen where paths are ever new. */
+/* Returns a bit for each of the node's own children that may be the child for the frame. Mostly one
+ * bit is set; the processor cannot predict which one where paths are ever new. */
 INLINE unsigned tree_children_like(const struct tree_node *node, uint32_t tag) {
 #ifdef TREE_CHILDREN_AT_ONCE
-    /* Each is loaded whole, and what it names was made before. */
+    /* The load reads each entry whole, and the node that an entry names was made before the
+     * entry. */
     __m128i children = _mm_load_si128((const __m128i *)(const void *)node->children);
     __m128i tags = _mm_slli_epi32(_mm_srli_epi32(children, TREE_ID_BITS), TREE_ID_BITS);
     return (unsigned)_mm_movemask_ps(
@@ -126,27 +134,28 @@ INLINE unsigned tree_children_like(const struct tree_node *node, uint32_t tag) {
 #endif
 }
 
-/* The child of a node for one more frame; 0: there is none. */
+/* Returns the child of a node for one more frame, or 0 if there is none. */
 uint32_t tree_find_further(uint32_t parent, struct tree_frame frame);
 INLINE uint32_t tree_find(uint32_t parent, struct tree_frame frame) {
     const struct tree_node *node = tree_node(parent);
     uint32_t tag = tree_child_tag(frame);
     for (unsigned like = tree_children_like(node, tag); like; like &= like - 1) {
         uint32_t id = load_acquire(&node->children[__builtin_ctz(like)]) ^ tag;
-        /* Another child may stand there by now, or none. */
+        /* Another thread may have put another child here, or removed this one. */
         if (LIKELY(id - 1 < (1U << TREE_ID_BITS) - 1) && LIKELY(tree_node_is(id, parent, frame)))
             return id;
     }
     return tree_find_further(parent, frame);
 }
-/* The same, made when missing. 0: that share of the budget is used up, the tree is full, or memory is
- * short. */
+/* Returns the child as tree_find does, and makes it when it is missing. Returns 0 if this share of
+ * the budget is used up, the tree is full, or memory is short. */
 uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share share);
-/* The node [other callers] below a node; 0 as for tree_child. */
+/* Returns the node [other callers] below a node; returns 0 as tree_child does. */
 uint32_t tree_others(uint32_t parent, enum tables_share share);
 
-/* Of a folded node: the last node of the path before its function recurred for the first time. The
- * functions from the node's first instance to that one are the loop. 0: it is not folded. */
+/* Returns, for a folded node, the last node of the path before its function recurred for the first
+ * time. The loop is the functions from the node's first instance to that node. Returns 0 if the
+ * node is not folded. */
 uint32_t tree_loop(uint32_t id);
 void tree_set_loop(uint32_t id, uint32_t last);
 
@@ -154,32 +163,36 @@ INLINE void tree_flag(uint32_t id, enum tree_flags flag) {
     if (!(load_relaxed(&tree_node(id)->flags) & flag))
         or_release(&tree_node(id)->flags, (uint8_t)flag);
 }
-/* Whether a rule holds for a frame, so that its path is to be kept; NULL: there are no rules. Takes
- * tree_lock. */
+/* Tells whether a rule applies to a frame, so that the frame's path is to be kept. NULL if there
+ * are no rules. Takes tree_lock. */
 INTERNAL bool (*tree_wanted)(struct tree_frame frame);
-/* Whether a rule holds for a node, so that it is to stay; NULL: there are no rules. */
+/* Tells whether a rule applies to a node, so that the node is to stay. NULL if there are no
+ * rules. */
 INTERNAL bool (*tree_is_ruled)(uint32_t id);
-/* Told of each new node before anybody else finds it, under tree_lock; NULL: nobody wants to know. */
+/* Called with each new node before any other thread finds the node, under tree_lock. NULL if no
+ * layer above watches. */
 INTERNAL void (*tree_watch)(uint32_t id);
-/* Until this time (os_now_exact_ns) somebody reads the tree in pieces, so that what an id means must stay. Of the control
- * thread, which sets it when a dump begins, with each piece, and to 0 when no dump is left: see control_dump_begins. */
+/* Until this time (os_now_exact_ns) a reader reads the tree in pieces, so the meaning of ids must
+ * not change. Only the control thread sets it: when a dump begins, with each piece, and to 0 when
+ * no dump is left; see control_dump_begins. */
 INTERNAL uint64_t tree_read_until_ns; /* atomic */
 INLINE void tree_unflag(uint32_t id, enum tree_flags flag) {
     if (load_relaxed(&tree_node(id)->flags) & flag)
         and_release(&tree_node(id)->flags, (uint8_t)~flag);
 }
 
-/* Takes a node out of its parent's list of children, so that no thread finds it any more, and puts it back;
- * and makes its id free for a new node. All under tree_lock. False: nothing changed, because it is too new,
- * or there is no room, or another node for the frame stands there. */
+/* tree_unlink takes a node out of its parent's list of children, so that no thread finds it any
+ * more; tree_link puts it back; tree_remove makes its id free for a new node. The caller holds
+ * tree_lock. False means that nothing changed: the node is too new, there is no room, or another
+ * node for the frame is in the list. */
 bool tree_unlink(uint32_t id);
 bool tree_link(uint32_t id);
 void tree_remove(uint32_t id);
-void tree_discard(void);   /* memory of removed nodes goes to the kernel */
-uint32_t tree_nodes(void); /* that are there */
-uint32_t tree_made(void);  /* nodes, removed ones too; it wraps around */
+void tree_discard(void);   /* gives the memory of removed nodes to the kernel */
+uint32_t tree_nodes(void); /* counts the nodes that exist */
+uint32_t tree_made(void);  /* counts the nodes ever made, also removed ones; it wraps around */
 void tree_fork_child(void);
-uint32_t tree_count(void);                 /* ids below it are valid, or tree_is_gone */
-const char *tree_fixed_label(uint32_t id); /* NULL for a frame */
+uint32_t tree_count(void); /* ids below it are valid, or tree_is_gone is true of them */
+const char *tree_fixed_label(uint32_t id); /* NULL for a node that is a frame */
 
 #endif

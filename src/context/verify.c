@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Comparing a context's path with libunwind's; see verify.h. */
+/* Compares a context's path with libunwind's; see verify.h. */
 #include "context/verify.h"
 #include "context/tree.h"
 #include "path/oracle.h"
@@ -16,8 +16,8 @@ static uint32_t folded_number(uintptr_t address) {
     return rule_folded(rules_find(address, false));
 }
 
-/* The path of a stack, with its loops erased as admit.c does it: from the outermost frame inwards, a
- * folded function goes on from its last frame. */
+/* Makes the path of a stack and erases its loops as admit.c does: from the outermost frame inwards,
+ * a folded function goes on from its last frame. */
 static void fold(const struct path *raw, unsigned count, struct path *folded) {
     uintptr_t outermost_first[FRAMES_MAX];
     unsigned put = 0;
@@ -33,7 +33,7 @@ static void fold(const struct path *raw, unsigned count, struct path *folded) {
         folded->addresses[i] = outermost_first[put - 1 - i];
 }
 
-/* The first frame in which they differ, of `count`. */
+/* Returns the first of `count` frames in which the paths differ. */
 static unsigned compare(const uintptr_t *ours, const uintptr_t *theirs, unsigned count) {
     unsigned at = 0;
     while (at < count && ours[at] == theirs[at])
@@ -41,8 +41,8 @@ static unsigned compare(const uintptr_t *ours, const uintptr_t *theirs, unsigned
     return at;
 }
 
-/* The path's nodes; of one below [other callers], *sites are its innermost ones, and the others those of
- * the ancestor. Returns the fixed node where it begins. */
+/* Reads the path's nodes. In a path below [other callers], *sites is the number of its innermost
+ * nodes; the other nodes are the ancestor's. Returns the fixed node where the path begins. */
 static uint32_t read_path(uint32_t context, struct path *path, unsigned *sites) {
     uint32_t id = context;
     *sites = 0;
@@ -100,7 +100,7 @@ NOINLINE void verify_path(uint32_t context, unsigned depth, bool folding) {
         at = compare(ours.addresses, folded.addresses, count);
     }
     if (folding && !complete && at < count)
-        return; /* what its loops are is not known */
+        return; /* the loops of that path are not known */
     oracle_judge(ours.addresses, folded.addresses, longer ? ours.count - 1 : at,
                  longer ? ours.count : count, folded.count < ours.count);
 }

@@ -16,7 +16,7 @@ static uint16_t tag_of(uint64_t hash) {
     return (uint16_t)(hash >> 32);
 }
 
-/* 8 a trace at first, so that they share an OS page with the places; then 32. */
+/* 8 guesses for each trace at first, so that they share an OS page with the places; then 32. */
 static uint32_t guess_bits(uint32_t room) {
     uint32_t bits = 31U - (uint32_t)__builtin_clz(room) + (room <= CACHE_TRACES_FIRST ? 3 : 5);
     return bits < CACHE_GUESS_BITS_MAX ? bits : CACHE_GUESS_BITS_MAX;
@@ -26,7 +26,7 @@ static size_t guess_bytes(uint32_t room) {
     return sizeof(uint16_t) << guess_bits(room);
 }
 
-/* Two a trace, within bounds. */
+/* Two hints for each trace, within bounds. */
 static uint32_t hint_count(uint32_t room) {
     return 2 * room < CACHE_HINTS_MAX ? 2 * room : CACHE_HINTS_MAX;
 }
@@ -54,8 +54,9 @@ static uint32_t first_room(void) {
     return load_relaxed(&tables_heaps) > 1 ? CACHE_TRACES_FURTHER : CACHE_TRACES_FIRST;
 }
 
-/* Room for twice as many traces, or the first. Their numbers stay, no two come to one place that were in
- * two before, and hints are found where their addresses lead now. */
+/* Makes room for twice as many traces, or for the first ones. Traces keep their numbers, no two
+ * paths that had different places get one place, and hints move to where their addresses lead
+ * now. */
 static bool table_grow(struct paths *paths) {
     uint32_t old = paths->trace_room, room = old ? old * 2 : first_room();
     int64_t more = counted_bytes(room) - counted_bytes(old);
@@ -119,12 +120,12 @@ bool cache_make(struct paths *paths) {
     return paths->traces || table_grow(paths);
 }
 
-/* --- groups of checks beyond the first ones -------------------------------------------------------- */
+/* --- groups of checks beyond the first ones -------------------------------------------------- */
 
 #define MORE_HEADER align_up(sizeof(struct more_block), 16)
 #define MORE_LEAST 1024U
 #define MORE_MOST 16384U
-#define MORE_SHARE 4U /* a new block is such a part of what there is */
+#define MORE_SHARE 4U /* a new block has this part of the size of all blocks */
 
 static uint32_t more_bytes(const struct trace *trace) {
     return trace->more_room * (uint32_t)sizeof *trace->more;
@@ -171,12 +172,12 @@ static void more_free(struct paths *paths) {
     }
 }
 
-/* So much is lost that it is better to begin anew. */
+/* True if so many bytes are lost that it is better to begin anew. */
 static bool more_is_lost(const struct paths *paths) {
     return paths->more && paths->more->lost_bytes > paths->more->all_bytes / 2;
 }
 
-/* Makes room for so many groups of checks; what was there is gone. */
+/* Makes room for so many groups of checks, and drops those that were there. */
 static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t count) {
     uint32_t more = count > TRACE_INLINE_GROUPS ? count - TRACE_INLINE_GROUPS : 0;
     if (more > trace->more_room) {
@@ -195,7 +196,7 @@ static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t c
     return true;
 }
 
-/* The number of a trace that may be made anew. */
+/* Returns the number of a trace that may be overwritten. */
 static uint32_t trace_take(struct paths *paths) {
     if (paths->trace_next < paths->trace_room)
         return paths->trace_next++;
@@ -216,9 +217,9 @@ static uint64_t rotate(uint64_t word, unsigned bits) {
     return word << bits | word >> (64 - bits);
 }
 
-/* By the stack pointer and what probably are the innermost return addresses: perhaps words that mean
- * something else, which AddressSanitizer would take amiss. A hint proves nothing, and the stack may be a
- * smaller one than was here before: no further than the OS page that this frame is in. */
+/* Hashes the stack pointer and the words that probably are the innermost return addresses. A word
+ * may be something else, and AddressSanitizer would report the read. A hint proves nothing, and the
+ * stack may be a smaller one than was here before, so no read leaves the OS page of this frame. */
 static __attribute__((no_sanitize("address"))) uint64_t stack_hash(const struct paths *paths,
                                                                    uintptr_t frame) {
     const volatile uint64_t *at = (const uint64_t *)(frame + 8);
@@ -240,7 +241,7 @@ static struct trace_checks *trace_group(struct trace *trace, uint32_t i) {
     return i < TRACE_INLINE_GROUPS ? &trace->checks[i] : &trace->more[i - TRACE_INLINE_GROUPS];
 }
 
-/* The first check that fails; four times trace->count: none. */
+/* Returns the index of the first check that fails, or four times trace->count if none does. */
 static uint32_t trace_compare(struct trace *trace, const stack_word *words) {
     for (uint32_t i = 0; i < trace->count; i++) {
         const struct trace_checks *checks = trace_group(trace, i);
@@ -251,9 +252,9 @@ static uint32_t trace_compare(struct trace *trace, const stack_word *words) {
     return trace->count * 4U;
 }
 
-/* A search found a trace, so the first guess was wrong. When it was wrong four times of five, the next
- * ones are made without the last trace; and with it again when they are wrong once in nine. Longer each
- * time, because there are programs where neither is right. */
+/* A search found a trace, so the first guess was wrong. If it was wrong four times of five, the
+ * next guesses are made without the last trace; they use it again when they are wrong once in nine.
+ * Each change waits longer than the one before, because in some programs neither way is right. */
 static void judge_first_guess(struct paths *paths) {
     int32_t wrong = paths->last_mask ? 1 : 8, right = paths->last_mask ? 4 : 1;
     paths->astray += paths->found ? -right : wrong;
@@ -290,12 +291,12 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
             return trace->view;
         }
         if (++guess == CACHE_GUESSES_MAX)
-            return NULL; /* *hash stays where the path may be kept */
+            return NULL; /* the path may be kept where hash leads */
         if (related) {
             *hash = (*hash ^ words[trace_group(trace, k / 4)->word[k % 4]] ^ (uint64_t)k << 56) *
                     0xd6e8feb86659fd93ULL;
             *hash ^= *hash >> 29;
-        } /* else an unrelated path hashes here too */
+        } /* otherwise an unrelated path hashes here, too */
         *hash *= 0x9e3779b97f4a7c15ULL;
     }
 }
@@ -313,8 +314,9 @@ void cache_learn_hints(struct paths *paths) {
     }
 }
 
-/* How many groups the innermost return address and the leaf's `checks` take. 0: a word is further
- * away than a trace can tell, or further in: a handler's stack may be below the interrupted one. */
+/* Returns how many groups the innermost return address and the leaf's `checks` take. 0: a word is
+ * further outwards than a trace can tell, or further inwards than our frame: a handler's stack may
+ * be below the interrupted one. */
 static unsigned groups_of(const struct stack *stack, const struct stack_frame *leaf,
                           unsigned checks) {
     const struct stack_check *check = &stack->checks[leaf->checks], *last = check - checks;
@@ -337,7 +339,7 @@ static unsigned put_check(struct trace *trace, unsigned at, uint64_t value, uint
     return at + 1;
 }
 
-/* These, in groups, into the trace. */
+/* Writes these checks, in groups, into the trace. */
 static void lay_out(struct trace *trace, const struct stack *stack, const struct stack_frame *leaf,
                     unsigned checks) {
     const struct stack_check *check = &stack->checks[leaf->checks], *last = check - checks;
@@ -362,12 +364,12 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
     struct trace_place *place = place_of(paths, hash);
-    /* Two paths may miss here in turns. */
+    /* Two paths may miss here in turn. */
     if (place->missed_view != view->index && paths->missed % KEEP_ANYWAY_EVERY) {
         place->missed_view = view->index;
         return;
     }
-    /* Earlier where traces are in each other's way. */
+    /* Makes the table grow earlier if traces displace each other. */
     if ((paths->trace_next == paths->trace_room ||
          (place->trace && paths->trace_next * 2 > paths->trace_room)) &&
         paths->trace_room < CACHE_TRACES_MAX && table_grow(paths))
@@ -411,7 +413,7 @@ static void table_free(struct paths *paths) {
     paths->trace_room = 0;
 }
 
-/* Gives the memory of all traces back, but for room for the first ones. */
+/* Gives the memory of all traces back, except room for the first ones. */
 void cache_shrink(struct paths *paths) {
     if (paths->trace_room > CACHE_TRACES_FIRST)
         table_free(paths);
@@ -426,7 +428,7 @@ void cache_end(struct paths *paths, bool all) {
     if (paths->traces)
         table_free(paths);
     stack_end(&paths->stack);
-    paths->generation = paths->fast_generation = 0; /* there is nothing to look into */
+    paths->generation = paths->fast_generation = 0; /* the table has no trace to find */
 }
 
 void cache_flush(struct paths *paths) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Call frame information: finds the entry for an address and runs its program up to there.
+ * Call frame information: finds the entry for an address and runs its program up to that address.
  *
- * For: what gcc, clang and rustc emit for x86-64: CFA from rsp or rbp, rbp saved on the stack,
- * realigned stacks through rbp, signal frames. Anything else (CFA in another register, longer
- * expressions) gives CFI_NONE, and the path then ends in a label. Never guesses.
+ * For: the forms that gcc, clang and rustc emit for x86-64: CFA from rsp or rbp, rbp saved on the
+ * stack, realigned stacks through rbp, signal frames. Any other form (CFA in another register,
+ * longer expressions) gives CFI_NONE, and the path then ends in a label. It never guesses.
  */
 #include "path/cfi.h"
 
@@ -48,7 +48,8 @@ static uint64_t read_leb(struct reader *r, bool is_signed) {
     return value;
 }
 
-/* A pointer in one of the encodings of the LSB; `data` is the base of data-relative ones. */
+/* Reads a pointer in one of the encodings of the LSB; `data` is the base of data-relative
+ * pointers. */
 static uintptr_t read_encoded(struct reader *r, uint8_t encoding, uintptr_t data) {
     uintptr_t base = (encoding & 0x70) == PE_PCREL     ? (uintptr_t)r->at
                      : (encoding & 0x70) == PE_DATAREL ? data
@@ -81,7 +82,7 @@ bool cfi_find_object(uintptr_t pc, struct cfi_object *object) {
     object->eh_frame_header = found.dlfo_eh_frame;
     object->frames_start = object->start;
     object->frames_end = object->end;
-    /* Of an object with gaps between its segments only the segment around pc is reported. */
+    /* If an object has gaps between its segments, only the segment around pc is reported. */
     uintptr_t header = (uintptr_t)found.dlfo_eh_frame;
     if (header && (header < object->start || header >= object->end)) {
         if (_dl_find_object((void *)header, &found))
@@ -94,7 +95,7 @@ bool cfi_find_object(uintptr_t pc, struct cfi_object *object) {
 
 #define HEADER_BYTES_MIN 4U
 
-/* The frame description entry whose range may hold pc, by the sorted table; NULL: none. */
+/* Returns the frame description entry whose range may hold pc, by the sorted table; NULL: none. */
 static const uint8_t *find_entry(const struct cfi_object *object, uintptr_t pc) {
     const uint8_t *header = object->eh_frame_header;
     if (!header || (uintptr_t)header < object->frames_start ||
@@ -202,12 +203,13 @@ struct state { /* one row of the table that the program describes */
     bool ra_standard, ra_undefined; /* at CFA - 8; the outermost frame */
 };
 
-/* An offset in units of the CIE's; what does not fit wraps around. */
+/* Reads an offset in units of the CIE's factor; an offset that does not fit wraps around. */
 static int64_t read_factored(struct reader *r, bool is_signed, const struct common *common) {
     return (int64_t)(read_leb(r, is_signed) * (uint64_t)common->data_align);
 }
 
-/* An expression of the form `breg6 offset [deref]`: what compilers emit for realigned stacks. */
+/* Parses an expression of the form `breg6 offset [deref]`, which compilers emit for realigned
+ * stacks. */
 static bool parse_rbp_expression(const uint8_t *at, const uint8_t *end, bool deref,
                                  int64_t *offset) {
     struct reader r = {at, end, false};
@@ -239,7 +241,8 @@ static void restore_register(struct state *state, const struct state *initial, u
     }
 }
 
-/* An operation without operands in its first byte. False: unknown, or the program is damaged. */
+/* Runs an operation whose first byte holds no operand. False: unknown, or the program is
+ * damaged. */
 static bool run_extended(struct reader *r, uint8_t op, const struct common *common,
                          struct state *state, const struct state *initial) {
     uint64_t reg, length;
@@ -314,7 +317,7 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
     }
 }
 
-/* Runs a program until its location passes pc. False: damaged or not understood. */
+/* Runs a program until its location passes pc. False: the program is damaged or not understood. */
 static bool run(struct reader r, const struct common *common, uintptr_t location, uintptr_t pc,
                 struct state *state, const struct state *initial) {
     struct state saved[STATES_MAX];

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cfi.h - how to step from one frame to its caller, from the call frame information in .eh_frame.
+ * cfi.h - tells how to step from one frame to its caller, from the call frame information in
+ * .eh_frame.
  *
- * The only processor-specific part of the path layer (x86-64: stack pointer and rbp are enough for
- * what compilers emit). Sources: DWARF 5 section 6.4, the LSB's description of .eh_frame, and
- * _dl_find_object(3) of glibc, which takes no lock and is safe in signal handlers.
+ * This is the only processor-specific part of the path layer. On x86-64 the stack pointer and rbp
+ * are enough for the code that compilers emit. Sources: DWARF 5 section 6.4, the LSB's description
+ * of .eh_frame, and _dl_find_object(3) of glibc, which takes no lock and is safe in signal
+ * handlers.
  */
 #ifndef MEMCTX_CFI_H
 #define MEMCTX_CFI_H
@@ -31,23 +33,25 @@ struct cfi_rule {
     enum cfi_kind kind;
     enum cfi_rbp rbp;
     int32_t cfa_offset, rbp_offset;
-    uintptr_t function; /* where the description of the code around begins; 0: there is none */
+    uintptr_t function; /* start of the code that the frame description covers; 0: none */
 };
 
-/* Where a signal frame keeps the interrupted registers, from its CFA (struct ucontext). */
+/* Offsets from a signal frame's CFA at which it keeps the interrupted registers (struct
+ * ucontext). */
 #define CFI_SIGNAL_RBP 120
 #define CFI_SIGNAL_SP 160
 #define CFI_SIGNAL_PC 168
 
-struct cfi_object {       /* where the code at an address comes from */
+struct cfi_object {       /* the loaded object that holds the code at an address */
     uintptr_t start, end; /* of the object, or of the part of it that is mapped in one piece */
-    uintptr_t frames_start, frames_end; /* the same for its unwind information */
+    uintptr_t frames_start, frames_end; /* start and end of its unwind information */
     const void *link_map;
     const void *eh_frame_header;
 };
-/* False: no loaded object holds the address (JIT code, unloaded code). Async-signal-safe. */
+/* Returns false if no loaded object holds the address (JIT code, unloaded code).
+ * Async-signal-safe. */
 bool cfi_find_object(uintptr_t pc, struct cfi_object *object);
-/* The rule that holds at pc. Reads the object's mapped .eh_frame only. */
+/* Returns the rule that applies at pc. Reads only the object's mapped .eh_frame. */
 struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc);
 
 #endif

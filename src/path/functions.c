@@ -6,26 +6,27 @@
 
 #define FUNCTIONS_MAX 4096U
 #define FOLDED_PLACES RULE_FOLDED_PLACES /* a power of two; at most half of them are used */
-#define FOLD_LIMIT_MIN (768 << 10)       /* of the tables; what is below has no room for these */
+#define FOLD_LIMIT_MIN (768 << 10)       /* of the tables; smaller limits leave no room for these */
 #define RECURRING 1024U
-#define RECURS_OFTEN 64U /* paths on which a function stands twice, until it is folded */
-#define RECURS_TOO 16U   /* and until it is folded together with one that has come so far */
+#define RECURS_OFTEN 64U /* paths on which a function stands twice before it is folded */
+/* paths before it is folded together with one that reached RECURS_OFTEN */
+#define RECURS_TOO 16U
 
 static struct functions {
     struct {
         uintptr_t key, start;
     } entries[FUNCTIONS_MAX];        /* by a hash of the key */
-    uintptr_t folded[FOLDED_PLACES]; /* starts, hashed; the number of one is its place and 1 */
+    uintptr_t folded[FOLDED_PLACES]; /* starts, hashed; a function's number is its place plus 1 */
     struct recurring {
         uintptr_t start;
         uint32_t paths;
     } recurring[RECURRING]; /* by a hash of the start */
     struct function_set unfolded;
-} * functions;              /* under rules_lock, all of it; NULL: not made yet */
-static uint32_t generation; /* of the rules that the entries were made with */
+} * functions;              /* all of it is under rules_lock; NULL: not made yet */
+static uint32_t generation; /* generation of the rules that the entries were made with */
 uint32_t function_epoch, function_count;
 
-/* The place in `folded` where a function is or belongs. */
+/* Returns the place in `folded` where a function is or belongs. */
 static uint32_t folded_place(uintptr_t start) {
     uint64_t at = hash_mix(start, 1);
     while (functions->folded[at % FOLDED_PLACES] && functions->folded[at % FOLDED_PLACES] != start)
@@ -33,7 +34,7 @@ static uint32_t folded_place(uintptr_t start) {
     return (uint32_t)(at % FOLDED_PLACES);
 }
 
-/* Whether it is unfolded now or not. */
+/* Returns the function's number, whether it is unfolded now or not. */
 static uint32_t folded_number(uintptr_t start) {
     uint32_t place = folded_place(start);
     return functions->folded[place] ? place + 1 : 0;
@@ -58,7 +59,7 @@ static uint32_t number_of_key(uintptr_t key) {
     return start ? number_of(start) : 0;
 }
 
-/* False: no memory, or none of the budget. */
+/* Makes the tables. False: no memory, or the budget is used up. */
 static bool make(void) {
     if (functions)
         return true;
@@ -71,7 +72,7 @@ static bool make(void) {
     return functions;
 }
 
-/* A library that was closed may have given its addresses to another one. */
+/* A closed library may have given its addresses to another one. */
 static void forget_addresses(void) {
     if (generation == load_relaxed(&rules_generation))
         return;
@@ -119,12 +120,12 @@ void functions_unfold(const struct function_set *set) {
         store_release(&function_epoch, function_epoch + 1);
     }
     lock_release(&rules_lock);
-    if (changes) /* so that traces that lead to what the paths were before are not found either */
+    if (changes) /* traces that lead to the earlier paths must not be found either */
         rules_new_generation();
 }
 
-/* All functions that recur on so many paths: each time the numbers of all rules are written anew, and
- * all threads forget what they know of their stacks. */
+/* Folds all functions that recur on so many paths together, because each folding writes the numbers
+ * of all rules anew, and all threads forget what they know of their stacks. */
 static void fold(void) {
     for (unsigned i = 0; i < RECURRING; i++) {
         struct recurring *recurring = &functions->recurring[i];

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * functions.h - which function a return address is in, and which functions are folded.
+ * functions.h - tells which function a return address is in, and which functions are folded.
  *
  * A function is known by the start of its frame description entry in .eh_frame, so no symbols are
- * needed; a part that the compiler moved away (`.cold`) counts as a function of its own. A function is
- * *folded* when it has recurred on very many call paths: from then on it stands on each path once (see
- * context/admit.h), and the packed rules of its return addresses carry its number (rule_folded).
+ * needed. A part that the compiler moved away (`.cold`) counts as a function of its own. A function
+ * is *folded* when it has recurred on very many call paths. From then on it stands on each path
+ * once (see context/admit.h), and the packed rules of its return addresses carry its number
+ * (rule_folded).
  *
- * For: programs whose call paths are very many. Nobody asks before the library's tables are filled to
- * TABLES_FOLD, and then only when a new node of the tree is made. Cost: a look into a table, or about a
- * microsecond where the address is not known.
+ * For: programs with very many call paths. These functions are called only after the library's
+ * tables are filled to TABLES_FOLD, and then only when a new node of the tree is made. Cost: a look
+ * into a table, or about a microsecond where the address is not known.
  *
  * Threads: any. The table of addresses is a cache of FUNCTIONS_MAX entries, under rules_lock.
  */
@@ -18,22 +19,23 @@
 
 #include "path/rules.h"
 
-/* Between these two calls a thread may ask for functions. One lock serves many questions. */
+/* Between these two calls a thread may ask for functions. The lock is taken once for many
+ * questions. */
 void functions_look_begins(void);
 void functions_look_ends(void);
-/* The start of the function that holds a return address; 0: it is not known. `exact`: a signal interrupted
- * the program at the address. */
+/* Returns the start of the function that holds a return address; 0: it is not known. `exact`: a
+ * signal interrupted the program at the address. */
 uintptr_t function_start(uintptr_t address, bool exact);
-/* The same; also 0 if the function is folded, but unfolded for a time. */
+/* As function_start, but also 0 if the function is folded and only unfolded for a time. */
 uintptr_t function_to_watch(uintptr_t address, bool exact);
-/* A new node was made for a path on which this function stands twice. After some of them the function
- * is folded, and function_epoch changes. */
+/* Counts a new node of a path on which this function stands twice. After some such nodes the
+ * function is folded, and function_epoch changes. */
 void function_recurs(uintptr_t function);
 INTERNAL uint32_t function_epoch; /* atomic; 0: no function was ever folded */
 INTERNAL uint32_t
-    function_count; /* atomic: functions that are folded, or would be but for a time */
+    function_count; /* atomic: functions that are folded, including those unfolded for a time */
 
-/* Folded functions, by number. */
+/* A set of folded functions, by number. */
 struct function_set {
     uint64_t bits[RULE_FOLDED_PLACES / 64];
 };
@@ -43,10 +45,11 @@ INLINE bool function_set_has(const struct function_set *set, uint32_t number) {
 INLINE void function_set_add(struct function_set *set, uint32_t number) {
     set->bits[(number - 1) / 64] |= 1UL << (number - 1) % 64;
 }
-/* The number of the folded function that holds an address, also of one that is unfolded now; 0: none. */
+/* Returns the number of the folded function that holds an address, also of a function that is
+ * unfolded now; 0: none. */
 uint32_t function_number(uintptr_t address, bool exact);
-/* These, and no others, are left unfolded until the next call: all threads begin anew with their stacks,
- * and new paths have each call of theirs. */
+/* Leaves these functions, and no others, unfolded until the next call. All threads begin anew with
+ * their stacks, and new paths show each call of these functions. */
 void functions_unfold(const struct function_set *set);
 
 #endif

@@ -9,7 +9,7 @@
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
 
-#define OWN_FRAMES_MAX 24 /* of ours, between the comparison and the program */
+#define OWN_FRAMES_MAX 24 /* our own frames between the comparison and the program */
 
 #define TEXT2(x) #x
 #define TEXT(x) TEXT2(x)
@@ -48,7 +48,7 @@ bool oracle_is_loaded(void) {
     return load_acquire(&unwinder.get_register) != NULL;
 }
 
-/* libunwind keeps what it learnt of an address when the library there is closed. */
+/* libunwind keeps what it learnt of an address even after the library there is closed. */
 static void forget_closed_libraries(void) {
     static uint32_t flushed;
     uint32_t generation = load_acquire(&rules_generation);
@@ -95,7 +95,7 @@ static unsigned walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *
 }
 
 NOINLINE unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *complete) {
-    int saved = errno; /* libunwind looks at memory through libc's system calls */
+    int saved = errno; /* libunwind reads memory through libc's system calls */
     add_relaxed(&active, 1);
     order_stores();
     unsigned found = walk(first, addresses, max, complete);
@@ -107,7 +107,7 @@ NOINLINE unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned ma
 
 void oracle_judge(const uintptr_t *ours, const uintptr_t *theirs, unsigned at, unsigned count,
                   bool shorter) {
-    static bool reported; /* once is enough for people; the count says how often */
+    static bool reported; /* one message is enough for people; the count says how often */
     add_relaxed(&oracle_counts.checked, 1);
     add_relaxed(&oracle_counts.shorter, shorter);
     if (at == count)

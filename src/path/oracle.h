@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * oracle.h - what libunwind says of the same stack: the check on everything else in this layer.
+ * oracle.h - walks the stack by libunwind: the check on everything else in this layer.
  *
- * libunwind is opened privately (RTLD_LOCAL, so that the _Unwind_* names it exports reach nobody)
- * by the constructor or the control thread, only when MEMCTX_VERIFY asks for it. No lock of ours
- * is held while it runs.
+ * The constructor or the control thread opens libunwind privately (RTLD_LOCAL, so that no other
+ * object sees the _Unwind_* names that it exports), only when MEMCTX_VERIFY asks for it. The
+ * library holds no lock of its own while libunwind runs.
  */
 #ifndef MEMCTX_ORACLE_H
 #define MEMCTX_ORACLE_H
@@ -19,16 +19,17 @@ INTERNAL struct oracle_counts oracle_counts;
 
 bool oracle_load(void); /* false: libunwind could not be opened */
 bool oracle_is_loaded(void);
-/* Walks the calling function's stack by libunwind: return addresses, innermost first, from `first` on,
- * which skips our own frames; returns how many there are, at most `max`. *complete: the last one is the
- * thread's outermost frame. */
+/* Walks the calling function's stack by libunwind. Stores the return addresses, innermost first,
+ * from `first` on, which skips our own frames. Returns their number, at most `max`. Sets *complete
+ * to true if the last one is the thread's outermost frame. */
 unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *complete);
-/* Counts a comparison. `at`: the frame in which the paths differ, or `count`. */
+/* Counts a comparison. `at` is the frame in which the paths differ, or `count` if they are
+ * equal. */
 void oracle_judge(const uintptr_t *ours, const uintptr_t *theirs, unsigned at, unsigned count,
                   bool shorter);
 
-/* In a forked child: when another thread was inside libunwind its locks and tables stay as they were
- * then, for ever, and nothing is compared in this child any more. */
+/* For a forked child: if another thread was inside libunwind during the fork, libunwind's locks and
+ * tables stay as they were then for ever, so this child compares nothing any more. */
 void oracle_fork_child(void);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libc's own malloc family, led here.
+ * Redirects libc's own malloc family to this library.
  *
- * A library that is loaded with RTLD_DEEPBIND, and whoever asks dlsym for libc's malloc, gets libc's
- * functions although this library stands before it; then a chunk of ours comes to libc's free, which
- * aborts. So that the dynamic linker finds ours there too, the addresses in libc's symbol table are
- * changed, once, at the start. What was bound before is not affected, and no code is changed. dlopen
- * itself is not interposed: who calls it decides where it looks for libraries.
- * Sources: the ELF specification, and the GNU hash table as binutils writes it.
+ * A library that is loaded with RTLD_DEEPBIND, or code that asks dlsym for libc's malloc, gets
+ * libc's functions although this library stands before libc. A chunk of ours then comes to libc's
+ * free, which aborts. To make the dynamic linker find our functions there, too, the addresses in
+ * libc's symbol table are changed, once, at the start. Symbols that were bound before keep their
+ * addresses, and no code is changed. dlopen itself is not interposed, because its caller's address
+ * decides where it looks for libraries. Sources: the ELF specification, and the GNU hash table as
+ * binutils writes it.
  */
 #include "path/rebind.h"
 #include "os/os.h"
@@ -65,7 +66,8 @@ static ElfW(Sym) * find(const struct symbols *symbols, const char *name) {
     }
 }
 
-/* Ours, and the one that it is bound to, which stands behind it in the loader's list. */
+/* Finds our own library, and the libc that it is bound to, which stands behind it in the loader's
+ * list. */
 static bool find_both(struct symbols *ours, struct symbols *libc) {
     struct cfi_object object;
     if (!cfi_find_object((uintptr_t)&rebind_libc, &object))
@@ -78,7 +80,8 @@ static bool find_both(struct symbols *ours, struct symbols *libc) {
     return map && read_dynamic(map, libc);
 }
 
-/* All or none: of half a family two heaps would get each other's chunks. */
+/* All names are changed or none: with half a family, each of the two heaps would get the other's
+ * chunks. */
 static const char *const names[] = {"malloc",
                                     "free",
                                     "calloc",
@@ -123,7 +126,7 @@ void rebind_libc(uintptr_t malloc_in_use) {
         end = (uintptr_t)(from[i] + 1) > end ? (uintptr_t)(from[i] + 1) : end;
     }
     if (ours.bias + to[0]->st_value !=
-        malloc_in_use) /* the program has another one in front of us */
+        malloc_in_use) /* the program has another malloc in front of ours */
         return;
     start &= ~(OS_PAGE_BYTES - 1);
     size_t bytes = align_up(end - start, OS_PAGE_BYTES);

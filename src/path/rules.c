@@ -9,31 +9,32 @@
 #include <link.h>
 #include <sys/auxv.h>
 
-#define FIRST_BITS 7U /* of places; rules fill half of them */
+#define FIRST_BITS 7U /* bits of the number of places; rules fill half of the places */
 #define BITS_MAX 22U
-#define BITS_ALWAYS 11U /* so many are there whatever the budget */
+#define BITS_ALWAYS 11U /* so many modules have room whatever the budget */
 #define MODULES_AT_HAND 8
 
 struct lock rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
 uint32_t rules_generation FORK_PAGE = 1;
 uint32_t rules_version START_PAGE = 1;
 
-static uint64_t rule_count FORK_PAGE; /* in the table; under rules_lock */
+static uint64_t rule_count FORK_PAGE; /* rules in the table; under rules_lock */
 static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under rules_lock */
 
 uint32_t (*rules_folded)(uintptr_t function);
 
-uintptr_t rules_table FORK_PAGE; /* replaced when it grows, then emptied, never unmapped */
+/* replaced when it grows; the old one is emptied, never unmapped */
+uintptr_t rules_table FORK_PAGE;
 
 static struct {
     uint32_t module_count; /* atomic */
     char exe[256];
     bool exe_asked;
-    struct cfi_object at_hand[MODULES_AT_HAND]; /* as the loader told of the first modules */
+    struct cfi_object at_hand[MODULES_AT_HAND]; /* as the loader described the first modules */
 } global START_PAGE;
 static struct module modules[MODULES_MAX]; /* guarded by rules_lock to write */
 
-#define CFA_MAX (1 << 26) /* bytes; of a larger frame nothing is known */
+#define CFA_MAX (1 << 26) /* bytes; a frame that is larger gets no rule */
 
 static uint64_t pack(struct cfi_rule rule, uint32_t module) {
     uint64_t folded = rules_folded && rule.function ? rules_folded(rule.function) : 0;
@@ -62,7 +63,7 @@ void rules_number_functions(uint32_t (*folded)(uintptr_t key)) {
     store_release(&rules_version, rules_version + 1);
 }
 
-/* Where a rule is, or belongs. */
+/* Returns the place where a rule is, or belongs. */
 static struct rule *find_place(uintptr_t table, uintptr_t key) {
     uint64_t at = rule_place(key);
     while (rule_at(table, at)->key && rule_at(table, at)->key != key)
@@ -70,8 +71,8 @@ static struct rule *find_place(uintptr_t table, uintptr_t key) {
     return rule_at(table, at);
 }
 
-/* A bigger table with the old one's rules. The old table stays mapped, because
- * a reader may be in it, but is emptied, and what is whole OS pages of it given back to the kernel. */
+/* Makes a bigger table with the old one's rules. The old table stays mapped, because a reader may
+ * be in it. It is emptied, and its whole OS pages go back to the kernel. */
 static bool replace_table(unsigned bits) {
     uintptr_t old = rules_table, table;
     uint64_t old_bytes = capacity_of(old) * sizeof(struct rule);
@@ -93,10 +94,10 @@ static bool replace_table(unsigned bits) {
     return true;
 }
 
-/* The program headers of a loaded object; NULL: not to be found. */
+/* Returns the program headers of a loaded object; NULL: not found. */
 static const ElfW(Phdr) * program_headers(const struct link_map *map, unsigned *count) {
     struct cfi_object object;
-    if (!map->l_name || !*map->l_name) { /* the program itself: the kernel told */
+    if (!map->l_name || !*map->l_name) { /* for the program itself, the kernel told us */
         *count = (unsigned)getauxval(AT_PHNUM);
         return (const void *)getauxval(AT_PHDR);
     }
@@ -140,7 +141,8 @@ static void read_headers(struct module *module) {
             read_build_id(module, segment);
 }
 
-/* Once: what runs before our constructor may allocate, and a filter of system calls may be in place after it. */
+/* Called once, at the start: code that runs before our constructor may allocate, and a filter of
+ * system calls may be in place after it. */
 static void read_program_name(void) {
     if (!global.exe_asked && os_read_link("/proc/self/exe", global.exe, sizeof global.exe) < 0)
         global.exe[0] = 0;
@@ -154,7 +156,8 @@ static bool is_same(const struct module *a, const struct module *b) {
            text_equal(a->path, b->path);
 }
 
-/* The number of a module that was closed and is loaded again as it was; else of the next one. */
+/* Returns the number of a module that was closed and is loaded again unchanged, or else the number
+ * of the next one. */
 static uint32_t find_closed(const struct module *learnt) {
     for (uint32_t i = 0; i < global.module_count; i++)
         if (modules[i].closed && is_same(&modules[i], learnt))
@@ -187,7 +190,7 @@ static uint32_t module_learn(const struct cfi_object *object) {
     read_headers(&learnt);
     uint32_t again = find_closed(&learnt);
     struct module *module = &modules[again];
-    if (again < count) { /* the same library at the same address: what is told of it is the same */
+    if (again < count) { /* the same library at the same address: its description is the same */
         meta_free(copy, length);
         module->link_map = map;
         store_release(&module->closed, false);
@@ -197,7 +200,7 @@ static uint32_t module_learn(const struct cfi_object *object) {
     if (again < MODULES_AT_HAND)
         global.at_hand[again] = *object;
     struct page *page = segment_page_of(map);
-    if (page) /* made by dlopen, through us: its free announces the dlclose */
+    if (page) /* dlopen made this through our malloc: its free announces the dlclose */
         blocks_watch(page);
     if (again == count)
         store_release(&global.module_count, count + 1);
@@ -220,15 +223,15 @@ static bool table_grow(void) {
     return false;
 }
 
-/* Where it stands. A reader that meets an entry meanwhile compares its key once more. */
+/* Empties the table in place. A reader that meets an entry meanwhile compares its key once more. */
 static void table_empty(void) {
     for (uint64_t i = 0; i < capacity_of(rules_table); i++)
         store_release(&rule_at(rules_table, i)->key, 0);
     rule_count = 0;
 }
 
-/* Where the table may not grow it is emptied, so that what is needed now is learnt again: slower, never
- * wrong. */
+/* If the table may not grow, it is emptied, so that the rules that are needed now are learnt again.
+ * This is slower, never wrong. */
 static void table_add(uintptr_t key, uint64_t packed) {
     if (rule_count * 2 >= capacity_of(rules_table) && !table_grow()) {
         if (!rules_table)
@@ -243,8 +246,9 @@ static void table_add(uintptr_t key, uint64_t packed) {
     rule_count++;
 }
 
-/* The first modules are the program and what it was linked with, where most code is: asking the loader
- * about them again would have two more parts of its code mapped in a forked child. */
+/* The first modules are the program and the libraries that it was linked with, which hold most of
+ * its code. To ask the loader about them again would map two more parts of the loader's code in a
+ * forked child. */
 static bool find_object(uintptr_t pc, struct cfi_object *object) {
     uint32_t count = rules_module_count();
     for (uint32_t i = 0; i < count && i < MODULES_AT_HAND; i++) {
@@ -313,7 +317,8 @@ uint64_t rules_count(void) {
     return load_relaxed(&rule_count);
 }
 
-/* Emptied first: who sees the new generation finds none of the old rules. */
+/* The tables are emptied first: a thread that sees the new generation finds none of the old
+ * rules. */
 static void new_generation_locked(void) {
     table_empty();
     store_release(&rules_version, rules_version + 1);
@@ -330,7 +335,7 @@ void rules_fork_child(void) {
     quiet_left = RULES_QUIET;
 }
 
-/* A chunk in a watched page was freed: was it a link map? */
+/* Called when a chunk in a watched page was freed: finds out whether it was a link map. */
 static void watched_free(const void *chunk) {
     for (uint32_t i = 0; i < rules_module_count(); i++) {
         struct module *module = &modules[i];

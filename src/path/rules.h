@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rules.h - one unwind rule per return address, learnt once, for the whole process; and the
- * modules that code was seen in.
+ * rules.h - keeps one unwind rule for each return address, learnt once for the whole process, and
+ * the modules that code was seen in.
  *
- * Look-ups take no lock: a table of {key, packed rule}, 16 bytes an entry, key written last.
- * Learning takes rules_lock, but never while .eh_frame is read. When a library is closed its
- * link map is freed (through our own free): the page that holds it is watched, and the free
- * starts a new generation with empty tables, before the loader can map anything at its addresses.
+ * Look-ups take no lock: the table holds {key, packed rule}, 16 bytes an entry, and the key is
+ * written last. Learning takes rules_lock, but does not hold it while it reads .eh_frame. When a
+ * library is closed, the loader frees its link map (through our own free). The page that holds the
+ * link map is watched, and the free starts a new generation with empty tables, before the loader
+ * can map anything at the library's addresses.
  */
 #ifndef MEMCTX_RULES_H
 #define MEMCTX_RULES_H
@@ -16,8 +17,8 @@
 
 #define MODULES_MAX 4095U
 #define MODULE_NONE 0xffffU
-/* The first rules that a forked child learns are of code that ends it, mostly, and to keep them costs
- * two copied pages, more than to find out twice. */
+/* The first rules that a forked child learns are mostly of code that ends it. To keep them costs
+ * two copied pages, which is more than to find them out twice. */
 #define RULES_QUIET 8
 
 struct module {
@@ -36,12 +37,13 @@ struct rule {
 };
 
 INTERNAL struct lock rules_lock;
-INTERNAL uint32_t rules_generation; /* atomic; every cache of paths dies with it */
-/* Atomic, never 0. Copies of rules die with it, also when functions are folded. */
+INTERNAL uint32_t rules_generation; /* atomic; when it changes, every cache of paths is invalid */
+/* Atomic, never 0. When it changes, copies of rules are invalid; it also changes when functions are
+ * folded. */
 INTERNAL uint32_t rules_version;
 
-/* The table of rules, and in its lowest bits how many address bits choose a place in it: so both are read
- * at once, and it is as large as its block. 0: none. */
+/* The address of the table of rules. Its lowest bits say how many bits of a hash choose a place in
+ * the table, so both are read at once; the table is as large as its block. 0: no table. */
 #define RULE_TABLE_BITS 63UL
 INTERNAL uintptr_t rules_table; /* atomic */
 INLINE struct rule *rule_at(uintptr_t table, uint64_t place) {
@@ -51,15 +53,17 @@ INLINE struct rule *rule_at(uintptr_t table, uint64_t place) {
 
 #define RULE_EXACT_BIT (1UL << 63) /* in keys */
 
-/* The first place of a rule: those of one KiB of code stand near each other, because what is
- * learnt together mostly lies together; of a page there may be too many for that. */
+/* Returns the first place of a rule. Rules of one KiB of code stand near each other, because
+ * addresses that are learnt together mostly lie together. The rules of a whole page may be too many
+ * for that. */
 INLINE uint64_t rule_place(uintptr_t key) {
     return hash_mix(key >> 10, 0) << 6 | (((key >> 6) ^ key) & 63);
 }
 
 uint64_t rules_find_further(uintptr_t key);
 
-/* The packed rule for a return address; `exact`: the address was interrupted by a signal. */
+/* Returns the packed rule for a return address. `exact`: a signal interrupted the program at the
+ * address. */
 INLINE uint64_t rules_find(uintptr_t address, bool exact) {
     uintptr_t key = address | (exact ? RULE_EXACT_BIT : 0);
     uintptr_t table = load_acquire(&rules_table);
@@ -73,16 +77,16 @@ INLINE uint64_t rules_find(uintptr_t address, bool exact) {
     }
     return rules_find_further(key);
 }
-/* A packed rule, from its lowest bit on: the kind (3 bits), how rbp is saved (2), the offset of that in
- * words (11), the CFA's in words (24), the number of the folded function that holds the address (12; 0:
- * it is not folded, see functions.h), the module (12). */
+/* A packed rule, from its lowest bit on: the kind (3 bits), how rbp is saved (2), the offset of the
+ * saved rbp in words (11), the offset of the CFA in words (24), the number of the folded function
+ * that holds the address (12; 0: it is not folded, see functions.h), the module (12). */
 #define RULE_CFA_SHIFT 16U
 #define RULE_FOLDED_SHIFT 40U
 #define RULE_MODULE_SHIFT 52U
 #define RULE_FOLDED_MAX 4095U
 #define RULE_FOLDED_PLACES 1024U /* numbers are 1 to this */
 
-/* 0: all but the function and the module is the same. */
+/* Returns 0 if the rules are equal in everything except the function and the module. */
 INLINE uint64_t rule_difference(uint64_t a, uint64_t b) {
     return (a ^ b) << (64 - RULE_FOLDED_SHIFT);
 }
@@ -109,12 +113,14 @@ INLINE uint32_t rule_module(uint64_t packed) {
     return module == MODULES_MAX ? MODULE_NONE : module;
 }
 
-/* The start of the function that holds it, by its unwind information; 0: there is none. Looks it up. */
+/* Looks up the start of the function that holds the key's address, by its unwind information; 0:
+ * there is none. */
 uintptr_t rules_function_start(uintptr_t key);
 
-/* Each known rule of an address is to have what `folded` says of it. */
+/* Gives each known rule the function number that `folded` returns for its address. */
 void rules_number_functions(uint32_t (*folded)(uintptr_t key));
-/* What it says of an address that is learnt; under rules_lock. NULL: none is folded. */
+/* Returns the function number for an address that is being learnt, under rules_lock. NULL: no
+ * function is folded. */
 INTERNAL uint32_t (*rules_folded)(uintptr_t function);
 
 uint32_t rules_module_count(void); /* modules below it are valid and constant but for `closed` */

@@ -4,22 +4,22 @@
 #include "os/meta.h"
 #include "region/tables.h"
 
-#define GROW_MAX (64UL << 20) /* memory further away from the stack is looked at word by word */
+#define GROW_MAX (64UL << 20) /* memory further away from the stack is checked word by word */
 
-/* For rbp_use of fresh frames. */
+/* Values of rbp_use in fresh frames. */
 #define USES_RBP 0
 #define NO_USE (-1)
 #define PLAIN_MAX 48 /* new frames */
 
 struct walker {
     struct stack *stack;
-    uintptr_t address, sp, rbp_at; /* where this frame's rbp is to be read; 0: not known */
+    uintptr_t address, sp, rbp_at; /* the place to read this frame's rbp from; 0: not known */
     bool exact;
-    unsigned count, check_count; /* of stack->fresh, and of all their checks */
+    unsigned count, check_count; /* number of frames in stack->fresh, and of all their checks */
 };
 
-/* Whether a word may be read. The unwind information of file-backed code led here, so it nearly
- * always may; wrong information must not fault. */
+/* True if a word may be read. The unwind information of file-backed code led here, so the word is
+ * nearly always readable, but wrong information must not fault. */
 static NOINLINE bool is_mapped(struct stack *stack, uintptr_t address) {
     uintptr_t page_end = (address & ~(OS_PAGE_BYTES - 1)) + OS_PAGE_BYTES;
     if (address >= stack->high && address - stack->high < GROW_MAX) {
@@ -51,7 +51,7 @@ INLINE uint64_t check(struct walker *walker, struct stack_fresh *fresh, uintptr_
 static bool check_rbp(struct walker *walker, struct stack_fresh *fresh, uintptr_t *rbp) {
     if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))
         return false;
-    fresh->frame.rbp_use = USES_RBP; /* always the first that a step reads */
+    fresh->frame.rbp_use = USES_RBP; /* always the first word that a step reads */
     *rbp = check(walker, fresh, walker->rbp_at);
     return true;
 }
@@ -108,7 +108,7 @@ INLINE void follow_rbp(struct walker *walker, uintptr_t caller_rbp) {
         walker->rbp_at = caller_rbp == RBP_LOST ? 0 : caller_rbp;
 }
 
-/* From the frame that the walker stands in to its caller. */
+/* Steps from the frame that the walker stands in to its caller. */
 INLINE bool step(struct walker *walker, uint64_t packed, struct stack_fresh *fresh) {
     if (LIKELY(rule_kind(packed) == CFI_SP) && LIKELY(rule_rbp(packed) <= CFI_RBP_AT_CFA)) {
         uintptr_t cfa = walker->sp + (uintptr_t)(intptr_t)rule_cfa_offset(packed);
@@ -134,8 +134,8 @@ INLINE struct stack_fresh *add_fresh(struct walker *walker, uint64_t rule) {
     return fresh;
 }
 
-/* Whether the walker has reached this old frame, in the same state but for the address and what rbp
- * holds: both are still to be compared. */
+/* True if the walker has reached this old frame in the same state. The frame's address and the
+ * value of rbp are still to be compared. */
 INLINE bool reaches(const struct walker *walker, const struct stack_frame *old) {
     return old->sp == walker->sp && old->exact == walker->exact &&
            (old->rbp_use < 0 || (walker->rbp_at && readable(walker->stack, walker->rbp_at)));
@@ -148,7 +148,7 @@ INLINE void change_address(struct stack *stack, int frame, uintptr_t address, ui
         stack->kept = (uint32_t)frame;
 }
 
-/* The frame's address is now another, if the step from there is the same. */
+/* Changes the frame's address if the step from there is the same with the new address. */
 INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
     struct stack_frame *old = &stack->frames[frame];
     if (LIKELY(old->address == address))
@@ -160,8 +160,9 @@ INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
     return true;
 }
 
-/* From old frame `join`, which was reached with its rbp at `rbp_at`, outwards: makes true what proves
- * these frames, `wanted` of them; -1: done; else the check whose difference asks for a walk. */
+/* Goes outwards from old frame `join`, which was reached with its rbp at `rbp_at`, and makes true
+ * the checks that prove these frames, `wanted` of them. -1: done; else the check whose difference
+ * asks for a walk. */
 INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp_at) {
     const struct stack_frame *old = &stack->frames[join];
     struct stack_check *check = &stack->checks[old->checks];
@@ -173,7 +174,7 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
     while ((check = stack_compare(check, last)) > last) {
         uint64_t word = word_at((--check)->at);
         int k = (int)(check - stack->checks);
-        int i = k < join ? k : join - 1; /* the frame that the step with this check leads to */
+        int i = k < join ? k : join - 1; /* the frame to which the step with this check leads */
         while (stack->frames[i].checks > k)
             i--;
         if (k != stack->frames[i].checks || !word || !adjust(stack, i, word))
@@ -183,7 +184,8 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
     return -1;
 }
 
-/* Both once more, not inlined: the code that a forked child runs is to be small. */
+/* Copies of both functions that are not inlined, to keep small the code that a forked child
+ * runs. */
 static NOINLINE bool adjust_further(struct stack *stack, int frame, uintptr_t address) {
     return adjust(stack, frame, address);
 }
@@ -191,7 +193,8 @@ static NOINLINE int join_further(struct stack *stack, int join, unsigned wanted,
     return join_at(stack, join, wanted, rbp_at);
 }
 
-/* The usual walk: new frames of code that finds its caller by the stack pointer, then old ones. */
+/* The usual walk: first new frames of code that finds its caller by the stack pointer, then old
+ * ones. */
 struct plain_frame {
     uintptr_t address, sp;
     uint64_t rule;
@@ -199,20 +202,22 @@ struct plain_frame {
 struct plain {
     struct stack *stack;
     uintptr_t frame, address, sp;
-    /* sp is not beyond it: so an old frame is there or further out, and words are mapped. */
+    /* sp stays within this bound: so an old frame is at sp or further out, and the words are
+     * mapped. */
     uintptr_t end;
     struct plain_frame *first, *next; /* of the new frames, innermost first */
-    struct stack_frame *old;          /* none further in can be met */
+    struct stack_frame *old;          /* the walk can meet no old frame further in */
     unsigned depth;
 };
 
-/* Whether the frame finds its caller by the stack pointer, and rbp, if it saved it, by that. */
+/* True if the frame finds its caller by the stack pointer, and also its saved rbp, if it saved
+ * rbp. */
 INLINE bool rule_is_plain(uint64_t rule) {
     _Static_assert(CFI_SP == 3 && CFI_RBP_AT_CFA == 1, "all other bits of kind and rbp are 0");
     return LIKELY((rule & 0x17) == CFI_SP);
 }
 
-/* Whether a plain frame saved its caller's rbp, and where. */
+/* True if a plain frame saved its caller's rbp. */
 INLINE bool plain_saves_rbp(uint64_t rule) {
     return rule & 8;
 }
@@ -220,7 +225,7 @@ INLINE uintptr_t plain_rbp(uint64_t rule, uintptr_t cfa) {
     return cfa + (uintptr_t)(intptr_t)rule_rbp_offset(rule);
 }
 
-/* Where the rbp of the frame that the walk has come to is to be read. */
+/* Returns the place to read the rbp of the frame that the walk has come to. */
 INLINE uintptr_t plain_rbp_at(const struct plain *plain) {
     uintptr_t cfa = plain->sp;
     for (const struct plain_frame *fresh = plain->next; fresh-- > plain->first; cfa = fresh->sp)
@@ -229,7 +234,8 @@ INLINE uintptr_t plain_rbp_at(const struct plain *plain) {
     return plain->frame;
 }
 
-/* How far a plain frame is from its caller's; 0: it is not plain, or that is too far. */
+/* Returns the distance from a plain frame to its caller's; 0: the frame is not plain, or the
+ * distance is too large. */
 INLINE uintptr_t plain_bytes(uint64_t rule, uintptr_t room) {
     uintptr_t bytes = (uintptr_t)(intptr_t)rule_cfa_offset(rule);
     return LIKELY(rule_is_plain(rule)) && LIKELY(bytes - 1 < room) ? bytes : 0;
@@ -237,7 +243,8 @@ INLINE uintptr_t plain_bytes(uint64_t rule, uintptr_t room) {
 
 enum plain_join { JOIN_DONE, JOIN_FURTHER_OUT, JOIN_FAILED };
 
-/* The old frames from `*old` outwards to `outer` are as they were, but for those from there on. */
+/* Takes over the old frames further in than `outer`, which are unchanged. The walk then goes on
+ * from the first frame that changed. */
 static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame *outer) {
     for (; plain->old > outer; plain->old--) {
         const struct stack_frame *old = plain->old;
@@ -251,9 +258,9 @@ static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame
     return JOIN_FURTHER_OUT;
 }
 
-/* The walk came to an old frame whose step is that of `rule`, the one of the address now. Where
- * only some of the old frames from there outwards are as they were, these are taken over, and it
- * goes on behind them. */
+/* The walk came to an old frame whose step is that of `rule`, the rule of the address that is there
+ * now. If only some of the old frames from there outwards are unchanged, these are taken over, and
+ * the walk goes on behind them. */
 static NOINLINE enum plain_join plain_join(struct plain *plain, uint64_t rule) {
     struct stack *stack = plain->stack;
     struct stack_frame *old = plain->old, *outer = old;
@@ -280,7 +287,7 @@ static NOINLINE enum plain_join plain_join(struct plain *plain, uint64_t rule) {
     return outer->checks == k ? take_over_plainly(plain, outer) : JOIN_FAILED;
 }
 
-/* The new frames become those further in than the old one. */
+/* Puts the new frames in place of the old frames further in than the one that was met. */
 INLINE void plain_put(const struct plain *plain) {
     struct stack *stack = plain->stack;
     struct stack_frame *top = plain->old;
@@ -308,7 +315,8 @@ INLINE void plain_put(const struct plain *plain) {
         stack->kept = kept;
 }
 
-/* The rule of an address from the thread's own few, which are found sooner than the process's. */
+/* Returns the rule of an address from the thread's own few rules, which are found sooner than the
+ * process's. */
 static NOINLINE uint64_t rule_to_hand(struct rule *place, uintptr_t address) {
     uint64_t packed = rules_find(address, false);
     if (rule_is_plain(packed) && rule_module(packed) != MODULE_NONE)
@@ -323,7 +331,7 @@ INLINE uint64_t rule_at_hand(struct stack_rules *rules, uintptr_t address) {
     return LIKELY(place->key == address) ? place->packed : rule_to_hand(place, address);
 }
 
-/* NULL: the thread has walked too seldom to have any. */
+/* Returns the thread's own rules. NULL: the thread has walked too seldom to have any. */
 static struct stack_rules *rules_at_hand(struct stack *stack) {
     uint32_t version = load_acquire(&rules_version);
     if (LIKELY(stack->walks < STACK_RULES_AFTER)) {
@@ -338,13 +346,14 @@ static struct stack_rules *rules_at_hand(struct stack *stack) {
     return rules;
 }
 
-/* Without a branch: where many frames are new, how many old ones to pass cannot be foreseen. */
+/* This has no branch: where many frames are new, the processor cannot predict how many old ones to
+ * pass. */
 INLINE struct stack_frame *outer_if(struct stack_frame *frame, bool pass) {
     return (struct stack_frame *)((char *)frame - (-(uintptr_t)pass & sizeof *frame));
 }
 
-/* New frames until the walk comes to an old one; that one's rule. 0: one is not plain, or there is
- * no room. */
+/* Makes new frames until the walk comes to an old one, and returns the old one's rule. 0: a frame
+ * is not plain, or there is no room. */
 INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
     struct stack_frame *old = plain->old;
     struct plain_frame *next = plain->next, *last = plain->first + PLAIN_MAX;
@@ -356,7 +365,8 @@ INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
         while (UNLIKELY(old->sp < sp))
             old--;
         rule = rule_at_hand(rules, address);
-        /* One branch: that only one of both is the same cannot be foreseen either. */
+        /* One branch for both: the processor cannot predict either that only one of both is
+         * equal. */
         if (!((old->sp ^ sp) | rule_difference(rule, old->rule)))
             break;
         uintptr_t bytes = plain_bytes(rule, end - sp);
@@ -376,7 +386,7 @@ INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
     return rule;
 }
 
-/* False: the walk is not so; what was done until then is right. */
+/* Walks over plain frames only. False: a frame is not plain; the part done until then is right. */
 static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
     struct plain_frame fresh[PLAIN_MAX];
     if (UNLIKELY(!stack->count) || UNLIKELY(frame < stack->low) || UNLIKELY(frame & 7) ||
@@ -414,7 +424,7 @@ static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
     return true;
 }
 
-/* The old frames from `join` outwards to the one whose step has check `different` are true: they
+/* The old frames from `join` outwards to the one whose step has check `different` are true. They
  * become fresh, and the walker stands in the last of them. Returns its index. */
 static int take_over(struct walker *walker, int join, int different) {
     struct stack *stack = walker->stack;
@@ -436,13 +446,13 @@ static int take_over(struct walker *walker, int join, int different) {
     }
 }
 
-/* Makes a frame of the walk the innermost of the stack. */
+/* Makes a frame of the walk the innermost one of the stack. */
 INLINE void put(struct stack *stack, const struct stack_fresh *fresh, bool outermost) {
     struct stack_frame *frame = &stack->frames[stack->count];
     *frame = fresh->frame;
     frame->rbp_use = -1;
     if (!outermost) {
-        /* Backwards, because checks are compared from the last to the first. */
+        /* This goes backwards, because checks are compared from the last to the first. */
         for (unsigned i = fresh->frame.checks; i-- > 0;)
             stack->checks[stack->check_count++] = fresh->checks[i];
         if (fresh->frame.rbp_use == USES_RBP)
@@ -466,12 +476,12 @@ static void begin(struct walker *walker, struct stack *stack, uintptr_t frame) {
         .stack = stack, .address = word_at(frame + 8), .sp = frame + 16, .rbp_at = frame};
 }
 
-static size_t frame_bytes(uint32_t room) { /* of the frames and their checks */
+static size_t frame_bytes(uint32_t room) { /* bytes of the frames and their checks */
     return room * (sizeof(struct stack_frame) + 2 * sizeof(struct stack_check));
 }
 
-/* The first piece has the fresh frames and the rules at hand, too, and stays when there is more room
- * elsewhere. */
+/* The first piece of memory also holds the fresh frames and the thread's own rules, and it stays
+ * when there is more room elsewhere. */
 #define FIRST_BYTES                                                                                \
     (frame_bytes(STACK_FRAMES_FIRST) + STACK_FRESH_MAX * sizeof(struct stack_fresh) +              \
      sizeof(struct stack_rules))
@@ -531,7 +541,8 @@ void stack_end(struct stack *stack) {
     *stack = (struct stack){0};
 }
 
-/* Leaves the innermost frames that there is room for; of the outermost that stays the checks are not needed. */
+/* Keeps the innermost frames that there is room for. The outermost frame that stays needs no
+ * checks. */
 static void cut_outer(struct walker *walker) {
     uint32_t room = walker->stack->room, checks = 0;
     unsigned count = 1;
@@ -582,7 +593,8 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
             end = STACK_BROKEN;
             break;
         }
-        if (UNLIKELY(!walker.address)) { /* the kernel and makecontext end some stacks so */
+        /* the kernel and makecontext end some stacks in this way */
+        if (UNLIKELY(!walker.address)) {
             end = STACK_COMPLETE;
             break;
         }
@@ -597,7 +609,7 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
     uint32_t count = (uint32_t)(joined + 1) + walker.count;
     if (UNLIKELY(count > stack->room || checks + walker.check_count > stack->room * 2) &&
         !stack_make_room(stack, count > stack->room ? count : stack->room + 1)) {
-        /* Full: what is outside is beyond every depth, or there is no memory for it. */
+        /* Full: the frames outside are beyond every depth, or there is no memory for them. */
         if (stack->count) {
             stack->count = stack->kept = 0;
             stack_walk(stack, frame, depth);
