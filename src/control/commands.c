@@ -14,8 +14,8 @@
 #include "region/blocks.h"
 #include "rules/rules.h"
 
-#define MAPPINGS_MAX                                                                               \
-    16 /* room for answers, an object file being read, a table of the automatic choice */
+/* Room for answers, an object file being read, a table of the automatic choice. */
+#define MAPPINGS_MAX 16
 #define STACK_LOOK_BYTES (128UL << 10)
 
 char *control_stack_top START_PAGE;

@@ -140,9 +140,9 @@ uint32_t marks_entries_piece(struct piece *piece);
 struct sum {
     int64_t allocs, frees, live_bytes, requested_cum_bytes;    /* since the start */
     int64_t base_allocs, base_frees, base_requested_cum_bytes; /* at the last reset */
-    /* exact only where one view did everything */
+    /* Exact only where one view did everything. */
     int64_t peak_bytes;
-    /* views that allocated or freed anything */
+    /* Views that allocated or freed anything. */
     uint32_t views;
 };
 /* The sums of one context for each heap, for the heaps numbered from `first` on. */
@@ -162,7 +162,7 @@ void sums_pause(uint32_t steps); /* call after each SUMS_STEPS contexts */
 void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts);
 struct sum sums_of(uint32_t context);   /* takes and releases the lock itself */
 struct sum sums_base(uint32_t context); /* the amounts that the last reset subtracts */
-/* allocs, frees and bytes of all contexts; takes the lock itself */
+/* Allocs, frees and bytes of all contexts; takes the lock itself. */
 struct sum sums_all(void);
 
 uint64_t control_uptime_ns(void);

@@ -75,7 +75,7 @@ struct client {
     struct held socket; /* fd -1: this place is free */
     uint64_t since_ns;  /* time of the last progress */
     uint64_t begun_ns;  /* when the current answer began, or the last one was fully sent */
-    /* ids keep their meaning for this client until then; 0: it reads no dump */
+    /* Ids keep their meaning for this client until then; 0: it reads no dump. */
     uint64_t dump_until_ns;
     size_t got;
     struct wire_frame frame; /* read first, then body */
@@ -261,7 +261,7 @@ static uint64_t start_ticks(void) {
     if (os_read_file("/proc/self/stat", stat, sizeof stat) <= 0)
         return 0;
     const char *at = stat;
-    /* start after the command name, which may contain anything */
+    /* Start after the command name, which may contain anything. */
     for (const char *p = stat; *p; p++)
         if (*p == ')')
             at = p;
@@ -530,8 +530,8 @@ static void serve(void) {
         if (control.first_ended && wait > ALONE_POLL_MS)
             wait = ALONE_POLL_MS;
         int ready = OS_TRY(poll(polls, count, wait));
-        if (ready < 0 &&
-            errno != EINTR) { /* poll failed because RLIMIT_NOFILE is too low: sleep instead */
+        /* poll fails when RLIMIT_NOFILE is too low: sleep instead. */
+        if (ready < 0 && errno != EINTR) {
             struct timespec time = {.tv_sec = wait / 1000, .tv_nsec = wait % 1000 * 1000000L};
             if (nanosleep(&time, NULL) && errno != EINTR)
                 return; /* end the thread rather than spin */
@@ -670,7 +670,7 @@ static bool end_thread(void) {
     int saved = errno, cancel_state;
     if (lock_any_is_mine()) /* we run in a signal handler that interrupted a holder */
         return false;
-    /* pthread_join can be cancelled */
+    /* Pthread_join can be cancelled. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     lock_take(&control.lock);
     /* In a vfork child control.running names the parent, whose thread must go on. */
@@ -730,7 +730,7 @@ void control_first_thread_ended(void) {
 COLD bool control_is_due(void) {
     if (control.forking)
         return false;
-    /* most children end soon, and reading the clock would map its pages */
+    /* Most children end soon, and reading the clock would map its pages. */
     if (control.looks_left) {
         control.looks_left--;
         return false;

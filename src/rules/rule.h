@@ -21,8 +21,8 @@ struct rule_list {
     struct policy_rule rules[POLICY_RULES_MAX];
     uint32_t count;
     uint32_t version; /* incremented by each change */
-    uint32_t
-        needs_command; /* number of the last rule that the command resolves, in part or alone */
+    /* Number of the last rule that the command resolves, in part or alone. */
+    uint32_t needs_command;
     uint32_t command_alone; /* number of rules that only the command can resolve */
     bool kinds[RULE_KINDS]; /* true for each kind that the list has */
 };
