@@ -64,8 +64,7 @@ uint32_t place_run(const struct wire_contexts_request *request, struct text *tex
     return WIRE_OK;
 }
 
-/* --- notes: texts that the command compares with later -------------------------------------------
- * */
+/* --- notes: texts that the command compares with later ---------------------------------------- */
 
 static char *notes[WIRE_NOTES_MAX]; /* a ring of texts; control thread only */
 static unsigned notes_made;

@@ -180,8 +180,7 @@ static uint32_t heap_numbers(void) { /* all heaps have lower numbers */
     return load_relaxed(&heap_global.heaps) + 1;
 }
 
-/* --- the contexts with the largest sums ----------------------------------------------------------
- * */
+/* --- the contexts with the largest sums ------------------------------------------------------- */
 
 static int64_t figure_of(const struct wire_sums *sums, uint32_t figure) {
     switch (figure) {
@@ -421,8 +420,7 @@ static uint32_t notes_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* --- all pieces --------------------------------------------------------------------------------
- * */
+/* --- all pieces ------------------------------------------------------------------------------- */
 
 uint32_t piece_run(const struct wire_piece_request *request, struct answer *answer) {
     static uint32_t (*const parts[WIRE_PARTS])(struct piece *) = {

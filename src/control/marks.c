@@ -352,8 +352,7 @@ void marks_forget_counters(void) {
     }
 }
 
-/* --- answers ------------------------------------------------------------------------------------
- * */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 uint32_t marks_piece(struct piece *piece) {
     for (uint64_t i = piece->request->from; i < WIRE_MARKS_MAX; i++) {

@@ -22,7 +22,7 @@ static bool copy_header(struct page *copy, const struct page *page, const char *
         word part = load_acquire((const word *)((const char *)page + i));
         __builtin_memcpy((char *)copy + i, &part, sizeof part);
     }
-    /* Without META_PUNCHED the word after it may have another meaning. */
+    /* Without META_PUNCHED the word page->punched may have another meaning (blocks_punched). */
     if (!(load_acquire(&page->meta_shift) & META_PUNCHED))
         copy->meta_shift &= (uint8_t)~META_PUNCHED;
     if (kind == PAGE_NONE || load_relaxed(&page->kind) != kind || copy->kind != kind ||
@@ -193,8 +193,8 @@ INLINE struct record read_record(const struct page *page, const void *record) {
     return (struct record){(both & 0xff) - 1, both >> 8, !(both & 0xff)};
 }
 
-/* Handles the blocks of one granule of any page; in mixed pages adds each to its context's share.
- * */
+/* Handles the blocks of one granule of any page; in mixed pages adds each to its context's
+ * share. */
 static void look_at_records(struct scan *scan, const struct page *page, const char *granule,
                             size_t at, uint32_t *live_in, struct wire_page *out) {
     size_t offset = at + page->first;
@@ -508,8 +508,8 @@ static bool scan_huge(struct scan *scan, const struct segment *segment, bool res
     return done;
 }
 
-/* The number of the slice lies in lower bits than the place of the segment, the block below both.
- * */
+/* The number of the slice lies in lower bits than the place of the segment, the block below
+ * both. */
 static uint64_t cursor(uint64_t place, uint32_t slice, uint32_t block) {
     return place | (uint64_t)slice << BLOCKS_BITS | block;
 }

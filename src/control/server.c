@@ -33,8 +33,8 @@
 
 #define START_AFTER_NS 20000000U
 /* A process that forks again and again starts the thread in a pause between its forks, or at the
- * latest after FORKING_NS: in a program with two threads glibc's fork costs ten page faults more.
- * */
+ * latest after FORKING_NS: in a program with two threads glibc's fork costs ten page faults
+ * more. */
 #define FORKING_NS 1000000000U
 #define CHILD_LOOKS 8 /* slow allocations of a forked child before it reads the clock */
 #define STACK_BYTES (240UL << 10)
@@ -572,8 +572,8 @@ static void close_from(unsigned first) {
 static void *thread_main(void *argument) {
     prctl(PR_SET_NAME, "memctx");
     control_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
-    /* When ours becomes the last thread it runs the exit handlers, with the program's descriptors.
-     * */
+    /* When ours becomes the last thread it runs the exit handlers, with the program's
+     * descriptors. */
     control.own_descriptors = !control.first_ended && !OS_TRY(unshare(CLONE_FILES));
     if (control.own_descriptors) { /* keep standard error only for the messages of socket_open */
         close(0);

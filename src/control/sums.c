@@ -175,8 +175,8 @@ static bool reset_view(struct heap *heap, uint32_t index) {
     base->allocs = load_relaxed(&view->allocs);
     base->frees = load_relaxed(&view->frees);
     base->requested_cum_bytes = load_relaxed(&view->requested_cum_bytes);
-    /* The owner may write a higher peak at the same time: the peak is off by the chunks in flight.
-     * */
+    /* The owner may write a higher peak at the same time: the peak is off by the chunks in
+     * flight. */
     store_owner(&view->peak_bytes, view_live_bytes(view));
     return true;
 }

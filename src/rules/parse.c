@@ -100,8 +100,8 @@ const char *parse_wanted(char *wanted, struct policy_rule *rule, struct terms *t
     return wrong;
 }
 
-/* Finds the pattern's kind by its prefix and checks the rest. NULL: done; else the error in words.
- * */
+/* Finds the pattern's kind by its prefix and checks the rest. NULL: done; else the error in
+ * words. */
 const char *parse_pattern(struct policy_rule *rule) {
     int64_t number;
     rule->kind = OF_FUNCTIONS;
