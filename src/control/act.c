@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What changes where memory stands: contexts placed apart or among others, empty memory given back. */
+/* act.c - requests that change the place of memory: moves contexts to pages of their own or back,
+ * returns empty memory to the kernel. */
 #include "context/tree.h"
 #include "control/control.h"
 #include "os/meta.h"
@@ -7,13 +8,14 @@
 
 #include <time.h>
 
-/* For the threads to come by; other clients wait too. */
+/* how long a trim waits for the threads to join in; other clients wait as long */
 #define TRIM_WAIT_MS 40
 #define TRIM_CONTEXTS_WAIT_MS 250
 #define TRIM_LOOK_MS 5
 #define TRIM_REMIND_MS 50
 
-/* Calls `each` with the byte of every context that the request names. False: out of memory. */
+/* Calls `each` with the placement byte (heap_placed) of every context that the request names.
+ * False: out of memory. */
 static bool for_each_byte(const struct wire_contexts_request *request,
                           void (*each)(uint8_t *byte, uint32_t context, uint32_t verb)) {
     for (uint32_t i = 0; i < request->count; i++) {
@@ -35,11 +37,11 @@ static bool all_exist(const struct wire_contexts_request *request, struct text *
     return true;
 }
 
-/* --- placing ----------------------------------------------------------------------------------- */
+/* --- placing ---------------------------------------------------------------------------------- */
 
 static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
     enum placement placement = (enum placement)(verb & PLACE_MASK);
-    /* A named context's pages are its own, whatever is asked for. */
+    /* A named context keeps its own pages, whatever the request asks for. */
     if (tree_is_named(context) && placement < PLACE_SLAB)
         placement = PLACE_APART;
     heap_place(context, placement);
@@ -62,7 +64,7 @@ uint32_t place_run(const struct wire_contexts_request *request, struct text *tex
     return WIRE_OK;
 }
 
-/* --- notes: what the command wants to compare with later ------------------------------------------ */
+/* --- notes: texts that the command compares with later ---------------------------------------- */
 
 static char *notes[WIRE_NOTES_MAX]; /* a ring of texts; control thread only */
 static unsigned notes_made;
@@ -95,7 +97,7 @@ const char *note_next(unsigned *place) {
     return first + *place < notes_made ? notes[(first + (*place)++) % WIRE_NOTES_MAX] : NULL;
 }
 
-/* --- trimming ---------------------------------------------------------------------------------- */
+/* --- trimming --------------------------------------------------------------------------------- */
 
 static void mark(uint8_t *byte, uint32_t context, uint32_t verb) {
     (void)context;
@@ -112,7 +114,8 @@ static void forget_marks(void) {
     }
 }
 
-/* Those of no living thread, under their lock; and under heap_global.lock, so that no fork comes in between. */
+/* Trims the heaps that belong to no living thread, under their lock, and under heap_global.lock so
+ * that no fork comes in between. */
 static void trim_idle_heaps(void) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         lock_take(&heap_global.lock);
@@ -166,6 +169,6 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     trim->released_bytes = (int64_t)segment_purge(true) + trim->punched_bytes;
     trim->rss_after = os_rss_bytes();
     if (!trim->threads_waiting)
-        forget_marks(); /* else who comes later still finds them */
+        forget_marks(); /* else threads that come later would still find the marks */
     return WIRE_OK;
 }

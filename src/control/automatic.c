@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Policies that are chosen for call paths; see automatic.h. */
+/* automatic.c - chooses placement policies for call paths; see automatic.h. */
 #include "control/automatic.h"
 #include "base/options.h"
 #include "context/tree.h"
@@ -8,20 +8,22 @@
 #include "rules/rules.h"
 
 #define LOOK_EVERY_NS 2000000000ULL
-#define LOOK_SHARE 50U      /* of the time, one part in so many */
-#define CHOICES_MAX 1024U   /* contexts that something was chosen for */
-#define CANDIDATES_MAX 256U /* looked at at a time */
-/* What has to be so, in per cent of the bytes of the context's pages, for it to be worth a change. */
+#define LOOK_SHARE 50U      /* looks take at most one part in LOOK_SHARE of the time */
+#define CHOICES_MAX 1024U   /* contexts with a choice */
+#define CANDIDATES_MAX 256U /* contexts considered in one look */
+/* The least per cent of the bytes of the context's pages that must be spare, or not requested,
+ * before a change is worth while. */
 #define SLAB_SPARE 10
 #define GENERATION_WASTE 10
-#define GENERATION_SIZES 3U /* of blocks */
-#define TURNOVERS 4         /* all that is alive was replaced so often */
-#define BETTER_BY 2         /* the least that a trial has to gain */
-#define WORSE_BY 15         /* it is taken back at once */
+#define GENERATION_SIZES 3U /* sizes of blocks */
+/* How often all live chunks must have been replaced before a trial is judged. */
+#define TURNOVERS 4
+#define BETTER_BY 2 /* the least that a trial has to gain, in per cent */
+#define WORSE_BY 15 /* a trial that loses this much is taken back at once */
 
 struct choice {
     uint32_t context;
-    uint8_t placement; /* what it has now; PLACE_DEFAULT: it was taken back */
+    uint8_t placement; /* the current placement; PLACE_DEFAULT: the choice was taken back */
     bool tried;        /* the outcome is known */
     uint8_t sizes;
     int16_t before, after; /* per cent of its pages: spare (slab), or not requested (generation) */
@@ -33,7 +35,7 @@ static struct {
     uint64_t next_ns;
 } state;
 
-/* A context whose pages are looked at. */
+/* A context whose pages are examined in this look. */
 struct candidate {
     uint32_t context;
     int64_t live_bytes, live_chunks, frees;
@@ -52,7 +54,7 @@ static struct choice *choice_of(uint32_t context) {
     return NULL;
 }
 
-/* A choice may be made for it, or is to be judged. */
+/* True when a choice may be made for the context, or an earlier choice must be judged. */
 static bool is_candidate(uint32_t context, const struct sum *sum) {
     bool by_hand = heap_leaf_byte(heap_placed, context) & PLACED_BY_HAND;
     const struct choice *choice = choice_of(context);
@@ -119,21 +121,22 @@ static int16_t per_cent(int64_t part, int64_t whole) {
     return (int16_t)(whole > 0 && part > 0 ? part * 100 / whole : 0);
 }
 
-/* True: it stands elsewhere from now on. */
+/* Places the context by the policy. True: the placement has changed. */
 static bool choose(const struct candidate *candidate, enum placement placement, int16_t before) {
     if (state.count == CHOICES_MAX || !heap_place(candidate->context, placement))
         return false;
     state.choices[state.count++] =
         (struct choice){.context = candidate->context,
                         .placement = (uint8_t)placement,
-                        .tried = placement == PLACE_SLAB, /* never takes more */
+                        /* A slab never takes more memory, so it needs no trial. */
+                        .tried = placement == PLACE_SLAB,
                         .sizes = (uint8_t)__builtin_popcountl(candidate->sizes),
                         .before = before,
                         .frees_then = candidate->frees};
     return true;
 }
 
-/* Whether the trial of a generation has helped. */
+/* Judges whether the trial of a generation has helped. */
 static bool judge(struct choice *choice, const struct candidate *candidate) {
     int64_t frees = candidate->frees - choice->frees_then;
     choice->after =

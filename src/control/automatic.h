@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * automatic.h - MEMCTX_AUTO: a policy for the call paths whose chunks call for one.
+ * automatic.h - MEMCTX_AUTO: chooses a placement policy for each call path that profits from one.
  *
- * From what the tree and the pages tell, every few seconds: slab, where blocks are larger than anything that is asked of them;
- * generation, where chunks of several sizes come and go and leave much of their pages unused. The second is a guess about
- * lifetimes, and so a trial: it is taken back if it has not helped when all chunks were replaced a few times more. Contexts
- * with less than AUTO_LIVE_BYTES, with a rule, or placed by hand are left alone. Why is said in each dump.
+ * Every few seconds the control thread looks at the tree of contexts and at the pages. It chooses
+ * slab for a context whose blocks are larger than every request made of them. It chooses generation
+ * for a context whose chunks, of several sizes, come and go and leave much of their pages unused.
+ * Generation is a guess about lifetimes and therefore a trial: when all chunks were replaced a few
+ * more times and the trial has not helped, the choice is taken back. Contexts with less than
+ * AUTO_LIVE_BYTES, with a rule, or placed by hand are left alone. Each dump gives the reason for
+ * each choice.
  *
- * Cost: a look takes some ns a view and a page, and is made so seldom that it takes a fiftieth of one processor at most.
+ * Cost: a look takes some ns per view and page. Looks are spaced so that they take a fiftieth of
+ * one processor at most.
  *
  * Threads: the control thread.
  */
@@ -18,9 +22,10 @@
 
 #define AUTO_LIVE_BYTES (256L << 10)
 
-/* Looks, if it is time. */
+/* Looks at the contexts, if it is time for the next look. */
 void automatic_look(void);
-/* In words, why the context stands as it does; false: nothing was chosen for it. */
+/* Writes the reason for the context's placement in words. False: no choice was made for the
+ * context. */
 bool automatic_reason(uint32_t context, struct text *text);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The requests of wire.h, one table; and the memory of the control thread. */
+/* commands.c - the table of requests of wire.h with their handlers; and the memory of the control
+ * thread. */
 #include "base/options.h"
 #include "context/evict.h"
 #include "context/lookup.h"
@@ -13,18 +14,18 @@
 #include "region/blocks.h"
 #include "rules/rules.h"
 
-#define MAPPINGS_MAX                                                                               \
-    16 /* the room for answers, an object file that is read, a table of the automatic choice */
+/* Room for answers, an object file being read, a table of the automatic choice. */
+#define MAPPINGS_MAX 16
 #define STACK_LOOK_BYTES (128UL << 10)
 
 char *control_stack_top START_PAGE;
 
-/* What is given up while a client is there is kept for its next request: to unmap is to interrupt each processor that a
- * thread of the program runs on. */
+/* Mappings released while a client is connected are kept for its next request, up to this many
+ * bytes: munmap interrupts each processor that a thread of the program runs on. */
 #define KEPT_BYTES_MAX (256UL << 10)
 
 static struct mapping {
-    char *start; /* NULL: the place is free */
+    char *start; /* NULL: this place is free */
     size_t bytes;
     bool kept;
 } mappings[MAPPINGS_MAX]; /* control thread only */
@@ -58,8 +59,8 @@ void control_unmap_kept(void) {
     drop_all_kept();
 }
 
-/* A page that is read before it is written is first the kernel's page of zeros; to put another in its place is to interrupt
- * the other threads' processors again. */
+/* Writes to each page first. A page that is read before it is written maps the kernel's page of
+ * zeros; replacing that one by a page of memory interrupts the other threads' processors again. */
 static void touch(char *start, size_t bytes) {
     for (char *page = start; page < start + bytes; page += OS_PAGE_BYTES)
         *(volatile char *)page = 0;
@@ -88,7 +89,7 @@ static void *map_untouched(size_t bytes) {
     char *start = place ? os_map(bytes) : NULL;
     if (start) {
         *place = (struct mapping){.start = start, .bytes = bytes};
-        os_wipe_on_fork(start, bytes); /* by which memctx frag knows it */
+        os_wipe_on_fork(start, bytes); /* `memctx frag` recognises the mapping by this flag */
     }
     return start;
 }
@@ -226,14 +227,14 @@ static void add_statistic(struct text *text, const char *name, int64_t value, co
     add_line(text, name, &value, help);
 }
 
-/* The mean, rounded; of nothing it is not known. */
+/* Adds the rounded mean; without any value the mean is unknown. */
 static void add_mean(struct text *text, const char *name, uint64_t sum, uint64_t count,
                      const char *help) {
     int64_t mean = count ? (int64_t)((sum + count / 2) / count) : 0;
     add_line(text, name, count ? &mean : NULL, help);
 }
 
-/* How long an allocation takes: the mean of each kind, for as many as there were of it. */
+/* Adds how long an allocation takes: the mean and the number of each kind. */
 static void add_times(struct text *text, const struct lookup_counts *counts, uint64_t allocs) {
     uint64_t of_kind[PATH_KINDS] = {
         [PATH_SEARCHED] = counts->guessed + counts->replayed, [PATH_WALKED] = counts->missed};
@@ -321,7 +322,7 @@ static uint32_t fill_self(const char *body, struct text *text) {
     return WIRE_OK;
 }
 
-/* A request that names contexts: as large as it says. */
+/* True when a request that names contexts is exactly as long as its count says. */
 static bool is_contexts_request(const char *body, size_t length) {
     struct wire_contexts_request head;
     if (length < sizeof head)
@@ -354,7 +355,7 @@ static uint32_t fill_unfold(const char *body, struct text *text) {
     return unfold_run(as_contexts_request(body, room), text);
 }
 
-/* A request with ranges of rules: as large as it says. */
+/* True when a request with ranges of rules is exactly as long as its count says. */
 static bool is_ranges_request(const char *body, size_t length) {
     struct wire_rule_ranges head;
     if (length < sizeof head)
@@ -391,7 +392,7 @@ bool command_is_known(uint16_t type, size_t length) {
     case WIRE_PLACE:
     case WIRE_UNFOLD:
         return length >= sizeof(struct wire_contexts_request) &&
-               length % sizeof(uint32_t) == 0; /* the rest when it is there */
+               length % sizeof(uint32_t) == 0; /* the contexts that follow, if any */
     case WIRE_RULE_RANGES:
         return length >= sizeof(struct wire_rule_ranges) &&
                (length - sizeof(struct wire_rule_ranges)) % sizeof(struct wire_rule_range) == 0;

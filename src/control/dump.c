@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The head of a dump, and its pieces: as many records as fit into an answer, from where the last one ended. Nothing is kept
- * between two pieces. No thread is stopped: what they do meanwhile may or may not be in it. Contexts are in the order of
- * their ids, so a parent comes before its children; pages and marks have files of their own.
+ * dump.c - the head of a dump, and its pieces.
+ *
+ * A piece has as many records as fit into an answer, and starts where the last one ended. The
+ * server keeps nothing between two pieces. No thread is stopped, so an allocation made during a
+ * dump may or may not be in it. Contexts come in the order of their ids, so a parent comes before
+ * its children. pages.c makes the pieces about pages, marks.c those about marks.
  */
 #include "base/options.h"
 #include "context/named.h"
@@ -13,7 +16,7 @@
 #include "region/terms.h"
 #include "rules/rules.h"
 
-/* A context is looked for in every heap: so many lookups are a piece's work at the most. */
+/* A context is looked up in every heap: a piece makes at most this many lookups. */
 #define LOOKUPS_MAX 65536U
 #define TEXT_MAX 1200U /* a rule is part of a request */
 
@@ -35,7 +38,7 @@ uint32_t piece_refuse(struct piece *piece, const char *why) {
     return WIRE_REFUSED;
 }
 
-/* --- contexts ---------------------------------------------------------------------------------- */
+/* --- contexts --------------------------------------------------------------------------------- */
 
 static void fill_sums(struct wire_sums *out, const struct sum *sum) {
     *out = (struct wire_sums){
@@ -50,7 +53,8 @@ static void fill_sums(struct wire_sums *out, const struct sum *sum) {
     };
 }
 
-/* A named context as PostgreSQL writes it: its name, and what tells it from others. */
+/* Writes a named context as PostgreSQL writes it: its name, and the ident that tells it from
+ * others. */
 static void add_label(struct text *text, uint32_t id) {
     const char *fixed = tree_fixed_label(id);
     if (fixed)
@@ -67,7 +71,7 @@ static void add_label(struct text *text, uint32_t id) {
     }
 }
 
-/* What the program asked for; false: nothing. */
+/* Writes the placement that the program asked for; false: it asked for none. */
 static bool asked_reason(uint32_t id, struct text *text) {
     static const char *const words[] = {"zeroed", "guarded", "pages of 64 KiB"};
     unsigned asked = terms_asked(id);
@@ -81,7 +85,7 @@ static bool asked_reason(uint32_t id, struct text *text) {
     return asked;
 }
 
-/* Why it stands where it does. */
+/* Writes why the context has its placement. */
 static void add_reason(struct text *text, uint32_t id) {
     const char *rule = policy_rules_text(policy_rules_of(id));
     if (rule)
@@ -127,7 +131,7 @@ static char *add_views(char *at, const struct sums_parts *parts) {
     return at;
 }
 
-/* False: there is no room for it. */
+/* False: the answer has no room for the record. */
 static bool add_context_sum(struct piece *piece, uint32_t id, const struct sums_parts *parts,
                             const struct sum *sum) {
     char words[TEXT_MAX];
@@ -161,7 +165,7 @@ static bool add_context_sum(struct piece *piece, uint32_t id, const struct sums_
     }
     if (parts)
         at = add_views(at, parts);
-    __builtin_memcpy(at, label.bytes, label.length); /* with the zeros that are there */
+    __builtin_memcpy(at, label.bytes, label.length); /* with the zeros that follow it */
     __builtin_memcpy(at + head.label_bytes, why.bytes, why.length);
     return true;
 }
@@ -172,11 +176,11 @@ static bool add_context(struct piece *piece, uint32_t id, struct sums_parts *par
     return add_context_sum(piece, id, parts, &sum);
 }
 
-static uint32_t heap_numbers(void) { /* they are below it */
+static uint32_t heap_numbers(void) { /* all heaps have lower numbers */
     return load_relaxed(&heap_global.heaps) + 1;
 }
 
-/* --- those that have most ------------------------------------------------------------------------ */
+/* --- the contexts with the largest sums ------------------------------------------------------- */
 
 static int64_t figure_of(const struct wire_sums *sums, uint32_t figure) {
     switch (figure) {
@@ -189,7 +193,7 @@ static int64_t figure_of(const struct wire_sums *sums, uint32_t figure) {
     }
 }
 
-/* Adds what is not charged to a full call path. */
+/* Adds the sums of labels that stand for no full call path. */
 static void survey_labels(struct wire_survey *survey, uint32_t id, const struct wire_sums *sums) {
     bool labelled = false;
     for (; id != TREE_ROOT; id = tree_node(id)->parent) {
@@ -204,7 +208,7 @@ static void survey_labels(struct wire_survey *survey, uint32_t id, const struct 
     survey->labelled_allocs += labelled ? sums->allocs : 0;
 }
 
-/* True where the context is to be told. */
+/* True when the context must be listed. */
 static bool survey_add(struct wire_survey *survey, uint32_t id, const struct sum *sum,
                        const struct wire_piece_request *request) {
     struct wire_sums sums;
@@ -221,7 +225,7 @@ static bool survey_add(struct wire_survey *survey, uint32_t id, const struct sum
     survey->requested_cum_bytes += sums.requested_cum_bytes;
     survey_labels(survey, id, &sums);
     if (!sums.requested_bytes && !sums.live_chunks && !sums.allocs && !sums.frees)
-        return false; /* since a reset */
+        return false; /* nothing is left to report since a reset */
     survey->with_figures++;
     return figure_of(&sums, request->figure) >= request->least;
 }
@@ -252,7 +256,8 @@ static uint32_t best_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* From the root on, so that a parent comes before its children. The cursor has the context and how many came before. */
+/* Writes the contexts of a path from the root on, so that a parent comes before its children. The
+ * cursor holds the context and the number of contexts already written. */
 static uint32_t path_piece(struct piece *piece) {
     uint64_t from = piece->request->from;
     uint32_t id = (uint32_t)(from >> 16), told = (uint16_t)from, length = 1;
@@ -306,7 +311,7 @@ static uint32_t contexts_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* --- modules, threads, notes ------------------------------------------------------------------- */
+/* --- modules, threads, notes ------------------------------------------------------------------ */
 
 static uint32_t modules_piece(struct piece *piece) {
     uint32_t count = rules_module_count();
@@ -363,7 +368,8 @@ static uint32_t threads_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* Whose chunks this heap's thread freed, from an owner's number on. False: there is no room for all. */
+/* Writes the owners whose chunks this heap's thread freed, from an owner's number on. False: the
+ * answer has no room for all. */
 static bool add_remotes(struct piece *piece, const struct heap *heap, uint64_t place,
                         uint64_t from) {
     uint32_t count = load_acquire(&heap->freed_of_count);
@@ -381,7 +387,8 @@ static bool add_remotes(struct piece *piece, const struct heap *heap, uint64_t p
     return true;
 }
 
-/* In the order of the list, which is that of falling numbers, but for the shared heap's, which is 0. */
+/* Follows the list of heaps, which has falling numbers; the shared heap, number 0, is the
+ * exception. */
 static uint32_t remotes_piece(struct piece *piece) {
     const struct heap *shared = NULL;
     uint64_t from = piece->request->from;
@@ -413,7 +420,7 @@ static uint32_t notes_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* --- all of it --------------------------------------------------------------------------------- */
+/* --- all pieces ------------------------------------------------------------------------------- */
 
 uint32_t piece_run(const struct wire_piece_request *request, struct answer *answer) {
     static uint32_t (*const parts[WIRE_PARTS])(struct piece *) = {

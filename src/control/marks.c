@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Marks: how every context stood at a moment. A mark has the contexts only in which something was ever allocated, each as
- * a few numbers of as many bytes as they need (4 to 10 a context). A mark, and all of them together with what resets keep,
- * have a bound. Where that does not suffice the contexts that hold least are left out: of them the mark has the sums, and
- * how much each held at the most.
+ * marks.c - marks: the figures of every context at one moment.
+ *
+ * A mark has only the contexts that ever allocated anything, each as a few numbers in a
+ * variable-length code (4 to 10 bytes a context). Each mark has a bound, and all marks together
+ * with the memory of resets have another one. When the bound does not suffice, the mark leaves out
+ * the contexts that hold least. For these it keeps the sums, and the most that any of them held.
  */
 #include "context/tree.h"
 #include "control/control.h"
@@ -13,11 +15,11 @@
 #define CHUNK_BYTES 4096U
 #define NUMBERS 5U                          /* of an entry */
 #define ENTRY_MAX ((uint64_t)NUMBERS * 10U) /* bytes */
-#define MARK_MOST (896UL << 10) /* the target must not grow by more than 1 MiB for any verb */
+#define MARK_MOST (896UL << 10) /* no request may make the process grow by more than 1 MiB */
 #define ASKED_PART 8
-#define CLASSES 65U /* of live bytes: so many bits */
+#define CLASSES 65U /* classes of live bytes, by the number of their bits */
 
-/* Entries in the order of their ids, none of which goes on in the next one. */
+/* Entries in the order of their ids. No entry continues in the next chunk. */
 struct mark_chunk {
     struct mark_chunk *next;
     uint32_t used;
@@ -35,23 +37,23 @@ static struct mark {
 
 int64_t asked_bytes;
 
-/* What tables may have at most, but for what heaps have in any case. */
+/* The most that tables may have, besides the part that heaps need in any case. */
 static int64_t limit_bytes(void) {
-    tables_limit_bytes(); /* makes it known */
+    tables_limit_bytes(); /* called because it sets tables_limit_known */
     return load_relaxed(&tables_limit_known);
 }
 
-/* Resets may have twice what marks may, and what sites are kept free for: they are asked for seldom, and
- * there is nothing else that does what they do. */
+/* Resets may use twice the share of marks, and also the reserve kept free for sites: resets are
+ * asked for seldom, and nothing else can replace them. */
 bool asked_fits(int64_t bytes) {
     int64_t limit = limit_bytes();
     return asked_bytes + bytes <= limit / ASKED_PART * 2 &&
            (load_relaxed(&tables_used_bytes) + bytes) * TABLES_PARTS <= limit * TABLES_SITE;
 }
 
-/* --- entries ------------------------------------------------------------------------------------- */
+/* --- entries ---------------------------------------------------------------------------------- */
 
-static uint64_t folded(int64_t value) { /* small negative numbers become small ones, too */
+static uint64_t folded(int64_t value) { /* small negative numbers become small positive ones */
     return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
 }
 
@@ -59,7 +61,8 @@ static int64_t unfolded(uint64_t value) {
     return (int64_t)(value >> 1 ^ -(value & 1));
 }
 
-/* Seven bits a byte, the lowest first; the highest bit says that there are more. */
+/* Writes seven bits a byte, the lowest first; the highest bit of a byte says that more bytes
+ * follow. */
 static uint32_t put_number(uint8_t *to, uint64_t value) {
     uint32_t length = 0;
     for (; value >= 0x80; value >>= 7)
@@ -81,18 +84,18 @@ static uint64_t get_number(const uint8_t **at) {
 
 struct writer {
     struct mark_chunk *first, *last;
-    uint32_t previous;       /* id, in this chunk */
+    uint32_t previous;       /* id of the entry before, in this chunk */
     uint64_t bytes, limit;   /* of chunks */
-    uint64_t needed;         /* chunks of all entries, in bytes */
-    uint32_t used;           /* of the last of these */
-    uint64_t alone[CLASSES]; /* by those of a class, wherever the one before is */
-    unsigned least;          /* class: what holds less is left out, ... */
-    uint64_t spare;          /* ... and what is of it, when this is used up */
+    uint64_t needed;         /* bytes of the chunks for all entries */
+    uint32_t used;           /* bytes used in the last of the needed chunks */
+    uint64_t alone[CLASSES]; /* bytes of each class's entries, when none follows a neighbour */
+    unsigned least;          /* entries of a lower class are left out */
+    uint64_t spare;          /* bytes left for entries of the class `least` */
     struct wire_left_out left_out;
-    bool failed; /* there is no more memory */
+    bool failed; /* out of memory */
 };
 
-/* How many bits the live bytes have. */
+/* Returns the number of bits of the live bytes. */
 static unsigned class_of(int64_t live_bytes) {
     return live_bytes > 0 ? 64 - (unsigned)__builtin_clzl((uint64_t)live_bytes) : 0;
 }
@@ -119,7 +122,7 @@ static bool next_chunk(struct writer *writer) {
 
 static uint32_t make_entry(const struct writer *writer, uint32_t context, const struct sum *sum,
                            uint8_t entry[ENTRY_MAX]) {
-    /* Where nothing was freed, all that was ever allocated is what is alive. */
+    /* If nothing was freed, the bytes ever allocated equal the live bytes. */
     bool freed = sum->frees || sum->requested_cum_bytes != sum->live_bytes;
     uint32_t length = put_number(entry, (uint64_t)(context - writer->previous) << 1 | freed);
     length += put_number(entry + length, folded(sum->live_bytes));
@@ -170,7 +173,8 @@ static void free_chunks(struct mark_chunk *chunk) {
     }
 }
 
-/* What it will take, as write_entry will do it when nothing is left out, and by itself. */
+/* Counts the bytes that write_entry will need: when no context is left out, and for this entry
+ * alone. */
 static void count_entry(struct writer *writer, uint32_t context, const struct sum *sum) {
     uint8_t entry[ENTRY_MAX];
     if (!writer->needed || writer->used + ENTRY_MAX > sizeof writer->last->bytes) {
@@ -183,7 +187,7 @@ static void count_entry(struct writer *writer, uint32_t context, const struct su
     writer->previous = context;
 }
 
-/* Writes all, or only counts what that takes. */
+/* Writes the entries of all contexts, or only counts the bytes that they need. */
 static void write_all(struct writer *writer, bool only_count) {
     uint32_t count = tree_count();
     sums_begin();
@@ -202,9 +206,10 @@ static void write_all(struct writer *writer, bool only_count) {
     writer->previous = 0;
 }
 
-/* Of the class in which the room ends some are written, of those below none. */
+/* Finds the class in which the room ends: some of its entries are written, and none of a lower
+ * class. */
 static void find_least(struct writer *writer) {
-    uint64_t room = writer->limit - writer->limit / 32, sum = 0; /* ends of chunks stay empty */
+    uint64_t room = writer->limit - writer->limit / 32, sum = 0; /* the ends of chunks stay empty */
     unsigned class = CLASSES - 1;
     while (writer->needed > writer->limit && class > 0 && sum + writer->alone[class] <= room)
         sum += writer->alone[class --];
@@ -212,7 +217,7 @@ static void find_least(struct writer *writer) {
     writer->spare = writer->needed > writer->limit ? room - sum : UINT64_MAX;
 }
 
-/* --- marks --------------------------------------------------------------------------------------- */
+/* --- marks ------------------------------------------------------------------------------------ */
 
 void text_add_kib(struct text *text, uint64_t bytes) {
     text_add_number(text, (int64_t)((bytes + 1023) >> 10));
@@ -244,7 +249,7 @@ static void tell_left_out(struct text *text, const struct writer *writer, uint64
                    "more; memctx dump TARGET -o FILE keeps all");
 }
 
-/* How much a new mark may take, when the one that it takes the place of is gone. */
+/* Returns how many bytes a new mark may take, once the mark that it replaces is gone. */
 static uint64_t find_limit(const struct mark *old) {
     int64_t limit = limit_bytes(), gone = (int64_t)old->bytes;
     int64_t room = limit / ASKED_PART - asked_bytes + gone;
@@ -253,8 +258,8 @@ static uint64_t find_limit(const struct mark *old) {
     return room <= 0 ? 0 : room > (int64_t)MARK_MOST ? MARK_MOST : (uint64_t)room;
 }
 
-/* The contexts of the marks that there are, and no others, are not evicted (context/evict.h). Under
- * heap_global.lock, so that nobody evicts meanwhile. */
+/* Protects exactly the contexts of the existing marks from eviction (context/evict.h). Under
+ * heap_global.lock, so that no thread evicts meanwhile. */
 static void pin_marked(void) {
     sums_begin();
     for (uint32_t id = 0; id < tree_count(); id++)
@@ -297,12 +302,13 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
     struct writer writer = {.limit = find_limit(mark)};
     if (writer.limit < CHUNK_BYTES)
         return refuse(text, &writer);
-    /* Nothing moves to [other callers] meanwhile, or it would be in the mark twice, or not at all. */
+    /* While this is set, no context is merged into [other callers]; else the mark could have its
+     * chunks twice, or not at all. */
     uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
     store_release(&tree_read_until_ns, UINT64_MAX);
     write_all(&writer, true);
     find_least(&writer);
-    /* Gone first: there may be no room for both. */
+    /* The old mark goes first: there may be no room for both. */
     bool replaced = mark->first;
     free_chunks(mark->first);
     *mark = (struct mark){.uptime_ns = 0};
@@ -346,7 +352,7 @@ void marks_forget_counters(void) {
     }
 }
 
-/* --- telling ------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 uint32_t marks_piece(struct piece *piece) {
     for (uint64_t i = piece->request->from; i < WIRE_MARKS_MAX; i++) {
@@ -368,7 +374,8 @@ static bool tell_entry(struct piece *piece, uint32_t context, bool freed, const 
     struct wire_mark_entry *out = piece_record(piece, sizeof *out);
     if (!out)
         return false;
-    struct sum now = sums_base(context); /* a reset since then moves both the same way */
+    /* A reset since the mark moves both sides by equal amounts. */
+    struct sum now = sums_base(context);
     int64_t live = unfolded(get_number(at)), chunks = unfolded(get_number(at));
     int64_t allocs = freed ? (int64_t)get_number(at) : chunks;
     int64_t bytes = freed ? (int64_t)get_number(at) : live;
@@ -381,14 +388,15 @@ static bool tell_entry(struct piece *piece, uint32_t context, bool freed, const 
     return true;
 }
 
-/* Where to go on: the chunk's number, the place in it, the id before. */
+/* The cursor holds the chunk's number, the place in the chunk, and the id before. */
 #define CURSOR_CHUNK 44
 #define CURSOR_PLACE 32
 
-/* The entries of one chunk; false: there is no room for all. */
+/* Writes the entries of one chunk; false: the answer has no room for all. */
 static bool tell_chunk(struct piece *piece, const struct mark_chunk *chunk, uint64_t number,
                        uint32_t place, uint32_t previous) {
-    while (place < chunk->used && place + ENTRY_MAX <= sizeof chunk->bytes) { /* who asks may lie */
+    /* The client's cursor may be forged. */
+    while (place < chunk->used && place + ENTRY_MAX <= sizeof chunk->bytes) {
         const uint8_t *at = chunk->bytes + place;
         uint64_t step = get_number(&at);
         uint32_t context = previous + (uint32_t)(step >> 1);

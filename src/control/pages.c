@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What stands in which page, a piece at a time. Alike pages of one context side by side are one record; of others every block
- * is looked at, which the light form spares those of one context. A mixed page is followed by the contexts whose blocks stand
- * in it; where a piece has no room for all of them, the next one goes on at a block of that page. No thread is stopped.
+ * pages.c - the content of each page, a piece of a dump at a time.
+ *
+ * Adjacent pages of one context that are alike make one record. For other pages every block is
+ * examined; the light form skips this for pages of one context. The record of a mixed page is
+ * followed by the contexts that own blocks in the page. When a piece has no room for all of them,
+ * the next piece continues at a block of that page. No thread is stopped.
  */
 #include "context/tree.h"
 #include "control/control.h"
@@ -11,16 +14,16 @@
 
 typedef uint64_t word __attribute__((may_alias));
 
-/* A page may be given back and made anew while it is read: what is used is a copy that hangs together. False: it does
- * not. */
+/* Copies a page's header. A page may be given back and made anew while it is read, so the scan uses
+ * a copy that is consistent. False: the copy is not consistent. */
 static bool copy_header(struct page *copy, const struct page *page, const char *start) {
     uint8_t kind = load_acquire(&page->kind);
     for (size_t i = 0; i < sizeof *copy; i += sizeof(word)) {
         word part = load_acquire((const word *)((const char *)page + i));
         __builtin_memcpy((char *)copy + i, &part, sizeof part);
     }
-    if (!(load_acquire(&page->meta_shift) &
-          META_PUNCHED)) /* the word behind it may be another one */
+    /* Without META_PUNCHED the word page->punched may have another meaning (blocks_punched). */
+    if (!(load_acquire(&page->meta_shift) & META_PUNCHED))
         copy->meta_shift &= (uint8_t)~META_PUNCHED;
     if (kind == PAGE_NONE || load_relaxed(&page->kind) != kind || copy->kind != kind ||
         copy->back || !copy->slices || copy->slices > MAX_SPAN_SLICES + 1)
@@ -77,14 +80,15 @@ uint32_t pages_clock_start START_PAGE;
 
 uint32_t pages_clock_begin START_PAGE;
 
-/* Before the constructor nobody had looked at the clock. */
+/* Returns the oldest age of the page. Before the constructor ran, nobody had read the clock. */
 static uint32_t oldest_age(const struct page *page) {
     uint32_t born = page->born ? page->born : pages_clock_begin;
     uint32_t age = load_relaxed(&segment_clock) - born;
     return (int32_t)age > 0 ? age : 0;
 }
 
-/* At least so long ago was what the clock said `then`: it is looked at every second, once the thread runs. */
+/* Returns the least time since the clock had the value `then`. The clock may be late: it is set
+ * every second, once the thread runs. */
 static uint32_t at_least_since(uint32_t then) {
     uint32_t now = load_relaxed(&segment_clock);
     uint32_t latest = then + (uint32_t)((1000 + 100) * 1000000ULL >> SEGMENT_TICK_SHIFT) + 1;
@@ -93,24 +97,25 @@ static uint32_t at_least_since(uint32_t then) {
     return (int32_t)(now - latest) > 0 ? now - latest : 0;
 }
 
-/* --- one page ---------------------------------------------------------------------------------- */
+/* --- one page --------------------------------------------------------------------------------- */
 
-/* Whose share of the page is where: contexts by a hash of theirs. A page has no more blocks than that by far. */
+/* A hash table from contexts to their shares of the page. A page has far fewer blocks than
+ * SHARES_HASH. */
 #define SHARES_HASH 2048U
 #define SHARES_MAX (SHARES_HASH / 2)
-#define BLOCKS_BITS 14 /* of the number of a block in a page */
+#define BLOCKS_BITS 14 /* bits for the number of a block in a page */
 
 struct scan {
     struct piece *piece;
     uint64_t place;        /* of the segment */
-    uint32_t slice, block; /* where the piece begins in it; of the mixed page there */
+    uint32_t slice, block; /* where the piece begins: slice, and block in a mixed page */
     bool light;
     unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES];
     bool resident_known;
-    struct wire_page *last; /* of this segment, and the next one may go on with it */
-    /* Of the mixed page that is looked at. */
+    struct wire_page *last; /* last record of this segment; the next page may extend it */
+    /* State of the mixed page being scanned. */
     uint32_t from_block, block_now;
-    bool full; /* from there on there was no room */
+    bool full; /* the answer had no room from from_block on */
     struct {
         uint32_t context, serial;
     } hash[SHARES_HASH];
@@ -121,7 +126,7 @@ struct scan {
 
 #define OS_PAGES_MAX (WIDE_PAGE_SLICES * SLICE_BYTES / OS_PAGE_BYTES)
 
-/* NULL: there is no room for one more. */
+/* NULL: there is no room for another share. */
 static struct wire_share *share_of(struct scan *scan, uint32_t context) {
     uint32_t at = (context * 0x9e3779b1U) % SHARES_HASH;
     for (; scan->hash[at].serial == scan->serial; at = (at + 1) % SHARES_HASH)
@@ -145,7 +150,7 @@ static void share_add(struct scan *scan, uint32_t context, uintptr_t block) {
     struct wire_share *share = share_of(scan, context);
     if (!share) {
         scan->full = true;
-        scan->from_block = number; /* of the next piece */
+        scan->from_block = number; /* where the next piece continues */
         return;
     }
     share->live++;
@@ -153,7 +158,7 @@ static void share_add(struct scan *scan, uint32_t context, uintptr_t block) {
         share->resident++;
 }
 
-/* Adds a block that is alive to the OS pages that it touches. */
+/* Adds a live block to the OS pages that it touches. */
 INLINE void add_live(uint32_t *live_in, size_t offset, uint32_t bytes) {
     size_t number = offset / OS_PAGE_BYTES;
     size_t room = OS_PAGE_BYTES - offset % OS_PAGE_BYTES;
@@ -169,7 +174,8 @@ INLINE void add_live(uint32_t *live_in, size_t offset, uint32_t bytes) {
         live_in[number] += (uint32_t)(left < OS_PAGE_BYTES ? left : OS_PAGE_BYTES);
 }
 
-/* The blocks of one granule of a page of one context with records of a byte, of which there are very many. */
+/* Handles the blocks of one granule of a page of one context whose records have one byte. Such
+ * pages are very common. */
 static void look_at_bytes(const struct page *page, const char *granule, size_t at,
                           uint32_t *live_in) {
     const uint8_t *records = (const uint8_t *)granule + page->records;
@@ -179,7 +185,7 @@ static void look_at_bytes(const struct page *page, const char *granule, size_t a
             add_live(live_in, offset, page->block_bytes);
 }
 
-/* Of a copy of the page's header; nearly all mixed ones are of the one kind. */
+/* Reads a record, by a copy of the page's header; nearly all mixed pages have the first kind. */
 INLINE struct record read_record(const struct page *page, const void *record) {
     if (UNLIKELY((page->meta_shift & (META_SHIFT | META_OWNERS)) != META_MIXED))
         return record_read(page, record);
@@ -187,11 +193,13 @@ INLINE struct record read_record(const struct page *page, const void *record) {
     return (struct record){(both & 0xff) - 1, both >> 8, !(both & 0xff)};
 }
 
-/* Those of any page; of mixed ones, whose they are. */
+/* Handles the blocks of one granule of any page; in mixed pages adds each to its context's
+ * share. */
 static void look_at_records(struct scan *scan, const struct page *page, const char *granule,
                             size_t at, uint32_t *live_in, struct wire_page *out) {
     size_t offset = at + page->first;
-    uint32_t last_view = 0, context = REGION_NO_CONTEXT; /* neighbours are often of one context */
+    /* Neighbours often belong to one context. */
+    uint32_t last_view = 0, context = REGION_NO_CONTEXT;
     for (unsigned index = 0; index < page->granule_capacity;
          index++, offset += page->block_bytes, scan->block_now++) {
         struct record record = read_record(page, blocks_record(page, granule, index));
@@ -211,7 +219,7 @@ static void look_at_records(struct scan *scan, const struct page *page, const ch
     }
 }
 
-/* The slack of a free block is larger than any other. */
+/* Relies on this: the slack of a free block is larger than that of any live block. */
 uint8_t pages_spare_units(const struct page *page, const char *start) {
     uint32_t least = UINT32_MAX;
     size_t granule_bytes = (size_t)page->granule_mask + 1, reached = blocks_reached(page, start);
@@ -219,7 +227,7 @@ uint8_t pages_spare_units(const struct page *page, const char *start) {
     for (size_t at = 0; at < reached; at += granule_bytes) {
         const void *records = start + at + page->records;
         if (many && blocks_punched(page) >> at / OS_PAGE_BYTES & 1)
-            continue; /* its records went with it */
+            continue; /* its records were given back with it */
         for (unsigned i = 0; i < page->granule_capacity; i++) {
             uint32_t slack = page->meta_shift & META_WIDE
                                  ? load_relaxed(&((const uint16_t *)records)[i])
@@ -230,7 +238,7 @@ uint8_t pages_spare_units(const struct page *page, const char *start) {
     return least < page->block_bytes ? (uint8_t)(least / SERIAL_UNIT) : 0;
 }
 
-/* Looks at each block: how much of each OS page is alive, and in mixed pages whose. */
+/* Examines each block: how much of each OS page is live, and in mixed pages for which context. */
 static void look_at_blocks(struct scan *scan, const struct page *page, const char *start,
                            struct wire_page *out) {
     uint32_t live_in[OS_PAGES_MAX] = {0};
@@ -242,7 +250,7 @@ static void look_at_blocks(struct scan *scan, const struct page *page, const cha
     for (size_t at = 0; at < reached; at += granule_bytes) {
         scan->block_now = (uint32_t)(at / granule_bytes) * page->granule_capacity;
         if (many && punched >> at / OS_PAGE_BYTES & 1)
-            continue; /* its records went with it */
+            continue; /* its records were given back with it */
         if (bytes)
             look_at_bytes(page, start + at, at, live_in);
         else
@@ -265,7 +273,7 @@ static void look_at_blocks(struct scan *scan, const struct page *page, const cha
     }
 }
 
-/* Where the light form is told, those of one occupancy. */
+/* In the light form, pages are alike when their occupancy is equal. */
 static bool is_alike_light(const struct wire_page *a, const struct wire_page *b) {
     return !a->live == !b->live &&
            occupancy_bin(a->live_bytes, (uint64_t)a->capacity * a->block_bytes) ==
@@ -276,7 +284,7 @@ static bool is_full(const struct wire_page *page) {
     return page->state == WIRE_PAGE_FULL && page->live == page->capacity;
 }
 
-/* A page beside alike ones of the same context and size: they are told as one. */
+/* Extends the last record when the page lies beside alike pages of one context and size. */
 static bool goes_on(const struct scan *scan, const struct wire_page *out) {
     const struct wire_page *last = scan->last;
     return last && out->kind == WIRE_PAGE_OWN && last->kind == WIRE_PAGE_OWN &&
@@ -305,7 +313,7 @@ static void add_to_last(struct wire_page *last, const struct wire_page *out) {
         last->spare_units = out->spare_units;
 }
 
-/* False: there is no room for it. */
+/* False: there is no room for the record. */
 static bool add_page(struct scan *scan, const struct wire_page *out) {
     if (goes_on(scan, out)) {
         add_to_last(scan->last, out);
@@ -318,7 +326,7 @@ static bool add_page(struct scan *scan, const struct wire_page *out) {
     return room;
 }
 
-/* The OS pages of a page whose chunks stand one behind the other. */
+/* Counts the OS pages of a page whose chunks follow each other without blocks of fixed size. */
 static void look_at_chunks(const struct page *page, const char *start, struct wire_page *out) {
     uint32_t live_in[OS_PAGES_MAX] = {0};
     uint64_t held = blocks_punched(page);
@@ -406,10 +414,11 @@ static bool scan_own(struct scan *scan, const struct page *page, const char *sta
     return add_page(scan, &out);
 }
 
-/* A page is begun where there is room for so many shares, or in an answer that has nothing else. */
+/* A page is begun only where this much room for shares is left, or in an empty answer. */
 #define SHARES_ROOM (256U * sizeof(struct wire_share))
 
-/* Its blocks may be used again while it is not the current one, so that nothing is known of the newest. */
+/* The blocks may be reused although the page is not the current one, so the age of the newest block
+ * is unknown. */
 static bool scan_mixed(struct scan *scan, const struct page *page, const char *start) {
     struct answer *answer = scan->piece->answer;
     uint64_t first = (scan->place & ~SEGMENT_FAR) + scan->slice * SLICE_BYTES;
@@ -457,7 +466,7 @@ static bool scan_large(struct scan *scan, const struct page *page, const char *s
         .kind = WIRE_PAGE_LARGE,
         .state = WIRE_PAGE_FULL,
     };
-    /* What else stands in its OS pages is the guard's, not the program's rounding. */
+    /* The rest of its OS pages belongs to the guard and is not the program's rounding. */
     if (page->flags & PAGE_GUARDED)
         out.guard_bytes = (uint16_t)(touched - align_up(page->requested_bytes, 16));
     if (!scan->light) {
@@ -499,7 +508,8 @@ static bool scan_huge(struct scan *scan, const struct segment *segment, bool res
     return done;
 }
 
-/* The slice stands below the place of the segment, the block below both. */
+/* The number of the slice lies in lower bits than the place of the segment, the block below
+ * both. */
 static uint64_t cursor(uint64_t place, uint32_t slice, uint32_t block) {
     return place | (uint64_t)slice << BLOCKS_BITS | block;
 }
@@ -511,8 +521,7 @@ static bool scan_segment(struct segment *segment, bool huge, void *context) {
     bool resident = scan->piece->request->flags & WIRE_DUMP_RESIDENT;
     unsigned from = begun ? scan->slice : 0, stopped = 0;
     scan->last = NULL;
-    segment_clock_set(
-        os_now_exact_ns()); /* a dump may take longer than the clock is to be behind */
+    segment_clock_set(os_now_exact_ns()); /* a dump may take longer than the clock may lag */
     if (huge) {
         if (!scan_huge(scan, segment, resident))
             scan->piece->next = cursor(segment_place(segment), 0, 0);

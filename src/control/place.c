@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The socket's directory: $XDG_RUNTIME_DIR/memctx, else /run/user/UID/memctx, else /tmp/memctx-UID. */
+/* place.c - finds the socket's directory: $XDG_RUNTIME_DIR/memctx, else /run/user/UID/memctx, else
+ * /tmp/memctx-UID. */
 #include "control/place.h"
 #include "os/fault.h"
 
@@ -13,11 +14,11 @@ static bool fits(const struct text *text) {
     return !text->full && text->length < sizeof((struct sockaddr_un *)0)->sun_path;
 }
 
-/* A directory that nobody else can write, read or have made. */
+/* Makes or checks a directory that no other user can write, read or have made. */
 static bool directory_is_fit(const char *path, struct text *why) {
     struct stat status;
     if (!OS_TRY(mkdir(path, 0700))) {
-        chmod(path, 0700); /* whatever the program's umask took away */
+        chmod(path, 0700); /* restores the bits that the program's umask removed */
     } else if (errno != EEXIST) {
         text_add(why, path);
         text_add(why, " cannot be made");
@@ -77,7 +78,7 @@ bool place_find(struct place *place, uint32_t pid, struct text *why) {
             text_add_number(&text, geteuid());
         }
         path[text.length] = 0;
-        if (i < 2) { /* the runtime directory itself is never made by us */
+        if (i < 2) { /* we never make the runtime directory itself */
             if (OS_TRY(stat(path, &status)) || !S_ISDIR(status.st_mode))
                 continue;
             text_add(&text, "/memctx");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* place.h - where the socket stands, and that the directory is fit for it. */
+/* place.h - chooses the path of the socket and checks that its directory is safe. */
 #ifndef MEMCTX_PLACE_H
 #define MEMCTX_PLACE_H
 
@@ -7,14 +7,15 @@
 #include <sys/un.h>
 
 struct place {
-    struct sockaddr_un final, temporary; /* bound under the second name, then renamed */
+    struct sockaddr_un final, temporary; /* bound as `temporary`, then renamed to `final` */
 };
 
-/* Keeps $XDG_RUNTIME_DIR; from the constructor, because the program may rewrite its environment. */
+/* Saves $XDG_RUNTIME_DIR. Called by the constructor, because the program may rewrite its
+ * environment later. */
 void place_init(void);
 
-/* Finds or makes DIR (0700, ours, no link) and names DIR/PID.sock in it. False: no directory will
- * do; `why` says so of the last one tried. */
+/* Finds or makes the directory DIR (mode 0700, owned by us, not a link) and sets the paths to
+ * DIR/PID.sock. False: no directory is fit; `why` gives the reason for the last one tried. */
 bool place_find(struct place *place, uint32_t pid, struct text *why);
 
 #endif

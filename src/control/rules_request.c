@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests about the rules of call paths (wire.h, WIRE_RULES), and what each rule's paths hold. */
+/* rules_request.c - requests about the rules of call paths (wire.h, WIRE_RULES), with the memory
+ * that each rule's paths hold. */
 #include "context/tree.h"
 #include "control/control.h"
 #include "region/terms.h"

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Filters of system calls that were there before the program; see sandbox.h.
+ * sandbox.c - examines filters of system calls that were installed before the program; see
+ * sandbox.h.
  *
- * What a filter does with a call can be found out only by making the call, and many end the process that
- * makes it. So a filter forbids the thread, with one exception: containers. Their runtimes put everything in
- * them under one filter, which refuses calls with an error, and a library that took each of these for a
- * sandbox would be of no use there. A filter is a container's where the first process of the pid
- * namespace is under as many. Then a child is sent ahead, which makes the calls that the thread would make:
- * if the kernel ends it, there is no thread. That a child can be made at all is known where the parent, too, is
- * under as many filters, since it made this process; or where the container's runtime has left its mark.
+ * To learn how a filter treats a call, one must make the call, and many filters then kill the
+ * process. So a filter forbids the thread, with one exception: containers. A container runtime puts
+ * every process under one filter, which refuses calls with an error. A library that took each
+ * container for a sandbox would be useless there. A filter counts as a container's when the first
+ * process of the pid namespace has the same number of filters. The library then makes a child that
+ * tries the calls of the control thread: if the kernel kills the child, there is no thread. Making
+ * the child is safe when the parent has the same number of filters, since the parent made this
+ * process, or when the container runtime has left its mark.
  */
 #include "control/sandbox.h"
 #include "base/options.h"
@@ -32,16 +34,16 @@
 enum { NOT_FILTERED, STRICT_MODE, FILTERED };
 
 struct seccomp {
-    int64_t mode, filters; /* -1: the kernel does not say (filters: before Linux 5.9) */
+    int64_t mode, filters; /* -1: the kernel does not tell (filters: before Linux 5.9) */
     int64_t parent;
 };
 
-static char *status; /* of /proc/PID/status, the text */
+static char *status; /* text of /proc/PID/status */
 static size_t status_bytes;
-static int64_t
-    filters_let; /* so many filters were found to let a thread be; a forked child has the same */
+/* A thread was found to be safe under this number of filters; a forked child has as many. */
+static int64_t filters_let;
 
-/* The number behind a name that stands at the start of a line; -1: no such line. */
+/* Returns the number after the name that begins a line; -1: no such line. */
 static int64_t status_number(const char *name) {
     size_t length = text_length(name);
     for (const char *at = status; *at; at++) {
@@ -73,7 +75,7 @@ static bool file_exists(const char *path) {
     return os_read_file(path, byte, sizeof byte) >= 0;
 }
 
-/* Docker, podman; lxc, nspawn, podman; kubernetes. */
+/* Looks for the marks of docker and podman; lxc, nspawn and podman; kubernetes. */
 static bool is_marked_as_container(void) {
     return file_exists("/.dockerenv") || file_exists("/run/.containerenv") || getenv("container") ||
            getenv("KUBERNETES_SERVICE_HOST");
@@ -92,10 +94,10 @@ static bool parent_has_the_same(const struct seccomp *self) {
     return is_same(self, &parent);
 }
 
-#define PATH 0x7fffffff /* an argument: an empty path */
+#define PATH 0x7fffffff /* an argument that stands for an empty path */
 
-/* What the control thread, its start and its end ask for, with arguments that change nothing. What is refused with an
- * error is no matter. */
+/* The calls of the control thread, of its start and of its end, with arguments that change nothing.
+ * A call that is refused with an error does no harm. */
 static const struct {
     short number;
     int a, b, c, d;
@@ -138,7 +140,7 @@ static const struct {
     {SYS_write, -1, 0, 0, 0},
     {SYS_mincore, 0, 0, 0, 0},
     {SYS_prlimit64, 0, RLIMIT_NOFILE, 0, 0},
-    {SYS_exit, 0, 0, 0, 0}, /* as a thread ends: here the child does */
+    {SYS_exit, 0, 0, 0, 0}, /* a thread ends with this call; here it ends the child */
 };
 
 static long argument(int value) {
@@ -151,8 +153,8 @@ static void try_calls(void) {
                 calls[i].d, 0, 0);
 }
 
-/* A child of which nobody hears: no handler of fork runs, no signal tells of its end, and the program's own wait does
- * not find it. */
+/* Makes the calls in a child that the program cannot notice: no fork handler runs, no signal
+ * reports the child's end, and the program's own wait does not find the child. */
 static bool child_survives_calls(void) {
     static const struct rlimit no_core = {0, 0};
     int ending = 0;

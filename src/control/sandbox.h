@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sandbox.h - whether the kernel may end the process for what a control thread asks of it.
+ * sandbox.h - tells whether the kernel may kill the process for system calls of a control thread.
  *
- * Filters of system calls (seccomp) that the process installs itself are seen coming: src/api/sandbox.c
- * stands in front of libc's prctl and syscall. Filters that were there before the program was started
- * are found in /proc/self/status, which can be read under any filter under which the dynamic loader
- * could load this library: it opens, reads and closes files itself.
+ * The library notices filters of system calls (seccomp) that the process installs itself:
+ * src/api/sandbox.c intercepts libc's prctl and syscall. It finds filters that were installed
+ * before the program started in /proc/self/status. This file can be read under every filter under
+ * which the dynamic loader could load this library, because the loader opens, reads and closes
+ * files itself.
  */
 #ifndef MEMCTX_SANDBOX_H
 #define MEMCTX_SANDBOX_H
 
 #include "base/text.h"
 
-/* True: a thread may be made, and a socket. False: `why` says what forbids it. Under control.lock, or before the
- * program's main. room: for a file of /proc, which lists all groups of the user. */
+/* True: the process may make a thread and a socket. False: `why` names the obstacle. Call under
+ * control.lock, or before the program's main. room: scratch memory for one file of /proc; such a
+ * file lists all groups of the user. */
 bool sandbox_lets_thread(char *room, size_t bytes, struct text *why);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The control thread: starts late, serves up to WIRE_CLIENTS_MAX clients from one poll loop, and
- * gives empty memory back while the program is idle. Everything non-blocking; a client that breaks
- * the rules of wire.h, or keeps the other end waiting, loses its connection and nobody else's.
+ * server.c - the control thread: starts late, serves up to WIRE_CLIENTS_MAX clients from one poll
+ * loop, and gives empty memory back while the program is idle.
+ *
+ * All sockets are non-blocking. A client that breaks the rules of wire.h, or makes the server wait,
+ * loses its connection; other clients do not notice.
  */
 #include "base/options.h"
 #include "context/evict.h"
@@ -30,27 +32,30 @@
 #include <unistd.h>
 
 #define START_AFTER_NS 20000000U
-/* A process that forks again and again starts the thread in a pause between its forks, or after this
- * long: in a program with two threads glibc's fork costs ten page faults more. */
+/* A process that forks again and again starts the thread in a pause between its forks, or at the
+ * latest after FORKING_NS: in a program with two threads glibc's fork costs ten page faults
+ * more. */
 #define FORKING_NS 1000000000U
-#define CHILD_LOOKS 8 /* slow allocations of a forked child before it looks at the clock */
+#define CHILD_LOOKS 8 /* slow allocations of a forked child before it reads the clock */
 #define STACK_BYTES (240UL << 10)
 #define STATUS_BYTES 16384
 #define IDLE_POLL_MS 1000
 #define ALONE_POLL_MS 100
-#define RULES_POLL_MS 100   /* contexts that nobody looked at yet get so old */
-#define DEAF_NS 1000000000U /* when the process has no descriptor left */
+#define RULES_POLL_MS 100   /* maximum wait before the rules are applied to new contexts */
+#define DEAF_NS 1000000000U /* pause when the process has no descriptor left */
 #define CLOSED_MAX 65536U   /* where descriptors have to be closed one by one */
-#define EXIT_WAIT_NS 100000 /* at the process's end, for a socket that is being made; so often */
+#define EXIT_WAIT_NS 100000 /* pause between two checks, at exit, for a socket in the making */
 #define EXIT_WAITS_MAX 1000
 #define LIVE_LOOK_NS 500000000U
-#define HIGH_FD 500 /* numbers that programs do not count on */
+#define HIGH_FD 500 /* above the descriptor numbers that programs expect to get */
 #define IDLE_CLIENT_NS (60ULL * 1000000000)
-/* When all places are taken and another one waits: who has asked for nothing yet, has not asked again, reads the same answer, goes
- * after so long, who has waited for longest first. */
+/* When all places are taken and another client waits, a client loses its place after one of these
+ * times: SILENT_CLIENT_NS if it never sent a request, DEADLINE_NS if it has not sent another
+ * request, SLOW_READER_NS if it is still reading an answer. The client that waited longest goes
+ * first. */
 #define SILENT_CLIENT_NS (100ULL * 1000000)
 #define SLOW_READER_NS (10ULL * 1000000000)
-#define FULL_NS (20ULL * 1000000) /* so long nobody is looked for, when none could go */
+#define FULL_NS (20ULL * 1000000) /* when no client could be dropped, accept nobody for this time */
 #define DUMP_QUIET_NS ((uint64_t)WIRE_DUMP_QUIET_MS * 1000000)
 #define DEADLINE_NS ((uint64_t)WIRE_DEADLINE_MS * 1000000)
 
@@ -58,8 +63,8 @@
 #define MEMCTX_VERSION "unknown"
 #endif
 
-/* A descriptor of ours. In a table that is shared with the program, which may have closed it and got the number
- * anew, it is ours only as long as the file behind it is the same one. */
+/* A descriptor of ours. In a descriptor table shared with the program, the program may close it and
+ * reuse its number, so it is ours only as long as the number refers to the file that we opened. */
 struct held {
     int fd; /* -1: none */
     dev_t device;
@@ -67,40 +72,41 @@ struct held {
 };
 
 struct client {
-    struct held socket;     /* none: a free place */
-    uint64_t since_ns;      /* of the last progress */
-    uint64_t begun_ns;      /* when the answer was begun, or when it has had all of one */
-    uint64_t dump_until_ns; /* ids keep their meaning for it until then; 0: it reads no dump */
+    struct held socket; /* fd -1: this place is free */
+    uint64_t since_ns;  /* time of the last progress */
+    uint64_t begun_ns;  /* when the current answer began, or the last one was fully sent */
+    /* Ids keep their meaning for this client until then; 0: it reads no dump. */
+    uint64_t dump_until_ns;
     size_t got;
     struct wire_frame frame; /* read first, then body */
-    char *body;              /* WIRE_REQUEST_MAX + 1 */
-    bool asked;              /* a whole request, at least once */
+    char *body;              /* WIRE_REQUEST_MAX + 1 bytes */
+    bool asked;              /* the client has sent at least one whole request */
     bool answering;          /* head and answer are being written */
-    struct wire_frame *head; /* the answer stands behind it */
+    struct wire_frame *head; /* the answer follows it in memory */
     struct answer answer;
-    size_t written; /* of both */
+    size_t written; /* bytes of head and answer together */
 };
 
-/* What a client's answers are built in: a frame and its body, in a mapping that is there while clients are. Where it cannot be had,
- * there is room for a hello, and to say so. */
+/* Size of the memory for one client's answers: a frame and its body, in a mapping that exists while
+ * clients are connected. Without the mapping NARROW_BYTES suffice for a hello and an error. */
 #define ROOM_BYTES (sizeof(struct wire_frame) + WIRE_ANSWER_MAX)
 #define NARROW_BYTES (sizeof(struct wire_frame) + 72)
 
 uint32_t control_waiting FORK_PAGE;
 
 static struct {
-    struct lock lock; /* guards starting */
+    struct lock lock; /* guards the start of the thread */
     bool own_descriptors, forking;
     uint32_t running;    /* pid of the process that has the thread; 0: none. Under the lock */
-    uint32_t stopping;   /* atomic: the thread is to end */
-    uint32_t opening;    /* atomic: the thread makes the socket */
-    uint32_t ending;     /* atomic: the process ends, and no socket is to be made any more */
+    uint32_t stopping;   /* atomic: the thread must end */
+    uint32_t opening;    /* atomic: the thread is making the socket */
+    uint32_t ending;     /* atomic: the process ends, and no socket may be made any more */
     bool had_thread;     /* in this process, or in one that it was forked from */
-    bool first_ended;    /* the program's first thread; ours may become the last */
-    uint32_t socket_pid; /* who made the socket */
-    uint64_t start_ns;   /* of this process, or of its life since fork */
+    bool first_ended;    /* the program's first thread ended; ours may become the last */
+    uint32_t socket_pid; /* pid of the process that made the socket */
+    uint64_t start_ns;   /* start of this process, or the time of its fork */
     uint64_t fork_ns;    /* when this process last began to fork; 0: never */
-    uint32_t looks_left; /* of a forked child: so often it does not look at the clock */
+    uint32_t looks_left; /* of a forked child: calls left before it reads the clock */
     pthread_t thread;
     struct held listener;
     uint64_t deaf_until_ns; /* no client can be accepted until then */
@@ -109,9 +115,9 @@ static struct place place START_PAGE;
 static struct client clients[WIRE_CLIENTS_MAX] START_PAGE; /* control thread only */
 static char bodies[WIRE_CLIENTS_MAX][WIRE_REQUEST_MAX + 1];
 static char narrow_rooms[WIRE_CLIENTS_MAX][NARROW_BYTES] __attribute__((aligned(8)));
-static char *rooms; /* ROOM_BYTES for each client; NULL: not there */
-/* Its stack: as a mapping of its own, with a guard, it would cost every fork some 6 us. Only our own code
- * runs on it, which needs a tenth of it. */
+static char *rooms; /* ROOM_BYTES for each client; NULL: not mapped */
+/* The thread's stack. A mapping of its own, with a guard, would cost every fork some 6 us. Only our
+ * own code runs on the stack, and it uses a tenth of it. */
 static char stack_room[STACK_BYTES + OS_PAGE_BYTES];
 
 uint64_t control_uptime_ns(void) {
@@ -130,9 +136,10 @@ static void complain(const char *what, const char *detail) {
     os_print(&text);
 }
 
-/* --- descriptors -------------------------------------------------------------------------------- */
+/* --- descriptors ------------------------------------------------------------------------------ */
 
-/* False: nothing is held. The lowest numbers of a shared table are the program's. */
+/* False: no descriptor is held. Moves the descriptor out of the lowest numbers of a shared table,
+ * which belong to the program. */
 static bool hold(struct held *held, int fd) {
     struct stat status;
     held->fd = -1;
@@ -158,16 +165,16 @@ static bool is_still_held(const struct held *held) {
                               status.st_ino == held->inode));
 }
 
-/* What is not ours any more is forgotten, never closed. */
+/* A descriptor that is no longer ours is forgotten, never closed. */
 static void let_go(struct held *held) {
     if (is_still_held(held))
         close(held->fd);
     held->fd = -1;
 }
 
-/* --- clients ------------------------------------------------------------------------------------ */
+/* --- clients ---------------------------------------------------------------------------------- */
 
-/* Until when any client's dump lasts. */
+/* Announces the time at which the last dump of any client ends. */
 static void note_dumps(void) {
     uint64_t until = 0;
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
@@ -177,7 +184,7 @@ static void note_dumps(void) {
         store_release(&tree_read_until_ns, until);
 }
 
-/* The client reads a dump, or goes on with it. */
+/* The client starts to read a dump, or continues. */
 static void control_dump_begins(struct client *client) {
     client->dump_until_ns = os_now_exact_ns() + DUMP_QUIET_NS;
     note_dumps();
@@ -210,7 +217,7 @@ static void client_drop(struct client *client) {
     client->got = client->written = 0;
 }
 
-/* Room for its answers. */
+/* Gives the client memory for its answers. */
 static void client_take_room(struct client *client) {
     size_t number = (size_t)(client - clients);
     if (!rooms)
@@ -254,7 +261,8 @@ static uint64_t start_ticks(void) {
     if (os_read_file("/proc/self/stat", stat, sizeof stat) <= 0)
         return 0;
     const char *at = stat;
-    for (const char *p = stat; *p; p++) /* behind the command name, which may hold anything */
+    /* Start after the command name, which may contain anything. */
+    for (const char *p = stat; *p; p++)
         if (*p == ')')
             at = p;
     unsigned field = 2;
@@ -295,7 +303,7 @@ static void client_write(struct client *client) {
     }
 }
 
-/* What has come of a frame can still be that of a request. */
+/* True while the bytes received so far can be the beginning of a request's frame. */
 static bool may_be_frame(const struct client *client) {
     const struct wire_frame right = {.magic = WIRE_MAGIC, .version = WIRE_VERSION};
     const struct wire_frame *frame = &client->frame;
@@ -306,7 +314,7 @@ static bool may_be_frame(const struct client *client) {
            (frame->length <= WIRE_REQUEST_MAX && command_is_known(frame->type, frame->length));
 }
 
-/* Reads what is there of one request; answers it when it is whole. */
+/* Reads the available bytes of one request; answers the request when it is complete. */
 static void client_read(struct client *client) {
     size_t head = sizeof client->frame;
     for (;;) {
@@ -350,7 +358,8 @@ static uint64_t patience_with(const struct client *client) {
                                               : SILENT_CLIENT_NS;
 }
 
-/* A place for one more: a free one, else of who has done nothing for too long, first of those who never asked. NULL: none. */
+/* Finds a place for another client: a free one, or the place of a client that did nothing for too
+ * long; clients that never sent a request go first. NULL: none. */
 static struct client *find_place(uint64_t now) {
     struct client *room = NULL;
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
@@ -370,14 +379,14 @@ static void accept_client(void) {
     uint64_t now = os_now_exact_ns();
     struct client *room = find_place(now);
     struct held socket;
-    if (!room) { /* whoever waits goes on waiting, in the order in which they came */
+    if (!room) { /* new connections go on waiting, in the order in which they came */
         control.deaf_until_ns = now + FULL_NS;
         return;
     }
     int fd = OS_TRY(accept4(control.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     bool full = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (!hold(&socket, fd)) {
-        if (full) /* the connection still waits, so that to poll at once would be to spin */
+        if (full) /* the connection stays pending, so polling at once would spin */
             control.deaf_until_ns = now + DEAF_NS;
         return;
     }
@@ -400,7 +409,7 @@ static void drop_late_clients(void) {
     }
 }
 
-/* --- the socket ---------------------------------------------------------------------------------- */
+/* --- the socket ------------------------------------------------------------------------------- */
 
 static bool socket_open(void) {
     char reason[256] = "no directory for the socket";
@@ -430,7 +439,7 @@ static bool socket_open(void) {
     return true;
 }
 
-/* Its process id is not asked for in vain: a filter of system calls may not know that call. */
+/* Does not ask for the process id needlessly: a filter of system calls may forbid getpid. */
 static bool has_socket(void) {
     uint32_t pid = load_acquire(&control.socket_pid);
     return pid && pid == os_process_id();
@@ -443,8 +452,8 @@ static COLD void socket_remove(void) {
     store_release(&control.socket_pid, 0);
 }
 
-/* Of the program no thread is left but its first, which has ended: ours is the last, and glibc ends
- * the process when it returns. */
+/* True when the program's only other thread is its first one, and that has ended. The control
+ * thread is then the last thread, and glibc ends the process when it returns. */
 static bool is_alone(void) {
     struct stat tasks;
     char line[128];
@@ -452,7 +461,7 @@ static bool is_alone(void) {
         return false;
     int64_t length = os_read_file("/proc/self/stat", line, sizeof line);
     for (int64_t i = length - 1; i > 0;
-         i--) /* "pid (name) state ..."; the name may hold anything */
+         i--) /* "pid (name) state ..."; the name may contain anything */
         if (line[i] == ')')
             return line[i + 1] == ' ' && line[i + 2] == 'Z';
     return false;
@@ -462,7 +471,7 @@ bool control_has_own_descriptors(void) {
     return control.own_descriptors;
 }
 
-/* For the limit of the tables, where that may be a share of them. */
+/* Updates the live bytes for the tables' limit, which may be a share of them. */
 static void look_at_live_bytes(void) {
     static uint64_t next_ns;
     uint64_t now = os_now_exact_ns();
@@ -473,7 +482,8 @@ static void look_at_live_bytes(void) {
 }
 
 static void serve(void) {
-    /* The listener, then only the clients that there are: RLIMIT_NOFILE bounds what may be asked for. */
+    /* Holds the listener, then only the connected clients: RLIMIT_NOFILE bounds the number poll
+     * accepts. */
     struct pollfd polls[WIRE_CLIENTS_MAX + 1];
     struct client *polled[WIRE_CLIENTS_MAX + 1];
     segment_clock_set(os_now_exact_ns());
@@ -502,7 +512,7 @@ static void serve(void) {
             polled[count] = client;
             polls[count++] = (struct pollfd){.fd = client->socket.fd, .events = events};
         }
-        if (count == 1) { /* no client is there */
+        if (count == 1) { /* no client is connected */
             control_unmap(rooms);
             rooms = NULL;
             control_unmap_kept();
@@ -520,11 +530,11 @@ static void serve(void) {
         if (control.first_ended && wait > ALONE_POLL_MS)
             wait = ALONE_POLL_MS;
         int ready = OS_TRY(poll(polls, count, wait));
-        if (ready < 0 &&
-            errno != EINTR) { /* so few descriptors are allowed; the time is waited for */
+        /* poll fails when RLIMIT_NOFILE is too low: sleep instead. */
+        if (ready < 0 && errno != EINTR) {
             struct timespec time = {.tv_sec = wait / 1000, .tv_nsec = wait % 1000 * 1000000L};
             if (nanosleep(&time, NULL) && errno != EINTR)
-                return; /* rather than spin */
+                return; /* end the thread rather than spin */
         }
         if (segment_usage().freelist_bytes) /* what came while it waited, too */
             segment_purge(false);
@@ -547,7 +557,8 @@ static void serve(void) {
     }
 }
 
-/* All from `first` on, of a table of our own. Kernels before 5.9 and some filters do not know close_range. */
+/* Closes all descriptors from `first` on, in a table of our own. Kernels before 5.9 and some
+ * filters do not know close_range. */
 static void close_from(unsigned first) {
     struct rlimit limit;
     if (!OS_TRY(close_range(first, ~0U, 0)))
@@ -561,9 +572,10 @@ static void close_from(unsigned first) {
 static void *thread_main(void *argument) {
     prctl(PR_SET_NAME, "memctx");
     control_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
-    /* When ours becomes the last thread it runs the exit handlers, with the program's descriptors. */
+    /* When ours becomes the last thread it runs the exit handlers, with the program's
+     * descriptors. */
     control.own_descriptors = !control.first_ended && !OS_TRY(unshare(CLONE_FILES));
-    if (control.own_descriptors) { /* standard error only for what socket_open may have to say */
+    if (control.own_descriptors) { /* keep standard error only for the messages of socket_open */
         close(0);
         close(1);
         close_from(options.verbose ? 3 : 2);
@@ -590,15 +602,16 @@ static void *thread_main(void *argument) {
     return argument;
 }
 
-/* --- starting -------------------------------------------------------------------------------------- */
+/* --- starting --------------------------------------------------------------------------------- */
 
-/* False, for good, where a filter of system calls was there before the program. */
+/* False, for good, where a filter of system calls was installed before the program started. */
 static bool may_start(void) {
     char reason[256];
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
     if (load_relaxed(&os_restricted))
         return false;
-    /* The stack is not in use yet; the end of it will be in any case. */
+    /* The stack is not in use yet; its upper end will be written in any case, so it serves as
+     * scratch. */
     if (sandbox_lets_thread(stack_room + STACK_BYTES - STATUS_BYTES, STATUS_BYTES, &why))
         return true;
     store_release(&os_restricted, OS_RESTRICTED);
@@ -617,7 +630,7 @@ static void start(void) {
         return;
     sigfillset(&all);
     pthread_attr_setsigmask_np(&attributes, &all);
-    if (control.first_ended) /* the program's exit handlers may run on it */
+    if (control.first_ended) /* the program's exit handlers may run on this thread's stack */
         pthread_attr_setstacksize(&attributes, STACK_BYTES);
     else
         pthread_attr_setstack(&attributes, (void *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES),
@@ -639,8 +652,8 @@ static void start(void) {
     control.had_thread = true;
 }
 
-/* Connects to the socket, which is all that the thread waits for. Where that cannot be, it looks up
- * by itself within a second. */
+/* Connects to the socket, which wakes the thread from poll. If the connection fails, the thread
+ * wakes by itself within a second. */
 static void wake(void) {
     if (!has_socket())
         return;
@@ -651,14 +664,16 @@ static void wake(void) {
     close(fd);
 }
 
-/* Ends the thread and waits for that; false: there is none. errno and the cancellation state stay. */
+/* Ends the thread and waits for its end; false: there is no thread. Keeps errno and the
+ * cancellation state. */
 static bool end_thread(void) {
     int saved = errno, cancel_state;
-    if (lock_any_is_mine()) /* a signal handler in the middle of this */
+    if (lock_any_is_mine()) /* we run in a signal handler that interrupted a holder */
         return false;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* joining may be cancelled */
+    /* Pthread_join can be cancelled. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     lock_take(&control.lock);
-    /* Not our parent's, in a vfork child. */
+    /* In a vfork child control.running names the parent, whose thread must go on. */
     bool runs = control.running && control.running == os_process_id();
     if (runs) {
         store_release(&control.stopping, 1);
@@ -683,7 +698,7 @@ bool control_restrict(bool strictly, uint32_t *before) {
         return true;
     store_release(&control_waiting, 0);
     bool ended = end_thread();
-    unfold_end(); /* of the parent's, when this is a child that had no thread yet */
+    unfold_end(); /* a child without a thread of its own still has its parent's unfoldings */
     if (ended)
         complain("the program restricts what the kernel does for it", "");
     return true;
@@ -694,10 +709,11 @@ void control_unrestrict(uint32_t before) {
     store_release(&control_waiting, !before && options.control != CONTROL_OFF);
 }
 
-/* A thread that cancels itself while it may be cancelled at any moment is left half marked as cancelled by glibc.
- * When it is the last one, and runs the exit handlers, the next call that is a cancellation point waits for
- * ever for the other half, which would come from another thread; but not in a program that never had a second one.
- * To a thread that is ending, another cancellation does nothing but complete the mark. */
+/* When a thread with asynchronous cancellation cancels itself, glibc leaves it half marked as
+ * cancelled. If it is the last thread, and runs the exit handlers, the next cancellation point
+ * waits for ever for the other half of the mark, which would come from another thread. This happens
+ * only in a program that has had a second thread. In a thread that is already ending, another
+ * cancellation does nothing but complete the mark. */
 static void complete_cancellation(void) {
     if (control.had_thread && !load_relaxed(&os_restricted))
         pthread_cancel(pthread_self());
@@ -714,13 +730,14 @@ void control_first_thread_ended(void) {
 COLD bool control_is_due(void) {
     if (control.forking)
         return false;
-    if (control.looks_left) { /* most end soon, and would have to get the clock's pages mapped */
+    /* Most children end soon, and reading the clock would map its pages. */
+    if (control.looks_left) {
         control.looks_left--;
         return false;
     }
     if (load_relaxed(&heap_global.threads_seen) > 1)
         return true;
-    uint64_t now = os_now_ns(); /* coarse: it may lie before what the exact clock said */
+    uint64_t now = os_now_ns(); /* coarse: it may lie before a time that the exact clock told */
     return now >= control.start_ns + START_AFTER_NS &&
            (now >= control.fork_ns + START_AFTER_NS || now >= control.start_ns + FORKING_NS);
 }
@@ -776,7 +793,8 @@ COLD void control_fork_done(bool child) {
     control.forking = false;
     if (!child)
         return;
-    /* The thread stayed behind, and its descriptors, but for those in a shared table. */
+    /* The child has no copy of the thread, nor of its descriptors, unless they were in a shared
+     * table. */
     lock_reset(&control.lock);
     if (control.running && !control.own_descriptors) {
         let_go(&control.listener);

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sums over the views of all heaps, and resets: everything that needs no look at pages. A context is added up when it is
- * asked for, so nothing is kept, however many there are.
+ * sums.c - sums over the views of all heaps, and resets: the requests that need not look at pages.
+ *
+ * A context is added up when a client asks for it, so no sums are stored, however many contexts
+ * there are.
  */
 #include "context/tree.h"
 #include "control/control.h"
 #include "region/heap.h"
 
 /*
- * While threads run, a chunk may be allocated in one view and freed in another between the readings of the two. So the
- * views of one context are read together, what was freed before what was allocated: then no free is without its
- * allocation, and what is alive is too much by no more than what is freed meanwhile, some nanoseconds. They are looked up
- * twice, because a view that was not there yet the first time may have allocated what another had freed then.
+ * While threads run, a chunk may be allocated in one view and freed in another between the readings
+ * of the two. So the views of one context are read together, all frees before all allocations:
+ * every free then has its allocation, and the live bytes are too high by no more than the frees of
+ * the few nanoseconds between. The list of views is walked twice, because a view that did not exist
+ * in the first walk may have allocated a chunk that another view had freed then.
  */
 #define TRIES_MAX 8U /* the reader may have been preempted */
 
@@ -44,13 +47,13 @@ static void add_base(struct sum *sum, struct heap *heap, const struct view *view
     sum->base_requested_cum_bytes += (int64_t)base->requested_cum_bytes;
 }
 
-/* What the view had freed. */
+/* Adds the frees of the view. */
 static void add_frees(struct sum *sum, const struct view *view) {
     sum->frees += (int64_t)load_acquire(&view->frees);
     sum->live_bytes -= (int64_t)load_acquire(&view->freed_cum_bytes);
 }
 
-/* What it has allocated until then; returns what it has freed by now. */
+/* Adds the allocations of the view; returns its number of frees by now. */
 static int64_t add_allocs(struct sum *sum, const struct view *view) {
     int64_t allocs = (int64_t)load_acquire(&view->allocs);
     int64_t bytes = (int64_t)load_acquire(&view->requested_cum_bytes);
@@ -65,7 +68,7 @@ static int64_t add_allocs(struct sum *sum, const struct view *view) {
     return frees;
 }
 
-/* Where the heap's part goes; NULL: it is not asked for. */
+/* Returns the heap's place in parts, or `whole`; NULL: the heap's part is not asked for. */
 static struct sum *part_of(struct sums_parts *parts, struct sum *whole, const struct heap *heap) {
     uint32_t number = heap->number - (parts ? parts->first : 0);
     if (!parts)
@@ -73,7 +76,7 @@ static struct sum *part_of(struct sums_parts *parts, struct sum *whole, const st
     return number < parts->count ? &parts->list[number] : NULL;
 }
 
-/* One try; returns how many frees went by meanwhile. */
+/* Reads all views once; returns the number of frees by the end of the reading. */
 static int64_t read_once(uint32_t context, struct sum *sum, struct sums_parts *parts) {
     struct heap_views walk = heap_views_of(context);
     const struct view *view;
@@ -155,9 +158,9 @@ struct sum sums_all(void) {
     return sum;
 }
 
-/* --- resets -------------------------------------------------------------------------------------- */
+/* --- resets ----------------------------------------------------------------------------------- */
 
-/* At or below it; a parent's id is lower than its children's. */
+/* True for the root and its descendants; a parent's id is lower than its children's. */
 static bool is_below(uint32_t id, uint32_t root) {
     while (id > root)
         id = tree_node(id)->parent;
@@ -172,18 +175,20 @@ static bool reset_view(struct heap *heap, uint32_t index) {
     base->allocs = load_relaxed(&view->allocs);
     base->frees = load_relaxed(&view->frees);
     base->requested_cum_bytes = load_relaxed(&view->requested_cum_bytes);
-    /* The owner may write a higher peak at the same time: off by what is in flight. */
+    /* The owner may write a higher peak at the same time: the peak is off by the chunks in
+     * flight. */
     store_owner(&view->peak_bytes, view_live_bytes(view));
     return true;
 }
 
 struct reset {
-    uint32_t root, count; /* the subtree; ids are below it */
-    uint64_t views;       /* that were or would be reset */
-    int64_t bytes;        /* that have to be there for that, and are not */
+    uint32_t root, count; /* the subtree; its ids are below count */
+    uint64_t views;       /* views that were reset, or would be */
+    int64_t bytes;        /* memory that the reset needs and does not have yet */
 };
 
-/* Resets each view of the subtree, or, when it only looks, counts what that needs. False: memory ran short. */
+/* Resets each view of the subtree. only_look: counts the memory that this needs. False: out of
+ * memory. */
 static bool reset_heap(struct heap *heap, struct reset *reset, bool only_look) {
     uint32_t views = load_acquire(&heap->view_count), block = UINT32_MAX;
     for (uint32_t i = 1; i < views; i++) {
@@ -231,7 +236,7 @@ static uint32_t reset_all(const struct wire_reset_request *request, struct text 
         text_add(text, "no context has this id");
         return WIRE_REFUSED;
     }
-    /* All or nothing, so that nobody takes counters of different times for those of one. */
+    /* All or none, so that no client takes counters of different times for counters of one time. */
     reset_heaps(&reset, true);
     if (!asked_fits(reset.bytes))
         return refuse_reset(text, &reset);
@@ -246,7 +251,8 @@ static uint32_t reset_all(const struct wire_reset_request *request, struct text 
     return WIRE_OK;
 }
 
-/* Figures stay where they are meanwhile, so that the views that were counted are those that are reset. */
+/* The figures stay where they are meanwhile, so the views that are reset are the views that were
+ * counted. */
 uint32_t reset_run(const struct wire_reset_request *request, struct text *text) {
     uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
     store_release(&tree_read_until_ns, UINT64_MAX);

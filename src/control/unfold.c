@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions that are folded, but not for a time, so that the dump tells of each turn of a recursion. */
+/* unfold.c - leaves folded functions unfolded for a time, so that dumps show each turn of a
+ * recursion. */
 #include "base/options.h"
 #include "context/tree.h"
 #include "control/control.h"
 #include "path/functions.h"
 
-#define UNFOLDINGS_MAX 8       /* with an end of their own */
-#define NODES_LOOKED_AT 65536U /* for functions below a context; of more nodes the first ones */
+#define UNFOLDINGS_MAX 8 /* unfoldings with an end of their own */
+/* When searching functions below a context; further nodes are ignored. */
+#define NODES_LOOKED_AT 65536U
 #define PASSES_MAX 4
-#define LEVELS_MAX 512 /* of a path, with its labels */
+#define LEVELS_MAX 512 /* nodes of a path, with its labels */
 #define NS_PER_S 1000000000ULL
 
-/* A function is in one of them at most. Control thread only; a forked child has its parent's, and its own
- * control thread ends them. */
+/* A function is in at most one unfolding. Control thread only; a forked child inherits its parent's
+ * unfoldings, and the child's control thread ends them. */
 static struct unfolding {
     uint64_t until_ns; /* 0: the place is free */
     struct function_set functions;
 } unfoldings[UNFOLDINGS_MAX];
 
-/* A node's folded function; 0: it is not folded, or nobody knows any more which one it was. */
+/* Returns the number of a node's folded function; 0: the node is not folded, or its function is no
+ * longer known. */
 static uint32_t number_of(uint32_t id) {
     const struct tree_node *node = tree_node(id);
     const struct module *module = rules_module(node->module);
@@ -32,14 +35,14 @@ static void add(struct function_set *set, uint32_t id) {
         function_set_add(set, number);
 }
 
-/* The node itself or its nearest ancestor whose function was folded; TREE_ROOT: there is none. */
+/* Returns the node or its nearest ancestor whose function was folded; TREE_ROOT: there is none. */
 static uint32_t recursive_at(uint32_t id) {
     while (id != TREE_ROOT && !(load_relaxed(&tree_node(id)->flags) & TREE_FOLDED))
         id = tree_node(id)->parent;
     return id;
 }
 
-/* Of the loop of a folded node, as far as it is known. */
+/* Adds the functions of a folded node's loop, as far as they are known. */
 static void add_loop(struct function_set *set, uint32_t node) {
     uint32_t outer = tree_node(node)->parent, at = tree_loop(node);
     for (int level = 0; level < LEVELS_MAX && at != TREE_ROOT && at != outer; level++) {
@@ -48,7 +51,7 @@ static void add_loop(struct function_set *set, uint32_t node) {
     }
 }
 
-/* Whether one of the functions is folded at this node or further out on its path. */
+/* True when one of the functions is folded at this node or at one of its ancestors. */
 static bool stands_below(uint32_t id, const struct function_set *set) {
     for (int level = 0; level < LEVELS_MAX && id != TREE_ROOT; level++) {
         const struct tree_node *node = tree_node(id);
@@ -62,8 +65,8 @@ static bool stands_below(uint32_t id, const struct function_set *set) {
     return false;
 }
 
-/* All that recurs together with these functions: were one of them left folded, its loop would take most
- * turns of the others away. */
+/* Adds all functions that recur together with these: if one of them stayed folded, its loop would
+ * swallow most turns of the others. */
 static void add_others(struct function_set *set) {
     uint32_t count = tree_count();
     for (int pass = 0; pass < PASSES_MAX; pass++) {
@@ -85,7 +88,7 @@ static int count_of(const struct function_set *set) {
     return count;
 }
 
-/* Tells the paths; returns how many functions are unfolded. */
+/* Tells the folding code which functions are unfolded; returns their number. */
 static int apply(void) {
     struct function_set all = {0};
     for (unsigned i = 0; i < UNFOLDINGS_MAX; i++)
@@ -95,7 +98,7 @@ static int apply(void) {
     return count_of(&all);
 }
 
-/* Takes the functions out of all unfoldings; an empty one is over. */
+/* Removes the functions from all unfoldings; an unfolding that is empty then is over. */
 static void take_out(const struct function_set *set) {
     for (unsigned i = 0; i < UNFOLDINGS_MAX; i++) {
         struct unfolding *unfolding = &unfoldings[i];
@@ -106,7 +109,7 @@ static void take_out(const struct function_set *set) {
     }
 }
 
-/* The latest end; 0: nothing is unfolded. */
+/* Returns the latest end; 0: nothing is unfolded. */
 static uint64_t last_end_ns(void) {
     uint64_t last = 0;
     for (unsigned i = 0; i < UNFOLDINGS_MAX; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions of a mapped object; see elf_symbols.h. Files are read, not mapped: one that gets
- * shorter meanwhile would end the process.
+ * elf_symbols.c - lists the functions of a mapped object; see elf_symbols.h.
+ *
+ * Files are read, not mapped: a mapped file that gets shorter meanwhile would end the process.
  */
 #include "rules/elf_symbols.h"
 #include "os/fault.h"
@@ -11,15 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PART_MAX (1UL << 28) /* of a file, in memory at one time */
+#define PART_MAX (1UL << 28) /* the most bytes of a file held in memory at one time */
 
-struct elf_part { /* of a file, in memory */
+struct elf_part { /* a part of a file, in memory */
     char *bytes;
     size_t size;
 };
 struct elf_file {
     int fd;
-    struct elf_part sections; /* Elf64_Shdr */
+    struct elf_part sections; /* array of Elf64_Shdr */
 };
 
 static void part_free(struct elf_part *part) {
@@ -35,7 +36,7 @@ static bool part_read(struct elf_part *part, int fd, uint64_t offset, uint64_t s
     char *bytes = os_map(size);
     uint64_t done = 0;
     if (bytes)
-        os_wipe_on_fork(bytes, size); /* a child of a fork at this moment keeps none of it */
+        os_wipe_on_fork(bytes, size); /* a child forked at this moment gets no copy */
     while (bytes && done < size) {
         ssize_t got = OS_TRY(pread(fd, bytes + done, size - done, (off_t)(offset + done)));
         if (got <= 0)
@@ -60,7 +61,7 @@ static void elf_close(struct elf_file *file) {
     close(file->fd);
 }
 
-/* The file that was mapped, and not one that was put in its place since. */
+/* True when the file is the one that was mapped, and not one that replaced it since. */
 static bool is_same(const struct elf_file *file, const struct module *module) {
     for (unsigned i = 0; i < section_count(file) && module->build_id_bytes; i++) {
         const Elf64_Shdr *section = section_at(file, i);

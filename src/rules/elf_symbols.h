@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * elf_symbols.h - the functions of a mapped object, read from its file.
+ * elf_symbols.h - lists the functions of a mapped object, as its file names them.
  *
- * For: finding out which code a name stands for, without asking the loader and without allocating.
- * Reads .symtab, of the file or of the separate debug file that its build-id names, else .dynsym.
- * Cannot do: functions that were inlined (they have no symbol), compressed symbol tables. What lies
- * in a damaged file is not believed: all offsets are checked before they are followed.
+ * Purpose: to find the code of a function by its name without asking the loader and without
+ * allocating. It reads .symtab from the file or from the separate debug file that the build-id
+ * names, and .dynsym when there is no .symtab. It cannot find inlined functions, which have no
+ * symbol, and cannot read compressed symbol tables. It does not trust the file: every offset is
+ * checked before it is followed.
  *
  * Threads: the control thread, whose descriptors are its own.
  */
@@ -14,7 +15,7 @@
 
 #include "path/rules.h"
 
-/* A function: its name, ended by a 0, and where it starts and ends in the file's own addresses
+/* Receives one function: its name, ended by a 0, and its first and end address as the file has them
  * (address in the process - bias). */
 typedef void elf_function_visit(const char *name, uint64_t start, uint64_t end, void *context);
 /* Calls `visit` for every function. False: no symbols could be read. */

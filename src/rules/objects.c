@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* The rules of code, object by object; see objects.h. */
+/* objects.c - finds the rules that hold for code, object by object; see objects.h. */
 #include "rules/objects.h"
 #include "os/meta.h"
 #include "rules/elf_symbols.h"
 #include "rules/patterns.h"
 
 static struct object {
-    struct rule_ranges functions; /* by the symbol table */
-    struct rule_ranges resolved;  /* by the command */
-    uint32_t resolved_rules;      /* the command resolved the first so many rules */
-    uint8_t module_rule;          /* that holds for all of it */
+    struct rule_ranges functions; /* from the symbol table */
+    struct rule_ranges resolved;  /* from the command */
+    uint32_t resolved_rules;      /* the command resolved the rules up to this number */
+    uint8_t module_rule;          /* holds for the whole object */
     bool read;
 } * objects; /* MODULES_MAX of them, by number; made with the first rule; under tree_lock */
 
-static uint32_t resolved_count; /* of all objects */
+static uint32_t resolved_count; /* ranges of all objects */
 
 bool objects_begin(void) {
     if (!objects)
@@ -89,7 +89,7 @@ void objects_forget(bool resolved_too) {
     }
 }
 
-/* --- what the command resolved ---------------------------------------------------------------- */
+/* --- ranges that the command resolved --------------------------------------------------------- */
 
 bool objects_is_resolved(uint32_t module) {
     return module < object_count() && objects[module].resolved_rules >= rule_list.needs_command;

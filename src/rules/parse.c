@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The text of rules; see parse.h. */
+/* parse.c - parses the text of rules; see parse.h. */
 #include "rules/parse.h"
 #include "context/tree.h"
 #include "region/policy.h"
@@ -11,7 +11,9 @@ static const char *const kind_words[RULE_KINDS] = {[OF_FUNCTIONS] = "",
                                                    [OF_CONTEXT] = "context:"};
 
 static const char *const words[PLACE_COUNT] = {
-    [PLACE_DEFAULT] = "default", [PLACE_SHARED] = "mixed"}; /* others are a policy's name */
+    /* The other placements have a policy's name. */
+    [PLACE_DEFAULT] = "default",
+    [PLACE_SHARED] = "mixed"};
 
 void parse_refuse(struct text *text, const char *rule, size_t length, const char *why) {
     text_add(text, "the rule \"");
@@ -46,7 +48,7 @@ static const char *parse_limit(const char *word, struct terms *terms, uint32_t f
     return NULL;
 }
 
-/* A policy, or one of the terms. NULL: done; else what is wrong. */
+/* Parses a policy, or one of the terms. NULL: done; else the error in words. */
 static const char *parse_word(const char *word, struct policy_rule *rule, struct terms *terms) {
     const char *value;
     for (unsigned i = 0; i < PLACE_COUNT; i++)
@@ -75,7 +77,7 @@ static const char *parse_word(const char *word, struct policy_rule *rule, struct
     return NULL;
 }
 
-/* POLICY,OPTION,...; the commas of `wanted` become ends. */
+/* Parses POLICY,OPTION,...; overwrites the commas of `wanted` with 0. */
 const char *parse_wanted(char *wanted, struct policy_rule *rule, struct terms *terms) {
     const char *wrong = NULL;
     rule->placement = PLACE_COUNT;
@@ -98,7 +100,8 @@ const char *parse_wanted(char *wanted, struct policy_rule *rule, struct terms *t
     return wrong;
 }
 
-/* What the part in front of the = says. NULL: done. */
+/* Finds the pattern's kind by its prefix and checks the rest. NULL: done; else the error in
+ * words. */
 const char *parse_pattern(struct policy_rule *rule) {
     int64_t number;
     rule->kind = OF_FUNCTIONS;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * parse.h - the text of a rule, PATTERN=POLICY,OPTION,...
+ * parse.h - parses the text of a rule, PATTERN=POLICY,OPTION,...
  *
- * Each function returns NULL, or what is wrong in words.
+ * The parse functions return NULL, or the error in words.
  */
 #ifndef MEMCTX_RULES_PARSE_H
 #define MEMCTX_RULES_PARSE_H
@@ -10,11 +10,11 @@
 #include "region/terms.h"
 #include "rules/rule.h"
 
-/* What stands in front of the =: rule->pattern, which has an end there. */
+/* Parses the part before the =, which is rule->pattern, already ended by a 0 in place of the =. */
 const char *parse_pattern(struct policy_rule *rule);
-/* What stands behind it; the commas become ends. */
+/* Parses the part after the =; overwrites its commas with 0. */
 const char *parse_wanted(char *wanted, struct policy_rule *rule, struct terms *terms);
-/* Says in `text` why a rule is not understood. */
+/* Writes to `text` why a rule is refused. */
 void parse_refuse(struct text *text, const char *rule, size_t length, const char *why);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether names match the patterns of rules; see patterns.h. */
+/* patterns.c - matches names against the patterns of rules; see patterns.h. */
 #include "rules/patterns.h"
 
-/* * and ?, of the first `length` bytes of a name. */
+/* Matches the first `length` bytes of a name; * and ? are the only wildcards. */
 static bool glob(const char *pattern, const char *name, size_t length) {
     const char *star = NULL, *from = name, *end = name + length;
     while (name < end) {
@@ -24,15 +24,15 @@ static bool glob(const char *pattern, const char *name, size_t length) {
     return !*pattern;
 }
 
-/* A name of C++ as it stands in the source, as far as that takes no more than reading:
- * ns::type::function, without what templates are made for. `each` is called for the parts, too;
- * true: that was it. */
+/* Decodes a mangled C++ name to the form ns::type::function, without template arguments, as far as
+ * simple reading allows. Calls `each` for the name and its parts; stops and returns true when
+ * `each` returns true. */
 static bool each_mangled(const char *symbol,
                          bool (*each)(const char *name, size_t length, const void *context),
                          const void *context) {
     char joined[256];
     struct text whole = {.bytes = joined, .capacity = sizeof joined};
-    unsigned deep = 0; /* in < > */
+    unsigned deep = 0; /* depth in < > */
     for (size_t i = 2; symbol[i];) {
         size_t length = 0;
         if (symbol[i] < '0' || symbol[i] > '9') {
@@ -43,7 +43,7 @@ static bool each_mangled(const char *symbol,
             } else if (c == 'I' || (deep && (c == 'N' || c == 'L' || c == 'X' || c == 'J'))) {
                 deep++;
             } else if (c == 'E' && !deep) {
-                break; /* its parameters follow */
+                break; /* the function's parameters follow */
             } else if (c == 'E') {
                 deep--;
             }
@@ -74,7 +74,8 @@ static bool matches(const char *name, size_t length, const void *context) {
     return glob(rule->pattern, name, length);
 }
 
-/* What compilers put behind the name of a part of a function (.part.0, .cold) is not the name's. */
+/* Compilers add a suffix (.part.0, .cold) to the name of a part of a function; the suffix is
+ * ignored. */
 bool pattern_matches_function(const struct policy_rule *rule, const char *symbol) {
     size_t length = 0;
     while (symbol[length] && (symbol[length] != '.' || !length))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * patterns.h - whether a name matches the pattern of a rule.
+ * patterns.h - tells whether a name matches the pattern of a rule.
  *
- * In a pattern * stands for any characters and ? for one. A function of C++ is compared by its
- * mangled name, by each part of its name, and by namespace::type::function.
+ * In a pattern * stands for any characters and ? for one character. A C++ function matches by its
+ * mangled name, by each part of its name, or by namespace::type::function.
  *
  * Threads: any; nothing is written.
  */
@@ -12,9 +12,9 @@
 
 #include "rules/rule.h"
 
-/* `symbol`: a name of the symbol table. */
+/* `symbol`: the function's name in the symbol table. */
 bool pattern_matches_function(const struct policy_rule *rule, const char *symbol);
-/* By the name of its file. */
+/* Compares the file name of the object's path. */
 bool pattern_matches_module(const struct policy_rule *rule, const char *path);
 
 #endif

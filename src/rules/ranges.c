@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sorted lists of code that rules hold for; see ranges.h. */
+/* ranges.c - sorted lists of code ranges with their rules; see ranges.h. */
 #include "rules/ranges.h"
 #include "os/meta.h"
 
@@ -28,7 +28,7 @@ static bool is_behind(const struct rule_range *a, const struct rule_range *b) {
     return a->start != b->start ? a->start > b->start : a->rule > b->rule;
 }
 
-/* By Shell's method. */
+/* Uses Shell's method. */
 void ranges_sort(struct rule_ranges *sorted) {
     struct rule_range *ranges = sorted->list;
     uint32_t gap = 1, kept = 0;

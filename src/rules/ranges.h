@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranges.h - pieces of an object's code, each with the rule that holds for it, found by address.
+ * ranges.h - lists of address ranges of an object's code, each with the rule that holds there.
  *
- * Cost: 24 bytes a piece; a look-up halves the list until it is there.
+ * Cost: 24 bytes a range; a look-up is a binary search.
  *
- * Threads: the caller's lock.
+ * Threads: the caller holds the lock that guards the list.
  */
 #ifndef MEMCTX_RULES_RANGES_H
 #define MEMCTX_RULES_RANGES_H
@@ -13,19 +13,20 @@
 
 struct rule_range {
     uint64_t start, end; /* addresses as the object's file has them */
-    uint8_t rule;        /* from 1 on */
+    uint8_t rule;        /* counted from 1 */
 };
 struct rule_ranges {
     struct rule_range *list;
     uint32_t count, room;
 };
 
-/* Adds a range behind the others. False: out of memory. */
+/* Adds a range after the others. False: out of memory. */
 bool ranges_add(struct rule_ranges *ranges, struct rule_range range);
-/* Sorts them by where they start. Of several with one start, which are names of one function, the
- * first rule's stays. */
+/* Sorts the ranges by start address. Ranges with one start are names of one function: only the
+ * range of the first rule stays. */
 void ranges_sort(struct rule_ranges *ranges);
-/* The rule of the range that holds the address; 0: none does. The ranges are sorted. */
+/* Returns the rule of the range that contains the address; 0: no range does. The list must be
+ * sorted. */
 uint8_t ranges_rule_of(const struct rule_ranges *ranges, uint64_t address);
 void ranges_free(struct rule_ranges *ranges);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Takes what the command resolved; see resolved.h. */
+/* resolved.c - accepts the ranges that the command resolved; see resolved.h. */
 #include "rules/resolved.h"
 #include "os/fault.h"
 #include "rules/objects.h"
@@ -22,7 +22,7 @@ static const char *check_request(const struct wire_rule_ranges *request) {
     return NULL;
 }
 
-/* Under tree_lock. */
+/* Stores the request's ranges; returns NULL or the error in words. Under tree_lock. */
 static const char *take_ranges(const struct wire_rule_ranges *request) {
     if (!request->at)
         objects_drop_resolved(request->module);
@@ -59,7 +59,7 @@ bool resolved_take(const struct wire_rule_ranges *request, struct text *text) {
     return !wrong;
 }
 
-/* This library, which is on no call path. */
+/* True for this library's own object, which is on no call path. */
 static bool is_own(const struct module *module) {
     uintptr_t here = (uintptr_t)&resolved_list;
     return here >= module->start && here < module->end;
@@ -83,8 +83,7 @@ void resolved_list(struct text *text) {
 /* A text that is read from `at` on. */
 struct reader {
     const char *at;
-    uint8_t rules[POLICY_RULES_MAX +
-                  1]; /* ours, by their numbers in the text; 0: we have none like it */
+    uint8_t rules[POLICY_RULES_MAX + 1]; /* our rules, by number in the text; 0: no such rule */
     unsigned rule_count;
 };
 
@@ -116,7 +115,7 @@ static bool is_line(const char *line, const char *text) {
     return length == text_length(text) && !__builtin_memcmp(line, text, length);
 }
 
-/* Our rule with that text. */
+/* Reads the text of one rule and finds our rule with that text. */
 static void take_rule(struct reader *reader) {
     if (reader->rule_count == POLICY_RULES_MAX)
         return;
@@ -126,7 +125,7 @@ static void take_rule(struct reader *reader) {
             reader->rules[reader->rule_count] = (uint8_t)(i + 1);
 }
 
-/* Whether the text resolves each of our rules that need it. */
+/* True when the text resolves each of our rules that need it. */
 static bool has_all_rules(const struct reader *reader) {
     for (uint32_t i = 1; i <= rule_list.count; i++) {
         enum rule_kind kind = (enum rule_kind)rule_list.rules[i - 1].kind;
@@ -152,7 +151,7 @@ static bool has_build_id(const struct module *module, const char *hex) {
     return true;
 }
 
-/* SIZE MTIME_NS PATH, of an object without a build-id. */
+/* Compares SIZE MTIME_NS PATH, which identify an object without a build-id. */
 static bool is_file(const struct module *module, struct reader line) {
     uint64_t size, time_ns;
     struct stat status;
@@ -164,7 +163,7 @@ static bool is_file(const struct module *module, struct reader line) {
     return size == (uint64_t)status.st_size && time_ns == changed_ns;
 }
 
-/* The module of a line "@b ..." or "@f ..."; MODULE_NONE: it is not mapped. */
+/* Finds the module of a line "@b ..." or "@f ..."; MODULE_NONE: it is not mapped. */
 static uint32_t find_module(struct reader line) {
     char kind = line.at[1];
     if ((kind != 'b' && kind != 'f') || line.at[2] != ' ')
@@ -178,7 +177,7 @@ static uint32_t find_module(struct reader line) {
     return MODULE_NONE;
 }
 
-/* A line of ranges. False: it is none. Under tree_lock. */
+/* Takes a line of ranges. False: the line has no range. Under tree_lock. */
 static bool take_line(struct reader *reader, uint32_t module, uint64_t *end) {
     while (*reader->at && *reader->at != '\n') {
         uint64_t rule, gap, bytes, start;
@@ -193,7 +192,7 @@ static bool take_line(struct reader *reader, uint32_t module, uint64_t *end) {
     return true;
 }
 
-/* The object that begins here, and its ranges. */
+/* Takes the object that begins here, and its ranges. */
 static void take_object(struct reader *reader) {
     uint32_t module = find_module(*reader);
     uint64_t end = 0;

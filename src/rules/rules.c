@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules for the placement of call paths; see rules.h. */
+/* rules.c - the rules for the placement of call paths; see rules.h. */
 #include "rules/rules.h"
 #include "context/tree.h"
 #include "os/meta.h"
@@ -12,16 +12,16 @@
 
 #define TEXTS_BYTES 4096U
 #define NODES_PER_TURN 65536U
-#define LIMITS_EVERY 10U /* turns */
+#define LIMITS_EVERY 10U /* limits are checked every LIMITS_EVERY turns */
 
 struct rule_list rule_list;
 
 static struct {
-    uint32_t seen;           /* contexts below it were looked at */
+    uint32_t seen;           /* contexts with a lower id were looked at */
     char texts[TEXTS_BYTES]; /* of all rules, each ended by a 0 */
     size_t texts_used;
     bool clearing;                /* contexts may still have rules that were cleared */
-    void *matched[PLACED_LEAVES]; /* bytes by context: the rule of its path, from 1 on */
+    void *matched[PLACED_LEAVES]; /* bytes by context: the rule of its path, counted from 1 */
 } state;                          /* under tree_lock */
 
 /* --- contexts --------------------------------------------------------------------------------- */
@@ -45,13 +45,14 @@ static bool is_by_hand(uint8_t rule) {
 static uint8_t rule_of_context(uint32_t context) {
     for (uint32_t i = rule_list.kinds[OF_CONTEXT] ? rule_list.count : 0; i-- > 0;)
         if (rule_list.rules[i].kind == OF_CONTEXT && rule_list.rules[i].context == context)
-            return (uint8_t)(i + 1); /* the newest */
+            return (uint8_t)(i + 1); /* the newest rule */
     return 0;
 }
 
-/* True: it stands elsewhere from now on, or by other terms. */
+/* True: the context has a new placement, or new terms. */
 static bool place_by_rule(uint32_t context, uint8_t rule, uint8_t before) {
-    bool named = tree_is_named(context); /* these have what their program asks for */
+    /* Named contexts keep the placement that their program asks for. */
+    bool named = tree_is_named(context);
     bool moved = !named && terms_number(context) != rule && terms_set(context, rule);
     uint8_t *byte = heap_placed_byte(context);
     enum placement placement =
@@ -66,8 +67,8 @@ bool policy_rules_exist(void) {
     return rule_list.count || state.clearing;
 }
 
-/* A context that is new, or is to be looked at again, after its parent. Under tree_lock. True: it
- * is placed anew. */
+/* Matches a context that is new or must be looked at again, after its parent. True: the context got
+ * a new placement. Under tree_lock. */
 static bool match(uint32_t context) {
     const struct tree_node *node = tree_node(context);
     uint8_t before = (uint8_t)policy_rules_of(context);
@@ -93,12 +94,12 @@ static bool is_wanted(struct tree_frame frame) {
     return wanted;
 }
 
-/* What is made before the control thread looks. Under tree_lock. */
+/* Called for each new context, before the control thread looks. Under tree_lock. */
 static void match_new(uint32_t context) {
     match(context);
 }
 
-/* Whether the limit of a rule that only warns was passed since it was last told of. */
+/* Warns when a context has passed the limit of a rule that only warns, once per doubling. */
 static void look_at_limits(void) {
     bool passed = false;
     for (unsigned i = 1; i <= rule_list.count; i++) {
@@ -107,7 +108,7 @@ static void look_at_limits(void) {
         if (live <= terms->allowance)
             continue;
         while (terms->allowance < INT64_MAX / 2 && live > terms->allowance)
-            terms->allowance *= 2; /* told of again when there is twice as much */
+            terms->allowance *= 2; /* the next warning comes when there is twice as much */
         add_relaxed(&terms->passed, 1);
         store_release(&terms->to_tell, 1);
         passed = true;
@@ -123,7 +124,7 @@ void policy_rules_apply(bool may_open) {
     if (count > PLACED_LEAVES * PLACED_PER_LEAF)
         count = PLACED_LEAVES * PLACED_PER_LEAF;
     if (count - state.seen > NODES_PER_TURN)
-        count = state.seen + NODES_PER_TURN;   /* others wait, too */
+        count = state.seen + NODES_PER_TURN;   /* other users of the lock wait, too */
     for (; state.seen < count; state.seen++) { /* parents come before their children */
         uint16_t module = tree_node(state.seen)->module;
         if (rule_list.count && module < MODULE_NAMED)
@@ -141,7 +142,7 @@ void policy_rules_apply(bool may_open) {
 
 /* --- rules as text ---------------------------------------------------------------------------- */
 
-/* False: said in `text`. */
+/* False: refused, with the reason in `text`. */
 static bool add_rule(const char *rule, size_t length, struct text *text) {
     size_t equals = length;
     while (equals && rule[equals - 1] != '=')
@@ -155,7 +156,7 @@ static bool add_rule(const char *rule, size_t length, struct text *text) {
         parse_refuse(text, rule, length, "it is PATTERN=POLICY,OPTIONS");
         return false;
     }
-    /* Its text, and once more with ends where its parts end. */
+    /* Room for the rule's text, and for a second copy with a 0 at the end of each part. */
     if (rule_list.count == POLICY_RULES_MAX || state.texts_used + 2 * (length + 1) > TEXTS_BYTES) {
         parse_refuse(text, rule, length, "there are too many");
         return false;
@@ -216,8 +217,8 @@ void policy_rules_init(const char *rules, bool are_resolved, struct text *warnin
                            "memctx rules TARGET --again\n");
 }
 
-/* The objects that are there: their names are read before the program runs, so that a path is
- * placed as it is made. */
+/* Reads the names of the objects that are loaded before the program runs, so that a path is placed
+ * as it is made. */
 static int learn_object(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size, (void)context;
     for (int i = 0; i < info->dlpi_phnum; i++)
@@ -252,9 +253,8 @@ static void forget_rules(void) {
     state.texts_used = 0;
     state.clearing = true;
     __builtin_memset(rule_list.kinds, 0, sizeof rule_list.kinds);
-    __builtin_memset(terms_table, 0,
-                     TERMS_RULES *
-                         sizeof *terms_table); /* contexts that still have one of these have none */
+    /* Contexts that still have one of these rules have no terms from now on. */
+    __builtin_memset(terms_table, 0, TERMS_RULES * sizeof *terms_table);
     lock_release(&tree_lock);
 }
 
@@ -282,6 +282,6 @@ void policy_rules_clear(bool may_open) {
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text) {
     bool taken = resolved_take(request, text);
     if (taken && request->last)
-        state.seen = 0; /* contexts that are there may match now */
+        state.seen = 0; /* existing contexts may match now */
     return taken;
 }

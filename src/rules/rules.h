@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rules.h - which call paths are placed how, by the names of the functions on them.
+ * rules.h - places call paths by rules about the names of the functions on them.
  *
  * A rule is "PATTERN=POLICY,OPTION,..."; a semicolon separates rules. PATTERN is the name of a
- * function; "regex:" and an expression that is searched for in it; "module:" and the file name of
- * an object; "file:" and the name of a source file; or "context:" and a number. In names * stands
- * for any characters and ? for one. A C++ function is named by any part of its name, or by
- * ns::type::function. A rule holds for every path that has such a frame anywhere. Where several
- * rules hold, the first one counts. MEMCTX_RULES has the rules that a program starts with; memctx
- * rules adds to them. Options: region/terms.h. What the command resolves: docs/rules.md.
+ * function; "regex:" and an expression that is searched for in the function's name; "module:" and
+ * the file name of an object; "file:" and the name of a source file; or "context:" and a number. In
+ * names * stands for any characters and ? for one character. A C++ function is named by any part of
+ * its name, or by ns::type::function. A rule holds for every path that has a matching frame
+ * anywhere. Where several rules hold, the first one counts. MEMCTX_RULES has the rules that a
+ * program starts with; `memctx rules` adds to them. region/terms.h lists the options. docs/rules.md
+ * says which patterns the command resolves.
  *
  * A node is matched when it is made (tree_watch), by the names that are known then. The control
  * thread reads the names of objects that are loaded later, and looks at new nodes ten times a
- * second. A context that was placed by hand (memctx set, isolate, merge) stays as it is.
+ * second. A context that was placed by hand (memctx set, isolate, merge) keeps its placement.
  *
  * Threads: the control thread, or, in policy_rules_init and policy_rules_begin, the constructor.
  */
@@ -22,25 +23,26 @@
 #include "rules/rule.h"
 #include <memctx/wire.h>
 
-/* The rules of MEMCTX_RULES; what is not understood is said in `warnings`, and, unless the command
- * has resolved them (are_resolved), that some of them wait for it. In the constructor. */
+/* Takes the rules of MEMCTX_RULES. Writes to `warnings` the rules that are not understood, and,
+ * unless the command has resolved them (are_resolved), that some rules wait for the command. Called
+ * by the constructor. */
 void policy_rules_init(const char *rules, bool are_resolved, struct text *warnings);
-/* Reads the names of what is loaded, so that a path is placed with its first chunk, and `ranges`,
- * which the command resolved (NULL: there are none). In the constructor, once code can be looked
- * up. */
+/* Reads the names of the loaded objects, so that a path is placed with its first chunk, and the
+ * `ranges` that the command resolved (NULL: none). Called by the constructor, once code can be
+ * looked up. */
 void policy_rules_begin(const char *ranges);
 bool policy_rules_exist(void);
-/* Places what is new in the tree. may_open: the files of new objects may be opened. */
+/* Places the tree's new contexts. may_open: the function may open the files of new objects. */
 void policy_rules_apply(bool may_open);
-/* Adds a rule behind the others. False: said in `text`. */
+/* Adds a rule after the others. False: refused, with the reason in `text`. */
 bool policy_rules_add(const char *rule, struct text *text, bool may_open);
 void policy_rules_clear(bool may_open);
-/* Takes what the command resolved. False: refused, said in `text`. */
+/* Takes ranges that the command resolved. False: refused, with the reason in `text`. */
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text);
-/* The rule that a context is placed by, from 1 on; 0: none. */
+/* Returns the rule that places a context, counted from 1; 0: none. */
 unsigned policy_rules_of(uint32_t context);
 uint32_t policy_rules_count(void);
-/* Its text; NULL: there is none. */
+/* Returns the rule's text; NULL: no such rule. */
 const char *policy_rules_text(unsigned rule);
 
 #endif
