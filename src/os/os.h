@@ -69,7 +69,7 @@ int64_t os_rss_bytes(void); /* /proc/self/statm; -1 when it cannot be read */
 
 /* --- messages ------------------------------------------------------------------------------ */
 void os_print(const struct text *text); /* to standard error, one write, errors ignored */
-/* as abort(), without libc */
+/* Aborts as abort() does, without libc. */
 __attribute__((noreturn, cold)) void os_abort(void);
 __attribute__((noreturn, cold)) void os_panic(const struct text *text); /* print, then abort */
 
