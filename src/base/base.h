@@ -2,8 +2,9 @@
 /*
  * base.h - attributes, atomics and small arithmetic that every layer uses.
  *
- * Atomics: plain C11 builtins with the order in the name. `_owner` marks a field that one thread
- * alone writes while others may read it at any time (a dump): a relaxed store, never a data race.
+ * Atomics: plain C11 builtins, with the memory order in the name. The suffix `_owner` marks a store
+ * to a field that only one thread writes while other threads (a dump) may read it at any time: a
+ * relaxed store, never a data race.
  */
 #ifndef MEMCTX_BASE_H
 #define MEMCTX_BASE_H
@@ -14,22 +15,26 @@
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Such functions stand together at the start of the code, wherever they are written. */
+/* The compiler places cold functions together at the start of the code, wherever they are
+ * defined. */
 #define COLD __attribute__((cold, noinline))
 #define NOINLINE __attribute__((noinline))
 #define INLINE static inline __attribute__((always_inline))
 #define EXPORT __attribute__((visibility("default")))
-/* Declares a variable of the library's own: it is reached without asking the table for other modules' ones. */
+/* Declares a variable of the library. Code reaches it directly, not through the table for variables
+ * of other modules. */
 #define INTERNAL extern __attribute__((visibility("hidden")))
 #define CACHE_LINE 64
-/* Constants that every malloc reads: with what the loader writes, which a forked child has mapped. */
+/* Constants that every malloc reads. They stand next to data that the loader writes, because that
+ * memory is already mapped in a forked child. */
 #define CHILD_CONST __attribute__((section(".data.rel.ro.memctx")))
-/* Small things that every start touches: in one OS page, not among tables that are large and mostly untouched. */
+/* Small variables that every start touches. They share an OS page, apart from large tables that are
+ * mostly untouched. */
 #define START_PAGE __attribute__((section(".data.memctx")))
 #define OS_PAGE_BYTES 4096UL
 
-/* In the build for tests/model, where one thread runs at a time, another may go on before each of these, and
- * before what is plain elsewhere. */
+/* Only one thread runs at a time in the build for tests/model. There, another thread may go on
+ * before each of the operations below, and before the accesses that are plain in other builds. */
 #ifdef MEMCTX_MODEL
 void model_point(const void *at);
 #define POINT(p) model_point((const void *)(uintptr_t)(p)),
@@ -38,8 +43,9 @@ void model_point(const void *at);
 #endif
 #define load_acquire(p) (POINT(p) __atomic_load_n((p), __ATOMIC_ACQUIRE))
 #define store_release(p, v) (POINT(p) __atomic_store_n((p), (v), __ATOMIC_RELEASE))
-/* Volatile and plain where nothing checks for data races: of aligned words it comes to the same, but GCC makes
- * shorter code of it, of add_owner a single instruction. load_plain may be merged with others. */
+/* Without the thread sanitizer, these are plain or volatile accesses. For aligned words the effect
+ * is that of relaxed atomics, but GCC makes shorter code of them: add_owner is a single
+ * instruction. The compiler may merge load_plain with other loads. */
 #ifdef __SANITIZE_THREAD__
 #define load_plain(p) load_relaxed(p)
 #define load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
@@ -51,7 +57,7 @@ void model_point(const void *at);
 #ifdef MEMCTX_MODEL
 #define store_owner(p, v)                                                                          \
     ({                                                                                             \
-        __typeof__(*(p)) stored = (v); /* before others go on */                                   \
+        __typeof__(*(p)) stored = (v); /* evaluated before other threads go on */                  \
         model_point(p);                                                                            \
         *(volatile __typeof__(*(p)) *)(p) = stored;                                                \
     })
@@ -62,24 +68,28 @@ void model_point(const void *at);
 #endif
 #endif
 #define add_relaxed(p, v) (POINT(p) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
-#define or_release(p, v) (POINT(p) __atomic_fetch_or((p), (v), __ATOMIC_RELEASE)) /* what it was */
+/* returns the old value */
+#define or_release(p, v) (POINT(p) __atomic_fetch_or((p), (v), __ATOMIC_RELEASE))
 #define and_release(p, v) (POINT(p) __atomic_fetch_and((p), (v), __ATOMIC_RELEASE))
 #define exchange_relaxed(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_RELAXED))
 #define exchange_acquire(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE))
 #define exchange_release(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_RELEASE))
 #define exchange_acq_rel(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL))
-/* In one order for all threads: of two that each write one word and then read the other's, one sees what was written. */
+/* These operations have one order for all threads. If two threads each write one word and then read
+ * the word of the other, at least one of them sees the other's write. */
 #define exchange_full(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST))
 #define load_full(p) (POINT(p) __atomic_load_n((p), __ATOMIC_SEQ_CST))
 #define cas(p, expected, v, weak, order)                                                           \
     (POINT(p) __atomic_compare_exchange_n((p), (expected), (v), (weak), (order), __ATOMIC_RELAXED))
-#define cas_acquire(p, expected, v) cas(p, expected, v, false, __ATOMIC_ACQUIRE) /* not by chance */
+/* strong: never fails spuriously */
+#define cas_acquire(p, expected, v) cas(p, expected, v, false, __ATOMIC_ACQUIRE)
 #define cas_release(p, expected, v) cas(p, expected, v, true, __ATOMIC_RELEASE)
 #define cas_acq_rel(p, expected, v) cas(p, expected, v, true, __ATOMIC_ACQ_REL)
-/* Keeps the compiler from moving stores across: a signal handler or a forked child of another
- * thread may see the state in between. */
+/* Keeps the compiler from moving stores across this point. A signal handler, or a child that
+ * another thread forks, may see the state between the stores. */
 #define order_stores() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
+/* `alignment` must be a power of two. */
 INLINE uintptr_t align_up(uintptr_t value, uintptr_t alignment) {
     return (value + alignment - 1) & ~(alignment - 1);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bits.h - runs of set bits in a map of 256. */
+/* bits.h - searches, fills and counts runs of set bits in a map of BITS_COUNT bits. */
 #ifndef MEMCTX_BITS_H
 #define MEMCTX_BITS_H
 
@@ -7,7 +7,7 @@
 
 #define BITS_COUNT 256U
 
-/* First bit at or behind `from` that equals `set`; BITS_COUNT: none. */
+/* Returns the first bit at or behind `from` that equals `set`; BITS_COUNT: there is none. */
 INLINE unsigned bits_next(const uint64_t *bits, unsigned from, bool set) {
     while (from < BITS_COUNT) {
         uint64_t word = (set ? bits[from >> 6] : ~bits[from >> 6]) >> (from & 63);
@@ -18,7 +18,8 @@ INLINE unsigned bits_next(const uint64_t *bits, unsigned from, bool set) {
     return BITS_COUNT;
 }
 
-/* Start of the first run of `count` set bits; BITS_COUNT: none, *longest is then the longest. */
+/* Returns the start of the first run of `count` set bits. BITS_COUNT: there is none, and *longest
+ * is the length of the longest run. */
 INLINE unsigned bits_find_run(const uint64_t *bits, unsigned count, unsigned *longest) {
     *longest = 0;
     for (unsigned start = bits_next(bits, 0, true); start < BITS_COUNT;) {
@@ -32,6 +33,7 @@ INLINE unsigned bits_find_run(const uint64_t *bits, unsigned count, unsigned *lo
     return BITS_COUNT;
 }
 
+/* Sets or clears `count` bits from `start` on. */
 INLINE void bits_fill(uint64_t *bits, unsigned start, unsigned count, bool set) {
     for (unsigned end = start + count; start < end;) {
         unsigned in_word = 64 - (start & 63);
@@ -42,6 +44,7 @@ INLINE void bits_fill(uint64_t *bits, unsigned start, unsigned count, bool set) 
     }
 }
 
+/* Counts the set bits among `count` bits from `start` on. */
 INLINE unsigned bits_count_in(const uint64_t *bits, unsigned start, unsigned count) {
     unsigned sum = 0;
     for (unsigned i = start; i < start + count; i++)

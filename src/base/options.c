@@ -10,7 +10,8 @@ struct options options START_PAGE __attribute__((aligned(CACHE_LINE))) = {
 
 static const char *const control_words[] = {MEMCTX_CONTROL_MODE_WORDS, NULL};
 static const char *const fold_words[] = {MEMCTX_FOLD_MODE_WORDS, NULL};
-static const char *const size_words[] = {NULL}; /* stands for a size, which has no words */
+/* marks an option that is a size and has no words */
+static const char *const size_words[] = {NULL};
 static const char *const thp_words[] = {MEMCTX_THP_MODE_WORDS, NULL};
 
 #define WORDS_INT NULL
@@ -22,7 +23,7 @@ static const char *const thp_words[] = {MEMCTX_THP_MODE_WORDS, NULL};
 static const struct option {
     const char *name; /* in upper case */
     int64_t *value, initial, minimum, maximum;
-    const char *const *words; /* NULL: a number */
+    const char *const *words; /* NULL: the option is a number */
     bool live;
     const char *help;
 } table[] = {
@@ -37,7 +38,7 @@ static char to_upper(char c) {
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-/* The option that `text` names up to `end_mark`; *rest is set behind the mark. */
+/* Returns the option whose name is in `text` before `end_mark`, and sets *rest behind the mark. */
 static const struct option *find(const char *text, char end_mark, const char **rest) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const char *at = text;
@@ -56,7 +57,7 @@ static const struct option *find(const char *text, char end_mark, const char **r
 
 #define PERCENT_MAX 50
 
-/* "N", "NK", "NM", "NG" or "N%"; a percentage becomes a negative number. */
+/* Parses "N", "NK", "NM", "NG" or "N%". A percentage becomes a negative number. */
 static bool parse_size(const struct option *option, const char *text, int64_t *value) {
     static const char units[] = "KMG";
     char digits[24];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * options.h - the settings of include/memctx/options.h as the library holds them.
+ * options.h - the settings of include/memctx/options.h, as the library stores them.
  *
- * `options` is filled once at start from the environment; live fields may be changed later by the
- * control thread (relaxed stores) and are read by any thread (relaxed loads).
+ * The library fills `options` once at its start, from the environment. The control thread may
+ * change live fields later (relaxed stores); any thread reads them (relaxed loads).
  */
 #ifndef MEMCTX_SRC_OPTIONS_H
 #define MEMCTX_SRC_OPTIONS_H
@@ -22,13 +22,14 @@ struct options {
 };
 INTERNAL struct options options;
 
-/* Reads MEMCTX_* of `environment`. One line per refused value is appended to `warnings`. */
+/* Reads the MEMCTX_* variables of `environment`. Appends one line to `warnings` for each refused
+ * value. */
 void options_read(char *const *environment, struct text *warnings);
 
 enum option_result { OPTION_SET, OPTION_UNKNOWN, OPTION_BAD_VALUE, OPTION_FIXED };
-/* Sets a live option from "name=value"; the answer, for people, is appended to `answer`. */
+/* Sets a live option from "name=value". Appends an answer for the user to `answer`. */
 enum option_result options_set(const char *assignment, struct text *answer);
-/* One "name\tvalue\tdefault\tsettable\thelp" line an option. */
+/* Appends one line for each option: "name\tvalue\tdefault\tsettable\thelp". */
 void options_describe(struct text *text);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * text.h - formatted output without libc: bounded, no allocation, usable in any state.
+ * text.h - formatted output without libc: bounded, without allocation, usable in any state.
  *
- * A struct text appends to a buffer of the caller's; what does not fit is dropped and `full` set.
+ * A struct text appends to a buffer that the caller provides. Bytes that do not fit are dropped,
+ * and `full` is set.
  */
 #ifndef MEMCTX_TEXT_H
 #define MEMCTX_TEXT_H
@@ -20,9 +21,11 @@ void text_add_bytes(struct text *text, const void *bytes, size_t length);
 void text_add_number(struct text *text, int64_t value);
 void text_add_hex(struct text *text, uint64_t value);
 
-/* Parses a decimal number (with an optional k, m or g suffix); false: not a number or over 2^62. */
+/* Parses a decimal number with an optional suffix k, m or g (either case). False: `string` is no
+ * such number, or the number is 2^62 or more. */
 bool text_to_number(const char *string, int64_t *value);
 bool text_equal(const char *a, const char *b);
+/* True when `text` contains `part`. */
 bool text_has(const char *text, const char *part);
 size_t text_length(const char *string);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Refusing what is asked of the system, at will; see fault.h. */
+/* Makes system calls and libc calls fail on purpose; see fault.h. */
 #include "os/fault.h"
 
 #ifdef MEMCTX_FAULTS
@@ -11,12 +11,14 @@
 
 static struct {
     uint64_t at, seen; /* atomic */
-    uint64_t from;     /* atomic: memory is refused from this request for it on; 0: never */
-    uint64_t asked;    /* atomic: requests for memory so far */
-    bool known;        /* atomic: what the environment says is read */
+    /* atomic: the first request for memory that is refused, and all after it; 0: none */
+    uint64_t from;
+    uint64_t asked; /* atomic: requests for memory so far */
+    bool known;     /* atomic: the settings have been read from the environment */
 } fault;
 
-/* Not getenv: programs have one of their own (bash), which may allocate. */
+/* Reads the environment without getenv, because some programs (bash) define a getenv of their own,
+ * which may allocate. */
 static const char *setting(const char *name) {
     size_t length = text_length(name);
     for (char **entry = environ; entry && *entry; entry++)
@@ -70,7 +72,7 @@ bool os_fault(const char *what) {
     return true;
 }
 
-/* The same for memory, which may be out for good. */
+/* As os_fault, for requests for memory: MEMCTX_FAULT_FROM refuses one and all after it. */
 static bool memory_is_out(const char *what) {
     if (!read_settings() || !fault.from)
         return false;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fault.h - where what is asked of the system may be refused: VARIANT=faults alone.
+ * fault.h - makes system calls and libc calls fail on purpose. Only VARIANT=faults has it.
  *
- * There, MEMCTX_FAULT_AT=N has the Nth such call of a process refused without being made, and
- * MEMCTX_FAULT_LOG=FILE gets a line that says which it was; with MEMCTX_FAULT_FROM=N memory is out for good from
- * the Nth request for it on. In all other builds nothing of this exists. Raw
- * system calls are counted in OS_CALL, libc's functions where they stand in one of these.
+ * MEMCTX_FAULT_AT=N refuses the Nth such call of a process without making it. MEMCTX_FAULT_LOG=FILE
+ * appends a line that names the refused call. MEMCTX_FAULT_FROM=N refuses all requests for memory
+ * from the Nth on. In all other builds this code does not exist. OS_CALL counts raw system calls; a
+ * call of a libc function is counted if it is wrapped in one of the OS_TRY macros below.
  */
 #ifndef MEMCTX_FAULT_H
 #define MEMCTX_FAULT_H
@@ -15,13 +15,14 @@
 
 #include <errno.h>
 
-/* True: this call is to be refused. */
+/* True: the caller must refuse this call. */
 bool os_fault(const char *what);
-/* What the kernel says when it refuses; 0: this call is not refused. */
+/* The error (negative) with which to refuse the system call; 0: do not refuse it. */
 long os_fault_call(long number);
 
-#define OS_TRY(call) (os_fault(#call) ? (errno = ENOMEM, -1) : (call)) /* -1 and errno */
-#define OS_TRY_ERROR(call) (os_fault(#call) ? EAGAIN : (call))         /* an error number */
+/* returns -1 and sets errno */
+#define OS_TRY(call) (os_fault(#call) ? (errno = ENOMEM, -1) : (call))
+#define OS_TRY_ERROR(call) (os_fault(#call) ? EAGAIN : (call)) /* returns an error number */
 #define OS_TRY_POINTER(call) (os_fault(#call) ? NULL : (call))
 #else
 #define OS_TRY(call) (call)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Futex locks with ranks, whose word tells the holder, so that there is no moment at which a signal handler that
- * forks finds a lock held and does not see that it is its own thread that holds it. After U. Drepper, "Futexes
- * Are Tricky" (the third mutex there), and the kernel's robust futexes. Ranks are checked in debug builds.
+ * Futex locks with ranks. The lock word names the holder, so that a signal handler that forks
+ * always sees whether its own thread holds a lock. After U. Drepper, "Futexes Are Tricky" (the
+ * third mutex there), and the kernel's robust futexes. Debug builds check the ranks.
  *
- * A forking thread takes the locks, so that the child finds what they guard whole, and then waits in libc and in
- * others' handlers for locks that are not ours. Who holds one of those may wait for one of ours (glibc bug 19431 is
- * such a circle). Nothing is changed under the locks meanwhile: so who has waited long enough takes the lock from the
- * forking thread, and the child is told if it was copied while somebody else held it. glibc lets one thread fork
- * at a time.
+ * A forking thread takes the locks, so that the child finds the guarded data consistent. It then
+ * waits in libc, and in the fork handlers of other libraries, for locks that are not the library's.
+ * The holder of such a lock may wait for a lock of this library (glibc bug 19431 is such a circle).
+ * The forking thread changes no guarded data meanwhile. So a thread that has waited FORK_WAIT_NS
+ * takes the lock away from the forking thread, and the child is told if it was copied while another
+ * thread held the lock. glibc lets one thread fork at a time.
  */
 #include "os/os.h"
 #include "os/syscall.h"
@@ -18,19 +19,20 @@
 #include <sys/mman.h>
 #include <time.h>
 
-/* In the word, beside the holder. */
+/* Flags in the lock word, beside the holder. */
 #define WAITED_FOR 1UL
-#define BY_FORK 2UL /* the holder changes nothing under it: it forks */
+#define BY_FORK 2UL /* the holder forks and changes no guarded data */
 #define NOTES (WAITED_FOR | BY_FORK)
 #define FORK_WAIT_NS 300000000UL
 #define WAIT_NS 100000000L
 
-/* What a fork did with a lock, in lock.fork: of nested ones (in a handler) the innermost stands lowest. */
+/* What a fork did with a lock, in lock.fork. Forks nest when a signal handler forks; the lowest
+ * bits belong to the innermost fork. */
 #define FORK_TOOK 1U
 #define FORK_MARKED 2U
 #define FORK_BITS 2
 
-/* Its address has no bit in common with NOTES. */
+/* Its address identifies the thread, and has no bit in common with NOTES. */
 static __thread uint64_t self_mark __attribute__((tls_model("initial-exec")));
 
 static __thread uint32_t held_ranks __attribute__((tls_model("initial-exec")));
@@ -74,7 +76,8 @@ static bool take_free(struct lock *lock, uint64_t wanted) {
 bool lock_try(struct lock *lock) {
     if (load_relaxed(&lock->word))
         return false;
-    rank_enter(lock); /* first, so that a signal handler never sees the lock held and no mark */
+    /* before the lock is taken: a signal handler must not see it held without the rank */
+    rank_enter(lock);
     order_stores();
     if (take_free(lock, self_word()))
         return true;
@@ -82,14 +85,16 @@ bool lock_try(struct lock *lock) {
     return false;
 }
 
-/* While the word is that, as far as its lower half tells, for some time. True: it was released, or is another. */
+/* Waits up to WAIT_NS while the lower half of the lock word equals that of `word`. True: the lock
+ * was released, or the word has changed. */
 static bool wait_while(struct lock *lock, uint64_t word) {
     struct timespec limit = {.tv_nsec = WAIT_NS};
     long result = OS_CALL(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, (uint32_t)word, &limit, 0, 0);
     return result != -ETIMEDOUT && result != -EINTR;
 }
 
-/* The word with the note that somebody waits; 0: it is free, or changed meanwhile. */
+/* Sets WAITED_FOR in the lock word and returns the word; 0: the lock is free, or the word changed
+ * meanwhile. */
 static uint64_t note_waiting(struct lock *lock) {
     uint64_t word = load_relaxed(&lock->word);
     if (word && !(word & WAITED_FOR) && !cas_release(&lock->word, &word, word | WAITED_FOR))
@@ -98,8 +103,9 @@ static uint64_t note_waiting(struct lock *lock) {
 }
 
 void lock_take(struct lock *lock) {
-    uint64_t self = self_word() | WAITED_FOR; /* there may be others that wait */
-    uint64_t since = 0;                       /* it is kept by the same fork */
+    uint64_t self = self_word() | WAITED_FOR; /* other threads may wait, too */
+    /* when this thread first saw the present fork hold the lock; 0: no fork holds it */
+    uint64_t since = 0;
     rank_enter(lock);
     order_stores();
     if (take_free(lock, self_word()))
@@ -115,7 +121,8 @@ void lock_take(struct lock *lock) {
         } else if (!since) {
             since = os_now_exact_ns();
         } else if (os_now_exact_ns() - since >= FORK_WAIT_NS) {
-            /* Waits itself while the kernel copies the forking process, which may take seconds. */
+            /* This call waits while the kernel copies the forking process, which may take
+             * seconds. */
             OS_CALL(SYS_madvise, (uintptr_t)lock & ~(OS_PAGE_BYTES - 1), OS_PAGE_BYTES, MADV_NORMAL,
                     0, 0, 0);
             if (replace(lock, word, self))
@@ -145,7 +152,8 @@ void lock_reset(struct lock *lock) {
 
 /* --- fork ---------------------------------------------------------------------------------- */
 
-/* Who interrupted the holder of a later lock must not wait for ever for who waits for that one. */
+/* A signal handler that interrupted the holder of a later lock must not wait for ever for a thread
+ * that waits for that later lock. So this gives up after FORK_WAIT_NS if `interrupted`. */
 static bool take_for_fork(struct lock *lock, bool interrupted) {
     uint64_t began = 0;
     if (take_free(lock, self_word() | BY_FORK))
@@ -163,8 +171,9 @@ static bool take_for_fork(struct lock *lock, bool interrupted) {
 
 void lock_fork_prepare(struct lock *lock, bool interrupted) {
     uint32_t did = 0, rank = 1U << lock->rank;
-    if (!lock_is_mine(lock)) { /* else the same thread goes on in the child and releases it there */
-        if (!(held_ranks & rank)) /* set where this interrupted the taking of it */
+    /* else this thread goes on in the child and releases the lock there */
+    if (!lock_is_mine(lock)) {
+        if (!(held_ranks & rank)) /* already set if the signal interrupted lock_take */
             did = FORK_MARKED;
         held_ranks |= rank;
         order_stores();
@@ -178,7 +187,7 @@ bool lock_fork_done(struct lock *lock, bool child) {
     uint32_t did = lock->fork;
     bool whole = lock_is_mine(lock) || !load_relaxed(&lock->word);
     lock->fork = did >> FORK_BITS;
-    if (did & FORK_TOOK) { /* unless somebody took it away */
+    if (did & FORK_TOOK) { /* unless another thread took the lock away */
         uint64_t word = load_relaxed(&lock->word);
         while ((word & ~NOTES) == self_word() && !cas_release(&lock->word, &word, 0)) {
         }

@@ -40,7 +40,7 @@ void os_wipe_on_fork(void *start, size_t bytes) {
 }
 
 void *os_map_aligned(size_t bytes, size_t alignment) {
-    /* The kernel places mappings downwards next to each other, so behind one aligned segment the
+    /* The kernel places mappings next to each other, downwards. So next to one aligned segment the
      * next one mostly fits without trimming. */
     char *start = os_map(bytes);
     if (!start || !((uintptr_t)start & (alignment - 1)))
@@ -49,7 +49,8 @@ void *os_map_aligned(size_t bytes, size_t alignment) {
     size_t padded = bytes + alignment - OS_PAGE_BYTES;
     if (padded < bytes)
         return NULL;
-    start = map_at(NULL, padded, PROT_NONE, 0); /* counts for no limit but the address space */
+    /* Inaccessible memory counts towards no limit but that of the address space. */
+    start = map_at(NULL, padded, PROT_NONE, 0);
     if (!start)
         return NULL;
     char *aligned = (char *)align_up((uintptr_t)start, alignment);
@@ -74,7 +75,8 @@ bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes) {
 }
 
 void os_discard(void *start, size_t bytes) {
-    /* Refused for locked memory (mlockall), and perhaps by a filter of system calls. */
+    /* The kernel refuses this for locked memory (mlockall); a filter of system calls may refuse it
+     * too. */
     if (OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0)))
         __builtin_memset(start, 0, bytes);
 }
@@ -90,7 +92,8 @@ bool os_protect(void *start, size_t bytes, bool writable) {
 
 bool os_forbid(void *start, size_t bytes, bool forbidden) {
     int protection = forbidden ? PROT_NONE : PROT_READ | PROT_WRITE;
-    if (UNLIKELY(load_relaxed(&os_restricted))) /* a filter may not know mprotect */
+    /* A filter of system calls may not allow mprotect. */
+    if (UNLIKELY(load_relaxed(&os_restricted)))
         return map_at(start, bytes, protection, MAP_FIXED) != NULL;
     return !OS_FAILED(OS_CALL(SYS_mprotect, start, bytes, protection, 0, 0, 0));
 }
@@ -111,12 +114,14 @@ static bool is_known_to_mincore(uintptr_t start, size_t bytes) {
     return true;
 }
 
-/* Advice that a stack has already changes nothing, but ENOMEM tells of a hole; filters of system calls that know
- * allocators know madvise. Kernels that take any advice unseen (gVisor) are told by a page where never is one. */
+/* Tests by madvise whether a range is mapped: MADV_NORMAL, the advice that a stack already has,
+ * changes nothing, but fails with ENOMEM if the range has a hole. A filter of system calls made for
+ * allocators allows madvise. Some kernels (gVisor) accept any advice unseen; they are recognised
+ * because they accept it for a page that is never mapped. */
 #define NEVER_MAPPED OS_PAGE_BYTES
 
 bool os_is_mapped(uintptr_t start, uintptr_t end) {
-    static uint8_t advice; /* atomic; 0: not known yet, 1: tells of holes, 2: does not */
+    static uint8_t advice; /* atomic; 0: not known yet, 1: madvise reports holes, 2: it does not */
     start &= ~(OS_PAGE_BYTES - 1);
     size_t bytes = align_up(end, OS_PAGE_BYTES) - start;
     if (UNLIKELY(!load_relaxed(&advice)))
@@ -153,7 +158,7 @@ static uint64_t clock_ns(clockid_t clock) {
         return model_now_ns();
 #endif
     struct timespec now = {
-        0}; /* clock_gettime: vDSO, no errno in success, allowed by every filter */
+        0}; /* clock_gettime uses the vDSO, sets no errno in success, and every filter allows it */
     clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
@@ -163,16 +168,18 @@ uint64_t os_now_ns(void) {
 }
 
 uint64_t os_now_exact_ns(void) {
-    /* Strict mode forbids to read the processor's counter, too. */
+    /* Strict mode also forbids reading the processor's counter, which the exact clock needs. */
     bool coarse = UNLIKELY(load_relaxed(&os_restricted) == OS_RESTRICTED_STRICTLY);
     return clock_ns(coarse ? CLOCK_MONOTONIC_COARSE : CLOCK_MONOTONIC);
 }
 
-/* The thread's id stands in what glibc keeps of it, behind the thread pointer: first of all numbers behind the head
- * that every program knows. So a thread's first allocation makes no call that a filter may not know, and a vfork
- * child, which uses its parent's memory, does not take its own id for that of the thread it stands in for. */
+/* glibc keeps the thread's id in its descriptor of the thread, which starts at the thread pointer.
+ * It is the first number there behind the head, whose layout every program knows. Reading it has
+ * two advantages. A thread's first allocation makes no system call that a filter may not allow. And
+ * a vfork child, which uses its parent's memory, sees the id of the thread that called vfork, not
+ * its own. */
 #define DESCRIPTOR_HEAD 704U
-#define DESCRIPTOR_BYTES 2048U /* less than any version's */
+#define DESCRIPTOR_BYTES 2048U /* smaller than the descriptor of any glibc version */
 
 static struct {
     uint32_t process;
@@ -192,7 +199,7 @@ void os_identity_init(void) {
 }
 
 void os_identity_fork_child(void) {
-    identity.process = os_thread_id(); /* of its only thread */
+    identity.process = os_thread_id(); /* the id of the child's only thread is its process id */
 }
 
 uint32_t os_thread_id(void) {
@@ -209,18 +216,21 @@ uint32_t os_process_id(void) {
 }
 
 bool os_thread_exists(uint32_t tid) {
-    if (load_relaxed(&os_restricted)) /* asking is a call that a filter may not know */
+    if (load_relaxed(&os_restricted)) /* a filter of system calls may not allow the question */
         return true;
     uint32_t process = identity.process ? identity.process : os_process_id();
     if (OS_CALL(SYS_tgkill, process, tid, 0, 0, 0, 0) != -ESRCH)
         return true;
-    /* Unless this is another process in the same memory, or a copy that fork's handlers know nothing of. */
+    /* ESRCH proves nothing if this is another process in the same memory, or a copy that was made
+     * without running the fork handlers. Then the kernel does not find the calling thread in
+     * `process` either. */
     long self = OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0);
     return OS_CALL(SYS_tgkill, process, self, 0, 0, 0, 0) == -ESRCH;
 }
 
-/* Another process id than that of the start, or the last fork, is one of vfork, or of a clone of which no handler
- * was told. The kernel tells them apart; where it does not (no such call, no right to ask), it is a copy. */
+/* A process id other than that of the start or of the last fork belongs to a vfork child, or to a
+ * clone for which no fork handler ran. The kernel tells the two apart. Where it does not (no such
+ * system call, or no permission), this assumes a copy. */
 bool os_memory_is_own(void) {
     uint32_t pid = os_process_id();
     return pid == identity.process ||
@@ -275,7 +285,8 @@ void os_panic(const struct text *text) {
     os_abort();
 }
 
-/* Unblocks and raises SIGABRT, then makes sure. */
+/* Unblocks and raises SIGABRT. If the program's handler returns, restores the default action and
+ * raises it again. */
 void os_abort(void) {
     struct {
         void *handler;
@@ -283,7 +294,7 @@ void os_abort(void) {
         void *restorer;
         unsigned long mask;
     } default_action = {0};
-    long self = OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0); /* of a vfork child too */
+    long self = OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0); /* the right id in a vfork child, too */
     unsigned long set = 1UL << (SIGABRT - 1);
     OS_CALL(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, 8, 0, 0);
     OS_CALL(SYS_tgkill, os_process_id(), self, SIGABRT, 0, 0, 0);

@@ -5,8 +5,9 @@
 #define CLASS_COUNT 13 /* 64 bytes << class; the last one is 256 KiB */
 #define LARGEST (64UL << (CLASS_COUNT - 1))
 #define DISCARD_MIN (8UL << 10)
-#define MAPPINGS_MAX 3840 /* remembered for the residency figure */
-/* The first chunk is part of the library: every mapping more costs a fork some 4 us. */
+#define MAPPINGS_MAX 3840 /* mappings remembered for the figure of resident bytes */
+/* The first chunk is part of the library's own data, because each additional mapping costs a fork
+ * about 4 us. */
 #define FIRST_BYTES (960UL << 10)
 
 struct lock meta_lock FORK_PAGE = LOCK_INIT(RANK_META);
@@ -15,12 +16,13 @@ struct room {
     char *next, *end;
 };
 static struct {
-    struct room chunk; /* the current one */
-    struct room page;  /* of it: for blocks that are smaller, so that these stand together */
+    struct room chunk; /* the chunk that blocks are cut from */
+    /* an OS page of the chunk, for blocks smaller than a page, to keep them together */
+    struct room page;
     void *free[CLASS_COUNT];
     int64_t mapped_bytes, used_bytes;
     size_t mapping_count;
-} meta FORK_PAGE; /* guarded by meta_lock, like the next two */
+} meta FORK_PAGE; /* meta_lock guards this variable and the next two */
 static struct {
     char *start;
     size_t bytes;
@@ -60,13 +62,14 @@ static bool next_chunk(void) {
     char *chunk = first ? first_start() : map_remembered(bytes);
     if (!chunk)
         return false;
-    if (first) /* not remembered: that would be a page more that every start writes */
+    /* not remembered in `mappings`, because then every start would write one more page */
+    if (first)
         meta.mapped_bytes += (int64_t)bytes;
     meta.chunk = (struct room){chunk, chunk + bytes};
     return true;
 }
 
-/* NULL: there is not so much room left. */
+/* Cuts a block off the room; NULL: fewer than `bytes` bytes are left. */
 static void *cut(struct room *room, size_t bytes) {
     char *block = room->next;
     if ((size_t)(room->end - block) < bytes)
@@ -75,7 +78,8 @@ static void *cut(struct room *room, size_t bytes) {
     return block;
 }
 
-/* What is left of an old chunk or page and too small is lost. */
+/* Cuts a block that no free list has. The rest of an old chunk or page that is too small for the
+ * block is lost. */
 static void *cut_anew(size_t bytes) {
     bool small = bytes < OS_PAGE_BYTES;
     if (small) {
@@ -131,7 +135,7 @@ void *meta_alloc(size_t bytes) {
     }
     meta.used_bytes += (int64_t)block_bytes;
     lock_release(&meta_lock);
-    *(void **)block = NULL; /* the rest was zeroed when it was freed, or is fresh */
+    *(void **)block = NULL; /* the other bytes were zeroed when the block was freed, or are fresh */
     return block;
 }
 
@@ -148,7 +152,7 @@ void meta_free(void *block, size_t bytes) {
     }
     unsigned class = class_of(bytes);
     if (64UL << class >= DISCARD_MIN)
-        os_discard(block, 64UL << class); /* whole OS pages, perhaps hardly used */
+        os_discard(block, 64UL << class); /* whole OS pages, of which few may have been touched */
     else
         __builtin_memset(block, 0, 64UL << class);
     lock_take(&meta_lock);
@@ -171,7 +175,7 @@ struct meta_usage meta_usage(bool with_resident) {
 
 bool meta_fork_done(bool child) {
     bool whole = lock_fork_done(&meta_lock, child);
-    if (child && !whole) { /* its two ends may be of different chunks */
+    if (child && !whole) { /* the fork may have copied `next` and `end` of different chunks */
         meta.chunk.next = meta.chunk.end;
         meta.page.next = meta.page.end;
     }

@@ -2,9 +2,10 @@
 /*
  * meta.h - memory for the library's own tables: trees, views, caches, heaps.
  *
- * Any thread; one lock. Blocks are powers of two, zeroed, cut from mappings of META_CHUNK_BYTES
- * and kept in free lists by size; larger ones have a mapping of their own. NULL when the kernel
- * has no more. What is taken here stands in the dump's `metadata` line.
+ * Threads: any; one lock guards everything. Blocks are zeroed and have sizes that are powers of
+ * two. They are cut from mappings of META_CHUNK_BYTES and kept in free lists by size. Larger blocks
+ * have a mapping of their own. meta_alloc returns NULL when the kernel has no more memory. The
+ * `metadata` line of a dump counts the memory taken here.
  */
 #ifndef MEMCTX_META_H
 #define MEMCTX_META_H
@@ -15,16 +16,16 @@
 
 struct meta_usage {
     int64_t mapped_bytes, used_bytes;
-    int64_t resident_bytes; /* -1: not asked or not known */
+    int64_t resident_bytes; /* -1: not requested or not known */
 };
 
 void *meta_alloc(size_t bytes);
-void meta_free(void *block, size_t bytes); /* `bytes` as asked for */
-size_t meta_block_bytes(size_t bytes);     /* what so many take */
+void meta_free(void *block, size_t bytes); /* `bytes`: the size passed to meta_alloc */
+size_t meta_block_bytes(size_t bytes);     /* size of the block that meta_alloc(bytes) uses */
 struct meta_usage meta_usage(bool with_resident);
 INTERNAL struct lock meta_lock;
 
-/* After a fork. False: what was left of chunks is lost to the child. */
+/* Called after a fork. False: the child cannot use the rest of the current chunk. */
 bool meta_fork_done(bool child);
 
 #endif

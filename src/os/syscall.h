@@ -2,8 +2,8 @@
 /*
  * syscall.h - raw system calls on x86-64 Linux.
  *
- * Used instead of libc's wrappers because those write errno, are cancellation points, or may be
- * interposed by the program. A negative answer in -4095..-1 is an error number.
+ * The library does not use libc's wrappers because they write errno, are cancellation points, and
+ * may be interposed by the program. A result in -4095..-1 is a negated error number.
  */
 #ifndef MEMCTX_SYSCALL_H
 #define MEMCTX_SYSCALL_H
@@ -31,7 +31,8 @@ INLINE long os_call(long number, long a, long b, long c, long d, long e, long f)
     return refused ? refused : os_syscall(number, a, b, c, d, e, f);
 }
 #elif defined MEMCTX_MODEL
-/* Waiting, waking and the clock are the scheduler's (tests/model). */
+/* In this build the model's scheduler (tests/model) does the waiting and waking and keeps the
+ * clock. */
 long model_futex(const void *word, long operation, uint32_t value);
 uint64_t model_now_ns(void);
 INLINE long os_call(long number, long a, long b, long c, long d, long e, long f) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Huge chunks: one mapping each, aligned to a segment, header in its first OS page.
+ * Huge chunks: each has a mapping of its own, aligned to a segment, with the header in its first OS
+ * page.
  *
- * For: chunks beyond 1 MiB. Growth asks the kernel to extend the mapping, else moves its pages to a
- * new aligned place with mremap: no byte is copied. Freed mappings up to HUGE_CACHED_MAX_BYTES
- * wait in a small cache, part of the bounded freelist, because programs that use big buffers
- * use them again. Cannot do: share a mapping between chunks.
+ * Serves chunks beyond 1 MiB. To grow a chunk, it asks the kernel to extend the mapping. If that
+ * fails, mremap moves the pages to a new aligned place, so that no byte is copied. Freed mappings
+ * up to HUGE_CACHED_MAX_BYTES wait in a small cache, which is part of the bounded freelist, because
+ * programs that use big buffers use them again. Chunks cannot share a mapping.
  */
 #include "base/options.h"
 #include "segment/internal.h"
@@ -13,7 +14,7 @@
 #define global segment_global
 #define HUGE_HEADER_BYTES OS_PAGE_BYTES
 #define HUGE_CACHED_MAX_BYTES (64UL << 20)
-#define BEGINNINGS 8 /* of mappings that fill the freelist's room */
+#define BEGINNINGS 8 /* so many kept beginnings of mappings fill the freelist's bound */
 
 struct page *segment_huge_of(const void *pointer) {
     uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
@@ -26,7 +27,7 @@ struct page *segment_huge_of(const void *pointer) {
 void segment_unmap_deferred(void) {
     while (load_acquire(&global.deferred) && lock_try(&global.unmap_lock)) {
         struct page *list = exchange_acquire(&global.deferred, NULL);
-        lock_release(&global.unmap_lock); /* a dump that starts now sees none of them */
+        lock_release(&global.unmap_lock); /* a dump that starts now sees no chunk of the list */
         while (list) {
             struct page *next = list->next;
             os_unmap(list, list->mapped_bytes);
@@ -40,8 +41,10 @@ static void unmap_lock_release(void) {
     segment_unmap_deferred();
 }
 
-/* The header's bit is cleared already, so a dump that starts now does not see it. One that runs keeps the lock;
- * then the mapping waits, and goes with whoever has the lock next or releases it. */
+/* Unmaps a huge chunk, or leaves it to another thread. The chunk's bit in the table is already
+ * clear, so a dump that starts now does not see the chunk. A running dump holds the unmap lock.
+ * Then the mapping waits in the `deferred` list for the next thread that takes or releases that
+ * lock. */
 static void unmap_or_defer(struct page *header) {
     struct page *head = load_relaxed(&global.deferred);
     do
@@ -50,8 +53,9 @@ static void unmap_or_defer(struct page *header) {
     segment_unmap_deferred();
 }
 
-/* The cached mapping to use for `bytes`: the tightest of those up to a quarter larger; else the
- * largest of the smaller ones; else the smallest. -1: none. Under the lock. */
+/* Chooses the cached mapping for `bytes`: the smallest of those up to a quarter larger; else the
+ * largest of the smaller ones; else the smallest. Returns its index; -1: the cache is empty. The
+ * caller holds the lock. */
 static int cache_choose(size_t bytes) {
     int fits = -1, smaller = -1, larger = -1;
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
@@ -70,7 +74,7 @@ static int cache_choose(size_t bytes) {
     return fits >= 0 ? fits : smaller >= 0 ? smaller : larger;
 }
 
-/* Under the lock. */
+/* Removes an entry from the cache and returns it. The caller holds the lock. */
 static struct huge_cached cache_remove(int place) {
     struct huge_cached entry = global.huge_cache[place];
     global.huge_cache[place].start = NULL;
@@ -79,8 +83,9 @@ static struct huge_cached cache_remove(int place) {
     return entry;
 }
 
-/* A used mapping of exactly `bytes`, or a little more: its pages need no faults. A smaller one is
- * extended, moved if need be; of a larger one the end is given back. NULL: *mapped is as it was. */
+/* Takes a mapping for `bytes` from the cache. A mapping of this size or up to a quarter larger is
+ * used as it is: its pages need no faults. A smaller one is extended, and moved if needed. A larger
+ * one gives its end back to the kernel. NULL: none; *mapped is unchanged. */
 static char *cache_take(size_t bytes, size_t *mapped) {
     struct huge_cached entry = {0};
     lock_take(&global.lock);
@@ -114,9 +119,10 @@ static char *cache_take(size_t bytes, size_t *mapped) {
     return target;
 }
 
-/* How much of a mapping is kept. What a program writes of a large buffer is its beginning first, and an extension finds
- * room where the end was; so where there is not much room left, several beginnings are worth more than one
- * whole mapping. Under the lock. */
+/* How many bytes of a freed mapping the cache keeps. A program writes the beginning of a large
+ * buffer first, and the kernel can extend a mapping again where its end was cut off. So when little
+ * room is left in the cache, several beginnings are worth more than one whole mapping. The caller
+ * holds the lock. */
 static size_t cache_share(size_t bytes) {
     size_t bound = (size_t)segment_freelist_bound(), cached = (size_t)global.huge_cached_bytes;
     size_t part = align_up(bound / BEGINNINGS, OS_PAGE_BYTES);
@@ -138,7 +144,7 @@ static bool cache_put(char *start, size_t bytes) {
         kept = cache_share(bytes);
         if (kept) {
             *c = (struct huge_cached){start, kept, os_now_ns()};
-            store_owner(&((struct page *)start)->mapped_bytes, kept); /* unmap_or_defer */
+            store_owner(&((struct page *)start)->mapped_bytes, kept); /* read by unmap_or_defer */
             global.huge_cached_bytes += (int64_t)kept;
             global.huge_cached++;
         }
@@ -214,8 +220,8 @@ void segment_emergency_booked(struct page *header) {
 }
 
 struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
-    /* The chunk stands one OS page into the mapping, or, for more than that alignment, exactly
-     * one segment into it: `p - 1` finds the header in both cases. */
+    /* The chunk starts one OS page into the mapping, or, if it needs a larger alignment, exactly
+     * one segment into it. In both cases `p - 1` finds the header. */
     size_t offset = alignment <= OS_PAGE_BYTES ? HUGE_HEADER_BYTES : SEGMENT_BYTES;
     size_t mapped = align_up(bytes ? bytes : 1, OS_PAGE_BYTES) + offset;
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
@@ -225,7 +231,8 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     if (!start) {
         fresh = true;
         if (alignment > SEGMENT_BYTES) {
-            /* Whatever lies before the header goes back at once. */
+            /* The padding before the header, and behind the chunk, goes back to the kernel at
+             * once. */
             size_t padded = mapped + alignment;
             char *padding = padded < mapped ? NULL : os_map_aligned(padded, SEGMENT_BYTES);
             if (!padding)
@@ -282,12 +289,13 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
         return header;
     }
     if (offset != HUGE_HEADER_BYTES)
-        return NULL; /* the caller copies, with its alignment */
+        return NULL; /* the caller copies the chunk to a place with its alignment */
     char *target = segment_map_memory(mapped);
     if (!target)
         return NULL;
     segment_map_set(SEGMENT_HUGE, header, false);
-    /* Moving takes the old range away, like an unmap. While a dump reads, the caller copies. */
+    /* Moving unmaps the old range. A dump must not lose a range that it reads, so during a dump
+     * this fails and the caller copies the chunk. */
     bool moved = false;
     if (lock_try(&global.unmap_lock)) {
         moved = os_move(header, old, target, mapped);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* internal.h - what segment.c and huge.c share: the one state of the layer and its locks. */
+/* internal.h - what segment.c and huge.c share: the state of the layer, and its locks. */
 #ifndef MEMCTX_SEGMENT_INTERNAL_H
 #define MEMCTX_SEGMENT_INTERNAL_H
 
@@ -8,42 +8,45 @@
 #define HUGE_CACHE_MAX 16
 
 struct segment_global {
-    struct lock lock;        /* guards everything below but where said */
-    struct lock unmap_lock;  /* held while segments are read by a dump, or one is unmapped */
+    struct lock lock;        /* guards the fields below, except where a comment says otherwise */
+    struct lock unmap_lock;  /* held while a dump reads segments, and while a thread unmaps one */
     struct segment *partial; /* segments with free slices, most recently used first */
-    uint64_t segments, empty_segments; /* the latter is read without the lock, too */
+    uint64_t segments, empty_segments; /* empty_segments is also read without the lock */
     uint64_t free_slices, dirty_slices;
     int64_t used_bytes; /* written under lock, read by any thread */
     int64_t huge_bytes;
-    uint64_t next_purge_ns;  /* atomic */
-    uint64_t later_until_ns; /* atomic: until then who frees gives nothing back; 0: does */
-    uint32_t calls;          /* atomic */
-    /* Huge mappings kept for reuse, under lock. */
+    uint64_t next_purge_ns; /* atomic */
+    /* atomic: until this time a thread that frees gives nothing back to the kernel; 0: it does */
+    uint64_t later_until_ns;
+    uint32_t calls; /* atomic */
+    /* Huge mappings kept for reuse, guarded by `lock`. */
     struct huge_cached {
         char *start;
         size_t bytes;
         uint64_t since_ns;
     } huge_cache[HUGE_CACHE_MAX];
     int64_t huge_cached_bytes, huge_cached;
-    struct page *deferred; /* atomic list: huge chunks that are to be unmapped */
+    struct page *deferred; /* atomic list: huge chunks that must still be unmapped */
 };
 INTERNAL struct segment_global segment_global;
-INTERNAL int64_t segment_returned; /* atomic: bytes given back since the start */
+INTERNAL int64_t segment_returned; /* atomic: bytes given back to the kernel since the start */
 
-/* Room in the map, before a bit is set; false: no memory for the leaf. No lock. */
+/* Makes room in the table of segments, so that segment_map_set can set a bit. False: no memory for
+ * the leaf. Takes no lock. */
 bool segment_map_reserve(const void *segment);
-/* Reserves that, and asks for huge pages or none. False: no memory for that, and the
- * mapping is gone. No lock. */
+/* Calls segment_map_reserve, and asks the kernel for huge pages or for none, as the options say.
+ * False: no memory for the leaf, and the mapping has been unmapped. Takes no lock. */
 bool segment_claim_memory(void *start, size_t bytes);
-/* From the kernel, aligned to a segment, and claimed. */
+/* Maps memory aligned to a segment and claims it with segment_claim_memory. NULL: out of memory. */
 void *segment_map_memory(size_t bytes);
 void segment_map_set(enum segment_map map, const void *segment, bool set);
-/* Gives cached mappings back: all, or the old ones. Bytes given back. */
+/* Gives cached mappings back to the kernel: all, or those older than the decay time. Returns the
+ * bytes given back. */
 size_t segment_huge_purge(bool all);
-/* Of the slices in the freelist, and of the mappings in it: bytes each. */
+/* The most bytes of slices that the freelist keeps, and the most bytes of cached mappings. */
 int64_t segment_freelist_bound(void);
-/* Unmaps the huge chunks that had to wait, unless somebody has the lock, who then does it: whoever releases the unmap
- * lock calls this. */
+/* Unmaps the huge chunks on the `deferred` list. If another thread holds the unmap lock, leaves
+ * them to that thread: each thread calls this function after it releases the unmap lock. */
 void segment_unmap_deferred(void);
 
 #endif

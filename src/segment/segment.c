@@ -2,10 +2,11 @@
 /*
  * Segments of 256 slices, and the freelist of empty slices.
  *
- * For: pages of 16-64 KiB and large chunks up to 1 MiB. Two 256-bit maps a segment say which slices
- * are free and which of those are still dirty; a request takes the lowest run of dirty slices, else
- * the lowest free run, of the most recently used segment that has one. So empty memory coalesces by
- * itself, and the freelist costs no list. Cannot do: spans beyond MAX_SPAN_SLICES (huge.c has them).
+ * Serves pages of 16-64 KiB and large chunks up to 1 MiB. Each segment has two maps of 256 bits:
+ * the free slices, and the free slices that are still dirty (used and not given back to the
+ * kernel). A request takes the lowest run of dirty slices, else the lowest run of free slices, in
+ * the most recently used segment that has such a run. So empty memory coalesces by itself, and the
+ * freelist needs no list. It cannot serve spans beyond MAX_SPAN_SLICES; huge.c does.
  */
 #include "segment/segment.h"
 #include "base/bits.h"
@@ -14,9 +15,9 @@
 
 void (*segment_watch)(const void *chunk) FORK_PAGE;
 
-#define DIRTY_SEARCH_MAX 64 /* segments looked at for dirty slices before clean ones are taken */
+#define DIRTY_SEARCH_MAX 64 /* segments searched for dirty slices before clean ones are used */
 #define PURGE_CHECK_EVERY 64
-#define GROUP_SEARCH_MAX 16 /* segments looked at for one that is free */
+#define GROUP_SEARCH_MAX 16 /* segments searched for a free group */
 #define HEADERS_PER_OS_PAGE (unsigned)(OS_PAGE_BYTES / sizeof(struct page))
 #define ITEMS_BYTES_MIN ((int64_t)(FREELIST_ITEMS_MIN * SLICE_BYTES))
 
@@ -48,7 +49,8 @@ struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS];
 struct segment_leaf segment_near;
 uintptr_t segment_near_first FORK_PAGE;
 
-#define NEAR_ABOVE (SEGMENT_LEAF_COUNT / 8) /* of the near leaf: the kernel goes downwards */
+/* Segments of the near leaf above the first one. Few, because the kernel maps downwards. */
+#define NEAR_ABOVE (SEGMENT_LEAF_COUNT / 8)
 
 bool segment_map_test_far(enum segment_map map, uintptr_t number) {
     uintptr_t place = number >> SEGMENT_LEAF_SHIFT;
@@ -58,7 +60,7 @@ bool segment_map_test_far(enum segment_map map, uintptr_t number) {
     return leaf && load_relaxed(&leaf->flags[number & (SEGMENT_LEAF_COUNT - 1)]) & map;
 }
 
-/* The byte of a segment; NULL: its leaf is not there yet. */
+/* Returns the byte of segment `number` in the table; NULL: its leaf does not exist yet. */
 static uint8_t *map_flags(uintptr_t number) {
     uint8_t *near = segment_near_flags(number);
     if (near)
@@ -117,7 +119,8 @@ uint32_t segment_clock FORK_PAGE;
 
 void segment_clock_set(uint64_t now_ns) {
     uint32_t tick = (uint32_t)(now_ns >> SEGMENT_TICK_SHIFT);
-    if ((int32_t)(tick - load_relaxed(&segment_clock)) > 0) /* clocks differ by milliseconds */
+    /* The clock must not go back: the clocks that threads read differ by milliseconds. */
+    if ((int32_t)(tick - load_relaxed(&segment_clock)) > 0)
         store_owner(&segment_clock, tick);
 }
 
@@ -142,7 +145,7 @@ static struct segment *segment_create(void) {
     return segment;
 }
 
-/* A run of `slices` in the freelist, or NULL. */
+/* Returns a segment with a run of `slices` dirty slices, and the run's *start; NULL: none found. */
 static struct segment *find_dirty(uint32_t slices, unsigned *start) {
     unsigned longest, looked = 0;
     if (global.dirty_slices < slices)
@@ -158,7 +161,7 @@ static struct segment *find_dirty(uint32_t slices, unsigned *start) {
     return NULL;
 }
 
-/* A run of `slices` in the listed segments, or NULL. */
+/* Returns a listed segment with a run of `slices` free slices, and the run's *start; NULL: none. */
 static struct segment *find_free(uint32_t slices, unsigned *start) {
     unsigned longest;
     for (struct segment *s = global.partial; s; s = s->state.next) {
@@ -213,12 +216,13 @@ static void return_slices(struct segment *segment, unsigned start, unsigned coun
 static void set_back(struct page *page, uint32_t from, uint32_t slices) {
     for (uint32_t i = from; i < slices; i++) {
         page[i].back = (uint8_t)i;
-        page[i].heap = NULL; /* segment_slice_of */
+        page[i].heap = NULL; /* segment_slice_of relies on this */
     }
     page->slices = slices;
 }
 
-/* The slices from `next` on, which is their header, if they are in its group and free. Under the lock. */
+/* Returns the segment of the header `next` if the slices from there on are free and within one
+ * group, and sets *start to the first of them; else NULL. The caller holds the lock. */
 static struct segment *find_next(uint32_t slices, uint32_t group, uintptr_t next, unsigned *start) {
     if (!next || !segment_map_test(SEGMENT_SLICED, next >> SEGMENT_SHIFT))
         return NULL;
@@ -231,7 +235,8 @@ static struct segment *find_next(uint32_t slices, uint32_t group, uintptr_t next
                : NULL;
 }
 
-/* A group that is free, in a listed segment, or in a new one while most slices are in use. */
+/* Finds a free group of slices in a listed segment. Makes a new segment if there is none and most
+ * slices are in use. */
 static struct segment *find_group(uint32_t group, unsigned *start) {
     unsigned looked = 0;
     uint64_t all = group < 64 ? (1UL << group) - 1 : ~0UL;
@@ -252,7 +257,7 @@ static struct segment *find_group(uint32_t group, unsigned *start) {
 struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *next) {
     unsigned start = 0;
     lock_take(&global.lock);
-    /* What is dirty is used first: that needs no new memory. */
+    /* Dirty slices are used first, because they need no new memory. */
     struct segment *segment = find_dirty(slices, &start);
     if (!segment && next) {
         segment = find_next(slices, group, *next, &start);
@@ -293,7 +298,8 @@ int64_t segment_freelist_bound(void) {
     return bytes > share ? bytes : share;
 }
 
-/* How far the freelist's slices are over the bound; under the lock. */
+/* By how many bytes the freelist's slices exceed the bound; negative: below it. The caller holds
+ * the lock. */
 static int64_t slices_excess(void) {
     int64_t bound = segment_freelist_bound(), share = load_relaxed(&global.used_bytes) / 20;
     int64_t items = share > ITEMS_BYTES_MIN ? share : ITEMS_BYTES_MIN;
@@ -320,7 +326,7 @@ void segment_span_free(struct page *page) {
     struct segment *segment = segment_of_page(page);
     unsigned start = (unsigned)(page - segment->pages);
     store_owner(&page->kind, PAGE_NONE);
-    page->heap = NULL; /* a late second free finds no owner */
+    page->heap = NULL; /* so that a second free of a chunk in it finds no owner */
     lock_take(&global.lock);
     return_slices(segment, start, page->slices, true);
     bool over = slices_excess() > 0;
@@ -363,7 +369,7 @@ void segment_span_shrink(struct page *page, uint32_t slices) {
     lock_release(&global.lock);
 }
 
-/* The dirty slices of one segment, claimed so that nobody takes them while the kernel works. */
+/* Takes the slices of a map, so that no other thread gets them while the kernel discards them. */
 static void take_all(struct segment *segment, const uint64_t *slices) {
     for (unsigned i = bits_next(slices, 0, true); i < BITS_COUNT;) {
         unsigned end = bits_next(slices, i, false);
@@ -374,9 +380,10 @@ static void take_all(struct segment *segment, const uint64_t *slices) {
 
 #define HUGE_PAGE_SLICES (1U << (21 - SLICE_SHIFT))
 
-/* The slices of a segment that can go back. Where huge pages are asked for: of those with nothing in them all slices,
- * because what was never used is resident too; of others the dirty ones, unless they are to stay `whole`. False:
- * none. */
+/* Finds the slices of a segment that can go back to the kernel; false: there are none. If the user
+ * wants huge pages (THP_ALWAYS), a huge page that contains dirty slices and nothing in use goes
+ * back with all its slices, because slices that were never used are resident too. Everywhere else
+ * only dirty slices go back, and none if huge pages are to stay `whole`. */
 static bool find_discardable(const struct segment *segment, bool whole, uint64_t found[4]) {
     const struct segment_state *state = &segment->state;
     uint64_t any = 0;
@@ -407,17 +414,18 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
         return NULL;
     find_discardable(oldest, whole, claimed);
     take_all(oldest, claimed);
-    oldest->state.dirty_ns = now; /* of those that stay */
+    oldest->state.dirty_ns = now; /* the age of the dirty slices that stay */
     return oldest;
 }
 
-/* Where the claimed slices are the last of those whose headers share an OS page, the others are claimed too, so that
- * the headers can go: of a free slice they are zero. Under the lock. */
+/* The headers of several slices share an OS page. Where the claimed slices are the last ones of
+ * such a page that were not free, this claims the others too. Then the OS page with the headers can
+ * go back to the kernel: the header of a free slice is zero. The caller holds the lock. */
 static void claim_headers(struct segment *segment, const uint64_t *claimed, uint64_t others[4]) {
     for (unsigned i = 0; i < 4; i++)
         others[i] = 0;
     if (options.thp == THP_ALWAYS)
-        return; /* they share a huge page with other slices, and stay */
+        return; /* the headers share a huge page with other slices, and stay */
     for (unsigned i = HEADERS_PER_OS_PAGE; i < SEGMENT_SLICES; i += HEADERS_PER_OS_PAGE) {
         uint64_t mask = ((1UL << HEADERS_PER_OS_PAGE) - 1) << i % 64;
         uint64_t ours = claimed[i / 64] & mask, rest = segment->state.free[i / 64] & mask;
@@ -445,7 +453,7 @@ static void discard_headers(struct segment *segment, const uint64_t *claimed,
     lock_release(&global.lock);
 }
 
-/* Unmaps empty segments but for one, unless a dump reads them. */
+/* Unmaps all empty segments but one. Unmaps none while a dump reads them. */
 static void release_empty(void) {
     while (load_relaxed(&global.empty_segments) > 1) {
         lock_take(&global.lock);
@@ -502,7 +510,7 @@ size_t segment_purge(bool all) {
 }
 
 void segment_purge_when_due(void) {
-    /* A lost count under contention only delays the look at the clock. */
+    /* Two threads may write the same count; that only delays reading the clock. */
     uint32_t calls = load_relaxed(&global.calls) + 1;
     store_owner(&global.calls, calls);
     if (calls % PURGE_CHECK_EVERY == 0 && os_now_ns() >= load_relaxed(&global.next_purge_ns))
@@ -528,7 +536,8 @@ struct segment_usage segment_usage(void) {
     return usage;
 }
 
-/* False: `visit` said so. `from`: the first number to look at. */
+/* Visits the segments of a leaf whose first segment number is `first`, from number `from` on.
+ * False: `visit` returned false. */
 static bool each_of_leaf(const struct segment_leaf *leaf, uintptr_t first, uintptr_t from,
                          bool (*visit)(struct segment *, bool, void *), void *context) {
     for (uintptr_t i = from > first ? from - first : 0; leaf && i < SEGMENT_LEAF_COUNT; i++) {
@@ -545,7 +554,7 @@ static void each_of_map(uint64_t from, bool (*visit)(struct segment *, bool, voi
     uintptr_t near = load_acquire(&segment_near_first);
     uintptr_t number = (from & ~SEGMENT_FAR) >> SEGMENT_SHIFT;
     bool far = from & SEGMENT_FAR;
-    if (near && !far && /* else the first segment may be made just now */
+    if (near && !far && /* else the first segment may be in the making in another thread */
         !each_of_leaf(&segment_near, near, number, visit, context))
         return;
     number = far ? number : 0;
@@ -591,7 +600,8 @@ static bool forget_free(struct segment *segment, bool huge, void *context) {
     return true;
 }
 
-/* What was free is given up, because its maps and lists may be torn: all slices count as used. */
+/* Gives up all free slices in a forked child, because their maps and lists may be inconsistent.
+ * From then on all slices count as used. */
 static void give_up_free(void) {
     each_of_map(0, forget_free, NULL);
     global.partial = NULL;
