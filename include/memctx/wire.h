@@ -447,10 +447,12 @@ struct wire_rule_ranges {
     struct wire_rule_range ranges[]; /* by rising start, none overlaps */
 };
 
-/* The same for a program that `memctx run` starts, in the environment: lines of text. "1", the version;
- * "=RULE" for each rule, which the lines below number from 1 on; "@b BUILD-ID" or "@f SIZE MTIME_NS PATH",
- * an object; "RULE GAP LENGTH RULE GAP LENGTH ...", its ranges in hexadecimal, each GAP bytes behind the end
- * of the one before. */
+/* The ranges for a program that `memctx run` starts are in the environment, as lines of text:
+ * "1", the version;
+ * "=RULE" for each rule, which the lines below number from 1 on;
+ * "@b BUILD-ID" or "@f SIZE MTIME_NS PATH", an object;
+ * "RULE GAP LENGTH RULE GAP LENGTH ...", the ranges of that object in hexadecimal. Each GAP is the
+ * number of bytes between the end of one range and the start of the next. */
 #define WIRE_RANGES_VARIABLE "MEMCTX_RULE_RANGES"
 #define WIRE_RANGES_TEXT_MAX 98304U
 
