@@ -2,10 +2,10 @@
 /*
  * Bump: chunks that are freed all together.
  *
- * For: what is only ever reset. Chunks stand one behind the other (region/serial.h), and no empty
- * page is kept. A free is none of its business, but programs do free in contexts that they do not
- * know of; so it is known where each chunk stands, for nothing where it is like the one before, and
- * a page that got empty by frees goes.
+ * For: contexts that are only ever reset. Chunks stand one behind the other (region/serial.h), and
+ * no empty page is kept. The policy needs no free of single chunks, but programs do free chunks in
+ * contexts that they do not know of. So the place of each chunk is stored, which costs nothing when
+ * the chunk is like the one before, and a page that frees made empty is given back.
  *
  * Source: PostgreSQL's bump contexts (David Rowley, 2024), which have no record and cannot free.
  */

@@ -2,11 +2,12 @@
 /* The patterns of MEMCTX_CHECK; see check.h. */
 #include "region/check.h"
 
-/* No pointer, no text, no small number; different, so that one is not taken for the other. */
+/* The bytes look like no pointer, text or small number. They differ, so that one pattern is not
+ * taken for the other. */
 #define TAIL_BYTE 0xa7
 #define FREE_BYTE 0xd9
 
-/* The first byte that is not the pattern's; `end`: there is none. */
+/* Returns the first byte that differs from the pattern, or `end`. */
 static const char *first_other(const char *from, const char *end, uint8_t pattern) {
     while (from < end && *(const uint8_t *)from == pattern)
         from++;

@@ -2,9 +2,10 @@
 /*
  * Generations: chunks that die in the order in which they were born.
  *
- * For: queues, logs, tuples of a sort. Chunks stand one behind the other (region/serial.h); a page
- * goes when all that is in it was freed, but for one, so that a queue of constant length asks for
- * no page. Cannot do: use again what was freed in a page that still has a chunk.
+ * For: queues, logs, tuples of a sort. Chunks stand one behind the other (region/serial.h). A page
+ * is given back when all its chunks were freed, except for one page that is kept, so that a queue
+ * of constant length needs no new pages. Cannot do: use freed memory again in a page that still has
+ * a chunk.
  *
  * Source: PostgreSQL's generation contexts (Tomas Vondra, 2017).
  */

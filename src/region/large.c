@@ -2,8 +2,8 @@
 /*
  * Large chunks: a run of slices up to 1 MiB, a mapping of its own beyond that.
  *
- * For: buffers. The page header says whose it is, so any thread frees it without asking the one
- * that allocated. Cannot do: share an OS page with another chunk.
+ * For: buffers. The page header names the chunk's owner, so any thread can free the chunk without
+ * asking the thread that allocated it. Cannot do: share an OS page with another chunk.
  */
 #include "region/check.h"
 #include "region/named.h"

@@ -45,7 +45,7 @@ bool region_make_named(struct heap *heap, struct view *view, enum placement plac
     return true;
 }
 
-/* Of a chunk in pages that several contexts share. */
+/* Returns the view of a chunk in pages that several contexts share. */
 static struct view *tiny_view(struct heap *heap, const void *chunk) {
     uint32_t context = region_context_of(chunk);
     const struct tiny *tiny = context == REGION_NO_CONTEXT ? NULL : tiny_of(context);
@@ -90,7 +90,8 @@ void region_named_large_gone(struct page *page) {
 
 /* --- all at once ------------------------------------------------------------------------------ */
 
-/* Calls `each` for every page of the region that has chunks or had some; it may end the page. */
+/* Calls `each` for every page of the region that has or had chunks; `each` may give the page
+ * back. */
 static void for_each_page(struct heap *heap, struct region *region,
                           void (*each)(struct heap *heap, struct region *region, struct page *page,
                                        void *context),
@@ -110,7 +111,7 @@ static void for_each_page(struct heap *heap, struct region *region,
     }
 }
 
-/* Calls `each` with every chunk of the page that is alive, and the room that it has. */
+/* Calls `each` with every chunk of the page that is alive, and with the chunk's room. */
 static void for_each_alive(const struct page *page,
                            void (*each)(char *chunk, uint32_t room, uint32_t requested,
                                         void *context),
@@ -164,10 +165,10 @@ static void zero_chunk(char *chunk, uint32_t room, uint32_t requested, void *con
     __builtin_memset(chunk, 0, room);
 }
 
-/* The current pages stay, up to so many bytes that were written in them: what comes next needs as
- * many. */
+/* A reset keeps the current pages as long as at most this many of their bytes were written: the
+ * next chunks need about as many. */
 #define KEEPER_BYTES (128U << 10)
-/* From so much on the kernel is not waited for: see segment_purge_later. */
+/* A reset of more bytes than this does not wait for the kernel: see segment_purge_later. */
 #define RESET_MUCH_BYTES (4UL << 20)
 
 static void reset_page(struct heap *heap, struct region *region, struct page *page, void *context) {
@@ -277,7 +278,7 @@ struct move {
     struct view *view;
 };
 
-/* With what it holds that is free, which the heaps' books have as waste. */
+/* Moves a page together with its free bytes, which count as waste in the accounts of both heaps. */
 static void move_page(struct heap *from, struct region *region, struct page *page, void *context) {
     const struct move *move = context;
     int64_t waste = 0;

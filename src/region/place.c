@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Contexts whose chunks are to stand elsewhere than the allocator would place them.
+ * Contexts with chunks that have to stand elsewhere than the allocator would place them.
  *
- * For: contexts that somebody isolated or merged. A byte a context, in leaves that are made when
- * needed, so that a process in which nobody did that pays for one word that says so.
+ * For: contexts that a user or a rule isolated or merged. One byte for each context stands in
+ * leaves that are made when needed. A process that places no context reads one word only.
  */
 #include "os/meta.h"
 #include "region/heap.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Empty OS pages of pages that are in use, and giving memory back when it is asked for.
+ * Gives back empty OS pages inside pages that are in use, and gives memory back on request.
  *
- * For: contexts whose long-lived chunks stand far apart. Cannot do: move a chunk; give back what a
- * granule's records stand in while one of its blocks is in use. Costs the owner some microseconds
- * for each page it looks at.
+ * For: contexts with long-lived chunks that stand far apart. Cannot do: move a chunk; give back the
+ * OS page with a granule's records while a block of the granule is in use. Costs the owner some
+ * microseconds for each page it looks at.
  */
 #include "region/punch.h"
 #include "region/serial.h"
@@ -26,8 +26,8 @@ static uint64_t bits_of(const char *start, const char *from, size_t bytes) {
     return ((2UL << ((last - first) & 63)) - 1) << first;
 }
 
-/* The block that was handed out once behind `place`, or, with block NULL, the first one. False:
- * there is none. */
+/* Moves `place` to the next block that was handed out at least once, or, with block NULL, to the
+ * first one. False: there is none. */
 static bool next_place(const struct page *page, const char *start, struct place *place) {
     struct reserved reserved = blocks_reserved_in(page);
     size_t granule_bytes = (size_t)page->granule_mask + 1;
@@ -90,15 +90,15 @@ bool punch_refill(struct page *page) {
     return count;
 }
 
-/* The bits of the OS pages, of those that blocks were handed out of, in which something is. *listed
- * gets a bit for each block in the page's list. ~0: the list is not one. */
+/* Returns a bit for each OS page that holds something in use, among those that blocks were
+ * handed out of. *listed gets a bit for each block in the page's list. ~0: the list is damaged. */
 static uint64_t find_used(const struct page *page, const char *start, uint64_t *listed) {
     size_t bytes = page->slices * SLICE_BYTES;
     uint64_t used = 0;
     for (const char *block = page->free; block; block = *(char *const *)block) {
         size_t offset = (size_t)(block - start), unit = offset >> UNIT_SHIFT;
-        /* A program may have written into what it freed: nothing outside the page is read, nothing
-         * twice. */
+        /* A program may have written into freed blocks, so the list may lead anywhere: nothing
+         * outside the page is read, and no block twice. */
         if (offset >= bytes || offset % (1U << UNIT_SHIFT) || listed[unit >> 6] >> (unit & 63) & 1)
             return ~0UL;
         listed[unit >> 6] |= 1UL << (unit & 63);
@@ -118,7 +118,7 @@ static uint64_t find_used(const struct page *page, const char *start, uint64_t *
     return used;
 }
 
-/* Returns the bytes that went back. */
+/* Gives back the empty OS pages of one page. Returns their bytes. */
 static size_t punch_page(struct heap *heap, struct page *page) {
     uint64_t listed[UNITS / 64] = {0};
     const char *start = segment_span_start(page);

@@ -22,9 +22,10 @@
 
 #define PROMOTE_LIVE_LOG 16 /* 64 KiB */
 
-/* Each region has a few pages that are not full. So that these stay a small part of the whole, a
- * context has to hold the more to get one, the more is alive: MEMCTX_PROMOTE_BYTES in a small
- * process, twice that for each four times of PROMOTE_LIVE_LOG. */
+/* Each region has a few pages that are not full. To keep them a small part of the whole, a
+ * context must hold more bytes to get a region when more bytes are alive in the process:
+ * MEMCTX_PROMOTE_BYTES in a small process, and twice that whenever the live bytes grow to four
+ * times, beginning at 2^PROMOTE_LIVE_LOG. */
 static int64_t promote_bytes(void) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
     int log = live > 0 ? 63 - __builtin_clzl((uint64_t)live) : 0;
@@ -59,7 +60,7 @@ COLD void region_change_policy(struct heap *heap, struct bins *bins, uint32_t po
             bins_put_aside_others(heap, bins, i);
 }
 
-/* The region's next pages are made by those terms. */
+/* Makes the region's next pages follow those terms. */
 COLD static void region_change_terms(struct heap *heap, struct bins *bins, unsigned number) {
     bins->terms = (uint8_t)number;
     bins->slices = terms_table[number].slices;
@@ -78,8 +79,8 @@ COLD static void look_at_terms(struct heap *heap, struct view *view) {
         REGION_HOOK(tell_limit, terms, view->context);
 }
 
-/* What is to be done now and then before a chunk is placed; its context may get a region by that,
- * or another policy for it, which is returned. */
+/* Does the periodic work of the heap and the context before a chunk is placed. The context may
+ * get a region, or another policy for its region. Returns the policy. */
 static const struct policy *look_around(struct heap *heap, struct view *view) {
     if (load_relaxed(&heap->remote_pages))
         bins_collect_remote(heap);
@@ -87,7 +88,8 @@ static const struct policy *look_around(struct heap *heap, struct view *view) {
         trim_heap(heap);
     if (UNLIKELY(heap->placings != load_relaxed(&heap_placings)))
         heap_reconsider(heap);
-    /* Behind that: who places it later has the next look come. */
+    /* The placement is read after heap_placings. If it changes later, the next call finds a new
+     * heap_placings. */
     enum placement placement = heap_placement(view->context);
     uint32_t policy = policy_placed(placement);
     if (!view->region && !region_is_tiny(view))
@@ -107,9 +109,9 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
                        fresh);
 }
 
-/* What others freed is collected when no page is left, and at every so many pages that are used up:
- * with enough frees of the thread's own there is always one left. So is it seen that contexts were
- * placed. */
+/* The heap collects chunks that other threads freed when no page is left, and after every
+ * LOOK_EVERY pages that were used up: if the thread itself frees enough, it never runs out of
+ * pages. The same look notices that contexts were placed. */
 #define LOOK_EVERY 16U
 
 static bool look_is_due(struct heap *heap) {
@@ -128,7 +130,7 @@ void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool 
     return chunk ? chunk : region_alloc_wide(heap, view, size, fresh);
 }
 
-/* As the two below, with a tail behind the chunk. */
+/* As region_alloc and region_alloc_aligned, with a checked tail behind the chunk. */
 COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t size, size_t alignment,
                                 bool zero) {
     if (size > SMALL_MAX || size + CHECK_TAIL + alignment > SMALL_MAX)
@@ -150,7 +152,8 @@ COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t siz
     return zero ? __builtin_memset(chunk, 0, size) : chunk;
 }
 
-/* With a guard page behind it. NULL: it is to have none, or can have none. */
+/* Allocates a chunk with a guard page behind it. NULL: the chunk needs no guard, or can have
+ * none. */
 COLD static void *alloc_guarded(struct heap *heap, struct view *view, size_t size, size_t alignment,
                                 bool zero) {
     struct terms *terms = terms_with(view->context, TERMS_GUARD);
@@ -225,7 +228,7 @@ void region_settle(struct heap *heap) {
     lock_release(&region_lock);
 }
 
-/* True: the chunk stands in the books. Waits for a thread that is just settling it. */
+/* True when the chunk is in the accounts. Waits for a thread that is just adding it to them. */
 static bool is_settled(struct heap *heap, struct page *page) {
     if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))
         return true;
@@ -237,7 +240,7 @@ static bool is_settled(struct heap *heap, struct page *page) {
     return false;
 }
 
-/* Whole OS pages by the kernel, which gives them back. */
+/* Zeroes a large chunk. The kernel zeroes the whole OS pages by taking them back. */
 static void zero_large(const struct page *page) {
     char *start = page->chunk, *end = start + page->requested_bytes;
     char *first = (char *)align_up((uintptr_t)start, OS_PAGE_BYTES);
@@ -276,8 +279,8 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
     region_give_large(page);
 }
 
-/* Who paid for the block of that record. The owner may just be making its page a mixed one, which
- * takes the view away last. */
+/* Returns the view that paid for the block of that record. The owner may be turning its page
+ * into a mixed one at that moment; the owner then clears the page's view last. */
 static struct view *paid_by(struct heap *owner, const struct page *page, const void *at,
                             const struct record *record) {
     struct view *view = load_acquire(&page->view);
@@ -288,8 +291,8 @@ static struct view *paid_by(struct heap *owner, const struct page *page, const v
     return UNLIKELY(member) ? heap_view(owner, member_context(member)) : heap_view_at(owner, index);
 }
 
-/* The same for a block that is just freed by this heap's thread, and is no tiny or only one any
- * more. */
+/* As paid_by, for a block that this heap's thread is freeing. Also removes the chunk from its
+ * tiny context's list, or from its crowd member. */
 static struct view *paid_until_now(struct heap *heap, const struct page *page, const void *at,
                                    const struct record *record, const void *chunk) {
     bool apart = load_relaxed(&page->meta_shift) & META_APART;
@@ -308,8 +311,8 @@ COLD static void check_freed(const struct page *page, char *block, const char *c
     check_fill(page, block);
 }
 
-/* A block that was freed: what stood in it is written over, where that is asked for. Of what is
- * zeroed all stands in pages of its own with META_ALIGNED. */
+/* Overwrites the contents of a freed block if its context asks for that. Chunks to be zeroed all
+ * stand in their context's own pages with META_ALIGNED. */
 COLD static void wipe_freed(const struct page *page, char *block, const char *chunk,
                             size_t requested) {
     const struct view *view = load_acquire(&page->view);
@@ -352,7 +355,8 @@ NOINLINE void *region_free_further(struct heap *heap, struct page *page, void *c
     return rare ? block : NULL;
 }
 
-/* The block goes to its page, of a heap that is parked and whose lock is held. */
+/* Gives the block back to its page, which belongs to a parked heap. The caller holds that heap's
+ * lock. */
 static void free_of_parked(struct heap *owner, struct page *page, void *block) {
     bins_collect_remote(owner);
     if (UNLIKELY(page->kind == PAGE_SERIAL)) {
@@ -360,8 +364,8 @@ static void free_of_parked(struct heap *owner, struct page *page, void *block) {
         serial_free_of_parked(owner, page, block);
         serial_release_empty(region); /* nobody allocates here */
     } else {
-        /* Any other page is given back when it gets empty, perhaps with its segment, and is not
-         * to be looked at any more. */
+        /* Any other page is given back when it gets empty, perhaps with its segment, and must
+         * not be read any more. */
         if (simple_is(page))
             simple_unlink(page, block);
         bool is_current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
@@ -374,8 +378,8 @@ static void free_of_parked(struct heap *owner, struct page *page, void *block) {
     heap_publish_waste(owner); /* it has no thread that would */
 }
 
-/* Under the lock of the parked owner, whose view may be written then: so a thread that frees what
- * others left needs no views of its own for that. */
+/* Accounts a free to the view of the parked owner, whose lock the caller holds. So a thread that
+ * frees chunks of ended threads needs no views of its own for them. */
 static void account_parked(struct heap *heap, struct heap *owner, const struct view *paid,
                            size_t requested) {
     struct view *view = NULL;
@@ -440,7 +444,7 @@ static bool is_behind_segment(const void *chunk) {
     return !((uintptr_t)chunk & (SEGMENT_BYTES - 1));
 }
 
-/* Whatever was there has been freed. */
+/* True when every chunk that the page held has been freed. */
 static bool holds_none(const struct page *page) {
     uint8_t kind = load_relaxed(&page->kind);
     return kind == PAGE_NONE || kind == PAGE_WAITING;
@@ -461,7 +465,7 @@ static bool is_large(const struct page *page) {
     return page->kind == PAGE_SPAN || page->kind == PAGE_HUGE;
 }
 
-/* Of the block that the pointer is into. False: it is into none. */
+/* Reads the record of the block that holds the pointer. False: no block holds the pointer. */
 static bool record_at(const struct page *page, const void *chunk, struct record *record) {
     bool exact;
     const char *granule = blocks_granule(page, chunk);
@@ -472,7 +476,7 @@ static bool record_at(const struct page *page, const void *chunk, struct record 
     return true;
 }
 
-/* Whose the block is that the pointer is into, or was when it was freed. */
+/* Returns the context of the block that holds the pointer; for a free block, its last context. */
 static uint32_t context_at(const struct page *page, const void *chunk) {
     struct record record;
     if (is_large(page) || page->kind == PAGE_WAITING)
@@ -574,7 +578,7 @@ size_t region_requested(const void *chunk) {
     return page->block_bytes - record_read(page, at).slack;
 }
 
-/* Chunks of that view in that page. */
+/* True when chunks of that view may stand in that page. */
 static bool may_stand_in(const struct page *page, const struct view *view) {
     if (page->view)
         return page->view == view;
@@ -582,13 +586,13 @@ static bool may_stand_in(const struct page *page, const struct view *view) {
     return apart == (heap_placement(view->context) == PLACE_APART);
 }
 
-/* Chunks of the one become the other's where they stand. */
+/* True when a chunk may pass from one view to the other without a move. */
 static bool may_change_hands(const struct view *from, const struct view *to) {
     return from == to || (!region_is_named(from) && !region_is_named(to));
 }
 
-/* Fits the new size into the block where that costs no more than a block of its own would; not
- * where its tail is to be looked at. */
+/* Resizes a chunk in its block, if the block wastes no more than a new block would. Not for
+ * blocks with a checked tail. */
 static bool resize_in_block(struct heap *heap, struct view *view, struct page *page, void *chunk,
                             size_t size) {
     if (UNLIKELY(page->kind == PAGE_SERIAL))
@@ -623,8 +627,8 @@ bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t siz
     return page && page->heap == heap && resize_in_block(heap, view, page, chunk, size);
 }
 
-/* What has grown mostly grows again: it gets a quarter more than it had, if its record can tell so
- * much slack. */
+/* A chunk that has grown mostly grows again, so it gets a quarter more than it had, if its
+ * record can store so much slack. */
 static void *alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had) {
     size_t room = had + had / 4;
     bool fresh;

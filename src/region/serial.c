@@ -28,7 +28,7 @@ static enum serial_record kind_of(uint32_t record) {
 
 /* --- what is not alive ----------------------------------------------------------------------- */
 
-/* Words for a bit by unit. */
+/* Returns the number of words that hold one bit for each unit. */
 static size_t words_of(const struct page *page) {
     return page->slices * (SLICE_BYTES / SERIAL_UNIT / 64);
 }
@@ -47,8 +47,8 @@ INLINE enum serial_state state_of(const struct page *page, uint32_t unit) {
                                                                             : SERIAL_LIVE;
 }
 
-/* The table, made when it is missing. NULL: out of memory. Any thread that holds a chunk of the
- * page. */
+/* Returns the table of chunks that are not alive, and makes it if it is missing. NULL: out of
+ * memory. Any thread that holds a chunk of the page may call it. */
 NOINLINE static uint64_t *make_gone(struct page *page) {
     uint64_t *gone = meta_alloc(gone_bytes(page)), *there = NULL;
     if (gone && !cas_acq_rel(&page->gone, &there, gone)) {
@@ -63,7 +63,7 @@ INLINE uint64_t *gone_of(struct page *page) {
     return LIKELY(gone != NULL) ? gone : make_gone(page);
 }
 
-/* The owner. */
+/* Notes that the chunk at `unit` is not alive; only the owner may call it. */
 INLINE void set_dead(uint64_t *gone, uint32_t unit) {
     store_owner(&gone[unit / 64], gone[unit / 64] | 1UL << unit % 64);
 }
@@ -88,7 +88,7 @@ bool serial_next(const struct page *page, const char *start, struct serial_walk 
                                           SERIAL_FIRST_BITS, SERIAL_END_BITS);
         }
         walk->number++;
-        /* What was read may be of a page that was just used for something else. */
+        /* A dump may have read a page that was just reused for something else. */
         if (!rest->count || !rest->units || rest->first + (size_t)rest->units * rest->count > units)
             return false;
     }
@@ -101,7 +101,8 @@ bool serial_next(const struct page *page, const char *start, struct serial_walk 
     return true;
 }
 
-/* Of the records, the last whose run begins not behind that unit, which is not before the first. */
+/* Returns the number of the last record whose run begins at or before that unit. The unit is not
+ * before the first run. */
 static uint32_t record_at(const struct page *page, const char *start, uint32_t unit,
                           uint32_t records) {
     uint32_t mask = (1U << SERIAL_FIRST_BITS) - 1, low = 0, high = records - 1;
@@ -127,8 +128,8 @@ struct place {
     uint32_t number;       /* of the run's last record; of the last run, how many there are */
 };
 
-/* False: no chunk begins there. Inline, because it is a handful of registers, and slow as a thing
- * in memory. */
+/* Finds the chunk that begins at the pointer. False: no chunk begins there. It is inline because
+ * `place` then stays in registers; in memory it is slow. */
 INLINE bool find(const struct page *page, const void *chunk, struct place *place) {
     const char *start = segment_span_start(page);
     size_t offset = (size_t)((const char *)chunk - start);
@@ -149,7 +150,7 @@ INLINE bool find(const struct page *page, const void *chunk, struct place *place
     return offset % SERIAL_UNIT == 0 && behind < run.units * run.count && behind % run.units == 0;
 }
 
-/* Of a chunk that is alive, or the program ends. */
+/* As find, for a chunk that is alive; ends the program for any other pointer. */
 INLINE struct place find_alive(const struct page *page, const void *chunk) {
     struct place place;
     if (UNLIKELY(!find(page, chunk, &place)))
@@ -178,7 +179,7 @@ static void add_dead(struct heap *heap, struct page *page, int64_t bytes) {
     store_owner(&heap->own_free, heap->own_free + bytes);
 }
 
-/* Nothing in it is alive. */
+/* Empties the page: no chunk in it is alive any more. */
 static void rewind_page(struct heap *heap, struct page *page) {
     add_dead(heap, page, -(int64_t)page->dead_bytes);
     page->fresh = 0;
@@ -193,7 +194,7 @@ static void rewind_page(struct heap *heap, struct page *page) {
         __builtin_memset(page->gone, 0, gone_bytes(page));
 }
 
-/* Of a region's list of pages. */
+/* Takes the page out of its region's list and gives it back. */
 static void give_back(struct page **list, struct page *page) {
     uint64_t *gone = page->gone;
     region_unlist(list, page);
@@ -207,7 +208,7 @@ static void destroy(struct heap *heap, struct region *region, struct page *page)
     give_back(&region->pages, page);
 }
 
-/* Its last chunk was freed. */
+/* Called when the last chunk of the page was freed. */
 static void got_empty(struct heap *heap, struct page *page) {
     struct region *region = region_for(page);
     if (page == region->serial) {
@@ -321,7 +322,7 @@ char *serial_append(struct page *page, uint64_t run, uint32_t first, uint32_t un
     return serial_extend(page, run, units);
 }
 
-/* A chunk behind the page's last one. NULL: there is no room. */
+/* Allocates a chunk behind the page's last one. NULL: the page has no room. */
 static void *alloc_in(struct heap *heap, struct page *page, struct view *view, size_t size,
                       size_t alignment, bool *fresh) {
     uint32_t bytes = bytes_for(size);
@@ -397,7 +398,8 @@ bool serial_release(struct page *page, void *chunk, size_t *requested) {
     return true;
 }
 
-/* Not in the page's `remote` any more, or never there. */
+/* Settles a chunk that another thread freed and that is not, or no longer, in the page's list
+ * `remote`. */
 static void settle_freed(struct heap *heap, struct page *page, const void *chunk) {
     struct place place;
     if (find(page, chunk, &place)) {
@@ -424,7 +426,7 @@ void serial_free_of_parked(struct heap *owner, struct page *page, void *chunk) {
         got_empty(owner, page);
 }
 
-/* The last run, without its last chunk. */
+/* Returns the last run without its last chunk. */
 static uint64_t run_without(uint64_t run, const struct place *last) {
     if (last->run.count > 1)
         return run - last->run.units - (1UL << SERIAL_COUNT_SHIFT);

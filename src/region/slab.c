@@ -4,7 +4,7 @@
 #include "os/meta.h"
 #include "region/aset.h"
 
-/* Of that class all are as large as this from now on. */
+/* Makes all further blocks of the class at least `size` bytes large. */
 static void fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t size) {
     if (UNLIKELY(!region_of(bins)->emptier)) /* without memory: one band */
         region_of(bins)->emptier = meta_alloc(SLAB_BANDS_BYTES);

@@ -50,10 +50,10 @@ static bool grant(struct terms *terms, int64_t bytes) {
     return true;
 }
 
-/* Sums up what is alive, and grants out of what is left by that. Under heap_global.lock: so
- * nobody's older sum is granted once more, and the views of a thread that just ends are not counted
- * twice while they are folded. Nothing is granted from before it begins, but for a chunk a thread
- * that is not accounted yet. */
+/* Sums up the live bytes and grants an allowance out of the rest of the limit. It holds
+ * heap_global.lock, so that no older sum of another thread is granted once more, and so that the
+ * views of an ending thread are not counted twice while they are folded. Nothing from before the
+ * sum is granted, except for one chunk for each thread that is not accounted yet. */
 static bool grant_anew(struct terms *terms, unsigned number, int64_t bytes) {
     exchange_relaxed(&terms->allowance, 0);
     int64_t left = terms->limit - terms_live(number);

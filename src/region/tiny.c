@@ -17,7 +17,7 @@ static char *chunk_of(uint64_t word) {
     return (char *)(uintptr_t)(word & ((1UL << CHUNK_BITS) - 1));
 }
 
-/* The list's words; NULL: it has not so many, or there is no list. */
+/* Returns the word number `i` of the list. NULL: the list is shorter, or there is none. */
 static uint64_t *word_at(const struct tiny *tiny, unsigned i) {
     if (!tiny || i >= TINY_FIRST + TINY_MORE)
         return NULL;
@@ -45,7 +45,8 @@ void tiny_move(uint32_t context, const struct heap *to) {
         store_release(&tiny->owner, to->number);
 }
 
-/* For one chunk more; NULL: it is no tiny one any more, or there is no memory. */
+/* Returns a free word for one more chunk. NULL: the context is not tiny any more, or there is no
+ * memory. */
 static uint64_t *room_for(struct tiny *tiny, size_t size) {
     bool many = load_relaxed(&tiny_count) >= TINY_MANY;
     uint64_t *room = NULL, *word;
@@ -92,7 +93,7 @@ void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh)
     return chunk;
 }
 
-/* The chunk is in the list from now on as that word; in none: nothing is done. */
+/* Replaces the chunk's word in the list; does nothing if the chunk is in no list. */
 static void replace(uint32_t context, const void *chunk, uint64_t by) {
     const struct tiny *tiny = tiny_of(context);
     uint64_t *word;
