@@ -7,18 +7,20 @@
 #include "os/meta.h"
 #include "region/heap.h"
 
-#define EVICT_PAST 22     /* of TABLES_PARTS of the limit, ... */
-#define EVICT_TO 20       /* ... to this */
-#define EVICT_ALL_PAST 31 /* the same with traces, and with what waits for new paths */
+/* In parts of the limit, which has TABLES_PARTS: above EVICT_PAST paths are evicted, down to
+ * EVICT_TO. The EVICT_ALL values include traces, and memory that waits for new paths. */
+#define EVICT_PAST 22
+#define EVICT_TO 20
+#define EVICT_ALL_PAST 31
 #define EVICT_ALL_TO 28
 #define WANTED_LEAST 64U /* paths that got no nodes */
 /* Whether a context is cold depends on the age of the process: a compiler's passes are short, a
- * server's are not. */
-/* the pause between two sweeps: this part of the time since a sweep was first asked for, ... */
+ * server's are not. So the pause between two sweeps is 1/SWEEP_AGE_SHARE of the time since a sweep
+ * was first asked for, ... */
 #define SWEEP_AGE_SHARE 16U
 #define SWEEP_LEAST_NS 50000000ULL   /* ... but at least this, ... */
 #define SWEEP_MOST_NS 30000000000ULL /* ... at most this, ... */
-#define SWEEP_SHARE 50U              /* ... and so many times what the last one took */
+#define SWEEP_SHARE 50U              /* ... and so many times the length of the last sweep */
 #define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
 #define PROBES_MAX (1U << 18) /* of other heaps, each time a thread evicts */
 /* A context that made this part of all allocations, or of their bytes, stays. */

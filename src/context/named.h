@@ -113,7 +113,8 @@ INLINE struct named *named_find_placed(memctx_t handle) {
     struct named *named = named_at(place);
     return LIKELY(load_relaxed(&named->generation) == generation) ? named : NULL;
 }
-/* The same, but for members that have not grown. */
+/* As named_find_placed, but also finds the context that a member has grown into. Returns NULL for a
+ * member that has not grown. */
 INLINE struct named *named_find(memctx_t handle) {
     struct named *named = named_find_placed(handle);
     return UNLIKELY(!named) && named_place(handle) & NAMED_MEMBER ? named_grown(handle) : named;
