@@ -19,12 +19,12 @@
 #include "region/slab.h"
 #include "region/terms.h"
 
-/* Pages that were denied before all regions are looked through for empty ones, and as many more as
- * there are views, because that is how long it takes. */
+/* After this many pages that were denied, plus one for each view, all regions are searched for
+ * empty pages. The views count because the search takes longer with each. */
 #define SWEEP_EVERY 64U
-/* Alive in a context whose pages get groups of slices of their own. */
+/* A context with more live bytes than this gets groups of slices of its own for its pages. */
 #define GROUPED_BYTES (256L << 10)
-/* Allocations of a context between two times that its empty pages are given back. */
+/* Allocations of a context between two occasions at which its empty pages are given back. */
 #define RELEASE_EVERY 256
 #define SPARE_SHIFT 5    /* a 32nd: see spare_of */
 #define DONORS_MAX 64U   /* views looked at for a page to share */
@@ -46,7 +46,7 @@ CHILD_CONST const uint8_t blocks_class_table[NARROW_MAX / 16 + 1] = {
     R2(8),  R2(9),  R2(10), R2(11), R2(12), R2(13), R2(14), R2(15), R2(16),
     R2(17), R2(18), R2(19), R8(20), R8(21), R8(22), R8(23)};
 
-/* The largest of a doubling; but the slack has to fit its record. */
+/* The largest class of each doubling, provided that the slack fits its record. */
 static const uint8_t largest_of[SIZE_CLASSES] = {1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11, 11,
                                                  15, 15, 15, 15, 19, 19, 19, 19, 20, 21, 22, 23,
                                                  27, 27, 27, 27, 31, 31, 31, 31, 35, 35, 35, 35};
@@ -60,9 +60,9 @@ static char *page_end(const struct page *page) {
     return segment_span_start(page) + page->slices * SLICE_BYTES;
 }
 
-/* Where it stands whose the block of this record is. NULL: the page is another one by now, and its
- * table gone, which only a dump may see, from a copy of the header. The library's tables stay
- * mapped, so that their words may be looked at all the same. */
+/* Returns the place of the owner's view index for the block of this record. NULL: the page was
+ * reused meanwhile and its table is gone; only a dump that reads a copy of the header may see
+ * that. The library's tables stay mapped, so their words may be read all the same. */
 static uint32_t *owner_of(const struct page *page, const void *record) {
     struct owners *owners = page->owners;
     if (!owners)
@@ -96,7 +96,7 @@ void record_set(const struct page *page, const void *block, uint32_t view, uint3
     record_write(page, blocks_record(page, granule, index), view, slack);
 }
 
-/* What the record of a page of that shift says; with `release`, and marks the block as free. */
+/* Reads a record of a page with that shift; with `release`, also marks the block free. */
 INLINE struct record record_visit(const struct page *page, uint8_t shift, void *record,
                                   bool release) {
     uint32_t view = 0;
@@ -148,14 +148,14 @@ struct reserved blocks_reserved_in(const struct page *page) {
                                  page->block_bytes};
 }
 
-/* The number that the block behind those handed out has in its granule, which it may be at the end
- * of. */
+/* Returns the number of the next block to be handed out within its granule, which may be the
+ * granule's end. */
 static unsigned next_index(const struct page *page, char **granule) {
     *granule = blocks_granule(page, page->next_block - (page->fresh_left ? 0 : page->block_bytes));
     return (unsigned)(page->next_block - *granule - page->first) / page->block_bytes;
 }
 
-/* Of a granule first the blocks before the reserved ones are handed out, then those behind them. */
+/* A granule hands out first the blocks before the reserved ones, then the blocks behind them. */
 bool blocks_open_granule(struct page *page) {
     struct reserved reserved = blocks_reserved_in(page);
     unsigned behind = reserved.first + reserved.count, end = page->granule_capacity, index = 0;
@@ -202,8 +202,8 @@ size_t blocks_handed_out(const struct page *page) {
     return before * (page->granule_capacity - reserved.count) + index;
 }
 
-/* What depends on the size class, the bytes of a block, which is at most those of the class, and on
- * whose blocks these are. */
+/* Sets the fields of a page that depend on the size class, on the bytes of a block (at most
+ * those of the class), and on whether the page belongs to one context. */
 static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_class,
                        uint32_t block_bytes) {
     size_t granule = block_bytes <= GRANULE_BLOCK_MAX                     ? OS_PAGE_BYTES
@@ -221,7 +221,7 @@ static void set_layout(struct page *page, size_t bytes, bool own, unsigned size_
             capacity = GRANULE_CAPACITY_MAX;
         page->granule_capacity = (uint8_t)capacity;
         size_t reserved = (blocks_record_bytes(page) + block_bytes - 1) / block_bytes;
-        /* Wherever they stand then, the records are in the first OS page. */
+        /* With each of these colors the records stay in the first OS page. */
         size_t colors = OS_PAGE_BYTES / block_bytes - reserved + 1;
         page->color_mask = (uint8_t)((1U << (31 - __builtin_clz((unsigned)colors))) - 1);
     } else {
@@ -242,7 +242,7 @@ static size_t granules_in(const struct page *page) {
 
 #define RESIZABLE_MAX 2048U /* of larger blocks too few fit into other pages */
 
-/* Of the next page of a class; bins NULL: a mixed one. */
+/* Returns the number of slices of a class's next page; bins NULL: a mixed page. */
 static uint32_t page_slices(const struct bins *bins, unsigned size_class) {
     if (LIKELY(!bins) || LIKELY(!bins->slices) || blocks_bytes_table[size_class] > RESIZABLE_MAX)
         return size_class < NARROW_CLASSES ? 1 : WIDE_PAGE_SLICES;
@@ -255,7 +255,8 @@ static bool serves_terms(const struct bins *bins, const struct page *page) {
            (!zero || load_relaxed(&page->meta_shift) & META_ALIGNED);
 }
 
-/* Whether new chunks of its class are to stand in the page: it is as the next one would be made. */
+/* True when the page may serve new chunks of its class: the next page of the class would have
+ * the same layout. */
 INLINE bool bins_serve(struct bins *bins, const struct page *page) {
     return page->block_bytes == slab_block_bytes(bins, page->size_class) &&
            (LIKELY(!bins->terms) || serves_terms(bins, page)) &&
@@ -287,7 +288,7 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
     return page;
 }
 
-/* All blocks were handed out once: no OS page is partly touched any more. */
+/* Called when all blocks were handed out once: from now on no OS page is partly touched. */
 static void tail_done(struct heap *heap, struct page *page) {
     if (!(page->flags & PAGE_TAIL))
         return;
@@ -330,7 +331,8 @@ void bins_init(struct bins *bins) {
     }
 }
 
-/* So many bytes of a size class may wait to be used again, but so many blocks at most. */
+/* The most bytes of a size class that may wait as recent blocks; the number of blocks is
+ * limited, too. */
 #define RECENT_BYTES 2048U
 #define RECENT_MAX 32U
 
@@ -368,7 +370,7 @@ void bins_init_mixed(struct heap *heap) {
     }
 }
 
-/* Gives the blocks that wait to their pages. */
+/* Gives the recent blocks back to their pages. */
 static void flush_recent(struct heap *heap) {
     for (unsigned i = 0; i < NARROW_CLASSES; i++) {
         struct page *recent = heap_recent(heap, i);
@@ -406,15 +408,17 @@ static bool is_apart(const struct heap *heap, const struct bins *bins) {
     return UNLIKELY(heap->apart != NULL) && bins == &heap->apart->bins;
 }
 
-/* Where the current page of a size class is noted: with a stand-in, behind it. */
+/* Returns the place of the pointer to the current page of a size class. If there is a stand-in,
+ * this is the stand-in's `behind`. */
 static struct page **current_of(struct heap *heap, struct bins *bins, unsigned size_class) {
     return (bins == &heap->mixed || is_apart(heap, bins)) && size_class < NARROW_CLASSES
                ? &bins->current[size_class]->behind
                : &bins->current[size_class];
 }
 
-/* The list's first page has its last one as `prev`. Who waits longest is used first; but, with
- * bands, those that are at least half full before the others. */
+/* Appends a page to the list of pages with free blocks. The `prev` of the first page is the last
+ * page. The page that waits longest is used first; with bands, pages that are at least half full
+ * come before the others. */
 static void partial_push(struct bins *bins, struct page *page) {
     struct page **head = &bins->partial[page->size_class], **emptier = slab_band(bins, page);
     uint32_t half = page->capacity / 2;
@@ -465,9 +469,9 @@ static struct bins *bins_of(struct heap *heap, const struct page *page) {
     return UNLIKELY(page->meta_shift & META_APART) ? &heap->apart->bins : &heap->mixed;
 }
 
-/* So many blocks of a full page may be free before it is used again: to look for a page with one
- * free block takes longer than to use it. Those of mixed pages are mostly used before their page
- * hears of it (heap.recent_room). */
+/* Returns how many blocks of a full page may be free before the page is used again: finding a
+ * page with one free block takes longer than using it. Free blocks of mixed pages are mostly
+ * reused before their page hears of them (heap.recent_room). */
 static uint32_t spare_of(const struct page *page) {
     if (!page->view)
         return 0;
@@ -542,7 +546,8 @@ unsigned bins_share_class(struct heap *heap, unsigned size_class) {
     return largest;
 }
 
-/* A page of a context's own, in its list, becomes a mixed page. False: out of memory. */
+/* Turns a context's own page, which is in the context's list, into a mixed page. False: out of
+ * memory. */
 static bool own_becomes_mixed(struct page *page) {
     struct view *view = page->view;
     struct owners *owners = meta_alloc(owners_bytes(page));
@@ -556,15 +561,16 @@ static bool own_becomes_mixed(struct page *page) {
         owners->views[i] = view->index;
     bins_unlist(view->region, page);
     page->owners = owners;
-    /* Others who free meanwhile read the page either way to the same end: see paid_by. */
+    /* Threads that free a block meanwhile find the same owner in the page before and after: see
+     * paid_by. */
     blocks_mark(page, META_OWNERS);
     store_release(&page->view, NULL);
     store_release(&page->kind, PAGE_MIXED);
     return true;
 }
 
-/* Past the cap the free blocks of contexts that have pages of their own serve all: a page of which
- * at least an eighth is free, or NULL. Before it, only those of contexts that are to have none. */
+/* Past the waste cap the free blocks of contexts with pages of their own serve all contexts.
+ * Before it, only those of contexts that are to have no pages of their own do (PLACE_SHARED). */
 static bool may_share(const struct view *view, bool past_cap) {
     enum placement placement = heap_placement(view->context);
     return placement == PLACE_SHARED || (placement == PLACE_DEFAULT && past_cap);
@@ -593,7 +599,7 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
     if (bins_switch(heap, bins, size_class))
         return *current;
     current_is_full(heap, *current);
-    /* The cap on segregation: past it this context's new chunks share mixed pages. */
+    /* Past the waste cap this context's new chunks share mixed pages. */
     enum placement placement = view ? heap_placement(view->context) : PLACE_DEFAULT;
     bool below_cap = heap_may_segregate(heap);
     bool segregate = placement == PLACE_DEFAULT ? below_cap : placement != PLACE_SHARED;
@@ -618,9 +624,9 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
     return page;
 }
 
-/* A current page got empty, the first time since it became the current one. It is given back, with
- * others of the region, if it is not about to be needed again: nothing was allocated since the last
- * time, or much was. */
+/* Called when a current page got empty for the first time since it became current. The empty
+ * pages of its region are given back, unless the context will need them again soon: it made some
+ * allocations since the last time, but fewer than RELEASE_EVERY. */
 static void current_is_empty(struct heap *heap, struct page *page) {
     struct bins *region = page->view->region;
     uint64_t since = page->view->allocs - region->allocs_at_release;

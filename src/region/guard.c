@@ -67,8 +67,8 @@ static void tell(const struct page *page, const char *at, bool writes) {
     guard_explain(page);
 }
 
-/* The access is tried again by who was there before us, which ends the program, mostly; a signal
- * that was sent, not caused, is sent again. */
+/* The handler that was set before ours gets the fault when the access is repeated, which mostly
+ * ends the program. A signal that was sent, not caused by an access, is sent again. */
 static void fault(int number, siginfo_t *info, void *context) {
     struct sigaction before = guards.before;
     const struct page *page = segment_page_of(info->si_addr);
@@ -108,7 +108,7 @@ static void watch(void) {
 
 /* --- chunks ----------------------------------------------------------------------------------- */
 
-/* Under region_lock. */
+/* Gives the page back; the caller holds region_lock. */
 static void give_back(struct page *page) {
     guards.pages--;
     if (os_forbid(segment_span_start(page), span_bytes(page), false))
@@ -123,7 +123,7 @@ struct page *guard_alloc(size_t size, size_t alignment) {
     if (bytes > MAX_SPAN_SLICES * SLICE_BYTES)
         return NULL;
     lock_take(&region_lock);
-    /* A process that has restricted itself gets no signal handler any more. */
+    /* A process that has restricted its own system calls gets no signal handler any more. */
     bool room =
         guards.pages < GUARD_MAX && (guards.watching || LIKELY(!load_relaxed(&os_restricted)));
     guards.pages += room;

@@ -22,10 +22,11 @@ const struct region_hooks *region_hooks START_PAGE;
 struct heap_global heap_global FORK_PAGE
     __attribute__((aligned(OS_PAGE_BYTES))) = {.lock = LOCK_INIT(RANK_HEAPS)};
 uint32_t heap_views_epoch START_PAGE;
-/* The first thread's. This file is the first to be linked, so that it stands behind FORK_PAGE, its
- * hot part in the same OS page. */
+/* The heap of the first thread. This file is linked first, so that the heap stands directly
+ * behind FORK_PAGE, with its hot part in the same OS page. */
 static struct heap first_heap;
-/* Hardly ever used, so it stands behind what START_PAGE collects, and not in that page. */
+/* The shared heap is hardly ever used, so it stands behind the data that START_PAGE collects,
+ * not in that page. */
 static struct heap shared_heap __attribute__((section("memctx_shared"))) = {
     .state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)};
 
@@ -42,8 +43,8 @@ static void heap_publish(struct heap *heap) { /* under heap_global.lock */
     heap_global.heaps++;
 }
 
-/* A heap's tables always have HEAP_TABLES_BYTES, which are part of TABLES_HEAP_BYTES; of so many,
- * those that are not. */
+/* A heap always has HEAP_TABLES_BYTES for its tables, which are part of TABLES_HEAP_BYTES.
+ * Returns the part of `bytes` beyond them, which the budget has to grant. */
 static int64_t bytes_beyond(int64_t bytes) {
     return bytes > HEAP_TABLES_BYTES ? bytes - HEAP_TABLES_BYTES : 0;
 }
@@ -73,11 +74,11 @@ static void slot_set(struct heap *heap, const struct view *view) {
 }
 
 static struct bins *first_bins(struct heap *heap) {
-    /* Where contexts were placed, it is asked for with the first chunk. */
+    /* If any context was placed, the placement of this one is looked up at its first chunk. */
     return LIKELY(!load_relaxed(&heap_placed_any)) ? &heap->mixed : (struct bins *)&heap_no_bins;
 }
 
-/* A view that waits for a context. NULL: there is none, or none of the budget. */
+/* Reuses a view that waits for a context. NULL: there is none, or the budget's share is used up. */
 static struct view *view_again(struct heap *heap, uint32_t context, enum tables_share share) {
     uint32_t index = heap->dropped_from;
     while (index < heap->view_count && heap_view_at(heap, index)->context)
@@ -143,8 +144,9 @@ static void free_retired(struct heap *heap) {
     meta_free(shown_slots(old), shown_count(old) * sizeof(uint32_t));
 }
 
-/* Shows the new ones and frees the old. Either whoever reads sees the new ones, or we see that
- * somebody reads: then they are left for him, or for the next time, to free. */
+/* Shows the new slots and frees the old ones. Either a reader sees the new slots, or this thread
+ * sees that somebody reads. In that case the old slots stay, and the reader or the next call
+ * frees them. */
 static void show_slots(struct heap *heap) {
     uintptr_t shown = (uintptr_t)heap->slots | (unsigned)__builtin_ctz(heap->slot_mask + 1);
     uintptr_t old = exchange_full(&heap->slots_shown, shown);
@@ -153,7 +155,7 @@ static void show_slots(struct heap *heap) {
         free_retired(heap);
         return;
     }
-    /* What is retired already is half of that, and may still be read: it is lost. */
+    /* Slots that were retired earlier are half as large and may still be read: they are lost. */
     if (old)
         exchange_acq_rel(&heap->slots_retired, old);
 }
@@ -169,8 +171,9 @@ void heap_read_end(void) {
             free_retired(heap);
 }
 
-/* Views below views_in_slots stand there; those that were made since stand in no order. An index is
- * believed when the view says so: the owner writes meanwhile. */
+/* Finds a view in another thread's heap. Views below views_in_slots stand in the slots; later
+ * views stand in no order. The owner may write the slots meanwhile, so an index counts only if
+ * the view at that index names the context. */
 static const struct view *find_others(struct heap *heap, uint32_t context) {
     uint32_t in_slots = load_acquire(&heap->views_in_slots);
     uint32_t views = load_acquire(&heap->view_count);
@@ -234,8 +237,8 @@ static void slot_newest(struct heap *heap) {
     }
 }
 
-/* In a forked child the first new views stand in no slot until one of them is looked for again, or
- * they are many: see context/tree.c. */
+/* Finds one of the newest views. In a forked child the first new views stand in no slot until
+ * one of them is looked for again, or until they are many: see context/tree.c. */
 static struct view *find_newest(struct heap *heap, uint32_t context) {
     for (uint32_t i = heap->views_in_slots; i < heap->view_count; i++)
         if (i && heap_view_at(heap, i)->context == context) {
@@ -289,7 +292,7 @@ void heap_view_drop(struct heap *heap, struct view *view) {
 
 #define VIEWS_PER_PAGE (OS_PAGE_BYTES / sizeof(struct view))
 
-/* Memory of views that wait for a context goes to the kernel: such a view may be all zero. */
+/* Gives the memory of views that wait for a context to the kernel; such a view may be all zero. */
 static void discard_dropped(struct heap *heap) {
     for (uint32_t i = 0; i + VIEWS_PER_PAGE <= heap->view_count; i += VIEWS_PER_PAGE) {
         struct view *first = heap_view_at(heap, i);
@@ -304,7 +307,7 @@ static void discard_dropped(struct heap *heap) {
     }
 }
 
-/* The slots are written anew where they stand: whoever else reads them has the lock. */
+/* Rewrites the slots in place: any other reader holds the lock. */
 void heap_views_dropped(struct heap *heap) {
     __builtin_memset(heap->slots, 0, (heap->slot_mask + 1UL) * sizeof *heap->slots);
     for (uint32_t i = 1; i < heap->views_in_slots; i++)
@@ -338,9 +341,10 @@ static struct heap *adopt_parked(uint32_t tid) {
     return NULL;
 }
 
-/* A heap whose thread ended without telling us (no key could be had, or its destructors ran out),
- * taken out of its state so that the caller alone parks it. Under heap_global.lock: otherwise the
- * heap might be parked and adopted between the look at its thread's id and the taking. */
+/* Returns a heap whose thread ended without telling the library, because no key could be had or
+ * because the key's destructors ran out. The heap leaves its state, so that only the caller
+ * parks it. The caller holds heap_global.lock: otherwise another thread might park and adopt the
+ * heap between the look at its thread's id and the change of state. */
 static struct heap *take_dead(void) {
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
         if (load_relaxed(&heap->state) != HEAP_OWNED || !heap->tid || os_thread_exists(heap->tid))
@@ -352,14 +356,15 @@ static struct heap *take_dead(void) {
     return NULL;
 }
 
-/* Threads that tell of their end leave dead heaps only where their first allocation comes in the
- * last round of key destructors; a filter of system calls may not know what looking for them takes.
- */
+/* Heaps of dead threads are searched for only beyond this many heaps: beyond MANY_HEAPS if
+ * threads tell of their end, because these leave a dead heap only if their first allocation
+ * comes in the last round of key destructors. The search needs a system call that a filter may
+ * not allow. */
 #define FEW_HEAPS 2U
 #define MANY_HEAPS 64U
 #define LOOK_EVERY 16U
 
-/* Parks what threads left that ended without a word. */
+/* Parks the heaps of threads that ended without telling the library. */
 static void park_dead(void) {
     for (;;) {
         lock_take(&heap_global.lock);
@@ -401,7 +406,8 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     return heap;
 }
 
-/* Tables of pointers to blocks are untouched where there are no blocks. */
+/* The table of pointers is reserved for all blocks; where there are no blocks its memory stays
+ * untouched. */
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tables_share make) {
     if (!heap->baselines && make)
         heap->baselines = meta_alloc((VIEW_BLOCKS * VIEWS_PER_BLOCK / BASELINES_PER_BLOCK + 1) *
@@ -431,7 +437,8 @@ void heap_count_remote_further(struct heap *heap, uint32_t owner) {
     for (uint32_t i = 0; i < heap->freed_of_count; i++)
         counts[i] = heap->freed_of[i];
     counts[owner]++;
-    /* A dump may just read the old one, which therefore stays: less than the new one takes. */
+    /* A dump may be reading the old array, which therefore stays allocated. It is smaller than
+     * the new one. */
     store_release(&heap->freed_of, counts);
     store_release(&heap->freed_of_count, count);
 }
@@ -462,15 +469,15 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
         region_of(view->region)->others_chunks = REGION_RECOUNT;
 }
 
-/* Moves a view's numbers to the totals of exited threads. Where the tables have no room for that
- * they stay where they are, and whichever thread has the heap next goes on with them. */
+/* Moves a view's numbers to the totals of exited threads. If the tables have no room for that,
+ * the numbers stay in the view, and the next thread that has the heap continues them. */
 static void fold_into_totals(struct heap *heap, struct view *view) {
     struct view *sum = heap_view_within(heap_global.totals, view->context, TABLES_OTHERS);
     if (sum)
         heap_fold(heap, view, heap_global.totals, sum);
 }
 
-/* The same with the counts of frees of others' chunks. */
+/* Moves the counts of frees of other heaps' chunks to the totals. */
 static void fold_remote(struct heap *heap) {
     for (uint32_t i = 0; i < heap->freed_of_count; i++) {
         uint64_t count = heap->freed_of[i];
@@ -524,7 +531,8 @@ static bool shared_is_made(const struct heap *heap) {
 static struct heap *shared_locked(struct heap *heap) {
     if (!shared_is_made(heap)) {
         heap_init(heap);
-        /* Its list link is only ever written here; a second lock would break the order. */
+        /* The heap's list link is written only here; taking a second lock would break the lock
+         * order. */
         struct heap *first = load_relaxed(&heap_global.first);
         do
             heap->next = first;
@@ -579,13 +587,15 @@ bool heap_may_segregate(struct heap *heap) {
     return waste < cap;
 }
 
-/* Its user did not come along: its lists may be torn, so they are given up, never followed. */
+/* Gives up the shared heap in a forked child, because the thread that used it was not copied.
+ * Its lists may be torn, so they are never followed. */
 static void shared_give_up(struct heap *heap) {
     bins_init_mixed(heap);
     __builtin_memset(heap->paths_room, 0, sizeof heap->paths_room);
 }
 
-/* The shared heap's only where it is used: a lock is a page that parent and child write. */
+/* Takes the locks. The shared heap's lock is taken only if that heap is in use: a lock costs a
+ * page that parent and child both write. */
 void heap_fork_prepare(bool interrupted) {
     lock_fork_prepare(&heap_global.lock, interrupted);
     if (shared_is_made(&shared_heap))

@@ -81,11 +81,12 @@ struct heap {
     uint32_t views_in_slots;    /* those below it stand in `slots` */
     uint32_t newest_max;        /* so many may stand in none */
     uint32_t slot_mask;
-    uint32_t *slots; /* context -> view index; owner. Not hashed: contexts that are walked to one
-                      * after the other were mostly made so, and stand side by side. Others find it
-                      * by slots_shown */
-    uint32_t denied; /* since the last sweep: pages of its own that a context did not get */
-    uint32_t donor;  /* index of the view whose own pages are shared next, past the cap */
+    /* Owner: context -> view index. Other threads use slots_shown. The index is not hashed:
+     * contexts that are walked one after the other were mostly made in that order, and stand
+     * side by side. */
+    uint32_t *slots;
+    uint32_t denied;        /* since the last sweep: pages of its own that a context did not get */
+    uint32_t donor;         /* index of the view whose own pages are shared next, past the cap */
     uint32_t pages_used_up; /* see region_alloc_next */
     /* Other threads read the fields below when they free and at a fork. They stand apart from
      * the fields that the owner writes all the time. */
@@ -125,8 +126,9 @@ struct heap {
     uint32_t looked_at;  /* owner: evict_round that it has seen */
     uint32_t views_dropped; /* owner: views that wait for another context */
     uint32_t dropped_from;  /* owner: none of these is below */
-    uint64_t *
-        freed_of; /* owner: frees of chunks of another heap's pages, by its number; it only grows */
+    /* Owner: how often this heap freed chunks of another heap, by that heap's number; only
+     * grows. */
+    uint64_t *freed_of;
     uint32_t freed_of_count;     /* atomic: of its elements */
     uint32_t trims;              /* atomic: the last of heap_trim.wanted that it has done */
     uint32_t placings;           /* owner: how often contexts were placed when it last looked */
@@ -168,8 +170,8 @@ INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
 }
 
 INTERNAL struct page heap_no_page; /* stands in for a current page; has no free block */
-INTERNAL const struct bins
-    heap_no_bins; /* holds nothing else: whoever allocates there comes the slow way */
+/* Bins without pages: an allocation from them takes the slow path. */
+INTERNAL const struct bins heap_no_bins;
 
 /* Returns a heap for the calling thread: a parked heap, else a new one. NULL: out of memory.
  * `threads_tell`: threads that end park their heaps. */
@@ -284,18 +286,19 @@ struct region {
     struct page *spare;  /* an empty one */
     struct simple_node *chunks; /* region/simple.h: all of them */
     uint32_t looked;            /* heap.placings when its policy was looked at, the last time */
-    struct page
-        *pages; /* by `next` and `prev`: all of region/serial.h; where `named`, full ones, too */
+    /* Linked by `next` and `prev`: all pages of region/serial.h; where `named`, full pages, too. */
+    struct page *pages;
     struct page *large; /* where `named`: large chunks, under region_lock */
     /* Where `named`: chunks and bytes that the view's account cannot tell, because other threads
      * freed them or for another reason, as last counted. */
     int64_t others_chunks, others_bytes;
-    uint64_t limit; /* where `named`: of requested bytes; 0: none. Else `bins` of its view are
-                       heap_no_bins */
-    bool named;     /* all that is allocated there is freed together: region/named.h */
+    /* Where `named`: the limit of requested bytes; 0: none. With a limit the `bins` of its view are
+     * heap_no_bins. */
+    uint64_t limit;
+    bool named; /* all that is allocated there is freed together: region/named.h */
 };
-#define REGION_RECOUNT                                                                             \
-    (INT64_MAX / 2) /* others_chunks: what the view's account tells of is not known any more */
+/* A value of others_chunks: the view's account is not known to cover the region any more. */
+#define REGION_RECOUNT (INT64_MAX / 2)
 INLINE struct region *region_of(struct bins *bins) {
     return (struct region *)(void *)bins;
 }
@@ -303,10 +306,10 @@ INLINE struct region *region_of(struct bins *bins) {
 #define PLACED_BY_HAND 64U /* beside the placement: no rule changes it */
 #define PLACED_PER_LEAF 4096U
 #define PLACED_LEAVES 1024U
-INTERNAL uint32_t
-    heap_placed_any; /* atomic: bits 1 << placement that some context has, and HEAP_TERMS */
-INTERNAL void
-    *heap_placed[PLACED_LEAVES]; /* atomic: bytes, enum placement by context; NULL: all default */
+/* Atomic: a bit 1 << placement for each placement that some context has, and HEAP_TERMS. */
+INTERNAL uint32_t heap_placed_any;
+/* Atomic: leaves with a byte for each context, its enum placement; NULL: all have the default. */
+INTERNAL void *heap_placed[PLACED_LEAVES];
 /* Returns the context's byte in an array of leaves; 0: the context has no byte. */
 INLINE uint8_t heap_leaf_byte(void *const *leaves, uint32_t context) {
     if (context / PLACED_PER_LEAF >= PLACED_LEAVES)

@@ -18,8 +18,8 @@
 
 #include "region/tiny.h"
 
-INTERNAL struct lock
-    region_lock; /* lists of large chunks, and the table of contexts: context/named.h */
+/* Protects the lists of large chunks, and the table of contexts: context/named.h. */
+INTERNAL struct lock region_lock;
 INTERNAL uint32_t region_named_any; /* atomic: there was a named context */
 
 /* Makes the view's context, which has no chunks, a named context with that policy (PLACE_APART

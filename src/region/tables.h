@@ -34,8 +34,8 @@
 #define TABLES_PARTS 32
 enum tables_share {
     TABLES_UNCOUNTED = 0, /* contexts that the program itself makes: as many as it wants */
-    TABLES_FOLD =
-        4, /* past it, functions that recur very often are folded, if new paths come fast */
+    /* Past it, functions that recur very often are folded, if new paths come fast. */
+    TABLES_FOLD = 4,
     TABLES_TRACE = 28, /* traces, which only save time; together with the others */
     TABLES_FOLD_ANYWAY = 16,
     TABLES_PATH = 18,     /* every path is kept until then */
@@ -61,8 +61,8 @@ INTERNAL uint32_t tables_heaps; /* atomic: of threads; those of ended ones go to
 INTERNAL int64_t tables_live_bytes;
 /* True when the control thread has to add them up, because the limit may be a share of them. */
 bool tables_ask_live(void);
-#define TABLES_CROWDED                                                                             \
-    29 /* past it, together with traces, these are given back before others need it */
+/* Past this share, counted together with traces, traces are given back before others need room. */
+#define TABLES_CROWDED 29
 /* Atomic: a thread is to give its traces back; it sets this to false. */
 INTERNAL bool tables_want_traces;
 int64_t tables_limit_bytes(void);

@@ -24,9 +24,8 @@
 #include "region/heap.h"
 
 #define TERMS_RULES 65U /* those of rules have the numbers below; 0 is none */
-#define TERMS_COUNT                                                                                \
-    (TERMS_RULES +                                                                                 \
-     MEMCTX_FLAGS) /* those that a program asks for: a sum of enum memctx_flag behind */
+/* Behind the terms of rules stand those that a program asks for, by the sum of enum memctx_flag. */
+#define TERMS_COUNT (TERMS_RULES + MEMCTX_FLAGS)
 
 enum terms_flag {
     TERMS_OWN = 1,   /* pages of its own from the first chunk on */
