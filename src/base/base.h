@@ -89,6 +89,7 @@ void model_point(const void *at);
  * another thread forks, may see the state between the stores. */
 #define order_stores() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
+/* `alignment` must be a power of two. */
 INLINE uintptr_t align_up(uintptr_t value, uintptr_t alignment) {
     return (value + alignment - 1) & ~(alignment - 1);
 }

@@ -33,6 +33,7 @@ INLINE unsigned bits_find_run(const uint64_t *bits, unsigned count, unsigned *lo
     return BITS_COUNT;
 }
 
+/* Sets or clears `count` bits from `start` on. */
 INLINE void bits_fill(uint64_t *bits, unsigned start, unsigned count, bool set) {
     for (unsigned end = start + count; start < end;) {
         unsigned in_word = 64 - (start & 63);
@@ -43,6 +44,7 @@ INLINE void bits_fill(uint64_t *bits, unsigned start, unsigned count, bool set) 
     }
 }
 
+/* Counts the set bits among `count` bits from `start` on. */
 INLINE unsigned bits_count_in(const uint64_t *bits, unsigned start, unsigned count) {
     unsigned sum = 0;
     for (unsigned i = start; i < start + count; i++)

@@ -25,6 +25,7 @@ void text_add_hex(struct text *text, uint64_t value);
  * such number, or the number is 2^62 or more. */
 bool text_to_number(const char *string, int64_t *value);
 bool text_equal(const char *a, const char *b);
+/* True when `text` contains `part`. */
 bool text_has(const char *text, const char *part);
 size_t text_length(const char *string);
 

@@ -23,6 +23,7 @@ void os_unmap(void *start, size_t bytes);
 /* A forked child finds the range zeroed. The flag also shows in the kernel's list of mappings,
  * which tells the range from others. Has no effect before Linux 4.14. */
 void os_wipe_on_fork(void *start, size_t bytes);
+/* Extends or shortens a mapping without moving it. False: nothing changed. */
 bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
 /* Moves a mapping's pages onto `target`, which must be mapped and is replaced. */
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
@@ -33,6 +34,7 @@ bool os_protect(void *start, size_t bytes, bool writable);
 /* Makes the range inaccessible (PROT_NONE), or accessible again; its contents may be lost. False:
  * nothing changed. */
 bool os_forbid(void *start, size_t bytes, bool forbidden);
+/* True when every OS page of [start, end) is mapped. */
 bool os_is_mapped(uintptr_t start, uintptr_t end);
 /* Resident bytes of a mapped range; -1: the kernel does not report them. */
 int64_t os_resident_bytes(const void *start, size_t bytes);
@@ -42,9 +44,11 @@ bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector);
 
 /* --- time and identity -------------------------------------------------------------------- */
 uint64_t os_now_ns(void); /* monotonic, coarse (about 4 ms) */
+/* Monotonic; as coarse as os_now_ns in strict mode (OS_RESTRICTED_STRICTLY). */
 uint64_t os_now_exact_ns(void);
 /* Called by the constructor. Before that, each call below asks the kernel. */
 void os_identity_init(void);
+/* Called in a forked child: its process id has changed. */
 void os_identity_fork_child(void);
 uint32_t os_thread_id(void); /* in a vfork child: the id of the parent's thread that called vfork */
 uint32_t os_process_id(void);
@@ -64,6 +68,7 @@ enum os_restriction { OS_FREE, OS_RESTRICTED, OS_RESTRICTED_STRICTLY };
 /* Reads a whole small file into a buffer and terminates it with 0. Returns the bytes read, or
  * -1. */
 int64_t os_read_file(const char *path, char *buffer, size_t capacity);
+/* Reads the target of a symbolic link, terminated with 0. Returns its length, or -1. */
 int64_t os_read_link(const char *path, char *buffer, size_t capacity);
 int64_t os_rss_bytes(void); /* /proc/self/statm; -1 when it cannot be read */
 
@@ -73,8 +78,8 @@ void os_print(const struct text *text); /* to standard error, one write, errors 
 __attribute__((noreturn, cold)) void os_abort(void);
 __attribute__((noreturn, cold)) void os_panic(const struct text *text); /* print, then abort */
 
-/* --- locks: a futex word; who holds it is known, so that a fork in a signal handler that
- * interrupted the holder passes ------------------------------------------------------------- */
+/* --- locks -------------------------------------------------------------------------------- */
+/* The word of a lock names the holder. So a signal handler that interrupted the holder may fork. */
 enum lock_rank { /* a thread takes locks in this order only; checked in debug builds */
                  RANK_CONTROL = 1, /* start of the control thread, marks */
                  RANK_HEAPS,   /* list of heaps, parking and adopting them, folding their views */
@@ -99,9 +104,12 @@ struct lock {
 #define FORK_PAGE __attribute__((section("memctx_fork")))
 #define LOCK_INIT(r)                                                                               \
     { .rank = (r) }
+/* Waits until the lock is free. A lock is not recursive. */
 void lock_take(struct lock *lock);
+/* Takes the lock if it is free, and never waits. False: another thread holds it. */
 bool lock_try(struct lock *lock);
 void lock_release(struct lock *lock);
+/* True when the calling thread holds the lock. */
 bool lock_is_mine(const struct lock *lock);
 /* True when the calling thread holds a lock of the library: a signal handler must not take one
  * then. */

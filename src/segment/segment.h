@@ -216,10 +216,13 @@ struct page *segment_span_alloc(uint32_t slices);
  * segments. *next is the address of the header behind the last such page (0: no page yet); the
  * function updates it. The segment of *next may have been unmapped. */
 struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *next);
+/* Gives the slices of a page to the freelist. May give memory back to the kernel. */
 void segment_span_free(struct page *page);
 /* Grows a span to `slices` slices, into the free ones behind it; false: they are not free. */
 bool segment_span_extend(struct page *page, uint32_t slices);
+/* Shortens a span to its first `slices` slices. The others go to the freelist. */
 void segment_span_shrink(struct page *page, uint32_t slices);
+/* The address of the first slice of a page. */
 INLINE char *segment_span_start(const struct page *page) {
     uintptr_t base = (uintptr_t)page & ~(SEGMENT_BYTES - 1);
     return (char *)(base + (((uintptr_t)page - base) / sizeof *page << SLICE_SHIFT));
@@ -227,6 +230,7 @@ INLINE char *segment_span_start(const struct page *page) {
 
 /* Allocates a huge chunk; header->chunk points to it, aligned. NULL: out of memory. */
 struct page *segment_huge_alloc(size_t bytes, size_t alignment);
+/* Frees a huge chunk. Its mapping waits in the freelist or goes back to the kernel. */
 void segment_huge_free(struct page *header);
 /* Resizes a huge chunk, keeps its contents and returns its header. The chunk and its header may
  * move. NULL: failed, the old chunk is unchanged. */
@@ -240,6 +244,7 @@ struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t co
 bool segment_emergency_waits(void); /* true: there are such chunks */
 struct page *segment_emergency_take(void);
 void segment_emergency_booked(struct page *header);
+/* Bytes from the start of a huge chunk to the end of its mapping. */
 INLINE size_t segment_huge_capacity(const struct page *header) {
     return header->mapped_bytes - (size_t)(header->chunk - (const char *)header);
 }
@@ -249,6 +254,7 @@ INLINE size_t segment_huge_capacity(const struct page *header) {
  * may be a second late. */
 #define SEGMENT_TICK_SHIFT 24
 INTERNAL uint32_t segment_clock; /* atomic */
+/* Moves segment_clock forward to `now_ns` (os_now_ns); never moves it back. */
 void segment_clock_set(uint64_t now_ns);
 
 /* Gives empty memory back to the kernel: memory older than the decay time, and memory beyond the
@@ -281,6 +287,7 @@ void segment_each(void (*visit)(struct segment *segment, bool huge, void *contex
 void segment_each_from(uint64_t place,
                        bool (*visit)(struct segment *segment, bool huge, void *context),
                        void *context);
+/* The place of a segment, for segment_each_from. */
 INLINE uint64_t segment_place(const struct segment *segment) {
     bool near = segment_near_flags((uintptr_t)segment >> SEGMENT_SHIFT) != NULL;
     return (uint64_t)segment | (near ? 0 : SEGMENT_FAR);
