@@ -79,8 +79,7 @@ __attribute__((noreturn, cold)) void os_abort(void);
 __attribute__((noreturn, cold)) void os_panic(const struct text *text); /* print, then abort */
 
 /* --- locks -------------------------------------------------------------------------------- */
-/* The futex word of a lock names the holder. So a signal handler that interrupted the holder may
- * fork. */
+/* The word of a lock names the holder. So a signal handler that interrupted the holder may fork. */
 enum lock_rank { /* a thread takes locks in this order only; checked in debug builds */
                  RANK_CONTROL = 1, /* start of the control thread, marks */
                  RANK_HEAPS,   /* list of heaps, parking and adopting them, folding their views */
