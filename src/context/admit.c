@@ -94,7 +94,8 @@ static uint32_t left_out(const struct admit *admit, uint32_t length) {
     return length <= admit->depth ? 0 : (length - admit->depth + step - 1) / step * step;
 }
 
-/* Returns the last frame, from frame `i` outwards, whose place has that length. */
+/* Returns the first frame, from frame `i` outwards, whose place has that length; if there is none,
+ * a number less than admit->begin. */
 static int frame_of_length(const struct admit *admit, int i, uint32_t length) {
     while (i >= (int)admit->begin && admit->stack->frames[i].length != length)
         i--;

@@ -31,8 +31,9 @@ struct replays {
     uint32_t walks; /* walks since the last check of how many replays served */
     uint64_t replayed; /* then */
 };
-#define LOOK_EVERY 1024U   /* walks */
-#define REPLAYED_LEAST 16U /* walks for which replays pause when they are not worth the time */
+/* Replays pause when fewer than REPLAYED_LEAST of them served during LOOK_EVERY walks. */
+#define LOOK_EVERY 1024U
+#define REPLAYED_LEAST 16U
 #define PAUSE_FOR (8U * LOOK_EVERY)
 
 /* Never 0: `from` is not the root. */

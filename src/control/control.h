@@ -157,8 +157,8 @@ struct sums_parts {
 void sums_begin(void);
 void sums_end(void);
 void sums_pause(uint32_t steps); /* call after each SUMS_STEPS contexts */
-/* Adds up one context over all heaps. parts: NULL, or a list of heaps given by its first and count;
- * the sums are then also written for each of these heaps. */
+/* Adds up one context over all heaps. If `parts` is not NULL, its `first` and `count` name some of
+ * the heaps: *sum is then the sum over these alone, and parts->list has the sum of each. */
 void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts);
 struct sum sums_of(uint32_t context);   /* takes and releases the lock itself */
 struct sum sums_base(uint32_t context); /* the amounts that the last reset subtracts */

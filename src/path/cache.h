@@ -136,7 +136,7 @@ struct __attribute__((may_alias)) paths {
     uint32_t verify_left; /* cached paths until the next comparison with libunwind */
     /* Decides which way is cheaper, with the table or past it: see context/lookup.c. */
     bool passing;                   /* the table is passed over */
-    uint8_t walking;                /* windows since then, at most CACHE_WALKING_LONG */
+    uint8_t walking;                /* windows of this, at most CACHE_WALKING_LONG */
     uint32_t window;                /* look-ups in a window */
     uint32_t seen, found_in_window; /* look-ups in this window; right first guesses among them */
     uint32_t spent;                 /* cost of the other look-ups of this window, about ns */

@@ -11,7 +11,7 @@
 
 #define FIRST_BITS 7U /* bits of the number of places; rules fill half of the places */
 #define BITS_MAX 22U
-#define BITS_ALWAYS 11U /* so many modules have room whatever the budget */
+#define BITS_ALWAYS 11U /* the table may have so many bits of places whatever the budget */
 #define MODULES_AT_HAND 8
 
 struct lock rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
