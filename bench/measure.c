@@ -112,7 +112,8 @@ static long resident_kib(pid_t pid) {
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* A traced command stopped: because it ends, with a signal that it is to get, or with all of its group. */
+/* A traced command stopped: because it ends, with a signal that it is to get, or with all of its
+ * group. */
 static void go_on(pid_t pid, int status, long *end_rss_kib) {
     int event = status >> 16;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The experiments that memory contexts come from, with ours: seeds EXPERIMENT POLICY. One line a figure, "NAME VALUE". Needs
- * libmemctx.so preloaded; bench/seeds runs all of them and says what each is compared with.
+ * The experiments that memory contexts come from, with ours: seeds EXPERIMENT POLICY. One line a
+ * figure, "NAME VALUE". Needs libmemctx.so preloaded; bench/seeds runs all of them and says what
+ * each is compared with.
  */
 #include <memctx.h>
 
@@ -67,8 +68,9 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Of the two, aset and the policy that is measured, by turns in the same steps: what disturbs the one, and changes from second to
- * second, disturbs the other. The first rounds are for warming up. */
+/* Of the two, aset and the policy that is measured, by turns in the same steps: what disturbs the
+ * one, and changes from second to second, disturbs the other. The first rounds are for warming up.
+ */
 static void by_turns(void (*run)(int which, int steps), int steps) {
     enum { ROUNDS = 41 };
     static double took[2][ROUNDS];
@@ -135,8 +137,9 @@ static void query(void) {
     figure("ns", (now_ns() - begin) / QUERIES);
 }
 
-/* The same as a server has it: a client asks over a socket, and waits for each answer; the text is cut into words, a row is looked up
- * and written out. The client, another process, checks the answers. */
+/* The same as a server has it: a client asks over a socket, and waits for each answer; the text is
+ * cut into words, a row is looked up and written out. The client, another process, checks the
+ * answers. */
 enum { SELECT_ROWS = 100000 };
 
 static int balance_of(int account) {
@@ -195,8 +198,8 @@ static int answer(int client, memctx_t context, const int (*rows)[2], int query)
     char *line = take(context, 128);
     int length = snprintf(line, 128, "%s %d", words[1], rows[low][1]);
     memcpy(text, line, (size_t)length);
-    memctx_reset(
-        context); /* the answer says that the query has ended, so nothing of it is hidden behind the client's turn */
+    memctx_reset(context); /* the answer says that the query has ended, so nothing of it is hidden
+                              behind the client's turn */
     return write(client, text, (size_t)length) == length;
 }
 
@@ -252,7 +255,8 @@ static void sort(void) {
     figure("ns", (now_ns() - reset + filled - begin) / TUPLES);
 }
 
-/* Nodes of a radix tree: few sizes, inserted and deleted at random, in one context a size, as a slab has. */
+/* Nodes of a radix tree: few sizes, inserted and deleted at random, in one context a size, as a
+ * slab has. */
 enum { NODES = 200000, NODE_KINDS = 4 };
 static const size_t node_sizes[NODE_KINDS] = {40, 160, 656, 1304};
 
@@ -303,7 +307,8 @@ static void radix(void) {
     by_turns(change, NODES);
 }
 
-/* Three quarters are deleted, and as many are inserted as deleted from then on: what it takes for what is alive. */
+/* Three quarters are deleted, and as many are inserted as deleted from then on: what it takes for
+ * what is alive. */
 static void shrink(void) {
     enum { STEPS = 1000000 };
     struct tree *tree = plant(policy);
@@ -344,7 +349,8 @@ static void alternate(void) {
     by_turns(alternate_some, 500000);
 }
 
-/* A tuplestore of tuples of 1 kB: what it takes, and what stays when it is read and trimmed behind the reader. */
+/* A tuplestore of tuples of 1 kB: what it takes, and what stays when it is read and trimmed behind
+ * the reader. */
 static void tuplestore(void) {
     enum { TUPLES = 8000, BYTES = 1024 + 24 }; /* a text of 1 kB, its length and a tuple's head */
     static char *tuples[TUPLES];
@@ -434,7 +440,8 @@ static void buffers(void) {
     figure("ns", (now_ns() - begin) / ((double)ROUNDS * BUFFERS * 9));
 }
 
-/* The table of contexts by name grows: what moving an entry takes, by the slowest creation at each doubling. */
+/* The table of contexts by name grows: what moving an entry takes, by the slowest creation at each
+ * doubling. */
 static void table(void) {
     enum { CONTEXTS = 300000 };
     static double took[CONTEXTS];
@@ -446,7 +453,8 @@ static void table(void) {
         make(NULL, name);
         took[i] = now_ns() - begin;
     }
-    /* Each range has one doubling; in small ones another process that has its turn would count for more. */
+    /* Each range has one doubling; in small ones another process that has its turn would count for
+     * more. */
     for (int first = 32768; first * 2 < CONTEXTS; first *= 2) {
         double slowest = 0;
         int at = first;
@@ -462,7 +470,8 @@ static void table(void) {
     figure("ns", worst);
 }
 
-/* Columns are loaded raw, then compressed to next to nothing: 120 MB become 31 kB. By plain malloc, so for any allocator. */
+/* Columns are loaded raw, then compressed to next to nothing: 120 MB become 31 kB. By plain malloc,
+ * so for any allocator. */
 static void columns(void) {
     enum { COLUMNS = 62, PIECES = 1900, PIECE = 1024, COMPRESSED = 500 };
     static char *pieces[COLUMNS][PIECES], *compressed[COLUMNS];
@@ -492,7 +501,8 @@ static void columns(void) {
     }
 }
 
-/* By turns of 64 chunks of 100 bytes: malloc and free, the context's alloc and free, and its alloc and one reset. */
+/* By turns of 64 chunks of 100 bytes: malloc and free, the context's alloc and free, and its alloc
+ * and one reset. */
 enum { TURN = 64, TURNS = 100000 };
 
 static double turns_of(memctx_t context, int resets) {

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It does not know of contexts: malloc and strdup allocate where the calling thread is switched to. */
+/* It knows nothing of contexts: malloc and strdup allocate in the thread's current context. */
 static char *answer(const char *question) {
     char *text = strdup(question);
     size_t length = text ? strlen(text) : 0;

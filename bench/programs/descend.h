@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A call path for each number: LEVELS levels of ten call sites each. The program that includes this defines
- * LEVELS, and at_the_end, which is inlined, so that it adds no frame. */
+/* A call path for each number: LEVELS levels of ten call sites each. The program that includes this
+ * defines LEVELS, and at_the_end, which is inlined, so that it adds no frame. */
 #include "common.h"
 
 enum { SITES = 10 };

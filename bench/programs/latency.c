@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How long single calls of malloc take: latency PERCENTILE SECONDS. Random replacement of 20 000 chunks of
- * 16 to 1 024 bytes by four paths; each malloc is timed. Prints that percentile in ns. */
+/* How long single calls of malloc take: latency PERCENTILE SECONDS. Random replacement of 20 000
+ * chunks of 16 to 1 024 bytes by four paths; each malloc is timed. Prints that percentile in ns. */
 #include "common.h"
 
 #include <time.h>

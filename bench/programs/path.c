@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What a call path of 16 frames costs: a loop of malloc and free down there, and one of unw_backtrace on the
- * same stack. Prints ns for each; the loop under memctx with depth 0 is to be subtracted. */
+/* What a call path of 16 frames costs: a loop of malloc and free down there, and one of
+ * unw_backtrace on the same stack. Prints ns for each; the loop under memctx with depth 0 is to be
+ * subtracted. */
 #include "common.h"
 
 #define UNW_LOCAL_ONLY

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Two threads that each work on chunks of their own, against one alone: `speedup N` is 2 where they do not get
- * in each other's way. The least time of each in some turns, because whatever else runs takes more from two than from one. */
+/* Two threads that each work on chunks of their own, against one alone: `speedup N` is 2 where they
+ * do not get in each other's way. The least time of each in some turns, because whatever else runs
+ * takes more from two than from one. */
 #include "common.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A million tiny contexts: six levels of ten call sites each, and at the end of each of the paths one
- * chunk of 100 bytes. Prints what these bytes are, and what became resident for them. */
+/* A million tiny contexts: six levels of ten call sites each, and at the end of each of the paths
+ * one chunk of 100 bytes. Prints what these bytes are, and what became resident for them. */
 #include "common.h"
 
 #include <sys/mman.h>

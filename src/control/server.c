@@ -55,7 +55,8 @@
  * first. */
 #define SILENT_CLIENT_NS (100ULL * 1000000)
 #define SLOW_READER_NS (10ULL * 1000000000)
-#define FULL_NS (20ULL * 1000000) /* when no client could be dropped, accept nobody for this time */
+/* When no client could be dropped, nobody is accepted for this time. */
+#define FULL_NS (20ULL * 1000000)
 #define DUMP_QUIET_NS ((uint64_t)WIRE_DUMP_QUIET_MS * 1000000)
 #define DEADLINE_NS ((uint64_t)WIRE_DEADLINE_MS * 1000000)
 

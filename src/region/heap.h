@@ -41,7 +41,7 @@ struct view {
     uint64_t freed_cum_bytes;     /* of what was requested; may be more: see above */
     int64_t peak_bytes;           /* of view_live_bytes */
     struct bins *bins; /* where its next chunks go: its region's, the heap's mixed ones, or, to have
-                          * that decided anew, heap_no_bins */
+                        * that decided anew, heap_no_bins */
     struct bins *region; /* pages of its own; NULL: none yet */
     uint32_t context;    /* id; 0: this view waits for another context, see heap_view_drop */
     uint32_t index;      /* in heap->views */
@@ -355,7 +355,8 @@ bool heap_fork_done(bool child);
  * forking thread's heap, or NULL. */
 void heap_fork_child(struct heap *self);
 
-#define PROMOTION_STEP 10 /* a context asks for pages of its own at every KiB that its peak grows */
+/* A context asks for pages of its own at every KiB (2^10 bytes) that its peak grows. */
+#define PROMOTION_STEP 10
 
 /* Bytes that this thread requested minus bytes that it freed. Negative when the thread freed
  * chunks that other threads had allocated. */

@@ -8,8 +8,8 @@
  * number that the next open gets. Then it prints "ready PID" and answers lines on stdin: "ops" with
  * the number of allocations made so far, "fds" as above, "closefrom" and "dup2" the same after it
  * has closed every descriptor from 3 on, or put /dev/null on all up to 899, "fork" with the exit
- * status of a child that allocates and exits, "chroot DIR" once it is in there, "limit N" when it may have
- * so many descriptors. The end of stdin ends it with status 0.
+ * status of a child that allocates and exits, "chroot DIR" once it is in there, "limit N" when it
+ * may have so many descriptors. The end of stdin ends it with status 0.
  */
 #include <dirent.h>
 #include <errno.h>

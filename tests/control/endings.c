@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program whose threads end in the way that its argument says. Its exit handlers must run, and print "end", when
- * its last thread has ended; the library's own thread does not count.
- *   cancel         the first thread cancels itself, where it may be cancelled at any moment
- *   cancel-late    the same at the next cancellation point
- *   cancel-others  the same at any moment, while another thread works on
+ * A program whose threads end in the way that its argument says. Its exit handlers must run, and
+ * print "end", when its last thread has ended; the library's own thread does not count. cancel the
+ * first thread cancels itself, where it may be cancelled at any moment cancel-late    the same at
+ * the next cancellation point cancel-others  the same at any moment, while another thread works on
  *   cancel-second  the second thread cancels itself, the first one returns from main
  *   cancel-joined  the first one cancels the second, waits for it, and leaves by pthread_exit
  *   cancel-child   in a forked child the only thread cancels itself

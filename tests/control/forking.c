@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A young process that forks again and again, and allocates in between, until it has a second thread.
- * Says when that came: "between two forks" before it had been alive for 0.9 s and though no two forks
- * were 20 ms apart, else nothing more than "started"; or "never" within 30 s.
+ * A young process that forks again and again, and allocates in between, until it has a second
+ * thread. Says when that came: "between two forks" before it had been alive for 0.9 s and though no
+ * two forks were 20 ms apart, else nothing more than "started"; or "never" within 30 s.
  */
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// planted - ordinary programs, each with one thing wrong, or nothing. `planted CASE [WRAPPER]` works, and at each
-// point where somebody is to look it prints "look" and waits for a line; at the end of its input it ends.
-// What is wrong, and where, the tests know; nothing in here says so to memctx.
+// planted - ordinary programs, each with one thing wrong, or nothing. `planted CASE [WRAPPER]`
+// works, and at each point where somebody is to look it prints "look" and waits for a line; at the
+// end of its input it ends. What is wrong, and where, the tests know; nothing in here says so to
+// memctx.
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A dump as a target that lies may send it to the command: its head, then pieces of any part in the order in which the
- * command asks. Each is a length (2 bytes) and so many. */
+/* A dump as a target that lies may send it to the command: its head, then pieces of any part in the
+ * order in which the command asks. Each is a length (2 bytes) and so many. */
 #include "fuzz.h"
 #include "model/wire_load.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Unwind information as a damaged or hostile library may have it: its header, at an offset that the input tells,
- * and all that is behind it. Read in the user's process, so nothing outside may be touched. */
+/* Unwind information as a damaged or hostile library may have it: its header, at an offset that the
+ * input tells, and all that is behind it. Read in the user's process, so nothing outside may be
+ * touched. */
 #include "path/cfi.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The command's memory (cli.h), which it never gives back because it soon ends: here all of it is given back
- * after each input. */
+/* The command's memory (cli.h), which it never gives back because it soon ends: here all of it is
+ * given back after each input. */
 #include "fuzz.h"
 
 #include <stdarg.h>

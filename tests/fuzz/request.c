@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests as the control socket gives them to the library, one after the other: type (1 byte), length of the
- * body (2), body. The program's own heap has some contexts, marks and large chunks meanwhile. */
+/* Requests as the control socket gives them to the library, one after the other: type (1 byte),
+ * length of the body (2), body. The program's own heap has some contexts, marks and large chunks
+ * meanwhile. */
 #include "control/control.h"
 #include "os/os.h"
 #include "region/region.h"

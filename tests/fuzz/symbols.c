@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A module's file that was damaged: names looked up in it, as the command's child does. libdw is not fuzzed, only what
- * stands between it and the answer; the command survives the child's end. */
+/* A module's file that was damaged: names looked up in it, as the command's child does. libdw is
+ * not fuzzed, only what stands between it and the answer; the command survives the child's end. */
 #include "fuzz.h"
 #include "model/model.h"
 #include "names/elf_names.h"

@@ -2,9 +2,9 @@
 /*
  * Paths of this file's own functions get cold, are evicted, and come back; see evictions.h.
  *
- * All paths begin at one function that claims to be the outermost, so that threads and what prepares for them
- * have the same ones. The tables count as nearly full, and every look-up asks for much, so that its path is
- * admitted at once.
+ * All paths begin at one function that claims to be the outermost, so that threads and what
+ * prepares for them have the same ones. The tables count as nearly full, and every look-up asks for
+ * much, so that its path is admitted at once.
  */
 #include "evictions.h"
 
@@ -43,7 +43,7 @@ static void *chunks[CHUNKS];
 static unsigned site_of[CHUNKS];
 static unsigned evicted_least = GROUP;
 
-/* --- paths ---------------------------------------------------------------------------------------- */
+/* --- paths ------------------------------------------------------------------------------------ */
 
 static APART void *take(struct heap *heap, unsigned site) {
     site_at[site] = (uintptr_t)__builtin_return_address(0);
@@ -102,7 +102,8 @@ static void give(struct heap *heap, unsigned slot) {
     region_free(heap, chunk);
 }
 
-/* Apart, so that paths of two calls have one place on the stack, and the walk keeps what they share. */
+/* Apart, so that paths of two calls have one place on the stack, and the walk keeps what they
+ * share. */
 static APART void put(struct heap *heap, unsigned slot, unsigned site) {
     void *chunk = outermost(heap, site);
     site_of[slot] = site;
@@ -125,7 +126,7 @@ static void use_all(struct heap *heap) {
         use(heap, site);
 }
 
-/* --- sweeps --------------------------------------------------------------------------------------- */
+/* --- sweeps ----------------------------------------------------------------------------------- */
 
 static void want(void) {
     for (unsigned i = 0; i < 66; i++)
@@ -168,7 +169,7 @@ static void other_threads_come(void) {
         context_thread_changes(heaps[i]);
 }
 
-/* --- what must hold ------------------------------------------------------------------------------- */
+/* --- what must hold --------------------------------------------------------------------------- */
 
 static void check_books(void) {
     int64_t allocs = 0, frees = 0, all_made = HISTORY, all_freed = HISTORY;
@@ -236,7 +237,7 @@ void check_evictions(void) {
     model_check(load_relaxed(&evict_views_all) >= evicted_least, "what is cold was not evicted");
 }
 
-/* --- a thread's own paths ------------------------------------------------------------------------- */
+/* --- a thread's own paths --------------------------------------------------------------------- */
 
 /* They were not used since the first sweep. */
 void evictions_used(struct heap **of) {
@@ -261,10 +262,10 @@ void thread_evict_used(unsigned id) {
     give(heaps[0], 0);
 }
 
-/* --- chunks that others free ---------------------------------------------------------------------- */
+/* --- chunks that others free ------------------------------------------------------------------ */
 
-/* The second heap has freed a chunk of the first one's, which has freed one of its: in both the books are
- * even, and the second one knows which view of its own stands for that of the first. */
+/* The second heap has freed a chunk of the first one's, which has freed one of its: in both the
+ * books are even, and the second one knows which view of its own stands for that of the first. */
 void evictions_handed_over(struct heap **of) {
     begin(of, 2);
     evicted_least = 1; /* a view with frees of others' chunks stays, and with it the group */
@@ -279,7 +280,7 @@ void evictions_handed_over(struct heap **of) {
     other_threads_come();
 }
 
-/* The view that the first thread evicts last is that of the deep path, and the later path gets it. */
+/* The view that the first thread evicts last is the deep path's, and the later path gets it. */
 void thread_evict_handed_over(unsigned id) {
     if (id == 2) {
         sweep();
@@ -292,8 +293,8 @@ void thread_evict_handed_over(unsigned id) {
     }
 }
 
-/* A chunk of the first heap's is alive, though that heap's books are even, because it freed one of the
- * second one's. */
+/* A chunk of the first heap's is alive, though that heap's books are even, because it freed one of
+ * the second one's. */
 void evictions_balanced(struct heap **of) {
     begin(of, 2);
     sweep();
@@ -317,7 +318,7 @@ void thread_evict_balanced(unsigned id) {
     }
 }
 
-/* --- dumps ---------------------------------------------------------------------------------------- */
+/* --- dumps ------------------------------------------------------------------------------------ */
 
 void evictions_marked(struct heap **of) {
     begin(of, 1);
@@ -326,8 +327,8 @@ void evictions_marked(struct heap **of) {
     other_threads_come();
 }
 
-/* What is read in pieces stands still: the group's figures do not move from what is read late to what
- * was read already. */
+/* What is read in pieces stands still: the group's figures do not move from what is read late to
+ * what was read already. */
 void thread_evict_dump(unsigned id) {
     if (id == 0) {
         use(heaps[0], LATER);
@@ -347,7 +348,7 @@ void thread_evict_dump(unsigned id) {
     store_release(&tree_read_until_ns, 0);
 }
 
-/* --- nodes ---------------------------------------------------------------------------------------- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 /* All is evicted, but the nodes still stand in the tree. */
 void evictions_empty_nodes(struct heap **of) {
@@ -374,7 +375,7 @@ void thread_evict_nodes(unsigned id) {
     }
 }
 
-/* --- lists of children --------------------------------------------------------------------------- */
+/* --- lists of children ------------------------------------------------------------------------ */
 
 enum { CHILDREN = TREE_INLINE_CHILDREN + 2 };
 static uint32_t parent, children[CHILDREN];
@@ -410,7 +411,7 @@ void thread_evict_children(unsigned id) {
     }
 }
 
-/* --- heaps without a thread ----------------------------------------------------------------------- */
+/* --- heaps without a thread ------------------------------------------------------------------- */
 
 static void end_thread(struct heap *heap) {
     context_forget(heap);
@@ -441,7 +442,7 @@ void thread_evict_parked(unsigned id) {
     }
 }
 
-/* --- without a control thread --------------------------------------------------------------------- */
+/* --- without a control thread ----------------------------------------------------------------- */
 
 void thread_evict_alone(unsigned id) {
     for (unsigned i = 0; i < 2; i++) {

@@ -93,7 +93,8 @@ static uint64_t draw(void) {
     return random_state;
 }
 
-/* Without a reason to switch: the thread itself; else the first that runs; else the first that can time out. */
+/* Without a reason to switch: the thread itself; else the first that runs; else the first that can
+ * time out. */
 static unsigned first_choice(unsigned enabled, unsigned at) {
     if (runs(at))
         return at;
@@ -269,7 +270,8 @@ static unsigned preemptions(uint32_t before) {
     return count;
 }
 
-/* Choices at a point in the order in which they are tried: first the one that costs nothing, then by number. */
+/* Choices at a point in the order in which they are tried: first the one that costs nothing, then
+ * by number. */
 static int next_choice(const struct point *point, unsigned first) {
     unsigned from = point->chosen == first ? 0 : point->chosen + 1U;
     for (unsigned i = from; i < MODEL_THREADS_MAX; i++) {

@@ -2,14 +2,16 @@
 /*
  * explore.h - runs a scenario of few threads in all orders, up to a number of preemptions.
  *
- * The library is built with -DMEMCTX_MODEL: before each atomic operation or access to a word that others may read,
- * and in each futex call, it asks here who goes on; one thread runs at a time. Each execution is a process of its own, forked from one that has done nothing, so
- * that nothing is left of the one before. Orders are enumerated depth first, those with at most N preemptions
- * (Musuvathi and Qadeer, "Iterative Context Bounding", 2007); points count whose word more than one thread uses.
- * Beyond that, orders are drawn at random, from seeds.
+ * The library is built with -DMEMCTX_MODEL: before each atomic operation or access to a word that
+ * others may read, and in each futex call, it asks here who goes on; one thread runs at a time.
+ * Each execution is a process of its own, forked from one that has done nothing, so that nothing is
+ * left of the one before. Orders are enumerated depth first, those with at most N preemptions
+ * (Musuvathi and Qadeer, "Iterative Context Bounding", 2007); points count whose word more than one
+ * thread uses. Beyond that, orders are drawn at random, from seeds.
  *
- * Memory is as on one processor: what another processor may see late (on x86: a store, by a later load) is not
- * explored. Wake-ups are exact: who waits is woken, or waits for ever, which is found as a deadlock.
+ * Memory is as on one processor: what another processor may see late (on x86: a store, by a later
+ * load) is not explored. Wake-ups are exact: who waits is woken, or waits for ever, which is found
+ * as a deadlock.
  */
 #ifndef MEMCTX_EXPLORE_H
 #define MEMCTX_EXPLORE_H

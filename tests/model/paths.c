@@ -17,7 +17,7 @@ enum { TURNS = 3, LOOKS = 3, RECURS_OFTEN = 64, FULL_PARTS = 19 };
 static struct heap **heaps;
 static uintptr_t done; /* what the other thread does is done */
 
-/* --- folding ------------------------------------------------------------------------------------ */
+/* --- folding ---------------------------------------------------------------------------------- */
 
 static APART struct view *look(struct heap *heap) {
     return context_view_slow(heap, (uintptr_t)__builtin_frame_address(0), 16);
@@ -70,8 +70,8 @@ void paths_about_to_fold(struct heap **of) {
     model_check(!function_epoch, "it is folded too early");
 }
 
-/* What was done before a look-up began holds for it. `further`: each look-up has a path of its own, because
- * those that were kept stay as they were. */
+/* What was done before a look-up began holds for it. `further`: each look-up has a path of its own,
+ * because those that were kept stay as they were. */
 static void look_meanwhile(unsigned further, unsigned turns_then) {
     for (unsigned i = 0; i < LOOKS; i++) {
         bool was_done = load_acquire(&done);
@@ -121,7 +121,7 @@ void thread_new_rules(unsigned id) {
         look_meanwhile(1, 1);
 }
 
-/* --- paths that wait ------------------------------------------------------------------------------ */
+/* --- paths that wait -------------------------------------------------------------------------- */
 
 enum { SITES = 2, WAITERS = 2 };
 static unsigned allocated[WAITERS][SITES];
@@ -187,7 +187,7 @@ void check_waited(void) {
     model_check(!heap_global.lost_views, "something was lost");
 }
 
-/* --- the budget -------------------------------------------------------------------------------------- */
+/* --- the budget ------------------------------------------------------------------------------- */
 
 enum { PART_BYTES = 4096, TAKERS = 3 };
 static unsigned granted[TAKERS];

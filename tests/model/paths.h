@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* paths.h - scenarios of the library's own tables: folded recursion, paths that wait, the budget. */
+/* paths.h - scenarios of the library's tables: folded recursion, paths that wait, the budget. */
 #ifndef MEMCTX_MODEL_PATHS_H
 #define MEMCTX_MODEL_PATHS_H
 
 #include "region/heap.h"
 
-/* What stands before each begins, with the heaps of its threads; what a thread does; what must hold then. */
+/* What stands before each begins, with the heaps of its threads; what a thread does; what must hold
+ * then. */
 void paths_folded(struct heap **heaps);
 void paths_unfolded(struct heap **heaps);
 void paths_about_to_fold(struct heap **heaps);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What threads do to each other in the allocator, a few calls each: remote frees, heaps that are parked and adopted,
- * pages that change hands, the freelist, huge chunks, locks and forks, emergencies, dumps, the tree.
+ * What threads do to each other in the allocator, a few calls each: remote frees, heaps that are
+ * parked and adopted, pages that change hands, the freelist, huge chunks, locks and forks,
+ * emergencies, dumps, the tree.
  *
- * Every chunk carries a stamp from the moment it is handed out until it is freed; one that is handed out twice loses
- * it. At the end all is freed: the books are even, context by context, and no slice is in use.
+ * Every chunk carries a stamp from the moment it is handed out until it is freed; one that is
+ * handed out twice loses it. At the end all is freed: the books are even, context by context, and
+ * no slice is in use.
  */
 #include "evictions.h"
 #include "explore.h"
@@ -131,7 +133,8 @@ static void thread_remote(unsigned id) {
     }
 }
 
-/* A full page and the current one; what others free in it makes it one with free blocks, or an empty one. */
+/* A full page and the current one; what others free in it makes it one with free blocks, or an
+ * empty one. */
 static void full_page(void) {
     new_heaps(3);
     for (unsigned i = 0; i < IN_PAGE + 2; i++)
@@ -222,7 +225,7 @@ static void check_adopted(void) {
     check_all_gone();
 }
 
-/* --- a page of one context's that becomes one of all ------------------------------------------- */
+/* --- a page of one context's that becomes one of all ------------------------------------------ */
 
 static void own_page(void) {
     new_heaps(3);
@@ -248,7 +251,7 @@ static void thread_own(unsigned id) {
     }
 }
 
-/* --- the shared heap --------------------------------------------------------------------------- */
+/* --- the shared heap -------------------------------------------------------------------------- */
 
 static void thread_shared(unsigned id) {
     if (id == 2) {
@@ -280,7 +283,7 @@ static void check_shared(void) {
 enum { SPANS = 8 };
 static struct page *spans[SPANS];
 
-/* --- segments and the freelist ------------------------------------------------------------------ */
+/* --- segments and the freelist ---------------------------------------------------------------- */
 
 static void fill(struct page *page, char value) {
     model_check(page, "out of memory");
@@ -394,7 +397,7 @@ static void thread_huge(unsigned id) {
     segment_huge_free(page);
 }
 
-/* --- locks -------------------------------------------------------------------------------------- */
+/* --- locks ------------------------------------------------------------------------------------ */
 
 static struct lock lock = LOCK_INIT(RANK_META);
 static unsigned inside, entered;
@@ -427,7 +430,7 @@ static void check_lock(void) {
     model_check(!lock.word && entered == 6, "the lock is not free, or was passed over");
 }
 
-/* The first thread forks, perhaps from a handler within a fork; it changes nothing under the lock. */
+/* The first thread forks, perhaps from a handler in a fork; it changes nothing under the lock. */
 static void thread_fork(unsigned id) {
     if (id) {
         lock_take(&lock);
@@ -451,7 +454,7 @@ static void check_fork(void) {
     model_check(!lock_any_is_mine(), "somebody holds it");
 }
 
-/* --- emergencies, dumps, the tree ----------------------------------------------------------------- */
+/* --- emergencies, dumps, the tree ------------------------------------------------------------- */
 
 static void thread_emergency(unsigned id) {
     if (id == 0) {
@@ -476,8 +479,9 @@ static void handed_over(void) {
     give(heaps[1], 2);
 }
 
-/* What is alive is what stands in the two slots, or is just being handed out or freed. Who frees has the older heap, which is read
- * last: so what was freed may be read long after what was allocated, if it is not read before all that. */
+/* What is alive is what stands in the two slots, or is just being handed out or freed. Who frees
+ * has the older heap, which is read last: so what was freed may be read long after what was
+ * allocated, if it is not read before all that. */
 static void thread_dump(unsigned id) {
     if (id == 0) {
         take_sized(heaps[1], 0, 0, 100);

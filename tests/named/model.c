@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Random use of named contexts, held against a model: model SEED OPERATIONS [tiny | crowd]. Each chunk's bytes tell whose it is; before
- * anything is freed they are looked at. Another thread frees some. At the end it prints what is alive, "look", and waits
- * for a line. "tiny": contexts live shortly, hold next to nothing, and each has a name of its own. "crowd": they have one name and one
- * parent, as very many others do, and most have one chunk in their life. */
+/* Random use of named contexts, held against a model: model SEED OPERATIONS [tiny | crowd]. Each
+ * chunk's bytes tell whose it is; before anything is freed they are looked at. Another thread frees
+ * some. At the end it prints what is alive, "look", and waits for a line. "tiny": contexts live
+ * shortly, hold next to nothing, and each has a name of its own. "crowd": they have one name and
+ * one parent, as very many others do, and most have one chunk in their life. */
 #include <memctx.h>
 
 #include <pthread.h>

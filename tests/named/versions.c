@@ -24,7 +24,7 @@
 
 enum { PAGE_BYTES = 4096, CANARY = 0xa5 };
 
-/* Returns `bytes` bytes before an inaccessible page. They, and what is before them, are canaries. */
+/* Returns `bytes` bytes before an inaccessible page. These and the bytes before are canaries. */
 static void *at_end_of_page(size_t bytes) {
     char *pages =
         mmap(NULL, 2 * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -166,8 +166,8 @@ static void old_names(void) {
 #endif
 
 #ifdef HEADER_LATER
-/* A further field that is 0 is nothing new; one that is not is refused, because the library does not
- * know what it asks for. */
+/* A further field that is 0 is nothing new; one that is not is refused, because the library does
+ * not know what it asks for. */
 static void later_fields(void) {
     int calls = 0;
     struct memctx_limit *limit = new_limit(&calls);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Three call paths whose chunks live differently, for MEMCTX_AUTO: of one size just above a block's; of many sizes, first in, first
- * out, in a queue that is long and short by turns; of many sizes, freed at random. Until something is read.
+ * Three call paths whose chunks live differently, for MEMCTX_AUTO: of one size just above a
+ * block's; of many sizes, first in, first out, in a queue that is long and short by turns; of many
+ * sizes, freed at random. Until something is read.
  */
 #include <poll.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* ring - one thread allocates, an older one frees, through a ring of RING places, until stdin ends. Both have allocated on
- * thousands of call paths before, so that their figures lie far apart for whoever adds them up. */
+/* ring - one thread allocates, an older one frees, through a ring of RING places, until stdin ends.
+ * Both have allocated on thousands of call paths before, so that their figures lie far apart for
+ * whoever adds them up. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

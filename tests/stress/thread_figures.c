@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* thread_figures - what threads leave behind, in KiB of resident anonymous memory:
- * born: 10 000 threads that allocate, hand chunks on and die, 100 at a time, against the state after 1 000 of them;
- * late: 2 000 threads whose first allocation is in a key destructor, against the state after 20 of them.
- * Each state after some seconds of rest, in which empty memory goes back. */
+ * born: 10 000 threads that allocate, hand chunks on and die, 100 at a time, against the state
+ * after 1 000 of them; late: 2 000 threads whose first allocation is in a key destructor, against
+ * the state after 20 of them. Each state after some seconds of rest, in which empty memory goes
+ * back. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,16 +2,15 @@
 /*
  * levels - a recursion that allocates at every level, while everything changes around it.
  *
- * Eight functions call each other at random, each keeps a chunk of its own now and then, and one of them
- * goes on through a library. Options, NAME=NUMBER:
- *   walks    recursions from the top in each round         rounds, seed
- *   threads  in each round; each walks so often, and ends  (0: main walks)
+ * Eight functions call each other at random, each keeps a chunk of its own now and then, and one of
+ * them goes on through a library. Options, NAME=NUMBER: walks    recursions from the top in each
+ * round         rounds, seed threads  in each round; each walks so often, and ends  (0: main walks)
  *   reload=N the library is closed and loaded again every N walks of main
  *   signals=1  a handler that allocates, every two milliseconds
  *   forks=N  children in each round, that walk, check their own sums and end
- *   trees=N  instead: so many trees in each round from each of two places, by calls that are alike, and
- *            twigs now from the one, now from the other
- * The library's file is in LEVELS_LIBRARY. It stands still before each round and at the end.
+ *   trees=N  instead: so many trees in each round from each of two places, by calls that are alike,
+ * and twigs now from the one, now from the other The library's file is in LEVELS_LIBRARY. It stands
+ * still before each round and at the end.
  */
 #include "signals.h"
 

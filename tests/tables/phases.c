@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * phases - a program that lives on: one phase after the other, each with call paths of its own, which
- * nothing but that phase uses. Six levels of eight functions make 262 144 paths; no function recurs.
+ * phases - a program that lives on: one phase after the other, each with call paths of its own,
+ * which nothing but that phase uses. Six levels of eight functions make 262 144 paths; no function
+ * recurs.
  *
  * Options, NAME=NUMBER:
  *   phases   so many, at most 6                  seconds  of each

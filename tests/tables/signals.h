@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * signals.h - a signal handler that allocates, every two milliseconds. The program that includes this says
- * where, in handler_site.
+ * signals.h - a signal handler that allocates, every two milliseconds. The program that includes
+ * this says where, in handler_site.
  */
 #ifndef TABLES_SIGNALS_H
 #define TABLES_SIGNALS_H

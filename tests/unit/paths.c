@@ -47,8 +47,8 @@ Test(tree, ids_stay_while_the_table_grows) {
     cr_assert_eq(tree_count(), NODES + TREE_FIXED_COUNT);
 }
 
-/* At first it links none of its new nodes; each is the same when it is looked for again, whether that
- * happens at once, after some more, or after many. */
+/* At first it links none of its new nodes; each is the same when it is looked for again, whether
+ * that happens at once, after some more, or after many. */
 Test(tree, a_forked_child_finds_its_new_nodes) {
     static uint32_t ids[1000];
     for (uint32_t made = 1; made < 1000; made *= 3) {
@@ -207,8 +207,9 @@ static int64_t live_of_all_views(void) {
     return sum;
 }
 
-/* With hardly any room for tables, in all ways that paths may go: what is folded and what has to wait is
- * what libunwind says, nothing is charged to [unknown], and the tables stay within their limit. */
+/* With hardly any room for tables, in all ways that paths may go: what is folded and what has to
+ * wait is what libunwind says, nothing is charged to [unknown], and the tables stay within their
+ * limit. */
 static void walk_with_little_room(void (*run)(int levels), bool past_the_table, bool fold) {
     start_oracle();
     options.fold = fold ? FOLD_AUTO : FOLD_OFF;

@@ -139,8 +139,8 @@ Test(slab, aligned_chunks_fit) {
         }
 }
 
-/* Pages with free blocks: each knows those before and behind it, the first one the last; of a slab's, from the second band's first
- * one on, none is more than half full. */
+/* Pages with free blocks: each knows those before and behind it, the first one the last; of a
+ * slab's, from the second band's first one on, none is more than half full. */
 static void check_lists(struct bins *bins) {
     for (unsigned size_class = 0; size_class < SIZE_CLASSES; size_class++) {
         struct page *first = bins->partial[size_class], *last = NULL, *emptier = NULL;
@@ -412,8 +412,7 @@ Test(place, a_page_that_was_left_and_trimmed_serves_again) {
     }
 }
 
-/* --- one behind the other
- * ------------------------------------------------------------------------ */
+/* --- one behind the other --------------------------------------------------------------------- */
 
 Test(serial, chunks_stand_one_behind_the_other) {
     static const size_t sizes[] = {1, 16, 17, 100, 500, 999, 0, 1024};
@@ -753,8 +752,7 @@ Test(misuse, an_odd_pointer_into_a_serial_chunk_aborts, .signal = SIGABRT) {
     wrong_free(true, false, 8);
 }
 
-/* --- whatever happens
- * -------------------------------------------------------------------------------- */
+/* --- whatever happens ------------------------------------------------------------------------- */
 
 static uint64_t dice;
 static uint64_t roll(uint64_t sides) {

@@ -178,7 +178,7 @@ Test(policy_rules, text_is_understood_or_refused) {
                      "a=slab\t0\t0\t0\t0\t0\t0\t0\nb=bump\t0\t0\t0\t0\t0\t0\t0\n");
 }
 
-/* --- what the command resolved ------------------------------------------------------------------------- */
+/* --- what the command resolved ---------------------------------------------------------------- */
 
 /* This program's module, and an address in its file. */
 static uint32_t own_module(uint64_t *address) {

@@ -164,8 +164,8 @@ Test(region, a_parked_heap_loses_segments_chunk_by_chunk) {
     }
     int64_t mapped = segment_usage().mapped_bytes;
     heap_park(parked);
-    /* Whole pages of every segment first, then the rest backwards: so the segment that gets empty is
-     * the last one in the list of those with free slices, which is the one that goes. */
+    /* Whole pages of every segment first, then the rest backwards: so the segment that gets empty
+     * is the last one in the list of those with free slices, which is the one that goes. */
     for (int i = 0; i < CHUNKS; i++)
         if (i % 1000 >= 500 && i % 1000 < 540)
             region_free(heap, chunks[i]);

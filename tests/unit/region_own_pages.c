@@ -53,8 +53,8 @@ Test(region, invariant_5_waste_is_capped) {
     cr_assert(denied, "the cap was never reached");
 }
 
-/* Past the cap all regions are looked through for empty pages, but the seldomer the more there are: a program that stays
- * at the cap for hours would do nothing else. */
+/* Past the cap all regions are looked through for empty pages, but the seldomer the more there are:
+ * a program that stays at the cap for hours would do nothing else. */
 Test(region, sweeps_are_rare_where_contexts_are_many) {
     enum { CONTEXTS = 1000 };
     struct heap *heap = heap_new();

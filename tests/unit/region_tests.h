@@ -13,9 +13,9 @@ struct page *page_at(const void *chunk);
 
 /*
  * age() leaves a few chunks of the context `old` in each of its pages, then allocates in the
- * context `young`. Once the waste is past its cap, the young chunks must find the room between the old
- * ones, both in pages of small and of large blocks. check_and_free() checks the content of every
- * step-th chunk of both and frees it.
+ * context `young`. Once the waste is past its cap, the young chunks must find the room between the
+ * old ones, both in pages of small and of large blocks. check_and_free() checks the content of
+ * every step-th chunk of both and frees it.
  */
 enum { OLD = 60000, YOUNG = 55000 };
 extern char *old_chunks[OLD], *young_chunks[YOUNG];

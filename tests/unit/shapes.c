@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions of all shapes; see shapes.h. Built without frame pointers, as most programs are; and, by
- * linked_shapes.c, with them. */
+/* Functions of all shapes; see shapes.h. Built without frame pointers, as most programs are; and,
+ * by linked_shapes.c, with them. */
 #include "shapes.h"
 
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 
 #include "base/base.h"
 
-/* Called at the end of each path with the frame pointer of what stands for malloc. NULL: the library's own
- * malloc is called. */
+/* Called at the end of each path with the frame pointer of what stands for malloc. NULL: the
+ * library's own malloc is called. */
 extern void (*at_leaf)(uintptr_t frame);
 extern uint64_t leaves; /* calls of it */
 void shapes_leaf(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* bound - the library that deepbind loads with RTLD_DEEPBIND: its malloc and free are those of the libc that it
- * is linked with, which stands before whatever was preloaded. */
+/* bound - the library that deepbind loads with RTLD_DEEPBIND: its malloc and free are those of the
+ * libc that it is linked with, which stands before whatever was preloaded. */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <stdio.h>

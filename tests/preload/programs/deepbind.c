@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* deepbind DIRECTORY - loads bound.so with RTLD_DEEPBIND and exchanges chunks with it in both directions; then
- * asks the loader for libc's own malloc and free, and gives to each what the other half made. */
+/* deepbind DIRECTORY - loads bound.so with RTLD_DEEPBIND and exchanges chunks with it in both
+ * directions; then asks the loader for libc's own malloc and free, and gives to each what the other
+ * half made. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>

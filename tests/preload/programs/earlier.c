@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* earlier - a library that early is linked with: its constructor runs before that of anything preloaded, takes the
- * keys that need no memory, and has threads allocate. */
+/* earlier - a library that early is linked with: its constructor runs before that of anything
+ * preloaded, takes the keys that need no memory, and has threads allocate. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* early - allocates before any constructor has run, then in threads, one after the other, in a process whose keys
- * were taken before the library had one. */
+/* early - allocates before any constructor has run, then in threads, one after the other, in a
+ * process whose keys were taken before the library had one. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* filtered [brk] - allocates in every way under a filter that kills the process at any system call but the few that an
- * allocator may make; in threads too, whose first allocation it is. With brk that is allowed as well and
- * there are no threads: the C library's allocator would ask for the processors then. */
+/* filtered [brk] - allocates in every way under a filter that kills the process at any system call
+ * but the few that an allocator may make; in threads too, whose first allocation it is. With brk
+ * that is allowed as well and there are no threads: the C library's allocator would ask for the
+ * processors then. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -44,8 +45,8 @@ __attribute__((noinline)) static void *path_make(unsigned depth, size_t bytes) {
     return block;
 }
 
-/* A thread that was there before, but allocates for the first time under the filter: on a stack that nobody
- * has looked at, and deep in it. */
+/* A thread that was there before, but allocates for the first time under the filter: on a stack
+ * that nobody has looked at, and deep in it. */
 enum { THREADS = 100 };
 static pthread_barrier_t done;
 

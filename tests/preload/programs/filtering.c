@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* filtering GROUP -- PROGRAM ARGUMENT... - runs the program under a filter that ends it at certain system calls, as service
- * managers install it before they start a service. GROUP: network (what systemd calls @network-io), clone (a new
- * thread or process), or nothing: getpriority, which nobody asks for. */
+/* filtering GROUP -- PROGRAM ARGUMENT... - runs the program under a filter that ends it at certain
+ * system calls, as service managers install it before they start a service. GROUP: network (what
+ * systemd calls @network-io), clone (a new thread or process), or nothing: getpriority, which
+ * nobody asks for. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>

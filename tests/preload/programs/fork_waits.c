@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* fork_waits handler | streams | circle - forks at the moments at which locks make them wait:
  * handler: in a signal handler that interrupts malloc, free and fork itself;
- * streams: while threads read lines, each holding its stream, and another flushes all streams (glibc bug 19431);
- * circle: with a handler of fork's, registered before any library's, that takes a lock under which another
- * thread allocates.
- * Prints what must be the same everywhere. */
+ * streams: while threads read lines, each holding its stream, and another flushes all streams
+ * (glibc bug 19431); circle: with a handler of fork's, registered before any library's, that takes
+ * a lock under which another thread allocates. Prints what must be the same everywhere. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

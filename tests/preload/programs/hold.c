@@ -5,8 +5,8 @@
  *
  * The process whose short name is $HOLD_NAME stops when main returns or exit() is called, before
  * any exit handler: it writes its pid to $HOLD_DIR/pid and waits until $HOLD_DIR/go, a FIFO, is
- * opened for writing. Only the first such process of a run is held, and no child that was forked and
- * has executed nothing: it may be too short-lived to have a socket. Nothing here allocates.
+ * opened for writing. Only the first such process of a run is held, and no child that was forked
+ * and has executed nothing: it may be too short-lived to have a socket. Nothing here allocates.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

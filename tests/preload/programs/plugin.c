@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* plugin - a library that dlopen_loop loads and unloads; built twice with stack frames of
- * different size, so that what was learnt about one's code is wrong for the other's, and with a table before
- * the unwind information or behind it, so that this stands elsewhere though the code does not. */
+ * different size, so that what was learnt about one's code is wrong for the other's, and with a
+ * table before the unwind information or behind it, so that this stands elsewhere though the code
+ * does not. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocates for some time, restricts what the kernel may do for it, and allocates on, in ways and sizes
- * that it had not used before. HOW is:
- *   none      restricts nothing
- *   strict    seccomp's strict mode: read, write and exit. Only sizes are used of which there are free chunks
- *   short     a filter that allows little, by prctl; ends the process at anything else
- *   late      a filter that ends the process at what a thread and a socket take, of this thread only; another one goes on
- *   all       the same for all threads, by syscall(SYS_seccomp)
- *   children  the same, in four forked children, one after the other; and again, by a vfork child that becomes /bin/true
- *   question  asks the kernel whether it knows filters, which changes nothing
- * sandboxed HOW MS: the restriction comes after so many milliseconds. Says how many threads it has where it can tell, and
- * "all in order" at the end. */
+/* Allocates for some time, restricts what the kernel may do for it, and allocates on, in ways and
+ * sizes that it had not used before. HOW is: none      restricts nothing strict    seccomp's strict
+ * mode: read, write and exit. Only sizes are used of which there are free chunks short     a filter
+ * that allows little, by prctl; ends the process at anything else late      a filter that ends the
+ * process at what a thread and a socket take, of this thread only; another one goes on all the same
+ * for all threads, by syscall(SYS_seccomp) children  the same, in four forked children, one after
+ * the other; and again, by a vfork child that becomes /bin/true question  asks the kernel whether
+ * it knows filters, which changes nothing sandboxed HOW MS: the restriction comes after so many
+ * milliseconds. Says how many threads it has where it can tell, and "all in order" at the end. */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -114,8 +112,9 @@ static unsigned long allocate_for(double seconds, unsigned seed, int few) {
     return wrong;
 }
 
-/* Of a size of which there are free chunks in several pages, without a look at the clock, which strict mode
- * forbids, too. The last chunk stays, so that the C library's allocator gives nothing back. */
+/* Of a size of which there are free chunks in several pages, without a look at the clock, which
+ * strict mode forbids, too. The last chunk stays, so that the C library's allocator gives nothing
+ * back. */
 static unsigned long allocate_same(unsigned rounds) {
     static void *blocks[6000];
     unsigned long wrong = 0;

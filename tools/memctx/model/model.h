@@ -20,7 +20,8 @@
 #include "base/cli.h"
 
 #define MODEL_LEVELS_MAX 1024
-#define PAGE_NUMBERS (16 + WIRE_OCCUPANCY_BINS + 1) /* of a page in a snapshot, before its shares */
+/* Numbers of a page in a snapshot, before its shares. */
+#define PAGE_NUMBERS (16 + WIRE_OCCUPANCY_BINS + 1)
 #define MODEL_FLAGS (WIRE_CONTEXT_PARTIAL | WIRE_CONTEXT_LATE | WIRE_CONTEXT_RECURSIVE)
 #define MODEL_EXITED "exited" /* the key under which the exited threads' view stands */
 
