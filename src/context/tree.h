@@ -14,7 +14,7 @@
 #ifndef MEMCTX_TREE_H
 #define MEMCTX_TREE_H
 
-#include "path/rules.h"
+#include "path/unwind_rules.h"
 #include "region/tables.h"
 
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !defined(MEMCTX_MODEL)

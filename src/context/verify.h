@@ -7,7 +7,7 @@
 #ifndef MEMCTX_VERIFY_H
 #define MEMCTX_VERIFY_H
 
-#include "path/rules.h"
+#include "path/unwind_rules.h"
 
 /* Compares the calling function's stack with the path that the tree has for this context. Counts
  * the result in oracle_counts. */

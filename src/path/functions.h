@@ -17,7 +17,7 @@
 #ifndef MEMCTX_FUNCTIONS_H
 #define MEMCTX_FUNCTIONS_H
 
-#include "path/rules.h"
+#include "path/unwind_rules.h"
 
 /* Between these two calls a thread may ask for functions. The lock is taken once for many
  * questions. */

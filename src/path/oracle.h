@@ -9,7 +9,7 @@
 #ifndef MEMCTX_ORACLE_H
 #define MEMCTX_ORACLE_H
 
-#include "path/rules.h"
+#include "path/unwind_rules.h"
 
 struct oracle_counts { /* atomic */
     uint64_t checked, mismatches;

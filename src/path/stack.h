@@ -18,7 +18,7 @@
 #ifndef MEMCTX_STACK_H
 #define MEMCTX_STACK_H
 
-#include "path/rules.h"
+#include "path/unwind_rules.h"
 #include <memctx/options.h>
 
 /* these frames, their checks and some fresh frames fit in one OS page */

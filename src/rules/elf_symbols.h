@@ -13,7 +13,7 @@
 #ifndef MEMCTX_ELF_SYMBOLS_H
 #define MEMCTX_ELF_SYMBOLS_H
 
-#include "path/rules.h"
+#include "path/unwind_rules.h"
 
 /* Receives one function: its name, ended by a 0, and its first and end address as the file has them
  * (address in the process - bias). */

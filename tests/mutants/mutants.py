@@ -498,7 +498,7 @@ MUTANTS = {
         "src/path/functions.c", "        rules_new_generation();\n", "        ;\n",
         ["model:recursion-is-unfolded-under-walks", "model:recursion-is-folded-again-under-walks"]),
     "generations-begin-with-old-rules": (
-        "src/path/rules.c",
+        "src/path/unwind_rules.c",
         "    table_empty();\n    store_release(&rules_version, rules_version + 1);\n    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);\n",
         "    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);\n    table_empty();\n    store_release(&rules_version, rules_version + 1);\n",
         ["model:recursion-is-unfolded-under-walks"]),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The process-wide table of unwind rules, and the modules; see rules.h. */
-#include "path/rules.h"
+/* The process-wide table of unwind rules, and the modules; see unwind_rules.h. */
+#include "path/unwind_rules.h"
 #include "os/meta.h"
 #include "region/blocks.h"
 #include "region/tables.h"

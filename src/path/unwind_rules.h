@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rules.h - keeps one unwind rule for each return address, learnt once for the whole process, and
- * the modules that code was seen in.
+ * unwind_rules.h - keeps one unwind rule for each return address, learnt once for the whole
+ * process, and the modules that code was seen in.
  *
  * Look-ups take no lock: the table holds {key, packed rule}, 16 bytes an entry, and the key is
  * written last. Learning takes rules_lock, but does not hold it while it reads .eh_frame. When a
@@ -9,8 +9,8 @@
  * link map is watched, and the free starts a new generation with empty tables, before the loader
  * can map anything at the library's addresses.
  */
-#ifndef MEMCTX_RULES_H
-#define MEMCTX_RULES_H
+#ifndef MEMCTX_UNWIND_RULES_H
+#define MEMCTX_UNWIND_RULES_H
 
 #include "os/os.h"
 #include "path/cfi.h"
