@@ -168,7 +168,7 @@ static bool decide(const struct candidate *candidate) {
 }
 
 static void look_now(void) {
-    struct look *look = control_map(sizeof *look, true);
+    struct look *look = buffers_map(sizeof *look, true);
     bool moved = false;
     if (!state.choices)
         state.choices = meta_alloc(CHOICES_MAX * sizeof *state.choices);
@@ -179,7 +179,7 @@ static void look_now(void) {
         for (uint32_t i = 0; i < look->count; i++)
             moved |= decide(&look->list[i]);
     }
-    control_unmap(look);
+    buffers_unmap(look);
     if (moved)
         heaps_reconsider();
 }

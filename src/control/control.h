@@ -19,7 +19,7 @@
 #ifndef MEMCTX_CONTROL_H
 #define MEMCTX_CONTROL_H
 
-#include "os/os.h"
+#include "control/buffers.h"
 #include <memctx/wire.h>
 
 INTERNAL uint32_t control_waiting; /* atomic: the thread has still to start, once control_is_due */
@@ -47,24 +47,6 @@ void control_fork_prepare(void);
 void control_fork_done(bool child);
 
 /* --- within the layer ------------------------------------------------------------------------ */
-
-/* An answer under construction. It lies in memory of the client's slot, WIRE_ANSWER_MAX bytes. */
-struct answer {
-    char *bytes;
-    size_t length, capacity;
-};
-/* Appends `bytes` zeroed bytes and returns their address. NULL: the answer has too little room
- * left. */
-void *answer_add(struct answer *answer, size_t bytes);
-/* Maps memory for the control thread, which the ledger counts on the control thread's line.
- * `touched`: writes to each page at once. */
-void *control_map(size_t bytes, bool touched);
-void control_unmap(void *start);
-/* Returns a table used to build pieces of a dump; a new table is zeroed. NULL: out of memory. The
- * table stays mapped until no client is connected. */
-enum control_scratch { SCRATCH_PARTS, SCRATCH_PAGES, SCRATCHES };
-void *control_scratch(enum control_scratch which, size_t bytes);
-void control_unmap_kept(void); /* call when no client is connected */
 
 /* Handles a request: reads `length` bytes of body, writes the answer; returns enum wire_status. */
 uint32_t command_run(uint16_t type, const char *body, size_t length, struct answer *answer);
@@ -166,9 +148,6 @@ struct sum sums_base(uint32_t context); /* the amounts that the last reset subtr
 struct sum sums_all(void);
 
 uint64_t control_uptime_ns(void);
-/* Memory of the control thread, stack and tables: the resident bytes, or else the mapped bytes. */
-int64_t control_bytes(bool resident);
-INTERNAL char *control_stack_top; /* set by the control thread */
 /* False: the table is shared, so the program may close the thread's descriptors, and a fork
  * inherits them. */
 bool control_has_own_descriptors(void);

@@ -286,7 +286,7 @@ static uint32_t contexts_piece(struct piece *piece) {
     uint32_t groups = threads ? (heaps + SUMS_HEAPS - 1) / SUMS_HEAPS : 1;
     uint64_t id = piece->request->from >> 16;
     uint32_t group = (uint16_t)piece->request->from;
-    if (threads && !(parts = control_scratch(SCRATCH_PARTS, sizeof *parts)))
+    if (threads && !(parts = buffers_scratch(SCRATCH_PARTS, sizeof *parts)))
         return WIRE_NO_MEMORY;
     sums_begin();
     for (; id < count; id++, group = 0) {
@@ -458,7 +458,7 @@ static void fill_ledger(struct wire_ledger *ledger, bool resident) {
     ledger->metadata_mapped = meta.mapped_bytes;
     ledger->metadata_used = meta.used_bytes;
     ledger->metadata_resident = resident ? meta.resident_bytes : WIRE_UNKNOWN;
-    ledger->control_bytes = control_bytes(true);
+    ledger->control_bytes = buffers_bytes(true);
     ledger->rss_bytes = os_rss_bytes();
 }
 

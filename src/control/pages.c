@@ -541,7 +541,7 @@ static bool scan_segment(struct segment *segment, bool huge, void *context) {
 }
 
 uint32_t pages_piece(struct piece *piece) {
-    struct scan *scan = control_scratch(SCRATCH_PAGES, sizeof *scan);
+    struct scan *scan = buffers_scratch(SCRATCH_PAGES, sizeof *scan);
     uint64_t from = piece->request->from;
     if (!scan)
         return WIRE_NO_MEMORY;

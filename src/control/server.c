@@ -222,7 +222,7 @@ static void client_drop(struct client *client) {
 static void client_take_room(struct client *client) {
     size_t number = (size_t)(client - clients);
     if (!rooms)
-        rooms = control_map(WIRE_CLIENTS_MAX * ROOM_BYTES, false);
+        rooms = buffers_map(WIRE_CLIENTS_MAX * ROOM_BYTES, false);
     char *room = rooms ? rooms + number * ROOM_BYTES : narrow_rooms[number];
     client->head = (void *)room;
     client->answer =
@@ -514,9 +514,9 @@ static void serve(void) {
             polls[count++] = (struct pollfd){.fd = client->socket.fd, .events = events};
         }
         if (count == 1) { /* no client is connected */
-            control_unmap(rooms);
+            buffers_unmap(rooms);
             rooms = NULL;
-            control_unmap_kept();
+            buffers_unmap_kept();
         }
         struct segment_usage usage = segment_usage();
         int64_t decay = load_relaxed(&options.decay_ms) / 2;
@@ -572,7 +572,7 @@ static void close_from(unsigned first) {
 
 static void *thread_main(void *argument) {
     prctl(PR_SET_NAME, "memctx");
-    control_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
+    buffers_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
     /* When ours becomes the last thread it runs the exit handlers, with the program's
      * descriptors. */
     control.own_descriptors = !control.first_ended && !OS_TRY(unshare(CLONE_FILES));
@@ -594,12 +594,12 @@ static void *thread_main(void *argument) {
     store_release(&segment_purger, 0);
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++)
         client_drop(&clients[i]);
-    control_unmap(rooms);
+    buffers_unmap(rooms);
     rooms = NULL;
-    control_unmap_kept();
+    buffers_unmap_kept();
     socket_remove();
     let_go(&control.listener);
-    control_stack_top = NULL;
+    buffers_stack_top = NULL;
     return argument;
 }
 

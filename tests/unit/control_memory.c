@@ -7,48 +7,48 @@
 #define KIB ((size_t)1 << 10)
 
 Test(control_memory, is_kept_for_the_next_request_and_zeroed) {
-    char *first = control_map(200 * KIB, true);
+    char *first = buffers_map(200 * KIB, true);
     for (size_t i = 0; i < 200 * KIB; i++)
         first[i] = 'x';
-    control_unmap(first);
-    cr_assert_eq(control_bytes(false), (int64_t)(200 * KIB), "kept");
-    cr_assert_neq((void *)control_map(20 * KIB, true), (void *)first, "much too large for that");
-    char *second = control_map(150 * KIB, true);
+    buffers_unmap(first);
+    cr_assert_eq(buffers_bytes(false), (int64_t)(200 * KIB), "kept");
+    cr_assert_neq((void *)buffers_map(20 * KIB, true), (void *)first, "much too large for that");
+    char *second = buffers_map(150 * KIB, true);
     cr_assert_eq((void *)second, (void *)first);
     for (size_t i = 0; i < 150 * KIB; i++)
         cr_assert_eq(second[i], 0, "byte %zu", i);
-    char *third = control_map(150 * KIB, true);
+    char *third = buffers_map(150 * KIB, true);
     cr_assert(third && third != second, "in use");
-    control_unmap_kept();
-    cr_assert_eq(control_bytes(false), (int64_t)(370 * KIB), "what is in use stays");
+    buffers_unmap_kept();
+    cr_assert_eq(buffers_bytes(false), (int64_t)(370 * KIB), "what is in use stays");
 }
 
 Test(control_memory, goes_back_when_nobody_asks) {
-    control_unmap(control_map(200 * KIB, true));
-    control_unmap_kept();
-    cr_assert_eq(control_bytes(false), 0);
-    control_unmap(control_map(1 << 20, true));
-    cr_assert_eq(control_bytes(false), 0, "so much is not kept");
+    buffers_unmap(buffers_map(200 * KIB, true));
+    buffers_unmap_kept();
+    cr_assert_eq(buffers_bytes(false), 0);
+    buffers_unmap(buffers_map(1 << 20, true));
+    cr_assert_eq(buffers_bytes(false), 0, "so much is not kept");
 }
 
 Test(control_memory, every_place_may_hold_what_is_kept) {
     enum { MANY = 16 };
     void *all[MANY];
     for (int i = 0; i < MANY; i++)
-        cr_assert(all[i] = control_map(4 * KIB, true));
-    cr_assert(!control_map(4 * KIB, true), "more places than tables");
+        cr_assert(all[i] = buffers_map(4 * KIB, true));
+    cr_assert(!buffers_map(4 * KIB, true), "more places than tables");
     for (int i = 0; i < MANY; i++)
-        control_unmap(all[i]);
-    cr_assert(control_map(1 << 20, true), "none of them is large enough");
-    cr_assert_eq(control_bytes(false), 1 << 20);
+        buffers_unmap(all[i]);
+    cr_assert(buffers_map(1 << 20, true), "none of them is large enough");
+    cr_assert_eq(buffers_bytes(false), 1 << 20);
 }
 
 /* Each page is written at once: one that is read first costs the other threads an interruption
  * when it is written. */
 Test(control_memory, is_there_before_it_is_read) {
-    char *table = control_map(64 * KIB, true);
+    char *table = buffers_map(64 * KIB, true);
     cr_assert_eq(os_resident_bytes(table, 64 * KIB), (int64_t)(64 * KIB));
-    char *answers = control_map(192 * KIB, false);
+    char *answers = buffers_map(192 * KIB, false);
     cr_assert_eq(os_resident_bytes(answers, 192 * KIB), 0, "what is not used is not touched");
 }
 

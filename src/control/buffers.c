@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* buffers.c - maps memory for answers and tables, and keeps some of it between requests; see
+ * buffers.h. */
+#include "control/buffers.h"
+
+/* Enough for answers, tables of a dump, a table of the automatic choice. */
+#define MAPPINGS_MAX 16
+#define STACK_LOOK_BYTES (128UL << 10)
+
+char *buffers_stack_top START_PAGE;
+
+/* Mappings released while a client is connected are kept for its next request, up to this many
+ * bytes: munmap interrupts each processor that a thread of the program runs on. */
+#define KEPT_BYTES_MAX (256UL << 10)
+
+static struct mapping {
+    char *start; /* NULL: this place is free */
+    size_t bytes;
+    bool kept;
+} mappings[MAPPINGS_MAX]; /* control thread only */
+static size_t kept_bytes;
+
+static void drop_kept(struct mapping *mapping) {
+    kept_bytes -= mapping->bytes;
+    os_unmap(mapping->start, mapping->bytes);
+    *mapping = (struct mapping){0};
+}
+
+static void *scratches[SCRATCHES];
+
+void *buffers_scratch(enum buffers_scratch which, size_t bytes) {
+    if (!scratches[which])
+        scratches[which] = buffers_map(bytes, false);
+    return scratches[which];
+}
+
+static void drop_all_kept(void) {
+    for (unsigned i = 0; kept_bytes && i < MAPPINGS_MAX; i++)
+        if (mappings[i].kept)
+            drop_kept(&mappings[i]);
+}
+
+void buffers_unmap_kept(void) {
+    for (unsigned i = 0; i < SCRATCHES; i++) {
+        buffers_unmap(scratches[i]);
+        scratches[i] = NULL;
+    }
+    drop_all_kept();
+}
+
+/* Writes to each page first. A page that is read before it is written maps the kernel's page of
+ * zeros; replacing that one by a page of memory interrupts the other threads' processors again. */
+static void touch(char *start, size_t bytes) {
+    for (char *page = start; page < start + bytes; page += OS_PAGE_BYTES)
+        *(volatile char *)page = 0;
+}
+
+static void *map_untouched(size_t bytes) {
+    struct mapping *kept = NULL, *place = NULL;
+    for (unsigned i = 0; i < MAPPINGS_MAX; i++) {
+        struct mapping *mapping = &mappings[i];
+        if (!mapping->start)
+            place = mapping;
+        else if (mapping->kept && bytes <= mapping->bytes && mapping->bytes / 4 <= bytes &&
+                 (!kept || mapping->bytes < kept->bytes))
+            kept = mapping;
+    }
+    if (kept) {
+        kept->kept = false;
+        kept_bytes -= kept->bytes;
+        return __builtin_memset(kept->start, 0, bytes);
+    }
+    if (!place) {
+        drop_all_kept();
+        for (unsigned i = 0; i < MAPPINGS_MAX && !place; i++)
+            place = mappings[i].start ? NULL : &mappings[i];
+    }
+    char *start = place ? os_map(bytes) : NULL;
+    if (start) {
+        *place = (struct mapping){.start = start, .bytes = bytes};
+        os_wipe_on_fork(start, bytes); /* `memctx frag` recognises the mapping by this flag */
+    }
+    return start;
+}
+
+void *buffers_map(size_t bytes, bool touched) {
+    void *start = map_untouched(bytes);
+    if (start && touched)
+        touch(start, bytes);
+    return start;
+}
+
+void buffers_unmap(void *start) {
+    for (unsigned i = 0; start && i < MAPPINGS_MAX; i++) {
+        struct mapping *mapping = &mappings[i];
+        if (mapping->start != start)
+            continue;
+        mapping->kept = true;
+        kept_bytes += mapping->bytes;
+        if (kept_bytes > KEPT_BYTES_MAX)
+            drop_kept(mapping);
+        return;
+    }
+}
+
+int64_t buffers_bytes(bool resident) {
+    int64_t sum = 0;
+    for (unsigned i = 0; i < MAPPINGS_MAX; i++) {
+        if (!mappings[i].start)
+            continue;
+        sum += resident ? os_resident_bytes(mappings[i].start, mappings[i].bytes)
+                        : (int64_t)mappings[i].bytes;
+    }
+    for (size_t part = OS_PAGE_BYTES; buffers_stack_top && part <= STACK_LOOK_BYTES;
+         part += OS_PAGE_BYTES) {
+        int64_t page = os_resident_bytes(buffers_stack_top - part, 1);
+        if (page <= 0)
+            break;
+        sum += page;
+    }
+    return sum;
+}
+
+void *answer_add(struct answer *answer, size_t bytes) {
+    if (bytes > answer->capacity - answer->length)
+        return NULL;
+    char *room = answer->bytes + answer->length;
+    answer->length += bytes;
+    return __builtin_memset(room, 0, bytes);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * buffers.h - memory for the answers of the control thread, and for the tables that it needs while
+ * it makes an answer.
+ *
+ * For: a client's answer, tables for pieces of a dump, a table of the automatic choice. Each is a
+ * mapping of its own, so that all of it goes back to the kernel when no client is connected. Cannot
+ * do: more than 16 mappings at a time.
+ *
+ * Cost: a munmap interrupts each processor that a thread of the program runs on. So a mapping that
+ * is released while a client is connected is kept for the next request, if it is small.
+ *
+ * Threads: the control thread. Only answer_add may be called by other threads, each with memory of
+ * its own.
+ */
+#ifndef MEMCTX_FIGURES_BUFFERS_H
+#define MEMCTX_FIGURES_BUFFERS_H
+
+#include "os/os.h"
+
+/* An answer under construction. It lies in memory of the client's slot, WIRE_ANSWER_MAX bytes. */
+struct answer {
+    char *bytes;
+    size_t length, capacity;
+};
+/* Appends `bytes` zeroed bytes and returns their address. NULL: the answer has too little room
+ * left. */
+void *answer_add(struct answer *answer, size_t bytes);
+/* Maps memory for the control thread, which the ledger counts on the control thread's line.
+ * `touched`: writes to each page at once. */
+void *buffers_map(size_t bytes, bool touched);
+void buffers_unmap(void *start);
+/* Returns a table used to build pieces of a dump; a new table is zeroed. NULL: out of memory. The
+ * table stays mapped until no client is connected. */
+enum buffers_scratch { SCRATCH_PARTS, SCRATCH_PAGES, SCRATCHES };
+void *buffers_scratch(enum buffers_scratch which, size_t bytes);
+void buffers_unmap_kept(void); /* call when no client is connected */
+/* Memory of the control thread, stack and tables: the resident bytes, or else the mapped bytes. */
+int64_t buffers_bytes(bool resident);
+INTERNAL char *buffers_stack_top; /* set by the control thread; NULL: it does not run */
+
+#endif
