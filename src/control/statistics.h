@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* statistics.h - answers WIRE_SELF: what the library knows about its own work, for `memctx self`
+ * and for MEMCTX_VERBOSE=2. */
+#ifndef MEMCTX_CONTROL_STATISTICS_H
+#define MEMCTX_CONTROL_STATISTICS_H
+
+#include "base/text.h"
+
+/* Writes a line for each figure: name, value ("-": not known), meaning, separated by tabs. Costs a
+ * walk over all heaps and their views. `body` is the request's, which is empty. Returns WIRE_OK. */
+uint32_t statistics_fill(const char *body, struct text *text);
+
+#endif
