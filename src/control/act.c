@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* act.c - requests that change the place of memory: moves contexts to pages of their own or back,
  * returns empty memory to the kernel. */
+#include "control/act.h"
 #include "context/tree.h"
-#include "control/control.h"
 #include "os/meta.h"
 #include "region/punch.h"
 

@@ -18,7 +18,7 @@
 #ifndef MEMCTX_AUTOMATIC_H
 #define MEMCTX_AUTOMATIC_H
 
-#include "control/control.h"
+#include "base/text.h"
 
 #define AUTO_LIVE_BYTES (256L << 10)
 

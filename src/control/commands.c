@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* commands.c - the table of requests of wire.h with their handlers. */
+#include "control/commands.h"
 #include "base/options.h"
 #include "context/named.h"
-#include "control/buffers.h"
-#include "control/control.h"
+#include "control/act.h"
+#include "control/dump.h"
+#include "control/marks.h"
+#include "control/resets.h"
+#include "control/rules_request.h"
 #include "control/statistics.h"
+#include "control/unfold.h"
 #include "path/unwind_rules.h"
 #include "rules/rules.h"
 

@@ -7,10 +7,16 @@
  * dump may or may not be in it. Contexts come in the order of their ids, so a parent comes before
  * its children. pages.c makes the pieces about pages, marks.c those about marks.
  */
+#include "control/dump.h"
 #include "base/options.h"
 #include "context/named.h"
 #include "context/tree.h"
+#include "control/act.h"
 #include "control/automatic.h"
+#include "control/control.h"
+#include "control/marks.h"
+#include "control/pages.h"
+#include "control/sums.h"
 #include "os/meta.h"
 #include "region/heap.h"
 #include "region/terms.h"
@@ -19,24 +25,6 @@
 /* A context is looked up in every heap: a piece makes at most this many lookups. */
 #define LOOKUPS_MAX 65536U
 #define TEXT_MAX 1200U /* a rule is part of a request */
-
-void *piece_record(struct piece *piece, size_t bytes) {
-    const struct wire_piece_request *request = piece->request;
-    void *room = request->most && piece->count >= request->most
-                     ? NULL
-                     : answer_add(piece->answer, align_up(bytes, 8));
-    piece->count += room != NULL;
-    return room;
-}
-
-uint32_t piece_refuse(struct piece *piece, const char *why) {
-    size_t length = text_length(why);
-    piece->answer->length = 0;
-    char *room = answer_add(piece->answer, length);
-    if (room)
-        __builtin_memcpy(room, why, length);
-    return WIRE_REFUSED;
-}
 
 /* --- contexts --------------------------------------------------------------------------------- */
 

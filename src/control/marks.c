@@ -7,8 +7,10 @@
  * with the memory of resets have another one. When the bound does not suffice, the mark leaves out
  * the contexts that hold least. For these it keeps the sums, and the most that any of them held.
  */
+#include "control/marks.h"
 #include "context/tree.h"
 #include "control/control.h"
+#include "control/sums.h"
 #include "os/meta.h"
 #include "region/heap.h"
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pages.c - the content of each page, a piece of a dump at a time.
+ * pages.c - the content of each page, a piece of a dump at a time; see pages.h.
  *
  * Adjacent pages of one context that are alike make one record. For other pages every block is
  * examined; the light form skips this for pages of one context. The record of a mixed page is
  * followed by the contexts that own blocks in the page. When a piece has no room for all of them,
- * the next piece continues at a block of that page. No thread is stopped.
+ * the next piece continues at a block of that page.
  */
-#include "context/tree.h"
-#include "control/control.h"
+#include "control/pages.h"
 #include "region/member.h"
 #include "region/serial.h"
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* rules_request.c - requests about the rules of call paths (wire.h, WIRE_RULES), with the memory
  * that each rule's paths hold. */
+#include "control/rules_request.h"
 #include "context/tree.h"
 #include "control/control.h"
+#include "control/sums.h"
 #include "region/terms.h"
 #include "rules/resolved.h"
 #include "rules/rules.h"

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * sums.c - sums over the views of all heaps, and resets: the requests that need not look at pages.
- *
- * A context is added up when a client asks for it, so no sums are stored, however many contexts
- * there are.
- */
-#include "context/tree.h"
-#include "control/control.h"
+/* sums.c - adds up a context over the views of all heaps while threads allocate; see sums.h. */
+#include "control/sums.h"
 #include "region/heap.h"
 
 /*
@@ -18,7 +12,7 @@
  */
 #define TRIES_MAX 8U /* the reader may have been preempted */
 
-static bool resets_made; /* control thread only */
+bool sums_resets_made;
 
 void sums_begin(void) {
     lock_take(&heap_global.lock); /* no thread's numbers move to the totals meanwhile */
@@ -39,7 +33,7 @@ void sums_pause(uint32_t steps) {
 
 static void add_base(struct sum *sum, struct heap *heap, const struct view *view) {
     const struct baseline *base =
-        resets_made ? heap_baseline(heap, view->index, TABLES_UNCOUNTED) : NULL;
+        sums_resets_made ? heap_baseline(heap, view->index, TABLES_UNCOUNTED) : NULL;
     if (!base)
         return;
     sum->base_allocs += (int64_t)base->allocs;
@@ -135,7 +129,7 @@ struct sum sums_base(uint32_t context) {
     struct heap_views walk = heap_views_of(context);
     struct sum sum = {0};
     const struct view *view;
-    while (resets_made && (view = heap_views_next(&walk)))
+    while (sums_resets_made && (view = heap_views_next(&walk)))
         add_base(&sum, walk.heap, view);
     return sum;
 }
@@ -156,107 +150,4 @@ struct sum sums_all(void) {
         }
     lock_release(&heap_global.lock);
     return sum;
-}
-
-/* --- resets ----------------------------------------------------------------------------------- */
-
-/* True for the root and its descendants; a parent's id is lower than its children's. */
-static bool is_below(uint32_t id, uint32_t root) {
-    while (id > root)
-        id = tree_node(id)->parent;
-    return id == root;
-}
-
-static bool reset_view(struct heap *heap, uint32_t index) {
-    struct view *view = heap_view_at(heap, index);
-    struct baseline *base = heap_baseline(heap, index, TABLES_SITE);
-    if (!base)
-        return false;
-    base->allocs = load_relaxed(&view->allocs);
-    base->frees = load_relaxed(&view->frees);
-    base->requested_cum_bytes = load_relaxed(&view->requested_cum_bytes);
-    /* The owner may write a higher peak at the same time: the peak is off by the chunks in
-     * flight. */
-    store_owner(&view->peak_bytes, view_live_bytes(view));
-    return true;
-}
-
-struct reset {
-    uint32_t root, count; /* the subtree; its ids are below count */
-    uint64_t views;       /* views that were reset, or would be */
-    int64_t bytes;        /* memory that the reset needs and does not have yet */
-};
-
-/* Resets each view of the subtree. only_look: counts the memory that this needs. False: out of
- * memory. */
-static bool reset_heap(struct heap *heap, struct reset *reset, bool only_look) {
-    uint32_t views = load_acquire(&heap->view_count), block = UINT32_MAX;
-    for (uint32_t i = 1; i < views; i++) {
-        const struct view *view = heap_view_at(heap, i);
-        if (view->context >= reset->count || (reset->root && !is_below(view->context, reset->root)))
-            continue;
-        reset->views++;
-        if (!only_look && !reset_view(heap, i))
-            return false;
-        if (only_look && i / BASELINES_PER_BLOCK != block &&
-            !heap_baseline(heap, i, TABLES_UNCOUNTED))
-            reset->bytes += BASELINE_BLOCK_BYTES;
-        block = i / BASELINES_PER_BLOCK;
-    }
-    return true;
-}
-
-static bool reset_heaps(struct reset *reset, bool only_look) {
-    bool done = true;
-    reset->views = 0;
-    lock_take(&heap_global.lock);
-    for (struct heap *heap = load_acquire(&heap_global.first); heap && done; heap = heap->next)
-        done = reset_heap(heap, reset, only_look);
-    lock_release(&heap_global.lock);
-    return done;
-}
-
-static uint32_t refuse_reset(struct text *text, const struct reset *reset) {
-    text_add(text, "to begin anew takes ");
-    text_add_kib(text, (uint64_t)reset->bytes);
-    text_add(text, " for the counters of ");
-    text_add_number(text, (int64_t)reset->views);
-    text_add(text, " contexts as they are now, and the tables have no room for that, see "
-                   "MEMCTX_TABLES; reset a smaller part, or use memctx dump TARGET -o FILE, and "
-                   "memctx diff FILE TARGET later");
-    return WIRE_REFUSED;
-}
-
-static uint32_t reset_all(const struct wire_reset_request *request, struct text *text) {
-    struct reset reset = {
-        .root = request->context == WIRE_NONE ? TREE_ROOT : request->context,
-        .count = tree_count(),
-    };
-    if (!tree_is_id(reset.root)) {
-        text_add(text, "no context has this id");
-        return WIRE_REFUSED;
-    }
-    /* All or none, so that no client takes counters of different times for counters of one time. */
-    reset_heaps(&reset, true);
-    if (!asked_fits(reset.bytes))
-        return refuse_reset(text, &reset);
-    asked_bytes += reset.bytes;
-    resets_made = true;
-    marks_forget_counters();
-    if (!reset_heaps(&reset, false))
-        return refuse_reset(text, &reset);
-    text_add(text, "counters and peaks of ");
-    text_add_number(text, (int64_t)reset.views);
-    text_add(text, " contexts start anew; nothing was freed");
-    return WIRE_OK;
-}
-
-/* The figures stay where they are meanwhile, so the views that are reset are the views that were
- * counted. */
-uint32_t reset_run(const struct wire_reset_request *request, struct text *text) {
-    uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
-    store_release(&tree_read_until_ns, UINT64_MAX);
-    uint32_t status = reset_all(request, text);
-    store_release(&tree_read_until_ns, read_until_ns);
-    return status;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* unfold.c - leaves folded functions unfolded for a time, so that dumps show each turn of a
  * recursion. */
+#include "control/unfold.h"
 #include "base/options.h"
 #include "context/tree.h"
-#include "control/control.h"
 #include "path/functions.h"
 
 #define UNFOLDINGS_MAX 8 /* unfoldings with an end of their own */

@@ -2,7 +2,7 @@
 /* Requests as the control socket gives them to the library, one after the other: type (1 byte),
  * length of the body (2), body. The program's own heap has some contexts, marks and large chunks
  * meanwhile. */
-#include "control/control.h"
+#include "control/commands.h"
 #include "os/os.h"
 #include "region/region.h"
 #include "rules/rules.h"

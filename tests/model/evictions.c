@@ -13,7 +13,7 @@
 #include "context/evict.h"
 #include "context/lookup.h"
 #include "context/tree.h"
-#include "control/control.h"
+#include "control/sums.h"
 #include "explore.h"
 #include "region/region.h"
 

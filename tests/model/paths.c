@@ -5,7 +5,7 @@
 #include "context/admit.h"
 #include "context/lookup.h"
 #include "context/tree.h"
-#include "control/control.h"
+#include "control/sums.h"
 #include "explore.h"
 #include "path/functions.h"
 #include "region/region.h"

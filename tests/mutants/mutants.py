@@ -277,7 +277,7 @@ MUTANTS = {
     "the-freelist-has-no-bound": (
         "src/segment/segment.c", "           (bound < items ? bound : items);", "           (bound + items) * 100;", ["invariant-5-freelist-bound"]),
     "a-reset-frees": (
-        "src/control/sums.c", "    base->frees = load_relaxed(&view->frees);\n",
+        "src/control/resets.c", "    base->frees = load_relaxed(&view->frees);\n",
         "    base->frees = load_relaxed(&view->frees);\n    store_owner(&view->freed_cum_bytes, view->requested_cum_bytes);\n",
         ["invariant-6-reset-never-frees"]),
     "any-uid-may-ask": (

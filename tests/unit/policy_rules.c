@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "control/control.h"
+#include "control/commands.h"
+#include "control/rules_request.h"
 #include "rules/elf_symbols.h"
 #include "rules/objects.h"
 #include "rules/resolved.h"

@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "context/tree.h"
-#include "control/control.h"
+#include "control/dump.h"
+#include "control/marks.h"
+#include "control/resets.h"
+#include "control/sums.h"
 #include "os/meta.h"
 #include "region/region.h"
 

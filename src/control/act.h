@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* act.h - answers WIRE_PLACE and WIRE_TRIM, and keeps the notes of the command (WIRE_NOTE). Control
+ * thread only. */
+#ifndef MEMCTX_CONTROL_ACT_H
+#define MEMCTX_CONTROL_ACT_H
+
+#include "base/text.h"
+#include "control/buffers.h"
+#include <memctx/wire.h>
+
+/* Moves contexts to pages of their own, or back, or gives them a policy. */
+uint32_t place_run(const struct wire_contexts_request *request, struct text *text);
+/* Gives empty memory of all heaps, or of the pages of some contexts, back to the kernel. Waits up
+ * to a quarter of a second for the threads of the program to join in. */
+uint32_t trim_run(const struct wire_contexts_request *request, struct answer *answer);
+/* Keeps a text that the command asks for later, with the next dump. */
+uint32_t note_run(const char *body, struct text *text);
+/* Iterates over the notes, oldest first. Each has at most WIRE_NOTE_BYTES with its final 0. NULL:
+ * no more notes. */
+const char *note_next(unsigned *place);
+void note_forget(void); /* in a forked child */
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* commands.h - runs the requests of wire.h. */
+#ifndef MEMCTX_CONTROL_COMMANDS_H
+#define MEMCTX_CONTROL_COMMANDS_H
+
+#include "control/buffers.h"
+
+/* Handles a request: reads `length` bytes of body, writes the answer; returns enum wire_status. */
+uint32_t command_run(uint16_t type, const char *body, size_t length, struct answer *answer);
+/* False: the type is unknown, or its body cannot have that length. The server then closes the
+ * connection. */
+bool command_is_known(uint16_t type, size_t length);
+
+#endif

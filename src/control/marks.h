@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* marks.h - answers WIRE_MARK, tells the marks in pieces of a dump, and bounds the memory of marks
+ * and resets. Control thread only. */
+#ifndef MEMCTX_CONTROL_MARKS_H
+#define MEMCTX_CONTROL_MARKS_H
+
+#include "base/text.h"
+#include "control/pieces.h"
+
+uint32_t mark_set(const struct wire_mark_request *request, struct text *text);
+void marks_forget(void); /* in a forked child */
+/* Counters were reset, so the marks' sums of the contexts that they left out cannot be adjusted. */
+void marks_forget_counters(void);
+/* The memory of marks and resets is part of the tables (region/tables.h). Marks may use an eighth
+ * of the tables' limit, marks and resets together a quarter. */
+INTERNAL int64_t asked_bytes; /* used by marks and resets now; control thread only */
+bool asked_fits(int64_t bytes);
+void text_add_kib(struct text *text, uint64_t bytes);
+
+/* Write the marks, or the entries of one mark, into a piece. Return enum wire_status. */
+uint32_t marks_piece(struct piece *piece);
+uint32_t marks_entries_piece(struct piece *piece);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pages.h - reads pages while their owners use them, and tells them as a piece of a dump.
+ *
+ * For: dumps, `memctx frag`, the automatic choice. No thread is stopped. A page is read from its
+ * header and its records by relaxed loads, and a page that changes meanwhile may be told as it was
+ * or as it becomes. Segments stay mapped meanwhile: segment_each holds the unmap lock.
+ *
+ * Cost: a header a page; in a full dump each record of each page that is neither full nor empty.
+ *
+ * Threads: the control thread.
+ */
+#ifndef MEMCTX_FIGURES_PAGES_H
+#define MEMCTX_FIGURES_PAGES_H
+
+#include "control/pieces.h"
+
+struct page;
+/* The smallest spare room (block size less requested size) of a live block of a page that belongs
+ * to one context, in whole units of the room that a slab could save. */
+uint8_t pages_spare_units(const struct page *page, const char *start);
+/* Calls `visit` with a copy of each page's header, for each page of a sliced segment from the slice
+ * `from` on, until `visit` returns false. Returns the slice of the page where it stopped; 0: all
+ * pages were visited. resident: the vector from os_resident_vector; pages whose headers were given
+ * back are then skipped, because a read would map them again. NULL: every header counts as
+ * resident. */
+struct segment;
+unsigned pages_each(const struct segment *segment, unsigned from, const unsigned char *resident,
+                    bool (*visit)(const struct page *page, const char *start, void *context),
+                    void *context);
+/* Early values of segment_clock: pages_clock_begin is set in the constructor of this process or of
+ * the one that it was forked from, pages_clock_start when the control thread starts to serve. */
+INTERNAL uint32_t pages_clock_begin, pages_clock_start;
+/* Writes the records of pages (WIRE_PART_PAGES) into a piece. Returns enum wire_status. */
+uint32_t pages_piece(struct piece *piece);
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* rules_request.h - answers WIRE_RULES. */
+#ifndef MEMCTX_CONTROL_RULES_REQUEST_H
+#define MEMCTX_CONTROL_RULES_REQUEST_H
+
+#include "base/text.h"
+
+/* Runs a request about rules. "list" writes a line for each rule: text, contexts, live bytes and
+ * chunks and more, separated by tabs. "clear" removes all rules. "unresolved" lists the objects
+ * that wait for the command. Any other body is a rule, which is added after the existing ones. */
+uint32_t rules_run(const char *body, struct text *text);
+
+#endif

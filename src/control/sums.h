@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sums.h - the figures of a context: the sum over its views in all heaps.
+ *
+ * For: dumps, marks, resets, rules, the automatic choice. A context is added up when somebody asks
+ * for it, so no sums are stored, however many contexts there are. Views are read while their owners
+ * go on counting. Cannot do: tell the peak of a context that several threads use.
+ *
+ * Cost: a look-up in each heap, and some ns a view.
+ *
+ * Threads: the control thread, and at exit the thread that prints the statistics. heap_global.lock
+ * keeps views from moving.
+ */
+#ifndef MEMCTX_FIGURES_SUMS_H
+#define MEMCTX_FIGURES_SUMS_H
+
+#include "base/base.h"
+
+/* The sums of one context over all heaps, at one moment. */
+struct sum {
+    int64_t allocs, frees, live_bytes, requested_cum_bytes;    /* since the start */
+    int64_t base_allocs, base_frees, base_requested_cum_bytes; /* at the last reset */
+    /* Exact only where one view did everything. */
+    int64_t peak_bytes;
+    /* Views that allocated or freed anything. */
+    uint32_t views;
+};
+/* The sums of one context for each heap, for the heaps numbered from `first` on. */
+#define SUMS_HEAPS 128U
+struct sums_parts {
+    uint32_t first, count;
+    struct sum list[SUMS_HEAPS];
+};
+/* Contexts are read between sums_begin and sums_end. Other threads that need heap_global.lock wait
+ * meanwhile, so long loops call sums_pause. */
+#define SUMS_STEPS 256U
+void sums_begin(void);
+void sums_end(void);
+void sums_pause(uint32_t steps); /* call after each SUMS_STEPS contexts */
+/* Adds up one context over all heaps. If `parts` is not NULL, its `first` and `count` name some of
+ * the heaps: *sum is then the sum over these alone, and parts->list has the sum of each. */
+void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts);
+struct sum sums_of(uint32_t context);   /* takes and releases the lock itself */
+struct sum sums_base(uint32_t context); /* the amounts that the last reset subtracts */
+/* Allocs, frees and bytes of all contexts; takes the lock itself. */
+struct sum sums_all(void);
+/* True once there was a reset, so that views may have a baseline (heap_baseline). Control thread
+ * only. */
+INTERNAL bool sums_resets_made;
+
+#endif
