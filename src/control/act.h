@@ -5,7 +5,7 @@
 #define MEMCTX_CONTROL_ACT_H
 
 #include "base/text.h"
-#include "control/buffers.h"
+#include "figures/buffers.h"
 #include <memctx/wire.h>
 
 /* Moves contexts to pages of their own, or back, or gives them a policy. */

@@ -3,7 +3,7 @@
 #ifndef MEMCTX_CONTROL_COMMANDS_H
 #define MEMCTX_CONTROL_COMMANDS_H
 
-#include "control/buffers.h"
+#include "figures/buffers.h"
 
 /* Handles a request: reads `length` bytes of body, writes the answer; returns enum wire_status. */
 uint32_t command_run(uint16_t type, const char *body, size_t length, struct answer *answer);

@@ -3,7 +3,7 @@
 #ifndef MEMCTX_CONTROL_DUMP_H
 #define MEMCTX_CONTROL_DUMP_H
 
-#include "control/buffers.h"
+#include "figures/buffers.h"
 #include <memctx/wire.h>
 
 /* Fills the head of a dump: the process, totals, the ledger of the library's memory. */

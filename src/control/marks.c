@@ -10,7 +10,7 @@
 #include "control/marks.h"
 #include "context/tree.h"
 #include "control/control.h"
-#include "control/sums.h"
+#include "figures/sums.h"
 #include "os/meta.h"
 #include "region/heap.h"
 

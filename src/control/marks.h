@@ -5,7 +5,7 @@
 #define MEMCTX_CONTROL_MARKS_H
 
 #include "base/text.h"
-#include "control/pieces.h"
+#include "figures/pieces.h"
 
 uint32_t mark_set(const struct wire_mark_request *request, struct text *text);
 void marks_forget(void); /* in a forked child */

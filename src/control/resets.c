@@ -4,7 +4,7 @@
 #include "control/resets.h"
 #include "context/tree.h"
 #include "control/marks.h"
-#include "control/sums.h"
+#include "figures/sums.h"
 #include "region/heap.h"
 
 /* True for the root and its descendants; a parent's id is lower than its children's. */

@@ -4,7 +4,7 @@
 #include "control/rules_request.h"
 #include "context/tree.h"
 #include "control/control.h"
-#include "control/sums.h"
+#include "figures/sums.h"
 #include "region/terms.h"
 #include "rules/resolved.h"
 #include "rules/rules.h"

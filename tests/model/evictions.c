@@ -13,8 +13,8 @@
 #include "context/evict.h"
 #include "context/lookup.h"
 #include "context/tree.h"
-#include "control/sums.h"
 #include "explore.h"
+#include "figures/sums.h"
 #include "region/region.h"
 
 #define APART __attribute__((noinline, noclone))

@@ -5,8 +5,8 @@
 #include "context/admit.h"
 #include "context/lookup.h"
 #include "context/tree.h"
-#include "control/sums.h"
 #include "explore.h"
+#include "figures/sums.h"
 #include "path/functions.h"
 #include "region/region.h"
 

@@ -15,7 +15,7 @@
 #include "base/options.h"
 #include "context/lookup.h"
 #include "context/tree.h"
-#include "control/sums.h"
+#include "figures/sums.h"
 #include "os/meta.h"
 #include "region/region.h"
 #include "segment/internal.h"

@@ -251,10 +251,10 @@ MUTANTS = {
         "uint64_t os_now_exact_ns(void) {\n    extern int usleep(unsigned);\n    usleep(0);\n", ["names-no-loader-on-malloc-path"]),
     # --- invariants ---
     "a-dump-adds-frees": (
-        "src/control/sums.c", "    sum->frees += (int64_t)load_acquire(&view->frees);\n",
+        "src/figures/sums.c", "    sum->frees += (int64_t)load_acquire(&view->frees);\n",
         "    sum->frees += (int64_t)load_acquire(&view->frees) + (view->frees > 1000 ? 1000 : 0);\n", ["invariant-1-sums-when-busy"]),
     "reserved-is-what-is-requested": (
-        "src/control/pages.c", "        .bytes = bytes,\n        .touched_bytes = touched,\n        .untouched_bytes = bytes > touched ? bytes - touched : 0,",
+        "src/figures/pages.c", "        .bytes = bytes,\n        .touched_bytes = touched,\n        .untouched_bytes = bytes > touched ? bytes - touched : 0,",
         "        .bytes = bytes * 2,\n        .touched_bytes = touched,\n        .untouched_bytes = bytes > touched ? bytes - touched : 0,", ["invariant-1-ledger-explains-rss"]),
     "paths-are-joined-unproven": (
         "src/path/stack.c", "    stack->frames[frame].address = address;\n    stack->frames[frame].rule = rule;",
@@ -352,7 +352,7 @@ MUTANTS = {
         "    (void)heap;\n    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))\n        return true;",
         ["model:emergency-is-settled-and-freed"]),
     "frees-are-read-last": (
-        "src/control/sums.c", "        frees_after += add_allocs(part, view);\n",
+        "src/figures/sums.c", "        frees_after += add_allocs(part, view);\n",
         "        frees_after += add_allocs(part, view);\n        sum->frees = frees_after;\n",
         ["model:dump-of-one-moment"]),
     "slots-are-freed-under-a-reader": (

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <criterion/criterion.h>
 
-#include "control/buffers.h"
+#include "figures/buffers.h"
 #include "os/os.h"
 
 #define KIB ((size_t)1 << 10)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of src/control/sums.c and of the tree under threads: sums over heaps, marks, resets. */
+/* Tests of src/figures/sums.c and of the tree under threads: sums over heaps, marks, resets. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "control/dump.h"
 #include "control/marks.h"
 #include "control/resets.h"
-#include "control/sums.h"
+#include "figures/sums.h"
 #include "os/meta.h"
 #include "region/region.h"
 

@@ -13,7 +13,7 @@
 #ifndef MEMCTX_FIGURES_PAGES_H
 #define MEMCTX_FIGURES_PAGES_H
 
-#include "control/pieces.h"
+#include "figures/pieces.h"
 
 struct page;
 /* The smallest spare room (block size less requested size) of a live block of a page that belongs

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* sums.c - adds up a context over the views of all heaps while threads allocate; see sums.h. */
-#include "control/sums.h"
+#include "figures/sums.h"
 #include "region/heap.h"
 
 /*

@@ -7,7 +7,7 @@
  * followed by the contexts that own blocks in the page. When a piece has no room for all of them,
  * the next piece continues at a block of that page.
  */
-#include "control/pages.h"
+#include "figures/pages.h"
 #include "region/member.h"
 #include "region/serial.h"
 

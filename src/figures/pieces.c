@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* pieces.c - appends records to a piece of a dump, or makes it a refusal. */
-#include "control/pieces.h"
+#include "figures/pieces.h"
 #include "base/text.h"
 
 void *piece_record(struct piece *piece, size_t bytes) {

@@ -11,7 +11,7 @@
 #ifndef MEMCTX_FIGURES_PIECES_H
 #define MEMCTX_FIGURES_PIECES_H
 
-#include "control/buffers.h"
+#include "figures/buffers.h"
 #include <memctx/wire.h>
 
 struct piece {

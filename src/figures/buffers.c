@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* buffers.c - maps memory for answers and tables, and keeps some of it between requests; see
  * buffers.h. */
-#include "control/buffers.h"
+#include "figures/buffers.h"
 
 /* Enough for answers, tables of a dump, a table of the automatic choice. */
 #define MAPPINGS_MAX 16
