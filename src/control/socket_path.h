@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* place.h - chooses the path of the socket and checks that its directory is safe. */
-#ifndef MEMCTX_PLACE_H
-#define MEMCTX_PLACE_H
+/* socket_path.h - chooses the path of the socket and checks that its directory is safe. */
+#ifndef MEMCTX_CONTROL_SOCKET_PATH_H
+#define MEMCTX_CONTROL_SOCKET_PATH_H
 
 #include "base/text.h"
 #include <sys/un.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* place.c - finds the socket's directory: $XDG_RUNTIME_DIR/memctx, else /run/user/UID/memctx, else
- * /tmp/memctx-UID. */
-#include "control/place.h"
+/* socket_path.c - finds the socket's directory: $XDG_RUNTIME_DIR/memctx, else /run/user/UID/memctx,
+ * else /tmp/memctx-UID. */
+#include "control/socket_path.h"
 #include "os/fault.h"
 
 #include <errno.h>
