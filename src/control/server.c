@@ -118,7 +118,7 @@ static struct {
     struct held listener;
     uint64_t deaf_until_ns; /* no client can be accepted until then */
 } control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL), .listener = {.fd = -1}};
-static struct place place START_PAGE;
+static struct socket_path path START_PAGE;
 static struct client clients[WIRE_CLIENTS_MAX] START_PAGE; /* control thread only */
 static char bodies[WIRE_CLIENTS_MAX][WIRE_REQUEST_MAX + 1];
 static char narrow_rooms[WIRE_CLIENTS_MAX][NARROW_BYTES] __attribute__((aligned(8)));
@@ -422,7 +422,7 @@ static bool socket_open(void) {
     char reason[256] = "no directory for the socket";
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
     struct held listener;
-    if (!place_find(&place, os_process_id(), &why)) {
+    if (!socket_path_find(&path, os_process_id(), &why)) {
         reason[why.length ? why.length : text_length(reason)] = 0;
         complain(reason, "");
         return false;
@@ -431,13 +431,13 @@ static bool socket_open(void) {
         complain("no socket could be had", "");
         return false;
     }
-    unlink(place.temporary.sun_path);
+    unlink(path.temporary.sun_path);
     if (OS_TRY(
-            bind(listener.fd, (const struct sockaddr *)&place.temporary, sizeof place.temporary)) ||
-        OS_TRY(chmod(place.temporary.sun_path, 0600)) || OS_TRY(listen(listener.fd, 16)) ||
-        OS_TRY(rename(place.temporary.sun_path, place.final.sun_path))) {
-        complain("the socket could not be placed at ", place.final.sun_path);
-        unlink(place.temporary.sun_path);
+            bind(listener.fd, (const struct sockaddr *)&path.temporary, sizeof path.temporary)) ||
+        OS_TRY(chmod(path.temporary.sun_path, 0600)) || OS_TRY(listen(listener.fd, 16)) ||
+        OS_TRY(rename(path.temporary.sun_path, path.final.sun_path))) {
+        complain("the socket could not be placed at ", path.final.sun_path);
+        unlink(path.temporary.sun_path);
         let_go(&listener);
         return false;
     }
@@ -455,7 +455,7 @@ static bool has_socket(void) {
 static COLD void socket_remove(void) {
     if (!has_socket())
         return;
-    unlink(place.final.sun_path);
+    unlink(path.final.sun_path);
     store_release(&control.socket_pid, 0);
 }
 
@@ -667,7 +667,7 @@ static void wake(void) {
     int fd = OS_TRY(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return;
-    (void)connect(fd, (const struct sockaddr *)&place.final, sizeof place.final);
+    (void)connect(fd, (const struct sockaddr *)&path.final, sizeof path.final);
     close(fd);
 }
 
@@ -765,7 +765,7 @@ void control_init(bool at_once) {
     control.start_ns = os_now_exact_ns();
     segment_clock_set(control.start_ns);
     pages_clock_begin = load_relaxed(&segment_clock);
-    place_init();
+    socket_path_init();
     if (options.control == CONTROL_OFF)
         return;
     if (at_once || options.control >= CONTROL_EAGER)

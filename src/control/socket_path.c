@@ -52,7 +52,7 @@ static void set_name(struct sockaddr_un *address, const char *directory, const c
 
 static START_PAGE char runtime_directory[sizeof((struct sockaddr_un *)0)->sun_path];
 
-void place_init(void) {
+void socket_path_init(void) {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     struct text text = {.bytes = runtime_directory, .capacity = sizeof runtime_directory - 1};
     if (runtime && runtime[0] == '/')
@@ -61,9 +61,9 @@ void place_init(void) {
         runtime_directory[0] = 0;
 }
 
-bool place_find(struct place *place, uint32_t pid, struct text *why) {
+bool socket_path_find(struct socket_path *found, uint32_t pid, struct text *why) {
     for (int i = 0; i < 3; i++) {
-        char path[sizeof place->final.sun_path - 24] = "";
+        char path[sizeof found->final.sun_path - 24] = "";
         struct text text = {.bytes = path, .capacity = sizeof path - 1};
         struct stat status;
         if (i == 0) {
@@ -87,8 +87,8 @@ bool place_find(struct place *place, uint32_t pid, struct text *why) {
         why->length = 0;
         if (!fits(&text) || !directory_is_fit(path, why))
             continue;
-        set_name(&place->final, path, "", pid, ".sock");
-        set_name(&place->temporary, path, ".", pid, ".tmp");
+        set_name(&found->final, path, "", pid, ".sock");
+        set_name(&found->temporary, path, ".", pid, ".tmp");
         return true;
     }
     return false;

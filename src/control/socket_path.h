@@ -6,16 +6,16 @@
 #include "base/text.h"
 #include <sys/un.h>
 
-struct place {
+struct socket_path {
     struct sockaddr_un final, temporary; /* bound as `temporary`, then renamed to `final` */
 };
 
 /* Saves $XDG_RUNTIME_DIR. Called by the constructor, because the program may rewrite its
  * environment later. */
-void place_init(void);
+void socket_path_init(void);
 
 /* Finds or makes the directory DIR (mode 0700, owned by us, not a link) and sets the paths to
  * DIR/PID.sock. False: no directory is fit; `why` gives the reason for the last one tried. */
-bool place_find(struct place *place, uint32_t pid, struct text *why);
+bool socket_path_find(struct socket_path *found, uint32_t pid, struct text *why);
 
 #endif

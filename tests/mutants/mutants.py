@@ -159,7 +159,7 @@ MUTANTS = {
         "src/control/server.c", "!control.first_ended && !OS_TRY(unshare(CLONE_FILES));", "false;",
         ["invariant-8-descriptors-unseen"]),
     "the-socket-is-for-all": (
-        "src/control/server.c", "place.temporary.sun_path, 0600", "place.temporary.sun_path, 0666",
+        "src/control/server.c", "path.temporary.sun_path, 0600", "path.temporary.sun_path, 0666",
         ["invariant-7-modes"]),
     "it-can-be-unloaded": (
         "Makefile", "-Wl,-z,nodelete -Wl,-z,now", "-Wl,-z,now", ["names-needed"]),
