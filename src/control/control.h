@@ -49,8 +49,12 @@ void control_fork_done(bool child);
 /* --- within the layer ------------------------------------------------------------------------ */
 
 uint64_t control_uptime_ns(void);
-/* False: the table is shared, so the program may close the thread's descriptors, and a fork
- * inherits them. */
-bool control_has_own_descriptors(void);
+/* With MEMCTX_VERBOSE: prints that there is no control socket, and why. */
+void control_complain(const char *what, const char *detail);
+/* True when the control thread has to end: it was asked to, or is the last thread. */
+bool control_must_end(void);
+/* True when the first thread of the program has ended, so that the control thread may become the
+ * last one. */
+bool control_may_be_last(void);
 
 #endif

@@ -3,7 +3,7 @@
  * that each rule's paths hold. */
 #include "control/rules_request.h"
 #include "context/tree.h"
-#include "control/control.h"
+#include "control/descriptors.h"
 #include "figures/sums.h"
 #include "region/terms.h"
 #include "rules/resolved.h"
@@ -48,7 +48,7 @@ static void list_rules(struct text *text) {
 }
 
 uint32_t rules_run(const char *body, struct text *text) {
-    bool may_open = control_has_own_descriptors();
+    bool may_open = descriptors_are_own;
     if (text_equal(body, "list")) {
         policy_rules_apply(may_open);
         list_rules(text);

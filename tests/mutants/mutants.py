@@ -156,10 +156,10 @@ MUTANTS = {
     "tables-are-large": (
         "src/os/meta.c", "#define FIRST_BYTES (960UL << 10)", "#define FIRST_BYTES (3UL << 20)", ["names-small-footprint"]),
     "descriptors-are-the-programs": (
-        "src/control/server.c", "!control.first_ended && !OS_TRY(unshare(CLONE_FILES));", "false;",
+        "src/control/thread.c", "!control.first_ended && !OS_TRY(unshare(CLONE_FILES));", "false;",
         ["invariant-8-descriptors-unseen"]),
     "the-socket-is-for-all": (
-        "src/control/server.c", "path.temporary.sun_path, 0600", "path.temporary.sun_path, 0666",
+        "src/control/socket.c", "path.temporary.sun_path, 0600", "path.temporary.sun_path, 0666",
         ["invariant-7-modes"]),
     "it-can-be-unloaded": (
         "Makefile", "-Wl,-z,nodelete -Wl,-z,now", "-Wl,-z,now", ["names-needed"]),
@@ -283,9 +283,9 @@ MUTANTS = {
     "any-uid-may-ask": (
         "src/control/server.c", "(peer.uid == geteuid() || peer.uid == 0)", "(peer.uid == geteuid() || peer.uid != 0 || length)", ["invariant-7-other-uid"]),
     "our-thread-takes-signals": (
-        "src/control/server.c", "    sigfillset(&all);", "    sigemptyset(&all);", ["invariant-8-signals-blocked"]),
+        "src/control/thread.c", "    sigfillset(&all);", "    sigemptyset(&all);", ["invariant-8-signals-blocked"]),
     "all-threads-are-masked": (
-        "src/control/server.c", "    sigfillset(&all);", "    sigfillset(&all);\n    pthread_sigmask(SIG_SETMASK, &all, NULL);", ["invariant-8-signals-arrive"]),
+        "src/control/thread.c", "    sigfillset(&all);", "    sigfillset(&all);\n    pthread_sigmask(SIG_SETMASK, &all, NULL);", ["invariant-8-signals-arrive"]),
     "a-dump-stops-the-process": (
         "src/control/dump.c", "    sums_begin();\n    for (; id < count; id++, group = 0) {\n",
         "    extern int kill(int, int);\n    kill((int)os_process_id(), 19);\n"

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* descriptors.c - holds descriptors of ours apart from those of the program; see descriptors.h. */
+#include "control/descriptors.h"
+#include "os/fault.h"
+#include "os/os.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define CLOSED_MAX 65536U /* where descriptors have to be closed one by one */
+#define HIGH_FD 500       /* above the descriptor numbers that programs expect to get */
+
+bool descriptors_are_own FORK_PAGE;
+
+bool descriptors_hold(struct held *held, int fd) {
+    struct stat status;
+    held->fd = -1;
+    if (fd >= 0 && !descriptors_are_own) {
+        int high = OS_TRY(fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD));
+        close(fd);
+        fd = high;
+    }
+    if (fd < 0)
+        return false;
+    if (OS_TRY(fstat(fd, &status))) {
+        close(fd);
+        return false;
+    }
+    *held = (struct held){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
+    return true;
+}
+
+bool descriptors_is_held(const struct held *held) {
+    struct stat status;
+    return held->fd >= 0 &&
+           (descriptors_are_own || (!OS_TRY(fstat(held->fd, &status)) &&
+                                    status.st_dev == held->device && status.st_ino == held->inode));
+}
+
+void descriptors_let_go(struct held *held) {
+    if (descriptors_is_held(held))
+        close(held->fd);
+    held->fd = -1;
+}
+
+/* Closes all descriptors from `first` on, in a table of our own. Kernels before 5.9 and some
+ * filters do not know close_range. */
+void descriptors_close_from(unsigned first) {
+    struct rlimit limit;
+    if (!OS_TRY(close_range(first, ~0U, 0)))
+        return;
+    if (OS_TRY(getrlimit(RLIMIT_NOFILE, &limit)) || limit.rlim_cur > CLOSED_MAX)
+        limit.rlim_cur = CLOSED_MAX;
+    for (unsigned fd = first; fd < limit.rlim_cur; fd++)
+        close((int)fd);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* server.h - the clients of the socket, and the poll loop of the control thread. Only the control
+ * thread calls these functions, except server_let_go. */
+#ifndef MEMCTX_CONTROL_SERVER_H
+#define MEMCTX_CONTROL_SERVER_H
+
+/* Begins without a client. */
+void server_begin(void);
+/* Serves clients until the thread has to end (control_must_end). */
+void server_run(void);
+/* Closes all connections and gives the memory for answers back. */
+void server_end(void);
+/* For a forked child whose descriptor table has its parent's connections: closes them. */
+void server_let_go(void);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* socket.c - makes the socket that clients connect to, and removes it; see socket.h. */
+#include "control/socket.h"
+#include "control/control.h"
+#include "control/socket_path.h"
+#include "os/fault.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct socket_path path START_PAGE;
+static uint32_t socket_pid FORK_PAGE; /* atomic: pid of the process that made the socket */
+struct held socket_listener FORK_PAGE = {.fd = -1};
+
+bool socket_open(void) {
+    char reason[256] = "no directory for the socket";
+    struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
+    struct held listener;
+    if (!socket_path_find(&path, os_process_id(), &why)) {
+        reason[why.length ? why.length : text_length(reason)] = 0;
+        control_complain(reason, "");
+        return false;
+    }
+    if (!descriptors_hold(&listener,
+                          OS_TRY(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)))) {
+        control_complain("no socket could be had", "");
+        return false;
+    }
+    unlink(path.temporary.sun_path);
+    if (OS_TRY(
+            bind(listener.fd, (const struct sockaddr *)&path.temporary, sizeof path.temporary)) ||
+        OS_TRY(chmod(path.temporary.sun_path, 0600)) || OS_TRY(listen(listener.fd, 16)) ||
+        OS_TRY(rename(path.temporary.sun_path, path.final.sun_path))) {
+        control_complain("the socket could not be placed at ", path.final.sun_path);
+        unlink(path.temporary.sun_path);
+        descriptors_let_go(&listener);
+        return false;
+    }
+    socket_listener = listener;
+    store_release(&socket_pid, os_process_id());
+    return true;
+}
+
+/* Does not ask for the process id needlessly: a filter of system calls may forbid getpid. */
+bool socket_exists(void) {
+    uint32_t pid = load_acquire(&socket_pid);
+    return pid && pid == os_process_id();
+}
+
+COLD void socket_remove(void) {
+    if (!socket_exists())
+        return;
+    unlink(path.final.sun_path);
+    store_release(&socket_pid, 0);
+}
+
+void socket_wake(void) {
+    if (!socket_exists())
+        return;
+    int fd = OS_TRY(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (fd < 0)
+        return;
+    (void)connect(fd, (const struct sockaddr *)&path.final, sizeof path.final);
+    close(fd);
+}
+
+void socket_forget(void) {
+    socket_listener.fd = -1;
+    store_owner(&socket_pid, 0);
+}

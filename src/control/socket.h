@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* socket.h - the listening socket of this process: made by the control thread, removed by whoever
+ * ends it. The process that made the socket owns it; a forked child makes its own. */
+#ifndef MEMCTX_CONTROL_SOCKET_H
+#define MEMCTX_CONTROL_SOCKET_H
+
+#include "control/descriptors.h"
+
+INTERNAL struct held socket_listener; /* fd -1: there is none. Control thread only */
+
+/* Makes the socket at a temporary path with mode 0600, and renames it, so that nobody connects
+ * before it listens. False: there is no socket, and MEMCTX_VERBOSE has said why. */
+bool socket_open(void);
+/* True when this process made the socket. */
+bool socket_exists(void);
+/* Removes the socket's path if this process made it. */
+void socket_remove(void);
+/* Connects to the socket, which wakes the control thread from poll. If the connection fails, the
+ * thread wakes by itself within a second. */
+void socket_wake(void);
+/* For a forked child: the socket is its parent's. */
+void socket_forget(void);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/* thread.c - the life of the control thread: its late start, its end, forks, the exit of the
+ * process; see control.h. */
+#include "base/options.h"
+#include "context/tree.h"
+#include "control/act.h"
+#include "control/commands.h"
+#include "control/control.h"
+#include "control/descriptors.h"
+#include "control/marks.h"
+#include "control/sandbox.h"
+#include "control/server.h"
+#include "control/socket.h"
+#include "control/socket_path.h"
+#include "control/unfold.h"
+#include "figures/buffers.h"
+#include "figures/pages.h"
+#include "os/fault.h"
+#include "region/heap.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define START_AFTER_NS 20000000U
+/* A process that forks again and again starts the thread in a pause between its forks, or at the
+ * latest after FORKING_NS: in a program with two threads glibc's fork costs ten page faults
+ * more. */
+#define FORKING_NS 1000000000U
+#define CHILD_LOOKS 8 /* slow allocations of a forked child before it reads the clock */
+#define STACK_BYTES (240UL << 10)
+#define STATUS_BYTES 16384
+#define EXIT_WAIT_NS 100000 /* pause between two checks, at exit, for a socket in the making */
+#define EXIT_WAITS_MAX 1000
+
+uint32_t control_waiting FORK_PAGE;
+
+static struct {
+    struct lock lock; /* guards the start of the thread */
+    bool forking;
+    uint32_t running;    /* pid of the process that has the thread; 0: none. Under the lock */
+    uint32_t stopping;   /* atomic: the thread must end */
+    uint32_t opening;    /* atomic: the thread is making the socket */
+    uint32_t ending;     /* atomic: the process ends, and no socket may be made any more */
+    bool had_thread;     /* in this process, or in one that it was forked from */
+    bool first_ended;    /* the program's first thread ended; ours may become the last */
+    uint64_t start_ns;   /* start of this process, or the time of its fork */
+    uint64_t fork_ns;    /* when this process last began to fork; 0: never */
+    uint32_t looks_left; /* of a forked child: calls left before it reads the clock */
+    pthread_t thread;
+} control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL)};
+/* The thread's stack. A mapping of its own, with a guard, would cost every fork some 6 us. Only our
+ * own code runs on the stack, and it uses a tenth of it. */
+static char stack_room[STACK_BYTES + OS_PAGE_BYTES];
+
+uint64_t control_uptime_ns(void) {
+    return os_now_exact_ns() - control.start_ns;
+}
+
+void control_complain(const char *what, const char *detail) {
+    char line[512];
+    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    if (!options.verbose)
+        return;
+    text_add(&text, "memctx: ");
+    text_add(&text, what);
+    text_add(&text, detail);
+    text_add(&text, "; the program runs without a control socket\n");
+    os_print(&text);
+}
+
+/* True when the program's only other thread is its first one, and that has ended. The control
+ * thread is then the last thread, and glibc ends the process when it returns. */
+static bool is_alone(void) {
+    struct stat tasks;
+    char line[128];
+    if (OS_TRY(stat("/proc/self/task", &tasks)) || tasks.st_nlink > 2 + 2)
+        return false;
+    int64_t length = os_read_file("/proc/self/stat", line, sizeof line);
+    for (int64_t i = length - 1; i > 0;
+         i--) /* "pid (name) state ..."; the name may contain anything */
+        if (line[i] == ')')
+            return line[i + 1] == ' ' && line[i + 2] == 'Z';
+    return false;
+}
+
+bool control_must_end(void) {
+    return load_acquire(&control.stopping) || is_alone();
+}
+
+bool control_may_be_last(void) {
+    return control.first_ended;
+}
+
+static void *thread_main(void *argument) {
+    prctl(PR_SET_NAME, "memctx");
+    buffers_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
+    /* When ours becomes the last thread it runs the exit handlers, with the program's
+     * descriptors. */
+    descriptors_are_own = !control.first_ended && !OS_TRY(unshare(CLONE_FILES));
+    if (descriptors_are_own) { /* keep standard error only for the messages of socket_open */
+        close(0);
+        close(1);
+        descriptors_close_from(options.verbose ? 3 : 2);
+    }
+    server_begin();
+    exchange_acq_rel(&control.opening, 1);
+    if (!load_acquire(&control.ending))
+        socket_open();
+    store_release(&control.opening, 0);
+    if (descriptors_are_own && options.verbose)
+        close(2);
+    server_run();
+    unfold_end();
+    store_release(&segment_purger, 0);
+    server_end();
+    socket_remove();
+    descriptors_let_go(&socket_listener);
+    buffers_stack_top = NULL;
+    return argument;
+}
+
+/* False, for good, where a filter of system calls was installed before the program started. */
+static bool may_start(void) {
+    char reason[256];
+    struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
+    if (load_relaxed(&os_restricted))
+        return false;
+    /* The stack is not in use yet; its upper end will be written in any case, so it serves as
+     * scratch. */
+    if (sandbox_lets_thread(stack_room + STACK_BYTES - STATUS_BYTES, STATUS_BYTES, &why))
+        return true;
+    store_release(&os_restricted, OS_RESTRICTED);
+    reason[why.length] = 0;
+    control_complain(reason, "");
+    return false;
+}
+
+static void start(void) {
+    pthread_attr_t attributes;
+    sigset_t all;
+    if (!may_start())
+        return;
+    int error = OS_TRY_ERROR(pthread_attr_init(&attributes));
+    if (error)
+        return;
+    sigfillset(&all);
+    pthread_attr_setsigmask_np(&attributes, &all);
+    if (control.first_ended) /* the program's exit handlers may run on this thread's stack */
+        pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    else
+        pthread_attr_setstack(&attributes, (void *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES),
+                              STACK_BYTES);
+    error = OS_TRY_ERROR(pthread_create(&control.thread, &attributes, thread_main, NULL));
+    if (error == EINVAL) { /* the program's TLS is larger than the stack */
+        pthread_attr_destroy(&attributes);
+        OS_TRY_ERROR(pthread_attr_init(&attributes));
+        pthread_attr_setsigmask_np(&attributes, &all);
+        pthread_attr_setstacksize(&attributes, STACK_BYTES * 32);
+        error = OS_TRY_ERROR(pthread_create(&control.thread, &attributes, thread_main, NULL));
+    }
+    pthread_attr_destroy(&attributes);
+    if (error) {
+        control_complain("no thread could be started", "");
+        return;
+    }
+    control.running = os_process_id();
+    control.had_thread = true;
+}
+
+/* Ends the thread and waits for its end; false: there is no thread. Keeps errno and the
+ * cancellation state. */
+static bool end_thread(void) {
+    int saved = errno, cancel_state;
+    if (lock_any_is_mine()) /* we run in a signal handler that interrupted a holder */
+        return false;
+    /* Pthread_join can be cancelled. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    lock_take(&control.lock);
+    /* In a vfork child control.running names the parent, whose thread must go on. */
+    bool runs = control.running && control.running == os_process_id();
+    if (runs) {
+        store_release(&control.stopping, 1);
+        socket_wake();
+        pthread_join(control.thread, NULL);
+        control.running = 0;
+        store_release(&control.stopping, 0);
+    }
+    lock_release(&control.lock);
+    pthread_setcancelstate(cancel_state, NULL);
+    errno = saved;
+    return runs;
+}
+
+bool control_restrict(bool strictly, uint32_t *before) {
+    uint32_t now = strictly ? OS_RESTRICTED_STRICTLY : OS_RESTRICTED;
+    *before = load_relaxed(&os_restricted);
+    if (*before >= now || (!*before && !os_memory_is_own()))
+        return false;
+    store_release(&os_restricted, now);
+    if (*before)
+        return true;
+    store_release(&control_waiting, 0);
+    bool ended = end_thread();
+    unfold_end(); /* a child without a thread of its own still has its parent's unfoldings */
+    if (ended)
+        control_complain("the program restricts what the kernel does for it", "");
+    return true;
+}
+
+void control_unrestrict(uint32_t before) {
+    store_release(&os_restricted, before);
+    store_release(&control_waiting, !before && options.control != CONTROL_OFF);
+}
+
+/* When a thread with asynchronous cancellation cancels itself, glibc leaves it half marked as
+ * cancelled. If it is the last thread, and runs the exit handlers, the next cancellation point
+ * waits for ever for the other half of the mark, which would come from another thread. This happens
+ * only in a program that has had a second thread. In a thread that is already ending, another
+ * cancellation does nothing but complete the mark. */
+static void complete_cancellation(void) {
+    if (control.had_thread && !load_relaxed(&os_restricted))
+        pthread_cancel(pthread_self());
+}
+
+void control_first_thread_ended(void) {
+    bool ran = end_thread();
+    complete_cancellation();
+    control.first_ended = true;
+    if (ran && !load_relaxed(&os_restricted))
+        store_release(&control_waiting, 1);
+}
+
+COLD bool control_is_due(void) {
+    if (control.forking)
+        return false;
+    /* Most children end soon, and reading the clock would map its pages. */
+    if (control.looks_left) {
+        control.looks_left--;
+        return false;
+    }
+    if (load_relaxed(&heap_global.threads_seen) > 1)
+        return true;
+    uint64_t now = os_now_ns(); /* coarse: it may lie before a time that the exact clock told */
+    return now >= control.start_ns + START_AFTER_NS &&
+           (now >= control.fork_ns + START_AFTER_NS || now >= control.start_ns + FORKING_NS);
+}
+
+COLD void control_start(void) {
+    int saved = errno;
+    if (!lock_try(&control.lock))
+        return;
+    if (load_relaxed(&control_waiting)) {
+        store_owner(&control_waiting, 0);
+        start();
+    }
+    lock_release(&control.lock);
+    errno = saved;
+}
+
+void control_init(bool at_once) {
+    control.start_ns = os_now_exact_ns();
+    segment_clock_set(control.start_ns);
+    pages_clock_begin = load_relaxed(&segment_clock);
+    socket_path_init();
+    if (options.control == CONTROL_OFF)
+        return;
+    if (at_once || options.control >= CONTROL_EAGER)
+        start();
+    else
+        store_owner(&control_waiting, 1);
+}
+
+static void print_statistics(void) {
+    char room[4096];
+    struct answer answer = {.bytes = room, .capacity = sizeof room};
+    if (command_run(WIRE_SELF, "", 0, &answer) == WIRE_OK)
+        os_print(&(struct text){.bytes = answer.bytes, .length = answer.length});
+}
+
+COLD void control_exit(void) {
+    if (options.verbose > 1 && !load_relaxed(&os_restricted))
+        print_statistics();
+    /* A thread that is just making the socket would leave it behind. */
+    exchange_acq_rel(&control.ending, 1);
+    for (int i = 0; i < EXIT_WAITS_MAX && load_acquire(&control.opening); i++)
+        nanosleep(&(struct timespec){.tv_nsec = EXIT_WAIT_NS}, NULL);
+    socket_remove();
+}
+
+COLD void control_fork_prepare(void) {
+    control.forking = true;
+    control.fork_ns = os_now_exact_ns();
+}
+
+COLD void control_fork_done(bool child) {
+    control.forking = false;
+    if (!child)
+        return;
+    /* The child has no copy of the thread, nor of its descriptors, unless they were in a shared
+     * table. */
+    lock_reset(&control.lock);
+    if (control.running && !descriptors_are_own) {
+        descriptors_let_go(&socket_listener);
+        server_let_go();
+    }
+    control.running = control.stopping = 0;
+    control.opening = control.ending = 0;
+    control.first_ended = false;
+    socket_forget();
+    control.start_ns = control.fork_ns;
+    control.looks_left = CHILD_LOOKS;
+    if (tree_read_until_ns) /* a write costs the child a page of its own */
+        tree_read_until_ns = 0;
+    marks_forget();
+    note_forget();
+    store_owner(&control_waiting, options.control != CONTROL_OFF && !load_relaxed(&os_restricted));
+}
