@@ -16,6 +16,7 @@
 #include "figures/buffers.h"
 #include "figures/pages.h"
 #include "os/fault.h"
+#include "os/syscall.h"
 #include "region/heap.h"
 
 #include <errno.h>
@@ -98,7 +99,8 @@ bool control_may_be_last(void) {
 }
 
 static void *thread_main(void *argument) {
-    prctl(PR_SET_NAME, "memctx");
+    /* A raw system call, because the symbol prctl is that of api/sandbox.c, in a higher layer. */
+    os_syscall(SYS_prctl, PR_SET_NAME, (long)"memctx", 0, 0, 0, 0);
     buffers_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
     /* When ours becomes the last thread it runs the exit handlers, with the program's
      * descriptors. */
