@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A thread's first entry, its later entries that thread_enter cannot serve, and its end. */
 #include "api/thread.h"
+#include "context/named.h"
 #include "context/tree.h"
 #include "control/control.h"
 #include "os/fault.h"
@@ -79,6 +80,7 @@ void thread_init(void) {
 static struct heap *first_entry(void) {
     thread_state = THREAD_STARTING;
     order_stores();
+    named_set_hooks();
     uint32_t tid = os_thread_id();
     struct heap *heap = heap_acquire(tid, !load_relaxed(&global.untold));
     if (heap && !context_view_fixed(heap, TREE_UNKNOWN)) {

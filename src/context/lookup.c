@@ -2,25 +2,12 @@
 /* The slow half of finding the view that pays: search, walk, tree, oracle; see lookup.h. */
 #include "context/lookup.h"
 #include "context/evict.h"
-#include "context/misuse.h"
-#include "context/named.h"
 #include "context/tree.h"
 #include "context/verify.h"
 #include "path/functions.h"
 #include "path/oracle.h"
-#include "region/hooks.h"
-#include "region/named.h"
-#include "region/region.h"
-
-static const struct region_hooks hooks = {.explain_misuse = misuse_explain,
-                                          .explain_guarded = misuse_explain_guarded,
-                                          .callers = misuse_callers,
-                                          .tell_limit = misuse_tell_limit,
-                                          .leave_named = named_leave};
 
 struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context) {
-    if (UNLIKELY(!load_relaxed(&region_hooks)))
-        store_release(&region_hooks, &hooks);
     /* The first view pays for everything that cannot be charged elsewhere, so it is made first. */
     if (heap->view_count <= 1 && !heap_view_within(heap, TREE_UNKNOWN, TABLES_UNCOUNTED))
         return NULL;
@@ -333,16 +320,6 @@ void context_switch(struct heap *heap, struct view *view) {
     struct paths *paths = paths_of(heap);
     paths->fixed = view;
     ways_open(paths);
-}
-
-struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size) {
-    struct view *view = named_view_of(heap, chunk);
-    if (!view && is_switched(paths_of(heap))) {
-        uint32_t context = region_context_of(chunk);
-        if (context != REGION_NO_CONTEXT && !tree_is_named(context))
-            view = heap_view(heap, context);
-    }
-    return view ? view : context_view(heap, frame, size);
 }
 
 struct view *context_switched(struct heap *heap) {

@@ -39,11 +39,6 @@ struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context);
  * this. */
 void context_switch(struct heap *heap, struct view *view);
 struct view *context_switched(struct heap *heap); /* NULL: the thread is not switched to a view */
-/* Returns the view that pays for a chunk when the chunk's size changes, where there are named
- * contexts. A chunk of a named context stays in it, so that it lives as long as the context. While
- * the thread is switched to a named context, a chunk of no named context stays with its call path's
- * view. */
-struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size);
 /* For a forked child: look-ups only read the cache for a while. */
 void context_fork_child(struct heap *heap);
 /* Forgets what is known of the stack, because another thread uses the heap from now on. */

@@ -5,8 +5,20 @@
 #include "context/misuse.h"
 #include "context/tree.h"
 #include "os/meta.h"
+#include "region/hooks.h"
 #include "region/region.h"
 #include "region/terms.h"
+
+static const struct region_hooks hooks = {.explain_misuse = misuse_explain,
+                                          .explain_guarded = misuse_explain_guarded,
+                                          .callers = misuse_callers,
+                                          .tell_limit = misuse_tell_limit,
+                                          .leave_named = named_leave};
+
+void named_set_hooks(void) {
+    if (!load_relaxed(&region_hooks))
+        store_release(&region_hooks, &hooks);
+}
 
 struct named *named_blocks[NAMED_BLOCKS];
 uint32_t named_count;
@@ -462,6 +474,16 @@ struct view *named_view_of(struct heap *heap, const void *chunk) {
     if (crowd && crowd->heap == heap)
         grown = grow(handle, crowd);
     return grown ? grown->view : region_named_view(heap, chunk);
+}
+
+struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size) {
+    struct view *view = named_view_of(heap, chunk);
+    if (!view && context_switched(heap)) {
+        uint32_t context = region_context_of(chunk);
+        if (context != REGION_NO_CONTEXT && !tree_is_named(context))
+            view = heap_view(heap, context);
+    }
+    return view ? view : context_view(heap, frame, size);
 }
 
 memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,

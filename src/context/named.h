@@ -174,9 +174,17 @@ bool named_limit_reached(uint32_t context, size_t bytes);
 /* Returns the view of the chunk's context, for a realloc; a member grows. NULL if the chunk is in
  * no named context of this heap. */
 struct view *named_view_of(struct heap *heap, const void *chunk);
+/* Returns the view that pays for a chunk when the chunk's size changes, where there are named
+ * contexts. A chunk of a named context stays in it, so that it lives as long as the context. While
+ * the thread is switched to a named context, a chunk of no named context stays with its call path's
+ * view. */
+struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size);
 memctx_t named_first_child(memctx_t handle); /* NULL: none */
 memctx_t named_next(memctx_t handle);        /* the next child of its parent */
 memctx_t named_parent(memctx_t handle);
+/* Gives region its hooks into the layers above it (region/hooks.h): what is known of a misused
+ * chunk, and the end of a thread. Called before a thread takes a heap. */
+void named_set_hooks(void);
 /* Makes the named contexts of a heap whose thread ended belong to no thread: see region/hooks.h. */
 void named_leave(struct heap *heap);
 

@@ -371,7 +371,7 @@ MUTANTS = {
     "switched-paths-open-again": (
         "src/context/lookup.c", " || UNLIKELY(is_switched(paths));", ";", ["named:scopes"]),
     "realloc-leaves-the-context": (
-        "src/context/lookup.c", "    struct view *view = named_view_of(heap, chunk);", "    struct view *view = NULL;",
+        "src/context/named.c", "    struct view *view = named_view_of(heap, chunk);", "    struct view *view = NULL;",
         ["named:model"]),
     "large-chunks-outlive-a-reset": (
         "src/region/named.c", "        region_give_large(page);\n", "", ["named:model"]),
