@@ -6,8 +6,8 @@
  * because they may allocate.
  */
 #include "api/allocate.h"
-#include "context/named.h"
 #include "context/tree.h"
+#include "named/named.h"
 
 #include <errno.h>
 

@@ -8,9 +8,9 @@
  * stays with it, because the child continues as that thread.
  */
 #include "api/thread.h"
-#include "context/named.h"
 #include "context/tree.h"
 #include "control/control.h"
+#include "named/named.h"
 #include "os/fault.h"
 #include "os/meta.h"
 #include "path/oracle.h"

@@ -6,9 +6,9 @@
  * Sources: malloc(3), posix_memalign(3), POSIX.1-2024, C23 7.24.3.
  */
 #include "api/allocate.h"
-#include "context/named.h"
 #include "context/tree.h"
 #include "control/control.h"
+#include "named/named.h"
 #include "region/terms.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A thread's first entry, its later entries that thread_enter cannot serve, and its end. */
 #include "api/thread.h"
-#include "context/named.h"
 #include "context/tree.h"
 #include "control/control.h"
+#include "named/named.h"
 #include "os/fault.h"
 
 #include <pthread.h>

@@ -43,7 +43,7 @@ enum tree_fixed {
 };
 
 /* The module of a named context's node. The node's address is the context's place: see
- * context/named.h. */
+ * named/named.h. */
 #define MODULE_NAMED 0xfffeU
 /* The module of a node [other callers]. Its address is 0. The nodes below it pay for allocations
  * that were made below its parent by paths that are not kept. */

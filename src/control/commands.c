@@ -2,7 +2,6 @@
 /* commands.c - the table of requests of wire.h with their handlers. */
 #include "control/commands.h"
 #include "base/options.h"
-#include "context/named.h"
 #include "control/act.h"
 #include "control/dump.h"
 #include "control/marks.h"
@@ -10,6 +9,7 @@
 #include "control/rules_request.h"
 #include "control/statistics.h"
 #include "control/unfold.h"
+#include "named/named.h"
 #include "path/unwind_rules.h"
 #include "rules/rules.h"
 

@@ -9,7 +9,6 @@
  */
 #include "control/dump.h"
 #include "base/options.h"
-#include "context/named.h"
 #include "context/tree.h"
 #include "control/act.h"
 #include "control/automatic.h"
@@ -17,6 +16,7 @@
 #include "control/marks.h"
 #include "figures/pages.h"
 #include "figures/sums.h"
+#include "named/named.h"
 #include "os/meta.h"
 #include "region/heap.h"
 #include "region/terms.h"

@@ -366,12 +366,12 @@ MUTANTS = {
         "src/region/blocks.c", "        if (listed)\n            region_unlist(&region_of(bins)->pages, page);",
         "        (void)listed;", ["named:model"]),
     "deleted-contexts-are-alive": (
-        "src/context/named.c", "    store_release(&named->generation, named->generation + 1);\n    give_place(place);",
+        "src/named/named.c", "    store_release(&named->generation, named->generation + 1);\n    give_place(place);",
         "    give_place(place);", ["named:misuse-used-after-delete"]),
     "switched-paths-open-again": (
         "src/context/lookup.c", " || UNLIKELY(is_switched(paths));", ";", ["named:scopes"]),
     "realloc-leaves-the-context": (
-        "src/context/named.c", "    struct view *view = named_view_of(heap, chunk);", "    struct view *view = NULL;",
+        "src/named/named.c", "    struct view *view = named_view_of(heap, chunk);", "    struct view *view = NULL;",
         ["named:model"]),
     "large-chunks-outlive-a-reset": (
         "src/region/named.c", "        region_give_large(page);\n", "", ["named:model"]),
@@ -388,7 +388,7 @@ MUTANTS = {
         "src/region/region.c", "    if (UNLIKELY(page->view != NULL))\n        region_named_large_gone(page);", "",
         ["named:other-threads"]),
     "others-contexts-may-be-used": (
-        "src/context/named.h", "    if (UNLIKELY(named->heap != heap))", "    if (0)",
+        "src/named/named.h", "    if (UNLIKELY(named->heap != heap))", "    if (0)",
         ["named:misuse-allocated-by-another", "named:misuse-reset-by-another"]),
     "callbacks-are-called-again": (
         "src/api/contexts.c", "        named->callbacks = callback->next; /* before the call, which may add another callback */\n        callback->function(callback->argument);",
@@ -407,32 +407,32 @@ MUTANTS = {
     "accounts-stay-behind": (
         "src/region/named.c", "    heap_fold(from, view, to, to_view);\n", "", ["named:accounts-move"]),
     "heaps-keep-what-was-left": (
-        "src/context/named.c", "        else if (named && named->view == view &&", "        else if (0 && named->view == view &&", ["named:left-behind"]),
+        "src/named/named.c", "        else if (named && named->view == view &&", "        else if (0 && named->view == view &&", ["named:left-behind"]),
     "tiny-ones-stay-listed": (
         "src/region/region.c", "    if (UNLIKELY(listed))\n        tiny_freed(paid->context, chunk);\n", "",
         ["named:model-tiny", "named:tiny-ones"]),
     "crowds-are-none": (
-        "src/context/named.c", "    bool many = kind && kind->alive >= NAMED_MANY;", "    bool many = false;", ["named:very-many-cost-little"]),
+        "src/named/named.c", "    bool many = kind && kind->alive >= NAMED_MANY;", "    bool many = false;", ["named:very-many-cost-little"]),
     "members-keep-what-was-freed": (
         "src/region/member.c", "        had = (uint64_t)member_bytes(chunk) << MEMBER_BYTES_SHIFT | MEMBER_HAD;", "        had = chunk;",
         ["named:model-crowd"]),
     "members-grow-without-their-chunk": (
-        "src/context/named.c", "    if (address)\n        tiny_adopt(grown->context, address, bytes);\n", "", ["named:model-crowd"]),
+        "src/named/named.c", "    if (address)\n        tiny_adopt(grown->context, address, bytes);\n", "", ["named:model-crowd"]),
     "members-are-accounted-twice": (
-        "src/context/named.c", "        view_account_free(crowd->view, bytes);\n", "", ["named:model-crowd"]),
+        "src/named/named.c", "        view_account_free(crowd->view, bytes);\n", "", ["named:model-crowd"]),
     "members-outlive-their-parent": (
-        "src/context/named.c", "        link_child(NAMED_MEMBER | number, crowd->made_below);\n", "", ["named:model-crowd"]),
+        "src/named/named.c", "        link_child(NAMED_MEMBER | number, crowd->made_below);\n", "", ["named:model-crowd"]),
     "members-have-two-handles": (
-        "src/context/named.c", "        named->member = number & (MEMBER_VIEW - 1);\n", "", ["named:crowds"]),
+        "src/named/named.c", "        named->member = number & (MEMBER_VIEW - 1);\n", "", ["named:crowds"]),
     "members-chunks-move-in-the-crowd": (
-        "src/context/named.c", "        grown = grow(handle, crowd);\n    return grown ? grown->view", "        grown = crowd;\n    return grown ? grown->view",
+        "src/named/named.c", "        grown = grow(handle, crowd);\n    return grown ? grown->view", "        grown = crowd;\n    return grown ? grown->view",
         ["named:crowds"]),
     "crowds-stay-with-a-thread-that-ended": (
-        "src/context/named.c", "            (void)move_crowd(named, shared);", "            ;", ["named:crowd-left-behind"]),
+        "src/named/named.c", "            (void)move_crowd(named, shared);", "            ;", ["named:crowd-left-behind"]),
     "crowds-forget-who-answered": (
-        "src/context/named.c", "    store_release(&crowd->done, crowd->done + 1);\n", "", ["named:crowd-is-reset-when-asked"]),
+        "src/named/named.c", "    store_release(&crowd->done, crowd->done + 1);\n", "", ["named:crowd-is-reset-when-asked"]),
     "later-members-are-asked": (
-        "src/context/named.c", "crowd->heap == heap && !load_relaxed(&crowd->asking) ? crowd", "crowd->heap == heap ? crowd",
+        "src/named/named.c", "crowd->heap == heap && !load_relaxed(&crowd->asking) ? crowd", "crowd->heap == heap ? crowd",
         ["named:crowd-is-reset-when-asked"]),
     "tiny-ones-keep-their-size": (
         "src/region/region.c", "    if (apart)\n        tiny_resized(view->context, chunk, size);\n", "", ["named:tiny-ones-grow"]),

@@ -2,9 +2,9 @@
 /* Prints what is known of a chunk that a program misused, besides the line that names the chunk:
  * the call path that allocated it and the call path that just misused it, in a form that addr2line
  * takes. The process is about to end. */
-#include "context/misuse.h"
-#include "context/named.h"
+#include "named/misuse.h"
 #include "context/tree.h"
+#include "named/named.h"
 #include "path/stack.h"
 #include "region/guard.h"
 #include "region/region.h"

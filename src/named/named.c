@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Named contexts; see named.h. */
-#include "context/named.h"
+#include "named/named.h"
 #include "context/lookup.h"
-#include "context/misuse.h"
 #include "context/tree.h"
+#include "named/misuse.h"
 #include "os/meta.h"
 #include "region/hooks.h"
 #include "region/region.h"
