@@ -12,7 +12,7 @@
  * Where very many contexts of one name are below one parent, each further one begins as a member of
  * their crowd (region/member.h): a hidden context, which shares the crowd's node. A member grows
  * into a context with a place when the program asks more of it than member.h does. Its handle stays
- * valid, and so does its entry in the list of its parent's children.
+ * valid, and so does its entry in the list of its parent's children (crowd.c).
  *
  * For: lifetimes that the program knows. Cannot do: be used by two threads. A context belongs to
  * one thread, and only that thread allocates in it, resets and deletes it. Any thread may free and

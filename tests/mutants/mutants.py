@@ -407,32 +407,32 @@ MUTANTS = {
     "accounts-stay-behind": (
         "src/region/named.c", "    heap_fold(from, view, to, to_view);\n", "", ["named:accounts-move"]),
     "heaps-keep-what-was-left": (
-        "src/named/named.c", "        else if (named && named->view == view &&", "        else if (0 && named->view == view &&", ["named:left-behind"]),
+        "src/named/hand_over.c", "        else if (named && named->view == view &&", "        else if (0 && named->view == view &&", ["named:left-behind"]),
     "tiny-ones-stay-listed": (
         "src/region/region.c", "    if (UNLIKELY(listed))\n        tiny_freed(paid->context, chunk);\n", "",
         ["named:model-tiny", "named:tiny-ones"]),
     "crowds-are-none": (
-        "src/named/named.c", "    bool many = kind && kind->alive >= NAMED_MANY;", "    bool many = false;", ["named:very-many-cost-little"]),
+        "src/named/crowd.c", "    bool many = kind && kind->alive >= NAMED_MANY;", "    bool many = false;", ["named:very-many-cost-little"]),
     "members-keep-what-was-freed": (
         "src/region/member.c", "        had = (uint64_t)member_bytes(chunk) << MEMBER_BYTES_SHIFT | MEMBER_HAD;", "        had = chunk;",
         ["named:model-crowd"]),
     "members-grow-without-their-chunk": (
-        "src/named/named.c", "    if (address)\n        tiny_adopt(grown->context, address, bytes);\n", "", ["named:model-crowd"]),
+        "src/named/crowd.c", "    if (address)\n        tiny_adopt(grown->context, address, bytes);\n", "", ["named:model-crowd"]),
     "members-are-accounted-twice": (
-        "src/named/named.c", "        view_account_free(crowd->view, bytes);\n", "", ["named:model-crowd"]),
+        "src/named/crowd.c", "        view_account_free(crowd->view, bytes);\n", "", ["named:model-crowd"]),
     "members-outlive-their-parent": (
-        "src/named/named.c", "        link_child(NAMED_MEMBER | number, crowd->made_below);\n", "", ["named:model-crowd"]),
+        "src/named/crowd.c", "        named_link_child(NAMED_MEMBER | number, crowd->made_below);\n", "", ["named:model-crowd"]),
     "members-have-two-handles": (
-        "src/named/named.c", "        named->member = number & (MEMBER_VIEW - 1);\n", "", ["named:crowds"]),
+        "src/named/crowd.c", "        named->member = number & (MEMBER_VIEW - 1);\n", "", ["named:crowds"]),
     "members-chunks-move-in-the-crowd": (
-        "src/named/named.c", "        grown = grow(handle, crowd);\n    return grown ? grown->view", "        grown = crowd;\n    return grown ? grown->view",
+        "src/named/named.c", "        grown = crowd_grow(handle, crowd);\n    return grown ? grown->view", "        grown = crowd;\n    return grown ? grown->view",
         ["named:crowds"]),
     "crowds-stay-with-a-thread-that-ended": (
-        "src/named/named.c", "            (void)move_crowd(named, shared);", "            ;", ["named:crowd-left-behind"]),
+        "src/named/hand_over.c", "            (void)move_crowd(named, shared);", "            ;", ["named:crowd-left-behind"]),
     "crowds-forget-who-answered": (
-        "src/named/named.c", "    store_release(&crowd->done, crowd->done + 1);\n", "", ["named:crowd-is-reset-when-asked"]),
+        "src/named/crowd.c", "    store_release(&crowd->done, crowd->done + 1);\n", "", ["named:crowd-is-reset-when-asked"]),
     "later-members-are-asked": (
-        "src/named/named.c", "crowd->heap == heap && !load_relaxed(&crowd->asking) ? crowd", "crowd->heap == heap ? crowd",
+        "src/named/crowd.c", "crowd->heap == heap && !load_relaxed(&crowd->asking) ? crowd", "crowd->heap == heap ? crowd",
         ["named:crowd-is-reset-when-asked"]),
     "tiny-ones-keep-their-size": (
         "src/region/region.c", "    if (apart)\n        tiny_resized(view->context, chunk, size);\n", "", ["named:tiny-ones-grow"]),

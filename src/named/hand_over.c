@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* hand_over.c - contexts change their owner: memctx_give, memctx_take, the end of a thread. A
+ * context that belongs to no thread belongs to the shared heap; any thread takes it from there. */
+#include "context/lookup.h"
+#include "context/tree.h"
+#include "named/internal.h"
+#include "region/region.h"
+
+/* The caller holds heap_global.lock, and the locks of heaps that are not its own. */
+static bool move_crowd(struct named *crowd, struct heap *to) {
+    struct view *view = heap_view_within(to, crowd->context, TABLES_UNCOUNTED);
+    if (!view || view->context != crowd->context)
+        return false;
+    crowd->view = view;
+    store_release(&crowd->heap, to);
+    return true;
+}
+
+static bool move_to(struct named *named, struct heap *from, struct heap *to) {
+    struct view *view = heap_view_within(to, named->context, TABLES_UNCOUNTED);
+    if (!view || view->context != named->context)
+        return false;
+    region_move(from, named->view, to, view);
+    named->view = view;
+    store_release(&named->heap, to);
+    return true;
+}
+
+/* Returns the shared heap with both locks held. NULL: not possible now, or no memory for the heap's
+ * first view, which pays for everything that cannot be charged elsewhere. */
+static struct heap *lock_both(void) {
+    lock_take(&heap_global.lock);
+    struct heap *shared = heap_shared_lock();
+    if (shared && context_view_fixed(shared, TREE_UNKNOWN))
+        return shared;
+    if (shared)
+        heap_shared_unlock(shared);
+    lock_release(&heap_global.lock);
+    return NULL;
+}
+
+static void unlock_both(struct heap *shared) {
+    heap_shared_unlock(shared);
+    lock_release(&heap_global.lock);
+}
+
+bool named_give(struct heap *heap, struct named *named) {
+    struct heap *shared = lock_both();
+    bool given = shared && move_to(named, heap, shared);
+    if (shared)
+        unlock_both(shared);
+    return given;
+}
+
+void named_leave(struct heap *heap) {
+    struct heap *shared = load_relaxed(&region_named_any) ? lock_both() : NULL;
+    if (!shared)
+        return;
+    for (uint32_t i = 1; i < heap->view_count; i++) {
+        const struct view *view = heap_view_at(heap, i);
+        struct named *named = tree_is_named(view->context)
+                                  ? named_at((uint32_t)tree_node(view->context)->address)
+                                  : NULL;
+        if (named && named->view == view && named->policy == NAMED_CROWD && named->members)
+            (void)move_crowd(named, shared);
+        else if (named && named->view == view && load_relaxed(&named->generation) & 1)
+            (void)move_to(named, heap, shared); /* if memory is short, it stays with the heap */
+    }
+    unlock_both(shared);
+}
+
+bool named_take(struct heap *heap, struct named *named) {
+    struct heap *shared = lock_both(), *owner = load_acquire(&named->heap);
+    bool nobodys = owner == shared, taken = owner == heap;
+    if (!shared)
+        return false;
+    if (nobodys)
+        taken = move_to(named, owner, heap);
+    heap_shared_unlock(shared);
+    if (!nobodys && !taken && lock_try(&owner->lock)) {
+        nobodys = load_acquire(&owner->state) == HEAP_PARKED;
+        taken = nobodys && move_to(named, owner, heap);
+        lock_release(&owner->lock);
+    }
+    lock_release(&heap_global.lock);
+    if (!nobodys && !taken)
+        named_misused("memctx_take", named_handle((uint32_t)tree_node(named->context)->address),
+                      "belongs to another thread");
+    return taken;
+}
+
+struct named *named_grow_of_nobody(memctx_t handle) {
+    struct heap *shared = lock_both();
+    if (!shared)
+        return NULL;
+    struct named *crowd = named_crowd_of(handle), *grown = NULL;
+    struct heap *owner = crowd ? load_acquire(&crowd->heap) : NULL;
+    bool nobodys = owner == shared;
+    if (nobodys)
+        grown = crowd_grow(handle, crowd);
+    heap_shared_unlock(shared);
+    if (owner && !nobodys && lock_try(&owner->lock)) { /* as named_take */
+        nobodys = load_acquire(&owner->state) == HEAP_PARKED;
+        grown = nobodys ? crowd_grow(handle, crowd) : NULL;
+        lock_release(&owner->lock);
+    }
+    lock_release(&heap_global.lock);
+    if (!nobodys)
+        named_misused("memctx_take", handle, "belongs to another thread");
+    return grown;
+}
