@@ -36,7 +36,7 @@ EXPORT int memctx_do_version_number(void) {
 }
 
 #ifndef MEMCTX_UNIT
-static struct lock *const fork_locks[] = {&region_lock, &tree_lock, &rules_lock};
+static struct lock *const fork_locks[] = {&region_lock, &tree_lock, &unwind_rules_lock};
 #define FORK_LOCKS (sizeof fork_locks / sizeof fork_locks[0])
 
 static void fork_prepare(void) {
@@ -67,7 +67,7 @@ static void fork_done(bool child) {
         os_identity_fork_child();
         heap_fork_child(heap);
         context_fork_child(heap);
-        rules_fork_child();
+        unwind_rules_fork_child();
         oracle_fork_child();
     }
     control_fork_done(child);
@@ -170,8 +170,8 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     if (warnings.length)
         os_print(&warnings);
     os_identity_init();
-    rules_init();
-    rules_new_generation(); /* allocations before this had the default depth, and no names */
+    unwind_rules_init();
+    unwind_rules_new_generation(); /* allocations before this had the default depth, and no names */
     policy_rules_begin(ranges);
     if (load_relaxed(&heap_global.threads_seen) <= 1)
         rebind_libc((uintptr_t)&malloc);

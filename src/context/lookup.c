@@ -190,7 +190,7 @@ INLINE bool traces_are_wanted(const struct paths *paths) {
 
 static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t size) {
     struct paths *paths = paths_of(heap);
-    uint32_t generation = load_acquire(&rules_generation);
+    uint32_t generation = load_acquire(&unwind_rules_generation);
     evict_look(heap);
     if (UNLIKELY(traces_are_wanted(paths))) {
         store_owner(&tables_want_traces, false);
@@ -311,7 +311,7 @@ static NOINLINE struct view *view_past(struct heap *heap, uintptr_t frame, size_
 }
 
 NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size) {
-    if (paths_of(heap)->replay_generation == load_relaxed(&rules_generation))
+    if (paths_of(heap)->replay_generation == load_relaxed(&unwind_rules_generation))
         return view_past(heap, frame, size);
     return look_up(heap, frame, size);
 }
@@ -365,7 +365,7 @@ bool context_outside_libc(struct heap *heap, uintptr_t frame) {
     if (stack->end == STACK_BROKEN || stack->end == STACK_OPEN || !stack->count)
         return false;
     for (unsigned i = 0; i < stack->count; i++) {
-        const struct module *module = rules_module(rule_module(stack->frames[i].rule));
+        const struct module *module = unwind_rules_module(rule_module(stack->frames[i].rule));
         if (module && module->loader && (i >= OUTERMOST_LIBC_FRAMES || i + 1 == stack->count))
             return false;
     }

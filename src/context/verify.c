@@ -13,7 +13,7 @@ struct path { /* innermost first */
 };
 
 static uint32_t folded_number(uintptr_t address) {
-    return rule_folded(rules_find(address, false));
+    return rule_folded(unwind_rules_find(address, false));
 }
 
 /* Makes the path of a stack and erases its loops as admit.c does: from the outermost frame inwards,

@@ -74,7 +74,7 @@ static uint32_t fill_set(const char *body, struct text *text) {
     int64_t depth = load_relaxed(&options.depth);
     enum option_result result = options_set(body, text);
     if (load_relaxed(&options.depth) != depth)
-        rules_new_generation(); /* cached paths have the old depth */
+        unwind_rules_new_generation(); /* cached paths have the old depth */
     return result == OPTION_SET ? WIRE_OK : WIRE_REFUSED;
 }
 

@@ -302,9 +302,9 @@ static uint32_t contexts_piece(struct piece *piece) {
 /* --- modules, threads, notes ------------------------------------------------------------------ */
 
 static uint32_t modules_piece(struct piece *piece) {
-    uint32_t count = rules_module_count();
+    uint32_t count = unwind_rules_module_count();
     for (uint64_t i = piece->request->from; i < count; i++) {
-        const struct module *module = rules_module((uint32_t)i);
+        const struct module *module = unwind_rules_module((uint32_t)i);
         size_t path_bytes = text_length(module->path) + 1;
         struct wire_module *out = piece_record(piece, sizeof *out + path_bytes);
         if (!out) {

@@ -89,8 +89,8 @@ uint32_t statistics_fill(const char *body, struct text *text) {
         "path caches emptied (full, depth or library changed)");
     ADD(traces, counts.traces, "paths in the threads' caches");
     ADD(trace_bytes, counts.trace_bytes, "bytes of those caches");
-    ADD(rules, rules_count(), "return addresses whose unwind rule is known");
-    ADD(modules, rules_module_count(), "objects that frames were seen in");
+    ADD(rules, unwind_rules_count(), "return addresses whose unwind rule is known");
+    ADD(modules, unwind_rules_module_count(), "objects that frames were seen in");
     ADD(contexts, tree_nodes(), "nodes of the tree");
     ADD(paths_evicted, load_relaxed(&evict_views_all),
         "call paths that were not used any more, and whose figures went to [other callers]");

@@ -24,7 +24,7 @@ static struct unfolding {
  * longer known. */
 static uint32_t number_of(uint32_t id) {
     const struct tree_node *node = tree_node(id);
-    const struct module *module = rules_module(node->module);
+    const struct module *module = unwind_rules_module(node->module);
     return module && !load_acquire(&module->closed) ? function_number(node->address, node->exact)
                                                     : 0;
 }

@@ -17,7 +17,7 @@ static void print_frame(uintptr_t address, bool exact, uint32_t module_index) {
     char line[512];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
     const struct module *module =
-        module_index < rules_module_count() ? rules_module(module_index) : NULL;
+        module_index < unwind_rules_module_count() ? unwind_rules_module(module_index) : NULL;
     address -= !exact; /* a return address may belong to the next line, or to the next function */
     text_add(&text, "memctx:     ");
     if (module && module->path) {
@@ -120,7 +120,7 @@ COLD void misuse_explain_guarded(uint32_t context, const uintptr_t *freed_by, un
     if (count)
         print_line("memctx:   freed by\n");
     for (unsigned i = 0; i < count; i++)
-        print_frame(freed_by[i], false, rule_module(rules_find(freed_by[i], false)));
+        print_frame(freed_by[i], false, rule_module(unwind_rules_find(freed_by[i], false)));
     print_callers("memctx:   misused by\n");
     print_line(names_hint);
 }

@@ -231,8 +231,9 @@ INLINE uint16_t *first_guess(const struct paths *paths, uintptr_t frame) {
 
 /* The usual case: the first guess is right. NULL: the path must be looked up by cache_search. */
 INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
-    if (UNLIKELY(paths->fast_generation != load_relaxed(&rules_generation)))
-        return paths->fixed_generation == load_relaxed(&rules_generation) ? paths->fixed : NULL;
+    if (UNLIKELY(paths->fast_generation != load_relaxed(&unwind_rules_generation)))
+        return paths->fixed_generation == load_relaxed(&unwind_rules_generation) ? paths->fixed
+                                                                                 : NULL;
     uint32_t next = *first_guess(paths, frame);
     const struct trace *trace = &paths->traces[next];
     if (UNLIKELY(trace->sp != frame + 16) || !trace_matches(trace, (const stack_word *)frame))

@@ -22,7 +22,7 @@ static struct functions {
         uint32_t paths;
     } recurring[RECURRING]; /* by a hash of the start */
     struct function_set unfolded;
-} * functions;              /* all of it is under rules_lock; NULL: not made yet */
+} * functions;              /* all of it is under unwind_rules_lock; NULL: not made yet */
 static uint32_t generation; /* generation of the rules that the entries were made with */
 uint32_t function_epoch, function_count;
 
@@ -48,7 +48,7 @@ static uint32_t number_of(uintptr_t start) {
 static uintptr_t start_of(uintptr_t key) {
     uint64_t at = hash_mix(key, 0) % FUNCTIONS_MAX;
     if (functions->entries[at].key != key) {
-        functions->entries[at].start = rules_function_start(key);
+        functions->entries[at].start = unwind_rules_function_start(key);
         functions->entries[at].key = key;
     }
     return functions->entries[at].start;
@@ -74,21 +74,21 @@ static bool make(void) {
 
 /* A closed library may have given its addresses to another one. */
 static void forget_addresses(void) {
-    if (generation == load_relaxed(&rules_generation))
+    if (generation == load_relaxed(&unwind_rules_generation))
         return;
-    generation = rules_generation;
+    generation = unwind_rules_generation;
     for (unsigned i = 0; i < FUNCTIONS_MAX; i++)
         functions->entries[i].key = 0;
 }
 
 void functions_look_begins(void) {
-    lock_take(&rules_lock);
+    lock_take(&unwind_rules_lock);
     if (make())
         forget_addresses();
 }
 
 void functions_look_ends(void) {
-    lock_release(&rules_lock);
+    lock_release(&unwind_rules_lock);
 }
 
 uintptr_t function_start(uintptr_t address, bool exact) {
@@ -102,26 +102,26 @@ uintptr_t function_to_watch(uintptr_t address, bool exact) {
 
 uint32_t function_number(uintptr_t address, bool exact) {
     uint32_t number = 0;
-    lock_take(&rules_lock);
+    lock_take(&unwind_rules_lock);
     if (functions) {
         forget_addresses();
         uintptr_t start = start_of(address | (exact ? RULE_EXACT_BIT : 0));
         number = start ? folded_number(start) : 0;
     }
-    lock_release(&rules_lock);
+    lock_release(&unwind_rules_lock);
     return number;
 }
 
 void functions_unfold(const struct function_set *set) {
-    lock_take(&rules_lock);
+    lock_take(&unwind_rules_lock);
     bool changes = functions && __builtin_memcmp(&functions->unfolded, set, sizeof *set) != 0;
     if (changes) {
         functions->unfolded = *set;
         store_release(&function_epoch, function_epoch + 1);
     }
-    lock_release(&rules_lock);
+    lock_release(&unwind_rules_lock);
     if (changes) /* traces that lead to the earlier paths must not be found either */
-        rules_new_generation();
+        unwind_rules_new_generation();
 }
 
 /* Folds all functions that recur on so many paths together, because each folding writes the numbers
@@ -136,14 +136,14 @@ static void fold(void) {
         functions->folded[folded_place(recurring->start)] = recurring->start;
         recurring->paths = 0;
     }
-    rules_folded = number_of;
-    rules_number_functions(number_of_key);
+    unwind_rules_folded = number_of;
+    unwind_rules_number_functions(number_of_key);
     /* Last: who sees it reads the new numbers. */
     store_release(&function_epoch, function_epoch + 1);
 }
 
 void function_recurs(uintptr_t function) {
-    lock_take(&rules_lock);
+    lock_take(&unwind_rules_lock);
     if (make() && !folded_number(function)) {
         struct recurring *recurring = &functions->recurring[hash_mix(function, 2) % RECURRING];
         if (recurring->start != function)
@@ -153,5 +153,5 @@ void function_recurs(uintptr_t function) {
             fold();
         }
     }
-    lock_release(&rules_lock);
+    lock_release(&unwind_rules_lock);
 }

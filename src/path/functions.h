@@ -12,7 +12,8 @@
  * tables are filled to TABLES_FOLD, and then only when a new node of the tree is made. Cost: a look
  * into a table, or about a microsecond where the address is not known.
  *
- * Threads: any. The table of addresses is a cache of FUNCTIONS_MAX entries, under rules_lock.
+ * Threads: any. The table of addresses is a cache of FUNCTIONS_MAX entries, under
+ * unwind_rules_lock.
  */
 #ifndef MEMCTX_FUNCTIONS_H
 #define MEMCTX_FUNCTIONS_H

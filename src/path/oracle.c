@@ -51,7 +51,7 @@ bool oracle_is_loaded(void) {
 /* libunwind keeps what it learnt of an address even after the library there is closed. */
 static void forget_closed_libraries(void) {
     static uint32_t flushed;
-    uint32_t generation = load_acquire(&rules_generation);
+    uint32_t generation = load_acquire(&unwind_rules_generation);
     if (exchange_relaxed(&flushed, generation) != generation)
         unwinder.flush(*unwinder.space, 0, 0);
 }

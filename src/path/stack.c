@@ -153,7 +153,7 @@ INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
     struct stack_frame *old = &stack->frames[frame];
     if (LIKELY(old->address == address))
         return true;
-    uint64_t rule = rules_find(address, old->exact);
+    uint64_t rule = unwind_rules_find(address, old->exact);
     if (!rule_steps_alike(rule, old->rule))
         return false;
     change_address(stack, frame, address, rule);
@@ -318,7 +318,7 @@ INLINE void plain_put(const struct plain *plain) {
 /* Returns the rule of an address from the thread's own few rules, which are found sooner than the
  * process's. */
 static NOINLINE uint64_t rule_to_hand(struct rule *place, uintptr_t address) {
-    uint64_t packed = rules_find(address, false);
+    uint64_t packed = unwind_rules_find(address, false);
     if (rule_is_plain(packed) && rule_module(packed) != MODULE_NONE)
         *place = (struct rule){address, packed};
     return packed;
@@ -326,14 +326,14 @@ static NOINLINE uint64_t rule_to_hand(struct rule *place, uintptr_t address) {
 
 INLINE uint64_t rule_at_hand(struct stack_rules *rules, uintptr_t address) {
     if (UNLIKELY(!rules))
-        return rules_find(address, false);
+        return unwind_rules_find(address, false);
     struct rule *place = &rules->rules[(address ^ address >> 9) % STACK_RULES];
     return LIKELY(place->key == address) ? place->packed : rule_to_hand(place, address);
 }
 
 /* Returns the thread's own rules. NULL: the thread has walked too seldom to have any. */
 static struct stack_rules *rules_at_hand(struct stack *stack) {
-    uint32_t version = load_acquire(&rules_version);
+    uint32_t version = load_acquire(&unwind_rules_version);
     if (LIKELY(stack->walks < STACK_RULES_AFTER)) {
         stack->walks++;
         return NULL;
@@ -582,7 +582,7 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
             end = STACK_OPEN;
             break;
         }
-        uint64_t rule = rules_find(walker.address, walker.exact);
+        uint64_t rule = unwind_rules_find(walker.address, walker.exact);
         struct stack_fresh *fresh = add_fresh(&walker, rule);
         enum cfi_kind kind = rule_kind(rule);
         if (UNLIKELY(kind == CFI_END || kind == CFI_NONE)) {

@@ -94,7 +94,7 @@ struct stack_fresh {
 #define STACK_RULES_AFTER 1024U /* walks before the memory is taken: most threads never use it */
 /* Rules that the thread met last, by address. */
 struct stack_rules {
-    uint32_t version; /* rules_version */
+    uint32_t version; /* unwind_rules_version */
     struct rule rules[STACK_RULES];
 };
 

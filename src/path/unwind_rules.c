@@ -14,17 +14,17 @@
 #define BITS_ALWAYS 11U /* the table may have so many bits of places whatever the budget */
 #define MODULES_AT_HAND 8
 
-struct lock rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
-uint32_t rules_generation FORK_PAGE = 1;
-uint32_t rules_version START_PAGE = 1;
+struct lock unwind_rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
+uint32_t unwind_rules_generation FORK_PAGE = 1;
+uint32_t unwind_rules_version START_PAGE = 1;
 
-static uint64_t rule_count FORK_PAGE; /* rules in the table; under rules_lock */
-static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under rules_lock */
+static uint64_t rule_count FORK_PAGE; /* rules in the table; under unwind_rules_lock */
+static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under unwind_rules_lock */
 
-uint32_t (*rules_folded)(uintptr_t function);
+uint32_t (*unwind_rules_folded)(uintptr_t function);
 
 /* replaced when it grows; the old one is emptied, never unmapped */
-uintptr_t rules_table FORK_PAGE;
+uintptr_t unwind_rules_table FORK_PAGE;
 
 static struct {
     uint32_t module_count; /* atomic */
@@ -32,12 +32,12 @@ static struct {
     bool exe_asked;
     struct cfi_object at_hand[MODULES_AT_HAND]; /* as the loader described the first modules */
 } global START_PAGE;
-static struct module modules[MODULES_MAX]; /* guarded by rules_lock to write */
+static struct module modules[MODULES_MAX]; /* guarded by unwind_rules_lock to write */
 
 #define CFA_MAX (1 << 26) /* bytes; a frame that is larger gets no rule */
 
 static uint64_t pack(struct cfi_rule rule, uint32_t module) {
-    uint64_t folded = rules_folded && rule.function ? rules_folded(rule.function) : 0;
+    uint64_t folded = unwind_rules_folded && rule.function ? unwind_rules_folded(rule.function) : 0;
     if (rule.cfa_offset >= CFA_MAX || rule.cfa_offset < -CFA_MAX || rule.cfa_offset & 7)
         rule = (struct cfi_rule){.kind = CFI_NONE};
     return (uint64_t)rule.kind | (uint64_t)rule.rbp << 3 |
@@ -51,16 +51,16 @@ static uint64_t capacity_of(uintptr_t table) {
     return table ? 1UL << (table & RULE_TABLE_BITS) : 0;
 }
 
-void rules_number_functions(uint32_t (*folded)(uintptr_t key)) {
-    for (uint64_t i = 0; i < capacity_of(rules_table); i++) {
-        struct rule *rule = rule_at(rules_table, i);
+void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key)) {
+    for (uint64_t i = 0; i < capacity_of(unwind_rules_table); i++) {
+        struct rule *rule = rule_at(unwind_rules_table, i);
         uint64_t number = rule->key ? folded(rule->key) : 0;
         if (number)
             store_release(&rule->packed,
                           (rule->packed & ~((uint64_t)RULE_FOLDED_MAX << RULE_FOLDED_SHIFT)) |
                               number << RULE_FOLDED_SHIFT);
     }
-    store_release(&rules_version, rules_version + 1);
+    store_release(&unwind_rules_version, unwind_rules_version + 1);
 }
 
 /* Returns the place where a rule is, or belongs. */
@@ -74,7 +74,7 @@ static struct rule *find_place(uintptr_t table, uintptr_t key) {
 /* Makes a bigger table with the old one's rules. The old table stays mapped, because a reader may
  * be in it. It is emptied, and its whole OS pages go back to the kernel. */
 static bool replace_table(unsigned bits) {
-    uintptr_t old = rules_table, table;
+    uintptr_t old = unwind_rules_table, table;
     uint64_t old_bytes = capacity_of(old) * sizeof(struct rule);
     void *room = meta_alloc(sizeof(struct rule) << bits);
     if (!room)
@@ -85,7 +85,7 @@ static bool replace_table(unsigned bits) {
         if (rule->key)
             *find_place(table, rule->key) = *rule;
     }
-    store_release(&rules_table, table);
+    store_release(&unwind_rules_table, table);
     if (old_bytes >= OS_PAGE_BYTES)
         os_discard(rule_at(old, 0), old_bytes);
     else
@@ -165,7 +165,7 @@ static uint32_t find_closed(const struct module *learnt) {
     return global.module_count;
 }
 
-/* Under rules_lock. */
+/* Under unwind_rules_lock. */
 static uint32_t module_learn(const struct cfi_object *object) {
     uint32_t count = global.module_count;
     for (uint32_t i = count; i-- > 0;)
@@ -212,8 +212,8 @@ static int64_t table_bytes(uintptr_t table) {
 }
 
 static bool table_grow(void) {
-    unsigned bits = rules_table ? (rules_table & RULE_TABLE_BITS) + 1 : FIRST_BITS;
-    int64_t more = (int64_t)(sizeof(struct rule) << bits) - table_bytes(rules_table);
+    unsigned bits = unwind_rules_table ? (unwind_rules_table & RULE_TABLE_BITS) + 1 : FIRST_BITS;
+    int64_t more = (int64_t)(sizeof(struct rule) << bits) - table_bytes(unwind_rules_table);
     if (bits > BITS_MAX || (bits > BITS_ALWAYS && !tables_take(more, TABLES_ADMITTED)))
         return false;
     tables_add(bits > BITS_ALWAYS ? 0 : more);
@@ -225,20 +225,20 @@ static bool table_grow(void) {
 
 /* Empties the table in place. A reader that meets an entry meanwhile compares its key once more. */
 static void table_empty(void) {
-    for (uint64_t i = 0; i < capacity_of(rules_table); i++)
-        store_release(&rule_at(rules_table, i)->key, 0);
+    for (uint64_t i = 0; i < capacity_of(unwind_rules_table); i++)
+        store_release(&rule_at(unwind_rules_table, i)->key, 0);
     rule_count = 0;
 }
 
 /* If the table may not grow, it is emptied, so that the rules that are needed now are learnt again.
  * This is slower, never wrong. */
 static void table_add(uintptr_t key, uint64_t packed) {
-    if (rule_count * 2 >= capacity_of(rules_table) && !table_grow()) {
-        if (!rules_table)
+    if (rule_count * 2 >= capacity_of(unwind_rules_table) && !table_grow()) {
+        if (!unwind_rules_table)
             return;
         table_empty();
     }
-    struct rule *rule = find_place(rules_table, key);
+    struct rule *rule = find_place(unwind_rules_table, key);
     if (rule->key)
         return;
     store_release(&rule->packed, packed);
@@ -250,7 +250,7 @@ static void table_add(uintptr_t key, uint64_t packed) {
  * its code. To ask the loader about them again would map two more parts of the loader's code in a
  * forked child. */
 static bool find_object(uintptr_t pc, struct cfi_object *object) {
-    uint32_t count = rules_module_count();
+    uint32_t count = unwind_rules_module_count();
     for (uint32_t i = 0; i < count && i < MODULES_AT_HAND; i++) {
         const struct cfi_object *code = &global.at_hand[i];
         if (pc >= code->start && pc < code->end && !load_relaxed(&modules[i].closed)) {
@@ -266,31 +266,31 @@ static uintptr_t pc_of(uintptr_t key) {
     return key & RULE_EXACT_BIT ? key & ~RULE_EXACT_BIT : key - 1;
 }
 
-uintptr_t rules_function_start(uintptr_t key) {
+uintptr_t unwind_rules_function_start(uintptr_t key) {
     struct cfi_object object;
     uintptr_t pc = pc_of(key);
     return find_object(pc, &object) ? cfi_find_rule(&object, pc).function : 0;
 }
 
 static uint64_t learn(uintptr_t key) {
-    uint32_t generation = load_acquire(&rules_generation);
+    uint32_t generation = load_acquire(&unwind_rules_generation);
     struct cfi_object object;
     uintptr_t pc = pc_of(key);
     if (!find_object(pc, &object)) /* JIT code may change */
         return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE);
     struct cfi_rule rule = cfi_find_rule(&object, pc);
-    lock_take(&rules_lock);
+    lock_take(&unwind_rules_lock);
     uint64_t packed = pack(rule, module_learn(&object));
     if (quiet_left)
         quiet_left--;
-    else if (generation == load_relaxed(&rules_generation))
+    else if (generation == load_relaxed(&unwind_rules_generation))
         table_add(key, packed);
-    lock_release(&rules_lock);
+    lock_release(&unwind_rules_lock);
     return packed;
 }
 
-NOINLINE uint64_t rules_find_further(uintptr_t key) {
-    uintptr_t table = load_acquire(&rules_table);
+NOINLINE uint64_t unwind_rules_find_further(uintptr_t key) {
+    uintptr_t table = load_acquire(&unwind_rules_table);
     if (LIKELY(table)) {
         for (uint64_t at = rule_place(key);; at++) {
             const struct rule *rule = rule_at(table, at);
@@ -305,15 +305,15 @@ NOINLINE uint64_t rules_find_further(uintptr_t key) {
     return learn(key);
 }
 
-uint32_t rules_module_count(void) {
+uint32_t unwind_rules_module_count(void) {
     return load_acquire(&global.module_count);
 }
 
-const struct module *rules_module(uint32_t index) {
-    return index < rules_module_count() ? &modules[index] : NULL;
+const struct module *unwind_rules_module(uint32_t index) {
+    return index < unwind_rules_module_count() ? &modules[index] : NULL;
 }
 
-uint64_t rules_count(void) {
+uint64_t unwind_rules_count(void) {
     return load_relaxed(&rule_count);
 }
 
@@ -321,34 +321,34 @@ uint64_t rules_count(void) {
  * rules. */
 static void new_generation_locked(void) {
     table_empty();
-    store_release(&rules_version, rules_version + 1);
-    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);
+    store_release(&unwind_rules_version, unwind_rules_version + 1);
+    __atomic_fetch_add(&unwind_rules_generation, 1, __ATOMIC_RELEASE);
 }
 
-void rules_new_generation(void) {
-    lock_take(&rules_lock);
+void unwind_rules_new_generation(void) {
+    lock_take(&unwind_rules_lock);
     new_generation_locked();
-    lock_release(&rules_lock);
+    lock_release(&unwind_rules_lock);
 }
 
-void rules_fork_child(void) {
+void unwind_rules_fork_child(void) {
     quiet_left = RULES_QUIET;
 }
 
 /* Called when a chunk in a watched page was freed: finds out whether it was a link map. */
 static void watched_free(const void *chunk) {
-    for (uint32_t i = 0; i < rules_module_count(); i++) {
+    for (uint32_t i = 0; i < unwind_rules_module_count(); i++) {
         struct module *module = &modules[i];
         if (module->link_map != chunk || load_relaxed(&module->closed))
             continue;
-        lock_take(&rules_lock);
+        lock_take(&unwind_rules_lock);
         store_owner(&module->closed, true);
         new_generation_locked();
-        lock_release(&rules_lock);
+        lock_release(&unwind_rules_lock);
     }
 }
 
-void rules_init(void) {
+void unwind_rules_init(void) {
     segment_watch = watched_free;
     read_program_name();
 }

@@ -4,10 +4,10 @@
  * process, and the modules that code was seen in.
  *
  * Look-ups take no lock: the table holds {key, packed rule}, 16 bytes an entry, and the key is
- * written last. Learning takes rules_lock, but does not hold it while it reads .eh_frame. When a
- * library is closed, the loader frees its link map (through our own free). The page that holds the
- * link map is watched, and the free starts a new generation with empty tables, before the loader
- * can map anything at the library's addresses.
+ * written last. Learning takes unwind_rules_lock, but does not hold it while it reads .eh_frame.
+ * When a library is closed, the loader frees its link map (through our own free). The page that
+ * holds the link map is watched, and the free starts a new generation with empty tables, before the
+ * loader can map anything at the library's addresses.
  */
 #ifndef MEMCTX_UNWIND_RULES_H
 #define MEMCTX_UNWIND_RULES_H
@@ -36,16 +36,17 @@ struct rule {
     uint64_t packed; /* never 0: an old table may be emptied while it is read */
 };
 
-INTERNAL struct lock rules_lock;
-INTERNAL uint32_t rules_generation; /* atomic; when it changes, every cache of paths is invalid */
+INTERNAL struct lock unwind_rules_lock;
+INTERNAL uint32_t
+    unwind_rules_generation; /* atomic; when it changes, every cache of paths is invalid */
 /* Atomic, never 0. When it changes, copies of rules are invalid; it also changes when functions are
  * folded. */
-INTERNAL uint32_t rules_version;
+INTERNAL uint32_t unwind_rules_version;
 
 /* The address of the table of rules. Its lowest bits say how many bits of a hash choose a place in
  * the table, so both are read at once; the table is as large as its block. 0: no table. */
 #define RULE_TABLE_BITS 63UL
-INTERNAL uintptr_t rules_table; /* atomic */
+INTERNAL uintptr_t unwind_rules_table; /* atomic */
 INLINE struct rule *rule_at(uintptr_t table, uint64_t place) {
     struct rule *rules = (struct rule *)(table & ~RULE_TABLE_BITS);
     return &rules[place & ((1UL << (table & RULE_TABLE_BITS)) - 1)];
@@ -60,13 +61,13 @@ INLINE uint64_t rule_place(uintptr_t key) {
     return hash_mix(key >> 10, 0) << 6 | (((key >> 6) ^ key) & 63);
 }
 
-uint64_t rules_find_further(uintptr_t key);
+uint64_t unwind_rules_find_further(uintptr_t key);
 
 /* Returns the packed rule for a return address. `exact`: a signal interrupted the program at the
  * address. */
-INLINE uint64_t rules_find(uintptr_t address, bool exact) {
+INLINE uint64_t unwind_rules_find(uintptr_t address, bool exact) {
     uintptr_t key = address | (exact ? RULE_EXACT_BIT : 0);
-    uintptr_t table = load_acquire(&rules_table);
+    uintptr_t table = load_acquire(&unwind_rules_table);
     if (LIKELY(table)) {
         const struct rule *rule = rule_at(table, rule_place(key));
         if (LIKELY(load_acquire(&rule->key) == key)) {
@@ -75,7 +76,7 @@ INLINE uint64_t rules_find(uintptr_t address, bool exact) {
                 return packed;
         }
     }
-    return rules_find_further(key);
+    return unwind_rules_find_further(key);
 }
 /* A packed rule, from its lowest bit on: the kind (3 bits), how rbp is saved (2), the offset of the
  * saved rbp in words (11), the offset of the CFA in words (24), the number of the folded function
@@ -115,20 +116,21 @@ INLINE uint32_t rule_module(uint64_t packed) {
 
 /* Looks up the start of the function that holds the key's address, by its unwind information; 0:
  * there is none. */
-uintptr_t rules_function_start(uintptr_t key);
+uintptr_t unwind_rules_function_start(uintptr_t key);
 
 /* Gives each known rule the function number that `folded` returns for its address. */
-void rules_number_functions(uint32_t (*folded)(uintptr_t key));
-/* Returns the function number for an address that is being learnt, under rules_lock. NULL: no
- * function is folded. */
-INTERNAL uint32_t (*rules_folded)(uintptr_t function);
+void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key));
+/* Returns the function number for an address that is being learnt, under unwind_rules_lock. NULL:
+ * no function is folded. */
+INTERNAL uint32_t (*unwind_rules_folded)(uintptr_t function);
 
-uint32_t rules_module_count(void); /* modules below it are valid and constant but for `closed` */
-const struct module *rules_module(uint32_t index);
+uint32_t
+unwind_rules_module_count(void); /* modules below it are valid and constant but for `closed` */
+const struct module *unwind_rules_module(uint32_t index);
 /* Forgets every rule and every cached path (depth changed, library closed). */
-void rules_new_generation(void);
-void rules_init(void);
-void rules_fork_child(void);
-uint64_t rules_count(void);
+void unwind_rules_new_generation(void);
+void unwind_rules_init(void);
+void unwind_rules_fork_child(void);
+uint64_t unwind_rules_count(void);
 
 #endif

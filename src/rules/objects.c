@@ -40,7 +40,7 @@ void objects_read(uint32_t module, bool may_open) {
     struct object *object = objects && module < MODULES_MAX ? &objects[module] : NULL;
     if (!object || object->read)
         return;
-    const struct module *mapped = rules_module(module);
+    const struct module *mapped = unwind_rules_module(module);
     struct rule_ranges functions = {0};
     uint8_t module_rule = 0;
     for (uint32_t i = rule_list.count; i-- > 0;)
@@ -62,13 +62,14 @@ uint8_t objects_rule_of(const struct tree_node *node) {
         return 0;
     const struct object *object = &objects[node->module];
     /* A return address may already belong to the next function. */
-    uint64_t address = node->address - (node->exact ? 0 : 1) - rules_module(node->module)->bias;
+    uint64_t address =
+        node->address - (node->exact ? 0 : 1) - unwind_rules_module(node->module)->bias;
     uint8_t rule = rule_first(object->module_rule, ranges_rule_of(&object->functions, address));
     return rule_first(rule, ranges_rule_of(&object->resolved, address));
 }
 
 static uint32_t object_count(void) {
-    uint32_t count = objects ? rules_module_count() : 0;
+    uint32_t count = objects ? unwind_rules_module_count() : 0;
     return count < MODULES_MAX ? count : MODULES_MAX;
 }
 
@@ -108,7 +109,7 @@ const char *objects_add_resolved(uint32_t module, struct rule_range range) {
     if (module >= object_count())
         return "no object has that number";
     struct object *object = &objects[module];
-    const struct module *mapped = rules_module(module);
+    const struct module *mapped = unwind_rules_module(module);
     const struct rule_ranges *before = &object->resolved;
     uint64_t first = before->count ? before->list[before->count - 1].end : 0;
     if (range.start < first || range.end <= range.start ||

@@ -9,7 +9,7 @@
 /* --- from the socket -------------------------------------------------------------------------- */
 
 static const char *check_request(const struct wire_rule_ranges *request) {
-    const struct module *module = rules_module(request->module);
+    const struct module *module = unwind_rules_module(request->module);
     if (request->version != rule_list.version)
         return "the rules have changed";
     if (!module || load_relaxed(&module->closed))
@@ -68,8 +68,8 @@ static bool is_own(const struct module *module) {
 void resolved_list(struct text *text) {
     text_add_number(text, rule_list.version);
     text_add(text, "\n");
-    for (uint32_t i = 0; rule_list.needs_command && i < rules_module_count(); i++) {
-        const struct module *module = rules_module(i);
+    for (uint32_t i = 0; rule_list.needs_command && i < unwind_rules_module_count(); i++) {
+        const struct module *module = unwind_rules_module(i);
         if (module->path[0] != '/' || load_relaxed(&module->closed) || is_own(module) ||
             objects_is_resolved(i))
             continue;
@@ -169,8 +169,8 @@ static uint32_t find_module(struct reader line) {
     if ((kind != 'b' && kind != 'f') || line.at[2] != ' ')
         return MODULE_NONE;
     line.at += 3;
-    for (uint32_t i = 0; i < rules_module_count(); i++) {
-        const struct module *module = rules_module(i);
+    for (uint32_t i = 0; i < unwind_rules_module_count(); i++) {
+        const struct module *module = unwind_rules_module(i);
         if (kind == 'b' ? has_build_id(module, line.at) : is_file(module, line))
             return i;
     }

@@ -223,7 +223,7 @@ static int learn_object(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size, (void)context;
     for (int i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_flags & PF_X) {
-            uint64_t rule = rules_find(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, true);
+            uint64_t rule = unwind_rules_find(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, true);
             if (rule_module(rule) < MODULE_NAMED)
                 objects_read(rule_module(rule), true);
             break;

@@ -14,8 +14,8 @@ static uint32_t begin(char *head, size_t bytes) {
     struct text warnings = {.bytes = said, .capacity = sizeof said};
     struct text text = {.bytes = head, .capacity = bytes - 1};
     policy_rules_init("f=aset;regex:x=slab;file:y=bump", true, &warnings);
-    uint32_t module = rule_module(rules_find((uintptr_t)&LLVMFuzzerTestOneInput, true));
-    const struct module *mapped = rules_module(module);
+    uint32_t module = rule_module(unwind_rules_find((uintptr_t)&LLVMFuzzerTestOneInput, true));
+    const struct module *mapped = unwind_rules_module(module);
     if (!mapped || !mapped->build_id_bytes)
         abort();
     text_add(&text, "1\n=file:y=bump\n=regex:x=slab\n=f=aset\n@b ");
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         abort();
     struct tree_node node = {.module = (uint16_t)module, .exact = true};
     for (unsigned i = 0; i < 64; i++) {
-        node.address = rules_module(module)->start + i * 16;
+        node.address = unwind_rules_module(module)->start + i * 16;
         if (objects_rule_of(&node) > rule_list.count)
             abort();
     }

@@ -30,14 +30,14 @@ static APART struct view *turn(struct heap *heap, unsigned turns) {
 }
 
 static uintptr_t start_of(uintptr_t function) {
-    return rules_function_start(function + 1);
+    return unwind_rules_function_start(function + 1);
 }
 
 /* How often the function stands on the path. */
 static unsigned turns_of(const struct view *view) {
     unsigned count = 0;
     for (uint32_t id = view->context; id >= TREE_FIXED_COUNT; id = tree_node(id)->parent)
-        count += rules_function_start(tree_node(id)->address) == start_of((uintptr_t)turn);
+        count += unwind_rules_function_start(tree_node(id)->address) == start_of((uintptr_t)turn);
     return count;
 }
 
@@ -116,7 +116,7 @@ void thread_begin_folding(unsigned id) {
 void thread_new_rules(unsigned id) {
     store_release(&done, 1);
     if (id)
-        rules_new_generation();
+        unwind_rules_new_generation();
     else
         look_meanwhile(1, 1);
 }
@@ -176,7 +176,8 @@ void check_waited(void) {
         for (unsigned id = 0; id < WAITERS; id++)
             calls += allocated[id][site];
         for (uint32_t id = TREE_FIXED_COUNT; id < tree_count(); id++)
-            if (rules_function_start(tree_node(id)->address) == start_of((uintptr_t)sites[site]))
+            if (unwind_rules_function_start(tree_node(id)->address) ==
+                start_of((uintptr_t)sites[site]))
                 allocs += sums_of(id).allocs;
         model_check(allocs == calls, "a site has not what it allocated");
         wanted += calls;

@@ -556,7 +556,7 @@ static void thread_depth(unsigned id) {
     if (id) {
         for (int depth = 0; depth <= 32; depth += 32) {
             model_check(options_set(depth ? "depth=32" : "depth=0", &text) == OPTION_SET, lines);
-            rules_new_generation();
+            unwind_rules_new_generation();
         }
         return;
     }

@@ -495,21 +495,21 @@ MUTANTS = {
         ["rules:objects-that-are-loaded-later", "rules:programs-that-the-first-one-starts"]),
     # --- folded recursion, paths that wait, the budget of the tables ---
     "unfolded-paths-keep-their-traces": (
-        "src/path/functions.c", "        rules_new_generation();\n", "        ;\n",
+        "src/path/functions.c", "        unwind_rules_new_generation();\n", "        ;\n",
         ["model:recursion-is-unfolded-under-walks", "model:recursion-is-folded-again-under-walks"]),
     "generations-begin-with-old-rules": (
         "src/path/unwind_rules.c",
-        "    table_empty();\n    store_release(&rules_version, rules_version + 1);\n    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);\n",
-        "    __atomic_fetch_add(&rules_generation, 1, __ATOMIC_RELEASE);\n    table_empty();\n    store_release(&rules_version, rules_version + 1);\n",
+        "    table_empty();\n    store_release(&unwind_rules_version, unwind_rules_version + 1);\n    __atomic_fetch_add(&unwind_rules_generation, 1, __ATOMIC_RELEASE);\n",
+        "    __atomic_fetch_add(&unwind_rules_generation, 1, __ATOMIC_RELEASE);\n    table_empty();\n    store_release(&unwind_rules_version, unwind_rules_version + 1);\n",
         ["model:recursion-is-unfolded-under-walks"]),
     "folding-is-told-before-its-numbers": (
         "src/path/functions.c",
-        "    rules_folded = number_of;\n    rules_number_functions(number_of_key);\n"
+        "    unwind_rules_folded = number_of;\n    unwind_rules_number_functions(number_of_key);\n"
         "    /* Last: who sees it reads the new numbers. */\n    store_release(&function_epoch, function_epoch + 1);\n",
-        "    store_release(&function_epoch, function_epoch + 1);\n    rules_folded = number_of;\n    rules_number_functions(number_of_key);\n",
+        "    store_release(&function_epoch, function_epoch + 1);\n    unwind_rules_folded = number_of;\n    unwind_rules_number_functions(number_of_key);\n",
         ["model:folding-begins-under-walks"]),
     "new-rules-are-not-numbered": (
-        "src/path/functions.c", "    rules_folded = number_of;\n", "", ["model:library-is-closed-under-folded-walks"]),
+        "src/path/functions.c", "    unwind_rules_folded = number_of;\n", "", ["model:library-is-closed-under-folded-walks"]),
     "unfolded-functions-keep-their-numbers": (
         "src/path/functions.c", "number && function_set_has(&functions->unfolded, number) ? 0 : number;", "number;",
         ["model:recursion-is-unfolded-under-walks", "tables:unfolded-for-a-time"]),

@@ -111,8 +111,8 @@ static NOINLINE void plain(int levels, size_t size) {
 static void start_oracle(void) {
     cr_assert(oracle_load(), "libunwind.so.8 cannot be opened");
     options.verify = 1; /* compare every cached path */
-    rules_init();
-    rules_new_generation();
+    unwind_rules_init();
+    unwind_rules_new_generation();
 }
 
 static void expect_no_mismatch(uint64_t checked_min) {
@@ -137,7 +137,7 @@ Test(paths, depth_may_change_at_any_time) {
     for (int i = 0; i < 20000; i++) {
         if (i % 50 == 0) {
             options.depth = rand() % (MEMCTX_DEPTH_MAX + 1);
-            rules_new_generation();
+            unwind_rules_new_generation();
         }
         plain(rand() % 60, 100);
     }
@@ -166,7 +166,7 @@ static void walk_at_random(void (*run)(int levels)) {
     for (unsigned round = 0; round < 4000; round++) {
         if (round == 2000) { /* now some are cut off */
             options.depth = 14;
-            rules_new_generation();
+            unwind_rules_new_generation();
         }
         if (thread_heap_if_any())
             paths_of(thread_heap)->passing = true;
@@ -186,8 +186,8 @@ Test(paths, so_it_is_with_frame_pointers) {
 
 /* One path, over and over: walks are tried in place of the table, cost more, and are given up. */
 Test(paths, walks_of_one_path_are_soon_given_up) {
-    rules_init();
-    rules_new_generation();
+    unwind_rules_init();
+    unwind_rules_new_generation();
     shapes_run(0);
     paths_of(thread_heap)->passing = true;
     paths_of(thread_heap)->patience[true] = 0;

@@ -183,15 +183,16 @@ Test(policy_rules, text_is_understood_or_refused) {
 
 /* This program's module, and an address in its file. */
 static uint32_t own_module(uint64_t *address) {
-    uint32_t module = rule_module(rules_find((uintptr_t)&policy_rules_landmark, true));
-    cr_assert_lt(module, rules_module_count());
-    *address = (uintptr_t)&policy_rules_landmark - rules_module(module)->bias;
+    uint32_t module = rule_module(unwind_rules_find((uintptr_t)&policy_rules_landmark, true));
+    cr_assert_lt(module, unwind_rules_module_count());
+    *address = (uintptr_t)&policy_rules_landmark - unwind_rules_module(module)->bias;
     return module;
 }
 
 static unsigned rule_at_address(uint32_t module, uint64_t address) {
-    struct tree_node node = {
-        .address = address + rules_module(module)->bias, .module = (uint16_t)module, .exact = true};
+    struct tree_node node = {.address = address + unwind_rules_module(module)->bias,
+                             .module = (uint16_t)module,
+                             .exact = true};
     return objects_rule_of(&node);
 }
 
@@ -201,7 +202,7 @@ struct request {
 };
 
 static struct request request_for(uint32_t module) {
-    const struct module *mapped = rules_module(module);
+    const struct module *mapped = unwind_rules_module(module);
     struct request request = {.head = {.version = rule_list.version,
                                        .module = module,
                                        .last = 1,
@@ -259,7 +260,7 @@ Test(resolved, damaged_ranges_are_refused) {
     uint64_t start;
     uint32_t module = own_module(&start);
     answer("regex:^x=slab", &status);
-    const struct module *mapped = rules_module(module);
+    const struct module *mapped = unwind_rules_module(module);
     struct request good = request_for(module), bad;
     good.head.count = 2;
     good.ranges[0] = (struct wire_rule_range){.start = start, .bytes = 4, .rule = 1};
@@ -298,7 +299,7 @@ Test(resolved, as_many_as_are_kept) {
     uint32_t status;
     uint64_t start;
     uint32_t module = own_module(&start);
-    const struct module *mapped = rules_module(module);
+    const struct module *mapped = unwind_rules_module(module);
     cr_assert_gt(mapped->end - mapped->start, 2 * WIRE_RULE_RANGES_MAX + 200);
     answer("regex:^x=slab", &status);
     struct request request = request_for(module);
@@ -324,7 +325,7 @@ Test(resolved, as_many_as_are_kept) {
 /* What an environment says of this program: `ranges` behind its name. */
 static const char *environment(uint32_t module, const char *rules, const char *ranges) {
     static char text[2000];
-    const struct module *mapped = rules_module(module);
+    const struct module *mapped = unwind_rules_module(module);
     int used = snprintf(text, sizeof text, "1\n%s@b 0123456789\n1 1 1\n@b ", rules);
     for (uint32_t i = 0; i < mapped->build_id_bytes; i++)
         used += snprintf(text + used, sizeof text - (size_t)used, "%02x", mapped->build_id[i]);
@@ -337,7 +338,7 @@ Test(resolved, text_of_the_environment) {
     struct text warnings = {.bytes = warned, .capacity = sizeof warned - 1};
     uint64_t start;
     uint32_t module = own_module(&start);
-    cr_assert_gt(rules_module(module)->build_id_bytes, 0);
+    cr_assert_gt(unwind_rules_module(module)->build_id_bytes, 0);
     policy_rules_init("f=aset;regex:^x=slab;file:y=bump", true, &warnings);
     cr_assert_eq(warnings.length, 0);
     snprintf(ranges, sizeof ranges, "2 %lx 4 1 4 4\n", (unsigned long)start);

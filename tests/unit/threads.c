@@ -161,7 +161,7 @@ static void set_up(void) {
     for (int i = 0; i < SLOTS; i++)
         pthread_mutex_init(&shelves[i].mutex, NULL);
     thread_init();
-    rules_init();
+    unwind_rules_init();
 }
 
 Test(threads, chunks_pass_between_threads_and_the_books_close, .init = set_up) {

@@ -44,33 +44,33 @@ Test(cfi, data_and_unmapped_memory_have_no_rules) {
 }
 
 Test(rules, packed_rules_hold_what_was_found_and_generations_forget) {
-    rules_init();
+    unwind_rules_init();
     uintptr_t pc = return_address();
-    uint64_t packed = rules_find(pc, false);
+    uint64_t packed = unwind_rules_find(pc, false);
     cr_assert_eq(rule_kind(packed), CFI_RBP);
     cr_assert_eq(rule_cfa_offset(packed), 16);
     cr_assert_eq(rule_rbp(packed), CFI_RBP_AT_CFA);
     cr_assert_eq(rule_rbp_offset(packed), -16);
-    cr_assert_lt(rule_module(packed), rules_module_count());
-    const struct module *module = rules_module(rule_module(packed));
+    cr_assert_lt(rule_module(packed), unwind_rules_module_count());
+    const struct module *module = unwind_rules_module(rule_module(packed));
     cr_assert(module->start <= pc && pc < module->end);
-    uint64_t count = rules_count();
-    cr_assert_eq(rules_find(pc, false), packed);
-    cr_assert_eq(rules_count(), count, "learnt once");
+    uint64_t count = unwind_rules_count();
+    cr_assert_eq(unwind_rules_find(pc, false), packed);
+    cr_assert_eq(unwind_rules_count(), count, "learnt once");
     for (uintptr_t i = 1; i <= 20000; i++) /* addresses without an object fill it too */
-        cr_assert_eq(rule_kind(rules_find(i * 16, false)), CFI_NONE);
-    cr_assert_eq(rules_find(pc, false), packed, "lost when the table grew");
-    struct rule *rule = rule_at(rules_table, 0);
+        cr_assert_eq(rule_kind(unwind_rules_find(i * 16, false)), CFI_NONE);
+    cr_assert_eq(unwind_rules_find(pc, false), packed, "lost when the table grew");
+    struct rule *rule = rule_at(unwind_rules_table, 0);
     while (rule->key != pc)
         rule++;
     rule->packed = 0; /* as a reader sees an old table that is emptied just now */
-    cr_assert_eq(rules_find(pc, false), packed);
+    cr_assert_eq(unwind_rules_find(pc, false), packed);
     rule->packed = packed;
-    uint32_t generation = rules_generation;
-    rules_new_generation();
-    cr_assert_neq(rules_generation, generation);
-    cr_assert_lt(rules_count(), count + 20000);
-    cr_assert_eq(rule_cfa_offset(rules_find(pc, false)), 16);
+    uint32_t generation = unwind_rules_generation;
+    unwind_rules_new_generation();
+    cr_assert_neq(unwind_rules_generation, generation);
+    cr_assert_lt(unwind_rules_count(), count + 20000);
+    cr_assert_eq(rule_cfa_offset(unwind_rules_find(pc, false)), 16);
 }
 
 static struct stack kept, fresh;
@@ -101,7 +101,7 @@ static void compare_walks(uintptr_t frame) {
 
 Test(stack, walks_that_reuse_the_last_one_equal_fresh_ones) {
     static const unsigned depths[] = {1, 2, 32, 128};
-    rules_init();
+    unwind_rules_init();
     srand(41);
     at_leaf = compare_walks;
     for (int i = 0; i < 4; i++) {
@@ -153,10 +153,10 @@ static void use_cache(uintptr_t frame) {
 }
 
 Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
-    rules_init();
+    unwind_rules_init();
     srand(43);
     cr_assert(cache_make(paths) && stack_make_room(&fresh, 1));
-    paths->fast_generation = rules_generation;
+    paths->fast_generation = unwind_rules_generation;
     at_leaf = use_cache;
     for (int round = 0; round < 3000; round++)
         shapes_run(rand() % 8);
@@ -213,9 +213,9 @@ static NOINLINE void alternate_at(unsigned place, int turn) {
 }
 
 Test(cache, two_paths_that_miss_in_turns_are_both_kept) {
-    rules_init();
+    unwind_rules_init();
     cr_assert(cache_make(paths) && stack_make_room(&fresh, 1));
-    paths->fast_generation = rules_generation;
+    paths->fast_generation = unwind_rules_generation;
     at_leaf = use_cache;
     for (int turn = 0; turn < 200; turn++)
         alternate(turn);
@@ -225,10 +225,10 @@ Test(cache, two_paths_that_miss_in_turns_are_both_kept) {
 }
 
 Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
-    rules_init();
+    unwind_rules_init();
     srand(44);
     cr_assert(cache_make(paths) && stack_make_room(&fresh, 1));
-    paths->fast_generation = rules_generation;
+    paths->fast_generation = unwind_rules_generation;
     at_leaf = use_cache;
     while (!paths->oldest && leaves < 2000000)
         shapes_run(rand() % 8);
