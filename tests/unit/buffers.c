@@ -6,7 +6,7 @@
 
 #define KIB ((size_t)1 << 10)
 
-Test(control_memory, is_kept_for_the_next_request_and_zeroed) {
+Test(buffers, is_kept_for_the_next_request_and_zeroed) {
     char *first = buffers_map(200 * KIB, true);
     for (size_t i = 0; i < 200 * KIB; i++)
         first[i] = 'x';
@@ -23,7 +23,7 @@ Test(control_memory, is_kept_for_the_next_request_and_zeroed) {
     cr_assert_eq(buffers_bytes(false), (int64_t)(370 * KIB), "what is in use stays");
 }
 
-Test(control_memory, goes_back_when_nobody_asks) {
+Test(buffers, goes_back_when_nobody_asks) {
     buffers_unmap(buffers_map(200 * KIB, true));
     buffers_unmap_kept();
     cr_assert_eq(buffers_bytes(false), 0);
@@ -31,7 +31,7 @@ Test(control_memory, goes_back_when_nobody_asks) {
     cr_assert_eq(buffers_bytes(false), 0, "so much is not kept");
 }
 
-Test(control_memory, every_place_may_hold_what_is_kept) {
+Test(buffers, every_place_may_hold_what_is_kept) {
     enum { MANY = 16 };
     void *all[MANY];
     for (int i = 0; i < MANY; i++)
@@ -45,14 +45,14 @@ Test(control_memory, every_place_may_hold_what_is_kept) {
 
 /* Each page is written at once: one that is read first costs the other threads an interruption
  * when it is written. */
-Test(control_memory, is_there_before_it_is_read) {
+Test(buffers, is_there_before_it_is_read) {
     char *table = buffers_map(64 * KIB, true);
     cr_assert_eq(os_resident_bytes(table, 64 * KIB), (int64_t)(64 * KIB));
     char *answers = buffers_map(192 * KIB, false);
     cr_assert_eq(os_resident_bytes(answers, 192 * KIB), 0, "what is not used is not touched");
 }
 
-Test(control_memory, an_answer_has_an_end) {
+Test(buffers, an_answer_has_an_end) {
     char room[64];
     struct answer answer = {.bytes = room, .capacity = sizeof room};
     for (size_t i = 0; i < sizeof room; i++)
