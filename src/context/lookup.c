@@ -9,8 +9,8 @@
 #include "path/functions.h"
 #include "path/oracle.h"
 #include "region/hooks.h"
-#include "region/named.h"
 #include "region/region.h"
+#include "region/reset.h"
 
 static const struct region_hooks hooks = {.explain_misuse = misuse_explain,
                                           .explain_guarded = misuse_explain_guarded,
@@ -323,7 +323,7 @@ static NOINLINE struct view *view_past(struct heap *heap, uintptr_t frame, size_
     return view;
 }
 
-NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size) {
+NOINLINE struct view *context_view_searched(struct heap *heap, uintptr_t frame, size_t size) {
     if (paths_of(heap)->replay_generation == load_relaxed(&rules_generation))
         return view_past(heap, frame, size);
     return look_up(heap, frame, size);
@@ -335,14 +335,14 @@ void context_switch(struct heap *heap, struct view *view) {
     ways_open(paths);
 }
 
-struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size) {
+struct view *context_view_kept(struct heap *heap, const void *chunk) {
     struct view *view = named_view_of(heap, chunk);
     if (!view && is_switched(paths_of(heap))) {
         uint32_t context = region_context_of(chunk);
         if (context != REGION_NO_CONTEXT && !tree_is_named(context))
             view = heap_view(heap, context);
     }
-    return view ? view : context_view(heap, frame, size);
+    return view;
 }
 
 struct view *context_switched(struct heap *heap) {

@@ -16,21 +16,11 @@
 /* Finds the view when the first guess failed. `frame` is the frame pointer of the exported
  * function, `size` the requested size. Returns NULL only while there is no memory for the heap's
  * first view; once it has returned a view for a heap, it never returns NULL for that heap. */
-struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size);
-
-/* Returns NULL if the first guess is wrong. */
-INLINE struct view *context_find(struct heap *heap, uintptr_t frame) {
-    return cache_find(paths_of(heap), frame);
-}
+struct view *context_view_searched(struct heap *heap, uintptr_t frame, size_t size);
 
 /* Sampling: after every CONTEXT_TIMED_EVERY-th slow allocation the next allocation, whatever its
  * kind, is timed. */
 #define CONTEXT_TIMED_EVERY 16U
-
-INLINE struct view *context_view(struct heap *heap, uintptr_t frame, size_t size) {
-    struct view *view = context_find(heap, frame);
-    return LIKELY(view != NULL) ? view : context_view_slow(heap, frame, size);
-}
 
 /* Returns the view of a fixed context, for an allocation that must not walk the stack because a
  * signal handler interrupted the allocator. */
@@ -39,11 +29,11 @@ struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context);
  * this. */
 void context_switch(struct heap *heap, struct view *view);
 struct view *context_switched(struct heap *heap); /* NULL: the thread is not switched to a view */
-/* Returns the view that pays for a chunk when the chunk's size changes, where there are named
- * contexts. A chunk of a named context stays in it, so that it lives as long as the context. While
- * the thread is switched to a named context, a chunk of no named context stays with its call path's
- * view. */
-struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size);
+/* Returns the view that keeps a chunk whose size changes, where there are named contexts. A chunk
+ * of a named context stays in it, so that it lives as long as the context. While the thread is
+ * switched to a named context, a chunk of no named context stays with its call path's view. NULL:
+ * the view of the path that resizes the chunk pays. */
+struct view *context_view_kept(struct heap *heap, const void *chunk);
 /* For a forked child: look-ups only read the cache for a while. */
 void context_fork_child(struct heap *heap);
 /* Forgets what is known of the stack, because another thread uses the heap from now on. */

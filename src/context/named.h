@@ -29,7 +29,7 @@
 
 #include "memctx.h"
 #include "region/member.h"
-#include "region/named.h"
+#include "region/reset.h"
 
 #define NAMED_PLACES_PER_BLOCK 1024U
 #define NAMED_BLOCKS 1024U /* 1 M places */

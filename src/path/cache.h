@@ -181,44 +181,6 @@ INLINE struct paths *paths_of(struct heap *heap) {
 /* A word of the stack, whatever type the program gives it. */
 typedef uint64_t stack_word __attribute__((may_alias));
 
-/* One load reads two places, and one comparison compares two words, because the loads are the
- * limit. All four words may be read before one of them is known to be right: they are in the OS
- * page of the first word, and the groups before it proved that page. */
-INLINE bool trace_group_matches(const struct trace_checks *checks, const stack_word *words) {
-    uint64_t first, second;
-    __builtin_memcpy(&first, &checks->word[0], sizeof first);
-    __builtin_memcpy(&second, &checks->word[2], sizeof second);
-#ifdef CACHE_WORDS_IN_PAIRS
-    const double *at = (const double *)(const void *)words; /* moved as bits, never as numbers */
-    __m128d a = _mm_loadh_pd(_mm_load_sd(&at[(uint32_t)first]), &at[first >> 32]);
-    __m128d b = _mm_loadh_pd(_mm_load_sd(&at[(uint32_t)second]), &at[second >> 32]);
-    const __m128i *values = (const __m128i *)(const void *)checks->value;
-    __m128i equal = _mm_and_si128(_mm_cmpeq_epi32(_mm_castpd_si128(a), _mm_load_si128(&values[0])),
-                                  _mm_cmpeq_epi32(_mm_castpd_si128(b), _mm_load_si128(&values[1])));
-    return LIKELY(_mm_movemask_epi8(equal) == 0xffff);
-#else
-    return LIKELY(words[(uint32_t)first] == checks->value[0]) &&
-           LIKELY(words[first >> 32] == checks->value[1]) &&
-           LIKELY(words[(uint32_t)second] == checks->value[2]) &&
-           LIKELY(words[second >> 32] == checks->value[3]);
-#endif
-}
-
-INLINE bool trace_matches(const struct trace *trace, const stack_word *words) {
-    uint32_t left = trace->count;
-    const struct trace_checks *checks = trace->more;
-    if (!trace_group_matches(&trace->checks[0], words))
-        return false;
-    if (left == 1)
-        return true;
-    if (!trace_group_matches(&trace->checks[1], words))
-        return false;
-    for (; left > TRACE_INLINE_GROUPS; left--, checks++)
-        if (!trace_group_matches(checks, words))
-            return false;
-    return true;
-}
-
 /* Returns the entry for the trace that comes after the last one at this return address and stack
  * pointer. By the last trace alone, the guess is right for 85 % of gcc's allocations, 89 % of
  * python's and 93 % of node's; by all three it is right for 91 %, 97 % and 97 %. */
@@ -227,22 +189,6 @@ INLINE uint16_t *first_guess(const struct paths *paths, uintptr_t frame) {
     uint64_t key = (return_address ^ (uint64_t)frame << 20) * 0xd6e8feb86659fd93ULL;
     /* The load of the last trace's number finishes last, so the number is mixed in last. */
     return &paths->guesses[key >> paths->guess_shift ^ (paths->last << 2 & paths->last_mask)];
-}
-
-/* The usual case: the first guess is right. NULL: the path must be looked up by cache_search. */
-INLINE struct view *cache_find(struct paths *paths, uintptr_t frame) {
-    if (UNLIKELY(paths->fast_generation != load_relaxed(&rules_generation)))
-        return paths->fixed_generation == load_relaxed(&rules_generation) ? paths->fixed : NULL;
-    uint32_t next = *first_guess(paths, frame);
-    const struct trace *trace = &paths->traces[next];
-    if (UNLIKELY(trace->sp != frame + 16) || !trace_matches(trace, (const stack_word *)frame))
-        return NULL;
-    paths->last = next;
-    paths->found++;
-    struct view *view = trace->view;
-    if (!view)
-        __builtin_unreachable();
-    return view;
 }
 
 /* Tries all further guesses. After NULL, *hash leads to the place where cache_keep may put the

@@ -52,7 +52,7 @@ static const char *parse_limit(const char *word, struct terms *terms, uint32_t f
 static const char *parse_word(const char *word, struct policy_rule *rule, struct terms *terms) {
     const char *value;
     for (unsigned i = 0; i < PLACE_COUNT; i++)
-        if (text_equal(words[i] ? words[i] : policy_table[i]->name, word)) {
+        if (text_equal(words[i] ? words[i] : policies[i].name, word)) {
             if (rule->placement != PLACE_COUNT)
                 return "it has two policies";
             rule->placement = (uint8_t)i;

@@ -36,7 +36,7 @@
 #define ADDRESS_BITS 47
 #define FREELIST_ITEMS_MIN 512
 
-enum page_kind {
+enum page_kind_number {
     PAGE_NONE = 0, /* free slices, or no chunk starts here */
     PAGE_OWN,      /* blocks of one context */
     PAGE_MIXED,    /* blocks of many contexts of one thread */
@@ -44,6 +44,7 @@ enum page_kind {
     PAGE_HUGE,     /* one large chunk with its own segment */
     PAGE_SERIAL,   /* chunks of one context, stored one after another: region/serial.h */
     PAGE_WAITING,  /* its only chunk was freed and waits: region/guard.h */
+    PAGE_KINDS,
 };
 
 enum page_flag {
@@ -54,7 +55,7 @@ enum page_flag {
     PAGE_LISTED = 8,
     PAGE_TAIL = 16,     /* own page: its last touched OS page counts in heap.own_free */
     PAGE_EMERGENCY = 4, /* a huge chunk that is not accounted yet */
-    PAGE_SIMPLE = 64,   /* its blocks contain list nodes: region/simple.h; never changes */
+    PAGE_CHAINED = 64,  /* its blocks contain list nodes: region/simple.h; never changes */
     PAGE_GUARDED = 32,  /* a span with an inaccessible end: region/guard.h */
 };
 
@@ -97,7 +98,7 @@ struct page {
         uint16_t found;   /* PAGE_SERIAL, owner: the record found by the last search */
     };
     uint8_t flags;      /* owner: enum page_flag */
-    uint8_t kind;       /* enum page_kind */
+    uint8_t kind;       /* enum page_kind_number; what it can do: region/kinds.h */
     uint8_t meta_shift; /* of the block records; see region/blocks.h */
     uint8_t size_class;
     uint8_t granule_capacity; /* blocks in a granule, counting those that its records displace */
