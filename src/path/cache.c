@@ -261,7 +261,7 @@ static uint32_t trace_compare(struct trace *trace, const stack_word *words) {
     return trace->count * 4U;
 }
 
-/* Called when the first guess was wrong, which counts against the present way to guess if no guess
+/* Called when the first guess was wrong. This counts against the present way to guess if no guess
  * since the last wrong one was right, and for it otherwise. If more than four of five wrong guesses
  * count against guessing by the last trace, the next guesses are made without the last trace. If
  * more than one of nine counts against that, the last trace is used again. Each change takes longer
