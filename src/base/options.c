@@ -10,8 +10,7 @@ struct options options START_PAGE __attribute__((aligned(CACHE_LINE))) = {
 
 static const char *const control_words[] = {MEMCTX_CONTROL_MODE_WORDS, NULL};
 static const char *const fold_words[] = {MEMCTX_FOLD_MODE_WORDS, NULL};
-/* The list of words of an option that is a size: it has no words, and its address marks the
- * option. */
+/* The empty list of words of an option that is a size. Its address marks such an option. */
 static const char *const size_words[] = {NULL};
 static const char *const thp_words[] = {MEMCTX_THP_MODE_WORDS, NULL};
 

@@ -104,7 +104,7 @@ struct hint {
  * to the kernel, and a third larger than requested. */
 struct more_block {
     struct more_block *next;
-    uint32_t bytes, used; /* of this block, with this header */
+    uint32_t bytes, used; /* bytes of the block, and used bytes of it, both with this header */
     uint32_t all_bytes;   /* bytes of this block and of all older blocks */
     /* bytes in all blocks that traces left because they needed more room; right only in the newest
      * block */
@@ -146,12 +146,13 @@ struct __attribute__((may_alias)) paths {
     uint32_t verify_left; /* number of look-ups until the next comparison with libunwind */
     /* The fields up to `patience` decide whether look-ups use the table or pass over it: see
      * context/lookup.c. */
-    bool passing;    /* look-ups pass over the table */
-    uint8_t walking; /* number of windows in which they do, at most CACHE_WALKING_LONG */
+    bool passing; /* look-ups pass over the table */
+    /* number of windows since look-ups pass over the table, at most CACHE_WALKING_LONG */
+    uint8_t walking;
     uint32_t window; /* number of look-ups after which the window ends */
     /* look-ups in this window so far, and right first guesses among them */
     uint32_t seen, found_in_window;
-    uint32_t spent; /* estimated ns of all other look-ups in this window */
+    uint32_t spent; /* estimated ns of the look-ups in this window that were no right first guess */
     /* estimated ns of a look-up in the last window with the table and past it; 0: not known */
     uint32_t cost[2];
     /* sum, over windows, of the ns a look-up that the other way could have saved; the sums at which
@@ -165,10 +166,11 @@ struct __attribute__((may_alias)) paths {
     /* The fields up to `replay_generation` belong to the layer above: see context/admit.h. */
     bool watching;        /* the layer looks for functions that recur */
     uint32_t nodes_valid; /* number of frames, from the outermost one on, whose node is right */
-    /* index of the first of these frames whose path is not in the tree; UINT32_MAX: none */
+    /* index of the outermost frame whose path is not in the tree; UINT32_MAX: none */
     uint32_t first_cold;
     uint32_t nodes_seen; /* number of nodes ever made, as of the last walk */
-    uint32_t fold_epoch; /* function_epoch when these nodes were found; 0: no function is folded */
+    /* function_epoch when the frames' nodes were found; 0: no function is folded */
+    uint32_t fold_epoch;
     /* a stack whose frame pointer is not above this value is too deep to be walked to its end; 0:
      * no stack was too deep */
     uintptr_t deep_sp;

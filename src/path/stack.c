@@ -178,7 +178,7 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
     while ((check = stack_compare(check, last)) > last) {
         uint64_t word = word_at((--check)->at);
         int k = (int)(check - stack->checks);
-        int i = k < join ? k : join - 1; /* the frame to which the step with this check leads */
+        int i = k < join ? k : join - 1; /* frame to which the step leads that read check k */
         while (stack->frames[i].checks > k)
             i--;
         if (k != stack->frames[i].checks || !word || !adjust(stack, i, word))

@@ -30,7 +30,7 @@
 #define RBP_KEPT 0U /* value of caller_rbp: the caller's rbp is still in rbp */
 #define RBP_LOST 1U /* value of caller_rbp: the caller's rbp is saved nowhere */
 
-enum stack_end {                     /* what the outermost walked frame is */
+enum stack_end {                     /* kind of the outermost frame that was walked */
                  STACK_COMPLETE = 0, /* the outermost frame of the thread */
                  STACK_OPEN,         /* a frame beyond which the walk did not look */
                  STACK_NO_CFI,       /* a frame without usable unwind information */
@@ -43,8 +43,7 @@ struct stack_frame {
     /* address where this frame saved its caller's rbp, or RBP_KEPT, or RBP_LOST */
     uintptr_t caller_rbp;
     uint64_t rule; /* the packed unwind rule for `address` */
-    /* For the layer above: the node of the path up to this frame, and a hash; see
-     * context/admit.h. */
+    /* For the layer above: the node of the path up to this frame, and a hash; see admit.c. */
     uint32_t node, hash;
     union {
         struct {
@@ -55,7 +54,7 @@ struct stack_frame {
             /* index of the check that proves this frame's rbp; -1: no further frame uses that
              * rbp */
             int16_t rbp_use;
-            uint16_t checks; /* checks [0, checks) prove everything from this frame outwards */
+            uint16_t checks; /* checks [0, checks) prove this frame and all frames further out */
         };
         /* all fields of the struct as one word. A plain frame gets the word of the next frame
          * outwards, changed by the macros below. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* internal.h - what segment.c and huge.c share: the state of the layer, and its locks. */
+/* internal.h - the state of the layer, and the functions that segment.c and huge.c share. */
 #ifndef MEMCTX_SEGMENT_INTERNAL_H
 #define MEMCTX_SEGMENT_INTERNAL_H
 

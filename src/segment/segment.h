@@ -54,7 +54,7 @@ enum page_flag {
     /* the page is in the owner's list of pages with free blocks. A page that is neither full nor
      * listed is a current page. */
     PAGE_LISTED = 8,
-    PAGE_TAIL = 16,     /* PAGE_OWN: not used up, so heap.own_free counts one OS page of it */
+    PAGE_TAIL = 16, /* a page of PAGE_OWN is not used up: heap.own_free counts one OS page of it */
     PAGE_EMERGENCY = 4, /* a huge chunk that is not accounted yet */
     PAGE_SIMPLE = 64,   /* the blocks contain list nodes, see region/simple.h; never changes */
     PAGE_GUARDED = 32,  /* a span with an inaccessible end: region/guard.h */
