@@ -11,7 +11,7 @@ static const char *const kind_words[RULE_KINDS] = {[OF_FUNCTIONS] = "",
                                                    [OF_CONTEXT] = "context:"};
 
 static const char *const words[PLACE_COUNT] = {
-    /* The other placements have a policy's name. */
+    /* The other placements are named like their policy. */
     [PLACE_DEFAULT] = "default",
     [PLACE_SHARED] = "mixed"};
 
@@ -48,7 +48,7 @@ static const char *parse_limit(const char *word, struct terms *terms, uint32_t f
     return NULL;
 }
 
-/* Parses a policy, or one of the terms. NULL: done; else the error in words. */
+/* Parses the name of a policy, or one option. NULL: done; else the error in words. */
 static const char *parse_word(const char *word, struct policy_rule *rule, struct terms *terms) {
     const char *value;
     for (unsigned i = 0; i < PLACE_COUNT; i++)
