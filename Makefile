@@ -45,7 +45,7 @@ base_flags := -std=gnu17 -D_GNU_SOURCE $(optimise) -g $(warnings) -Iinclude \
 family := malloc calloc realloc reallocarray free memalign aligned_alloc posix_memalign valloc \
     pvalloc malloc_usable_size
 # Frame pointers: the words below an exported function must stand while its call path is looked up, also
-# where it ends in a sibling call (src/api/allocate.h).
+# where it ends in a sibling call (src/api/fast.h).
 lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC \
     -ftls-model=initial-exec -fno-plt $(family:%=-fno-builtin-%)
 # noseparate-code: text and constants are one mapping, which is one less for every fork and exec.

@@ -5,7 +5,7 @@
  * Each function enters the thread's heap, as malloc does. The program's callbacks run outside,
  * because they may allocate.
  */
-#include "api/allocate.h"
+#include "api/fast.h"
 #include "context/tree.h"
 #include "named/named.h"
 
@@ -20,7 +20,7 @@ static struct heap *enter(void) {
     enum thread_access access = thread_enter_own(&heap);
     if (access == THREAD_OWN)
         return heap;
-    thread_leave_slow(heap, access);
+    thread_leave_any(heap, access);
     return NULL;
 }
 
@@ -294,7 +294,7 @@ NOINLINE static void *allocate_listed(struct heap *heap, struct view *view, size
     bool fresh = false;
     void *chunk = region_alloc_listed(heap, view, size, &fresh);
     return chunk ? allocate_done(heap, view, size, how, frame, chunk, fresh)
-                 : allocate_next(heap, view, size, how, frame);
+                 : allocate_page_used_up(heap, view, size, how, frame);
 }
 
 /* Other cases end in a tail call, so that the common cases save no callee-saved register. */
@@ -302,27 +302,27 @@ INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t si
                          enum allocate_how how, uintptr_t frame) {
     struct view *view = named->view;
     if (named->policy >= MEMCTX_GENERATION && size <= SMALL_MAX && view->bins == view->region &&
-        serial_is(view->bins->policy)) {
+        UNLIKELY(view->bins->recipe & RECIPE_SERIAL)) {
         bool fresh = false;
         void *chunk = serial_alloc_quick(view, size, &fresh);
         return LIKELY(chunk != NULL) ? allocate_done(heap, view, size, how, frame, chunk, fresh)
-                                     : allocate_next(heap, view, size, how, frame);
+                                     : allocate_page_used_up(heap, view, size, how, frame);
     }
     if (UNLIKELY(options.check) || UNLIKELY(size > SMALL_MAX))
         return allocate_entered(heap, view, size, 1, how, frame);
     if (named->policy == MEMCTX_SIMPLE)
         return allocate_listed(heap, view, size, how, frame);
     if (UNLIKELY(size > NARROW_MAX))
-        return allocate_wide(heap, view, size, how, frame);
-    return allocate_with(heap, view, size, how, frame);
+        return allocate_wide_block(heap, view, size, how, frame);
+    return allocate_from(heap, view, size, how, frame);
 }
 
 /* For a handle that is not a plain context of this thread: it may be a member of a crowd, a former
  * member, invalid, or another thread's. */
-NOINLINE static void *allocate_further(struct heap *heap, memctx_t context, size_t size,
-                                       enum allocate_how how, uintptr_t frame) {
+NOINLINE static void *allocate_other_handle(struct heap *heap, memctx_t context, size_t size,
+                                            enum allocate_how how, uintptr_t frame) {
     if (!heap && !(heap = enter()))
-        return allocate_slow(size, how, frame);
+        return allocate_not_entered(size, how, frame);
     bool fresh = false;
     const struct named *crowd = named_my_crowd(heap, context, "memctx_alloc"), *named;
     uint32_t number = named_place(context) & ~NAMED_MEMBER;
@@ -340,7 +340,7 @@ INLINE void *allocate_in(memctx_t context, size_t size, enum allocate_how how, u
     struct heap *heap = thread_enter();
     const struct named *named = LIKELY(heap != NULL) ? named_find_placed(context) : NULL;
     if (UNLIKELY(!named) || UNLIKELY(named->heap != heap))
-        return allocate_further(heap, context, size, how, frame);
+        return allocate_other_handle(heap, context, size, how, frame);
     return allocate_of(heap, named, size, how, frame);
 }
 

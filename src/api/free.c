@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * free, and the cases that the common case in api/allocate.h passes on.
+ * free, and the cases that the common case in api/fast.h passes on.
  *
  * Nothing here looks up a call path, so this file alone is built without frame pointers.
  */
-#include "api/allocate.h"
+#include "api/fast.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "api/names.h"
 
-NOINLINE void free_slow(void *chunk) {
+NOINLINE void free_not_entered(void *chunk) {
     struct heap *heap;
     if (!chunk)
         return;
     int saved = errno; /* POSIX.1-2024: free keeps errno, but pthread_setspecific may change it */
-    enum thread_access access = thread_enter_slow(&heap);
+    enum thread_access access = thread_enter_any(&heap);
     if (access == THREAD_NONE) {
         if (segment_page_of(chunk) || segment_huge_of(chunk))
             thread_defer_free(chunk);
@@ -25,25 +25,23 @@ NOINLINE void free_slow(void *chunk) {
     } else {
         thread_settle(heap);
         region_free(heap, chunk);
-        thread_leave_slow(heap, access);
+        thread_leave_any(heap, access);
     }
     errno = saved;
 }
 
-NOINLINE void free_other(struct heap *heap, void *chunk) {
+NOINLINE void free_foreign(struct heap *heap, void *chunk) {
     region_free(heap, chunk);
     thread_leave(heap);
 }
 
-NOINLINE void free_further(struct heap *heap, struct page *page, void *chunk) {
-    void *block = region_free_further(heap, page, chunk);
-    if (UNLIKELY(block))
-        blocks_freed_rarely(heap, page, block);
+NOINLINE void free_by_page_kind(struct heap *heap, struct page *page, void *chunk) {
+    page_kind_of(page)->free_own(heap, page, chunk);
     thread_leave(heap);
 }
 
-NOINLINE void free_rare(struct heap *heap, struct page *page, void *block) {
-    blocks_freed_rarely(heap, page, block);
+NOINLINE void free_changes_page(struct heap *heap, struct page *page, void *block) {
+    page_after_free(heap, page, block);
     thread_leave(heap);
 }
 

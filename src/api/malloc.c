@@ -2,10 +2,10 @@
 /*
  * The malloc family, as glibc and POSIX define it.
  *
- * The common cases are in api/allocate.h; the cases that they pass on are here.
+ * The common cases are in api/fast.h; the cases that they pass on are here.
  * Sources: malloc(3), posix_memalign(3), POSIX.1-2024, C23 7.24.3.
  */
-#include "api/allocate.h"
+#include "api/fast.h"
 #include "context/tree.h"
 #include "control/control.h"
 #include "named/named.h"
@@ -48,10 +48,10 @@ static bool limits_exist(void) {
  * reached; *limited is then the context that has the limit. */
 static void *serve(struct heap *heap, struct view *view, const struct request *request,
                    uintptr_t frame, uint32_t *limited) {
+    if (!view && request->old && UNLIKELY(load_relaxed(&region_named_any)))
+        view = context_view_kept(heap, request->old);
     if (!view)
-        view = request->old && UNLIKELY(load_relaxed(&region_named_any))
-                   ? context_view_kept(heap, request->old, frame, request->size)
-                   : context_view(heap, frame, request->size);
+        view = view_of_path(heap, frame, request->size);
     if (!view)
         return NULL;
     if (UNLIKELY(limits_exist()) && is_past_limit(heap, view, request, limited))
@@ -95,7 +95,7 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
     /* libc's allocations for the control thread must not be in a context that may be reset. */
     if (UNLIKELY(switched != NULL))
         context_switch(heap, NULL);
-    thread_leave_slow(heap, access);
+    thread_leave_any(heap, access);
     if (start_control)
         control_start();
     if (UNLIKELY(switched != NULL) && LIKELY((heap = thread_enter()) != NULL)) {
@@ -103,10 +103,10 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
         thread_leave(heap);
     }
     if (UNLIKELY(limited) && named_limit_reached(limited, request->size)) {
-        enum thread_access again = thread_enter_slow(&heap);
+        enum thread_access again = thread_enter_any(&heap);
         if (again == access)
             return serve_entered(heap, access, heap_view(heap, limited), request, frame);
-        thread_leave_slow(heap, again); /* the thread got a heap of its own meanwhile */
+        thread_leave_any(heap, again); /* the thread got a heap of its own meanwhile */
     }
     if (!chunk)
         errno = ENOMEM;
@@ -118,7 +118,7 @@ static void *serve_slow(const struct request *request, uintptr_t frame) {
     struct heap *heap;
     enum thread_access access;
     if (request->size <= REGION_SIZE_MAX) {
-        access = thread_enter_slow(&heap);
+        access = thread_enter_any(&heap);
         if (access != THREAD_NONE)
             return serve_entered(heap, access, NULL, request, frame);
         chunk = serve_emergency(request);
@@ -132,13 +132,13 @@ INLINE void *result(void *chunk, size_t size, enum allocate_how how, uintptr_t f
     return UNLIKELY(!chunk) && how == ALLOCATE_NEW ? new_retry(size, 1, frame) : chunk;
 }
 
-NOINLINE void *allocate_slow(size_t size, enum allocate_how how, uintptr_t frame) {
+NOINLINE void *allocate_not_entered(size_t size, enum allocate_how how, uintptr_t frame) {
     struct request request = {.size = size, .alignment = 1, .zero = how == ALLOCATE_ZEROED};
     return result(serve_slow(&request, frame), size, how, frame);
 }
 
-NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size,
-                             enum allocate_how how, uintptr_t frame) {
+NOINLINE void *allocate_page_used_up(struct heap *heap, struct view *view, size_t size,
+                                     enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
     void *chunk = NULL;
     bool may =
@@ -147,23 +147,27 @@ NOINLINE void *allocate_next(struct heap *heap, struct view *view, size_t size,
                 (chunk = region_alloc_listed(heap, view, size, &fresh))))
         return allocate_done(heap, view, size, how, frame, chunk, fresh);
     context_time_soon(heap);
-    if (may)
-        chunk = region_alloc_next(heap, view, size, &fresh);
+    if (may && region_next_page(heap, view, size)) {
+        if (size <= NARROW_MAX && view->bins != &heap->mixed)
+            chunk = take_block_of_own_page(heap, view, size);
+        if (!chunk)
+            chunk = region_alloc_wide(heap, view, size, &fresh);
+    }
     if (chunk)
         return allocate_done(heap, view, size, how, frame, chunk, fresh);
     struct request request = {.size = size, .alignment = 1, .zero = how == ALLOCATE_ZEROED};
     return result(serve_entered(heap, THREAD_OWN, view, &request, frame), size, how, frame);
 }
 
-NOINLINE void *allocate_narrow(struct heap *heap, struct view *view, size_t size,
-                               enum allocate_how how, uintptr_t frame) {
+NOINLINE void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size,
+                                        enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
     void *chunk = region_alloc_narrow(heap, view, size, &fresh);
     return allocate_done(heap, view, size, how, frame, chunk, fresh);
 }
 
-NOINLINE void *allocate_wide(struct heap *heap, struct view *view, size_t size,
-                             enum allocate_how how, uintptr_t frame) {
+NOINLINE void *allocate_wide_block(struct heap *heap, struct view *view, size_t size,
+                                   enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
     void *chunk = region_alloc_wide(heap, view, size, &fresh);
     return allocate_done(heap, view, size, how, frame, chunk, fresh);
@@ -172,35 +176,35 @@ NOINLINE void *allocate_wide(struct heap *heap, struct view *view, size_t size,
 static void *allocate_looked_up(struct heap *heap, size_t size, enum allocate_how how,
                                 uintptr_t frame, struct view *view) {
     if (UNLIKELY(!view) || UNLIKELY(options.check))
-        return allocate_next(heap, view, size, how, frame);
+        return allocate_page_used_up(heap, view, size, how, frame);
     if (UNLIKELY(size > NARROW_MAX))
-        return allocate_wide(heap, view, size, how, frame);
-    return allocate_with(heap, view, size, how, frame);
+        return allocate_wide_block(heap, view, size, how, frame);
+    return allocate_from(heap, view, size, how, frame);
 }
 
 static NOINLINE void *allocate_timed(struct heap *heap, size_t size, enum allocate_how how,
                                      uintptr_t frame) {
     struct context_timing timing = context_time_begins(heap);
-    void *chunk = allocate_looked_up(heap, size, how, frame, context_view(heap, frame, size));
+    void *chunk = allocate_looked_up(heap, size, how, frame, view_of_path(heap, frame, size));
     context_time_ends(&timing);
     return chunk;
 }
 
-NOINLINE void *allocate_lookup(struct heap *heap, size_t size, enum allocate_how how,
-                               uintptr_t frame) {
+NOINLINE void *allocate_path_not_guessed(struct heap *heap, size_t size, enum allocate_how how,
+                                         uintptr_t frame) {
     if (context_is_timed(heap))
         return allocate_timed(heap, size, how, frame);
-    return allocate_looked_up(heap, size, how, frame, context_view_slow(heap, frame, size));
+    return allocate_looked_up(heap, size, how, frame, context_view_searched(heap, frame, size));
 }
 
-NOINLINE void *allocate_bigger(size_t size, enum allocate_how how, uintptr_t frame) {
+NOINLINE void *allocate_wide_or_large(size_t size, enum allocate_how how, uintptr_t frame) {
     struct heap *heap;
     if (size > SMALL_MAX || UNLIKELY(!(heap = thread_enter())))
-        return allocate_slow(size, how, frame);
-    struct view *view = context_find(heap, frame);
+        return allocate_not_entered(size, how, frame);
+    struct view *view = view_guessed(paths_of(heap), frame);
     if (UNLIKELY(!view))
-        return allocate_lookup(heap, size, how, frame);
-    return allocate_wide(heap, view, size, how, frame);
+        return allocate_path_not_guessed(heap, size, how, frame);
+    return allocate_wide_block(heap, view, size, how, frame);
 }
 
 void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t alignment,
@@ -235,9 +239,11 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
     struct heap *heap;
     if (UNLIKELY(size > SMALL_MAX) || UNLIKELY(!(heap = thread_enter())))
         return serve_slow(&request, frame);
-    bool any_named = UNLIKELY(load_relaxed(&region_named_any));
-    struct view *view =
-        any_named ? context_view_kept(heap, old, frame, size) : context_view(heap, frame, size);
+    struct view *view = NULL;
+    if (UNLIKELY(load_relaxed(&region_named_any)))
+        view = context_view_kept(heap, old);
+    if (!view)
+        view = view_of_path(heap, frame, size);
     bool limits = UNLIKELY(limits_exist());
     bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins); /* limited */
     if (UNLIKELY(!may) || !region_resize(heap, view, old, size))

@@ -6,7 +6,7 @@
  * is one, else throw std::bad_alloc through the program's own C++ library. Each operator is an
  * entry as malloc is: the call path starts at the caller of operator new.
  */
-#include "api/allocate.h"
+#include "api/fast.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
@@ -42,7 +42,7 @@ static COLD void throw_bad_alloc(void) {
 static void *allocate_for(size_t size, size_t alignment, uintptr_t frame) {
     if (!is_power_of_two(alignment))
         return NULL;
-    return alignment <= 16 ? allocate_slow(size, ALLOCATE_PLAIN, frame)
+    return alignment <= 16 ? allocate_not_entered(size, ALLOCATE_PLAIN, frame)
                            : allocate_aligned(size, alignment, frame);
 }
 

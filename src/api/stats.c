@@ -4,7 +4,7 @@
  * malloc_trim. Fields that have no meaning here are 0.
  * Sources: mallinfo(3), malloc_info(3), malloc_trim(3).
  */
-#include "api/thread.h"
+#include "api/fast.h"
 
 #include <errno.h>
 #include <malloc.h>

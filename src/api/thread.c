@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A thread's first entry, its later entries that thread_enter cannot serve, and its end. */
-#include "api/thread.h"
+#include "api/fast.h"
 #include "context/tree.h"
 #include "control/control.h"
 #include "named/named.h"
@@ -143,7 +143,7 @@ static enum thread_access enter_slow(struct heap **heap, bool may_be_young) {
     return *heap ? THREAD_SHARED : THREAD_NONE;
 }
 
-enum thread_access thread_enter_slow(struct heap **heap) {
+enum thread_access thread_enter_any(struct heap **heap) {
     return enter_slow(heap, true);
 }
 
@@ -151,7 +151,7 @@ enum thread_access thread_enter_own(struct heap **heap) {
     return enter_slow(heap, false);
 }
 
-void thread_leave_slow(struct heap *heap, enum thread_access access) {
+void thread_leave_any(struct heap *heap, enum thread_access access) {
     if (access == THREAD_OWN)
         thread_leave(heap);
     else if (access != THREAD_NONE)

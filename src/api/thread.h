@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * thread.h - entering and leaving the allocator.
+ * thread.h - entering the allocator where the common thread_enter (api/fast.h) cannot.
  *
  * Each thread has a pointer to its heap (initial-exec TLS: no allocation, one load). heap->busy is
  * set while the thread is inside the allocator. A signal handler that finds it set has interrupted
@@ -26,32 +26,18 @@ INLINE struct heap *thread_heap_if_any(void) {
     return (const void *)thread_heap != thread_no_heap ? thread_heap : NULL;
 }
 
-/* Marks the thread's heap busy and returns it. Returns NULL when the thread has no heap or is
- * inside the allocator already; thread_enter_slow then decides. */
-INLINE struct heap *thread_enter(void) {
-    struct heap *heap = thread_heap;
-    if (UNLIKELY(heap->busy))
-        return NULL;
-    store_owner(&heap->busy, 1);
-    order_stores();
-    return heap;
-}
-
-INLINE void thread_leave(struct heap *heap) {
-    order_stores();
-    store_owner(&heap->busy, 0);
-}
-
+/* How a thread has entered. */
 enum thread_access {
     THREAD_OWN,    /* heap is this thread's */
     THREAD_SHARED, /* heap is the shared one, locked */
     THREAD_YOUNG,  /* as THREAD_SHARED, because the thread has no heap of its own yet */
     THREAD_NONE,   /* no heap can be used here; heap is NULL */
 };
-enum thread_access thread_enter_slow(struct heap **heap);
-/* As thread_enter_slow, for an operation that needs a heap of its own. */
+/* Enters whatever the state of the thread is; may take a lock, make a heap or call libc. */
+enum thread_access thread_enter_any(struct heap **heap);
+/* As thread_enter_any, for an operation that needs a heap of its own. */
 enum thread_access thread_enter_own(struct heap **heap);
-void thread_leave_slow(struct heap *heap, enum thread_access access);
+void thread_leave_any(struct heap *heap, enum thread_access access);
 
 /* Puts a chunk on the list of frees that wait until this thread holds no lock. */
 void thread_defer_free(void *chunk);

@@ -2,9 +2,9 @@
 /*
  * base.h - attributes, atomics and small arithmetic that every layer uses.
  *
- * Atomics: plain C11 builtins, with the memory order in the name. The suffix `_owner` marks a store
- * to a field that only one thread writes while other threads (a dump) may read it at any time: a
- * relaxed store, never a data race.
+ * Atomics: GCC's __atomic builtins, with the memory order in the name. The suffix `_owner` marks a
+ * relaxed store to a field that only one thread writes. Other threads (a dump) may read such a
+ * field at any time, without a data race.
  */
 #ifndef MEMCTX_BASE_H
 #define MEMCTX_BASE_H
@@ -21,20 +21,22 @@
 #define NOINLINE __attribute__((noinline))
 #define INLINE static inline __attribute__((always_inline))
 #define EXPORT __attribute__((visibility("default")))
-/* Declares a variable of the library. Code reaches it directly, not through the table for variables
- * of other modules. */
+/* Declares a variable that several files of the library use. Code reaches the variable directly,
+ * not through the global offset table. */
 #define INTERNAL extern __attribute__((visibility("hidden")))
 #define CACHE_LINE 64
-/* Constants that every malloc reads. They stand next to data that the loader writes, because that
- * memory is already mapped in a forked child. */
+/* Places a constant that every malloc reads beside data that the loader writes at the start. A
+ * forked child has that memory mapped already, so reading the constant costs the child no page
+ * fault. */
 #define CHILD_CONST __attribute__((section(".data.rel.ro.memctx")))
-/* Small variables that every start touches. They share an OS page, apart from large tables that are
- * mostly untouched. */
+/* Places a small variable that every start of a program touches. These variables share an OS page,
+ * apart from large tables that mostly stay untouched. */
 #define START_PAGE __attribute__((section(".data.memctx")))
 #define OS_PAGE_BYTES 4096UL
 
-/* Only one thread runs at a time in the build for tests/model. There, another thread may go on
- * before each of the operations below, and before the accesses that are plain in other builds. */
+/* In the build for tests/model only one thread runs at a time. POINT marks a place where the test
+ * may let another thread go on: before each atomic operation below, and before the accesses that
+ * are plain in other builds (load_relaxed, store_owner, add_owner). */
 #ifdef MEMCTX_MODEL
 void model_point(const void *at);
 #define POINT(p) model_point((const void *)(uintptr_t)(p)),
@@ -43,9 +45,9 @@ void model_point(const void *at);
 #endif
 #define load_acquire(p) (POINT(p) __atomic_load_n((p), __ATOMIC_ACQUIRE))
 #define store_release(p, v) (POINT(p) __atomic_store_n((p), (v), __ATOMIC_RELEASE))
-/* Without the thread sanitizer, these are plain or volatile accesses. For aligned words the effect
- * is that of relaxed atomics, but GCC makes shorter code of them: add_owner is a single
- * instruction. The compiler may merge load_plain with other loads. */
+/* Without the thread sanitizer, these are plain or volatile accesses. For aligned words they have
+ * the effect of relaxed atomics, but GCC makes shorter code of them: add_owner is a single
+ * instruction. The compiler may merge a load_plain with other loads. */
 #ifdef __SANITIZE_THREAD__
 #define load_plain(p) load_relaxed(p)
 #define load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
@@ -57,7 +59,7 @@ void model_point(const void *at);
 #ifdef MEMCTX_MODEL
 #define store_owner(p, v)                                                                          \
     ({                                                                                             \
-        __typeof__(*(p)) stored = (v); /* evaluated before other threads go on */                  \
+        __typeof__(*(p)) stored = (v); /* computed before another thread may go on */              \
         model_point(p);                                                                            \
         *(volatile __typeof__(*(p)) *)(p) = stored;                                                \
     })
@@ -68,20 +70,20 @@ void model_point(const void *at);
 #endif
 #endif
 #define add_relaxed(p, v) (POINT(p) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
-/* returns the old value */
+/* or_release and and_release return the old value. */
 #define or_release(p, v) (POINT(p) __atomic_fetch_or((p), (v), __ATOMIC_RELEASE))
 #define and_release(p, v) (POINT(p) __atomic_fetch_and((p), (v), __ATOMIC_RELEASE))
 #define exchange_relaxed(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_RELAXED))
 #define exchange_acquire(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE))
 #define exchange_release(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_RELEASE))
 #define exchange_acq_rel(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL))
-/* These operations have one order for all threads. If two threads each write one word and then read
- * the word of the other, at least one of them sees the other's write. */
+/* All threads see these operations in one order. If two threads each write one word and then read
+ * the other thread's word, at least one of them sees the other's write. */
 #define exchange_full(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST))
 #define load_full(p) (POINT(p) __atomic_load_n((p), __ATOMIC_SEQ_CST))
 #define cas(p, expected, v, weak, order)                                                           \
     (POINT(p) __atomic_compare_exchange_n((p), (expected), (v), (weak), (order), __ATOMIC_RELAXED))
-/* strong: never fails spuriously */
+/* cas_acquire never fails spuriously; the other two may. */
 #define cas_acquire(p, expected, v) cas(p, expected, v, false, __ATOMIC_ACQUIRE)
 #define cas_release(p, expected, v) cas(p, expected, v, true, __ATOMIC_RELEASE)
 #define cas_acq_rel(p, expected, v) cas(p, expected, v, true, __ATOMIC_ACQ_REL)

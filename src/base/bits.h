@@ -7,7 +7,8 @@
 
 #define BITS_COUNT 256U
 
-/* Returns the first bit at or behind `from` that equals `set`; BITS_COUNT: there is none. */
+/* Returns the first bit at or behind `from` that equals `set`, or BITS_COUNT if there is no such
+ * bit. */
 INLINE unsigned bits_next(const uint64_t *bits, unsigned from, bool set) {
     while (from < BITS_COUNT) {
         uint64_t word = (set ? bits[from >> 6] : ~bits[from >> 6]) >> (from & 63);
@@ -18,8 +19,8 @@ INLINE unsigned bits_next(const uint64_t *bits, unsigned from, bool set) {
     return BITS_COUNT;
 }
 
-/* Returns the start of the first run of `count` set bits. BITS_COUNT: there is none, and *longest
- * is the length of the longest run. */
+/* Returns the start of the first run of at least `count` set bits. If there is no such run, returns
+ * BITS_COUNT and sets *longest to the length of the longest run. */
 INLINE unsigned bits_find_run(const uint64_t *bits, unsigned count, unsigned *longest) {
     *longest = 0;
     for (unsigned start = bits_next(bits, 0, true); start < BITS_COUNT;) {

@@ -10,7 +10,7 @@ struct options options START_PAGE __attribute__((aligned(CACHE_LINE))) = {
 
 static const char *const control_words[] = {MEMCTX_CONTROL_MODE_WORDS, NULL};
 static const char *const fold_words[] = {MEMCTX_FOLD_MODE_WORDS, NULL};
-/* marks an option that is a size and has no words */
+/* The empty list of words of an option that is a size. Its address marks such an option. */
 static const char *const size_words[] = {NULL};
 static const char *const thp_words[] = {MEMCTX_THP_MODE_WORDS, NULL};
 
@@ -21,10 +21,10 @@ static const char *const thp_words[] = {MEMCTX_THP_MODE_WORDS, NULL};
 #define WORDS_THP_MODE thp_words
 
 static const struct option {
-    const char *name; /* in upper case */
+    const char *name; /* in upper case, without MEMCTX_ */
     int64_t *value, initial, minimum, maximum;
-    const char *const *words; /* NULL: the option is a number */
-    bool live;
+    const char *const *words; /* names of the values; NULL: the option is a number */
+    bool live;                /* may change while the program runs */
     const char *help;
 } table[] = {
 #define ROW(field, NAME, kind, value, minimum, maximum, live, help)                                \
@@ -38,7 +38,8 @@ static char to_upper(char c) {
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-/* Returns the option whose name is in `text` before `end_mark`, and sets *rest behind the mark. */
+/* Returns the option whose name `text` has before `end_mark`, and points *rest behind the mark.
+ * NULL: no option has this name. */
 static const struct option *find(const char *text, char end_mark, const char **rest) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const char *at = text;
@@ -55,7 +56,7 @@ static const struct option *find(const char *text, char end_mark, const char **r
     return NULL;
 }
 
-#define PERCENT_MAX 50
+#define PERCENT_MAX 50 /* the largest percentage that a size may be */
 
 /* Parses "N", "NK", "NM", "NG" or "N%". A percentage becomes a negative number. */
 static bool parse_size(const struct option *option, const char *text, int64_t *value) {

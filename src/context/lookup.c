@@ -310,7 +310,7 @@ static NOINLINE struct view *view_past(struct heap *heap, uintptr_t frame, size_
     return view;
 }
 
-NOINLINE struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size) {
+NOINLINE struct view *context_view_searched(struct heap *heap, uintptr_t frame, size_t size) {
     if (paths_of(heap)->replay_generation == load_relaxed(&unwind_rules_generation))
         return view_past(heap, frame, size);
     return look_up(heap, frame, size);

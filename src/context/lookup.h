@@ -16,21 +16,11 @@
 /* Finds the view when the first guess failed. `frame` is the frame pointer of the exported
  * function, `size` the requested size. Returns NULL only while there is no memory for the heap's
  * first view; once it has returned a view for a heap, it never returns NULL for that heap. */
-struct view *context_view_slow(struct heap *heap, uintptr_t frame, size_t size);
-
-/* Returns NULL if the first guess is wrong. */
-INLINE struct view *context_find(struct heap *heap, uintptr_t frame) {
-    return cache_find(paths_of(heap), frame);
-}
+struct view *context_view_searched(struct heap *heap, uintptr_t frame, size_t size);
 
 /* Sampling: after every CONTEXT_TIMED_EVERY-th slow allocation the next allocation, whatever its
  * kind, is timed. */
 #define CONTEXT_TIMED_EVERY 16U
-
-INLINE struct view *context_view(struct heap *heap, uintptr_t frame, size_t size) {
-    struct view *view = context_find(heap, frame);
-    return LIKELY(view != NULL) ? view : context_view_slow(heap, frame, size);
-}
 
 /* Returns the view of a fixed context, for an allocation that must not walk the stack because a
  * signal handler interrupted the allocator. */

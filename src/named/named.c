@@ -198,14 +198,14 @@ struct view *named_view_of(struct heap *heap, const void *chunk) {
     return grown ? grown->view : region_named_view(heap, chunk);
 }
 
-struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size) {
+struct view *context_view_kept(struct heap *heap, const void *chunk) {
     struct view *view = named_view_of(heap, chunk);
     if (!view && context_switched(heap)) {
         uint32_t context = region_context_of(chunk);
         if (context != REGION_NO_CONTEXT && !tree_is_named(context))
             view = heap_view(heap, context);
     }
-    return view ? view : context_view(heap, frame, size);
+    return view;
 }
 
 memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,

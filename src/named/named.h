@@ -29,7 +29,7 @@
 
 #include "memctx.h"
 #include "region/member.h"
-#include "region/named.h"
+#include "region/reset.h"
 
 #define NAMED_PLACES_PER_BLOCK 1024U
 #define NAMED_BLOCKS 1024U /* 1 M places */
@@ -174,11 +174,11 @@ bool named_limit_reached(uint32_t context, size_t bytes);
 /* Returns the view of the chunk's context, for a realloc; a member grows. NULL if the chunk is in
  * no named context of this heap. */
 struct view *named_view_of(struct heap *heap, const void *chunk);
-/* Returns the view that pays for a chunk when the chunk's size changes, where there are named
- * contexts. A chunk of a named context stays in it, so that it lives as long as the context. While
- * the thread is switched to a named context, a chunk of no named context stays with its call path's
- * view. */
-struct view *context_view_kept(struct heap *heap, const void *chunk, uintptr_t frame, size_t size);
+/* Returns the view that keeps a chunk whose size changes, where there are named contexts. A chunk
+ * of a named context stays in it, so that it lives as long as the context. While the thread is
+ * switched to a named context, a chunk of no named context stays with its call path's view. NULL:
+ * the view of the path that resizes the chunk pays. */
+struct view *context_view_kept(struct heap *heap, const void *chunk);
 memctx_t named_first_child(memctx_t handle); /* NULL: none */
 memctx_t named_next(memctx_t handle);        /* the next child of its parent */
 memctx_t named_parent(memctx_t handle);

@@ -10,10 +10,11 @@
 #include <unistd.h>
 
 static struct {
-    uint64_t at, seen; /* atomic */
-    /* atomic: the first request for memory that is refused, and all after it; 0: none */
+    /* `at`: number of the one call to refuse, 0: none; `seen`: atomic: number of calls so far */
+    uint64_t at, seen;
+    /* number of the first request for memory to refuse; all later ones fail, too; 0: refuse none */
     uint64_t from;
-    uint64_t asked; /* atomic: requests for memory so far */
+    uint64_t asked; /* atomic: number of requests for memory so far */
     bool known;     /* atomic: the settings have been read from the environment */
 } fault;
 
@@ -52,7 +53,7 @@ static uint64_t number_of(const char *name) {
     return (uint64_t)number;
 }
 
-/* False: libc is not ready yet. */
+/* Reads the settings once. False: libc has not set `environ` yet. */
 static bool read_settings(void) {
     if (load_acquire(&fault.known))
         return true;
@@ -72,7 +73,8 @@ bool os_fault(const char *what) {
     return true;
 }
 
-/* As os_fault, for requests for memory: MEMCTX_FAULT_FROM refuses one and all after it. */
+/* Counts a request for memory. True: the caller must refuse the request, because MEMCTX_FAULT_FROM
+ * refuses it and all later ones. */
 static bool memory_is_out(const char *what) {
     if (!read_settings() || !fault.from)
         return false;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fault.h - makes system calls and libc calls fail on purpose. Only VARIANT=faults has it.
+ * fault.h - makes system calls and libc calls fail on purpose, in the build VARIANT=faults only.
  *
- * MEMCTX_FAULT_AT=N refuses the Nth such call of a process without making it. MEMCTX_FAULT_LOG=FILE
- * appends a line that names the refused call. MEMCTX_FAULT_FROM=N refuses all requests for memory
- * from the Nth on. In all other builds this code does not exist. OS_CALL counts raw system calls; a
- * call of a libc function is counted if it is wrapped in one of the OS_TRY macros below.
+ * MEMCTX_FAULT_AT=N refuses the Nth counted call of a process without making it. Counted are the
+ * raw system calls in the table of os_fault_call, which OS_CALL makes, and the calls of libc
+ * functions that an OS_TRY macro below wraps. MEMCTX_FAULT_FROM=N refuses all requests for memory
+ * from the Nth on. MEMCTX_FAULT_LOG=FILE appends a line that names the call that was refused (with
+ * MEMCTX_FAULT_FROM, the first one).
  */
 #ifndef MEMCTX_FAULT_H
 #define MEMCTX_FAULT_H
@@ -17,12 +18,13 @@
 
 /* True: the caller must refuse this call. */
 bool os_fault(const char *what);
-/* The error (negative) with which to refuse the system call; 0: do not refuse it. */
+/* Returns the negative error number with which to refuse the system call; 0: do not refuse it. */
 long os_fault_call(long number);
 
-/* returns -1 and sets errno */
+/* A refused call returns -1 and sets errno. */
 #define OS_TRY(call) (os_fault(#call) ? (errno = ENOMEM, -1) : (call))
-#define OS_TRY_ERROR(call) (os_fault(#call) ? EAGAIN : (call)) /* returns an error number */
+/* a refused call returns an error number */
+#define OS_TRY_ERROR(call) (os_fault(#call) ? EAGAIN : (call))
 #define OS_TRY_POINTER(call) (os_fault(#call) ? NULL : (call))
 #else
 #define OS_TRY(call) (call)

@@ -20,21 +20,23 @@
 #include <time.h>
 
 /* Flags in the lock word, beside the holder. */
-#define WAITED_FOR 1UL
-#define BY_FORK 2UL /* the holder forks and changes no guarded data */
+#define WAITED_FOR 1UL /* another thread may wait for the lock */
+#define BY_FORK 2UL    /* the holder is forking and changes no guarded data */
 #define NOTES (WAITED_FOR | BY_FORK)
-#define FORK_WAIT_NS 300000000UL
-#define WAIT_NS 100000000L
+#define FORK_WAIT_NS 300000000UL /* the longest wait for or by a forking thread */
+#define WAIT_NS 100000000L       /* the longest wait in one system call */
 
-/* What a fork did with a lock, in lock.fork. Forks nest when a signal handler forks; the lowest
- * bits belong to the innermost fork. */
-#define FORK_TOOK 1U
-#define FORK_MARKED 2U
+/* Bits of lock.fork, which say what a fork did with the lock. Forks nest when a signal handler
+ * forks; the lowest bits belong to the innermost fork. */
+#define FORK_TOOK 1U   /* took the lock */
+#define FORK_MARKED 2U /* marked the rank in held_ranks */
 #define FORK_BITS 2
 
-/* Its address identifies the thread, and has no bit in common with NOTES. */
+/* The address of this variable identifies the thread. The address is a multiple of 8, so it has no
+ * bit in common with NOTES. */
 static __thread uint64_t self_mark __attribute__((tls_model("initial-exec")));
 
+/* A bit for each rank: this thread holds a lock of that rank, or is about to take one. */
 static __thread uint32_t held_ranks __attribute__((tls_model("initial-exec")));
 
 static void rank_enter(const struct lock *lock) {
@@ -76,7 +78,8 @@ static bool take_free(struct lock *lock, uint64_t wanted) {
 bool lock_try(struct lock *lock) {
     if (load_relaxed(&lock->word))
         return false;
-    /* before the lock is taken: a signal handler must not see it held without the rank */
+    /* The rank is marked before the lock is taken: a signal handler must never see the lock held
+     * without its rank. */
     rank_enter(lock);
     order_stores();
     if (take_free(lock, self_word()))
@@ -103,7 +106,8 @@ static uint64_t note_waiting(struct lock *lock) {
 }
 
 void lock_take(struct lock *lock) {
-    uint64_t self = self_word() | WAITED_FOR; /* other threads may wait, too */
+    /* this thread waited, so other threads may wait, too */
+    uint64_t self = self_word() | WAITED_FOR;
     /* when this thread first saw the present fork hold the lock; 0: no fork holds it */
     uint64_t since = 0;
     rank_enter(lock);
@@ -152,8 +156,9 @@ void lock_reset(struct lock *lock) {
 
 /* --- fork ---------------------------------------------------------------------------------- */
 
-/* A signal handler that interrupted the holder of a later lock must not wait for ever for a thread
- * that waits for that later lock. So this gives up after FORK_WAIT_NS if `interrupted`. */
+/* Takes a lock for a fork. `interrupted`: a signal handler forks, and the interrupted thread may
+ * hold a lock of a later rank. The holder of this lock may wait for that later lock for ever. So
+ * with `interrupted`, this function gives up after FORK_WAIT_NS and returns false. */
 static bool take_for_fork(struct lock *lock, bool interrupted) {
     uint64_t began = 0;
     if (take_free(lock, self_word() | BY_FORK))
@@ -171,9 +176,10 @@ static bool take_for_fork(struct lock *lock, bool interrupted) {
 
 void lock_fork_prepare(struct lock *lock, bool interrupted) {
     uint32_t did = 0, rank = 1U << lock->rank;
-    /* else this thread goes on in the child and releases the lock there */
+    /* If this thread holds the lock already, it goes on in the child and releases the lock
+     * there. */
     if (!lock_is_mine(lock)) {
-        if (!(held_ranks & rank)) /* already set if the signal interrupted lock_take */
+        if (!(held_ranks & rank)) /* the bit is set already if the signal interrupted lock_take */
             did = FORK_MARKED;
         held_ranks |= rank;
         order_stores();
@@ -187,7 +193,7 @@ bool lock_fork_done(struct lock *lock, bool child) {
     uint32_t did = lock->fork;
     bool whole = lock_is_mine(lock) || !load_relaxed(&lock->word);
     lock->fork = did >> FORK_BITS;
-    if (did & FORK_TOOK) { /* unless another thread took the lock away */
+    if (did & FORK_TOOK) { /* releases the lock, unless another thread took it away */
         uint64_t word = load_relaxed(&lock->word);
         while ((word & ~NOTES) == self_word() && !cas_release(&lock->word, &word, 0)) {
         }

@@ -40,8 +40,8 @@ void os_wipe_on_fork(void *start, size_t bytes) {
 }
 
 void *os_map_aligned(size_t bytes, size_t alignment) {
-    /* The kernel places mappings next to each other, downwards. So next to one aligned segment the
-     * next one mostly fits without trimming. */
+    /* The kernel places a mapping next to the last one, below it. So after one aligned segment, the
+     * next mapping of the same size is mostly aligned without trimming. */
     char *start = os_map(bytes);
     if (!start || !((uintptr_t)start & (alignment - 1)))
         return start;
@@ -49,7 +49,7 @@ void *os_map_aligned(size_t bytes, size_t alignment) {
     size_t padded = bytes + alignment - OS_PAGE_BYTES;
     if (padded < bytes)
         return NULL;
-    /* Inaccessible memory counts towards no limit but that of the address space. */
+    /* Inaccessible memory counts towards no limit except that of the address space. */
     start = map_at(NULL, padded, PROT_NONE, 0);
     if (!start)
         return NULL;
@@ -75,8 +75,8 @@ bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes) {
 }
 
 void os_discard(void *start, size_t bytes) {
-    /* The kernel refuses this for locked memory (mlockall); a filter of system calls may refuse it
-     * too. */
+    /* The kernel refuses this call for locked memory (mlockall), and a filter of system calls may
+     * refuse it, too. */
     if (OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0)))
         __builtin_memset(start, 0, bytes);
 }
@@ -114,14 +114,16 @@ static bool is_known_to_mincore(uintptr_t start, size_t bytes) {
     return true;
 }
 
-/* Tests by madvise whether a range is mapped: MADV_NORMAL, the advice that a stack already has,
- * changes nothing, but fails with ENOMEM if the range has a hole. A filter of system calls made for
- * allocators allows madvise. Some kernels (gVisor) accept any advice unseen; they are recognised
- * because they accept it for a page that is never mapped. */
+/* Tests by madvise whether a range is mapped. MADV_NORMAL is the advice that a stack has already,
+ * so the call changes nothing, but it fails with ENOMEM if the range has a hole. A filter of system
+ * calls that is made for allocators allows madvise. Some kernels (gVisor) accept any advice without
+ * looking at the range. They are recognised because they also accept advice for the page
+ * NEVER_MAPPED. */
 #define NEVER_MAPPED OS_PAGE_BYTES
 
 bool os_is_mapped(uintptr_t start, uintptr_t end) {
-    static uint8_t advice; /* atomic; 0: not known yet, 1: madvise reports holes, 2: it does not */
+    /* atomic; 0: not known yet, 1: madvise reports holes, 2: madvise reports none */
+    static uint8_t advice;
     start &= ~(OS_PAGE_BYTES - 1);
     size_t bytes = align_up(end, OS_PAGE_BYTES) - start;
     if (UNLIKELY(!load_relaxed(&advice)))
@@ -157,8 +159,9 @@ static uint64_t clock_ns(clockid_t clock) {
     if (clock)
         return model_now_ns();
 #endif
-    struct timespec now = {
-        0}; /* clock_gettime uses the vDSO, sets no errno in success, and every filter allows it */
+    /* clock_gettime uses the vDSO, leaves errno alone when it succeeds, and every filter of system
+     * calls allows it. */
+    struct timespec now = {0};
     clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
@@ -173,17 +176,17 @@ uint64_t os_now_exact_ns(void) {
     return clock_ns(coarse ? CLOCK_MONOTONIC_COARSE : CLOCK_MONOTONIC);
 }
 
-/* glibc keeps the thread's id in its descriptor of the thread, which starts at the thread pointer.
- * It is the first number there behind the head, whose layout every program knows. Reading it has
- * two advantages. A thread's first allocation makes no system call that a filter may not allow. And
- * a vfork child, which uses its parent's memory, sees the id of the thread that called vfork, not
- * its own. */
+/* glibc keeps a thread's id in its descriptor of the thread, which starts at the thread pointer.
+ * The id is the first number behind the descriptor's head, whose size is fixed because programs use
+ * fields of the head directly. Reading the id there has two advantages. A thread's first allocation
+ * makes no system call that a filter may not allow. And a vfork child, which uses its parent's
+ * memory, sees the id of the thread that called vfork, not its own. */
 #define DESCRIPTOR_HEAD 704U
 #define DESCRIPTOR_BYTES 2048U /* smaller than the descriptor of any glibc version */
 
 static struct {
-    uint32_t process;
-    uint32_t tid_offset; /* 0: not known */
+    uint32_t process;    /* process id; 0: not read yet */
+    uint32_t tid_offset; /* 0: the place of the id is not known */
 } identity FORK_PAGE;
 
 static uint32_t descriptor_word(uint32_t offset) {
@@ -221,16 +224,17 @@ bool os_thread_exists(uint32_t tid) {
     uint32_t process = identity.process ? identity.process : os_process_id();
     if (OS_CALL(SYS_tgkill, process, tid, 0, 0, 0, 0) != -ESRCH)
         return true;
-    /* ESRCH proves nothing if this is another process in the same memory, or a copy that was made
-     * without running the fork handlers. Then the kernel does not find the calling thread in
-     * `process` either. */
+    /* ESRCH proves nothing if this process is not `process`, but a process in the same memory or a
+     * copy that was made without running the fork handlers. Then the kernel does not find the
+     * calling thread in `process` either. */
     long self = OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0);
     return OS_CALL(SYS_tgkill, process, self, 0, 0, 0, 0) == -ESRCH;
 }
 
-/* A process id other than that of the start or of the last fork belongs to a vfork child, or to a
- * clone for which no fork handler ran. The kernel tells the two apart. Where it does not (no such
- * system call, or no permission), this assumes a copy. */
+/* identity.process is the process id at the start or after the last fork. A process with another id
+ * is a vfork child, which shares its parent's memory, or a clone that no fork handler saw, which
+ * has a copy. kcmp tells the two apart. If the kernel does not answer (no such system call, or no
+ * permission), this function assumes a copy. */
 bool os_memory_is_own(void) {
     uint32_t pid = os_process_id();
     return pid == identity.process ||
@@ -286,7 +290,7 @@ void os_panic(const struct text *text) {
 }
 
 /* Unblocks and raises SIGABRT. If the program's handler returns, restores the default action and
- * raises it again. */
+ * raises SIGABRT again. */
 void os_abort(void) {
     struct {
         void *handler;

@@ -2,7 +2,7 @@
 /* Memory for the library's own tables; see meta.h. */
 #include "os/meta.h"
 
-#define CLASS_COUNT 13 /* 64 bytes << class; the last one is 256 KiB */
+#define CLASS_COUNT 13 /* a class has blocks of 64 << class bytes, at most 256 KiB */
 #define LARGEST (64UL << (CLASS_COUNT - 1))
 #define DISCARD_MIN (8UL << 10)
 #define MAPPINGS_MAX 3840 /* mappings remembered for the figure of resident bytes */
@@ -12,17 +12,17 @@
 
 struct lock meta_lock FORK_PAGE = LOCK_INIT(RANK_META);
 
-struct room {
+struct room { /* memory that blocks are cut from: [next, end) is still free */
     char *next, *end;
 };
 static struct {
-    struct room chunk; /* the chunk that blocks are cut from */
-    /* an OS page of the chunk, for blocks smaller than a page, to keep them together */
+    struct room chunk; /* the rest of the chunk that blocks are cut from */
+    /* an OS page of the chunk, which keeps blocks smaller than an OS page together */
     struct room page;
-    void *free[CLASS_COUNT];
+    void *free[CLASS_COUNT]; /* for each class, the list of its free blocks */
     int64_t mapped_bytes, used_bytes;
     size_t mapping_count;
-} meta FORK_PAGE; /* meta_lock guards this variable and the next two */
+} meta FORK_PAGE; /* meta_lock guards this variable, `mappings` and `first_chunk` */
 static struct {
     char *start;
     size_t bytes;
@@ -62,7 +62,8 @@ static bool next_chunk(void) {
     char *chunk = first ? first_start() : map_remembered(bytes);
     if (!chunk)
         return false;
-    /* not remembered in `mappings`, because then every start would write one more page */
+    /* The first chunk is not remembered in `mappings`: that would make every start write one more
+     * OS page. */
     if (first)
         meta.mapped_bytes += (int64_t)bytes;
     meta.chunk = (struct room){chunk, chunk + bytes};
@@ -78,8 +79,8 @@ static void *cut(struct room *room, size_t bytes) {
     return block;
 }
 
-/* Cuts a block that no free list has. The rest of an old chunk or page that is too small for the
- * block is lost. */
+/* Cuts a new block. If the rest of the chunk is too small for the block, that rest is lost. Of the
+ * OS page that small blocks are cut from and a new one, the one with less room is lost. */
 static void *cut_anew(size_t bytes) {
     bool small = bytes < OS_PAGE_BYTES;
     if (small) {
@@ -135,7 +136,7 @@ void *meta_alloc(size_t bytes) {
     }
     meta.used_bytes += (int64_t)block_bytes;
     lock_release(&meta_lock);
-    *(void **)block = NULL; /* the other bytes were zeroed when the block was freed, or are fresh */
+    *(void **)block = NULL; /* all other bytes were zeroed when the block was freed, or are fresh */
     return block;
 }
 
@@ -152,7 +153,8 @@ void meta_free(void *block, size_t bytes) {
     }
     unsigned class = class_of(bytes);
     if (64UL << class >= DISCARD_MIN)
-        os_discard(block, 64UL << class); /* whole OS pages, of which few may have been touched */
+        /* the block is whole OS pages, few of which may have been touched */
+        os_discard(block, 64UL << class);
     else
         __builtin_memset(block, 0, 64UL << class);
     lock_take(&meta_lock);

@@ -14,22 +14,23 @@
 /* --- memory; NULL or false when the kernel refuses ---------------------------------------- */
 void *os_map(size_t bytes); /* zeroed, readable and writable, not accounted until touched */
 uint32_t os_refused(void);  /* how many mappings the kernel refused; wraps around */
-/* As os_map, with the start aligned to `alignment`, a power of two of at least an OS page. */
+/* As os_map, but the start is aligned to `alignment`, a power of two of at least an OS page. */
 void *os_map_aligned(size_t bytes, size_t alignment);
 /* Asks the kernel for huge pages in this range, or for none. A kernel without huge pages ignores
- * it. */
+ * the advice. */
 void os_advise_huge(void *start, size_t bytes, bool huge);
 void os_unmap(void *start, size_t bytes);
-/* A forked child finds the range zeroed. The flag also shows in the kernel's list of mappings,
- * which tells the range from others. Has no effect before Linux 4.14. */
+/* Makes a forked child find the range zeroed. /proc/PID/smaps shows this flag, which tells the
+ * range from other mappings. Has no effect before Linux 4.14. */
 void os_wipe_on_fork(void *start, size_t bytes);
 /* Extends or shortens a mapping without moving it. False: nothing changed. */
 bool os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
 /* Moves a mapping's pages onto `target`, which must be mapped and is replaced. */
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
-/* Makes the contents zero and gives the memory to the kernel, unless it is locked. */
+/* Makes the contents zero. Gives the memory back to the kernel, unless the memory is locked. */
 void os_discard(void *start, size_t bytes);
-/* Makes read-only memory of a loaded object writable, or read-only again. At the start only. */
+/* Makes read-only memory of a loaded object writable, or read-only again. Called only at the
+ * start. */
 bool os_protect(void *start, size_t bytes, bool writable);
 /* Makes the range inaccessible (PROT_NONE), or accessible again; its contents may be lost. False:
  * nothing changed. */
@@ -39,27 +40,28 @@ bool os_is_mapped(uintptr_t start, uintptr_t end);
 /* Resident bytes of a mapped range; -1: the kernel does not report them. */
 int64_t os_resident_bytes(const void *start, size_t bytes);
 
-/* Fills one byte for each OS page of an aligned range; the lowest bit says that it is resident. */
+/* Fills one byte for each OS page of an aligned range. The byte's lowest bit says that the OS page
+ * is resident. */
 bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector);
 
 /* --- time and identity -------------------------------------------------------------------- */
 uint64_t os_now_ns(void); /* monotonic, coarse (about 4 ms) */
 /* Monotonic; as coarse as os_now_ns in strict mode (OS_RESTRICTED_STRICTLY). */
 uint64_t os_now_exact_ns(void);
-/* Called by the constructor. Before that, each call below asks the kernel. */
+/* Called by the constructor. Before this call, the functions below ask the kernel each time. */
 void os_identity_init(void);
-/* Called in a forked child: its process id has changed. */
+/* Called in a forked child, because its process id has changed. */
 void os_identity_fork_child(void);
 uint32_t os_thread_id(void); /* in a vfork child: the id of the parent's thread that called vfork */
 uint32_t os_process_id(void);
 bool os_is_first_thread(uint32_t tid);
-bool os_thread_exists(uint32_t tid); /* a thread of this process; true when unknown */
+bool os_thread_exists(uint32_t tid); /* true also if the kernel cannot be asked */
 /* False in a child that shares its parent's memory (vfork): the child must not change the library's
  * state. */
 bool os_memory_is_own(void);
 
 /* Atomic. Set when the process restricted itself with a filter of system calls, or was started
- * under one. From then on the library makes no system calls but mmap, munmap, mremap, madvise,
+ * under one. From then on the library makes no system calls except mmap, munmap, mremap, madvise,
  * futex and clock_gettime. Reset only when the kernel refused the filter. */
 INTERNAL uint32_t os_restricted; /* enum os_restriction */
 enum os_restriction { OS_FREE, OS_RESTRICTED, OS_RESTRICTED_STRICTLY };
@@ -70,37 +72,39 @@ enum os_restriction { OS_FREE, OS_RESTRICTED, OS_RESTRICTED_STRICTLY };
 int64_t os_read_file(const char *path, char *buffer, size_t capacity);
 /* Reads the target of a symbolic link, terminated with 0. Returns its length, or -1. */
 int64_t os_read_link(const char *path, char *buffer, size_t capacity);
-int64_t os_rss_bytes(void); /* /proc/self/statm; -1 when it cannot be read */
+int64_t os_rss_bytes(void); /* from /proc/self/statm; -1: the file cannot be read */
 
 /* --- messages ------------------------------------------------------------------------------ */
 void os_print(const struct text *text); /* to standard error, one write, errors ignored */
 /* Aborts as abort() does, without libc. */
 __attribute__((noreturn, cold)) void os_abort(void);
-__attribute__((noreturn, cold)) void os_panic(const struct text *text); /* print, then abort */
+/* calls os_print, then os_abort */
+__attribute__((noreturn, cold)) void os_panic(const struct text *text);
 
 /* --- locks -------------------------------------------------------------------------------- */
-/* The word of a lock names the holder. So a signal handler that interrupted the holder may fork. */
+/* The word of a lock names the holder, so a signal handler that interrupted the holder may fork. */
 enum lock_rank { /* a thread takes locks in this order only; checked in debug builds */
                  RANK_CONTROL = 1, /* start of the control thread, marks */
-                 RANK_HEAPS,   /* list of heaps, parking and adopting them, folding their views */
-                 RANK_PARKED,  /* one parked or shared heap */
-                 RANK_REGION,  /* accounting of emergency chunks; named contexts */
+                 RANK_HEAPS, /* the list of heaps; parking a heap, adopting it, folding its views */
+                 RANK_PARKED,  /* one parked heap, or the shared heap */
+                 RANK_REGION,  /* accounts of emergency chunks; lists of named contexts */
                  RANK_TREE,    /* new nodes of the context tree */
                  RANK_RULES,   /* new unwind rules and modules */
                  RANK_SEGMENT, /* segments and their free slices */
-                 RANK_UNMAP,   /* address space is unmapped only while no dump reads it */
+                 RANK_UNMAP,   /* held to unmap segments, so that a dump can hold it to read them */
                  RANK_META,    /* memory for the library's own tables */
                  RANK_COUNT
 };
 struct lock {
-    /* atomic: 0: free; else the holder and two flags: a thread may wait, the holder forks */
+    /* atomic; 0: the lock is free; else the holder and two flags: another thread may wait, the
+     * holder is forking */
     uint64_t word;
     uint32_t rank; /* enum lock_rank */
-    uint32_t fork; /* written by the forking thread: what it did with the lock before the fork */
+    uint32_t fork; /* what forks did with the lock; only the forking thread writes the field */
 };
-/* Places a variable in the OS page of data that every start, and every fork in parent and child,
- * writes. A single page holds them all, because each page that is written costs a fault, and after
- * a fork two faults and a copy. */
+/* Places a variable in one OS page, together with all other variables that every start writes, or
+ * every fork in parent and child. For each OS page that it writes, a start pays one page fault, and
+ * a fork two page faults and a copy. */
 #define FORK_PAGE __attribute__((section("memctx_fork")))
 #define LOCK_INIT(r)                                                                               \
     { .rank = (r) }

@@ -31,7 +31,7 @@ INLINE long os_call(long number, long a, long b, long c, long d, long e, long f)
     return refused ? refused : os_syscall(number, a, b, c, d, e, f);
 }
 #elif defined MEMCTX_MODEL
-/* In this build the model's scheduler (tests/model) does the waiting and waking and keeps the
+/* In this build the scheduler of tests/model lets threads wait and wakes them, and it keeps the
  * clock. */
 long model_futex(const void *word, long operation, uint32_t value);
 uint64_t model_now_ns(void);

@@ -4,9 +4,9 @@
 #include "os/meta.h"
 #include "region/tables.h"
 
-#define ASTRAY_FIRST 256
-#define ASTRAY_LAST (1 << 20)
-#define KEEP_ANYWAY_EVERY 8
+#define ASTRAY_FIRST 256      /* paths.astray_max at first */
+#define ASTRAY_LAST (1 << 20) /* paths.astray_max at last */
+#define KEEP_ANYWAY_EVERY 8   /* see cache_keep */
 
 static struct trace_place *place_of(const struct paths *paths, uint64_t hash) {
     return &paths->places[hash >> paths->place_shift];
@@ -16,7 +16,8 @@ static uint16_t tag_of(uint64_t hash) {
     return (uint16_t)(hash >> 32);
 }
 
-/* 8 guesses for each trace at first, so that they share an OS page with the places; then 32. */
+/* Returns the number of bits that choose one of the guesses. At first there are 8 guesses for each
+ * trace, so that the guesses share an OS page with the places; later there are 32. */
 static uint32_t guess_bits(uint32_t room) {
     uint32_t bits = 31U - (uint32_t)__builtin_clz(room) + (room <= CACHE_TRACES_FIRST ? 3 : 5);
     return bits < CACHE_GUESS_BITS_MAX ? bits : CACHE_GUESS_BITS_MAX;
@@ -26,7 +27,8 @@ static size_t guess_bytes(uint32_t room) {
     return sizeof(uint16_t) << guess_bits(room);
 }
 
-/* Two hints for each trace, within bounds. */
+/* Returns the number of hints: two for each trace that there is room for, at most
+ * CACHE_HINTS_MAX. */
 static uint32_t hint_count(uint32_t room) {
     return 2 * room < CACHE_HINTS_MAX ? 2 * room : CACHE_HINTS_MAX;
 }
@@ -44,19 +46,21 @@ static size_t table_bytes(uint32_t room) {
            hint_count(room) * sizeof(struct hint);
 }
 
-/* The first ones are part of TABLES_HEAP_BYTES. */
+/* Returns the bytes of the tables that are taken from the tables budget. The tables for
+ * CACHE_TRACES_FURTHER traces are part of TABLES_HEAP_BYTES, so they are not taken. */
 static int64_t counted_bytes(uint32_t room) {
     return room ? (int64_t)(table_bytes(room) - table_bytes(CACHE_TRACES_FURTHER)) : 0;
 }
 
-/* The first thread's tables do not grow in a child that is forked early. */
+/* Returns the room of new tables. The first thread gets more room, so that its tables do not grow
+ * in a child that is forked early. */
 static uint32_t first_room(void) {
     return load_relaxed(&tables_heaps) > 1 ? CACHE_TRACES_FURTHER : CACHE_TRACES_FIRST;
 }
 
-/* Makes room for twice as many traces, or for the first ones. Traces keep their numbers, no two
- * paths that had different places get one place, and hints move to where their addresses lead
- * now. */
+/* Doubles the room for traces, or makes the first room. Traces keep their numbers. Two traces with
+ * different places get different places again. A hint is copied to both places to which its return
+ * addresses may lead now. False: out of memory, nothing changed. */
 static bool table_grow(struct paths *paths) {
     uint32_t old = paths->trace_room, room = old ? old * 2 : first_room();
     int64_t more = counted_bytes(room) - counted_bytes(old);
@@ -82,7 +86,8 @@ static bool table_grow(struct paths *paths) {
     tables_add_traces(old ? 0 : more);
     if (old)
         __builtin_memcpy(traces, paths->traces, trace_bytes(old));
-    uint32_t shift = (uint32_t)__builtin_clz(room) + 32; /* one bit more than room has */
+    /* a place has one bit more than a trace: there are 2 * room places */
+    uint32_t shift = (uint32_t)__builtin_clz(room) + 32;
     for (uint32_t i = 0; i < 2 * old; i++) {
         uint32_t number = paths->places[i].trace;
         if (number)
@@ -110,7 +115,7 @@ static bool table_grow(struct paths *paths) {
 bool cache_make(struct paths *paths) {
     if (!paths->stack.room && !stack_make_room(&paths->stack, STACK_FRAMES_FIRST))
         return false;
-    if (!paths->patience[false]) { /* not made before */
+    if (!paths->patience[false]) { /* the first call for this heap */
         paths->patience[false] = CACHE_PATIENCE;
         paths->patience[true] = CACHE_PATIENCE_PAST;
     }
@@ -123,9 +128,9 @@ bool cache_make(struct paths *paths) {
 /* --- groups of checks beyond the first ones -------------------------------------------------- */
 
 #define MORE_HEADER align_up(sizeof(struct more_block), 16)
-#define MORE_LEAST 1024U
-#define MORE_MOST 16384U
-#define MORE_SHARE 4U /* a new block has this part of the size of all blocks */
+#define MORE_LEAST 1024U /* bytes of the smallest block */
+#define MORE_MOST 16384U /* bytes of the largest block, unless one trace needs more */
+#define MORE_SHARE 4U    /* a new block has about 1/MORE_SHARE of the bytes of all blocks */
 
 static uint32_t more_bytes(const struct trace *trace) {
     return trace->more_room * (uint32_t)sizeof *trace->more;
@@ -172,12 +177,14 @@ static void more_free(struct paths *paths) {
     }
 }
 
-/* True if so many bytes are lost that it is better to begin anew. */
+/* True if more than half of the bytes in the blocks are lost. Then it is better to empty the
+ * cache. */
 static bool more_is_lost(const struct paths *paths) {
     return paths->more && paths->more->lost_bytes > paths->more->all_bytes / 2;
 }
 
-/* Makes room for so many groups of checks, and drops those that were there. */
+/* Makes room for `count` groups of checks in the trace. The old checks are lost. False: out of
+ * memory. */
 static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t count) {
     uint32_t more = count > TRACE_INLINE_GROUPS ? count - TRACE_INLINE_GROUPS : 0;
     if (more > trace->more_room) {
@@ -196,7 +203,8 @@ static bool trace_make_room(struct paths *paths, struct trace *trace, uint32_t c
     return true;
 }
 
-/* Returns the number of a trace that may be overwritten. */
+/* Returns the number of a trace that was never used, or, if there is none, of the oldest trace,
+ * which is given up. */
 static uint32_t trace_take(struct paths *paths) {
     if (paths->trace_next < paths->trace_room)
         return paths->trace_next++;
@@ -217,9 +225,10 @@ static uint64_t rotate(uint64_t word, unsigned bits) {
     return word << bits | word >> (64 - bits);
 }
 
-/* Hashes the stack pointer and the words that probably are the innermost return addresses. A word
- * may be something else, and AddressSanitizer would report the read. A hint proves nothing, and the
- * stack may be a smaller one than was here before, so no read leaves the OS page of this frame. */
+/* Hashes the stack pointer and the words that are probably the innermost four return addresses. A
+ * hint proves nothing: the word where it leads may be anything, so AddressSanitizer would report
+ * the read. The stack may also be smaller than the one that the hint is from, so no read leaves the
+ * OS page of this frame. */
 static __attribute__((no_sanitize("address"))) uint64_t stack_hash(const struct paths *paths,
                                                                    uintptr_t frame) {
     const volatile uint64_t *at = (const uint64_t *)(frame + 8);
@@ -252,9 +261,11 @@ static uint32_t trace_compare(struct trace *trace, const stack_word *words) {
     return trace->count * 4U;
 }
 
-/* A search found a trace, so the first guess was wrong. If it was wrong four times of five, the
- * next guesses are made without the last trace; they use it again when they are wrong once in nine.
- * Each change waits longer than the one before, because in some programs neither way is right. */
+/* Called when the first guess was wrong. This counts against the present way to guess if no guess
+ * since the last wrong one was right, and for it otherwise. If more than four of five wrong guesses
+ * count against guessing by the last trace, the next guesses are made without the last trace. If
+ * more than one of nine counts against that, the last trace is used again. Each change takes longer
+ * than the one before, because in some programs neither way is right. */
 static void judge_first_guess(struct paths *paths) {
     int32_t wrong = paths->last_mask ? 1 : 8, right = paths->last_mask ? 4 : 1;
     paths->astray += paths->found ? -right : wrong;
@@ -291,12 +302,12 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
             return trace->view;
         }
         if (++guess == CACHE_GUESSES_MAX)
-            return NULL; /* the path may be kept where hash leads */
+            return NULL; /* cache_keep may put the path at the place of *hash */
         if (related) {
             *hash = (*hash ^ words[trace_group(trace, k / 4)->word[k % 4]] ^ (uint64_t)k << 56) *
                     0xd6e8feb86659fd93ULL;
             *hash ^= *hash >> 29;
-        } /* otherwise an unrelated path hashes here, too */
+        } /* otherwise the place has the trace of an unrelated path */
         *hash *= 0x9e3779b97f4a7c15ULL;
     }
 }
@@ -314,9 +325,10 @@ void cache_learn_hints(struct paths *paths) {
     }
 }
 
-/* Returns how many groups the innermost return address and the leaf's `checks` take. 0: a word is
- * further outwards than a trace can tell, or further inwards than our frame: a handler's stack may
- * be below the interrupted one. */
+/* Returns how many groups the innermost return address and the last `checks` checks of the leaf
+ * take. 0: a trace cannot hold them, because a word is too far from the exported function's frame,
+ * or further in than this frame. The second happens when a signal handler has a stack below the
+ * interrupted one. */
 static unsigned groups_of(const struct stack *stack, const struct stack_frame *leaf,
                           unsigned checks) {
     const struct stack_check *check = &stack->checks[leaf->checks], *last = check - checks;
@@ -339,7 +351,8 @@ static unsigned put_check(struct trace *trace, unsigned at, uint64_t value, uint
     return at + 1;
 }
 
-/* Writes these checks, in groups, into the trace. */
+/* Writes the innermost return address and these checks into the trace, in groups. Where the stack
+ * comes to another OS page, fills the group up with copies of its last check. */
 static void lay_out(struct trace *trace, const struct stack *stack, const struct stack_frame *leaf,
                     unsigned checks) {
     const struct stack_check *check = &stack->checks[leaf->checks], *last = check - checks;
@@ -364,12 +377,14 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
     struct trace_place *place = place_of(paths, hash);
-    /* Two paths may miss here in turn. */
+    /* A path is kept when the last walk that missed this place led to the same view. Every
+     * KEEP_ANYWAY_EVERY-th walk is kept all the same, because two paths may miss the place in
+     * turn. */
     if (place->missed_view != view->index && paths->missed % KEEP_ANYWAY_EVERY) {
         place->missed_view = view->index;
         return;
     }
-    /* Makes the table grow earlier if traces displace each other. */
+    /* The table grows when it is full, and earlier if traces displace each other. */
     if ((paths->trace_next == paths->trace_room ||
          (place->trace && paths->trace_next * 2 > paths->trace_room)) &&
         paths->trace_room < CACHE_TRACES_MAX && table_grow(paths))
@@ -384,7 +399,7 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     if (!trace_make_room(paths, trace, count)) {
         if (more_is_lost(paths))
             cache_flush(paths);
-        return; /* a number less */
+        return; /* the trace's number is not used for now */
     }
     lay_out(trace, stack, leaf, checks);
     trace->view = view;
@@ -413,7 +428,7 @@ static void table_free(struct paths *paths) {
     paths->trace_room = 0;
 }
 
-/* Gives the memory of all traces back, except room for the first ones. */
+/* Gives the memory of all traces back, unless the tables still have their first size. */
 void cache_shrink(struct paths *paths) {
     if (paths->trace_room > CACHE_TRACES_FIRST)
         table_free(paths);
@@ -428,7 +443,8 @@ void cache_end(struct paths *paths, bool all) {
     if (paths->traces)
         table_free(paths);
     stack_end(&paths->stack);
-    paths->generation = paths->fast_generation = 0; /* the table has no trace to find */
+    /* 0: look-ups take the slow path, which makes the tables */
+    paths->generation = paths->fast_generation = 0;
 }
 
 void cache_flush(struct paths *paths) {

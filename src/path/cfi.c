@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Call frame information: finds the entry for an address and runs its program up to that address.
+ * Call frame information: finds the entry for an address and runs the entry's program up to that
+ * address.
  *
  * For: the forms that gcc, clang and rustc emit for x86-64: CFA from rsp or rbp, rbp saved on the
  * stack, realigned stacks through rbp, signal frames. Any other form (CFA in another register,
- * longer expressions) gives CFI_NONE, and the path then ends in a label. It never guesses.
+ * longer expressions) gives CFI_NONE, and the path then ends in a label. This code never guesses.
  */
 #include "path/cfi.h"
 
@@ -82,7 +83,7 @@ bool cfi_find_object(uintptr_t pc, struct cfi_object *object) {
     object->eh_frame_header = found.dlfo_eh_frame;
     object->frames_start = object->start;
     object->frames_end = object->end;
-    /* If an object has gaps between its segments, only the segment around pc is reported. */
+    /* If an object has gaps between its segments, the loader reports only the segment around pc. */
     uintptr_t header = (uintptr_t)found.dlfo_eh_frame;
     if (header && (header < object->start || header >= object->end)) {
         if (_dl_find_object((void *)header, &found))
@@ -95,7 +96,8 @@ bool cfi_find_object(uintptr_t pc, struct cfi_object *object) {
 
 #define HEADER_BYTES_MIN 4U
 
-/* Returns the frame description entry whose range may hold pc, by the sorted table; NULL: none. */
+/* Returns the frame description entry whose range may hold pc, found by the object's sorted table.
+ * NULL: there is none. */
 static const uint8_t *find_entry(const struct cfi_object *object, uintptr_t pc) {
     const uint8_t *header = object->eh_frame_header;
     if (!header || (uintptr_t)header < object->frames_start ||
@@ -122,7 +124,7 @@ static const uint8_t *find_entry(const struct cfi_object *object, uintptr_t pc) 
     return (const uint8_t *)((uintptr_t)header + (uintptr_t)(intptr_t)table[low].entry);
 }
 
-struct common { /* what the CIE says */
+struct common { /* contents of a common information entry (CIE) */
     uint64_t code_align;
     int64_t data_align;
     uint8_t encoding;
@@ -194,16 +196,20 @@ static struct common parse_common(const uint8_t *entry, const struct cfi_object 
     return common;
 }
 
-struct state { /* one row of the table that the program describes */
+/* a row of the table that the program describes: the rules that hold from one address on */
+struct state {
     enum { CFA_REGISTER, CFA_RBP_DEREF, CFA_UNUSABLE } cfa;
     uint64_t cfa_register;
     int64_t cfa_offset;
     enum cfi_rbp rbp;
     int64_t rbp_offset;
-    bool ra_standard, ra_undefined; /* at CFA - 8; the outermost frame */
+    /* ra_standard: the return address is at CFA - 8; ra_undefined: the frame is the outermost
+     * one */
+    bool ra_standard, ra_undefined;
 };
 
-/* Reads an offset in units of the CIE's factor; an offset that does not fit wraps around. */
+/* Reads an offset in units of the CIE's data alignment factor. An offset that does not fit wraps
+ * around. */
 static int64_t read_factored(struct reader *r, bool is_signed, const struct common *common) {
     return (int64_t)(read_leb(r, is_signed) * (uint64_t)common->data_align);
 }
@@ -241,8 +247,8 @@ static void restore_register(struct state *state, const struct state *initial, u
     }
 }
 
-/* Runs an operation whose first byte holds no operand. False: unknown, or the program is
- * damaged. */
+/* Runs an operation whose first byte holds no operand. False: the operation is unknown, or the
+ * program is damaged. */
 static bool run_extended(struct reader *r, uint8_t op, const struct common *common,
                          struct state *state, const struct state *initial) {
     uint64_t reg, length;
@@ -295,7 +301,7 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
                          : CFA_UNUSABLE;
         r->at += length;
         return true;
-    case 0x10: /* expression: saved at the address that it gives */
+    case 0x10: /* expression: the register was saved at the address that the expression gives */
     case 0x16: /* val_expression */
         reg = read_leb(r, false);
         length = read_leb(r, false);
@@ -317,7 +323,8 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
     }
 }
 
-/* Runs a program until its location passes pc. False: the program is damaged or not understood. */
+/* Runs a program until its location passes pc. False: the program is damaged, or uses an unknown
+ * operation. */
 static bool run(struct reader r, const struct common *common, uintptr_t location, uintptr_t pc,
                 struct state *state, const struct state *initial) {
     struct state saved[STATES_MAX];

@@ -16,24 +16,24 @@
 /* The canonical frame address (CFA) is the caller's stack pointer; the return address is at
  * CFA - 8. */
 enum cfi_kind {
-    CFI_NONE = 1,  /* no or unusable information: the path ends here, with a label */
+    CFI_NONE = 1,  /* there is no usable information: the path ends here, with a label */
     CFI_END,       /* the outermost frame */
     CFI_SP,        /* CFA = sp + cfa_offset */
     CFI_RBP,       /* CFA = rbp + cfa_offset */
     CFI_RBP_DEREF, /* CFA = the word at rbp + cfa_offset (a realigned stack) */
-    CFI_SIGNAL,    /* sp, rbp and pc are in the signal frame at sp */
+    CFI_SIGNAL,    /* the kernel saved sp, rbp and pc in the signal frame at sp */
 };
 enum cfi_rbp {
     CFI_RBP_SAME = 0, /* the caller's rbp is still in rbp */
-    CFI_RBP_AT_CFA,   /* it was saved at CFA + rbp_offset */
-    CFI_RBP_AT_RBP,   /* it was saved at rbp + rbp_offset */
-    CFI_RBP_LOST,
+    CFI_RBP_AT_CFA,   /* the caller's rbp was saved at CFA + rbp_offset */
+    CFI_RBP_AT_RBP,   /* the caller's rbp was saved at rbp + rbp_offset */
+    CFI_RBP_LOST,     /* the caller's rbp cannot be found */
 };
 struct cfi_rule {
     enum cfi_kind kind;
     enum cfi_rbp rbp;
     int32_t cfa_offset, rbp_offset;
-    uintptr_t function; /* start of the code that the frame description covers; 0: none */
+    uintptr_t function; /* start of the code that the frame description covers; 0: not known */
 };
 
 /* Offsets from a signal frame's CFA at which it keeps the interrupted registers (struct
@@ -42,8 +42,9 @@ struct cfi_rule {
 #define CFI_SIGNAL_SP 160
 #define CFI_SIGNAL_PC 168
 
-struct cfi_object {       /* the loaded object that holds the code at an address */
-    uintptr_t start, end; /* of the object, or of the part of it that is mapped in one piece */
+struct cfi_object { /* the loaded object that holds the code at an address */
+    /* bounds of the object, or of its part around the address that is mapped in one piece */
+    uintptr_t start, end;
     uintptr_t frames_start, frames_end; /* start and end of its unwind information */
     const void *link_map;
     const void *eh_frame_header;

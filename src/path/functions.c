@@ -6,24 +6,28 @@
 
 #define FUNCTIONS_MAX 4096U
 #define FOLDED_PLACES RULE_FOLDED_PLACES /* a power of two; at most half of them are used */
-#define FOLD_LIMIT_MIN (768 << 10)       /* of the tables; smaller limits leave no room for these */
-#define RECURRING 1024U
+/* the least limit of the tables with which functions are folded; less has no room for
+ * `functions` */
+#define FOLD_LIMIT_MIN (768 << 10)
+#define RECURRING 1024U  /* entries for functions that recur */
 #define RECURS_OFTEN 64U /* paths on which a function stands twice before it is folded */
-/* paths before it is folded together with one that reached RECURS_OFTEN */
+/* paths on which a function stands twice, for it to be folded along with one that reached
+ * RECURS_OFTEN */
 #define RECURS_TOO 16U
 
 static struct functions {
     struct {
         uintptr_t key, start;
-    } entries[FUNCTIONS_MAX];        /* by a hash of the key */
-    uintptr_t folded[FOLDED_PLACES]; /* starts, hashed; a function's number is its place plus 1 */
+    } entries[FUNCTIONS_MAX]; /* functions of addresses, found by a hash of the key */
+    /* starts of folded functions, hashed; a function's number is its place plus 1 */
+    uintptr_t folded[FOLDED_PLACES];
     struct recurring {
         uintptr_t start;
         uint32_t paths;
-    } recurring[RECURRING]; /* by a hash of the start */
-    struct function_set unfolded;
-} * functions;              /* all of it is under unwind_rules_lock; NULL: not made yet */
-static uint32_t generation; /* generation of the rules that the entries were made with */
+    } recurring[RECURRING];       /* functions that recur, found by a hash of the start */
+    struct function_set unfolded; /* folded functions that are unfolded at present */
+} * functions;                    /* guarded by unwind_rules_lock; NULL: not made yet */
+static uint32_t generation;       /* unwind_rules_generation when the entries were made */
 uint32_t function_epoch, function_count;
 
 /* Returns the place in `folded` where a function is or belongs. */
@@ -34,12 +38,14 @@ static uint32_t folded_place(uintptr_t start) {
     return (uint32_t)(at % FOLDED_PLACES);
 }
 
-/* Returns the function's number, whether it is unfolded now or not. */
+/* Returns the number of a folded function, even if the function is unfolded at present; 0: the
+ * function is not folded. */
 static uint32_t folded_number(uintptr_t start) {
     uint32_t place = folded_place(start);
     return functions->folded[place] ? place + 1 : 0;
 }
 
+/* Returns the number of a folded function; 0: not folded, or unfolded at present. */
 static uint32_t number_of(uintptr_t start) {
     uint32_t number = folded_number(start);
     return number && function_set_has(&functions->unfolded, number) ? 0 : number;
@@ -72,7 +78,8 @@ static bool make(void) {
     return functions;
 }
 
-/* A closed library may have given its addresses to another one. */
+/* Forgets the functions of all addresses if a library was closed: another one may have its
+ * addresses now. */
 static void forget_addresses(void) {
     if (generation == load_relaxed(&unwind_rules_generation))
         return;
@@ -120,12 +127,12 @@ void functions_unfold(const struct function_set *set) {
         store_release(&function_epoch, function_epoch + 1);
     }
     lock_release(&unwind_rules_lock);
-    if (changes) /* traces that lead to the earlier paths must not be found either */
+    if (changes) /* no thread may find a trace that leads to an earlier path */
         unwind_rules_new_generation();
 }
 
-/* Folds all functions that recur on so many paths together, because each folding writes the numbers
- * of all rules anew, and all threads forget what they know of their stacks. */
+/* Folds all functions that recur on at least RECURS_TOO paths, all at once: each folding changes
+ * the numbers in all rules, and all threads forget their stacks. */
 static void fold(void) {
     for (unsigned i = 0; i < RECURRING; i++) {
         struct recurring *recurring = &functions->recurring[i];
@@ -138,7 +145,7 @@ static void fold(void) {
     }
     unwind_rules_folded = number_of;
     unwind_rules_number_functions(number_of_key);
-    /* Last: who sees it reads the new numbers. */
+    /* The epoch changes last, so a thread that sees the new epoch reads the new numbers. */
     store_release(&function_epoch, function_epoch + 1);
 }
 

@@ -4,9 +4,9 @@
  *
  * A function is known by the start of its frame description entry in .eh_frame, so no symbols are
  * needed. A part that the compiler moved away (`.cold`) counts as a function of its own. A function
- * is *folded* when it has recurred on very many call paths. From then on it stands on each path
- * once (see context/admit.h), and the packed rules of its return addresses carry its number
- * (rule_folded).
+ * is *folded* when it has recurred on very many call paths. From then on the function stands on
+ * each path once (see context/admit.h), and the packed rules of its return addresses carry the
+ * function's number (rule_folded).
  *
  * For: programs with very many call paths. These functions are called only after the library's
  * tables are filled to TABLES_FOLD, and then only when a new node of the tree is made. Cost: a look
@@ -20,21 +20,22 @@
 
 #include "path/unwind_rules.h"
 
-/* Between these two calls a thread may ask for functions. The lock is taken once for many
- * questions. */
+/* A thread may call function_start and function_to_watch only between these two calls. They take
+ * and release unwind_rules_lock, once for many addresses. */
 void functions_look_begins(void);
 void functions_look_ends(void);
 /* Returns the start of the function that holds a return address; 0: it is not known. `exact`: a
  * signal interrupted the program at the address. */
 uintptr_t function_start(uintptr_t address, bool exact);
-/* As function_start, but also 0 if the function is folded and only unfolded for a time. */
+/* As function_start, but returns 0 also for a folded function that is unfolded at present
+ * (functions_unfold). */
 uintptr_t function_to_watch(uintptr_t address, bool exact);
-/* Counts a new node of a path on which this function stands twice. After some such nodes the
- * function is folded, and function_epoch changes. */
+/* Counts a new node of a path on which this function stands twice. After RECURS_OFTEN such nodes
+ * the function is folded, and function_epoch changes. */
 void function_recurs(uintptr_t function);
 INTERNAL uint32_t function_epoch; /* atomic; 0: no function was ever folded */
-INTERNAL uint32_t
-    function_count; /* atomic: functions that are folded, including those unfolded for a time */
+/* Atomic: number of folded functions, including those that are unfolded at present. */
+INTERNAL uint32_t function_count;
 
 /* A set of folded functions, by number. */
 struct function_set {
@@ -46,11 +47,11 @@ INLINE bool function_set_has(const struct function_set *set, uint32_t number) {
 INLINE void function_set_add(struct function_set *set, uint32_t number) {
     set->bits[(number - 1) / 64] |= 1UL << (number - 1) % 64;
 }
-/* Returns the number of the folded function that holds an address, also of a function that is
- * unfolded now; 0: none. */
+/* Returns the number of the folded function that holds an address, even if the function is unfolded
+ * at present; 0: none. */
 uint32_t function_number(uintptr_t address, bool exact);
-/* Leaves these functions, and no others, unfolded until the next call. All threads begin anew with
- * their stacks, and new paths show each call of these functions. */
+/* Unfolds these functions, and no others, until the next call. All threads forget their stacks and
+ * traces, and new paths show each call of these functions. */
 void functions_unfold(const struct function_set *set);
 
 #endif

@@ -9,13 +9,14 @@
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
 
-#define OWN_FRAMES_MAX 24 /* our own frames between the comparison and the program */
+/* most frames of this library that a walk may meet before the program's first frame */
+#define OWN_FRAMES_MAX 24
 
 #define TEXT2(x) #x
 #define TEXT(x) TEXT2(x)
 
 struct oracle_counts oracle_counts;
-/* Atomic: threads inside libunwind, which has locks of its own. */
+/* Atomic: number of threads inside libunwind, which has locks of its own. */
 static uint32_t active START_PAGE;
 
 static struct {
@@ -48,7 +49,8 @@ bool oracle_is_loaded(void) {
     return load_acquire(&unwinder.get_register) != NULL;
 }
 
-/* libunwind keeps what it learnt of an address even after the library there is closed. */
+/* libunwind remembers what it learnt about an address, even after the library at that address was
+ * closed. */
 static void forget_closed_libraries(void) {
     static uint32_t flushed;
     uint32_t generation = load_acquire(&unwind_rules_generation);
@@ -107,7 +109,7 @@ NOINLINE unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned ma
 
 void oracle_judge(const uintptr_t *ours, const uintptr_t *theirs, unsigned at, unsigned count,
                   bool shorter) {
-    static bool reported; /* one message is enough for people; the count says how often */
+    static bool reported; /* one message is enough; `mismatches` says how often paths differ */
     add_relaxed(&oracle_counts.checked, 1);
     add_relaxed(&oracle_counts.shorter, shorter);
     if (at == count)

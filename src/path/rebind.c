@@ -3,12 +3,12 @@
  * Redirects libc's own malloc family to this library.
  *
  * A library that is loaded with RTLD_DEEPBIND, or code that asks dlsym for libc's malloc, gets
- * libc's functions although this library stands before libc. A chunk of ours then comes to libc's
- * free, which aborts. To make the dynamic linker find our functions there, too, the addresses in
- * libc's symbol table are changed, once, at the start. Symbols that were bound before keep their
- * addresses, and no code is changed. dlopen itself is not interposed, because its caller's address
- * decides where it looks for libraries. Sources: the ELF specification, and the GNU hash table as
- * binutils writes it.
+ * libc's functions although this library stands before libc. A chunk of this library then comes to
+ * libc's free, which aborts. To make the dynamic linker find this library's functions there, too,
+ * the addresses in libc's symbol table are changed, once, at the start. Symbols that were bound
+ * before keep their addresses, and no code is changed. dlopen itself is not interposed, because its
+ * caller's address decides where it looks for libraries. Sources: the ELF specification, and the
+ * GNU hash table as binutils writes it.
  */
 #include "path/rebind.h"
 #include "os/os.h"
@@ -19,18 +19,19 @@
 
 uint32_t rebind_count;
 
-struct symbols { /* of one object */
+struct symbols { /* the dynamic symbols of one loaded object */
     uintptr_t bias;
     const char *names;
     ElfW(Sym) * table;
-    const uint32_t *hash; /* GNU: counts, then a Bloom filter, buckets, and the chains' hashes */
+    /* GNU hash table: counts, a Bloom filter, buckets, and the hashes of the chains */
+    const uint32_t *hash;
 };
 
 static bool read_dynamic(const struct link_map *map, struct symbols *symbols) {
     *symbols = (struct symbols){.bias = map->l_addr};
     for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
         uintptr_t at = entry->d_un.d_ptr;
-        if (at < map->l_addr) /* glibc has it relocated */
+        if (at < map->l_addr) /* glibc relocates most of these addresses when it loads the object */
             at += map->l_addr;
         if (entry->d_tag == DT_STRTAB)
             symbols->names = (const char *)at;
@@ -66,8 +67,8 @@ static ElfW(Sym) * find(const struct symbols *symbols, const char *name) {
     }
 }
 
-/* Finds our own library, and the libc that it is bound to, which stands behind it in the loader's
- * list. */
+/* Finds this library, and the libc that it is bound to, which stands behind this library in the
+ * loader's list. */
 static bool find_both(struct symbols *ours, struct symbols *libc) {
     struct cfi_object object;
     if (!cfi_find_object((uintptr_t)&rebind_libc, &object))
@@ -80,8 +81,8 @@ static bool find_both(struct symbols *ours, struct symbols *libc) {
     return map && read_dynamic(map, libc);
 }
 
-/* All names are changed or none: with half a family, each of the two heaps would get the other's
- * chunks. */
+/* Either all names are changed or none: with half a family, each of the two heaps would get chunks
+ * of the other one. */
 static const char *const names[] = {"malloc",
                                     "free",
                                     "calloc",
@@ -126,7 +127,7 @@ void rebind_libc(uintptr_t malloc_in_use) {
         end = (uintptr_t)(from[i] + 1) > end ? (uintptr_t)(from[i] + 1) : end;
     }
     if (ours.bias + to[0]->st_value !=
-        malloc_in_use) /* the program has another malloc in front of ours */
+        malloc_in_use) /* the program has another malloc in front of this library's */
         return;
     start &= ~(OS_PAGE_BYTES - 1);
     size_t bytes = align_up(end - start, OS_PAGE_BYTES);

@@ -5,13 +5,14 @@
 
 #include "base/base.h"
 
-INTERNAL uint32_t rebind_count; /* libc's names that lead to this library */
+/* number of libc's functions that were redirected to this library */
+INTERNAL uint32_t rebind_count;
 
-/* The constructor calls this once, while there is one thread. `malloc_in_use` is the address that
- * malloc has for this library, and so for the program. Nothing is changed if that is not our own
- * malloc, if the kernel refuses, or if libc lacks one of the names. */
+/* The constructor calls this function once, while there is one thread. `malloc_in_use` is the
+ * address of `malloc` as this library, and so the program, calls it. Nothing changes if that malloc
+ * is not this library's, if the kernel refuses, or if libc lacks one of the names. */
 void rebind_libc(uintptr_t malloc_in_use);
-/* Returns the file that malloc comes from if that is not this library, else NULL. */
+/* Returns the file that malloc comes from; NULL: malloc comes from this library. */
 const char *rebind_other_malloc(uintptr_t malloc_in_use);
 
 #endif

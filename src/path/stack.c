@@ -4,22 +4,23 @@
 #include "os/meta.h"
 #include "region/tables.h"
 
-#define GROW_MAX (64UL << 20) /* memory further away from the stack is checked word by word */
+/* words further than this from the known part of the stack are tested one by one */
+#define GROW_MAX (64UL << 20)
 
 /* Values of rbp_use in fresh frames. */
 #define USES_RBP 0
 #define NO_USE (-1)
-#define PLAIN_MAX 48 /* new frames */
+#define PLAIN_MAX 48 /* most new frames of a walk over plain frames */
 
 struct walker {
     struct stack *stack;
-    uintptr_t address, sp, rbp_at; /* the place to read this frame's rbp from; 0: not known */
-    bool exact;
-    unsigned count, check_count; /* number of frames in stack->fresh, and of all their checks */
+    uintptr_t address, sp, rbp_at; /* rbp_at: where to read the frame's rbp; 0: not known */
+    bool exact;                    /* a signal interrupted the program at `address` */
+    unsigned count, check_count;   /* number of frames in stack->fresh, and of all their checks */
 };
 
-/* True if a word may be read. The unwind information of file-backed code led here, so the word is
- * nearly always readable, but wrong information must not fault. */
+/* True if a word may be read. The unwind information of file-backed code led to the word, so it is
+ * nearly always readable, but wrong information must not cause a fault. */
 static NOINLINE bool is_mapped(struct stack *stack, uintptr_t address) {
     uintptr_t page_end = (address & ~(OS_PAGE_BYTES - 1)) + OS_PAGE_BYTES;
     if (address >= stack->high && address - stack->high < GROW_MAX) {
@@ -51,7 +52,7 @@ INLINE uint64_t check(struct walker *walker, struct stack_fresh *fresh, uintptr_
 static bool check_rbp(struct walker *walker, struct stack_fresh *fresh, uintptr_t *rbp) {
     if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))
         return false;
-    fresh->frame.rbp_use = USES_RBP; /* always the first word that a step reads */
+    fresh->frame.rbp_use = USES_RBP; /* the check of rbp is always the step's first one */
     *rbp = check(walker, fresh, walker->rbp_at);
     return true;
 }
@@ -69,7 +70,8 @@ static bool step_signal(struct walker *walker, struct stack_fresh *fresh) {
     struct stack *stack = walker->stack;
     if (!readable(stack, saved + CFI_SIGNAL_SP) || !readable(stack, saved + CFI_SIGNAL_PC))
         return false;
-    walker->sp = check(walker, fresh, saved + CFI_SIGNAL_SP); /* may be another stack */
+    /* the interrupted code may have run on another stack */
+    walker->sp = check(walker, fresh, saved + CFI_SIGNAL_SP);
     walker->address = check(walker, fresh, saved + CFI_SIGNAL_PC);
     fresh->frame.caller_rbp = saved + CFI_SIGNAL_RBP;
     return true;
@@ -108,7 +110,7 @@ INLINE void follow_rbp(struct walker *walker, uintptr_t caller_rbp) {
         walker->rbp_at = caller_rbp == RBP_LOST ? 0 : caller_rbp;
 }
 
-/* Steps from the frame that the walker stands in to its caller. */
+/* Steps from the walker's frame to its caller. False: the stack contradicts the rule. */
 INLINE bool step(struct walker *walker, uint64_t packed, struct stack_fresh *fresh) {
     if (LIKELY(rule_kind(packed) == CFI_SP) && LIKELY(rule_rbp(packed) <= CFI_RBP_AT_CFA)) {
         uintptr_t cfa = walker->sp + (uintptr_t)(intptr_t)rule_cfa_offset(packed);
@@ -148,7 +150,8 @@ INLINE void change_address(struct stack *stack, int frame, uintptr_t address, ui
         stack->kept = (uint32_t)frame;
 }
 
-/* Changes the frame's address if the step from there is the same with the new address. */
+/* Changes the address of an old frame if the rule of the new address makes the same step. False:
+ * the step differs. */
 INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
     struct stack_frame *old = &stack->frames[frame];
     if (LIKELY(old->address == address))
@@ -160,9 +163,10 @@ INLINE bool adjust(struct stack *stack, int frame, uintptr_t address) {
     return true;
 }
 
-/* Goes outwards from old frame `join`, which was reached with its rbp at `rbp_at`, and makes true
- * the checks that prove these frames, `wanted` of them. -1: done; else the check whose difference
- * asks for a walk. */
+/* The walk has reached old frame `join`, whose rbp stands at `rbp_at`. Compares the words that
+ * prove this frame and the next old frames outwards, `wanted` frames in all. Where only an address
+ * differs, changes the frame in place. Returns -1 if all these frames are right now; else the index
+ * of the check that differs, from where on the stack must be walked by rules. */
 INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp_at) {
     const struct stack_frame *old = &stack->frames[join];
     struct stack_check *check = &stack->checks[old->checks];
@@ -174,7 +178,7 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
     while ((check = stack_compare(check, last)) > last) {
         uint64_t word = word_at((--check)->at);
         int k = (int)(check - stack->checks);
-        int i = k < join ? k : join - 1; /* the frame to which the step with this check leads */
+        int i = k < join ? k : join - 1; /* frame to which the step leads that read check k */
         while (stack->frames[i].checks > k)
             i--;
         if (k != stack->frames[i].checks || !word || !adjust(stack, i, word))
@@ -184,7 +188,7 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
     return -1;
 }
 
-/* Copies of both functions that are not inlined, to keep small the code that a forked child
+/* Copies of adjust and join_at that are not inlined. They keep the code small that a forked child
  * runs. */
 static NOINLINE bool adjust_further(struct stack *stack, int frame, uintptr_t address) {
     return adjust(stack, frame, address);
@@ -193,25 +197,25 @@ static NOINLINE int join_further(struct stack *stack, int join, unsigned wanted,
     return join_at(stack, join, wanted, rbp_at);
 }
 
-/* The usual walk: first new frames of code that finds its caller by the stack pointer, then old
- * ones. */
+/* The usual walk meets some new frames and then old ones, and its new frames are *plain*: their
+ * code finds its caller by the stack pointer. This is a new frame of such a walk. */
 struct plain_frame {
     uintptr_t address, sp;
     uint64_t rule;
 };
 struct plain {
     struct stack *stack;
-    uintptr_t frame, address, sp;
-    /* sp stays within this bound: so an old frame is at sp or further out, and the words are
-     * mapped. */
+    uintptr_t frame, address, sp; /* frame: where the walk began; address, sp: where it is now */
+    /* bound for sp: within it there is always an old frame at sp or further out, and all words are
+     * mapped */
     uintptr_t end;
-    struct plain_frame *first, *next; /* of the new frames, innermost first */
-    struct stack_frame *old;          /* the walk can meet no old frame further in */
+    struct plain_frame *first, *next; /* the new frames are [first, next), innermost first */
+    struct stack_frame *old;          /* the innermost old frame that the walk can still meet */
     unsigned depth;
 };
 
-/* True if the frame finds its caller by the stack pointer, and also its saved rbp, if it saved
- * rbp. */
+/* True if a frame with this rule finds its caller by the stack pointer. If the frame saved rbp, the
+ * rule must find it by the CFA. */
 INLINE bool rule_is_plain(uint64_t rule) {
     _Static_assert(CFI_SP == 3 && CFI_RBP_AT_CFA == 1, "all other bits of kind and rbp are 0");
     return LIKELY((rule & 0x17) == CFI_SP);
@@ -221,11 +225,12 @@ INLINE bool rule_is_plain(uint64_t rule) {
 INLINE bool plain_saves_rbp(uint64_t rule) {
     return rule & 8;
 }
+/* Returns where a plain frame saved its caller's rbp. */
 INLINE uintptr_t plain_rbp(uint64_t rule, uintptr_t cfa) {
     return cfa + (uintptr_t)(intptr_t)rule_rbp_offset(rule);
 }
 
-/* Returns the place to read the rbp of the frame that the walk has come to. */
+/* Returns the address of the word with the rbp of the frame that the walk has come to. */
 INLINE uintptr_t plain_rbp_at(const struct plain *plain) {
     uintptr_t cfa = plain->sp;
     for (const struct plain_frame *fresh = plain->next; fresh-- > plain->first; cfa = fresh->sp)
@@ -234,8 +239,8 @@ INLINE uintptr_t plain_rbp_at(const struct plain *plain) {
     return plain->frame;
 }
 
-/* Returns the distance from a plain frame to its caller's; 0: the frame is not plain, or the
- * distance is too large. */
+/* Returns the distance from a plain frame's stack pointer to that of its caller; 0: the frame is
+ * not plain, or the distance is too large. */
 INLINE uintptr_t plain_bytes(uint64_t rule, uintptr_t room) {
     uintptr_t bytes = (uintptr_t)(intptr_t)rule_cfa_offset(rule);
     return LIKELY(rule_is_plain(rule)) && LIKELY(bytes - 1 < room) ? bytes : 0;
@@ -243,8 +248,8 @@ INLINE uintptr_t plain_bytes(uint64_t rule, uintptr_t room) {
 
 enum plain_join { JOIN_DONE, JOIN_FURTHER_OUT, JOIN_FAILED };
 
-/* Takes over the old frames further in than `outer`, which are unchanged. The walk then goes on
- * from the first frame that changed. */
+/* Makes new frames of the old frames further in than `outer`, which are unchanged. The walk then
+ * goes on from there. */
 static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame *outer) {
     for (; plain->old > outer; plain->old--) {
         const struct stack_frame *old = plain->old;
@@ -258,9 +263,9 @@ static enum plain_join take_over_plainly(struct plain *plain, struct stack_frame
     return JOIN_FURTHER_OUT;
 }
 
-/* The walk came to an old frame whose step is that of `rule`, the rule of the address that is there
- * now. If only some of the old frames from there outwards are unchanged, these are taken over, and
- * the walk goes on behind them. */
+/* The walk came to an old frame. `rule`, the rule of the address that is there now, makes the same
+ * step as the old frame. If only some of the old frames from there outwards are unchanged, takes
+ * these over, and the walk goes on behind them. */
 static NOINLINE enum plain_join plain_join(struct plain *plain, uint64_t rule) {
     struct stack *stack = plain->stack;
     struct stack_frame *old = plain->old, *outer = old;
@@ -287,7 +292,8 @@ static NOINLINE enum plain_join plain_join(struct plain *plain, uint64_t rule) {
     return outer->checks == k ? take_over_plainly(plain, outer) : JOIN_FAILED;
 }
 
-/* Puts the new frames in place of the old frames further in than the one that was met. */
+/* Puts the new frames in place of the old frames that are further in than the one that the walk
+ * met. */
 INLINE void plain_put(const struct plain *plain) {
     struct stack *stack = plain->stack;
     struct stack_frame *top = plain->old;
@@ -315,8 +321,8 @@ INLINE void plain_put(const struct plain *plain) {
         stack->kept = kept;
 }
 
-/* Returns the rule of an address from the thread's own few rules, which are found sooner than the
- * process's. */
+/* Looks up a rule in the table of the process, and copies a plain rule to the thread's own
+ * rules. */
 static NOINLINE uint64_t rule_to_hand(struct rule *place, uintptr_t address) {
     uint64_t packed = unwind_rules_find(address, false);
     if (rule_is_plain(packed) && rule_module(packed) != MODULE_NONE)
@@ -324,6 +330,8 @@ static NOINLINE uint64_t rule_to_hand(struct rule *place, uintptr_t address) {
     return packed;
 }
 
+/* Returns the rule of an address. The thread's own rules are found sooner than those in the table
+ * of the process. */
 INLINE uint64_t rule_at_hand(struct stack_rules *rules, uintptr_t address) {
     if (UNLIKELY(!rules))
         return unwind_rules_find(address, false);
@@ -331,7 +339,7 @@ INLINE uint64_t rule_at_hand(struct stack_rules *rules, uintptr_t address) {
     return LIKELY(place->key == address) ? place->packed : rule_to_hand(place, address);
 }
 
-/* Returns the thread's own rules. NULL: the thread has walked too seldom to have any. */
+/* Returns the thread's own rules. NULL: the thread has not walked often enough to have any. */
 static struct stack_rules *rules_at_hand(struct stack *stack) {
     uint32_t version = load_acquire(&unwind_rules_version);
     if (LIKELY(stack->walks < STACK_RULES_AFTER)) {
@@ -346,14 +354,14 @@ static struct stack_rules *rules_at_hand(struct stack *stack) {
     return rules;
 }
 
-/* This has no branch: where many frames are new, the processor cannot predict how many old ones to
- * pass. */
+/* Returns the next old frame outwards if `pass` is true, else the same frame. This has no branch:
+ * where many frames are new, the processor cannot predict how many old ones to pass. */
 INLINE struct stack_frame *outer_if(struct stack_frame *frame, bool pass) {
     return (struct stack_frame *)((char *)frame - (-(uintptr_t)pass & sizeof *frame));
 }
 
-/* Makes new frames until the walk comes to an old one, and returns the old one's rule. 0: a frame
- * is not plain, or there is no room. */
+/* Makes new frames until the walk comes to an old one with the same step, and returns the rule of
+ * the address there. 0: a frame is not plain, or there is no room. */
 INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
     struct stack_frame *old = plain->old;
     struct plain_frame *next = plain->next, *last = plain->first + PLAIN_MAX;
@@ -365,8 +373,7 @@ INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
         while (UNLIKELY(old->sp < sp))
             old--;
         rule = rule_at_hand(rules, address);
-        /* One branch for both: the processor cannot predict either that only one of both is
-         * equal. */
+        /* One branch tests both conditions, because the processor cannot predict either of them. */
         if (!((old->sp ^ sp) | rule_difference(rule, old->rule)))
             break;
         uintptr_t bytes = plain_bytes(rule, end - sp);
@@ -386,7 +393,8 @@ INLINE uint64_t plain_steps(struct plain *plain, struct stack_rules *rules) {
     return rule;
 }
 
-/* Walks over plain frames only. False: a frame is not plain; the part done until then is right. */
+/* Walks over plain frames only. False: some frame is not plain, or there is no room. The changes
+ * made until then are right. */
 static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
     struct plain_frame fresh[PLAIN_MAX];
     if (UNLIKELY(!stack->count) || UNLIKELY(frame < stack->low) || UNLIKELY(frame & 7) ||
@@ -424,8 +432,9 @@ static bool walk_plainly(struct stack *stack, uintptr_t frame, unsigned depth) {
     return true;
 }
 
-/* The old frames from `join` outwards to the one whose step has check `different` are true. They
- * become fresh, and the walker stands in the last of them. Returns its index. */
+/* The old frames from `join` outwards to the one whose step has check `different` are right. Makes
+ * fresh frames of them, except of the last one, from which the walker goes on. Returns the index of
+ * that last frame. */
 static int take_over(struct walker *walker, int join, int different) {
     struct stack *stack = walker->stack;
     for (int i = join;; i--) {
@@ -452,7 +461,7 @@ INLINE void put(struct stack *stack, const struct stack_fresh *fresh, bool outer
     *frame = fresh->frame;
     frame->rbp_use = -1;
     if (!outermost) {
-        /* This goes backwards, because checks are compared from the last to the first. */
+        /* The checks go in reverse order, because they are compared from the last to the first. */
         for (unsigned i = fresh->frame.checks; i-- > 0;)
             stack->checks[stack->check_count++] = fresh->checks[i];
         if (fresh->frame.rbp_use == USES_RBP)
@@ -480,8 +489,8 @@ static size_t frame_bytes(uint32_t room) { /* bytes of the frames and their chec
     return room * (sizeof(struct stack_frame) + 2 * sizeof(struct stack_check));
 }
 
-/* The first piece of memory also holds the fresh frames and the thread's own rules, and it stays
- * when there is more room elsewhere. */
+/* Bytes of the first piece of memory, which also holds the fresh frames and the thread's own rules.
+ * This piece stays when the frames and checks move to a larger one. */
 #define FIRST_BYTES                                                                                \
     (frame_bytes(STACK_FRAMES_FIRST) + STACK_FRESH_MAX * sizeof(struct stack_fresh) +              \
      sizeof(struct stack_rules))
@@ -501,7 +510,8 @@ static bool make_first(struct stack *stack) {
     return true;
 }
 
-/* The first piece is part of TABLES_HEAP_BYTES. */
+/* Returns the bytes that are taken from the tables budget. The first piece is part of
+ * TABLES_HEAP_BYTES, so it is not taken. */
 static int64_t counted_bytes(uint32_t room) {
     return room > STACK_FRAMES_FIRST ? (int64_t)meta_block_bytes(frame_bytes(room)) : 0;
 }
@@ -558,7 +568,7 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
     if (LIKELY(walk_plainly(stack, frame, depth)))
         return;
     if (UNLIKELY(stack->end == STACK_BROKEN))
-        stack->count = 0; /* may be mended by now */
+        stack->count = 0; /* the stack may be whole again by now */
     int old = (int)stack->count - 1, joined = -1;
     enum stack_end end = stack->end;
     begin(&walker, stack, frame);
@@ -593,7 +603,7 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
             end = STACK_BROKEN;
             break;
         }
-        /* the kernel and makecontext end some stacks in this way */
+        /* The kernel and makecontext end some stacks by a return address of 0. */
         if (UNLIKELY(!walker.address)) {
             end = STACK_COMPLETE;
             break;
@@ -609,7 +619,8 @@ void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth) {
     uint32_t count = (uint32_t)(joined + 1) + walker.count;
     if (UNLIKELY(count > stack->room || checks + walker.check_count > stack->room * 2) &&
         !stack_make_room(stack, count > stack->room ? count : stack->room + 1)) {
-        /* Full: the frames outside are beyond every depth, or there is no memory for them. */
+        /* There is no room: the outermost old frames are beyond every depth, or there is no memory
+         * for more frames. Forgets the old frames and walks once more. */
         if (stack->count) {
             stack->count = stack->kept = 0;
             stack_walk(stack, frame, depth);

@@ -21,59 +21,62 @@
 #include "path/unwind_rules.h"
 #include <memctx/options.h>
 
-/* these frames, their checks and some fresh frames fit in one OS page */
+/* first room: these frames, their checks and some fresh frames fit in one OS page */
 #define STACK_FRAMES_FIRST 32U
-#define STACK_FRAMES_MAX 512U
-#define STACK_DEPTH_MAX 256U /* greatest depth of a walk */
-#define STACK_FRESH_MAX (STACK_DEPTH_MAX + 64U)
-#define STEP_CHECKS_MAX 4U
-#define RBP_KEPT 0U /* for caller_rbp: the caller's rbp is still in rbp */
+#define STACK_FRAMES_MAX 512U                   /* greatest room for frames */
+#define STACK_DEPTH_MAX 256U                    /* greatest number of frames in a call path */
+#define STACK_FRESH_MAX (STACK_DEPTH_MAX + 64U) /* frames of one walk */
+#define STEP_CHECKS_MAX 4U                      /* most words that one step reads */
+#define RBP_KEPT 0U /* value of caller_rbp: the caller's rbp is still in rbp */
 #define RBP_LOST 1U /* value of caller_rbp: the caller's rbp is saved nowhere */
 
-enum stack_end {                     /* what the outermost walked frame is */
+enum stack_end {                     /* kind of the outermost frame that was walked */
                  STACK_COMPLETE = 0, /* the outermost frame of the thread */
-                 STACK_OPEN,         /* not looked beyond */
+                 STACK_OPEN,         /* a frame beyond which the walk did not look */
                  STACK_NO_CFI,       /* a frame without usable unwind information */
-                 STACK_BROKEN,       /* the stack does not hold what the information says */
+                 STACK_BROKEN, /* a frame where the stack contradicts the unwind information */
 };
 
 struct stack_frame {
     uintptr_t address; /* return address, or the interrupted instruction */
     uintptr_t sp;
-    uintptr_t caller_rbp; /* where this frame saved its caller's rbp, or one of the above */
-    uint64_t rule;        /* packed */
-    /* For the layer above, about the path up to this frame: see context/admit.h. */
+    /* address where this frame saved its caller's rbp, or RBP_KEPT, or RBP_LOST */
+    uintptr_t caller_rbp;
+    uint64_t rule; /* the packed unwind rule for `address` */
+    /* For the layer above: the node of the path up to this frame, and a hash; see admit.c. */
     uint32_t node, hash;
     union {
         struct {
-            uint16_t length;      /* 0: not known */
-            uint16_t exact : 1;   /* address was interrupted by a signal */
-            uint16_t before : 15; /* for the layer above, too */
-            /* the check that proves this frame's rbp; -1: no further frame uses it */
+            /* for the layer above: length of the path up to this frame; 0: not known */
+            uint16_t length;
+            uint16_t exact : 1;   /* a signal interrupted the program at `address` */
+            uint16_t before : 15; /* for the layer above: see ADMIT_BEFORE_UNKNOWN */
+            /* index of the check that proves this frame's rbp; -1: no further frame uses that
+             * rbp */
             int16_t rbp_use;
-            uint16_t checks; /* checks [0, checks) prove everything from this frame outwards */
+            uint16_t checks; /* checks [0, checks) prove this frame and all frames further out */
         };
-        /* all fields of the struct; a plain frame has those of the next frame outwards, changed
-         * by: */
+        /* all fields of the struct as one word. A plain frame gets the word of the next frame
+         * outwards, changed by the macros below. */
         uint64_t proof;
     };
 };
-#define STACK_PROOF_FRESH(proof) ((proof) & ~0xffffffffUL) /* length, exact and before are 0 */
-#define STACK_PROOF_NO_USE(proof) ((proof) | 0xffffUL << 32)
-#define STACK_PROOF_CHECK (1UL << 48) /* adds one to `checks` */
+#define STACK_PROOF_FRESH(proof) ((proof) & ~0xffffffffUL)   /* makes length, exact and before 0 */
+#define STACK_PROOF_NO_USE(proof) ((proof) | 0xffffUL << 32) /* makes rbp_use -1 */
+#define STACK_PROOF_CHECK (1UL << 48)                        /* adds one to `checks` */
 _Static_assert(offsetof(struct stack_frame, rbp_use) - offsetof(struct stack_frame, proof) == 4 &&
                    offsetof(struct stack_frame, checks) - offsetof(struct stack_frame, proof) == 6,
                "where these stand in `proof`");
 
-/* A word of the stack that the walk read. */
+/* A word of the stack that a walk read: its address and its value. */
 struct stack_check {
     uintptr_t at;
     uint64_t value;
 };
 
-/* Compares words with those that a walk read there, the innermost first; each word is compared only
- * when those further in were equal. Returns `first` if all are equal; otherwise the check before
- * the returned one differs. */
+/* Compares the words of checks [first, end) with the stack, from the last check, which is the
+ * innermost, to the first. A word is read only when all words further in were equal. Returns
+ * `first` if all are equal; otherwise the check before the returned one differs. */
 INLINE struct stack_check *stack_compare(struct stack_check *end, const struct stack_check *first) {
 #define EQUAL(i) LIKELY(*(const volatile uint64_t *)end[-(i)].at == end[-(i)].value)
     while (end - first >= 4 && EQUAL(1) && EQUAL(2) && EQUAL(3) && EQUAL(4))
@@ -86,42 +89,46 @@ INLINE struct stack_check *stack_compare(struct stack_check *end, const struct s
 
 /* A frame of the walk that is under way. */
 struct stack_fresh {
-    struct stack_frame frame;                   /* in `checks`: how many checks its step made */
+    /* frame.checks is the number of checks that the step from this frame made */
+    struct stack_frame frame;
     struct stack_check checks[STEP_CHECKS_MAX]; /* in the order of reading */
 };
 
 #define STACK_RULES 256U
-#define STACK_RULES_AFTER 1024U /* walks before the memory is taken: most threads never use it */
-/* Rules that the thread met last, by address. */
+/* walks before a thread has rules of its own: most threads walk less */
+#define STACK_RULES_AFTER 1024U
+/* The thread's own copies of rules, found by a hash of the address. */
 struct stack_rules {
-    uint32_t version; /* unwind_rules_version */
+    uint32_t version; /* unwind_rules_version when the rules were copied */
     struct rule rules[STACK_RULES];
 };
 
 struct stack {
-    uint32_t count, check_count;
-    enum stack_end end;
-    uint32_t kept;       /* after a walk: frames [0, kept) are as the walk before left them */
+    uint32_t count, check_count; /* number of frames, and of checks */
+    enum stack_end end;          /* of the outermost frame */
+    uint32_t kept;               /* frames [0, kept) are the same as before the last walk */
     uintptr_t low, high; /* bounds of the memory known to be mapped around the stack pointer */
-    uint32_t room;       /* frames there is room for, with room for twice as many checks */
-    uint32_t walks;      /* at most STACK_RULES_AFTER */
-    struct stack_frame *frames; /* outermost first; one piece of memory with `checks` */
+    /* number of frames that there is room for; there is room for twice as many checks */
+    uint32_t room;
+    uint32_t walks;             /* number of walks, counted up to STACK_RULES_AFTER */
+    struct stack_frame *frames; /* outermost first; frames and checks share one piece of memory */
     struct stack_check *checks;
-    /* STACK_FRESH_MAX frames, innermost first, and then struct stack_rules. They are here because
-     * programs' stacks may be tiny. */
+    /* Memory for the frames of the walk that is under way: STACK_FRESH_MAX frames, innermost first.
+     * struct stack_rules stands behind them. They do not stand on the program's stack, which may be
+     * tiny. */
     struct stack_fresh *fresh;
 };
 
-/* Makes room for `frames` frames and keeps the frames that there are. False: out of memory, nothing
+/* Makes room for `frames` frames and keeps the present frames. False: out of memory, nothing
  * changed. */
 bool stack_make_room(struct stack *stack, uint32_t frames);
-/* Gives all its memory back. */
+/* Gives all memory of the stack back. */
 void stack_end(struct stack *stack);
 
-/* Walks the stack from the exported function whose frame pointer is `frame`; stack_make_room comes
- * first. The caller's rbp is saved at frame, the return address at frame + 8, and the caller's
- * stack pointer is frame + 16. Afterwards the innermost `depth` frames, or all there are, are true;
- * those further out may be of earlier walks. */
+/* Walks the stack from the exported function whose frame pointer is `frame`. stack_make_room must
+ * have been called before. The caller's rbp is saved at frame, the return address at frame + 8, and
+ * the caller's stack pointer is frame + 16. Afterwards the innermost `depth` frames, or all if
+ * there are fewer, are as the stack is now. Frames further out may be those of an earlier walk. */
 void stack_walk(struct stack *stack, uintptr_t frame, unsigned depth);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Blocks by size class; see aset.h. */
 #include "region/aset.h"
-#include "region/named.h"
 #include "region/region.h"
+#include "region/reset.h"
 #include "region/simple.h"
+#include "region/slab.h"
 
 INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_class,
                             size_t room) {
@@ -18,8 +19,8 @@ INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_
     }
     if (view->region) { /* shared pages are the thread's */
         bins_split_class(heap, size_class);
-        if (UNLIKELY(policy_of(view->region)->fit != NULL))
-            policy_of(view->region)->fit(heap, view->region, size_class, room);
+        if (UNLIKELY(view->region->recipe & RECIPE_EXACT))
+            slab_fit(heap, view->region, size_class, room);
         page = bins_next_page(heap, view->region, view, size_class);
     } else {
         size_class = bins_share_class(heap, size_class);
@@ -47,13 +48,14 @@ struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsign
 /* A block with room for the alignment, and for the node of a list. */
 static void *alloc_with_room(struct heap *heap, struct view *view, size_t size, size_t alignment,
                              bool *fresh) {
-    const struct policy *policy = view->region ? policy_of(view->region) : &policy_aset;
-    size_t node = policy->lists_chunks ? sizeof(struct simple_node) : 0;
+    unsigned recipe = view->region ? view->region->recipe : 0;
+    size_t node = recipe & RECIPE_CHAINED ? sizeof(struct simple_node) : 0;
     if (size + node + alignment > SMALL_MAX)
         return region_alloc_large(heap, view, size, alignment, false);
     unsigned size_class = blocks_class_of(size);
     size_t room = size;
-    if (alignment > 64 || blocks_bytes_table[size_class] % alignment || policy != &policy_aset) {
+    bool plain = !(recipe & ~RECIPE_OF_TERMS);
+    if (alignment > 64 || blocks_bytes_table[size_class] % alignment || !plain) {
         room = (size ? size : 1) + node + alignment - 16;
         size_class = blocks_class_of(room);
     }
@@ -70,17 +72,8 @@ static void *alloc_with_room(struct heap *heap, struct view *view, size_t size, 
 }
 
 void *aset_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment, bool *fresh) {
-    if (alignment > 16 || (view->region && UNLIKELY(policy_of(view->region)->lists_chunks)))
+    if (alignment > 16 || (view->region && UNLIKELY(view->region->recipe & RECIPE_CHAINED)))
         return alloc_with_room(heap, view, size, alignment, fresh);
     struct page *page = page_of(heap, view, blocks_class_of(size), size);
     return page ? region_take(heap, page, view, size, false, fresh) : NULL;
 }
-
-const struct policy policy_aset = {.name = "aset", .alloc = aset_alloc};
-
-const struct policy *const policy_table[PLACE_COUNT] = {
-    [PLACE_DEFAULT] = &policy_aset,          [PLACE_APART] = &policy_aset,
-    [PLACE_SHARED] = &policy_aset,           [PLACE_SLAB] = &policy_slab,
-    [PLACE_GENERATION] = &policy_generation, [PLACE_BUMP] = &policy_bump,
-    [PLACE_SIMPLE] = &policy_simple,
-};

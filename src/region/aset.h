@@ -18,6 +18,9 @@
 #include "region/policy.h"
 #include "region/terms.h"
 
+/* Allocates a chunk; size and alignment together are at most SMALL_MAX bytes. The caller has
+ * already done what the view may need before an allocation. *fresh becomes true when the memory is
+ * zero. NULL: out of memory. */
 void *aset_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment, bool *fresh);
 
 /* Sets the place of the view's next chunks. A view with a limit, guards or a list of chunks gets
@@ -25,7 +28,7 @@ void *aset_alloc(struct heap *heap, struct view *view, size_t size, size_t align
 INLINE void aset_set_bins(struct view *view, struct bins *bins) {
     const struct bins *region = view->region;
     bool slow =
-        (region && (UNLIKELY(region_of(view->region)->limit) || policy_of(region)->lists_chunks)) ||
+        (region && (UNLIKELY(region_of(view->region)->limit) || region->recipe & RECIPE_CHAINED)) ||
         UNLIKELY(terms_with(view->context, TERMS_LIMIT | TERMS_GUARD) != NULL);
     view->bins = slow ? (struct bins *)&heap_no_bins : bins;
 }

@@ -46,14 +46,6 @@ struct owners {          /* written by the heap's thread; gone with the page */
     uint32_t views[];    /* by block: atomic */
 };
 
-/* The mixed pages of contexts that stand apart from others (PLACE_APART). As in a heap's own
- * bins, stand-ins are the current pages of narrow classes. These stand-ins hold no recent
- * blocks: a freed block goes back to its page. */
-struct pool {
-    struct bins bins;
-    char stand_ins[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
-};
-
 INTERNAL const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
 INTERNAL const uint16_t blocks_bytes_table[SIZE_CLASSES];
 
@@ -64,6 +56,14 @@ INLINE unsigned blocks_class_of(size_t size) {
     unsigned shift =
         61U - (unsigned)__builtin_clzl(size - 1); /* spacing is a quarter of the power */
     return NARROW_CLASSES - 4 + 4 * (shift - 7) + (unsigned)((size - 1) >> shift) - 4;
+}
+
+#define BINS_UNIT 16U
+/* Returns the size in bytes of the next blocks of a class. */
+INLINE uint32_t bins_block_bytes(struct bins *bins, unsigned size_class) {
+    if (LIKELY(!(bins->recipe & RECIPE_EXACT)))
+        return blocks_bytes_table[size_class];
+    return (uint32_t)region_of(bins)->units[size_class] * BINS_UNIT;
 }
 
 /* Return the class that serves a request in this heap: up to NARROW_MAX bytes, and up to
@@ -137,7 +137,7 @@ INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsi
 /* Sets the page's flags; only the heap's thread does that. */
 INLINE void flags_set(struct page *page, unsigned flags) {
     store_owner(&page->flags, (uint8_t)flags);
-    /* The count of used blocks at which a free needs blocks_freed_rarely: at the first free of a
+    /* The count of used blocks at which a free needs page_after_free: at the first free of a
      * full page (or later, see spare_of in blocks.c), else at the free that empties the page.
      * Never for the heap's current pages. */
     page->rare_at = (uint16_t)(flags & PAGE_FULL                   ? page->used - 1
@@ -168,15 +168,7 @@ struct record record_release(const struct page *page, void *record);
 
 /* Writes the record of a block that starts at `block`. */
 void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack);
-/* As record_set, for narrow blocks: in a mixed page or its stand-in, and in any page. */
-INLINE void record_set_mixed(const struct page *stand_in, const void *block, uint32_t view,
-                             uint32_t slack) {
-    char *granule = blocks_granule_narrow(stand_in, block);
-    bool exact;
-    unsigned index = blocks_index_narrow(stand_in, granule, block, &exact);
-    granule += blocks_color_of(stand_in, block);
-    store_owner((uint32_t *)(void *)granule + index, view << 8 | (slack + 1));
-}
+/* As record_set, for narrow blocks. */
 INLINE void record_set_narrow(const struct page *page, const void *block, uint32_t view,
                               uint32_t slack) {
     char *granule = blocks_granule_narrow(page, block);
@@ -195,6 +187,17 @@ INLINE void record_set_narrow(const struct page *page, const void *block, uint32
 /* Creates a page for one size class; with `view` NULL, a mixed page. NULL: out of memory. */
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class);
 void blocks_page_destroy(struct heap *heap, struct page *page);
+/* Sets the fields of a page, or of a stand-in, that depend on the size class, on the bytes of a
+ * block (at most those of the class), and on whether the page belongs to one context. `bytes`:
+ * those of the page. */
+void blocks_set_layout(struct page *page, size_t bytes, bool own, unsigned size_class,
+                       uint32_t block_bytes);
+/* Returns the number of slices of a class's next page; bins NULL: a mixed page. */
+uint32_t blocks_page_slices(const struct bins *bins, unsigned size_class);
+/* Call it when all blocks were handed out once: from now on no OS page is partly touched. */
+void blocks_tail_done(struct heap *heap, struct page *page);
+/* Turns a context's own page into a mixed page. False: out of memory. */
+bool blocks_become_mixed(struct page *page);
 /* Makes the page's next granule ready for its first block. False: the page has no granule left. */
 bool blocks_open_granule(struct page *page);
 bool punch_refill(struct page *page);
@@ -233,34 +236,6 @@ struct reserved {
 };
 struct reserved blocks_reserved_in(const struct page *page);
 
-/* Replaces a current page that ran out. False: no other page has free blocks. */
-bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class);
-/* Returns another page with free blocks, or a new page. NULL: out of memory. */
-struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
-                            unsigned size_class);
-/* bins_put_aside makes a region's current page of a class one of the other pages.
- * bins_put_aside_others puts out of use all pages of a class that have blocks of an outdated
- * size: their free blocks are not handed out, and a page is given back when it is empty. */
-void bins_put_aside(struct heap *heap, struct bins *bins, unsigned size_class);
-void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_class);
-/* Collects the blocks of this heap's pages that other threads freed. */
-void bins_collect_remote(struct heap *heap);
-void bins_init(struct bins *bins);
-void bins_init_mixed(struct heap *heap);
-/* Returns heap->apart, and makes it if it is missing. NULL: out of memory. */
-struct pool *bins_apart(struct heap *heap);
-/* Returns the class that serves this class. If the page that it would share with other classes
- * is full, the class serves itself from now on. */
-unsigned bins_share_class(struct heap *heap, unsigned size_class);
-/* Makes a class serve itself from now on. */
-void bins_split_class(struct heap *heap, unsigned size_class);
-/* Gives back one current page, which the free of this block made empty. */
-void bins_release_page(struct heap *heap, struct page *page, void *block);
-/* Give back the empty current pages of some bins, and of all regions of a heap. */
-void bins_release_empty(struct heap *heap, struct bins *bins);
-void regions_release_empty(struct heap *heap);
-/* Takes the page out of the list of pages with free blocks. */
-void bins_unlist(struct bins *bins, struct page *page);
 /* Add to and remove from a region's list of the pages that are in no other list. */
 INLINE void region_list(struct page **list, struct page *page) {
     page->prev = NULL;
@@ -290,12 +265,6 @@ INLINE void blocks_watch(struct page *page) {
 INLINE bool blocks_are_watched(const struct page *page) {
     return load_relaxed(&page->meta_shift) & META_WATCHED;
 }
-/* Another thread's free: hands the block to the page's owner. */
-void blocks_free_remote(struct page *page, void *block);
-/* Does the rare work after a free: reports to the watcher of the page, puts a formerly full page
- * back into the list of pages with free blocks, gives an empty page back. */
-void blocks_freed_rarely(struct heap *heap, struct page *page, void *block);
-
 /* Takes the first block off the page's list. The next block is prefetched: if another thread
  * freed it, or if it was freed long ago, it is mostly in no cache. */
 INLINE void blocks_unlink(struct page *page, const void *block) {
@@ -312,7 +281,7 @@ INLINE void blocks_link(struct page *page, void *block) {
 }
 
 /* Frees a block by the owner, after the record was written and the view accounted. True: call
- * blocks_freed_rarely next. A current page that gets empty stays, because the next allocation is
+ * page_after_free next. A current page that gets empty stays, because the next allocation is
  * near. */
 INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block) {
     blocks_link(page, block);

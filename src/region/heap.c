@@ -9,6 +9,7 @@
 #include "region/heap.h"
 #include "base/options.h"
 #include "os/meta.h"
+#include "region/bins.h"
 #include "region/hooks.h"
 #include "region/punch.h"
 
@@ -274,7 +275,7 @@ NOINLINE struct view *heap_view_within(struct heap *heap, uint32_t context,
     return view;
 }
 
-NOINLINE struct view *heap_view_further(struct heap *heap, uint32_t context) {
+NOINLINE struct view *heap_view_make(struct heap *heap, uint32_t context) {
     struct view *view = heap_view_within(heap, context, TABLES_MUST);
     return view ? view : view_lost(heap);
 }
@@ -390,7 +391,7 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
         lock_release(&heap_global.lock);
     }
     if (heap) {
-        bins_collect_remote(heap);
+        heap_collect_remote(heap);
         REGION_HOOK(leave_named, heap); /* of a thread that did not come along in a fork */
         return heap;
     }
@@ -425,7 +426,7 @@ _Static_assert(BASELINES_PER_BLOCK * sizeof(struct baseline) <= BASELINE_BLOCK_B
 
 #define FREED_OF_FIRST 8U
 
-void heap_count_remote_further(struct heap *heap, uint32_t owner) {
+void heap_count_remote_grow(struct heap *heap, uint32_t owner) {
     uint32_t count = heap->freed_of_count ? heap->freed_of_count : FREED_OF_FIRST;
     while (count <= owner)
         count *= 2;
@@ -484,7 +485,7 @@ static void fold_remote(struct heap *heap) {
         if (!count)
             continue;
         if (i >= heap_global.totals->freed_of_count) {
-            heap_count_remote_further(heap_global.totals, i);
+            heap_count_remote_grow(heap_global.totals, i);
             if (i >= heap_global.totals->freed_of_count)
                 continue;
             count--; /* it counted one */
@@ -495,7 +496,7 @@ static void fold_remote(struct heap *heap) {
 }
 
 void heap_park(struct heap *heap) {
-    bins_collect_remote(heap);
+    heap_collect_remote(heap);
     REGION_HOOK(leave_named, heap);
     bins_release_empty(heap, &heap->mixed);
     lock_take(&heap_global.lock);
@@ -538,7 +539,7 @@ static struct heap *shared_locked(struct heap *heap) {
             heap->next = first;
         while (!cas_release(&heap_global.first, &first, heap));
     }
-    bins_collect_remote(heap);
+    heap_collect_remote(heap);
     return heap;
 }
 

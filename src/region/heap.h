@@ -56,8 +56,18 @@ struct bins {
     uintptr_t next_page;
     uint64_t allocs_at_release; /* of a region: the view's when its empty pages were given back */
     uint16_t policy; /* of a region: enum placement, from PLACE_SLAB on; else PLACE_DEFAULT */
-    uint8_t terms;   /* of a region: what its pages are made by, see region/terms.h */
-    uint8_t slices;  /* of its pages; 0: as many as usual */
+    uint8_t terms;   /* of a region: number of its terms, see region/terms.h */
+    uint8_t slices;  /* slices of a new page; 0: the usual number */
+    uint8_t recipe;  /* how pages and chunks are made: sum of enum recipe_flag */
+};
+/* What policies (region/policy.h) and terms (region/terms.h) ask of the pages of a region. */
+enum recipe_flag {
+    RECIPE_SERIAL = 1, /* chunks stand one behind the other: region/serial.h; else in blocks */
+    RECIPE_SPARE = 2,  /* one page that got empty is kept */
+    RECIPE_EXACT = 4,  /* blocks of the very sizes requested, pages in two bands: region/slab.h */
+    RECIPE_ZEROED = 8, /* a free zeroes the block */
+    RECIPE_CHAINED = PAGE_CHAINED,   /* each chunk is in a list, see region/simple.h */
+    RECIPE_OF_TERMS = RECIPE_ZEROED, /* those that terms ask for */
 };
 _Static_assert(sizeof(struct view) == CACHE_LINE, "a view is one line");
 
@@ -173,6 +183,8 @@ INTERNAL struct page heap_no_page; /* stands in for a current page; has no free 
 /* Bins without pages: an allocation from them takes the slow path. */
 INTERNAL const struct bins heap_no_bins;
 
+/* Takes in the chunks of this heap's pages that other threads freed: region/remote.c. */
+void heap_collect_remote(struct heap *heap);
 /* Returns a heap for the calling thread: a parked heap, else a new one. NULL: out of memory.
  * `threads_tell`: threads that end park their heaps. */
 struct heap *heap_acquire(uint32_t tid, bool threads_tell);
@@ -195,8 +207,8 @@ INLINE struct view *heap_view_at(struct heap *heap, uint32_t index) {
 /* Returns this heap's view of a context and makes it if it is missing. Never NULL once the heap
  * has one view: if no view can be made, the first view ([unknown]) is charged, and the failure
  * is counted. */
-struct view *heap_view_further(struct heap *heap, uint32_t context);
-/* As heap_view_further, but NULL when the view is missing and either `share` of the tables'
+struct view *heap_view_make(struct heap *heap, uint32_t context);
+/* As heap_view_make, but NULL when the view is missing and either `share` of the tables'
  * budget is used up or memory is short. */
 struct view *heap_view_within(struct heap *heap, uint32_t context, enum tables_share share);
 INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
@@ -206,7 +218,7 @@ INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
         if (LIKELY(index) && LIKELY(view->context == context))
             return view;
     }
-    return heap_view_further(heap, context);
+    return heap_view_make(heap, context);
 }
 
 /* Sets a view without numbers and chunks aside for another context. The owner calls it under
@@ -248,12 +260,12 @@ INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_othe
 }
 
 /* Counts a free of another heap's chunk. */
-void heap_count_remote_further(struct heap *heap, uint32_t owner);
+void heap_count_remote_grow(struct heap *heap, uint32_t owner);
 INLINE void heap_count_remote(struct heap *heap, const struct heap *owner) {
     if (LIKELY(owner->number < heap->freed_of_count))
         add_owner(&heap->freed_of[owner->number], 1);
     else
-        heap_count_remote_further(heap, owner->number);
+        heap_count_remote_grow(heap, owner->number);
 }
 
 /* Where a context's next chunks are to stand, by its id. */
@@ -277,8 +289,8 @@ enum placement {
 /* A region in memory: its bins, and the fields that only contexts with a policy use. */
 struct region {
     struct bins bins;
-    /* For region/slab.h, by size class. `units`: size of a block in units; 0: no block was
-     * requested. `emptier`: in the list of pages with free blocks, the first page that is at
+    /* For RECIPE_EXACT, by size class. `units`: size of a block in units of 16 bytes; 0: no block
+     * was requested. `emptier`: in the list of pages with free blocks, the first page that is at
      * most half full; NULL: the array is not made yet. */
     uint16_t units[SIZE_CLASSES];
     struct page **emptier;
@@ -295,7 +307,7 @@ struct region {
     /* Where `named`: the limit of requested bytes; 0: none. With a limit the `bins` of its view are
      * heap_no_bins. */
     uint64_t limit;
-    bool named; /* all that is allocated there is freed together: region/named.h */
+    bool named; /* all that is allocated there is freed together: region/reset.h */
 };
 /* A value of others_chunks: the view's account is not known to cover the region any more. */
 #define REGION_RECOUNT (INT64_MAX / 2)

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Large chunks: a run of slices up to 1 MiB, a mapping of its own beyond that.
+ * Large chunks (PAGE_SPAN and PAGE_HUGE): a run of slices up to 1 MiB, a mapping of its own beyond
+ * that.
  *
  * For: buffers. The page header names the chunk's owner, so any thread can free the chunk without
  * asking the thread that allocated it. Cannot do: share an OS page with another chunk.
  */
 #include "region/check.h"
-#include "region/named.h"
+#include "region/guard.h"
+#include "region/kinds.h"
+#include "region/reset.h"
+#include "region/terms.h"
 
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
                          bool zero) {
@@ -18,7 +22,7 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
     if (UNLIKELY(region_is_tiny(view)) && !region_make_whole(heap, view))
         return NULL;
     if (load_relaxed(&heap->remote_pages))
-        bins_collect_remote(heap);
+        heap_collect_remote(heap);
     if (size + tail + padding <= (size_t)MAX_SPAN_SLICES * SLICE_BYTES) {
         size_t bytes = (size ? size : 1) + tail + padding;
         page = segment_span_alloc((uint32_t)((bytes + SLICE_BYTES - 1) >> SLICE_SHIFT));
@@ -44,3 +48,152 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
         __builtin_memset(page->chunk, 0, size);
     return page->chunk;
 }
+
+/* --- emergency chunks ------------------------------------------------------------------------ */
+
+struct lock region_lock FORK_PAGE = LOCK_INIT(RANK_REGION);
+
+void region_settle(struct heap *heap) {
+    lock_take(&region_lock);
+    struct page *header = segment_emergency_take();
+    for (struct page *next; header; header = next) {
+        next = header->next;
+        struct view *view = heap_view(heap, header->context);
+        if (view)
+            view_account_alloc(view, header->requested_bytes);
+        segment_emergency_booked(header);
+    }
+    lock_release(&region_lock);
+}
+
+/* True when the chunk is in the accounts. Waits for a thread that is just adding it to them. */
+static bool is_settled(struct heap *heap, struct page *page) {
+    if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))
+        return true;
+    region_settle(heap);
+    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))
+        return true;
+    segment_emergency_booked(page); /* who was settling it did not come along in a fork */
+    add_relaxed(&heap_global.lost_views, 1);
+    return false;
+}
+
+/* --- free ----------------------------------------------------------------------------------- */
+
+/* Zeroes a large chunk. The kernel zeroes the whole OS pages by taking them back. */
+static void zero_large(const struct page *page) {
+    char *start = page->chunk, *end = start + page->requested_bytes;
+    char *first = (char *)align_up((uintptr_t)start, OS_PAGE_BYTES);
+    if (end < first + OS_PAGE_BYTES) {
+        __builtin_memset(start, 0, (size_t)(end - start));
+        return;
+    }
+    __builtin_memset(start, 0, (size_t)(first - start));
+    os_discard(first, align_up((size_t)(end - first), OS_PAGE_BYTES));
+}
+
+void region_give_large(struct page *page) {
+    if (UNLIKELY(load_relaxed(&page->flags) & PAGE_GUARDED)) {
+        guard_free(page);
+        return;
+    }
+    if (UNLIKELY(terms_with(page->context, TERMS_ZERO) != NULL))
+        zero_large(page);
+    if (page->kind == PAGE_HUGE)
+        segment_huge_free(page);
+    else
+        segment_span_free(page);
+}
+
+static void free_large(struct heap *heap, struct page *page, void *chunk) {
+    if (page->chunk != chunk)
+        region_report(MISUSE_INTERIOR, page, chunk);
+    if (UNLIKELY(page->view != NULL))
+        region_named_large_gone(page);
+    if (check_is_on(page))
+        check_sealed(page, chunk, page->requested_bytes,
+                     page->chunk + page->requested_bytes + CHECK_TAIL);
+    struct view *view = is_settled(heap, page) ? heap_view(heap, page->context) : NULL;
+    if (view)
+        view_account_free(view, page->requested_bytes);
+    region_give_large(page);
+}
+
+/* --- resize --------------------------------------------------------------------------------- */
+
+/* Resizes the run of slices, or the mapping. Returns the chunk's header, which may have moved.
+ * NULL: the chunk has to be copied. */
+static struct page *resize_memory(struct page *page, size_t size) {
+    if (UNLIKELY(options.check) || page->flags & PAGE_GUARDED) /* the tail is to be looked at */
+        return NULL;
+    if (page->kind == PAGE_HUGE)
+        return size > (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)
+                                                                : NULL;
+    size_t offset = (size_t)(page->chunk - segment_span_start(page));
+    size_t slices = (size + offset + SLICE_BYTES - 1) >> SLICE_SHIFT;
+    if (size <= SMALL_MAX || slices > MAX_SPAN_SLICES)
+        return NULL;
+    if (slices > page->slices)
+        return segment_span_extend(page, (uint32_t)slices) ? page : NULL;
+    if (slices < page->slices)
+        segment_span_shrink(page, (uint32_t)slices);
+    return page;
+}
+
+static void *resize_large(struct heap *heap, struct view *view, struct page *page, void *chunk,
+                          size_t size) {
+    if (page->chunk != chunk)
+        region_report(MISUSE_INTERIOR, page, chunk);
+    bool settled = is_settled(heap, page);
+    uint64_t old_bytes = page->requested_bytes;
+    struct view *named = page->view;
+    if (UNLIKELY(named != NULL)) /* its header may move */
+        region_named_large_gone(page);
+    bool zero = size < old_bytes && UNLIKELY(terms_with(page->context, TERMS_ZERO) != NULL);
+    struct page *resized = zero ? NULL : resize_memory(page, size);
+    if (UNLIKELY(named != NULL))
+        region_named_large(named, resized ? resized : page);
+    if (!resized)
+        return NULL;
+    struct view *old = settled ? heap_view(heap, resized->context) : NULL;
+    if (old)
+        view_account_free(old, old_bytes);
+    view_account_alloc(view, size);
+    resized->requested_bytes = size;
+    resized->context = view->context;
+    return resized->chunk;
+}
+
+/* --- look ----------------------------------------------------------------------------------- */
+
+static uint32_t context_of(const struct page *page, const void *chunk) {
+    (void)chunk;
+    return page->context;
+}
+
+static size_t usable(const struct page *page, const void *chunk) {
+    (void)chunk;
+    return check_is_on(page) || page->flags & PAGE_GUARDED
+               ? page->requested_bytes
+               : align_up(page->requested_bytes, OS_PAGE_BYTES);
+}
+
+static size_t requested(const struct page *page, const void *chunk) {
+    (void)chunk;
+    return page->requested_bytes;
+}
+
+static void describe(const struct page *page, struct text *text) {
+    text_add(text,
+             page->flags & PAGE_GUARDED ? "; a chunk with a guard page" : "; in a large chunk");
+}
+
+const struct page_kind page_kind_large = {
+    .free_own = free_large,
+    .free_foreign = free_large,
+    .resize = resize_large,
+    .context_of = context_of,
+    .usable = usable,
+    .requested = requested,
+    .describe = describe,
+};

@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * policy.h - where a region's chunks come from: one table, and a file for each policy.
+ * policy.h - how a context's chunks are placed: a policy is a name and a recipe for pages.
  *
- * The table is consulted when a page has run out, and at each allocation of a policy that lists its
- * chunks. The fast paths know the policies by number (api/allocate.h, region/region.h). Freeing and
- * resizing depend on the kind of the chunk's page, not on the policy: a page outlives a change of
+ * A recipe is a sum of enum recipe_flag (heap.h). A region's bins carry the recipe, and the code
+ * that makes pages and takes chunks from them asks the recipe, never the policy. What can be done
+ * with a chunk later depends on its page alone (kinds.h), because a page outlives a change of
  * policy.
+ *
+ *   aset        Blocks by size class, reused at once: region/aset.h. Every context without another
+ *               policy has this one. Source: PostgreSQL's allocation sets.
+ *   slab        As aset, with blocks of exactly the requested sizes: region/slab.h. For contexts
+ *               that request one size, or a few. Source: PostgreSQL's slab contexts (Tomas Vondra,
+ *               2017; David Rowley, 2022).
+ *   generation  Chunks one behind the other: region/serial.h. A page is given back when all its
+ *               chunks were freed, except for one page that is kept, so that a queue of constant
+ *               length needs no new pages. For queues, logs, tuples of a sort. Source: PostgreSQL's
+ *               generation contexts (Tomas Vondra, 2017).
+ *   bump        As generation, and no empty page is kept. For contexts that are only ever reset.
+ *               Programs free single chunks in contexts that they do not know of, so frees work,
+ *               too. Source: PostgreSQL's bump contexts (David Rowley, 2024), which cannot free.
+ *   simple      Each chunk is an allocation by itself, in a list: region/simple.h. The baseline for
+ *               the others.
  *
  * Threads: constant.
  */
@@ -13,32 +28,19 @@
 #define MEMCTX_POLICY_H
 
 #include "base/options.h"
-#include "region/blocks.h"
+#include "region/bins.h"
 
 struct policy {
-    const char *name; /* as rules and dumps have it */
-    /* Allocates a chunk; size and alignment together are at most SMALL_MAX bytes. The caller has
-     * already done what the view may need before an allocation. *fresh becomes true when the
-     * memory is zero. NULL: out of memory. */
-    void *(*alloc)(struct heap *heap, struct view *view, size_t size, size_t alignment,
-                   bool *fresh);
-    /* Called before a page is searched: blocks of that class must have room for `room` bytes.
-     * NULL: blocks have the size of their class. */
-    void (*fit)(struct heap *heap, struct bins *bins, unsigned size_class, size_t room);
-    bool in_order;     /* chunks stand one behind the other, in the pages of region/serial.h */
-    bool keeps_spare;  /* one page that got empty is kept */
-    bool lists_chunks; /* each is in a list, and each allocation comes to `alloc` */
+    const char *name; /* in placement rules */
+    uint8_t recipe;
 };
+INTERNAL const struct policy policies[PLACE_COUNT]; /* by enum placement */
 
-extern const struct policy policy_aset, policy_slab, policy_generation, policy_bump, policy_simple;
-INTERNAL const struct policy *const policy_table[PLACE_COUNT]; /* by enum placement */
-
-INLINE const struct policy *policy_of(const struct bins *bins) {
-    return policy_table[bins->policy];
-}
 /* Returns the number of the policy for a placement. */
 INLINE uint32_t policy_placed(enum placement placement) {
     return placement >= PLACE_SLAB && !UNLIKELY(options.check) ? placement : PLACE_DEFAULT;
 }
+/* Sets the policy of bins. Pages that were made before may not fit its recipe. */
+void policy_set(struct bins *bins, uint32_t policy);
 
 #endif

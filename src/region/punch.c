@@ -7,6 +7,7 @@
  * microseconds for each page it looks at.
  */
 #include "region/punch.h"
+#include "region/bins.h"
 #include "region/serial.h"
 
 struct trim_wanted trim_wanted;
@@ -164,7 +165,7 @@ static bool is_wanted(const struct view *view) {
 COLD void trim_heap(struct heap *heap) {
     uint32_t number = load_acquire(&trim_number);
     size_t bytes = 0;
-    bins_collect_remote(heap);
+    heap_collect_remote(heap);
     bins_release_empty(heap, &heap->mixed);
     if (heap->apart)
         bins_release_empty(heap, &heap->apart->bins);

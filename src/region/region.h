@@ -5,11 +5,8 @@
  * Every call takes the calling thread's heap (busy, see api/thread.h) and, to allocate, the view of
  * the context that pays. Small chunks (up to 8 KiB) are blocks of pages: pages of the context's own
  * once it has MEMCTX_PROMOTE_BYTES alive and the waste cap allows, mixed pages before that. Larger
- * chunks are spans of slices or huge mappings.
- *
- * Cost of the common case: allocate: the view's line, the bin's, the page header's first line, the
- * block's record and the block; free: the same without the bin. No atomic read-modify-write, no
- * lock, no division, no system call.
+ * chunks are spans of slices or huge mappings. The common malloc and free do without most of these
+ * functions: api/fast.h.
  *
  * NULL means out of memory and nothing changed. errno is never written.
  */
@@ -17,6 +14,7 @@
 #define MEMCTX_REGION_H
 
 #include "base/options.h"
+#include "region/kinds.h"
 #include "region/member.h"
 #include "region/serial.h"
 #include "region/simple.h"
@@ -31,19 +29,33 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
 /* Gives back the memory of a large chunk. The caller has already updated the accounts and
  * removed the chunk from its lists. */
 void region_give_large(struct page *page);
-/* Frees a pointer that is no block of this heap's pages: NULL, a large chunk, a pointer that is
- * not the library's, or a chunk of another thread. */
-void region_free_slow(struct heap *heap, struct page *page, void *chunk);
+/* Frees a pointer to no page of this heap: NULL, a large chunk, a pointer that is not the
+ * library's, or a chunk of another thread. */
+void region_free_foreign(struct heap *heap, struct page *page, void *chunk);
+/* Frees a chunk of a page of another thread's heap, or of a parked heap. */
+void region_free_by_other_thread(struct heap *heap, struct page *page, void *chunk);
+/* Puts a block that another thread freed on its page's list. The page's owner collects it. */
+void page_push_remote(struct page *page, void *block);
 /* Resizes a chunk in its block, unless that wastes memory; the chunk then belongs to `view`.
  * False: nothing changed; use region_realloc. */
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size);
 /* Resizes a chunk, keeps its contents and may move it; the chunk then belongs to `view`. NULL:
  * out of memory; the old chunk is intact. */
 void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t size);
+/* As region_alloc, for a chunk that had `had` bytes: mostly leaves room to grow further. */
+void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had);
 /* Adds to the accounts the chunks that signal handlers got from segment_emergency_alloc, which
  * accounts nothing. */
 void region_settle(struct heap *heap);
-INTERNAL struct lock region_lock; /* rare: that, and all of region/named.h and context/named.h */
+/* Guards the accounts of emergency chunks, and what region/reset.h and context/named.h say. */
+INTERNAL struct lock region_lock;
+/* Returns the page of a chunk, also of a huge one. NULL: the pointer is not the library's. */
+struct page *region_page_of(const void *chunk);
+/* True for a pointer exactly behind a segment, which is looked up in that segment (segment.h). No
+ * block starts there. */
+INLINE bool region_is_behind_segment(const void *chunk) {
+    return !((uintptr_t)chunk & (SEGMENT_BYTES - 1));
+}
 /* Returns the context that pays for the chunk. REGION_NO_CONTEXT: the chunk is not the
  * library's, or is free. */
 uint32_t region_context_of(const void *chunk);
@@ -125,43 +137,6 @@ INLINE char *region_take(struct heap *heap, struct page *page, struct view *view
     return block;
 }
 
-/* Allocates up to NARROW_MAX bytes for a context without pages of its own, from the blocks of
- * mixed pages that were freed last (heap.recent_room). NULL: there is no such block; use
- * region_alloc_narrow. */
-INLINE void *region_alloc_recent(struct heap *heap, struct view *view, size_t size) {
-    struct page *recent = heap_recent(heap, bins_class_narrow(heap, size));
-    char *block = recent->free;
-    if (UNLIKELY(!block))
-        return NULL;
-    blocks_unlink(recent, block);
-    order_stores();
-    add_owner(&recent->used, 1);
-    record_set_mixed(recent, block, view->index, recent->block_bytes - (uint32_t)size);
-    view_account_alloc(view, size);
-    return block;
-}
-
-/* Allocates up to NARROW_MAX bytes for a context with pages of its own, from the current page.
- * NULL: the page has no block that was used before, or the placement of the context has to be
- * decided anew; use region_alloc_narrow. */
-INLINE void *region_alloc_own(struct heap *heap, struct view *view, size_t size) {
-    struct page *page = view->bins->current[bins_class_narrow(heap, size)];
-    char *block = page->free;
-    uint32_t bytes = page->block_bytes;
-    if (UNLIKELY(!block) || UNLIKELY(size > bytes))
-        return NULL;
-    blocks_unlink(page, block);
-    order_stores();
-    add_owner(&page->used, 1);
-    add_owner(&heap->own_free, -(int64_t)bytes);
-    char *granule = blocks_granule_narrow(page, block);
-    bool exact;
-    unsigned index = blocks_index_narrow(page, granule, block, &exact);
-    store_owner((uint8_t *)granule + page->records + index, (uint8_t)(bytes - size));
-    view_account_alloc(view, size);
-    return block;
-}
-
 /* Allocates up to NARROW_MAX bytes from the current page. NULL: the page cannot serve the
  * request, or the context may now be due for pages of its own; use region_alloc. */
 INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t size, bool *fresh) {
@@ -175,7 +150,7 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
  * context's last chunk, if the context's policy is generation or bump and there is room. NULL:
  * use another. */
 INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t size, bool *fresh) {
-    if (!serial_is(view->bins->policy))
+    if (LIKELY(!(view->bins->recipe & RECIPE_SERIAL)))
         return NULL;
     void *chunk = serial_alloc_quick(view, size, fresh);
     return chunk ? chunk : serial_alloc_current(heap, view, size, fresh);
@@ -184,7 +159,7 @@ INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t si
  * limit, or when its placement has to be looked at again. */
 INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     size_t room = (size | !size) + sizeof(struct simple_node);
-    if (LIKELY(!view->region) || view->region->policy != PLACE_SIMPLE || room > NARROW_MAX ||
+    if (LIKELY(!view->region) || !(view->region->recipe & RECIPE_CHAINED) || room > NARROW_MAX ||
         terms_exist() || region_of(view->region)->limit ||
         region_of(view->region)->looked != load_relaxed(&heap_placings))
         return NULL;
@@ -194,55 +169,18 @@ INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t si
         simple_link(page, block);
     return block;
 }
-/* Use this after one of the functions above returned NULL: allocates from another page that has
- * free blocks. */
-void *region_alloc_next(struct heap *heap, struct view *view, size_t size, bool *fresh);
-
-/* Frees a chunk of this heap's page. If the result is not NULL, call blocks_freed_rarely with
- * that block next. */
-void *region_free_further(struct heap *heap, struct page *page, void *chunk);
-/* True when the page needs region_free_further: it is wide, or has a META_ flag other than
- * META_MIXED. */
-INLINE bool region_is_further(const struct page *page) {
-    return load_plain(&page->meta_shift) & ~META_MIXED; /* narrow, own or mixed */
-}
-/* Frees a chunk of a page for which region_is_further is false. *rare: call blocks_freed_rarely
- * next. False: nothing changed, because the pointer is no chunk or a free one;
- * region_free_further then reports the misuse. */
-INLINE bool region_free_narrow(struct heap *heap, struct page *page, void *chunk, bool *rare) {
-    bool exact;
-    char *granule = blocks_granule_narrow(page, chunk);
-    unsigned index = blocks_index_narrow(page, granule, chunk, &exact);
-    if (UNLIKELY(!exact))
-        return false;
-    granule += page->records;
-    if (!(load_plain(&page->meta_shift) & META_MIXED)) { /* no bit that others may set meanwhile */
-        uint8_t *at = (uint8_t *)granule + index, slack = load_relaxed(at);
-        if (UNLIKELY(slack == UINT8_MAX))
-            return false;
-        store_owner(at, UINT8_MAX);
-        view_account_free(page->view, page->block_bytes - slack);
-        *rare = blocks_free_owned(heap, page, chunk);
-        return true;
-    }
-    uint32_t *at = (uint32_t *)(void *)granule + index, record = load_relaxed(at);
-    if (UNLIKELY(!(uint8_t)record))
-        return false;
-    store_owner((uint8_t *)at, 0);
-    view_account_free(heap_view_at(heap, record >> 8), page->block_bytes + 1 - (record & 0xff));
-    *rare = blocks_free_mixed(heap, page, chunk);
-    return true;
-}
+/* Use this after one of the functions above returned NULL: makes another page that has free blocks
+ * the current one. False: there is none, or the heap has other work to do first; use
+ * region_alloc. */
+bool region_next_page(struct heap *heap, struct view *view, size_t size);
 
 INLINE void region_free(struct heap *heap, void *chunk) {
     struct page *page = segment_page_of(chunk);
     if (UNLIKELY(!page || page->heap != heap)) {
-        region_free_slow(heap, page, chunk);
+        region_free_foreign(heap, page, chunk);
         return;
     }
-    void *block = region_free_further(heap, page, chunk);
-    if (UNLIKELY(block))
-        blocks_freed_rarely(heap, page, block);
+    page_kind_of(page)->free_own(heap, page, chunk);
 }
 
 #endif

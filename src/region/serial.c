@@ -3,6 +3,7 @@
 #include "region/serial.h"
 #include "os/meta.h"
 #include "region/aset.h"
+#include "region/kinds.h"
 #include "region/region.h"
 #include "region/terms.h"
 
@@ -213,7 +214,7 @@ static void got_empty(struct heap *heap, struct page *page) {
     struct region *region = region_for(page);
     if (page == region->serial) {
         rewind_page(heap, page);
-    } else if (policy_of(&region->bins)->keeps_spare && !region->spare) {
+    } else if (region->bins.recipe & RECIPE_SPARE && !region->spare) {
         rewind_page(heap, page);
         region->spare = page;
     } else {
@@ -221,7 +222,8 @@ static void got_empty(struct heap *heap, struct page *page) {
     }
 }
 
-void serial_reset(struct heap *heap, struct region *region, struct page *page) {
+static void reset(struct heap *heap, struct region *region, struct page *page, uint32_t *kept) {
+    (void)kept;
     store_owner(&page->used, 0);
     if (page == region->serial)
         rewind_page(heap, page);
@@ -278,7 +280,7 @@ static struct page *next_page(struct heap *heap, struct view *view, size_t bytes
         slices = region->bins.slices;
     serial_put_aside(heap, region);
     if (load_relaxed(&heap->remote_pages))
-        bins_collect_remote(heap);
+        heap_collect_remote(heap);
     heap_publish_waste(heap);
     struct page *page = region->spare;
     if (page && page->slices >= slices) {
@@ -368,7 +370,7 @@ INLINE void serial_zero(const struct page *page, void *chunk, size_t bytes) {
         __builtin_memset(chunk, 0, bytes);
 }
 
-void serial_free(struct heap *heap, struct page *page, void *chunk) {
+static void free_chunk(struct heap *heap, struct page *page, void *chunk) {
     struct place place = find_alive(page, chunk);
     if (page->used > 1) { /* else nothing is left to be told from it */
         uint64_t *gone = gone_of(page);
@@ -386,7 +388,8 @@ void serial_free(struct heap *heap, struct page *page, void *chunk) {
         got_empty(heap, page);
 }
 
-bool serial_release(struct page *page, void *chunk, size_t *requested) {
+static bool release(struct heap *heap, struct page *page, void *chunk, struct freed *freed) {
+    (void)heap;
     struct place place = find_alive(page, chunk);
     uint64_t *gone = gone_of(page), bit = 1UL << place.unit % 64;
     if (UNLIKELY(!gone))
@@ -394,7 +397,7 @@ bool serial_release(struct page *page, void *chunk, size_t *requested) {
     if (UNLIKELY(or_release(&gone[words_of(page) + place.unit / 64], bit) & bit))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     serial_zero(page, chunk, bytes_of(&place));
-    *requested = requested_of(&place);
+    *freed = (struct freed){.paid = page->view, .requested = requested_of(&place), .block = chunk};
     return true;
 }
 
@@ -408,22 +411,25 @@ static void settle_freed(struct heap *heap, struct page *page, const void *chunk
     }
 }
 
-void serial_collect(struct heap *heap, struct page *page, void *chunks) {
-    while (chunks) {
-        void *next = *(void **)chunks;
-        settle_freed(heap, page, chunks);
-        chunks = next;
+static void collect(struct heap *heap, struct page *page, void *chain, uint16_t length) {
+    (void)length;
+    while (chain) {
+        void *next = *(void **)chain;
+        settle_freed(heap, page, chain);
+        chain = next;
     }
     if (!page->used)
         got_empty(heap, page);
 }
 
-void serial_free_of_parked(struct heap *owner, struct page *page, void *chunk) {
+static void free_parked(struct heap *owner, struct page *page, void *chunk) {
+    struct region *region = region_for(page);
     settle_freed(owner, page, chunk);
     if (blocks_are_watched(page))
         segment_watch(chunk);
     if (!page->used)
         got_empty(owner, page);
+    serial_release_empty(region); /* nobody allocates here */
 }
 
 /* Returns the last run without its last chunk. */
@@ -433,7 +439,8 @@ static uint64_t run_without(uint64_t run, const struct place *last) {
     return last->unit | (uint64_t)serial_records(run) << SERIAL_RECORDS_SHIFT;
 }
 
-bool serial_resize(struct page *page, void *chunk, size_t size) {
+/* Resizes a chunk where it stands. False: nothing changed. */
+static bool resize_here(struct page *page, void *chunk, size_t size) {
     struct place place = find_alive(page, chunk);
     uint32_t old = bytes_of(&place), bytes = bytes_for(size);
     char *end = (char *)chunk + old;
@@ -459,14 +466,48 @@ bool serial_resize(struct page *page, void *chunk, size_t size) {
     return true;
 }
 
-size_t serial_usable(const struct page *page, const void *chunk) {
+static void *resize(struct heap *heap, struct view *view, struct page *page, void *chunk,
+                    size_t size) {
+    bool mine = page->heap == heap && page->view == view;
+    return mine && resize_here(page, chunk, size) ? chunk : NULL;
+}
+
+/* --- look ----------------------------------------------------------------------------------- */
+
+static uint32_t context_of(const struct page *page, const void *chunk) {
+    (void)chunk;
+    return page->heap ? page->view->context : REGION_NO_CONTEXT;
+}
+
+static size_t usable(const struct page *page, const void *chunk) {
     struct place place = find_alive(page, chunk);
     return bytes_of(&place);
 }
 
-size_t serial_requested(const struct page *page, const void *chunk) {
+static size_t requested(const struct page *page, const void *chunk) {
     struct place place = find_alive(page, chunk);
     return requested_of(&place);
+}
+
+static void describe(const struct page *page, struct text *text) {
+    (void)page, (void)text; /* the line with its address says enough */
+}
+
+static void each_used(const struct page *page, page_visit *visit, void *context) {
+    char *start = segment_span_start(page);
+    struct serial_chunk chunk;
+    for (struct serial_walk walk = serial_walk(page); serial_next(page, start, &walk, &chunk);)
+        if (chunk.state == SERIAL_LIVE)
+            visit(start + chunk.offset, chunk.bytes, chunk.bytes - chunk.slack, context);
+}
+
+static int64_t waste(const struct page *page) {
+    return page->dead_bytes;
+}
+
+static bool list_holds(const struct page *page) {
+    (void)page;
+    return true; /* there is no list of free chunks */
 }
 
 struct serial_sum serial_live(const struct page *page, const char *start) {
@@ -524,3 +565,20 @@ size_t serial_punch(struct region *region) {
             bytes += punch(page->heap, page);
     return bytes;
 }
+
+const struct page_kind page_kind_serial = {
+    .free_own = free_chunk,
+    .free_foreign = region_free_by_other_thread,
+    .release = release,
+    .free_parked = free_parked,
+    .collect = collect,
+    .resize = resize,
+    .context_of = context_of,
+    .usable = usable,
+    .requested = requested,
+    .describe = describe,
+    .each_used = each_used,
+    .reset = reset,
+    .waste = waste,
+    .list_holds = list_holds,
+};

@@ -49,12 +49,7 @@ struct serial_chunk {
     enum serial_state state;
 };
 
-INLINE bool serial_is(uint32_t policy) {
-    return UNLIKELY(policy == PLACE_GENERATION || policy == PLACE_BUMP);
-}
-/* Allocates a chunk for a context whose region has the policy generation or bump; size and
- * alignment together are at most SMALL_MAX bytes. *fresh becomes true when the memory is zero.
- * NULL: out of memory. */
+/* As aset_alloc, for a context whose region has RECIPE_SERIAL. */
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh);
 
@@ -149,22 +144,6 @@ INLINE void *serial_alloc_quick(struct view *view, size_t size, bool *fresh) {
 /* As serial_alloc_quick, for a chunk of any size behind any other. NULL: the page is full; use
  * another page. */
 void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh);
-void serial_free(struct heap *heap, struct page *page, void *chunk);
-/* Notes another thread's free, and tells the bytes that were requested; blocks_free_remote
- * follows. Any thread. False: there is no memory for the note, and the chunk stays alive. */
-bool serial_release(struct page *page, void *chunk, size_t *requested);
-/* Follows serial_release in place of blocks_free_remote when the page's owner is a parked heap.
- * The caller holds that heap's lock. */
-void serial_free_of_parked(struct heap *owner, struct page *page, void *chunk);
-/* Collects chunks that other threads freed. They are linked by their first words. */
-void serial_collect(struct heap *heap, struct page *page, void *chunks);
-/* Resizes a chunk where it stands. False: nothing changed. */
-bool serial_resize(struct page *page, void *chunk, size_t size);
-size_t serial_usable(const struct page *page, const void *chunk);    /* any thread */
-size_t serial_requested(const struct page *page, const void *chunk); /* the same */
-
-/* Frees all chunks of the page. The caller updates the accounts. */
-void serial_reset(struct heap *heap, struct region *region, struct page *page);
 /* Makes sure that no further chunk comes from the current page. */
 void serial_put_aside(struct heap *heap, struct region *region);
 /* Gives back the empty page that the region keeps. */

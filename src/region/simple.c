@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Each chunk by itself, in a list; see simple.h. */
 #include "region/simple.h"
-#include "region/aset.h"
 
 void simple_unlink(const struct page *page, const char *block) {
     struct region *region = region_of(page->view->region);
@@ -18,5 +17,3 @@ void simple_unlink_all(const struct page *page, const char *blocks) {
     for (; blocks; blocks = *(const char *const *)(const void *)blocks)
         simple_unlink(page, blocks);
 }
-
-const struct policy policy_simple = {.name = "simple", .alloc = aset_alloc, .lists_chunks = true};

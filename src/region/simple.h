@@ -24,7 +24,7 @@ struct simple_node { /* behind a chunk */
 };
 
 INLINE bool simple_is(const struct page *page) {
-    return UNLIKELY(load_relaxed(&page->flags) & PAGE_SIMPLE);
+    return UNLIKELY(load_relaxed(&page->flags) & PAGE_CHAINED);
 }
 /* Returns the bytes of a block of the page that hold the list's links instead of the chunk. */
 INLINE size_t simple_bytes(const struct page *page) {

@@ -2,14 +2,15 @@
 /* Blocks of the very size that a context asks for; see slab.h. */
 #include "region/slab.h"
 #include "os/meta.h"
-#include "region/aset.h"
+#include "region/bins.h"
 
-/* Makes all further blocks of the class at least `size` bytes large. */
-static void fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t size) {
+#define BANDS_BYTES (SIZE_CLASSES * sizeof(struct page *))
+
+void slab_fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t size) {
     if (UNLIKELY(!region_of(bins)->emptier)) /* without memory: one band */
-        region_of(bins)->emptier = meta_alloc(SLAB_BANDS_BYTES);
+        region_of(bins)->emptier = meta_alloc(BANDS_BYTES);
     uint16_t *units = &region_of(bins)->units[size_class];
-    uint16_t needed = (uint16_t)((size + SLAB_UNIT - 1) / SLAB_UNIT);
+    uint16_t needed = (uint16_t)((size + BINS_UNIT - 1) / BINS_UNIT);
     if (LIKELY(*units >= needed) && *units)
         return;
     *units = needed ? needed : 1;
@@ -18,7 +19,5 @@ static void fit(struct heap *heap, struct bins *bins, unsigned size_class, size_
 
 void slab_one_band(struct bins *bins) {
     if (region_of(bins)->emptier)
-        __builtin_memset(region_of(bins)->emptier, 0, SLAB_BANDS_BYTES);
+        __builtin_memset(region_of(bins)->emptier, 0, BANDS_BYTES);
 }
-
-const struct policy policy_slab = {.name = "slab", .alloc = aset_alloc, .fit = fit};

@@ -26,26 +26,8 @@
 
 #include "region/blocks.h"
 
-#define SLAB_UNIT 16U
-/* The part of a page (as a shift) that must be free before a formerly full page is used again:
- * see spare_of in blocks.c. */
-#define SLAB_SPARE_SHIFT 4
-
-/* Returns the size in bytes of the region's next blocks of a class. */
-INLINE uint32_t slab_block_bytes(struct bins *bins, unsigned size_class) {
-    if (LIKELY(bins->policy != PLACE_SLAB))
-        return blocks_bytes_table[size_class];
-    return (uint32_t)region_of(bins)->units[size_class] * SLAB_UNIT;
-}
-
-#define SLAB_BANDS_BYTES (SIZE_CLASSES * sizeof(struct page *))
-/* Returns the place of the pointer to the second band's first page, in the class of `page`.
- * NULL: the region has one band. */
-INLINE struct page **slab_band(struct bins *bins, const struct page *page) {
-    if (LIKELY(bins->policy != PLACE_SLAB) || !region_of(bins)->emptier)
-        return NULL;
-    return &region_of(bins)->emptier[page->size_class];
-}
+/* Makes all further blocks of the class at least `size` bytes large. */
+void slab_fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t size);
 /* Joins the two bands of a region that gets another policy. */
 void slab_one_band(struct bins *bins);
 

@@ -2,7 +2,8 @@
 /*
  * elf_symbols.c - lists the functions of a mapped object; see elf_symbols.h.
  *
- * Files are read, not mapped: a mapped file that gets shorter meanwhile would end the process.
+ * Files are read, not mapped: access to a mapped file that became shorter would end the process
+ * with SIGBUS.
  */
 #include "rules/elf_symbols.h"
 #include "os/fault.h"
@@ -12,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PART_MAX (1UL << 28) /* the most bytes of a file held in memory at one time */
+#define PART_MAX (1UL << 28) /* the largest part of a file that is read into memory */
 
-struct elf_part { /* a part of a file, in memory */
+struct elf_part { /* a part of a file, read into memory */
     char *bytes;
     size_t size;
 };
@@ -36,7 +37,7 @@ static bool part_read(struct elf_part *part, int fd, uint64_t offset, uint64_t s
     char *bytes = os_map(size);
     uint64_t done = 0;
     if (bytes)
-        os_wipe_on_fork(bytes, size); /* a child forked at this moment gets no copy */
+        os_wipe_on_fork(bytes, size); /* a child that is forked at this moment gets no copy */
     while (bytes && done < size) {
         ssize_t got = OS_TRY(pread(fd, bytes + done, size - done, (off_t)(offset + done)));
         if (got <= 0)
@@ -61,7 +62,8 @@ static void elf_close(struct elf_file *file) {
     close(file->fd);
 }
 
-/* True when the file is the one that was mapped, and not one that replaced it since. */
+/* True when the file has the build-id of the mapped object, so that no other file has replaced it.
+ * Also true when the object has no build-id. */
 static bool is_same(const struct elf_file *file, const struct module *module) {
     for (unsigned i = 0; i < section_count(file) && module->build_id_bytes; i++) {
         const Elf64_Shdr *section = section_at(file, i);

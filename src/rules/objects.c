@@ -5,15 +5,17 @@
 #include "rules/elf_symbols.h"
 #include "rules/patterns.h"
 
+/* The rules that hold in each module, by the module's number. The table is made with the first
+ * rule, and guarded by tree_lock. */
 static struct object {
-    struct rule_ranges functions; /* from the symbol table */
-    struct rule_ranges resolved;  /* from the command */
-    uint32_t resolved_rules;      /* the command resolved the rules up to this number */
-    uint8_t module_rule;          /* holds for the whole object */
-    bool read;
-} * objects; /* MODULES_MAX of them, by number; made with the first rule; under tree_lock */
+    struct rule_ranges functions; /* code of the functions that rules name, from the symbol table */
+    struct rule_ranges resolved;  /* code that the command found for rules */
+    uint32_t resolved_rules;      /* the command has resolved the rules up to this number */
+    uint8_t module_rule;          /* number of the rule for the whole object; 0: none */
+    bool read;                    /* `functions` and `module_rule` are up to date */
+} * objects;
 
-static uint32_t resolved_count; /* ranges of all objects */
+static uint32_t resolved_count; /* number of resolved ranges in all objects */
 
 bool objects_begin(void) {
     if (!objects)
@@ -61,7 +63,7 @@ uint8_t objects_rule_of(const struct tree_node *node) {
     if (node->module >= MODULE_NAMED || node->module >= MODULES_MAX || !node->address)
         return 0;
     const struct object *object = &objects[node->module];
-    /* A return address may already belong to the next function. */
+    /* A return address may already be in the next function, so the call before it is looked up. */
     uint64_t address =
         node->address - (node->exact ? 0 : 1) - unwind_rules_module(node->module)->bias;
     uint8_t rule = rule_first(object->module_rule, ranges_rule_of(&object->functions, address));

@@ -11,7 +11,7 @@ static const char *const kind_words[RULE_KINDS] = {[OF_FUNCTIONS] = "",
                                                    [OF_CONTEXT] = "context:"};
 
 static const char *const words[PLACE_COUNT] = {
-    /* The other placements have a policy's name. */
+    /* The other placements are named like their policy. */
     [PLACE_DEFAULT] = "default",
     [PLACE_SHARED] = "mixed"};
 
@@ -48,11 +48,11 @@ static const char *parse_limit(const char *word, struct terms *terms, uint32_t f
     return NULL;
 }
 
-/* Parses a policy, or one of the terms. NULL: done; else the error in words. */
+/* Parses the name of a policy, or one option. NULL: done; else the error in words. */
 static const char *parse_word(const char *word, struct policy_rule *rule, struct terms *terms) {
     const char *value;
     for (unsigned i = 0; i < PLACE_COUNT; i++)
-        if (text_equal(words[i] ? words[i] : policy_table[i]->name, word)) {
+        if (text_equal(words[i] ? words[i] : policies[i].name, word)) {
             if (rule->placement != PLACE_COUNT)
                 return "it has two policies";
             rule->placement = (uint8_t)i;

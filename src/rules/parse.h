@@ -10,9 +10,9 @@
 #include "region/terms.h"
 #include "rules/rule.h"
 
-/* Parses the part before the =, which is rule->pattern, already ended by a 0 in place of the =. */
+/* Parses rule->pattern, the part before the =. A 0 stands in place of the =. */
 const char *parse_pattern(struct policy_rule *rule);
-/* Parses the part after the =; overwrites its commas with 0. */
+/* Parses `wanted`, the part after the =, and overwrites its commas with 0. */
 const char *parse_wanted(char *wanted, struct policy_rule *rule, struct terms *terms);
 /* Writes to `text` why a rule is refused. */
 void parse_refuse(struct text *text, const char *rule, size_t length, const char *why);

@@ -2,7 +2,8 @@
 /* patterns.c - matches names against the patterns of rules; see patterns.h. */
 #include "rules/patterns.h"
 
-/* Matches the first `length` bytes of a name; * and ? are the only wildcards. */
+/* True when the pattern matches the whole name, which has `length` bytes. * and ? are the only
+ * wildcards. */
 static bool glob(const char *pattern, const char *name, size_t length) {
     const char *star = NULL, *from = name, *end = name + length;
     while (name < end) {
@@ -25,14 +26,14 @@ static bool glob(const char *pattern, const char *name, size_t length) {
 }
 
 /* Decodes a mangled C++ name to the form ns::type::function, without template arguments, as far as
- * simple reading allows. Calls `each` for the name and its parts; stops and returns true when
- * `each` returns true. */
+ * simple reading allows. Calls `each` for each part of the name and then for the whole name. Stops
+ * and returns true when `each` returns true. */
 static bool each_mangled(const char *symbol,
                          bool (*each)(const char *name, size_t length, const void *context),
                          const void *context) {
     char joined[256];
     struct text whole = {.bytes = joined, .capacity = sizeof joined};
-    unsigned deep = 0; /* depth in < > */
+    unsigned deep = 0; /* depth of nested template arguments */
     for (size_t i = 2; symbol[i];) {
         size_t length = 0;
         if (symbol[i] < '0' || symbol[i] > '9') {
@@ -74,7 +75,7 @@ static bool matches(const char *name, size_t length, const void *context) {
     return glob(rule->pattern, name, length);
 }
 
-/* Compilers add a suffix (.part.0, .cold) to the name of a part of a function; the suffix is
+/* Compilers add a suffix (.part.0, .cold) to the name of a part of a function. The suffix is
  * ignored. */
 bool pattern_matches_function(const struct policy_rule *rule, const char *symbol) {
     size_t length = 0;

@@ -12,9 +12,10 @@
 
 #include "rules/rule.h"
 
-/* `symbol`: the function's name in the symbol table. */
+/* True when the rule's pattern matches a function. `symbol`: the function's name in the symbol
+ * table. */
 bool pattern_matches_function(const struct policy_rule *rule, const char *symbol);
-/* Compares the file name of the object's path. */
+/* True when the rule's pattern matches the file name at the end of an object's path. */
 bool pattern_matches_module(const struct policy_rule *rule, const char *path);
 
 #endif

@@ -28,7 +28,7 @@ static bool is_behind(const struct rule_range *a, const struct rule_range *b) {
     return a->start != b->start ? a->start > b->start : a->rule > b->rule;
 }
 
-/* Uses Shell's method. */
+/* Sorts by Shell's method, which needs no further memory. */
 void ranges_sort(struct rule_ranges *sorted) {
     struct rule_range *ranges = sorted->list;
     uint32_t gap = 1, kept = 0;

@@ -22,7 +22,7 @@ static const char *check_request(const struct wire_rule_ranges *request) {
     return NULL;
 }
 
-/* Stores the request's ranges; returns NULL or the error in words. Under tree_lock. */
+/* Stores the ranges of a request. Returns NULL, or the error in words. Under tree_lock. */
 static const char *take_ranges(const struct wire_rule_ranges *request) {
     if (!request->at)
         objects_drop_resolved(request->module);
@@ -80,11 +80,12 @@ void resolved_list(struct text *text) {
 
 /* --- from the environment --------------------------------------------------------------------- */
 
-/* A text that is read from `at` on. */
+/* The value of WIRE_RANGES_VARIABLE, which is read line by line. */
 struct reader {
-    const char *at;
-    uint8_t rules[POLICY_RULES_MAX + 1]; /* our rules, by number in the text; 0: no such rule */
-    unsigned rule_count;
+    const char *at; /* the next character */
+    /* this process's rule for each rule in the text, by its number there; 0: no such rule */
+    uint8_t rules[POLICY_RULES_MAX + 1];
+    unsigned rule_count; /* number of rules in the text so far */
 };
 
 static bool take_hex(struct reader *reader, uint64_t *value) {
@@ -115,7 +116,7 @@ static bool is_line(const char *line, const char *text) {
     return length == text_length(text) && !__builtin_memcmp(line, text, length);
 }
 
-/* Reads the text of one rule and finds our rule with that text. */
+/* Reads the text of one rule, and finds the rule of this process with the same text. */
 static void take_rule(struct reader *reader) {
     if (reader->rule_count == POLICY_RULES_MAX)
         return;
@@ -125,7 +126,7 @@ static void take_rule(struct reader *reader) {
             reader->rules[reader->rule_count] = (uint8_t)(i + 1);
 }
 
-/* True when the text resolves each of our rules that need it. */
+/* True when the text names each rule of this process that the command has to resolve. */
 static bool has_all_rules(const struct reader *reader) {
     for (uint32_t i = 1; i <= rule_list.count; i++) {
         enum rule_kind kind = (enum rule_kind)rule_list.rules[i - 1].kind;
@@ -151,7 +152,8 @@ static bool has_build_id(const struct module *module, const char *hex) {
     return true;
 }
 
-/* Compares SIZE MTIME_NS PATH, which identify an object without a build-id. */
+/* True when SIZE MTIME_NS PATH in the line are those of the module. Only modules without a build-id
+ * are named in this way. */
 static bool is_file(const struct module *module, struct reader line) {
     uint64_t size, time_ns;
     struct stat status;
@@ -163,7 +165,8 @@ static bool is_file(const struct module *module, struct reader line) {
     return size == (uint64_t)status.st_size && time_ns == changed_ns;
 }
 
-/* Finds the module of a line "@b ..." or "@f ..."; MODULE_NONE: it is not mapped. */
+/* Finds the module that a line "@b ..." or "@f ..." names; MODULE_NONE: no such module is
+ * mapped. */
 static uint32_t find_module(struct reader line) {
     char kind = line.at[1];
     if ((kind != 'b' && kind != 'f') || line.at[2] != ' ')
@@ -177,7 +180,8 @@ static uint32_t find_module(struct reader line) {
     return MODULE_NONE;
 }
 
-/* Takes a line of ranges. False: the line has no range. Under tree_lock. */
+/* Reads a line of ranges, and stores the ranges of known rules. *end is the end of the last range.
+ * False: the line is damaged, or a range is refused. Under tree_lock. */
 static bool take_line(struct reader *reader, uint32_t module, uint64_t *end) {
     while (*reader->at && *reader->at != '\n') {
         uint64_t rule, gap, bytes, start;
@@ -192,7 +196,7 @@ static bool take_line(struct reader *reader, uint32_t module, uint64_t *end) {
     return true;
 }
 
-/* Takes the object that begins here, and its ranges. */
+/* Reads the line that begins an object and, if there is one, the line with the object's ranges. */
 static void take_object(struct reader *reader) {
     uint32_t module = find_module(*reader);
     uint64_t end = 0;

@@ -11,24 +11,25 @@
 enum rule_kind { OF_FUNCTIONS, OF_MODULES, OF_FILES, OF_EXPRESSIONS, OF_CONTEXT, RULE_KINDS };
 
 struct policy_rule {
-    const char *text;    /* the whole rule */
-    const char *pattern; /* text after the kind's prefix, up to the =; ended by a 0 */
-    uint32_t context;    /* only for OF_CONTEXT */
-    uint8_t kind, placement;
+    const char *text;        /* the whole rule, as the user wrote it */
+    const char *pattern;     /* the text between the kind's prefix and the =, ended by a 0 */
+    uint32_t context;        /* OF_CONTEXT: id of the context */
+    uint8_t kind, placement; /* enum rule_kind; enum placement */
 };
 
 struct rule_list {
     struct policy_rule rules[POLICY_RULES_MAX];
-    uint32_t count;
+    uint32_t count;   /* number of rules */
     uint32_t version; /* incremented by each change */
-    /* Number of the last rule that the command resolves, in part or alone. */
+    /* number of the last rule that needs the command, for all or for some of its code; 0: none */
     uint32_t needs_command;
-    uint32_t command_alone; /* number of rules that only the command can resolve */
-    bool kinds[RULE_KINDS]; /* true for each kind that the list has */
+    /* number of rules that the library cannot resolve at all without the command */
+    uint32_t command_alone;
+    bool kinds[RULE_KINDS]; /* true for each kind that a rule in the list has */
 };
-INTERNAL struct rule_list rule_list; /* in rules.c; written under tree_lock */
+INTERNAL struct rule_list rule_list; /* defined in rules.c; written under tree_lock */
 
-/* Returns the rule that takes precedence, of two rules counted from 1; 0 means no rule. */
+/* Returns the one of two rules that takes precedence, both counted from 1; 0 means no rule. */
 INLINE uint8_t rule_first(uint8_t a, uint8_t b) {
     return !a || (b && b < a) ? b : a;
 }

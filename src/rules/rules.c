@@ -11,18 +11,21 @@
 #include <link.h>
 
 #define TEXTS_BYTES 4096U
-#define NODES_PER_TURN 65536U
-#define LIMITS_EVERY 10U /* limits are checked every LIMITS_EVERY turns */
+#define NODES_PER_TURN 65536U /* contexts that one call of policy_rules_apply looks at */
+#define LIMITS_EVERY 10U      /* limits are checked every LIMITS_EVERY turns */
 
 struct rule_list rule_list;
 
+/* The control thread or the constructor writes these fields. Any thread that makes a node writes
+ * `matched`, under tree_lock. */
 static struct {
-    uint32_t seen;           /* contexts with a lower id were looked at */
-    char texts[TEXTS_BYTES]; /* of all rules, each ended by a 0 */
-    size_t texts_used;
-    bool clearing;                /* contexts may still have rules that were cleared */
-    void *matched[PLACED_LEAVES]; /* bytes by context: the rule of its path, counted from 1 */
-} state;                          /* under tree_lock */
+    uint32_t seen;           /* all contexts with a lower id were looked at */
+    char texts[TEXTS_BYTES]; /* the texts of all rules, each stored twice and ended by a 0 */
+    size_t texts_used;       /* bytes */
+    bool clearing;           /* some contexts may still have a rule that was cleared */
+    /* a byte for each context: number of the rule of its path, counted from 1 */
+    void *matched[PLACED_LEAVES];
+} state;
 
 /* --- contexts --------------------------------------------------------------------------------- */
 
@@ -30,7 +33,7 @@ unsigned policy_rules_of(uint32_t context) {
     return heap_leaf_byte(state.matched, context);
 }
 
-/* False: out of memory. */
+/* Notes the rule of a context. False: out of memory. */
 static bool set_rule(uint32_t context, uint8_t rule) {
     uint8_t *byte = heap_leaf_place(state.matched, context, 1);
     if (byte)
@@ -38,6 +41,7 @@ static bool set_rule(uint32_t context, uint8_t rule) {
     return byte;
 }
 
+/* True for a rule that names one context by its number. */
 static bool is_by_hand(uint8_t rule) {
     return rule && rule_list.rules[rule - 1].kind == OF_CONTEXT;
 }
@@ -49,7 +53,8 @@ static uint8_t rule_of_context(uint32_t context) {
     return 0;
 }
 
-/* True: the context has a new placement, or new terms. */
+/* Gives a context the placement and the terms of `rule`, in place of those of the rule `before`.
+ * True: the context has a new placement, or new terms. */
 static bool place_by_rule(uint32_t context, uint8_t rule, uint8_t before) {
     /* Named contexts keep the placement that their program asks for. */
     bool named = tree_is_named(context);
@@ -67,8 +72,9 @@ bool policy_rules_exist(void) {
     return rule_list.count || state.clearing;
 }
 
-/* Matches a context that is new or must be looked at again, after its parent. True: the context got
- * a new placement. Under tree_lock. */
+/* Finds the rule of a context that is new or must be looked at again, and applies the rule. The
+ * context's parent must have been matched before. True: the context has a new placement, or new
+ * terms. Under tree_lock. */
 static bool match(uint32_t context) {
     const struct tree_node *node = tree_node(context);
     uint8_t before = (uint8_t)policy_rules_of(context);
@@ -94,12 +100,13 @@ static bool is_wanted(struct tree_frame frame) {
     return wanted;
 }
 
-/* Called for each new context, before the control thread looks. Under tree_lock. */
+/* Called for each new context as it is made, under tree_lock. */
 static void match_new(uint32_t context) {
     match(context);
 }
 
-/* Warns when a context has passed the limit of a rule that only warns, once per doubling. */
+/* Warns when the contexts of a rule with `warn:` have together passed its limit, and again each
+ * time that they have twice as many bytes. */
 static void look_at_limits(void) {
     bool passed = false;
     for (unsigned i = 1; i <= rule_list.count; i++) {
@@ -108,7 +115,7 @@ static void look_at_limits(void) {
         if (live <= terms->allowance)
             continue;
         while (terms->allowance < INT64_MAX / 2 && live > terms->allowance)
-            terms->allowance *= 2; /* the next warning comes when there is twice as much */
+            terms->allowance *= 2; /* the next warning comes at twice as many bytes */
         add_relaxed(&terms->passed, 1);
         store_release(&terms->to_tell, 1);
         passed = true;
@@ -124,8 +131,9 @@ void policy_rules_apply(bool may_open) {
     if (count > PLACED_LEAVES * PLACED_PER_LEAF)
         count = PLACED_LEAVES * PLACED_PER_LEAF;
     if (count - state.seen > NODES_PER_TURN)
-        count = state.seen + NODES_PER_TURN;   /* other users of the lock wait, too */
-    for (; state.seen < count; state.seen++) { /* parents come before their children */
+        /* A turn is bounded, because other threads need tree_lock, too. */
+        count = state.seen + NODES_PER_TURN;
+    for (; state.seen < count; state.seen++) { /* a parent has a lower id than its children */
         uint16_t module = tree_node(state.seen)->module;
         if (rule_list.count && module < MODULE_NAMED)
             objects_read(module, may_open);
@@ -142,7 +150,7 @@ void policy_rules_apply(bool may_open) {
 
 /* --- rules as text ---------------------------------------------------------------------------- */
 
-/* False: refused, with the reason in `text`. */
+/* Adds a rule to the list. False: refused, with the reason in `text`. */
 static bool add_rule(const char *rule, size_t length, struct text *text) {
     size_t equals = length;
     while (equals && rule[equals - 1] != '=')
@@ -156,7 +164,8 @@ static bool add_rule(const char *rule, size_t length, struct text *text) {
         parse_refuse(text, rule, length, "it is PATTERN=POLICY,OPTIONS");
         return false;
     }
-    /* Room for the rule's text, and for a second copy with a 0 at the end of each part. */
+    /* There must be room for the rule's text, and for a second copy with a 0 at the end of each
+     * part. */
     if (rule_list.count == POLICY_RULES_MAX || state.texts_used + 2 * (length + 1) > TEXTS_BYTES) {
         parse_refuse(text, rule, length, "there are too many");
         return false;
@@ -217,8 +226,8 @@ void policy_rules_init(const char *rules, bool are_resolved, struct text *warnin
                            "memctx rules TARGET --again\n");
 }
 
-/* Reads the names of the objects that are loaded before the program runs, so that a path is placed
- * as it is made. */
+/* Called for each object that is loaded before the program runs. Reads the object's names, so that
+ * a path with its code is placed when the path is made. */
 static int learn_object(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size, (void)context;
     for (int i = 0; i < info->dlpi_phnum; i++)
@@ -238,6 +247,7 @@ void policy_rules_begin(const char *ranges) {
     resolved_read(ranges);
 }
 
+/* Matches all contexts anew, because the rules have changed. */
 static void look_again(bool may_open, bool cleared) {
     lock_take(&tree_lock);
     objects_forget(cleared);
@@ -253,7 +263,7 @@ static void forget_rules(void) {
     state.texts_used = 0;
     state.clearing = true;
     __builtin_memset(rule_list.kinds, 0, sizeof rule_list.kinds);
-    /* Contexts that still have one of these rules have no terms from now on. */
+    /* A context that still has one of these rules has no terms from now on. */
     __builtin_memset(terms_table, 0, TERMS_RULES * sizeof *terms_table);
     lock_release(&tree_lock);
 }

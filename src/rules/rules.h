@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rules.h - places call paths by rules about the names of the functions on them.
+ * rules.h - places call paths by rules that name code on them.
  *
  * A rule is "PATTERN=POLICY,OPTION,..."; a semicolon separates rules. PATTERN is the name of a
- * function; "regex:" and an expression that is searched for in the function's name; "module:" and
- * the file name of an object; "file:" and the name of a source file; or "context:" and a number. In
- * names * stands for any characters and ? for one character. A C++ function is named by any part of
- * its name, or by ns::type::function. A rule holds for every path that has a matching frame
- * anywhere. Where several rules hold, the first one counts. MEMCTX_RULES has the rules that a
- * program starts with; `memctx rules` adds to them. region/terms.h lists the options. docs/rules.md
+ * function; or "regex:" and an expression that is searched for in the function's name; or "module:"
+ * and the file name of an object; or "file:" and the name of a source file; or "context:" and a
+ * number. In names * stands for any characters and ? for one character. A C++ function is named by
+ * any part of its name, or by ns::type::function. A rule holds for every path that has a matching
+ * frame anywhere. Where several rules hold, the first one counts. MEMCTX_RULES has the rules that a
+ * program starts with; `memctx rules` adds others. region/terms.h lists the options. docs/rules.md
  * says which patterns the command resolves.
  *
- * A node is matched when it is made (tree_watch), by the names that are known then. The control
- * thread reads the names of objects that are loaded later, and looks at new nodes ten times a
- * second. A context that was placed by hand (memctx set, isolate, merge) keeps its placement.
+ * A node is matched when it is made (tree_watch), by the names that are known then. Ten times a
+ * second the control thread reads the names of objects that were loaded since, and matches the
+ * nodes that were made since. A context that was placed by hand (memctx set, isolate, merge) keeps
+ * its placement.
  *
  * Threads: the control thread, or, in policy_rules_init and policy_rules_begin, the constructor.
  */
@@ -23,21 +24,22 @@
 #include "rules/rule.h"
 #include <memctx/wire.h>
 
-/* Takes the rules of MEMCTX_RULES. Writes to `warnings` the rules that are not understood, and,
- * unless the command has resolved them (are_resolved), that some rules wait for the command. Called
+/* Adds the rules of MEMCTX_RULES. Writes to `warnings` which rules are not understood. Also warns
+ * that some rules wait for the command, unless the command has resolved them (are_resolved). Called
  * by the constructor. */
 void policy_rules_init(const char *rules, bool are_resolved, struct text *warnings);
-/* Reads the names of the loaded objects, so that a path is placed with its first chunk, and the
+/* Reads the names of the loaded objects, so that a path is placed with its first chunk. Stores the
  * `ranges` that the command resolved (NULL: none). Called by the constructor, once code can be
  * looked up. */
 void policy_rules_begin(const char *ranges);
 bool policy_rules_exist(void);
-/* Places the tree's new contexts. may_open: the function may open the files of new objects. */
+/* Matches the tree's new contexts, and places those that a rule names. may_open: the function may
+ * open the files of new objects. */
 void policy_rules_apply(bool may_open);
 /* Adds a rule after the others. False: refused, with the reason in `text`. */
 bool policy_rules_add(const char *rule, struct text *text, bool may_open);
 void policy_rules_clear(bool may_open);
-/* Takes ranges that the command resolved. False: refused, with the reason in `text`. */
+/* Stores ranges that the command resolved. False: refused, with the reason in `text`. */
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text);
 /* Returns the rule that places a context, counted from 1; 0: none. */
 unsigned policy_rules_of(uint32_t context);

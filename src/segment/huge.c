@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Huge chunks: each has a mapping of its own, aligned to a segment, with the header in its first OS
- * page.
+ * Huge chunks: each has a mapping of its own, aligned to a segment (4 MiB), with the page header in
+ * the mapping's first OS page.
  *
- * Serves chunks beyond 1 MiB. To grow a chunk, it asks the kernel to extend the mapping. If that
- * fails, mremap moves the pages to a new aligned place, so that no byte is copied. Freed mappings
- * up to HUGE_CACHED_MAX_BYTES wait in a small cache, which is part of the bounded freelist, because
- * programs that use big buffers use them again. Chunks cannot share a mapping.
+ * Serves chunks that need more than 1 MiB, counting the padding for their alignment. To grow a
+ * chunk, realloc asks the kernel to extend the mapping. If that fails, mremap moves the OS pages to
+ * a new aligned place, so that no byte is copied. Freed mappings up to HUGE_CACHED_MAX_BYTES wait
+ * in a small cache, because a program that frees a big buffer mostly needs another one. The cache
+ * is part of the bounded freelist. Chunks cannot share a mapping.
  */
 #include "base/options.h"
 #include "segment/internal.h"
@@ -14,7 +15,7 @@
 #define global segment_global
 #define HUGE_HEADER_BYTES OS_PAGE_BYTES
 #define HUGE_CACHED_MAX_BYTES (64UL << 20)
-#define BEGINNINGS 8 /* so many kept beginnings of mappings fill the freelist's bound */
+#define BEGINNINGS 8 /* number of beginnings of mappings that fill the cache's bound */
 
 struct page *segment_huge_of(const void *pointer) {
     uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
@@ -27,7 +28,8 @@ struct page *segment_huge_of(const void *pointer) {
 void segment_unmap_deferred(void) {
     while (load_acquire(&global.deferred) && lock_try(&global.unmap_lock)) {
         struct page *list = exchange_acquire(&global.deferred, NULL);
-        lock_release(&global.unmap_lock); /* a dump that starts now sees no chunk of the list */
+        /* released first: no dump that starts now finds these chunks */
+        lock_release(&global.unmap_lock);
         while (list) {
             struct page *next = list->next;
             os_unmap(list, list->mapped_bytes);
@@ -41,10 +43,10 @@ static void unmap_lock_release(void) {
     segment_unmap_deferred();
 }
 
-/* Unmaps a huge chunk, or leaves it to another thread. The chunk's bit in the table is already
- * clear, so a dump that starts now does not see the chunk. A running dump holds the unmap lock.
- * Then the mapping waits in the `deferred` list for the next thread that takes or releases that
- * lock. */
+/* Unmaps a huge chunk, or leaves the unmapping to another thread. The chunk's bit in the table of
+ * segments is clear already, so a dump that starts now does not see the chunk. A running dump holds
+ * the unmap lock; then the mapping waits in the `deferred` list, and the thread that releases the
+ * lock unmaps it. */
 static void unmap_or_defer(struct page *header) {
     struct page *head = load_relaxed(&global.deferred);
     do
@@ -53,9 +55,10 @@ static void unmap_or_defer(struct page *header) {
     segment_unmap_deferred();
 }
 
-/* Chooses the cached mapping for `bytes`: the smallest of those up to a quarter larger; else the
- * largest of the smaller ones; else the smallest. Returns its index; -1: the cache is empty. The
- * caller holds the lock. */
+/* Chooses the cached mapping for a chunk that needs `bytes`. The first choice is the smallest
+ * mapping that is large enough, if it is at most a quarter larger than `bytes`. The second choice
+ * is the largest mapping that is too small. The last choice is the smallest mapping that is large
+ * enough. Returns the mapping's index; -1: the cache is empty. The caller holds the lock. */
 static int cache_choose(size_t bytes) {
     int fits = -1, smaller = -1, larger = -1;
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
@@ -83,9 +86,10 @@ static struct huge_cached cache_remove(int place) {
     return entry;
 }
 
-/* Takes a mapping for `bytes` from the cache. A mapping of this size or up to a quarter larger is
- * used as it is: its pages need no faults. A smaller one is extended, and moved if needed. A larger
- * one gives its end back to the kernel. NULL: none; *mapped is unchanged. */
+/* Takes a mapping for `bytes` from the cache. A mapping that is as large, or at most a quarter
+ * larger, is used as it is: its OS pages need no page faults. A smaller mapping is extended, and
+ * moved if needed. A larger mapping gives its end back to the kernel. NULL: the cache is empty, or
+ * the mapping could not be extended; *mapped is unchanged. */
 static char *cache_take(size_t bytes, size_t *mapped) {
     struct huge_cached entry = {0};
     lock_take(&global.lock);
@@ -105,7 +109,8 @@ static char *cache_take(size_t bytes, size_t *mapped) {
     }
     char *target = segment_map_memory(bytes);
     bool moved = false;
-    if (target && lock_try(&global.unmap_lock)) { /* a dump may still read the old place */
+    /* moving unmaps the old place, which a dump may read */
+    if (target && lock_try(&global.unmap_lock)) {
         moved = os_move(entry.start, entry.bytes, target, bytes);
         unmap_lock_release();
     }
@@ -119,10 +124,10 @@ static char *cache_take(size_t bytes, size_t *mapped) {
     return target;
 }
 
-/* How many bytes of a freed mapping the cache keeps. A program writes the beginning of a large
- * buffer first, and the kernel can extend a mapping again where its end was cut off. So when little
- * room is left in the cache, several beginnings are worth more than one whole mapping. The caller
- * holds the lock. */
+/* Returns how many bytes of a freed mapping the cache keeps, counted from its start; 0: none. A
+ * program writes the beginning of a large buffer first, and the kernel can extend a mapping again
+ * that lost its end. So when the cache has little room left, several beginnings are worth more than
+ * one whole mapping. The caller holds the lock. */
 static size_t cache_share(size_t bytes) {
     size_t bound = (size_t)segment_freelist_bound(), cached = (size_t)global.huge_cached_bytes;
     size_t part = align_up(bound / BEGINNINGS, OS_PAGE_BYTES);
@@ -144,7 +149,8 @@ static bool cache_put(char *start, size_t bytes) {
         kept = cache_share(bytes);
         if (kept) {
             *c = (struct huge_cached){start, kept, os_now_ns()};
-            store_owner(&((struct page *)start)->mapped_bytes, kept); /* read by unmap_or_defer */
+            /* segment_unmap_deferred will unmap this many bytes */
+            store_owner(&((struct page *)start)->mapped_bytes, kept);
             global.huge_cached_bytes += (int64_t)kept;
             global.huge_cached++;
         }
@@ -181,7 +187,8 @@ static void account(int64_t bytes) {
     lock_release(&global.lock);
 }
 
-static struct page *emergencies START_PAGE; /* atomic list of headers */
+/* atomic: list of emergency chunks that are not accounted yet */
+static struct page *emergencies START_PAGE;
 
 struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t context) {
     size_t offset = alignment <= OS_PAGE_BYTES ? HUGE_HEADER_BYTES : SEGMENT_BYTES;
@@ -221,7 +228,7 @@ void segment_emergency_booked(struct page *header) {
 
 struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     /* The chunk starts one OS page into the mapping, or, if it needs a larger alignment, exactly
-     * one segment into it. In both cases `p - 1` finds the header. */
+     * one segment into the mapping. In both cases segment_huge_of finds the header by `p - 1`. */
     size_t offset = alignment <= OS_PAGE_BYTES ? HUGE_HEADER_BYTES : SEGMENT_BYTES;
     size_t mapped = align_up(bytes ? bytes : 1, OS_PAGE_BYTES) + offset;
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
@@ -231,8 +238,8 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     if (!start) {
         fresh = true;
         if (alignment > SEGMENT_BYTES) {
-            /* The padding before the header, and behind the chunk, goes back to the kernel at
-             * once. */
+            /* The padding before the header and the padding behind the chunk go back to the kernel
+             * at once. */
             size_t padded = mapped + alignment;
             char *padding = padded < mapped ? NULL : os_map_aligned(padded, SEGMENT_BYTES);
             if (!padding)
@@ -294,8 +301,8 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
     if (!target)
         return NULL;
     segment_map_set(SEGMENT_HUGE, header, false);
-    /* Moving unmaps the old range. A dump must not lose a range that it reads, so during a dump
-     * this fails and the caller copies the chunk. */
+    /* Moving unmaps the old range, which a running dump may read. So during a dump the move fails,
+     * and the caller copies the chunk. */
     bool moved = false;
     if (lock_try(&global.unmap_lock)) {
         moved = os_move(header, old, target, mapped);

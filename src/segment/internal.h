@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* internal.h - what segment.c and huge.c share: the state of the layer, and its locks. */
+/* internal.h - the state of the layer, and the functions that segment.c and huge.c share. */
 #ifndef MEMCTX_SEGMENT_INTERNAL_H
 #define MEMCTX_SEGMENT_INTERNAL_H
 
@@ -8,45 +8,51 @@
 #define HUGE_CACHE_MAX 16
 
 struct segment_global {
-    struct lock lock;        /* guards the fields below, except where a comment says otherwise */
+    struct lock lock;        /* guards the fields below, unless a comment says otherwise */
     struct lock unmap_lock;  /* held while a dump reads segments, and while a thread unmaps one */
-    struct segment *partial; /* segments with free slices, most recently used first */
-    uint64_t segments, empty_segments; /* empty_segments is also read without the lock */
-    uint64_t free_slices, dirty_slices;
-    int64_t used_bytes; /* written under lock, read by any thread */
-    int64_t huge_bytes;
-    uint64_t next_purge_ns; /* atomic */
-    /* atomic: until this time a thread that frees gives nothing back to the kernel; 0: it does */
+    struct segment *partial; /* list of segments with free slices; a segment enters at the head */
+    /* number of segments, and of those with no slice in use; empty_segments is also read without
+     * the lock */
+    uint64_t segments, empty_segments;
+    uint64_t free_slices, dirty_slices; /* sums over all segments, see struct segment_state */
+    /* bytes in pages and huge chunks; any thread reads the field without the lock */
+    int64_t used_bytes;
+    int64_t huge_bytes;     /* bytes of the mappings of huge chunks */
+    uint64_t next_purge_ns; /* atomic: when segment_purge_when_due purges next */
+    /* atomic: until this time, threads that free pages give no memory back to the kernel; 0: they
+     * do */
     uint64_t later_until_ns;
-    uint32_t calls; /* atomic */
-    /* Huge mappings kept for reuse, guarded by `lock`. */
+    uint32_t calls; /* atomic: calls of segment_purge_when_due */
+    /* Freed mappings of huge chunks, kept for reuse; guarded by `lock`. */
     struct huge_cached {
-        char *start;
+        char *start; /* NULL: the entry is empty */
         size_t bytes;
-        uint64_t since_ns;
+        uint64_t since_ns; /* when the mapping came into the cache */
     } huge_cache[HUGE_CACHE_MAX];
-    int64_t huge_cached_bytes, huge_cached;
-    struct page *deferred; /* atomic list: huge chunks that must still be unmapped */
+    int64_t huge_cached_bytes, huge_cached; /* bytes and number of mappings in huge_cache */
+    struct page *deferred; /* atomic: list of huge chunks that must still be unmapped */
 };
 INTERNAL struct segment_global segment_global;
 INTERNAL int64_t segment_returned; /* atomic: bytes given back to the kernel since the start */
 
-/* Makes room in the table of segments, so that segment_map_set can set a bit. False: no memory for
- * the leaf. Takes no lock. */
+/* Makes sure that the table of segments has a leaf for this segment, so that segment_map_set can
+ * set a bit. False: no memory for the leaf, or the address is outside the table. Takes no lock. */
 bool segment_map_reserve(const void *segment);
-/* Calls segment_map_reserve, and asks the kernel for huge pages or for none, as the options say.
- * False: no memory for the leaf, and the mapping has been unmapped. Takes no lock. */
+/* Prepares a new mapping: calls segment_map_reserve, and asks the kernel for huge pages or for
+ * none, as MEMCTX_THP says. False: segment_map_reserve failed, and the mapping has been unmapped.
+ * Takes no lock. */
 bool segment_claim_memory(void *start, size_t bytes);
-/* Maps memory aligned to a segment and claims it with segment_claim_memory. NULL: out of memory. */
+/* Maps memory that is aligned to a segment, and calls segment_claim_memory. NULL: out of memory. */
 void *segment_map_memory(size_t bytes);
 void segment_map_set(enum segment_map map, const void *segment, bool set);
-/* Gives cached mappings back to the kernel: all, or those older than the decay time. Returns the
- * bytes given back. */
+/* Gives cached mappings back to the kernel: all, or those that waited longer than the decay time.
+ * Returns the bytes given back. */
 size_t segment_huge_purge(bool all);
-/* The most bytes of slices that the freelist keeps, and the most bytes of cached mappings. */
+/* Returns the most bytes of empty slices that the freelist keeps (slices_excess has a second
+ * limit). The mappings in huge_cache have the same limit for their bytes. */
 int64_t segment_freelist_bound(void);
-/* Unmaps the huge chunks on the `deferred` list. If another thread holds the unmap lock, leaves
- * them to that thread: each thread calls this function after it releases the unmap lock. */
+/* Unmaps the huge chunks in the `deferred` list. If another thread holds the unmap lock, leaves the
+ * chunks to that thread: each thread calls this function after it releases the unmap lock. */
 void segment_unmap_deferred(void);
 
 #endif

@@ -3,10 +3,11 @@
  * Segments of 256 slices, and the freelist of empty slices.
  *
  * Serves pages of 16-64 KiB and large chunks up to 1 MiB. Each segment has two maps of 256 bits:
- * the free slices, and the free slices that are still dirty (used and not given back to the
- * kernel). A request takes the lowest run of dirty slices, else the lowest run of free slices, in
- * the most recently used segment that has such a run. So empty memory coalesces by itself, and the
- * freelist needs no list. It cannot serve spans beyond MAX_SPAN_SLICES; huge.c does.
+ * one of the free slices, and one of the free slices that are dirty (used, and not given back to
+ * the kernel since). The map of dirty slices is the freelist. A request takes the lowest run of
+ * dirty slices, else the lowest run of free slices, of the first segment in the list that has such
+ * a run. Neighbouring free slices are neighbouring bits, so empty memory coalesces by itself. This
+ * file cannot serve spans beyond MAX_SPAN_SLICES; huge.c does.
  */
 #include "segment/segment.h"
 #include "base/bits.h"
@@ -15,9 +16,9 @@
 
 void (*segment_watch)(const void *chunk) FORK_PAGE;
 
-#define DIRTY_SEARCH_MAX 64 /* segments searched for dirty slices before clean ones are used */
-#define PURGE_CHECK_EVERY 64
-#define GROUP_SEARCH_MAX 16 /* segments searched for a free group */
+#define DIRTY_SEARCH_MAX 64  /* segments searched for dirty slices before clean ones are used */
+#define PURGE_CHECK_EVERY 64 /* calls of segment_purge_when_due for one look at the clock */
+#define GROUP_SEARCH_MAX 16  /* segments searched for a free group */
 #define HEADERS_PER_OS_PAGE (unsigned)(OS_PAGE_BYTES / sizeof(struct page))
 #define ITEMS_BYTES_MIN ((int64_t)(FREELIST_ITEMS_MIN * SLICE_BYTES))
 
@@ -49,7 +50,8 @@ struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS];
 struct segment_leaf segment_near;
 uintptr_t segment_near_first FORK_PAGE;
 
-/* Segments of the near leaf above the first one. Few, because the kernel maps downwards. */
+/* Number of segments in the near leaf from the first segment upwards. The number is small, because
+ * the kernel places new mappings below older ones. */
 #define NEAR_ABOVE (SEGMENT_LEAF_COUNT / 8)
 
 bool segment_map_test_far(enum segment_map map, uintptr_t number) {
@@ -87,7 +89,7 @@ bool segment_map_reserve(const void *segment) {
     do
         mine = cas_release(&segment_root[number >> SEGMENT_LEAF_SHIFT], &nothing, leaf);
     while (!mine && !nothing);
-    if (!mine) /* another thread was faster */
+    if (!mine) /* another thread made the leaf meanwhile */
         os_unmap(leaf, sizeof *leaf);
     return true;
 }
@@ -119,7 +121,8 @@ uint32_t segment_clock FORK_PAGE;
 
 void segment_clock_set(uint64_t now_ns) {
     uint32_t tick = (uint32_t)(now_ns >> SEGMENT_TICK_SHIFT);
-    /* The clock must not go back: the clocks that threads read differ by milliseconds. */
+    /* Threads may come here with times that differ by milliseconds, and the clock must not go
+     * back. */
     if ((int32_t)(tick - load_relaxed(&segment_clock)) > 0)
         store_owner(&segment_clock, tick);
 }
@@ -145,7 +148,8 @@ static struct segment *segment_create(void) {
     return segment;
 }
 
-/* Returns a segment with a run of `slices` dirty slices, and the run's *start; NULL: none found. */
+/* Returns a segment with a run of `slices` dirty slices, and sets *start to the run's first slice.
+ * NULL: no such run was found. */
 static struct segment *find_dirty(uint32_t slices, unsigned *start) {
     unsigned longest, looked = 0;
     if (global.dirty_slices < slices)
@@ -161,7 +165,8 @@ static struct segment *find_dirty(uint32_t slices, unsigned *start) {
     return NULL;
 }
 
-/* Returns a listed segment with a run of `slices` free slices, and the run's *start; NULL: none. */
+/* Returns a segment with a run of `slices` free slices, and sets *start to the run's first slice.
+ * NULL: there is no such run. */
 static struct segment *find_free(uint32_t slices, unsigned *start) {
     unsigned longest;
     for (struct segment *s = global.partial; s; s = s->state.next) {
@@ -175,7 +180,7 @@ static struct segment *find_free(uint32_t slices, unsigned *start) {
     return NULL;
 }
 
-/* Takes slices out of the free map; returns how many of them were dirty. */
+/* Takes slices out of the maps of free and dirty slices. Returns how many of them were dirty. */
 static unsigned take_slices(struct segment *segment, unsigned start, unsigned count) {
     struct segment_state *state = &segment->state;
     unsigned dirty = bits_count_in(state->dirty, start, count);
@@ -193,6 +198,7 @@ static unsigned take_slices(struct segment *segment, unsigned start, unsigned co
     return dirty;
 }
 
+/* Puts slices back into the map of free slices and, with `dirty`, into the map of dirty slices. */
 static void return_slices(struct segment *segment, unsigned start, unsigned count, bool dirty) {
     struct segment_state *state = &segment->state;
     if (!state->free_count)
@@ -216,13 +222,16 @@ static void return_slices(struct segment *segment, unsigned start, unsigned coun
 static void set_back(struct page *page, uint32_t from, uint32_t slices) {
     for (uint32_t i = from; i < slices; i++) {
         page[i].back = (uint8_t)i;
-        page[i].heap = NULL; /* segment_slice_of relies on this */
+        /* so that only the page's first header has a heap: see segment_slice_of */
+        page[i].heap = NULL;
     }
     page->slices = slices;
 }
 
-/* Returns the segment of the header `next` if the slices from there on are free and within one
- * group, and sets *start to the first of them; else NULL. The caller holds the lock. */
+/* Looks for slices behind the last page of one kind. `next` is the address of the header behind
+ * that page. If the `slices` slices from there on are free and in the same group as that page,
+ * returns their segment and sets *start to the first slice; else returns NULL. The caller holds the
+ * lock. */
 static struct segment *find_next(uint32_t slices, uint32_t group, uintptr_t next, unsigned *start) {
     if (!next || !segment_map_test(SEGMENT_SLICED, next >> SEGMENT_SHIFT))
         return NULL;
@@ -235,8 +244,9 @@ static struct segment *find_next(uint32_t slices, uint32_t group, uintptr_t next
                : NULL;
 }
 
-/* Finds a free group of slices in a listed segment. Makes a new segment if there is none and most
- * slices are in use. */
+/* Finds a group of `group` free slices in one of the first segments of the list, and sets *start to
+ * the first slice. If there is none and at least half of all slices are in use, makes a new
+ * segment. NULL: no group. */
 static struct segment *find_group(uint32_t group, unsigned *start) {
     unsigned looked = 0;
     uint64_t all = group < 64 ? (1UL << group) - 1 : ~0UL;
@@ -257,7 +267,7 @@ static struct segment *find_group(uint32_t group, unsigned *start) {
 struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *next) {
     unsigned start = 0;
     lock_take(&global.lock);
-    /* Dirty slices are used first, because they need no new memory. */
+    /* Dirty slices are used first, because the kernel need not supply new memory for them. */
     struct segment *segment = find_dirty(slices, &start);
     if (!segment && next) {
         segment = find_next(slices, group, *next, &start);
@@ -298,8 +308,8 @@ int64_t segment_freelist_bound(void) {
     return bytes > share ? bytes : share;
 }
 
-/* By how many bytes the freelist's slices exceed the bound; negative: below it. The caller holds
- * the lock. */
+/* Returns by how many bytes the dirty slices exceed the smaller one of their two bounds (see
+ * segment.h); negative: they are below that bound. The caller holds the lock. */
 static int64_t slices_excess(void) {
     int64_t bound = segment_freelist_bound(), share = load_relaxed(&global.used_bytes) / 20;
     int64_t items = share > ITEMS_BYTES_MIN ? share : ITEMS_BYTES_MIN;
@@ -326,7 +336,7 @@ void segment_span_free(struct page *page) {
     struct segment *segment = segment_of_page(page);
     unsigned start = (unsigned)(page - segment->pages);
     store_owner(&page->kind, PAGE_NONE);
-    page->heap = NULL; /* so that a second free of a chunk in it finds no owner */
+    page->heap = NULL; /* a second free of a chunk in the page then finds no owner */
     lock_take(&global.lock);
     return_slices(segment, start, page->slices, true);
     bool over = slices_excess() > 0;
@@ -369,7 +379,8 @@ void segment_span_shrink(struct page *page, uint32_t slices) {
     lock_release(&global.lock);
 }
 
-/* Takes the slices of a map, so that no other thread gets them while the kernel discards them. */
+/* Takes all slices of a map, so that no other thread gets these slices while the kernel discards
+ * their memory. */
 static void take_all(struct segment *segment, const uint64_t *slices) {
     for (unsigned i = bits_next(slices, 0, true); i < BITS_COUNT;) {
         unsigned end = bits_next(slices, i, false);
@@ -380,10 +391,10 @@ static void take_all(struct segment *segment, const uint64_t *slices) {
 
 #define HUGE_PAGE_SLICES (1U << (21 - SLICE_SHIFT))
 
-/* Finds the slices of a segment that can go back to the kernel; false: there are none. If the user
- * wants huge pages (THP_ALWAYS), a huge page that contains dirty slices and nothing in use goes
- * back with all its slices, because slices that were never used are resident too. Everywhere else
- * only dirty slices go back, and none if huge pages are to stay `whole`. */
+/* Finds the slices of a segment whose memory can go back to the kernel; false: there are none. If
+ * the user wants huge pages (THP_ALWAYS), a huge page with dirty slices and nothing in use goes
+ * back with all its slices, because its slices that were never used are resident, too. Of any other
+ * memory only the dirty slices go back, and none if `whole` asks to keep huge pages whole. */
 static bool find_discardable(const struct segment *segment, bool whole, uint64_t found[4]) {
     const struct segment_state *state = &segment->state;
     uint64_t any = 0;
@@ -402,6 +413,9 @@ static bool find_discardable(const struct segment *segment, bool whole, uint64_t
 }
 _Static_assert(HUGE_PAGE_SLICES == 2 * 64, "two words each");
 
+/* Chooses the segment whose dirty slices are oldest, if they are older than the decay time, or the
+ * freelist is too large, or `all` is set. Takes the slices that can go back to the kernel, and
+ * returns the segment. NULL: nothing has to go back. */
 static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) {
     bool over = slices_excess() > 0, whole = options.thp == THP_ALWAYS && !all && !over;
     uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
@@ -414,18 +428,19 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
         return NULL;
     find_discardable(oldest, whole, claimed);
     take_all(oldest, claimed);
-    oldest->state.dirty_ns = now; /* the age of the dirty slices that stay */
+    oldest->state.dirty_ns = now; /* dirty slices that stay count as dirty since now */
     return oldest;
 }
 
-/* The headers of several slices share an OS page. Where the claimed slices are the last ones of
- * such a page that were not free, this claims the others too. Then the OS page with the headers can
- * go back to the kernel: the header of a free slice is zero. The caller holds the lock. */
+/* The headers of 32 slices share an OS page. If every slice of such an OS page is free or claimed,
+ * claims the free ones, too, and returns them in `others`. No other thread then uses these headers,
+ * and their OS page can go back to the kernel: a zeroed header is right for a free slice. The
+ * caller holds the lock. */
 static void claim_headers(struct segment *segment, const uint64_t *claimed, uint64_t others[4]) {
     for (unsigned i = 0; i < 4; i++)
         others[i] = 0;
     if (options.thp == THP_ALWAYS)
-        return; /* the headers share a huge page with other slices, and stay */
+        return; /* the headers share a huge page with data, so they stay */
     for (unsigned i = HEADERS_PER_OS_PAGE; i < SEGMENT_SLICES; i += HEADERS_PER_OS_PAGE) {
         uint64_t mask = ((1UL << HEADERS_PER_OS_PAGE) - 1) << i % 64;
         uint64_t ours = claimed[i / 64] & mask, rest = segment->state.free[i / 64] & mask;
@@ -453,7 +468,8 @@ static void discard_headers(struct segment *segment, const uint64_t *claimed,
     lock_release(&global.lock);
 }
 
-/* Unmaps all empty segments but one. Unmaps none while a dump reads them. */
+/* Unmaps empty segments that have no dirty slices, until one empty segment is left. While a dump
+ * reads segments, unmaps none. */
 static void release_empty(void) {
     while (load_relaxed(&global.empty_segments) > 1) {
         lock_take(&global.lock);
@@ -510,7 +526,7 @@ size_t segment_purge(bool all) {
 }
 
 void segment_purge_when_due(void) {
-    /* Two threads may write the same count; that only delays reading the clock. */
+    /* Two threads may write the same count, which only delays the next look at the clock. */
     uint32_t calls = load_relaxed(&global.calls) + 1;
     store_owner(&global.calls, calls);
     if (calls % PURGE_CHECK_EVERY == 0 && os_now_ns() >= load_relaxed(&global.next_purge_ns))
@@ -536,8 +552,8 @@ struct segment_usage segment_usage(void) {
     return usage;
 }
 
-/* Visits the segments of a leaf whose first segment number is `first`, from number `from` on.
- * False: `visit` returned false. */
+/* Visits the segments of a leaf, from segment number `from` on. `first` is the number of the leaf's
+ * first segment. False: `visit` returned false. */
 static bool each_of_leaf(const struct segment_leaf *leaf, uintptr_t first, uintptr_t from,
                          bool (*visit)(struct segment *, bool, void *), void *context) {
     for (uintptr_t i = from > first ? from - first : 0; leaf && i < SEGMENT_LEAF_COUNT; i++) {
@@ -554,7 +570,7 @@ static void each_of_map(uint64_t from, bool (*visit)(struct segment *, bool, voi
     uintptr_t near = load_acquire(&segment_near_first);
     uintptr_t number = (from & ~SEGMENT_FAR) >> SEGMENT_SHIFT;
     bool far = from & SEGMENT_FAR;
-    if (near && !far && /* else the first segment may be in the making in another thread */
+    if (near && !far && /* `near` is 0 until a thread has made the first segment */
         !each_of_leaf(&segment_near, near, number, visit, context))
         return;
     number = far ? number : 0;
@@ -600,8 +616,8 @@ static bool forget_free(struct segment *segment, bool huge, void *context) {
     return true;
 }
 
-/* Gives up all free slices in a forked child, because their maps and lists may be inconsistent.
- * From then on all slices count as used. */
+/* Gives up all free slices and cached mappings in a forked child, because their maps and lists may
+ * be inconsistent. These slices are never used again. */
 static void give_up_free(void) {
     each_of_map(0, forget_free, NULL);
     global.partial = NULL;

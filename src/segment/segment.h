@@ -4,22 +4,23 @@
  *
  * A segment is 4 MiB of memory aligned to 4 MiB, cut into 256 slices of 16 KiB. Its first two
  * slices hold the headers: one struct page (128 bytes) for each slice, away from the data. A page
- * is a run of 1..MAX_SPAN_SLICES slices. A chunk larger than MAX_SPAN_SLICES slices has a segment
- * of its own, of any size, which struct page number 0 describes.
+ * is a run of 1..MAX_SPAN_SLICES slices. A huge chunk, which needs more than MAX_SPAN_SLICES
+ * slices, has a segment of its own, of any size; struct page number 0 describes the chunk.
  *
  * From a pointer to its page: a table holds one byte for each 4 MiB of the 47-bit address space.
- * The byte says whether these 4 MiB are a segment of the library, so that a foreign pointer is
- * recognised before any of its memory is read. A huge chunk `p` is looked up by `p - 1`: a chunk
- * never starts at the start of a segment, but a chunk aligned to 4 MiB starts where the segment of
- * its header ends.
+ * The byte says whether a segment of the library starts there, so that a foreign pointer is
+ * recognised before any of its memory is read. A huge chunk `p` is looked up by `p - 1`, because a
+ * chunk with a large alignment starts exactly 4 MiB behind its header. No chunk starts at the start
+ * of its own segment, so `p - 1` always has the header's byte.
  *
- * The freelist: slices that pages gave back stay writable for MEMCTX_DECAY_MS and are used again
- * first. The freelist keeps at most max(512 items, 5 % of the slices in use) and
- * max(MEMCTX_FREELIST_KIB, 5 % of the bytes in use). When it exceeds a bound, its oldest slices go
- * to the kernel at once.
+ * The freelist: the memory of slices that pages gave back stays for MEMCTX_DECAY_MS, and these
+ * slices are used again first. Their bytes have two bounds: the larger of 512 slices and 5 % of the
+ * bytes in use, and the larger of MEMCTX_FREELIST_KIB and 5 % of the bytes in use. Beyond a bound,
+ * slices go to the kernel at once, those of the segment with the oldest ones first. Freed mappings
+ * of huge chunks have the second bound, too.
  *
- * Threads: any thread may call these functions; segment.lock guards the segments. The fields of a
- * page header belong to the owner of the page.
+ * Threads: any thread may call these functions; segment_global.lock guards the segments. The fields
+ * of a page header belong to the owner of the page.
  */
 #ifndef MEMCTX_SEGMENT_H
 #define MEMCTX_SEGMENT_H
@@ -36,25 +37,27 @@
 #define ADDRESS_BITS 47
 #define FREELIST_ITEMS_MIN 512
 
-enum page_kind {
-    PAGE_NONE = 0, /* free slices, or no chunk starts here */
-    PAGE_OWN,      /* blocks of one context */
-    PAGE_MIXED,    /* blocks of many contexts of one thread */
-    PAGE_SPAN,     /* one large chunk, a run of slices */
+enum page_kind_number {
+    PAGE_NONE = 0, /* no page: the slice is free, or is not the first slice of a page */
+    PAGE_OWN,      /* a page of blocks for one context */
+    PAGE_MIXED,    /* a page of blocks for many contexts of one thread */
+    PAGE_SPAN,     /* one large chunk in a run of slices */
     PAGE_HUGE,     /* one large chunk with its own segment */
     PAGE_SERIAL,   /* chunks of one context, stored one after another: region/serial.h */
-    PAGE_WAITING,  /* its only chunk was freed and waits: region/guard.h */
+    PAGE_WAITING,  /* a guarded chunk was freed; the page waits: region/guard.h */
+    PAGE_KINDS,
 };
 
 enum page_flag {
-    PAGE_FULL = 1,    /* in no list of its owner: it had no free block, and has few now */
-    PAGE_USED_UP = 2, /* all its blocks were handed out at least once */
-    /* in the owner's list of pages with free blocks. A page that is neither full nor listed is a
-     * current page. */
+    /* the page ran out of free blocks, has few now, and is in no list of its owner */
+    PAGE_FULL = 1,
+    PAGE_USED_UP = 2, /* all blocks of the page were handed out at least once */
+    /* the page is in the owner's list of pages with free blocks. A page that is neither full nor
+     * listed is a current page. */
     PAGE_LISTED = 8,
-    PAGE_TAIL = 16,     /* own page: its last touched OS page counts in heap.own_free */
+    PAGE_TAIL = 16, /* a page of PAGE_OWN is not used up: heap.own_free counts one OS page of it */
     PAGE_EMERGENCY = 4, /* a huge chunk that is not accounted yet */
-    PAGE_SIMPLE = 64,   /* its blocks contain list nodes: region/simple.h; never changes */
+    PAGE_CHAINED = 64,  /* the blocks contain list nodes, see region/simple.h; never changes */
     PAGE_GUARDED = 32,  /* a span with an inaccessible end: region/guard.h */
 };
 
@@ -62,82 +65,92 @@ struct heap;
 struct view;
 
 struct page {
-    /* First cache line: the fields that the owner's malloc and free touch. A stand-in for a page
-     * (heap.recent_room) consists of this line alone. */
+    /* In the comments below, "owner" means that only the thread that owns the page writes the
+     * field, and "atomic" means that other threads access the field, too.
+     *
+     * First cache line: the fields that the owner's malloc and free touch. A stand-in is a page
+     * header without a page, which holds freed blocks of other pages (heap.recent_room). It
+     * consists of this cache line alone. */
     union {
         void *free;   /* owner: list of free blocks */
-        uint64_t run; /* PAGE_SERIAL: atomic: see region/serial.h */
+        uint64_t run; /* PAGE_SERIAL, atomic: the page's last run of chunks, see region/serial.h */
     };
-    struct heap *heap; /* owner of the blocks; NULL for PAGE_SPAN and PAGE_HUGE */
+    struct heap *heap; /* the heap that owns the blocks; NULL for PAGE_SPAN and PAGE_HUGE */
     union {
-        struct view *view;   /* PAGE_OWN and PAGE_SERIAL: the view that the chunks belong to */
-        struct page *behind; /* in a stand-in: the page it stands for; see heap.recent_room */
+        struct view *view;   /* PAGE_OWN and PAGE_SERIAL: the view that pays for the chunks */
+        struct page *behind; /* in a stand-in: the heap's real current page, see heap.recent_room */
     };
     union {
-        /* atomic, a dump reads it: all blocks before it were handed out at least once */
+        /* atomic: all blocks before this address were handed out at least once */
         char *next_block;
-        char *chunk; /* PAGE_SPAN and PAGE_HUGE */
+        char *chunk; /* PAGE_SPAN and PAGE_HUGE: start of the chunk */
     };
     uint32_t block_bytes; /* constant while the page is in use */
     union {
-        uint32_t reciprocal; /* floor(2^32 / block_bytes) + 1: division by multiplication */
+        uint32_t reciprocal; /* floor(2^32 / block_bytes) + 1, to divide by a multiplication */
         /* PAGE_SERIAL, owner: bytes before next_block that hold no live chunk */
         uint32_t dead_bytes;
     };
-    uint16_t waste_unit; /* block_bytes if the page is or was PAGE_OWN, else 0: see heap.own_free */
-    /* owner: live blocks, and blocks that other threads freed and the owner has not collected */
+    uint16_t waste_unit; /* block_bytes if the page is or was PAGE_OWN, else 0; see heap.own_free */
+    /* owner: number of blocks that are alive, or were freed by other threads and not collected
+     * yet */
     uint16_t used;
-    /* owner: a free that leaves this many blocks in use has more to do: see flags_set */
+    /* owner: a free that leaves this many blocks in use calls page_after_free; see flags_set */
     uint16_t rare_at;
-    uint16_t fresh_left;   /* owner: blocks from next_block to the end of its granule */
-    uint16_t first;        /* bytes before the first block; 0 in narrow pages */
-    uint16_t granule_mask; /* narrow pages: bytes of a granule, minus 1 */
+    /* owner: number of blocks from next_block to the granule's records, or to the granule's end */
+    uint16_t fresh_left;
+    uint16_t first;        /* bytes in a granule before its first block; 0 in narrow pages */
+    uint16_t granule_mask; /* bytes of a granule, minus 1; see region/blocks.h */
     union {
-        uint16_t records; /* bytes before the records of a granule; 0 in a stand-in */
-        uint16_t found;   /* PAGE_SERIAL, owner: the record found by the last search */
+        uint16_t records; /* bytes in a granule before its records; 0 in a stand-in */
+        uint16_t found;   /* PAGE_SERIAL: number of the record that the last search found */
     };
     uint8_t flags;      /* owner: enum page_flag */
-    uint8_t kind;       /* enum page_kind */
-    uint8_t meta_shift; /* of the block records; see region/blocks.h */
+    uint8_t kind;       /* atomic: enum page_kind_number; its functions: region/kinds.h */
+    uint8_t meta_shift; /* kind of the block records, and flags META_...; see region/blocks.h */
     uint8_t size_class;
-    uint8_t granule_capacity; /* blocks in a granule, counting those that its records displace */
-    uint8_t color_mask;       /* in a stand-in: see blocks_records_of */
-    /* slices from here back to the first slice of the page; 0 in the first */
+    /* number of blocks in a granule, with those that the records displace */
+    uint8_t granule_capacity;
+    uint8_t color_mask; /* in a stand-in: see blocks_color_of */
+    /* number of slices from this slice back to the first slice of the page; 0 in the first slice */
     uint8_t back;
-    uint8_t fresh; /* the memory was zero when the page was made */
-    /* Second cache line: fields for other threads and for rare work. */
-    /* atomic: list of blocks that other threads freed (48 bits), and their number (16 bits) */
+    uint8_t fresh; /* memory of the page that was never handed out is zero */
+    /* Second cache line: the fields for other threads and for rare work. */
+    /* atomic: the list of blocks that other threads freed (48 bits), and their number (16 bits) */
     uint64_t remote __attribute__((aligned(CACHE_LINE)));
-    struct page *remote_next; /* next page in heap->remote_pages */
-    struct page *next, *prev; /* owner: list of pages with free blocks */
+    struct page *remote_next; /* the next page in the list heap->remote_pages */
+    struct page *next, *prev; /* owner: neighbours in the list of pages with free blocks */
     union {
-        uint64_t requested_bytes; /* large chunks */
-        /* PAGE_SERIAL, atomic: map of the chunks that are not alive; NULL: all are alive */
+        uint64_t requested_bytes; /* large chunks: bytes that the program asked for */
+        /* PAGE_SERIAL, atomic: map of the chunks that are not alive; NULL: all chunks are alive */
         uint64_t *gone;
     };
     union {
-        uint32_t context; /* large chunks: context id */
-        uint32_t filled;  /* others: segment_clock when the page last ran out of free blocks */
+        uint32_t context; /* large chunks: id of the context */
+        uint32_t filled;  /* other pages: segment_clock when the page last ran out of free blocks */
     };
-    uint32_t slices;   /* of the page */
-    uint32_t capacity; /* blocks */
-    uint32_t born; /* segment_clock when the page was made; resizing or moving a chunk keeps it */
+    uint32_t slices;   /* number of slices of the page */
+    uint32_t capacity; /* number of blocks that the page can hand out */
+    /* segment_clock when the page was made or taken anew; resizing or moving a chunk keeps the
+     * value */
+    uint32_t born;
     union {
         uint64_t mapped_bytes; /* PAGE_HUGE */
-        struct owners *owners; /* META_OWNERS: see region/blocks.h */
-        uint64_t punched;      /* META_PUNCHED: see region/punch.h */
+        struct owners *owners; /* META_OWNERS: table of the blocks' owners, see region/blocks.h */
+        uint64_t punched;      /* META_PUNCHED: OS pages that were given back, see region/punch.h */
     };
 };
 
-/* The fields of a segment are stored in the header of slice 1, because no page can start there. */
+/* The fields of a segment are stored in the place of the header of slice 1, because no page can
+ * start at that slice. */
 struct segment_state {
-    uint64_t free[SEGMENT_SLICES / 64]; /* slices that no page uses */
-    /* free slices that were used and not given back to the kernel yet */
+    uint64_t free[SEGMENT_SLICES / 64]; /* map of the slices that no page uses */
+    /* map of the free slices that were used and not given back to the kernel since */
     uint64_t dirty[SEGMENT_SLICES / 64];
-    struct segment *next, *prev; /* list of segments with free slices */
-    uint64_t dirty_ns;           /* when the oldest dirty slice became dirty */
-    uint32_t free_count, dirty_count;
-    uint32_t longest_free; /* upper bound: no run of free slices is longer than this */
+    struct segment *next, *prev;      /* neighbours in the list of segments with free slices */
+    uint64_t dirty_ns;                /* when the oldest dirty slice became dirty */
+    uint32_t free_count, dirty_count; /* number of slices in each map */
+    uint32_t longest_free;            /* no run of free slices is longer than this */
     uint32_t spare;
 };
 
@@ -154,11 +167,12 @@ _Static_assert(sizeof(struct page) == 128, "page headers are two cache lines");
 _Static_assert(sizeof(struct segment_state) <= 128, "fits the header of slice 1");
 _Static_assert(sizeof(struct segment) == HEADER_SLICES * SLICE_BYTES, "headers fill their slices");
 
-/* The table of segments. A leaf has one atomic byte of flags for each 4 MiB of a range of 128 GiB.
- * A byte is set before the first chunk of its segment is handed out. The near leaf is the 128 GiB
- * around the first segment, where the kernel puts nearly all mappings. The root points to the
- * leaves of all other ranges. These leaves are made when needed and never freed. The number of a
- * segment is its address >> SEGMENT_SHIFT. */
+/* The table of segments has one atomic byte of flags for each 4 MiB of address space. A leaf is the
+ * part of the table for 128 GiB. The near leaf covers the 128 GiB around the first segment, where
+ * the kernel puts nearly all mappings. The root points to the leaves of all other ranges; these
+ * leaves are made when needed and never freed. The byte of a segment is set before the segment's
+ * first chunk is handed out. The number of a segment is its address >> SEGMENT_SHIFT. */
+/* The flags: a segment of slices starts there; a huge chunk's mapping starts there. */
 enum segment_map { SEGMENT_SLICED = 1, SEGMENT_HUGE = 2 };
 #define SEGMENT_LEAF_SHIFT 15
 #define SEGMENT_LEAF_COUNT (1UL << SEGMENT_LEAF_SHIFT)
@@ -168,10 +182,11 @@ struct segment_leaf {
 };
 INTERNAL struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS]; /* atomic */
 INTERNAL struct segment_leaf segment_near;
-/* number of the first segment in the near leaf; atomic, set once, 0 before */
+/* atomic, set once, 0 before: the lowest segment number that the near leaf covers */
 INTERNAL uintptr_t segment_near_first;
 
-/* The byte of segment `number` in the near leaf; NULL: the segment is outside the near leaf. */
+/* Returns the byte of segment `number` in the near leaf; NULL: the near leaf does not cover the
+ * segment. */
 INLINE uint8_t *segment_near_flags(uintptr_t number) {
     uintptr_t place = number - load_plain(&segment_near_first);
     return LIKELY(place < SEGMENT_LEAF_COUNT) ? &segment_near.flags[place] : NULL;
@@ -183,21 +198,22 @@ INLINE bool segment_map_test(enum segment_map map, uintptr_t number) {
     return LIKELY(flags != NULL) ? load_plain(flags) & map : segment_map_test_far(map, number);
 }
 
-/* True when the pointer is in a sliced segment of the near leaf. Tests a single byte. */
+/* True when the near leaf covers the pointer and the pointer is in a segment of slices. Tests a
+ * single byte. */
 INLINE bool segment_is_near(const void *pointer) {
     const uint8_t *flags = segment_near_flags((uintptr_t)pointer >> SEGMENT_SHIFT);
     return LIKELY(flags != NULL) && LIKELY(load_plain(flags) & SEGMENT_SLICED);
 }
 
-/* Returns the header of the slice that contains `pointer`, which must be in a sliced segment. The
- * page's own header is `back` headers before that. `heap` is NULL in every header of the page but
- * its first, and in the header of a segment's slice 0, which contains no chunk. */
+/* Returns the header of the slice that contains `pointer`, which must be in a segment of slices.
+ * The page's own header stands `back` headers before. `heap` is NULL in all headers of the page
+ * except its own, and in the header of slice 0, which contains no chunk. */
 INLINE struct page *segment_slice_of(const void *pointer) {
     struct segment *segment = (struct segment *)((uintptr_t)pointer & ~(SEGMENT_BYTES - 1));
     return &segment->pages[((uintptr_t)pointer >> SLICE_SHIFT) & (SEGMENT_SLICES - 1)];
 }
 
-/* The page that contains `pointer`; NULL: the pointer is in no sliced segment. */
+/* Returns the page that contains `pointer`; NULL: the pointer is in no segment of slices. */
 INLINE struct page *segment_page_of(const void *pointer) {
     if (UNLIKELY(!segment_map_test(SEGMENT_SLICED, (uintptr_t)pointer >> SEGMENT_SHIFT)))
         return NULL;
@@ -205,98 +221,105 @@ INLINE struct page *segment_page_of(const void *pointer) {
     return page - page->back;
 }
 
-/* The header of the huge chunk that starts at `pointer`; NULL: no huge chunk starts there. */
+/* Returns the header of the huge chunk that starts at `pointer`; NULL: no huge chunk starts
+ * there. */
 struct page *segment_huge_of(const void *pointer);
 
-/* Makes a page of `slices` slices. Its header is zero except for slices, back, fresh and born.
- * NULL: out of memory. */
+/* Makes a page of `slices` slices. The page's header is zero except for slices, back, fresh and
+ * born. NULL: out of memory. */
 struct page *segment_span_alloc(uint32_t slices);
 /* As segment_span_alloc, for one of many pages of one kind. Such pages fill groups of `group`
- * slices (a power of two, at most 64), so that the few that stay in use are not spread over all
- * segments. *next is the address of the header behind the last such page (0: no page yet); the
- * function updates it. The segment of *next may have been unmapped. */
+ * slices (a power of two, at most 64) one after the other. So the few pages that stay in use later
+ * are not spread over all segments. *next is the address of the header behind the last such page
+ * (0: there is no page yet); the function updates *next. The segment of *next may have been
+ * unmapped. */
 struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *next);
-/* Gives the slices of a page to the freelist. May give memory back to the kernel. */
+/* Gives the slices of a page to the freelist, and may give memory back to the kernel. */
 void segment_span_free(struct page *page);
-/* Grows a span to `slices` slices, into the free ones behind it; false: they are not free. */
+/* Grows a span to `slices` slices, by the slices behind it. False: these slices are not free. */
 bool segment_span_extend(struct page *page, uint32_t slices);
-/* Shortens a span to its first `slices` slices. The others go to the freelist. */
+/* Shortens a span to its first `slices` slices. The other slices go to the freelist. */
 void segment_span_shrink(struct page *page, uint32_t slices);
-/* The address of the first slice of a page. */
+/* Returns the address of the first slice of a page. */
 INLINE char *segment_span_start(const struct page *page) {
     uintptr_t base = (uintptr_t)page & ~(SEGMENT_BYTES - 1);
     return (char *)(base + (((uintptr_t)page - base) / sizeof *page << SLICE_SHIFT));
 }
 
-/* Allocates a huge chunk; header->chunk points to it, aligned. NULL: out of memory. */
+/* Allocates a huge chunk, and returns its header; header->chunk is the aligned chunk. NULL: out of
+ * memory. */
 struct page *segment_huge_alloc(size_t bytes, size_t alignment);
-/* Frees a huge chunk. Its mapping waits in the freelist or goes back to the kernel. */
+/* Frees a huge chunk. The mapping waits in the freelist or goes back to the kernel. */
 void segment_huge_free(struct page *header);
 /* Resizes a huge chunk, keeps its contents and returns its header. The chunk and its header may
- * move. NULL: failed, the old chunk is unchanged. */
+ * move. NULL: the resize failed, and the old chunk is unchanged. */
 struct page *segment_huge_resize(struct page *header, size_t bytes);
 /* Allocates a huge chunk without taking a lock, for a signal handler that interrupted a thread
- * holding a lock. The chunk is not accounted until segment_emergency_booked(). */
+ * which holds a lock. The chunk is not accounted until segment_emergency_booked() is called. */
 struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t context);
-/* The emergency chunks that are not accounted, as a list linked by `next`. The caller must be
- * allowed to take locks. For each chunk it first charges the context, then calls
- * segment_emergency_booked(); from then on another thread may free the chunk. */
-bool segment_emergency_waits(void); /* true: there are such chunks */
+/* segment_emergency_take returns all emergency chunks that are not accounted, as a list linked by
+ * `next`. The caller must be allowed to take locks. For each chunk the caller first charges the
+ * context, then calls segment_emergency_booked. From then on another thread may free the chunk. */
+bool segment_emergency_waits(void); /* true: some chunks are not accounted */
 struct page *segment_emergency_take(void);
 void segment_emergency_booked(struct page *header);
-/* Bytes from the start of a huge chunk to the end of its mapping. */
+/* Returns the bytes from the start of a huge chunk to the end of its mapping. */
 INLINE size_t segment_huge_capacity(const struct page *header) {
     return header->mapped_bytes - (size_t)(header->chunk - (const char *)header);
 }
 
-/* A coarse monotonic clock that gives the age of pages, in ticks of 2^24 ns. It holds the time when
- * the control thread, or another thread that needed the time, last read the system's clock, so it
- * may be a second late. */
+/* A coarse monotonic clock that gives the age of pages, in ticks of 2^24 ns (17 ms). It shows the
+ * time at which the control thread, or another thread that needed the time, last read the system's
+ * clock. So it may be a second late. */
 #define SEGMENT_TICK_SHIFT 24
 INTERNAL uint32_t segment_clock; /* atomic */
-/* Moves segment_clock forward to `now_ns` (os_now_ns); never moves it back. */
+/* Moves segment_clock forward to `now_ns` (from os_now_ns), never back. */
 void segment_clock_set(uint64_t now_ns);
 
-/* Gives empty memory back to the kernel: memory older than the decay time, and memory beyond the
- * freelist's bounds; with `all`, all of it. Returns the bytes given back. */
+/* Gives empty memory back to the kernel: memory that is older than the decay time, and memory
+ * beyond the freelist's bounds; with `all`, all empty memory. Returns the bytes given back. */
 size_t segment_purge(bool all);
-/* Calls segment_purge(false) when the next purge is due; costs little otherwise. */
+/* Calls segment_purge(false) if the time for the next purge has come. Costs little otherwise. */
 void segment_purge_when_due(void);
-/* For the next SEGMENT_LATER_NS, leaves memory beyond the freelist's bounds to a thread that
- * regularly gives memory back (segment_purger). Until that thread does so, the memory may be used
- * again. So a thread that frees very much at once does not wait for the kernel. Without such a
- * thread this call does nothing. */
+/* For a thread that frees very much at once, so that it does not wait for the kernel. For the next
+ * SEGMENT_LATER_NS, frees of pages leave memory beyond the freelist's bounds to a thread that
+ * regularly calls segment_purge (segment_purger). Until its next call, the memory may be used
+ * again. If no such thread runs, this function does nothing. */
 #define SEGMENT_LATER_NS 1200000000ULL
-INTERNAL uint32_t segment_purger; /* atomic: process id of the purging thread; 0: there is none */
+/* atomic: id of the process whose control thread purges; 0: none */
+INTERNAL uint32_t segment_purger;
 void segment_purge_later(void);
 
 struct segment_usage {
     int64_t mapped_bytes, used_bytes, header_bytes;
     int64_t freelist_bytes, freelist_items;
-    int64_t returned_bytes; /* given back to the kernel since the start */
+    int64_t returned_bytes; /* given back to the kernel since the program started */
 };
 struct segment_usage segment_usage(void);
-int64_t segment_used_bytes(void); /* bytes in pages and huge chunks; a relaxed read */
+/* Returns the bytes in pages and huge chunks, by a relaxed read. */
+int64_t segment_used_bytes(void);
 
-/* Calls `visit` for every segment, sliced or huge. No segment is unmapped meanwhile. */
+/* Calls `visit` for every segment; `huge`: the segment is a huge chunk. No segment is unmapped
+ * meanwhile. */
 void segment_each(void (*visit)(struct segment *segment, bool huge, void *context), void *context);
 /* As segment_each, but starts at `place` and stops when `visit` returns false, so that a long
  * report can be cut into parts. The place of a segment is its address, with SEGMENT_FAR set if the
- * segment is outside the near leaf. Place 0 comes before all segments. */
+ * near leaf does not cover the segment. Place 0 comes before all segments. */
 #define SEGMENT_FAR (1UL << 62)
 void segment_each_from(uint64_t place,
                        bool (*visit)(struct segment *segment, bool huge, void *context),
                        void *context);
-/* The place of a segment, for segment_each_from. */
+/* Returns the place of a segment, for segment_each_from. */
 INLINE uint64_t segment_place(const struct segment *segment) {
     bool near = segment_near_flags((uintptr_t)segment >> SEGMENT_SHIFT) != NULL;
     return (uint64_t)segment | (near ? 0 : SEGMENT_FAR);
 }
 
-/* Called for every free in a watched page. The path layer sets it once. */
+/* Called for every free in a page that blocks_watch marked. The path layer sets the pointer
+ * once. */
 INTERNAL void (*segment_watch)(const void *chunk);
 
-void segment_fork_prepare(bool interrupted); /* see lock_fork_prepare in os.h */
+void segment_fork_prepare(bool interrupted); /* `interrupted`: see lock_fork_prepare in os.h */
 bool segment_fork_done(bool child);          /* false: the child cannot use the free slices */
 
 #endif

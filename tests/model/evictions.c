@@ -8,6 +8,7 @@
  */
 #include "evictions.h"
 
+#include "api/fast.h"
 #include "base/options.h"
 #include "context/admit.h"
 #include "context/evict.h"
@@ -48,7 +49,7 @@ static unsigned evicted_least = GROUP;
 static APART void *take(struct heap *heap, unsigned site) {
     site_at[site] = (uintptr_t)__builtin_return_address(0);
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    struct view *view = context_view(heap, frame, site == WAITING ? CHUNK_BYTES : ADMITTED_BYTES);
+    struct view *view = view_of_path(heap, frame, site == WAITING ? CHUNK_BYTES : ADMITTED_BYTES);
     model_check(view && view->context, "a view that stands for no context");
     void *chunk = region_alloc(heap, view, CHUNK_BYTES, false);
     model_check(chunk, "out of memory");
@@ -273,8 +274,8 @@ void evictions_handed_over(struct heap **of) {
     put(heaps[1], 1, DEEP);
     give(heaps[1], 0);
     give(heaps[0], 1);
-    bins_collect_remote(heaps[0]);
-    bins_collect_remote(heaps[1]);
+    heap_collect_remote(heaps[0]);
+    heap_collect_remote(heaps[1]);
     sweep();
     sweep();
     other_threads_come();
@@ -303,7 +304,7 @@ void evictions_balanced(struct heap **of) {
     put(heaps[0], 0, 0);
     put(heaps[1], 1, 0);
     give(heaps[0], 1);
-    bins_collect_remote(heaps[1]);
+    heap_collect_remote(heaps[1]);
     tree_read_until_ns = 0;
     other_threads_come();
 }

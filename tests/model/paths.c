@@ -20,7 +20,7 @@ static uintptr_t done; /* what the other thread does is done */
 /* --- folding ---------------------------------------------------------------------------------- */
 
 static APART struct view *look(struct heap *heap) {
-    return context_view_slow(heap, (uintptr_t)__builtin_frame_address(0), 16);
+    return context_view_searched(heap, (uintptr_t)__builtin_frame_address(0), 16);
 }
 
 static APART struct view *turn(struct heap *heap, unsigned turns) {
@@ -127,7 +127,7 @@ enum { SITES = 2, WAITERS = 2 };
 static unsigned allocated[WAITERS][SITES];
 
 static APART void take(struct heap *heap) {
-    struct view *view = context_view_slow(heap, (uintptr_t)__builtin_frame_address(0), 16);
+    struct view *view = context_view_searched(heap, (uintptr_t)__builtin_frame_address(0), 16);
     model_check(view && region_alloc(heap, view, 16, false), "out of memory");
 }
 

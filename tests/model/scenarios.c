@@ -122,7 +122,7 @@ static void check_all_gone(void) {
 static void thread_remote(unsigned id) {
     if (id == 0) {
         take(heaps[0], 3);
-        bins_collect_remote(heaps[0]);
+        heap_collect_remote(heaps[0]);
         take(heaps[0], 4);
         give(heaps[0], 3);
     } else if (id == 1) {
@@ -143,11 +143,11 @@ static void full_page(void) {
 
 static void thread_full(unsigned id) {
     if (id == 0) {
-        bins_collect_remote(heaps[0]);
+        heap_collect_remote(heaps[0]);
         take(heaps[0], IN_PAGE + 2);
         for (unsigned i = 2; i < IN_PAGE; i++)
             give(heaps[0], i);
-        bins_collect_remote(heaps[0]);
+        heap_collect_remote(heaps[0]);
     } else if (id ==
                1) { /* two pages are announced, and one of them anew while they are collected */
         give(heaps[1], 0);
@@ -244,7 +244,7 @@ static void thread_own(unsigned id) {
         take_sized(heaps[0], 10, 1, BLOCK);
         model_check(segment_page_of(chunks[10])->kind == PAGE_MIXED, "the page was not shared");
         give(heaps[0], 0);
-        bins_collect_remote(heaps[0]);
+        heap_collect_remote(heaps[0]);
         give(heaps[0], 10);
     } else {
         give(heaps[id], id);
@@ -561,7 +561,8 @@ static void thread_depth(unsigned id) {
         return;
     }
     for (int i = 0; i < 3; i++) {
-        struct view *view = context_view_slow(heaps[0], (uintptr_t)__builtin_frame_address(0), 16);
+        struct view *view =
+            context_view_searched(heaps[0], (uintptr_t)__builtin_frame_address(0), 16);
         model_check(view && (view->context == TREE_NO_PATHS || view->context >= TREE_FIXED_COUNT),
                     "no path, though there is memory");
     }

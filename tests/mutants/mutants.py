@@ -39,11 +39,10 @@ MUTANTS = {
         "src/segment/segment.c", "    void *start = os_map_aligned(bytes, SEGMENT_BYTES);",
         "    void *start = os_map_aligned(bytes + (1UL << 30), SEGMENT_BYTES);", ["limits-small-address-space"]),
     "usable-size-is-too-large": (
-        "src/region/region.c", "        return page->block_bytes - record_read(page, at).slack;\n    return (size_t)(block + page->block_bytes - (const char *)chunk) - simple_bytes(page);",
-        "        return page->block_bytes - record_read(page, at).slack;\n"
+        "src/region/kind_blocks.c", "    return (size_t)(block + page->block_bytes - (const char *)chunk) - simple_bytes(page);",
         "    return (size_t)(block + page->block_bytes - (const char *)chunk) + 16;", ["content-usable-size"]),
     "check-mode-copies-before-it-looks": (
-        "src/region/region.c", "    if (record.free || blocks_is_punched(page, block))\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
+        "src/region/kind_blocks.c", "    if (record.free || blocks_is_punched(page, block))\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
         "    if ((record.free || blocks_is_punched(page, block)) && !options.check)\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
         ["misuse-checked-realloc-freed"]),
     "posix-memalign-takes-any": (
@@ -62,17 +61,17 @@ MUTANTS = {
         ["aligned-odd-alignment"]),
     # --- contents ---
     "calloc-leaves-old-bytes": (
-        "src/api/allocate.h", "    return how == ALLOCATE_ZEROED && !fresh ? memset(chunk, 0, size) : chunk;",
+        "src/api/fast.h", "    return how == ALLOCATE_ZEROED && !fresh ? memset(chunk, 0, size) : chunk;",
         "    (void)fresh;\n    return chunk;",
         ["content-calloc-dirty-small", "content-calloc-threads"]),
     "large-calloc-leaves-old-bytes": (
         "src/region/large.c", "    if (zero && !page->fresh)", "    if (zero && page->fresh)", ["content-calloc-dirty-large"]),
     "realloc-copies-half": (
-        "src/region/region.c", "    __builtin_memcpy(moved, chunk, keep < size ? keep : size);",
+        "src/region/resize.c", "    __builtin_memcpy(moved, chunk, keep < size ? keep : size);",
         "    __builtin_memcpy(moved, chunk, (keep < size ? keep : size) / 2);",
         ["content-realloc-every-jump", "content-realloc-walk"]),
     "realloc-of-huge-stays": (
-        "src/region/region.c", "MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)",
+        "src/region/large.c", "MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)",
         "MAX_SPAN_SLICES * SLICE_BYTES / 2 ? page", ["content-realloc-huge"]),
     # --- what is told ---
     "mallinfo-says-nothing": (
@@ -87,7 +86,7 @@ MUTANTS = {
         ["report-malloc-stats-text"]),
     # --- threads ---
     "remote-frees-are-lost": (
-        "src/region/region.c", "    blocks_free_remote(page, block);\n}", "    (void)block;\n}", ["threads-remote-free"]),
+        "src/region/remote.c", "    page_push_remote(page, freed.block);\n}", "}", ["threads-remote-free"]),
     "heaps-are-not-adopted": (
         "src/region/heap.c", "            add_relaxed(&heap_global.parked, -1);\n            return heap;",
         "            add_relaxed(&heap_global.parked, -1);", ["threads-many-threads", "threads-waves-of-threads"]),
@@ -103,23 +102,23 @@ MUTANTS = {
         ["threads-fork-under-load"]),
     # --- misuse ---
     "second-frees-pass": (
-        "src/region/region.c", "COLD void region_report(enum region_misuse misuse, const struct page *page, const void *chunk) {\n",
+        "src/region/inspect.c", "COLD void region_report(enum region_misuse misuse, const struct page *page, const void *chunk) {\n",
         "COLD void region_report(enum region_misuse misuse, const struct page *page, const void *chunk) {\n"
         "    os_raise(SIGKILL);\n".replace("os_raise(SIGKILL)", "__builtin_trap()"),
         ["misuse-double-free-small", "misuse-double-free-medium", "misuse-double-free-large",
          "misuse-double-free-later", "misuse-double-free-threads", "misuse-interior-small", "misuse-interior-odd",
          "misuse-interior-medium", "misuse-interior-large", "misuse-realloc-freed"]),
     "foreign-pointers-are-read": (
-        "src/region/region.c", "    struct page *huge = segment_huge_of(chunk);\n    if (huge)",
+        "src/region/remote.c", "    struct page *huge = segment_huge_of(chunk);\n    if (huge)",
         "    struct page *huge = segment_huge_of(chunk);\n    if (*(volatile char *)chunk == 77)\n        __builtin_trap();\n    if (huge)",
         ["misuse-unreadable-pointer", "misuse-unmapped-pointer", "misuse-noncanonical-pointer", "misuse-low-pointer"]),
     "foreign-pointers-abort": (
-        "src/region/region.c", "    else /* not ours (a library with a malloc of its own), or freed long ago: never touched */\n",
+        "src/region/remote.c", "    else /* not ours (a library with a malloc of its own), or freed long ago: never touched */\n",
         "    else\n        os_abort();\n    if (0)\n",
         ["misuse-stack-pointer", "misuse-global-pointer", "misuse-literal-pointer", "misuse-foreign-mapping",
          "misuse-interior-huge"]),
     "foreign-pointers-are-resized": (
-        "src/region/region.c", "        if (!page)\n            add_relaxed(&heap_global.foreign_frees, 1);\n        return NULL;",
+        "src/region/resize.c", "        if (!page)\n            add_relaxed(&heap_global.foreign_frees, 1);\n        return NULL;",
         "        os_abort();", ["misuse-realloc-foreign"]),
     # --- C++ ---
     "new-returns-null": (
@@ -134,14 +133,14 @@ MUTANTS = {
         "    char *chunk = allocate(size + 8, ALLOCATE_PLAIN, FRAME);\n    return chunk + (size < 9 ? 8 : 0);\n}\n\n"
         "EXPORT void *calloc", ["aligned-every-block"]),
     "realloc-shrinks-nothing": (
-        "src/region/region.c", "    if (page->kind == PAGE_HUGE)\n        return size >",
+        "src/region/large.c", "    if (page->kind == PAGE_HUGE)\n        return size >",
         "    if (page->kind == PAGE_HUGE && size < page->requested_bytes)\n        return page;\n"
         "    if (page->kind == PAGE_HUGE)\n        return size >", ["content-realloc-shrink-returns"]),
     "a-child-keeps-its-locks": (
         "src/api/init.c", "    fork_done(true);", "", ["threads-fork-child-allocates"]),
     "usable-size-of-foreign": (
-        "src/region/region.c", "        return 0;\n    if (is_large(page))\n        return check_is_on",
-        "        return 8;\n    if (is_large(page))\n        return check_is_on", ["misuse-usable-foreign"]),
+        "src/region/inspect.c", "    return page ? page_kind_of(page)->usable(page, chunk) : 0;",
+        "    return page ? page_kind_of(page)->usable(page, chunk) : 8;", ["misuse-usable-foreign"]),
     "cfree-is-missing": (
         "src/api/exports.map", "free_aligned_sized; cfree;", "free_aligned_sized;",
         ["names-whole-family", "report-cfree-of-old-binaries"]),
@@ -208,8 +207,8 @@ MUTANTS = {
     "half-of-the-second-names": (
         "src/api/exports.map", "__libc_valloc; __libc_pvalloc; ", "", ["report-one-library", "names-whole-family"]),
     "freed-twice-into-a-parked-heap": (
-        "src/region/region.c", "        if (parked)\n            return;\n    }\n    struct view *view",
-        "        if (parked) {\n            blocks_free_remote(page, block);\n            return;\n        }\n    }\n    struct view *view",
+        "src/region/remote.c", "    if (freed_parked(heap, owner, page, &freed))\n        return;\n",
+        "    if (freed_parked(heap, owner, page, &freed)) {\n        page_push_remote(page, freed.block);\n        return;\n    }\n",
         ["threads-free-after-thread-exit"]),
     "parked-heaps-are-given-up": (
         "src/region/heap.c", "    heap->tid = 0;\n    heap->busy = 0;\n    store_release(&heap->state, HEAP_PARKED);",
@@ -239,7 +238,7 @@ MUTANTS = {
         MALLOC, "UNLIKELY(!chunk) && how == ALLOCATE_NEW ? new_retry(size, 1, frame) : chunk;", "how == ALLOCATE_NEW && frame == 1 ? NULL : chunk;",
         ["cxx-exception-unwinds", "cxx-bad-alloc"]),
     "foreign-frees-trap": (
-        "src/region/region.c", "never touched */\n        add_relaxed(&heap_global.foreign_frees, 1);", "never touched */\n        __builtin_trap();",
+        "src/region/remote.c", "never touched */\n        add_relaxed(&heap_global.foreign_frees, 1);", "never touched */\n        __builtin_trap();",
         ["misuse-double-free-huge"]),
     "thread-local-storage-is-looked-up": (
         "src/os/lock.c", 'self_mark __attribute__((tls_model("initial-exec")))', 'self_mark __attribute__((tls_model("global-dynamic")))',
@@ -293,28 +292,28 @@ MUTANTS = {
         ["invariant-8-never-stopped"]),
     # --- threads, in the orders of the model ---
     "announced-twice": (
-        "src/region/blocks.c", "    if (head)\n        return;\n    struct heap *heap = page->heap;",
+        "src/region/remote.c", "    if (head)\n        return;\n    struct heap *heap = page->heap;",
         "    struct heap *heap = page->heap;", ["model:remote-frees-meet-the-owner", "model:full-page-gets-free-blocks"]),
     "announced-anew-too-early": (
-        "src/region/blocks.c",
+        "src/region/remote.c",
         "        struct page *next =\n            load_relaxed(&page->remote_next); /* before others may announce the page anew */\n"
         "        uint64_t head = exchange_acq_rel(&page->remote, 0);",
         "        uint64_t head = exchange_acq_rel(&page->remote, 0);\n"
         "        struct page *next = load_relaxed(&page->remote_next);",
         ["model:full-page-gets-free-blocks"]),
     "remote-frees-are-not-counted": (
-        "src/region/blocks.c", "        new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;",
+        "src/region/remote.c", "        new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;",
         "        new_head = 1UL << POINTER_BITS | (uintptr_t)block;", ["model:remote-frees-meet-the-owner"]),
     "parked-before-it-was-adopted": (
-        "src/region/region.c", "        bool parked = load_acquire(&owner->state) == HEAP_PARKED;\n        if (parked) {\n",
-        "        bool parked = true;\n        if (parked) {\n",
+        "src/region/remote.c", "    bool parked = load_acquire(&owner->state) == HEAP_PARKED;\n    if (parked) {\n",
+        "    bool parked = true;\n    if (parked) {\n",
         ["model:frees-into-a-parked-heap", "model:heap-parked-and-adopted-under-frees"]),
     "adopted-under-a-free": (
         "src/region/heap.c", "load_acquire(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))",
         "load_acquire(&heap->state) != HEAP_PARKED || (lock_take(&heap->lock), lock_release(&heap->lock), "
         "lock_take(&heap->lock), !(heap->state = HEAP_OWNED)))", ["model:two-threads-adopt"]),
     "who-paid-is-read-once": (
-        "src/region/region.c", "record->view_index ? record->view_index : record_read(page, at).view_index",
+        "src/region/kind_blocks.c", "record->view_index ? record->view_index : record_read(page, at).view_index",
         "record->view_index", ["model:own-page-becomes-mixed-under-frees"]),
     "shared-heap-without-its-lock": (
         "src/region/heap.c", "    lock_take(&shared_heap.lock);\n    return shared_locked(&shared_heap);",
@@ -348,7 +347,7 @@ MUTANTS = {
         "src/context/lookup.c", "view = walk_to_keep(heap, frame, depth, size, hash);",
         "view = walk_to_keep(heap, frame, (unsigned)load_relaxed(&options.depth), size, hash);", ["model:depth-is-set-meanwhile"]),
     "settled-by-two": (
-        "src/region/region.c", "    if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))\n        return true;\n    region_settle(heap);",
+        "src/region/large.c", "    if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))\n        return true;\n    region_settle(heap);",
         "    (void)heap;\n    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))\n        return true;",
         ["model:emergency-is-settled-and-freed"]),
     "frees-are-read-last": (
@@ -363,7 +362,7 @@ MUTANTS = {
         "        child = 0;", ["model:tree-grows-in-three-threads"]),
     # --- named contexts ---
     "full-pages-stay-listed": (
-        "src/region/blocks.c", "        if (listed)\n            region_unlist(&region_of(bins)->pages, page);",
+        "src/region/bins.c", "        if (listed)\n            region_unlist(&region_of(bins)->pages, page);",
         "        (void)listed;", ["named:model"]),
     "deleted-contexts-are-alive": (
         "src/named/named.c", "    store_release(&named->generation, named->generation + 1);\n    give_place(place);",
@@ -374,18 +373,18 @@ MUTANTS = {
         "src/named/named.c", "    struct view *view = named_view_of(heap, chunk);", "    struct view *view = NULL;",
         ["named:model"]),
     "large-chunks-outlive-a-reset": (
-        "src/region/named.c", "        region_give_large(page);\n", "", ["named:model"]),
+        "src/region/reset.c", "        region_give_large(page);\n", "", ["named:model"]),
     "resets-leave-what-is-secret": (
-        "src/region/named.c", "        for_each_alive(page, zero_chunk, NULL);", "        ;", ["named:zeroed-by-each-policy"]),
+        "src/region/reset.c", "        kind->each_used(page, zero_chunk, NULL);", "        ;", ["named:zeroed-by-each-policy"]),
     "guarded-chunks-outlive-a-reset": (
-        "src/region/region.c", "    if (region_is_named(view))\n        region_named_large(view, page);\n    if (zero", "    if (zero",
+        "src/region/alloc.c", "    if (region_is_named(view))\n        region_named_large(view, page);\n    if (zero", "    if (zero",
         ["named:guarded-chunks-go-with-a-reset"]),
     "options-outlive-their-context": (
         "src/region/terms.c", "        return !terms_number(context) || terms_set(context, 0);", "        return true;", ["named:options"]),
     "options-are-not-shown": (
         "src/control/dump.c", "    unsigned asked = terms_asked(id);", "    unsigned asked = 0;", ["named:options-are-shown"]),
     "freed-large-chunks-stay-listed": (
-        "src/region/region.c", "    if (UNLIKELY(page->view != NULL))\n        region_named_large_gone(page);", "",
+        "src/region/large.c", "    if (UNLIKELY(page->view != NULL))\n        region_named_large_gone(page);", "",
         ["named:other-threads"]),
     "others-contexts-may-be-used": (
         "src/named/named.h", "    if (UNLIKELY(named->heap != heap))", "    if (0)",
@@ -402,14 +401,14 @@ MUTANTS = {
         "src/control/server.c", "        if (segment_usage().freelist_bytes) /* what came while it waited, too */\n            segment_purge(false);",
         "", ["named:reset-of-much-goes-back"]),
     "simple-chunks-stay-linked": (
-        "src/region/region.c", "        if (simple_is(page))\n            simple_unlink(page, block);\n    }\n    if (UNLIKELY(load",
+        "src/region/kind_blocks.c", "        if (simple_is(page))\n            simple_unlink(page, block);\n    }\n    if (UNLIKELY(load",
         "    }\n    if (UNLIKELY(load", ["named:model"]),
     "accounts-stay-behind": (
-        "src/region/named.c", "    heap_fold(from, view, to, to_view);\n", "", ["named:accounts-move"]),
+        "src/region/reset.c", "    heap_fold(from, view, to, to_view);\n", "", ["named:accounts-move"]),
     "heaps-keep-what-was-left": (
         "src/named/hand_over.c", "        else if (named && named->view == view &&", "        else if (0 && named->view == view &&", ["named:left-behind"]),
     "tiny-ones-stay-listed": (
-        "src/region/region.c", "    if (UNLIKELY(listed))\n        tiny_freed(paid->context, chunk);\n", "",
+        "src/region/kind_blocks.c", "    if (UNLIKELY(listed))\n        tiny_freed(paid->context, chunk);\n", "",
         ["named:model-tiny", "named:tiny-ones"]),
     "crowds-are-none": (
         "src/named/crowd.c", "    bool many = kind && kind->alive >= NAMED_MANY;", "    bool many = false;", ["named:very-many-cost-little"]),
@@ -435,20 +434,20 @@ MUTANTS = {
         "src/named/crowd.c", "crowd->heap == heap && !load_relaxed(&crowd->asking) ? crowd", "crowd->heap == heap ? crowd",
         ["named:crowd-is-reset-when-asked"]),
     "tiny-ones-keep-their-size": (
-        "src/region/region.c", "    if (apart)\n        tiny_resized(view->context, chunk, size);\n", "", ["named:tiny-ones-grow"]),
+        "src/region/kind_blocks.c", "    if (apart)\n        tiny_resized(view->context, chunk, size);\n", "", ["named:tiny-ones-grow"]),
     "tiny-ones-change-hands": (
-        "src/region/region.c", "    return from == to || (!region_is_named(from) && !region_is_named(to));", "    return true;",
+        "src/region/kind_blocks.c", "    return from == to || (!region_is_named(from) && !region_is_named(to));", "    return true;",
         ["named:tiny-ones-grow"]),
     "tiny-ones-stay-their-makers": (
-        "src/region/named.c", "    tiny_move(view->context, to);\n", "", ["named:tiny-ones"]),
+        "src/region/reset.c", "    tiny_move(view->context, to);\n", "", ["named:tiny-ones"]),
     "tiny-ones-outlive-a-reset": (
-        "src/region/named.c", "        tiny_reset(heap, view->context);", "        ;", ["named:model-tiny"]),
+        "src/region/reset.c", "        tiny_reset(heap, view->context);", "        ;", ["named:model-tiny"]),
     "tiny-ones-are-none": (
         "src/region/tiny.c", "    if (size > TINY_MAX ||", "    if (1 || size > TINY_MAX ||", ["named:very-many-cost-little"]),
     "tiny-ones-have-no-more": (
         "src/region/tiny.c", "    if (!room && many && !tiny->more) {", "    if (0) {", ["named:very-many-cost-little"]),
     "tiny-ones-are-not-counted": (
-        "src/region/named.c", "    large.chunks += tiny.chunks;\n    large.bytes += tiny.bytes;\n", "", ["named:model-tiny"]),
+        "src/region/reset.c", "    large.chunks += tiny.chunks;\n    large.bytes += tiny.bytes;\n", "", ["named:model-tiny"]),
     "runs-lose-what-follows-their-first": (
         "src/region/serial.c", "closing = last.count < 2 ? last.count : 2;", "closing = last.count < 2 ? last.count : 1;",
         ["named:model"]),
@@ -471,10 +470,9 @@ MUTANTS = {
         "src/region/terms.c", "    int64_t left = terms->limit - terms_live(number);",
         "    int64_t left = terms->passed ? 0 : terms->limit - terms_live(number);", ["rules:limit-fails-with-enomem"]),
     "zero-spares-others-frees": (
-        "src/region/region.c", "        if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))\n            wipe_freed(page, block, chunk, requested);\n    }\n    heap_count",
-        "    }\n    heap_count", ["rules:zero-zeroes"]),
+        "src/region/kind_blocks.c", "    if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))\n        wipe_freed(page, block, chunk, freed->requested);\n", "", ["rules:zero-zeroes"]),
     "own-pages-wait-for-bytes": (
-        "src/region/region.c", "    if (!at_once &&\n        (live < options.promote_bytes", "    if ((live < options.promote_bytes", ["rules:pages-are-its-own-from-the-first-chunk-on"]),
+        "src/region/alloc.c", "    if (!at_once &&\n        (live < options.promote_bytes", "    if ((live < options.promote_bytes", ["rules:pages-are-its-own-from-the-first-chunk-on"]),
     "trials-are-not-judged": (
         "src/control/automatic.c", "        return judge(choice, candidate);", "        return false;", ["rules:automatic-choices"]),
     # --- rules that the command resolves ---

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/fast.h"
 #include "region/punch.h"
 #include "region/region.h"
 #include "region/serial.h"
@@ -31,8 +32,8 @@ static void *alloc(struct heap *heap, struct view *view, size_t size, bool zero)
     if (options.check)
         return region_alloc(heap, view, size, zero);
     if (size <= NARROW_MAX) {
-        chunk = view->bins == &heap->mixed ? region_alloc_recent(heap, view, size)
-                                           : region_alloc_own(heap, view, size);
+        chunk = view->bins == &heap->mixed ? take_block_of_mixed_page(heap, view, size)
+                                           : take_block_of_own_page(heap, view, size);
         if (!chunk)
             chunk = region_alloc_narrow(heap, view, size, &fresh);
     } else if (size <= SMALL_MAX) {
@@ -43,7 +44,8 @@ static void *alloc(struct heap *heap, struct view *view, size_t size, bool zero)
     if (!chunk && size <= SMALL_MAX)
         chunk = region_alloc_listed(heap, view, size, &fresh);
     if (!chunk)
-        chunk = region_alloc_next(heap, view, size, &fresh);
+        chunk =
+            region_next_page(heap, view, size) ? region_alloc_wide(heap, view, size, &fresh) : NULL;
     if (!chunk)
         return region_alloc(heap, view, size, zero);
     return zero && !fresh ? memset(chunk, 0, size) : chunk;
@@ -144,8 +146,8 @@ Test(slab, aligned_chunks_fit) {
 static void check_lists(struct bins *bins) {
     for (unsigned size_class = 0; size_class < SIZE_CLASSES; size_class++) {
         struct page *first = bins->partial[size_class], *last = NULL, *emptier = NULL;
-        if (first && slab_band(bins, first))
-            emptier = *slab_band(bins, first);
+        if (first && bins_second_band(bins, first))
+            emptier = *bins_second_band(bins, first);
         bool second = false;
         for (struct page *page = first; page; last = page, page = page->next) {
             cr_assert(page == first || page->prev == last);
@@ -251,7 +253,7 @@ static void check_spare(enum placement placement, unsigned part) {
     cr_assert_gt(spare, 1);
     struct heap *other = heap_acquire(1, false);
     region_free(other, full_pages[0].chunks[--full_pages[0].count]);
-    bins_collect_remote(heap);
+    heap_collect_remote(heap);
     cr_assert_eq(full_pages[0].page->used, capacity - 1, "whoever frees them");
     empty_to(heap, &full_pages[0], capacity - spare);
     cr_assert_eq(view->region->partial[full_pages[0].page->size_class], NULL);
@@ -368,7 +370,7 @@ Test(simple, each_chunk_is_in_the_list_and_no_other) {
     cr_assert_eq(listed(view), CHUNKS);
     for (int i = 0; i < CHUNKS; i += 2)
         region_free(i % 4 ? other : heap, chunks[i]);
-    bins_collect_remote(heap);
+    heap_collect_remote(heap);
     cr_assert_eq(listed(view), CHUNKS / 2);
     for (int i = 1; i < CHUNKS; i += 2)
         region_free(heap, chunks[i]);
@@ -605,7 +607,7 @@ Test(serial, runs_of_all_lengths) {
     }
     for (int i = 0; i < CHUNKS; i += 2)
         region_free(i % 3 ? heap : other, chunks[i]);
-    bins_collect_remote(heap);
+    heap_collect_remote(heap);
     cr_assert_eq(view_live_bytes(view) + view_live_bytes(heap_view(other, 7)), 40 * 512);
 }
 
@@ -648,7 +650,7 @@ Test(serial, others_free_and_the_owner_collects) {
         for (int i = 0; i < CHUNKS; i++)
             region_free(i % 3 ? other : heap, chunks[i]);
     }
-    bins_collect_remote(heap);
+    heap_collect_remote(heap);
     cr_assert_eq(view_live_bytes(view) + view_live_bytes(heap_view(other, 7)), 40 * 512);
     cr_assert_leq(segment_used_bytes() - used, (int64_t)(3 * WIDE_PAGE_SLICES * SLICE_BYTES));
     /* Of a heap that is parked, the one who frees gives the page back. */
@@ -712,7 +714,7 @@ Test(serial, what_is_not_collected_yet_stays) {
     cr_assert_gt(serial_punch(region_of(view->region)), 0);
     for (int i = 0; i < CHUNKS; i += 60)
         region_free(heap, chunks[i]);
-    bins_collect_remote(heap);
+    heap_collect_remote(heap);
     for (struct page *page = region_of(view->region)->pages; page; page = page->next)
         cr_assert_eq(page->used, 0, "freed, and lost");
 }

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 
+#include "api/fast.h"
 #include "region/region.h"
 #include "region_tests.h"
 
@@ -46,7 +47,7 @@ Test(region, blocks_freed_by_others_come_back) {
     for (int i = 0; i < 2; i++)
         live += view_live_bytes(heap_view(others[i], 9));
     cr_assert_eq(live, 0);
-    bins_collect_remote(owner);
+    heap_collect_remote(owner);
     bins_release_empty(owner, &owner->mixed);
     regions_release_empty(owner);
     cr_assert_eq(segment_used_bytes(), 0);
@@ -100,15 +101,16 @@ Test(heap, a_parked_heap_whose_pages_others_empty_wastes_nothing) {
     cr_assert_eq(heap_global.own_free, 0);
 }
 
-/* As api/allocate.h goes from the common case to the rare one. */
+/* As api/fast.h goes from the common case to the rare one. */
 static void *alloc_like_malloc(struct heap *heap, struct view *view, size_t size) {
     bool fresh = false;
-    void *chunk = view->bins == &heap->mixed ? region_alloc_recent(heap, view, size)
-                                             : region_alloc_own(heap, view, size);
+    void *chunk = view->bins == &heap->mixed ? take_block_of_mixed_page(heap, view, size)
+                                             : take_block_of_own_page(heap, view, size);
     if (!chunk)
         chunk = region_alloc_narrow(heap, view, size, &fresh);
     if (!chunk)
-        chunk = region_alloc_next(heap, view, size, &fresh);
+        chunk =
+            region_next_page(heap, view, size) ? region_alloc_wide(heap, view, size, &fresh) : NULL;
     return chunk ? chunk : region_alloc(heap, view, size, false);
 }
 

@@ -125,7 +125,7 @@ Test(region, others_free_from_shared_pages) {
         cr_assert_eq(mine->allocs, mine->frees + theirs->frees);
         cr_assert_eq(view_live_bytes(mine) + view_live_bytes(theirs), 0);
     }
-    bins_collect_remote(heap);
+    heap_collect_remote(heap);
     bins_release_empty(heap, &heap->mixed);
     regions_release_empty(heap);
     cr_assert_eq(segment_used_bytes(), 0);

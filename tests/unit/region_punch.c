@@ -123,7 +123,7 @@ Test(punch, whatever_happens_in_between) {
     for (unsigned i = 0; i < CHUNKS; i++)
         if (slots[i].chunk)
             region_free(heap, slots[i].chunk);
-    bins_collect_remote(heap);
+    heap_collect_remote(heap);
     int64_t live = 0;
     for (uint32_t context = 7; context < 11; context++)
         live +=

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "api/fast.h"
 #include "path/cache.h"
 #include "region/heap.h"
 #include "shapes.h"
@@ -131,7 +132,7 @@ static uint64_t hash_fresh(uintptr_t frame) {
 static void use_cache(uintptr_t frame) {
     unsigned i = 0;
     uint64_t hash = hash_fresh(frame), place;
-    struct view *view = cache_find(paths, frame);
+    struct view *view = view_guessed(paths, frame);
     if (view == NULL)
         view = cache_search(paths, frame, &place);
     if (view != NULL) {

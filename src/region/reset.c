@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Regions whose chunks may be freed all at once; see named.h. */
-#include "region/named.h"
+#include "region/reset.h"
 #include "os/meta.h"
+#include "region/kinds.h"
 #include "region/policy.h"
-#include "region/punch.h"
 #include "region/region.h"
-#include "region/simple.h"
 #include "region/terms.h"
 
 uint32_t region_named_any;
@@ -17,13 +16,13 @@ bool region_make_whole(struct heap *heap, struct view *view) {
         if (!region)
             return false;
         bins_init(&region->bins);
-        region->bins.policy = policy;
+        policy_set(&region->bins, policy);
         region->named = true;
         region->others_chunks = REGION_RECOUNT; /* those of shared pages, some of which are gone */
         view->region = &region->bins;
     }
     region_change_policy(heap, view->region, policy);
-    bool slow = policy_of(view->region)->lists_chunks ||
+    bool slow = view->region->recipe & RECIPE_CHAINED ||
                 view->region->terms /* or it is to have some from now on, or other ones */
                 || terms_number(view->context);
     view->bins = slow ? (struct bins *)&heap_no_bins : view->region;
@@ -111,33 +110,6 @@ static void for_each_page(struct heap *heap, struct region *region,
     }
 }
 
-/* Calls `each` with every chunk of the page that is alive, and with the chunk's room. */
-static void for_each_alive(const struct page *page,
-                           void (*each)(char *chunk, uint32_t room, uint32_t requested,
-                                        void *context),
-                           void *context) {
-    char *start = segment_span_start(page);
-    if (page->kind == PAGE_SERIAL) {
-        struct serial_chunk chunk;
-        for (struct serial_walk walk = serial_walk(page); serial_next(page, start, &walk, &chunk);)
-            if (chunk.state == SERIAL_LIVE)
-                each(start + chunk.offset, chunk.bytes, chunk.bytes - chunk.slack, context);
-        return;
-    }
-    size_t granule_bytes = (size_t)page->granule_mask + 1;
-    uint64_t punched = granule_bytes == OS_PAGE_BYTES ? blocks_punched(page) : 0;
-    for (size_t i = 0; i * granule_bytes < blocks_reached(page, start); i++) {
-        char *granule = start + i * granule_bytes;
-        unsigned count = punched >> i & 1 ? 0 : page->granule_capacity;
-        for (unsigned index = 0; index < count; index++) {
-            struct record record = record_read(page, blocks_record(page, granule, index));
-            if (!record.free)
-                each(granule + page->first + (size_t)index * page->block_bytes, page->block_bytes,
-                     page->block_bytes - record.slack, context);
-        }
-    }
-}
-
 static void count_page(struct heap *heap, struct region *region, struct page *page, void *context) {
     (void)heap, (void)region;
     *(uint64_t *)context += page->used;
@@ -152,7 +124,7 @@ static void add_chunk(char *chunk, uint32_t room, uint32_t requested, void *cont
 
 static void add_page(struct heap *heap, struct region *region, struct page *page, void *context) {
     (void)heap, (void)region;
-    for_each_alive(page, add_chunk, context);
+    page_kind_of(page)->each_used(page, add_chunk, context);
 }
 
 static void tell_watcher(char *chunk, uint32_t room, uint32_t requested, void *context) {
@@ -165,41 +137,18 @@ static void zero_chunk(char *chunk, uint32_t room, uint32_t requested, void *con
     __builtin_memset(chunk, 0, room);
 }
 
-/* A reset keeps the current pages as long as at most this many of their bytes were written: the
- * next chunks need about as many. */
-#define KEEPER_BYTES (128U << 10)
 /* A reset of more bytes than this does not wait for the kernel: see segment_purge_later. */
 #define RESET_MUCH_BYTES (4UL << 20)
 
 static void reset_page(struct heap *heap, struct region *region, struct page *page, void *context) {
-    uint32_t *kept = context;
+    const struct page_kind *kind = page_kind_of(page);
     if (blocks_are_watched(page))
-        for_each_alive(page, tell_watcher, NULL);
+        kind->each_used(page, tell_watcher, NULL);
     if (UNLIKELY(load_acquire(&page->remote)))
         region_report(MISUSE_FREED_IN_RESET, page, segment_span_start(page));
     if (UNLIKELY(region->bins.terms) && terms_with(page->view->context, TERMS_ZERO))
-        for_each_alive(page, zero_chunk, NULL);
-    if (page->kind == PAGE_SERIAL) {
-        serial_reset(heap, region, page);
-        return;
-    }
-    bool current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
-    uint32_t touched = (uint32_t)blocks_touched(page, segment_span_start(page));
-    if (current && *kept + touched <= KEEPER_BYTES &&
-        !(load_relaxed(&page->meta_shift) & META_PUNCHED)) {
-        *kept += touched;
-        blocks_rewind(heap, page);
-        return;
-    }
-    if (page->flags & PAGE_FULL)
-        region_unlist(&region->pages, page);
-    else if (current)
-        region->bins.current[page->size_class] = &heap_no_page;
-    else
-        bins_unlist(&region->bins, page);
-    store_owner(&heap->own_free, heap->own_free + (int64_t)page->used * page->waste_unit);
-    page->used = 0;
-    blocks_page_destroy(heap, page);
+        kind->each_used(page, zero_chunk, NULL);
+    kind->reset(heap, region, page, context);
 }
 
 static struct region_alive large_alive(const struct region *region) {
@@ -233,7 +182,7 @@ struct region_alive region_alive(struct heap *heap, struct view *view) {
     if (!region)
         return (struct region_alive){tiny.chunks, tiny.bytes};
     if (load_relaxed(&heap->remote_pages))
-        bins_collect_remote(heap);
+        heap_collect_remote(heap);
     struct region_alive large = large_alive(region), alive;
     large.chunks += tiny.chunks;
     large.bytes += tiny.bytes;
@@ -281,17 +230,8 @@ struct move {
 /* Moves a page together with its free bytes, which count as waste in the accounts of both heaps. */
 static void move_page(struct heap *from, struct region *region, struct page *page, void *context) {
     const struct move *move = context;
-    int64_t waste = 0;
+    int64_t waste = page_kind_of(page)->waste(page);
     (void)region;
-    if (page->kind == PAGE_SERIAL) {
-        waste = page->dead_bytes;
-    } else {
-        size_t free_blocks = blocks_handed_out(page) - page->used;
-        if (load_relaxed(&page->meta_shift) & META_PUNCHED)
-            free_blocks -= punch_held(page);
-        waste = (int64_t)free_blocks * page->waste_unit +
-                (page->flags & PAGE_TAIL ? (int64_t)OS_PAGE_BYTES : 0);
-    }
     store_owner(&from->own_free, from->own_free - waste);
     store_owner(&move->to->own_free, move->to->own_free + waste);
     store_release(&page->view, move->view);
@@ -316,7 +256,7 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
         return;
     }
     if (load_relaxed(&from->remote_pages))
-        bins_collect_remote(from);
+        heap_collect_remote(from);
     for_each_page(from, region, move_page, &move);
     lock_take(&region_lock);
     for (struct page *page = region->large; page; page = page->next)
@@ -340,8 +280,7 @@ struct region_alive region_reset(struct heap *heap, struct view *view) {
     if (tiny)
         rest = region_alive(heap, view);
     region->chunks = NULL;
-    bool keeps = !policy_of(&region->bins)->lists_chunks || load_relaxed(&options.freelist_kib);
-    uint32_t kept = keeps ? 0 : KEEPER_BYTES;
+    uint32_t kept = 0;
     for_each_page(heap, region, reset_page, &kept);
     free_large_chunks(region);
     add_owner(&view->frees, rest.chunks);
@@ -381,12 +320,12 @@ static void check_page(struct heap *heap, struct region *region, struct page *pa
         return;
     }
     unsigned pending = (unsigned)(load_acquire(&page->remote) >> 48);
-    for_each_alive(page, add_chunk, &alive);
+    page_kind_of(page)->each_used(page, add_chunk, &alive);
     if (alive.chunks + pending < page->used || alive.chunks > page->used) {
         *wrong = "a page's count is not that of its chunks";
         return;
     }
-    if (page->kind != PAGE_SERIAL && !blocks_list_holds(page))
+    if (!page_kind_of(page)->list_holds(page))
         *wrong = damaged;
 }
 

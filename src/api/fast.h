@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fast.h - the common malloc and the common free, from top to bottom.
+ *
+ * malloc(24), in the order of this file:
+ *   1. thread_enter marks the thread's heap busy.
+ *   2. view_guessed guesses the call path, proves the guess by comparing the words of the stack,
+ *      and returns the view that pays.
+ *   3. take_block_of_mixed_page, or take_block_of_own_page when the context has pages of its own,
+ *      takes the block that was freed last off its page's list, writes the block's record and
+ *      counts the chunk in the view.
+ *   4. thread_leave.
+ * free(chunk): thread_enter; the page's header from the pointer; free_block reads the record,
+ * counts the free and puts the block on the list; thread_leave.
+ *
+ * A step that cannot serve the request ends in a call of a function with the name of the case
+ * (allocate_not_entered, allocate_path_not_guessed, free_foreign, ...). These are tail calls, so
+ * the common case saves no callee-saved register. All functions here are inlined into each exported
+ * function, which reads its own frame pointer first (FRAME): the return address, the caller's rbp
+ * and the caller's stack pointer are at fixed offsets from it, and nothing else is needed to find
+ * the call path. A tail call gives up the exported function's frame, but the words of the frame
+ * stay valid: the called function first pushes the same rbp to the same address, below the same
+ * return address (-fno-omit-frame-pointer).
+ *
+ * "Entered" means that the thread is inside the allocator: its heap is marked busy.
+ *
+ * The structs: struct heap and struct view (region/heap.h), struct page (segment/segment.h), block
+ * records (region/blocks.h), struct trace and struct paths (path/cache.h). "Narrow" blocks have at
+ * most NARROW_MAX bytes.
+ *
+ * Cost of malloc: the lines of the heap, the trace, the stack's words, the view, the page header's
+ * first line, the block's record and the block. No atomic read-modify-write, no lock, no division,
+ * no system call.
+ */
+#ifndef MEMCTX_FAST_H
+#define MEMCTX_FAST_H
+
+#include "api/thread.h"
+
+#include <string.h>
+
+#define FRAME ((uintptr_t)__builtin_frame_address(0))
+
+enum allocate_how {
+    ALLOCATE_PLAIN,
+    ALLOCATE_ZEROED,
+    ALLOCATE_NEW, /* never returns NULL: fails as operator new does */
+};
+
+/* --- where the common malloc cannot go on (malloc.c) ----------------------------------------- */
+
+/* Not entered: the thread has no heap, or a signal handler interrupted the allocator. Also for
+ * requests of more than SMALL_MAX bytes. Returns NULL with errno set when memory is short. */
+void *allocate_not_entered(size_t size, enum allocate_how how, uintptr_t frame);
+/* Not entered; more than NARROW_MAX bytes. */
+void *allocate_wide_or_large(size_t size, enum allocate_how how, uintptr_t frame);
+/* Entered; the first guess of the call path is wrong. */
+void *allocate_path_not_guessed(struct heap *heap, size_t size, enum allocate_how how,
+                                uintptr_t frame);
+/* Entered, view known; the view's current page has no freed block. */
+void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size,
+                               enum allocate_how how, uintptr_t frame);
+/* Entered, view known; more than NARROW_MAX and at most SMALL_MAX bytes. */
+void *allocate_wide_block(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
+                          uintptr_t frame);
+/* Entered; the current page cannot serve the request. view is NULL when there was no memory for
+ * one. */
+void *allocate_page_used_up(struct heap *heap, struct view *view, size_t size,
+                            enum allocate_how how, uintptr_t frame);
+/* Not entered; for alignments above 16. */
+void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame);
+/* Entered, view known, any size. */
+void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                       enum allocate_how how, uintptr_t frame);
+/* For operator new when memory is short: calls the new-handler and tries again, or throws. */
+void *new_retry(size_t size, size_t alignment, uintptr_t frame);
+
+/* --- where the common free cannot go on (free.c) --------------------------------------------- */
+
+/* Not entered. */
+void free_not_entered(void *chunk);
+/* Entered; the chunk is in no page of this heap, or in no segment of the near leaf. */
+void free_foreign(struct heap *heap, void *chunk);
+/* Entered; a page of this heap. The page's kind frees the chunk, or reports the misuse. */
+void free_by_page_kind(struct heap *heap, struct page *page, void *chunk);
+/* Entered; the block is free already, and its page was full, or is empty or watched now. */
+void free_changes_page(struct heap *heap, struct page *page, void *block);
+
+/* --- 1. enter and leave ---------------------------------------------------------------------- */
+
+/* Marks the thread's heap busy and returns it. Returns NULL when the thread has no heap or is
+ * inside the allocator already; thread_enter_any then decides. */
+INLINE struct heap *thread_enter(void) {
+    struct heap *heap = thread_heap;
+    if (UNLIKELY(heap->busy))
+        return NULL;
+    store_owner(&heap->busy, 1);
+    order_stores();
+    return heap;
+}
+
+INLINE void thread_leave(struct heap *heap) {
+    order_stores();
+    store_owner(&heap->busy, 0);
+}
+
+/* --- 2. find the view that pays -------------------------------------------------------------- */
+
+/* True when four words of the stack are those of the trace. One load reads two places, and one
+ * comparison compares two words, because the loads are the limit. All four words may be read before
+ * one of them is known to be right: they are in the OS page of the first word, and the groups
+ * before it proved that page. */
+INLINE bool trace_group_matches(const struct trace_checks *checks, const stack_word *words) {
+    uint64_t first, second;
+    __builtin_memcpy(&first, &checks->word[0], sizeof first);
+    __builtin_memcpy(&second, &checks->word[2], sizeof second);
+#ifdef CACHE_WORDS_IN_PAIRS
+    const double *at = (const double *)(const void *)words; /* moved as bits, never as numbers */
+    __m128d a = _mm_loadh_pd(_mm_load_sd(&at[(uint32_t)first]), &at[first >> 32]);
+    __m128d b = _mm_loadh_pd(_mm_load_sd(&at[(uint32_t)second]), &at[second >> 32]);
+    const __m128i *values = (const __m128i *)(const void *)checks->value;
+    __m128i equal = _mm_and_si128(_mm_cmpeq_epi32(_mm_castpd_si128(a), _mm_load_si128(&values[0])),
+                                  _mm_cmpeq_epi32(_mm_castpd_si128(b), _mm_load_si128(&values[1])));
+    return LIKELY(_mm_movemask_epi8(equal) == 0xffff);
+#else
+    return LIKELY(words[(uint32_t)first] == checks->value[0]) &&
+           LIKELY(words[first >> 32] == checks->value[1]) &&
+           LIKELY(words[(uint32_t)second] == checks->value[2]) &&
+           LIKELY(words[second >> 32] == checks->value[3]);
+#endif
+}
+
+INLINE bool trace_matches(const struct trace *trace, const stack_word *words) {
+    uint32_t left = trace->count;
+    const struct trace_checks *checks = trace->more;
+    if (!trace_group_matches(&trace->checks[0], words))
+        return false;
+    if (left == 1)
+        return true;
+    if (!trace_group_matches(&trace->checks[1], words))
+        return false;
+    for (; left > TRACE_INLINE_GROUPS; left--, checks++)
+        if (!trace_group_matches(checks, words))
+            return false;
+    return true;
+}
+
+/* Returns the view of the call path. NULL: the first guess is wrong, or no guess may be used. */
+INLINE struct view *view_guessed(struct paths *paths, uintptr_t frame) {
+    if (UNLIKELY(paths->fast_generation != load_relaxed(&unwind_rules_generation)))
+        return paths->fixed_generation == load_relaxed(&unwind_rules_generation) ? paths->fixed
+                                                                                 : NULL;
+    uint32_t next = *first_guess(paths, frame);
+    const struct trace *trace = &paths->traces[next];
+    if (UNLIKELY(trace->sp != frame + 16) || !trace_matches(trace, (const stack_word *)frame))
+        return NULL;
+    paths->last = next;
+    paths->found++;
+    struct view *view = trace->view;
+    if (!view)
+        __builtin_unreachable();
+    return view;
+}
+
+/* The view of the call path, guessed or searched. See context_view_searched for NULL. */
+INLINE struct view *view_of_path(struct heap *heap, uintptr_t frame, size_t size) {
+    struct view *view = view_guessed(paths_of(heap), frame);
+    return LIKELY(view != NULL) ? view : context_view_searched(heap, frame, size);
+}
+
+/* --- 3. take a block ------------------------------------------------------------------------- */
+
+/* Allocates up to NARROW_MAX bytes for a context without pages of its own, from the blocks of
+ * mixed pages that were freed last (heap.recent_room). NULL: there is no such block. */
+INLINE void *take_block_of_mixed_page(struct heap *heap, struct view *view, size_t size) {
+    struct page *recent = heap_recent(heap, bins_class_narrow(heap, size));
+    char *block = recent->free;
+    if (UNLIKELY(!block))
+        return NULL;
+    blocks_unlink(recent, block);
+    order_stores();
+    add_owner(&recent->used, 1);
+    char *granule = blocks_granule_narrow(recent, block);
+    bool exact;
+    unsigned index = blocks_index_narrow(recent, granule, block, &exact);
+    uint32_t *records = (uint32_t *)(void *)(granule + blocks_color_of(recent, block));
+    uint32_t slack = recent->block_bytes - (uint32_t)size;
+    store_owner(records + index, view->index << 8 | (slack + 1));
+    view_account_alloc(view, size);
+    return block;
+}
+
+/* Allocates up to NARROW_MAX bytes for a context with pages of its own, from the current page.
+ * NULL: the page has no block that was used before, or the placement of the context has to be
+ * decided anew. */
+INLINE void *take_block_of_own_page(struct heap *heap, struct view *view, size_t size) {
+    struct page *page = view->bins->current[bins_class_narrow(heap, size)];
+    char *block = page->free;
+    uint32_t bytes = page->block_bytes;
+    if (UNLIKELY(!block) || UNLIKELY(size > bytes))
+        return NULL;
+    blocks_unlink(page, block);
+    order_stores();
+    add_owner(&page->used, 1);
+    add_owner(&heap->own_free, -(int64_t)bytes);
+    char *granule = blocks_granule_narrow(page, block);
+    bool exact;
+    unsigned index = blocks_index_narrow(page, granule, block, &exact);
+    store_owner((uint8_t *)granule + page->records + index, (uint8_t)(bytes - size));
+    view_account_alloc(view, size);
+    return block;
+}
+
+/* --- malloc ---------------------------------------------------------------------------------- */
+
+/* Entered, view known. `chunk` is what the current page gave; NULL: nothing. `fresh` says that the
+ * chunk is zeros already. */
+INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
+                           uintptr_t frame, void *chunk, bool fresh) {
+    if (UNLIKELY(!chunk))
+        return allocate_page_used_up(heap, view, size, how, frame);
+    thread_leave(heap);
+    return how == ALLOCATE_ZEROED && !fresh ? memset(chunk, 0, size) : chunk;
+}
+
+/* Entered, view known, size <= NARROW_MAX. */
+INLINE void *allocate_from(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
+                           uintptr_t frame) {
+    void *chunk;
+    /* A predicted branch: taking a block of the heap then need not wait for the cache line of the
+     * view. */
+    if (view->bins == &heap->mixed)
+        chunk = take_block_of_mixed_page(heap, view, size);
+    else
+        chunk = take_block_of_own_page(heap, view, size);
+    if (UNLIKELY(!chunk))
+        return allocate_untouched_block(heap, view, size, how, frame);
+    return allocate_done(heap, view, size, how, frame, chunk, false);
+}
+
+INLINE void *allocate(size_t size, enum allocate_how how, uintptr_t frame) {
+    struct heap *heap;
+    if (UNLIKELY(size > NARROW_MAX))
+        return allocate_wide_or_large(size, how, frame);
+    if (UNLIKELY(!(heap = thread_enter())))
+        return allocate_not_entered(size, how, frame);
+    struct view *view = view_guessed(paths_of(heap), frame);
+    if (UNLIKELY(!view))
+        return allocate_path_not_guessed(heap, size, how, frame);
+    return allocate_from(heap, view, size, how, frame);
+}
+
+/* --- free ------------------------------------------------------------------------------------ */
+
+/* Frees a chunk of a page of this heap without META_ flags but META_MIXED. *changes: call
+ * free_changes_page next. False: nothing changed, because the pointer is no chunk or a free one;
+ * free_by_page_kind then reports the misuse. */
+INLINE bool free_block(struct heap *heap, struct page *page, void *chunk, bool *changes) {
+    bool exact;
+    char *granule = blocks_granule_narrow(page, chunk);
+    unsigned index = blocks_index_narrow(page, granule, chunk, &exact);
+    if (UNLIKELY(!exact))
+        return false;
+    granule += page->records;
+    if (!(load_plain(&page->meta_shift) & META_MIXED)) { /* no bit that others may set meanwhile */
+        uint8_t *at = (uint8_t *)granule + index, slack = load_relaxed(at);
+        if (UNLIKELY(slack == UINT8_MAX))
+            return false;
+        store_owner(at, UINT8_MAX);
+        view_account_free(page->view, page->block_bytes - slack);
+        *changes = blocks_free_owned(heap, page, chunk);
+        return true;
+    }
+    uint32_t *at = (uint32_t *)(void *)granule + index, record = load_relaxed(at);
+    if (UNLIKELY(!(uint8_t)record))
+        return false;
+    store_owner((uint8_t *)at, 0);
+    view_account_free(heap_view_at(heap, record >> 8), page->block_bytes + 1 - (record & 0xff));
+    *changes = blocks_free_mixed(heap, page, chunk);
+    return true;
+}
+
+INLINE void free_inline(void *chunk) {
+    struct heap *heap = thread_enter();
+    struct page *page;
+    if (UNLIKELY(!heap)) {
+        free_not_entered(chunk);
+        return;
+    }
+    if (UNLIKELY(!segment_is_near(chunk))) {
+        free_foreign(heap, chunk);
+        return;
+    }
+    page = segment_slice_of(chunk);
+    if (UNLIKELY(page->heap != heap) && (page -= page->back)->heap != heap) {
+        free_foreign(heap, chunk);
+        return;
+    }
+    bool changes = false;
+    /* A wide page, or one with another flag than META_MIXED, has more to do. */
+    if (UNLIKELY(load_plain(&page->meta_shift) & ~META_MIXED) ||
+        !free_block(heap, page, chunk, &changes)) {
+        free_by_page_kind(heap, page, chunk);
+        return;
+    }
+    if (UNLIKELY(changes)) {
+        free_changes_page(heap, page, chunk);
+        return;
+    }
+    thread_leave(heap);
+}
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Allocating: which pages a context's next chunk comes from, and what the common malloc
+ * (api/fast.h) does not do itself.
+ *
+ * For: any program; small contexts share the thread's mixed pages, larger ones get their own, so
+ * that a context's free leaves whole pages empty. Cannot do: move a live chunk, so what a context
+ * allocated before its promotion stays in mixed pages until it is freed.
+ */
+#include "os/meta.h"
+#include "region/aset.h"
+#include "region/check.h"
+#include "region/guard.h"
+#include "region/hooks.h"
+#include "region/punch.h"
+#include "region/reset.h"
+#include "region/serial.h"
+#include "region/slab.h"
+
+#define PROMOTE_LIVE_LOG 16 /* 64 KiB */
+
+/* Each region has a few pages that are not full. To keep them a small part of the whole, a
+ * context must hold more bytes to get a region when more bytes are alive in the process:
+ * MEMCTX_PROMOTE_BYTES in a small process, and twice that whenever the live bytes grow to four
+ * times, beginning at 2^PROMOTE_LIVE_LOG. */
+static int64_t promote_bytes(void) {
+    int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
+    int log = live > 0 ? 63 - __builtin_clzl((uint64_t)live) : 0;
+    return options.promote_bytes << (log > PROMOTE_LIVE_LOG ? (log - PROMOTE_LIVE_LOG) / 2 : 0);
+}
+
+static void promote(struct heap *heap, struct view *view, enum placement placement) {
+    bool at_once = UNLIKELY(terms_with(view->context, TERMS_OWN) != NULL);
+    int64_t live = view_live_bytes(view);
+    if (!at_once &&
+        (live < options.promote_bytes || placement == PLACE_SHARED ||
+         (placement == PLACE_DEFAULT && (live < promote_bytes() || !heap_may_segregate(heap)))))
+        return;
+    struct region *region = meta_alloc(sizeof *region);
+    if (!region)
+        return;
+    bins_init(&region->bins);
+    view->region = &region->bins;
+}
+
+COLD void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy) {
+    if (bins->policy == policy)
+        return;
+    slab_one_band(bins);
+    policy_set(bins, policy);
+    serial_put_aside(heap, region_of(bins));
+    serial_release_empty(region_of(bins));
+    for (unsigned i = 0; i < SIZE_CLASSES; i++)
+        if (bins->recipe & RECIPE_SERIAL)
+            bins_put_aside(heap, bins, i);
+        else
+            bins_put_aside_others(heap, bins, i);
+}
+
+/* Makes the region's next pages follow those terms. */
+COLD static void region_change_terms(struct heap *heap, struct bins *bins, unsigned number) {
+    bins->terms = (uint8_t)number;
+    bins->slices = terms_table[number].slices;
+    bins->recipe &= (uint8_t)~RECIPE_OF_TERMS;
+    bins->recipe |= terms_table[number].flags & TERMS_ZERO ? RECIPE_ZEROED : 0;
+    serial_put_aside(heap, region_of(bins));
+    serial_release_empty(region_of(bins));
+    for (unsigned i = 0; i < SIZE_CLASSES; i++)
+        bins_put_aside_others(heap, bins, i);
+}
+
+COLD static void look_at_terms(struct heap *heap, struct view *view) {
+    unsigned number = terms_number(view->context);
+    struct terms *terms = &terms_table[number];
+    if (view->region && view->region->terms != number)
+        region_change_terms(heap, view->region, number);
+    if (load_relaxed(&terms->to_tell) && exchange_relaxed(&terms->to_tell, 0))
+        REGION_HOOK(tell_limit, terms, view->context);
+}
+
+/* Does the periodic work of the heap and the context before a chunk is placed. The context may
+ * get a region, or another policy for its region. Returns the recipe of the region, if it has
+ * one. */
+static unsigned look_around(struct heap *heap, struct view *view) {
+    if (load_relaxed(&heap->remote_pages))
+        heap_collect_remote(heap);
+    if (UNLIKELY(heap->trims != load_relaxed(&trim_number)))
+        trim_heap(heap);
+    if (UNLIKELY(heap->placings != load_relaxed(&heap_placings)))
+        heap_reconsider(heap);
+    /* The placement is read after heap_placings. If it changes later, the next call finds a new
+     * heap_placings. */
+    enum placement placement = heap_placement(view->context);
+    uint32_t policy = policy_placed(placement);
+    if (!view->region && !region_is_tiny(view))
+        promote(heap, view, placement);
+    if (view->region) {
+        region_of(view->region)->looked = heap->placings;
+        if (UNLIKELY(view->region->policy != policy))
+            region_change_policy(heap, view->region, policy);
+    }
+    if (terms_exist())
+        look_at_terms(heap, view);
+    return view->region ? view->region->recipe : 0;
+}
+
+void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh) {
+    return region_take(heap, view->bins->current[bins_class_of(heap, size)], view, size, false,
+                       fresh);
+}
+
+/* The heap collects chunks that other threads freed when no page is left, and after every
+ * LOOK_EVERY pages that were used up: if the thread itself frees enough, it never runs out of
+ * pages. The same look notices that contexts were placed. */
+#define LOOK_EVERY 16U
+
+static bool look_is_due(struct heap *heap) {
+    return UNLIKELY(!(++heap->pages_used_up % LOOK_EVERY)) &&
+           (load_relaxed(&heap->remote_pages) || heap->placings != load_relaxed(&heap_placings));
+}
+
+bool region_next_page(struct heap *heap, struct view *view, size_t size) {
+    return size <= SMALL_MAX && view->bins != &heap_no_bins && !look_is_due(heap) &&
+           LIKELY(!(view->bins->recipe & RECIPE_SERIAL)) &&
+           bins_switch(heap, view->bins, bins_class_of(heap, size));
+}
+
+/* As region_alloc and region_alloc_aligned, with a checked tail behind the chunk. */
+COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                                bool zero) {
+    if (size > SMALL_MAX || size + CHECK_TAIL + alignment > SMALL_MAX)
+        return region_alloc_large(heap, view, size, alignment, zero);
+    size_t room = size + CHECK_TAIL + alignment - 16;
+    look_around(heap, view);
+    struct page *page = aset_page(heap, view, size, blocks_class_of(room), room);
+    if (!page)
+        return NULL;
+    bool fresh = false, checked = check_is_on(page);
+    if (checked)
+        check_filled(page);
+    char *block = region_take(heap, page, view, size, false, &fresh);
+    char *chunk = (char *)align_up((uintptr_t)block, alignment);
+    if (chunk != block)
+        blocks_mark(page, META_ALIGNED);
+    if (checked)
+        check_seal(chunk, size, block + page->block_bytes);
+    return zero ? __builtin_memset(chunk, 0, size) : chunk;
+}
+
+/* Allocates a chunk with a guard page behind it. NULL: the chunk needs no guard, or can have
+ * none. */
+COLD static void *alloc_guarded(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                                bool zero) {
+    struct terms *terms = terms_with(view->context, TERMS_GUARD);
+    if (!terms)
+        return NULL;
+    look_around(heap, view);
+    struct page *page = guard_alloc(size, alignment);
+    add_relaxed(page ? &terms->guarded : &terms->unguarded, 1);
+    if (!page)
+        return NULL;
+    page->requested_bytes = size;
+    page->context = view->context;
+    view->bins = (struct bins *)&heap_no_bins;
+    view_account_alloc(view, size);
+    if (region_is_named(view))
+        region_named_large(view, page);
+    if (zero && !page->fresh)
+        __builtin_memset(page->chunk, 0, size);
+    return page->chunk;
+}
+
+/* Allocates a chunk from the pages of the view's region, or from shared pages. */
+static void *alloc_by_recipe(struct heap *heap, struct view *view, size_t size, size_t alignment,
+                             bool *fresh) {
+    return look_around(heap, view) & RECIPE_SERIAL
+               ? serial_alloc(heap, view, size, alignment, fresh)
+               : aset_alloc(heap, view, size, alignment, fresh);
+}
+
+static void *zeroed(void *chunk, size_t size, bool zero, bool fresh) {
+    return chunk && zero && !fresh ? __builtin_memset(chunk, 0, size) : chunk;
+}
+
+void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero) {
+    bool fresh = false;
+    if (UNLIKELY(region_is_tiny(view))) {
+        look_around(heap, view);
+        void *chunk = tiny_alloc(heap, view, size, &fresh);
+        if (chunk || !region_make_whole(heap, view))
+            return zeroed(chunk, size, zero, fresh);
+    }
+    void *guarded = terms_exist() ? alloc_guarded(heap, view, size, 16, zero) : NULL;
+    if (UNLIKELY(guarded != NULL))
+        return guarded;
+    if (UNLIKELY(options.check))
+        return alloc_checked(heap, view, size, 16, zero);
+    if (size > SMALL_MAX)
+        return region_alloc_large(heap, view, size, 1, zero);
+    return zeroed(alloc_by_recipe(heap, view, size, 16, &fresh), size, zero, fresh);
+}
+
+void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment) {
+    if (UNLIKELY(region_is_tiny(view)) && !region_make_whole(heap, view))
+        return NULL;
+    void *guarded = terms_exist() ? alloc_guarded(heap, view, size, alignment, false) : NULL;
+    if (UNLIKELY(guarded != NULL))
+        return guarded;
+    if (UNLIKELY(options.check))
+        return alloc_checked(heap, view, size, alignment, false);
+    if (size > SMALL_MAX || size + alignment > SMALL_MAX)
+        return region_alloc_large(heap, view, size, alignment, false);
+    bool fresh = false;
+    return alloc_by_recipe(heap, view, size, alignment, &fresh);
+}
+
+void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had) {
+    size_t room = had + had / 4;
+    bool fresh;
+    /* A chunk that has grown mostly grows again, so it gets a quarter more than it had, if its
+     * record can store so much slack. */
+    if (size <= had || size >= room || room > SMALL_MAX || UNLIKELY(options.check) ||
+        UNLIKELY(region_is_tiny(view)) || UNLIKELY(terms_with(view->context, TERMS_GUARD) != NULL))
+        return region_alloc(heap, view, size, false);
+    if (!aset_slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
+        return region_alloc(heap, view, size, false);
+    if (UNLIKELY(look_around(heap, view) & ~RECIPE_OF_TERMS)) /* these grow to what they need */
+        return region_alloc(heap, view, size, false);
+    struct page *page = aset_page_of(heap, view, blocks_class_of(room), room);
+    return page ? region_take(heap, page, view, size, false, &fresh) : NULL;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bins: the pages of a region, or of a heap's small contexts, by size class.
+ *
+ * A bin has one current page and a list of others with free blocks; full pages are in no list and
+ * come back when some of their blocks are free.
+ */
+#include "region/bins.h"
+#include "base/options.h"
+#include "os/meta.h"
+#include "region/punch.h"
+#include "region/serial.h"
+
+/* After this many pages that were denied, plus one for each view, all regions are searched for
+ * empty pages. The views count because the search takes longer with each. */
+#define SWEEP_EVERY 64U
+/* Allocations of a context between two occasions at which its empty pages are given back. */
+#define RELEASE_EVERY 256
+#define SPARE_SHIFT 5       /* a 32nd: see spare_of */
+#define EXACT_SPARE_SHIFT 4 /* with RECIPE_EXACT */
+#define DONORS_MAX 64U      /* views looked at for a page to share */
+#define DONATIONS_MAX 8U    /* and pages of each */
+
+/* The largest class of each doubling, provided that the slack fits its record. */
+static const uint8_t largest_of[SIZE_CLASSES] = {1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11, 11,
+                                                 15, 15, 15, 15, 19, 19, 19, 19, 20, 21, 22, 23,
+                                                 27, 27, 27, 27, 31, 31, 31, 31, 35, 35, 35, 35};
+
+struct page heap_no_page FORK_PAGE;
+#define NO_PAGE_4 &heap_no_page, &heap_no_page, &heap_no_page, &heap_no_page
+#define NO_PAGE_16 NO_PAGE_4, NO_PAGE_4, NO_PAGE_4, NO_PAGE_4
+const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16, NO_PAGE_4}};
+
+static bool serves_terms(const struct bins *bins, const struct page *page) {
+    return page->slices == blocks_page_slices(bins, page->size_class) &&
+           (!(bins->recipe & RECIPE_ZEROED) || load_relaxed(&page->meta_shift) & META_ALIGNED);
+}
+
+/* True when the page may serve new chunks of its class: the next page of the class would have
+ * the same layout. */
+INLINE bool bins_serve(struct bins *bins, const struct page *page) {
+    return page->block_bytes == bins_block_bytes(bins, page->size_class) &&
+           (LIKELY(!bins->terms) || serves_terms(bins, page)) &&
+           !((load_relaxed(&page->flags) ^ bins->recipe) & PAGE_CHAINED);
+}
+
+void bins_init(struct bins *bins) {
+    for (unsigned i = 0; i < SIZE_CLASSES; i++) {
+        bins->current[i] = &heap_no_page;
+        bins->partial[i] = NULL;
+    }
+}
+
+/* The most bytes of a size class that may wait as recent blocks; the number of blocks is
+ * limited, too. */
+#define RECENT_BYTES 2048U
+#define RECENT_MAX 32U
+
+static uint16_t recent_room(unsigned size_class) {
+    unsigned room = RECENT_BYTES / blocks_bytes_table[size_class];
+    return (uint16_t)(room < RECENT_MAX ? room : RECENT_MAX);
+}
+
+static void classes_init(struct heap *heap) {
+    for (unsigned i = 0; i < SIZE_CLASSES; i++)
+        heap->served_by[i] = largest_of[i];
+    for (unsigned i = 0; i <= NARROW_MAX / 16; i++)
+        heap->size_served_by[i] = largest_of[blocks_class_table[i]];
+}
+
+void bins_split_class(struct heap *heap, unsigned size_class) {
+    if (heap->served_by[size_class] == size_class)
+        return;
+    heap->served_by[size_class] = (uint8_t)size_class;
+    for (unsigned i = 0; i <= NARROW_MAX / 16; i++)
+        if (blocks_class_table[i] == size_class)
+            heap->size_served_by[i] = (uint8_t)size_class;
+}
+
+void bins_init_mixed(struct heap *heap) {
+    bins_init(&heap->mixed);
+    classes_init(heap);
+    for (unsigned i = 0; i < NARROW_CLASSES; i++) {
+        struct page *recent = heap_recent(heap, i);
+        blocks_set_layout(recent, SLICE_BYTES, false, i, blocks_bytes_table[i]);
+        recent->free = NULL;
+        recent->used = recent_room(i);
+        recent->behind = &heap_no_page;
+        heap->mixed.current[i] = recent;
+    }
+}
+
+/* Gives the recent blocks back to their pages. */
+static void flush_recent(struct heap *heap) {
+    for (unsigned i = 0; i < NARROW_CLASSES; i++) {
+        struct page *recent = heap_recent(heap, i);
+        void *block = recent->free;
+        recent->free = NULL;
+        recent->used = recent_room(i);
+        while (block) {
+            void *next = *(void **)block;
+            struct page *page = segment_page_of(block);
+            if (blocks_free_owned(heap, page, block))
+                page_after_free(heap, page, block);
+            block = next;
+        }
+    }
+}
+
+struct pool *bins_apart(struct heap *heap) {
+    if (heap->apart)
+        return heap->apart;
+    struct pool *pool = meta_alloc(sizeof *pool);
+    if (!pool)
+        return NULL;
+    bins_init(&pool->bins);
+    for (unsigned i = 0; i < NARROW_CLASSES; i++) {
+        struct page *stand_in = (struct page *)pool->stand_ins[i];
+        blocks_set_layout(stand_in, SLICE_BYTES, false, i, blocks_bytes_table[i]);
+        stand_in->behind = &heap_no_page;
+        pool->bins.current[i] = stand_in;
+    }
+    heap->apart = pool;
+    return pool;
+}
+
+static bool is_apart(const struct heap *heap, const struct bins *bins) {
+    return UNLIKELY(heap->apart != NULL) && bins == &heap->apart->bins;
+}
+
+/* Returns the place of the pointer to the current page of a size class. If there is a stand-in,
+ * this is the stand-in's `behind`. */
+static struct page **current_of(struct heap *heap, struct bins *bins, unsigned size_class) {
+    return (bins == &heap->mixed || is_apart(heap, bins)) && size_class < NARROW_CLASSES
+               ? &bins->current[size_class]->behind
+               : &bins->current[size_class];
+}
+
+/* Appends a page to the list of pages with free blocks. The `prev` of the first page is the last
+ * page. The page that waits longest is used first; with bands, pages that are at least half full
+ * come before the others. */
+static void partial_push(struct bins *bins, struct page *page) {
+    struct page **head = &bins->partial[page->size_class], **emptier = bins_second_band(bins, page);
+    uint32_t half = page->capacity / 2;
+    bool fuller = emptier && page->used > half;
+    struct page *behind = fuller ? *emptier : NULL;
+    if (page->view && page->view->bins != &heap_no_bins)
+        page->view->bins = bins; /* it has free blocks of its own again */
+    flag_set(page, PAGE_LISTED);
+    if (fuller)
+        page->rare_at = (uint16_t)half;
+    else if (emptier && !*emptier)
+        *emptier = page;
+    page->next = behind;
+    if (!*head) {
+        page->prev = page;
+        *head = page;
+        return;
+    }
+    struct page *at =
+        behind ? behind : *head; /* whose `prev` is the one before it, or the last one */
+    page->prev = at->prev;
+    at->prev = page;
+    if (behind == *head)
+        *head = page;
+    else
+        page->prev->next = page;
+}
+
+void bins_unlist(struct bins *bins, struct page *page) {
+    struct page **head = &bins->partial[page->size_class], **emptier = bins_second_band(bins, page);
+    if (emptier && *emptier == page)
+        *emptier = page->next;
+    if (page == *head) {
+        *head = page->next;
+        if (page->next)
+            page->next->prev = page->prev;
+    } else {
+        page->prev->next = page->next;
+        (page->next ? page->next : *head)->prev = page->prev;
+    }
+    page->next = page->prev = NULL;
+    flag_clear(page, PAGE_LISTED);
+}
+
+static struct bins *bins_of(struct heap *heap, const struct page *page) {
+    if (page->kind == PAGE_OWN)
+        return page->view->region;
+    return UNLIKELY(page->meta_shift & META_APART) ? &heap->apart->bins : &heap->mixed;
+}
+
+/* Returns how many blocks of a full page may be free before the page is used again: finding a
+ * page with one free block takes longer than using it. Free blocks of mixed pages are mostly
+ * reused before their page hears of them (heap.recent_room). */
+static uint32_t spare_of(const struct page *page) {
+    if (!page->view)
+        return 0;
+    return page->capacity >>
+           (page->view->region->recipe & RECIPE_EXACT ? EXACT_SPARE_SHIFT : SPARE_SHIFT);
+}
+
+static void current_is_full(struct heap *heap, struct page *page) {
+    if (page == &heap_no_page)
+        return;
+    store_owner(&page->filled, load_relaxed(&segment_clock));
+    flag_set(page, PAGE_FULL);
+    blocks_tail_done(heap, page);
+    uint32_t spare = spare_of(page);
+    page->rare_at = (uint16_t)(page->used > spare ? page->used - 1 - spare : 0);
+    if (UNLIKELY(page->view && region_of(page->view->region)->named))
+        region_list(&region_of(page->view->region)->pages, page);
+}
+
+void bins_put_aside(struct heap *heap, struct bins *bins, unsigned size_class) {
+    struct page *page = bins->current[size_class];
+    bins->current[size_class] = &heap_no_page;
+    if (page == &heap_no_page)
+        return;
+    if (!page->used)
+        blocks_page_destroy(heap, page);
+    else if (bins_serve(bins, page) && blocks_has_free(page))
+        partial_push(bins, page);
+    else
+        current_is_full(heap, page);
+}
+
+void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_class) {
+    if (!bins_serve(bins, bins->current[size_class]))
+        bins_put_aside(heap, bins, size_class);
+    for (struct page *page = bins->partial[size_class], *next; page; page = next) {
+        next = page->next;
+        if (bins_serve(bins, page))
+            continue;
+        bins_unlist(bins, page);
+        current_is_full(heap, page);
+    }
+}
+
+bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
+    struct page **current = current_of(heap, bins, size_class);
+    if (blocks_has_free(*current))
+        return true;
+    do {
+        struct page *next = bins->partial[size_class];
+        if (!next)
+            return false;
+        current_is_full(heap, *current);
+        bins_unlist(bins, next);
+        *current = next;
+    } while (!blocks_has_free(*current)); /* of a page that was given back in part, some again */
+    struct page *after = bins->partial[size_class];
+    if (after) { /* what the next switch will wait for */
+        __builtin_prefetch(after->free, 1);
+        __builtin_prefetch(after->next, 1);
+    }
+    return true;
+}
+
+unsigned bins_share_class(struct heap *heap, unsigned size_class) {
+    unsigned largest = heap->served_by[size_class];
+    if (largest != size_class && *current_of(heap, &heap->mixed, largest) != &heap_no_page &&
+        !bins_switch(heap, &heap->mixed, largest)) {
+        bins_split_class(heap, size_class);
+        return size_class;
+    }
+    return largest;
+}
+
+/* Past the waste cap the free blocks of contexts with pages of their own serve all contexts.
+ * Before it, only those of contexts that are to have no pages of their own do (PLACE_SHARED). */
+static bool may_share(const struct view *view, bool past_cap) {
+    enum placement placement = heap_placement(view->context);
+    return placement == PLACE_SHARED || (placement == PLACE_DEFAULT && past_cap);
+}
+
+static bool is_worth_sharing(const struct page *page, unsigned size_class) {
+    return page->used <= page->capacity - page->capacity / 8 &&
+           page->block_bytes == blocks_bytes_table[size_class];
+}
+
+static struct page *share_own_page(struct heap *heap, unsigned size_class, bool past_cap) {
+    for (unsigned looks = 0; looks < DONORS_MAX && looks < heap->view_count; looks++) {
+        if (heap->donor >= heap->view_count)
+            heap->donor = 1;
+        const struct view *view = heap_view_at(heap, heap->donor);
+        struct bins *region = may_share(view, past_cap) ? view->region : NULL;
+        struct page *page = region ? region->partial[size_class] : NULL;
+        for (unsigned i = 0; i < DONATIONS_MAX && page; i++, page = page->next) {
+            if (!is_worth_sharing(page, size_class))
+                continue;
+            if (!blocks_become_mixed(page))
+                return NULL;
+            bins_unlist(region, page);
+            return page;
+        }
+        heap->donor++;
+    }
+    return NULL;
+}
+
+struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
+                            unsigned size_class) {
+    struct page **current = current_of(heap, bins, size_class);
+    struct page *page = NULL;
+    if (bins_switch(heap, bins, size_class))
+        return *current;
+    current_is_full(heap, *current);
+    /* Past the waste cap this context's new chunks share mixed pages. */
+    enum placement placement = view ? heap_placement(view->context) : PLACE_DEFAULT;
+    bool below_cap = heap_may_segregate(heap);
+    bool segregate = placement == PLACE_DEFAULT ? below_cap : placement != PLACE_SHARED;
+    bool apart = is_apart(heap, bins);
+    if (!view && !apart && (!below_cap || load_relaxed(&heap_placed_any) & 1U << PLACE_SHARED))
+        page = share_own_page(heap, size_class, !below_cap);
+    if (view ? segregate : !page) {
+        page = blocks_page_create(heap, view, size_class);
+        if (page && apart)
+            blocks_mark(page, META_APART);
+        if (page && UNLIKELY(bins->recipe & (RECIPE_ZEROED | RECIPE_CHAINED)))
+            blocks_mark(page, META_ALIGNED); /* the common free leaves such pages to kinds.h */
+        if (page && UNLIKELY(bins->recipe & RECIPE_CHAINED))
+            flag_set(page, PAGE_CHAINED);
+    } else if (view && ++heap->denied >= SWEEP_EVERY + heap->view_count) {
+        heap->denied = 0;
+        regions_release_empty(heap); /* current pages that are empty, the one waste we hold */
+    }
+    *current = page ? page : &heap_no_page;
+    return page;
+}
+
+/* Called when a current page got empty for the first time since it became current. The empty
+ * pages of its region are given back, unless the context will need them again soon: it made some
+ * allocations since the last time, but fewer than RELEASE_EVERY. */
+static void current_is_empty(struct heap *heap, struct page *page) {
+    struct bins *region = page->view->region;
+    uint64_t since = page->view->allocs - region->allocs_at_release;
+    page->rare_at = UINT16_MAX;
+    if (since && since < RELEASE_EVERY)
+        return;
+    region->allocs_at_release = page->view->allocs;
+    bins_release_empty(heap, region);
+}
+
+void bins_freed_into(struct heap *heap, struct page *page) {
+    struct bins *bins = bins_of(heap, page);
+    if (page->flags & (PAGE_FULL | PAGE_LISTED) && page->used > page->rare_at)
+        return;
+    if (page->flags & PAGE_FULL) {
+        bool listed = UNLIKELY(page->view && region_of(bins)->named);
+        if (listed)
+            region_unlist(&region_of(bins)->pages, page);
+        flag_clear(page, PAGE_FULL);
+        if (!page->used)
+            blocks_page_destroy(heap, page);
+        else if (LIKELY(bins_serve(bins, page)))
+            partial_push(bins, page);
+        else { /* to be looked at with its next free again */
+            flag_set(page, PAGE_FULL);
+            if (listed)
+                region_list(&region_of(bins)->pages, page);
+        }
+    } else if (page->flags & PAGE_LISTED) {
+        bins_unlist(bins, page);
+        if (page->used)
+            partial_push(bins, page); /* half full: behind those that are more */
+        else
+            blocks_page_destroy(heap, page);
+    } else if (!page->used && page->kind == PAGE_OWN) {
+        current_is_empty(heap, page);
+    }
+}
+
+void page_after_free(struct heap *heap, struct page *page, void *block) {
+    if (blocks_are_watched(page))
+        segment_watch(block);
+    bins_freed_into(heap, page);
+}
+
+void bins_release_page(struct heap *heap, struct page *page, void *block) {
+    if (blocks_are_watched(page))
+        segment_watch(block);
+    *current_of(heap, bins_of(heap, page), page->size_class) = &heap_no_page;
+    blocks_page_destroy(heap, page);
+}
+
+void bins_release_empty(struct heap *heap, struct bins *bins) {
+    if (bins == &heap->mixed)
+        flush_recent(heap);
+    for (unsigned i = 0; i < SIZE_CLASSES; i++) {
+        struct page **current = current_of(heap, bins, i), *page = *current;
+        if (page == &heap_no_page || page->used)
+            continue;
+        *current = &heap_no_page;
+        blocks_page_destroy(heap, page);
+    }
+}
+
+void regions_release_empty(struct heap *heap) {
+    if (heap->apart)
+        bins_release_empty(heap, &heap->apart->bins);
+    for (uint32_t i = 1; i < heap->view_count; i++) {
+        struct bins *region = heap_view_at(heap, i)->region;
+        if (!region)
+            continue;
+        bins_release_empty(heap, region);
+        serial_release_empty(region_of(region));
+    }
+}

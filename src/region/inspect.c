@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* What a pointer leads to: context, sizes, and the report that ends a program that misused it. */
+#include "region/hooks.h"
+#include "region/kinds.h"
+#include "region/region.h"
+
+/* Returns the page of any chunk. NULL: the pointer is not the library's. */
+struct page *region_page_of(const void *chunk) {
+    struct page *page = region_is_behind_segment(chunk) ? NULL : segment_page_of(chunk);
+    return page ? page : segment_huge_of(chunk);
+}
+
+uint32_t region_context_of(const void *chunk) {
+    const struct page *page = region_page_of(chunk);
+    return page ? page_kind_of(page)->context_of(page, chunk) : REGION_NO_CONTEXT;
+}
+
+size_t region_usable(const void *chunk) {
+    const struct page *page = region_page_of(chunk);
+    return page ? page_kind_of(page)->usable(page, chunk) : 0;
+}
+
+size_t region_requested(const void *chunk) {
+    const struct page *page = region_page_of(chunk);
+    return page ? page_kind_of(page)->requested(page, chunk) : 0;
+}
+
+COLD void region_report(enum region_misuse misuse, const struct page *page, const void *chunk) {
+    char line[256];
+    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    const struct page_kind *kind = page_kind_of(page);
+    uint32_t context = kind->context_of(page, chunk);
+    static const char *const words[] = {
+        [MISUSE_DOUBLE_FREE] = "memctx: double free of ",
+        [MISUSE_INTERIOR] = "memctx: free of an invalid pointer ",
+        [MISUSE_OVERFLOW] = "memctx: write behind the end of ",
+        [MISUSE_WRITTEN_FREE] = "memctx: write into freed memory at ",
+        [MISUSE_FREED_IN_RESET] =
+            "memctx: a context was reset while another thread freed a chunk in the page ",
+    };
+    text_add(&text, words[misuse]);
+    text_add_hex(&text, (uintptr_t)chunk);
+    kind->describe(page, &text);
+    if (context != REGION_NO_CONTEXT) {
+        text_add(&text, " of context ");
+        text_add_number(&text, context);
+    }
+    text_add(&text, "\n");
+    os_print(&text);
+    if (kind->explain)
+        kind->explain(page);
+    else
+        REGION_HOOK(explain_misuse, context, misuse >= MISUSE_OVERFLOW);
+    os_abort();
+}

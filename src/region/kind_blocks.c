@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Chunks in pages of blocks (PAGE_OWN and PAGE_MIXED): the functions of kinds.h.
+ *
+ * The record of a chunk's block holds the chunk's slack and, in mixed pages, the view that paid. A
+ * page whose frees have more to do than the common free does (api/fast.h) has META_ALIGNED; its
+ * frees come here.
+ */
+#include "region/aset.h"
+#include "region/check.h"
+#include "region/kinds.h"
+#include "region/punch.h"
+#include "region/region.h"
+#include "region/reset.h"
+#include "region/simple.h"
+#include "region/terms.h"
+
+/* Returns the view that paid for the block of that record. The owner may be turning its page
+ * into a mixed one at that moment; the owner then clears the page's view last. */
+static struct view *paid_by(struct heap *owner, const struct page *page, const void *at,
+                            const struct record *record) {
+    struct view *view = load_acquire(&page->view);
+    if (view)
+        return view;
+    uint32_t index = record->view_index ? record->view_index : record_read(page, at).view_index;
+    uint32_t member = member_of_record(index);
+    return UNLIKELY(member) ? heap_view(owner, member_context(member)) : heap_view_at(owner, index);
+}
+
+/* As paid_by, for a block that this heap's thread is freeing. Also removes the chunk from its
+ * tiny context's list, or from its crowd member. */
+static struct view *paid_until_now(struct heap *heap, const struct page *page, const void *at,
+                                   const struct record *record, const void *chunk) {
+    bool apart = load_relaxed(&page->meta_shift) & META_APART;
+    uint32_t member = UNLIKELY(apart) ? member_of_record(record->view_index) : 0;
+    bool listed = apart && !member;
+    struct view *paid = member ? heap_view(heap, member_freed(member, &listed))
+                               : paid_by(page->heap, page, at, record);
+    if (UNLIKELY(listed))
+        tiny_freed(paid->context, chunk);
+    return paid;
+}
+
+COLD static void check_freed(const struct page *page, char *block, const char *chunk,
+                             size_t requested) {
+    check_sealed(page, chunk, requested, block + page->block_bytes);
+    check_fill(page, block);
+}
+
+/* Overwrites the contents of a freed block if its context asks for that. Chunks to be zeroed all
+ * stand in their context's own pages with META_ALIGNED. */
+COLD static void wipe_freed(const struct page *page, char *block, const char *chunk,
+                            size_t requested) {
+    const struct view *view = load_acquire(&page->view);
+    if (check_is_on(page))
+        check_freed(page, block, chunk, requested);
+    else if (view && terms_with(view->context, TERMS_ZERO))
+        __builtin_memset(block, 0, page->block_bytes - simple_bytes(page));
+}
+
+/* Marks the block of a record free. Ends the program if the block is free already. */
+INLINE struct record release_record(const struct page *page, void *at, const char *block,
+                                    const void *chunk) {
+    struct record record = record_release(page, at);
+    if (record.free || blocks_is_punched(page, block))
+        region_report(MISUSE_DOUBLE_FREE, page, chunk);
+    return record;
+}
+
+/* --- free ----------------------------------------------------------------------------------- */
+
+static void free_block(struct heap *heap, struct page *page, void *chunk) {
+    size_t requested;
+    char *block, *granule = blocks_granule(page, chunk);
+    unsigned index = region_block_index(page, granule, chunk, &block);
+    void *at = blocks_record(page, granule, index);
+    if ((load_plain(&page->meta_shift) & (META_SHIFT | META_OWNERS)) == META_OWNERS) {
+        uint8_t slack = load_relaxed((uint8_t *)at);
+        store_owner((uint8_t *)at, UINT8_MAX);
+        if (UNLIKELY(slack == UINT8_MAX))
+            region_report(MISUSE_DOUBLE_FREE, page, chunk);
+        requested = page->block_bytes - slack;
+        view_account_free(heap_view_at(heap, *blocks_owner(page, granule, index)), requested);
+    } else {
+        struct record record = release_record(page, at, block, chunk);
+        requested = page->block_bytes - record.slack;
+        view_account_free(paid_until_now(heap, page, at, &record, chunk), requested);
+        if (simple_is(page))
+            simple_unlink(page, block);
+    }
+    if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
+        wipe_freed(page, block, chunk, requested);
+    bool changes = load_plain(&page->meta_shift) == META_MIXED
+                       ? blocks_free_mixed(heap, page, block)
+                       : blocks_free_owned(heap, page, block);
+    if (UNLIKELY(changes || blocks_are_watched(page)))
+        page_after_free(heap, page, block);
+}
+
+static bool release(struct heap *heap, struct page *page, void *chunk, struct freed *freed) {
+    char *block;
+    void *at = region_block_of(page, chunk, &block);
+    struct record record = release_record(page, at, block, chunk);
+    freed->paid = paid_until_now(heap, page, at, &record, chunk);
+    freed->requested = page->block_bytes - record.slack;
+    freed->block = block;
+    if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
+        wipe_freed(page, block, chunk, freed->requested);
+    return true;
+}
+
+/* The page is given back when it gets empty, perhaps with its segment, and must not be read any
+ * more. */
+static void free_parked(struct heap *owner, struct page *page, void *block) {
+    if (simple_is(page))
+        simple_unlink(page, block);
+    bool is_current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
+    bool changes = blocks_free_owned(owner, page, block) || blocks_are_watched(page);
+    if (is_current && !page->used) /* nobody allocates here */
+        bins_release_page(owner, page, block);
+    else if (changes)
+        page_after_free(owner, page, block);
+}
+
+static void collect(struct heap *heap, struct page *page, void *chain, uint16_t length) {
+    if (simple_is(page))
+        simple_unlink_all(page, chain);
+    if (page->free) { /* mostly there is none, and the blocks are not looked at: they are in no
+                         cache */
+        void *last = chain;
+        while (*(void **)last)
+            last = *(void **)last;
+        *(void **)last = page->free;
+    }
+    page->free = chain;
+    store_owner(&page->used, (uint16_t)(page->used - length));
+    store_owner(&heap->own_free, heap->own_free + (int64_t)length * page->waste_unit);
+    bins_freed_into(heap, page);
+}
+
+/* --- resize --------------------------------------------------------------------------------- */
+
+/* True when chunks of that view may stand in that page. */
+static bool may_stand_in(const struct page *page, const struct view *view) {
+    if (page->view)
+        return page->view == view;
+    bool apart = page->meta_shift & META_APART;
+    return apart == (heap_placement(view->context) == PLACE_APART);
+}
+
+/* True when a chunk may pass from one view to the other without a move. */
+static bool may_change_hands(const struct view *from, const struct view *to) {
+    return from == to || (!region_is_named(from) && !region_is_named(to));
+}
+
+/* Resizes a chunk in its block, if the block wastes no more than a new block would. Blocks with a
+ * checked tail stay as they are. */
+static void *resize(struct heap *heap, struct view *view, struct page *page, void *chunk,
+                    size_t size) {
+    char *block;
+    void *at = region_block_of(page, chunk, &block);
+    struct record record = record_read(page, at);
+    if (record.free || blocks_is_punched(page, block))
+        region_report(MISUSE_DOUBLE_FREE, page, chunk);
+    size_t room = (size_t)(block + page->block_bytes - (char *)chunk) - simple_bytes(page);
+    if (UNLIKELY(options.check) || page->heap != heap || !may_stand_in(page, view) || size > room ||
+        !aset_slack_fits(page->block_bytes, size) ||
+        (size * 2 < page->block_bytes && bins_class_of(heap, size) != page->size_class))
+        return NULL;
+    struct view *old = paid_by(heap, page, at, &record);
+    size_t had = page->block_bytes - record.slack;
+    bool apart = UNLIKELY(load_relaxed(&page->meta_shift) & META_APART);
+    if (apart && !may_change_hands(old, view))
+        return NULL;
+    if (apart)
+        tiny_resized(view->context, chunk, size);
+    if (size < had && UNLIKELY(terms_with(old->context, TERMS_ZERO) != NULL))
+        __builtin_memset((char *)chunk + size, 0, had - size);
+    view_account_free(old, had);
+    view_account_alloc(view, size);
+    record_write(page, at, view->index, page->block_bytes - (uint32_t)size);
+    return chunk;
+}
+
+/* --- look ----------------------------------------------------------------------------------- */
+
+/* Reads the record of the block that holds the pointer. False: no block holds the pointer. */
+static bool record_at(const struct page *page, const void *chunk, struct record *record) {
+    bool exact;
+    const char *granule = blocks_granule(page, chunk);
+    unsigned index = blocks_index(page, granule, chunk, &exact);
+    if (index >= page->granule_capacity && index >= page->capacity)
+        return false;
+    *record = record_read(page, blocks_record(page, granule, index));
+    return true;
+}
+
+/* A free block has its last context. */
+static uint32_t context_of(const struct page *page, const void *chunk) {
+    struct record record;
+    if (!page->heap || !record_at(page, chunk, &record))
+        return REGION_NO_CONTEXT;
+    const struct view *view = load_acquire(&page->view);
+    return view ? view->context : member_payer(page->heap, record.view_index);
+}
+
+uint32_t region_member_of(const void *chunk) {
+    const struct page *page = segment_page_of(chunk);
+    struct record record;
+    bool apart = page && page->kind == PAGE_MIXED && page->meta_shift & META_APART;
+    return apart && record_at(page, chunk, &record) ? member_of_record(record.view_index) : 0;
+}
+
+static size_t requested(const struct page *page, const void *chunk) {
+    char *block;
+    const void *at = region_block_of(page, chunk, &block);
+    return page->block_bytes - record_read(page, at).slack;
+}
+
+static size_t usable(const struct page *page, const void *chunk) {
+    char *block;
+    if (check_is_on(page))
+        return requested(page, chunk);
+    (void)region_block_of(page, chunk, &block);
+    return (size_t)(block + page->block_bytes - (const char *)chunk) - simple_bytes(page);
+}
+
+static void describe(const struct page *page, struct text *text) {
+    text_add(text, "; block of ");
+    text_add_number(text, page->block_bytes);
+    text_add(text, " bytes");
+}
+
+/* --- all chunks of a page ------------------------------------------------------------------- */
+
+static void each_used(const struct page *page, page_visit *visit, void *context) {
+    char *start = segment_span_start(page);
+    size_t granule_bytes = (size_t)page->granule_mask + 1;
+    uint64_t punched = granule_bytes == OS_PAGE_BYTES ? blocks_punched(page) : 0;
+    for (size_t i = 0; i * granule_bytes < blocks_reached(page, start); i++) {
+        char *granule = start + i * granule_bytes;
+        unsigned count = punched >> i & 1 ? 0 : page->granule_capacity;
+        for (unsigned index = 0; index < count; index++) {
+            struct record record = record_read(page, blocks_record(page, granule, index));
+            if (!record.free)
+                visit(granule + page->first + (size_t)index * page->block_bytes, page->block_bytes,
+                      page->block_bytes - record.slack, context);
+        }
+    }
+}
+
+/* A reset keeps the current pages as long as at most this many of their bytes were written: the
+ * next chunks need about as many. */
+#define KEEPER_BYTES (128U << 10)
+
+static void reset(struct heap *heap, struct region *region, struct page *page, uint32_t *kept) {
+    bool current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
+    bool keeps = !(region->bins.recipe & RECIPE_CHAINED) || load_relaxed(&options.freelist_kib);
+    uint32_t touched = (uint32_t)blocks_touched(page, segment_span_start(page));
+    if (keeps && current && *kept + touched <= KEEPER_BYTES &&
+        !(load_relaxed(&page->meta_shift) & META_PUNCHED)) {
+        *kept += touched;
+        blocks_rewind(heap, page);
+        return;
+    }
+    if (page->flags & PAGE_FULL)
+        region_unlist(&region->pages, page);
+    else if (current)
+        region->bins.current[page->size_class] = &heap_no_page;
+    else
+        bins_unlist(&region->bins, page);
+    store_owner(&heap->own_free, heap->own_free + (int64_t)page->used * page->waste_unit);
+    page->used = 0;
+    blocks_page_destroy(heap, page);
+}
+
+static int64_t waste(const struct page *page) {
+    size_t free_blocks = blocks_handed_out(page) - page->used;
+    if (load_relaxed(&page->meta_shift) & META_PUNCHED)
+        free_blocks -= punch_held(page);
+    return (int64_t)free_blocks * page->waste_unit +
+           (page->flags & PAGE_TAIL ? (int64_t)OS_PAGE_BYTES : 0);
+}
+
+const struct page_kind page_kind_blocks = {
+    .free_own = free_block,
+    .free_foreign = region_free_by_other_thread,
+    .release = release,
+    .free_parked = free_parked,
+    .collect = collect,
+    .resize = resize,
+    .context_of = context_of,
+    .usable = usable,
+    .requested = requested,
+    .describe = describe,
+    .each_used = each_used,
+    .reset = reset,
+    .waste = waste,
+    .list_holds = blocks_list_holds,
+};

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of page kinds, and the kinds without a chunk in use; see kinds.h. */
+#include "region/kinds.h"
+#include "region/guard.h"
+#include "region/region.h"
+
+/* --- PAGE_NONE: free slices, or slices that hold no start of a chunk ------------------------- */
+
+static void free_again(struct heap *heap, struct page *page, void *chunk) {
+    (void)heap;
+    region_report(MISUSE_DOUBLE_FREE, page, chunk);
+}
+
+static void *resize_freed(struct heap *heap, struct view *view, struct page *page, void *chunk,
+                          size_t size) {
+    (void)heap, (void)view, (void)size;
+    region_report(MISUSE_DOUBLE_FREE, page, chunk);
+}
+
+static size_t no_bytes(const struct page *page, const void *chunk) {
+    (void)page, (void)chunk;
+    return 0;
+}
+
+static uint32_t no_context(const struct page *page, const void *chunk) {
+    (void)page, (void)chunk;
+    return REGION_NO_CONTEXT;
+}
+
+static void describe_empty(const struct page *page, struct text *text) {
+    (void)page;
+    text_add(text, "; in empty memory");
+}
+
+static const struct page_kind page_kind_none = {
+    .free_own = free_again,
+    .free_foreign = free_again,
+    .resize = resize_freed,
+    .context_of = no_context,
+    .usable = no_bytes,
+    .requested = no_bytes,
+    .describe = describe_empty,
+};
+
+/* --- PAGE_WAITING: the guarded chunk that was freed here waits (guard.h) ---------------------- */
+
+static uint32_t last_context(const struct page *page, const void *chunk) {
+    (void)chunk;
+    return page->context;
+}
+
+static void describe_guarded(const struct page *page, struct text *text) {
+    (void)page;
+    text_add(text, "; a chunk with a guard page");
+}
+
+static const struct page_kind page_kind_waiting = {
+    .free_own = free_again,
+    .free_foreign = free_again,
+    .resize = resize_freed,
+    .context_of = last_context,
+    .usable = no_bytes,
+    .requested = no_bytes,
+    .describe = describe_guarded,
+    .explain = guard_explain,
+};
+
+const struct page_kind *const page_kinds[PAGE_KINDS] = {
+    [PAGE_NONE] = &page_kind_none,       [PAGE_OWN] = &page_kind_blocks,
+    [PAGE_MIXED] = &page_kind_blocks,    [PAGE_SPAN] = &page_kind_large,
+    [PAGE_HUGE] = &page_kind_large,      [PAGE_SERIAL] = &page_kind_serial,
+    [PAGE_WAITING] = &page_kind_waiting,
+};

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * kinds.h - what can be done with the chunks of a page: one table, by page->kind.
+ *
+ * A chunk belongs to its page, and the page may outlive the policy that placed the chunk. So
+ * freeing, resizing and looking at a chunk depend on the kind of its page alone. There are four
+ * sets of functions:
+ *   blocks  PAGE_OWN, PAGE_MIXED: blocks of one size (kind_blocks.c)
+ *   serial  PAGE_SERIAL: chunks one behind the other (serial.c)
+ *   large   PAGE_SPAN, PAGE_HUGE: one large chunk (large.c)
+ *   empty   PAGE_NONE, PAGE_WAITING: no chunk in use (kinds.c)
+ * The common malloc and free know the blocks without this table (api/fast.h).
+ *
+ * Threads: the owner of the page's heap, unless a field says otherwise. The table is constant.
+ */
+#ifndef MEMCTX_KINDS_H
+#define MEMCTX_KINDS_H
+
+#include "base/text.h"
+#include "region/bins.h"
+
+/* What a free by another thread found out before it hands the chunk over to the page's owner. */
+struct freed {
+    const struct view *paid; /* the view that paid for the chunk until now */
+    size_t requested;
+    void *block; /* the start of the chunk's block */
+};
+
+/* Called for a chunk in use. `room`: the bytes of its block. */
+typedef void page_visit(char *chunk, uint32_t room, uint32_t requested, void *context);
+
+struct page_kind {
+    /* Frees a chunk of a page of `heap`. Ends the program for a pointer to no chunk in use. */
+    void (*free_own)(struct heap *heap, struct page *page, void *chunk);
+    /* Frees a chunk of a page that does not belong to `heap`. Any thread. */
+    void (*free_foreign)(struct heap *heap, struct page *page, void *chunk);
+    /* The three parts of a free by another thread; NULL where pages belong to no heap.
+     * `release` notes that the chunk is free; any thread. False: there is no memory for the note,
+     * and the chunk stays in use. `free_parked` then frees the block for an owner whose thread
+     * ended; the caller holds the owner's lock. `collect` takes in the chain of blocks that others
+     * freed and its length. */
+    bool (*release)(struct heap *heap, struct page *page, void *chunk, struct freed *freed);
+    void (*free_parked)(struct heap *owner, struct page *page, void *block);
+    void (*collect)(struct heap *heap, struct page *page, void *chain, uint16_t length);
+
+    /* Resizes a chunk where it stands, or moves it without a copy; the chunk then belongs to
+     * `view`. The page may belong to another heap. Returns the chunk. NULL: nothing changed. */
+    void *(*resize)(struct heap *heap, struct view *view, struct page *page, void *chunk,
+                    size_t size);
+
+    /* Any thread: the context that pays for the chunk, or REGION_NO_CONTEXT; the bytes that the
+     * program may use; the bytes that it requested. */
+    uint32_t (*context_of)(const struct page *page, const void *chunk);
+    size_t (*usable)(const struct page *page, const void *chunk);
+    size_t (*requested)(const struct page *page, const void *chunk);
+    /* Adds to a report of misuse what kind of memory the page is. */
+    void (*describe)(const struct page *page, struct text *text);
+    /* Prints the call paths behind a misuse; NULL: those of the chunk's context. */
+    void (*explain)(const struct page *page);
+
+    /* The pages of a region; NULL where no region has such pages. `each_used` visits the chunks in
+     * use. `reset` frees all of them, without accounts; *kept: bytes that the region's other pages
+     * keep. `waste` returns the free bytes that count in heap.own_free. `list_holds` is false when
+     * the program wrote to a free block. */
+    void (*each_used)(const struct page *page, page_visit *visit, void *context);
+    void (*reset)(struct heap *heap, struct region *region, struct page *page, uint32_t *kept);
+    int64_t (*waste)(const struct page *page);
+    bool (*list_holds)(const struct page *page);
+};
+
+INTERNAL const struct page_kind page_kind_blocks, page_kind_serial, page_kind_large;
+INTERNAL const struct page_kind *const page_kinds[PAGE_KINDS];
+
+INLINE const struct page_kind *page_kind_of(const struct page *page) {
+    return page_kinds[load_relaxed(&page->kind)];
+}
+
+#endif

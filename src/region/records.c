@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* The records of blocks; see blocks.h. */
+#include "region/blocks.h"
+
+/* Returns the place of the owner's view index for the block of this record. NULL: the page was
+ * reused meanwhile and its table is gone; only a dump that reads a copy of the header may see
+ * that. The library's tables stay mapped, so their words may be read all the same. */
+static uint32_t *owner_of(const struct page *page, const void *record) {
+    struct owners *owners = page->owners;
+    if (!owners)
+        return NULL;
+    size_t offset = (size_t)((const char *)record - owners->start);
+    bool many = page->granule_mask < OS_PAGE_BYTES; /* granules; else one */
+    size_t number = ((many ? offset & page->granule_mask : offset) - page->records) >>
+                    (page->meta_shift & META_WIDE);
+    if (many)
+        number += offset / OS_PAGE_BYTES * page->granule_capacity;
+    return offset < WIDE_PAGE_SLICES * SLICE_BYTES && number < owners->count
+               ? &owners->views[number]
+               : NULL;
+}
+
+void record_write(const struct page *page, void *record, uint32_t view, uint32_t slack) {
+    if (UNLIKELY(page->meta_shift & META_OWNERS))
+        store_owner(owner_of(page, record), view);
+    switch (page->meta_shift & META_SHIFT) {
+    case 0: store_owner((uint8_t *)record, (uint8_t)slack); break;
+    case 1: store_owner((uint16_t *)record, (uint16_t)slack); break;
+    case 2: store_owner((uint32_t *)record, view << 8 | (slack + 1)); break;
+    default: store_owner((uint64_t *)record, (uint64_t)view << 32 | (slack + 1));
+    }
+}
+
+void record_set(const struct page *page, const void *block, uint32_t view, uint32_t slack) {
+    const char *granule = blocks_granule(page, block);
+    bool exact;
+    unsigned index = blocks_index(page, granule, block, &exact);
+    record_write(page, blocks_record(page, granule, index), view, slack);
+}
+
+/* Reads a record of a page with that shift; with `release`, also marks the block free. */
+INLINE struct record record_visit(const struct page *page, uint8_t shift, void *record,
+                                  bool release) {
+    uint32_t view = 0;
+    if (UNLIKELY(shift & META_OWNERS)) {
+        const uint32_t *owner = owner_of(page, record);
+        view = owner ? load_relaxed(owner) : 0;
+    }
+    switch (shift & META_SHIFT) {
+    case 0: {
+        uint8_t slack = load_relaxed((uint8_t *)record);
+        if (release)
+            store_owner((uint8_t *)record, UINT8_MAX);
+        return (struct record){slack, view, slack == UINT8_MAX};
+    }
+    case 1: {
+        uint16_t slack = load_relaxed((uint16_t *)record);
+        if (release)
+            store_owner((uint16_t *)record, UINT16_MAX);
+        return (struct record){slack, view, slack == UINT16_MAX};
+    }
+    case 2: {
+        uint32_t word = load_relaxed((uint32_t *)record);
+        if (release)
+            store_owner((uint8_t *)record, 0);
+        return (struct record){(word & 0xff) - 1, word >> 8, !(word & 0xff)};
+    }
+    default: {
+        uint64_t word = load_relaxed((uint64_t *)record);
+        if (release)
+            store_owner((uint32_t *)record, 0);
+        return (struct record){(uint32_t)word - 1, (uint32_t)(word >> 32), !(uint32_t)word};
+    }
+    }
+}
+
+struct record record_read(const struct page *page, const void *record) {
+    return record_visit(page, load_acquire(&page->meta_shift), (void *)(uintptr_t)record, false);
+}
+
+struct record record_release(const struct page *page, void *record) {
+    return record_visit(page, load_acquire(&page->meta_shift), record, true);
+}

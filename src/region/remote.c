@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Frees of chunks in pages that belong to another thread's heap, or to no thread.
+ *
+ * The freeing thread notes in the page that the chunk is free and counts the free in its own view
+ * of the context that paid. It then puts the block on the page's list `remote`. The first block of
+ * that list also puts the page on the owner's list `remote_pages`, and only from there the owner
+ * collects, so a page cannot be given back while another thread is still announcing it. If the
+ * owner's thread has ended, the freeing thread does the owner's part under the heap's lock.
+ */
+#include "region/kinds.h"
+#include "region/region.h"
+
+#define POINTER_BITS 48
+#define POINTER_MASK ((1UL << POINTER_BITS) - 1)
+
+void page_push_remote(struct page *page, void *block) {
+    if (UNLIKELY(blocks_are_watched(page)))
+        segment_watch(block);
+    uint64_t head = load_relaxed(&page->remote);
+    uint64_t new_head;
+    do {
+        *(void **)block = (void *)(head & POINTER_MASK);
+        new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;
+    } while (!cas_acq_rel(&page->remote, &head, new_head)); /* acquire: remote_next is free */
+    if (head)
+        return;
+    struct heap *heap = page->heap;
+    struct page *first = load_relaxed(&heap->remote_pages);
+    do
+        store_owner(&page->remote_next, first);
+    while (!cas_release(&heap->remote_pages, &first, page));
+}
+
+void heap_collect_remote(struct heap *heap) {
+    struct page *page = exchange_acquire(&heap->remote_pages, NULL);
+    while (page) {
+        struct page *next =
+            load_relaxed(&page->remote_next); /* before others may announce the page anew */
+        uint64_t head = exchange_acq_rel(&page->remote, 0);
+        void *chain = (void *)(head & POINTER_MASK);
+        page_kind_of(page)->collect(heap, page, chain, (uint16_t)(head >> POINTER_BITS));
+        page = next;
+    }
+}
+
+/* Accounts a free to the view of the parked owner, whose lock the caller holds. So a thread that
+ * frees chunks of ended threads needs no views of its own for them. */
+static void account_parked(struct heap *heap, struct heap *owner, const struct view *paid,
+                           size_t requested) {
+    struct view *view = NULL;
+    if (paid->index < owner->view_count)
+        view = heap_view_at(owner, paid->index);
+    if (view != paid) /* a named context's */
+        view = heap_view_twin(heap, paid);
+    if (view)
+        view_account_free(view, requested);
+}
+
+/* Gives the block back to its page in the owner's place, if the owner is parked. The memory of the
+ * page may be gone afterwards. */
+static bool freed_parked(struct heap *heap, struct heap *owner, struct page *page,
+                         const struct freed *freed) {
+    if (load_acquire(&owner->state) != HEAP_PARKED || lock_any_is_mine() || !lock_try(&owner->lock))
+        return false;
+    bool parked = load_acquire(&owner->state) == HEAP_PARKED;
+    if (parked) {
+        account_parked(heap, owner, freed->paid, freed->requested);
+        heap_collect_remote(owner);
+        page_kind_of(page)->free_parked(owner, page, freed->block);
+        heap_publish_waste(owner); /* it has no thread that would */
+    }
+    lock_release(&owner->lock);
+    return parked;
+}
+
+void region_free_by_other_thread(struct heap *heap, struct page *page, void *chunk) {
+    struct heap *owner = page->heap;
+    struct freed freed;
+    if (!page_kind_of(page)->release(heap, page, chunk, &freed))
+        return;
+    heap_count_remote(heap, owner);
+    if (freed_parked(heap, owner, page, &freed))
+        return;
+    struct view *view = heap_view_twin(heap, freed.paid);
+    if (view)
+        view_account_free(view, freed.requested);
+    page_push_remote(page, freed.block);
+}
+
+static COLD void free_unknown(struct heap *heap, void *chunk) {
+    if (!chunk)
+        return;
+    struct page *huge = segment_huge_of(chunk);
+    if (huge)
+        page_kind_of(huge)->free_foreign(heap, huge, chunk);
+    else /* not ours (a library with a malloc of its own), or freed long ago: never touched */
+        add_relaxed(&heap_global.foreign_frees, 1);
+}
+
+void region_free_foreign(struct heap *heap, struct page *page, void *chunk) {
+    if (!page || region_is_behind_segment(chunk))
+        free_unknown(heap, chunk);
+    else
+        page_kind_of(page)->free_foreign(heap, page, chunk);
+}
