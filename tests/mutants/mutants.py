@@ -332,7 +332,7 @@ MUTANTS = {
         "        os_unmap(header, header->mapped_bytes);\n        return;\n    }\n",
         ["model:huge-chunks-and-a-dump"]),
     "near-leaf-before-the-first-segment": (
-        "src/segment/segment.c", "    if (near && !far && /* else", "    if (!far && /* else", ["model:huge-chunks-and-a-dump"]),
+        "src/segment/segment.c", "    if (near && !far &&", "    if (!far &&", ["model:huge-chunks-and-a-dump"]),
     "waiters-sleep-on": (
         "src/os/lock.c", "    while (!take_free(lock, self)) {\n        uint64_t word",
         "    while (!take_free(lock, self_word())) {\n        uint64_t word", ["model:lock"]),
@@ -503,7 +503,7 @@ MUTANTS = {
     "folding-is-told-before-its-numbers": (
         "src/path/functions.c",
         "    unwind_rules_folded = number_of;\n    unwind_rules_number_functions(number_of_key);\n"
-        "    /* Last: who sees it reads the new numbers. */\n    store_release(&function_epoch, function_epoch + 1);\n",
+        "    /* The epoch changes last, so a thread that sees the new epoch reads the new numbers. */\n    store_release(&function_epoch, function_epoch + 1);\n",
         "    store_release(&function_epoch, function_epoch + 1);\n    unwind_rules_folded = number_of;\n    unwind_rules_number_functions(number_of_key);\n",
         ["model:folding-begins-under-walks"]),
     "new-rules-are-not-numbered": (
