@@ -71,19 +71,19 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
 }
 
 static void look_for_others_memory(struct look *look, const struct rule *rule) {
-    static const char *const keys[] = {"files_bytes",  "stacks_bytes",       "brk_heap_bytes",
-                                       "shared_bytes", "runtime_code_bytes", "own_mappings_bytes",
-                                       "residue_bytes"};
-    static const char *const names[] = {"files",
-                                        "stacks",
-                                        "the brk heap",
-                                        "shared and named mappings",
-                                        "code made at run time",
-                                        "mappings that the program made itself"};
+    static const char *const lines[][2] = {
+        {"files_bytes", "files"},
+        {"stacks_bytes", "stacks"},
+        {"brk_heap_bytes", "the brk heap"},
+        {"shared_bytes", "shared and named mappings"},
+        {"runtime_code_bytes", "code made at run time"},
+        {"own_mappings_bytes", "mappings that the program made itself"},
+        {"residue_bytes", "memory that the ledger does not explain"},
+    };
     int64_t sum = 0, most = 0;
     size_t largest = 0;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        int64_t bytes = larger(0, look_ledger_line(look, keys[i]));
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        int64_t bytes = larger(0, look_ledger_line(look, lines[i][0]));
         sum += bytes;
         if (bytes > most) {
             most = bytes;
@@ -96,7 +96,7 @@ static void look_for_others_memory(struct look *look, const struct rule *rule) {
         finding_new(look, rule, SEVERITY_INFO, sum, share(sum, look->rss_bytes));
     finding->evidence = cli_format(
         "%s, %.0f %% of the resident set, did not come from malloc; the largest part, %s, is %s",
-        look_bytes(sum), 100 * finding->ratio, look_bytes(most), names[largest]);
+        look_bytes(sum), 100 * finding->ratio, look_bytes(most), lines[largest][1]);
     finding->action = cli_format("less /proc/%" PRId64 "/smaps", look->model->pid);
 }
 
