@@ -413,7 +413,7 @@ static void drop_late_clients(void) {
 /* --- the socket ------------------------------------------------------------------------------- */
 
 static bool socket_open(void) {
-    char reason[256] = "no directory for the socket";
+    char reason[256] = "there is no directory for the socket";
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
     struct held listener;
     if (!place_find(&place, os_process_id(), &why)) {
@@ -422,7 +422,7 @@ static bool socket_open(void) {
         return false;
     }
     if (!hold(&listener, OS_TRY(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)))) {
-        complain("no socket could be had", "");
+        complain("cannot create a socket", "");
         return false;
     }
     unlink(place.temporary.sun_path);
@@ -430,7 +430,7 @@ static bool socket_open(void) {
             bind(listener.fd, (const struct sockaddr *)&place.temporary, sizeof place.temporary)) ||
         OS_TRY(chmod(place.temporary.sun_path, 0600)) || OS_TRY(listen(listener.fd, 16)) ||
         OS_TRY(rename(place.temporary.sun_path, place.final.sun_path))) {
-        complain("the socket could not be placed at ", place.final.sun_path);
+        complain("cannot create the socket at ", place.final.sun_path);
         unlink(place.temporary.sun_path);
         let_go(&listener);
         return false;
@@ -646,7 +646,7 @@ static void start(void) {
     }
     pthread_attr_destroy(&attributes);
     if (error) {
-        complain("no thread could be started", "");
+        complain("cannot start the control thread", "");
         return;
     }
     control.running = os_process_id();
@@ -701,7 +701,7 @@ bool control_restrict(bool strictly, uint32_t *before) {
     bool ended = end_thread();
     unfold_end(); /* a child without a thread of its own still has its parent's unfoldings */
     if (ended)
-        complain("the program restricts what the kernel does for it", "");
+        complain("the program restricts its system calls", "");
     return true;
 }
 
