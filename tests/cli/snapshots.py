@@ -122,7 +122,7 @@ def doctor_names_the_residue():
         with open(file, "w", encoding="utf-8") as changed:
             json.dump(dump, changed, separators=(",", ":"))
         text = succeed("doctor", file)
-        check("is memory that the ledger does not explain" in text, text)
+        check("of memory that the ledger does not explain" in text, text)
 
 
 @test
@@ -257,7 +257,7 @@ def snapshot_parts_that_contradict():
         spoil(lambda dump: dump["threads"].clear(), "not listed")
         spoil(lambda dump: dump.pop("ledger"), "no ledger")
         spoil(lambda dump: dump.pop("exe"), "no pid or no exe")
-        spoil(lambda dump: dump.update(filtered=True), "holds only the contexts")
+        spoil(lambda dump: dump.update(filtered=True), "holds only some contexts")
 
 
 @test

@@ -28,9 +28,8 @@ void output_begin(struct output *output, const char *path) {
                                      : NULL;
     if (!output->file) {
         cli_die(CLI_REFUSED,
-                "%s: cannot be written; %s; give the name of a file in a directory that is "
-                "yours",
-                path, strerror(errno));
+                "%s: cannot be written; %s; name a file in a directory that you may write to", path,
+                strerror(errno));
     }
     setvbuf(output->file, NULL, _IOFBF, 1 << 18);
 }
@@ -90,7 +89,7 @@ void output_finish(struct output *output) {
         if (!direct)
             unlink(output->temporary);
         cli_die(CLI_REFUSED,
-                "%s: could not be written; %s; make room, or give the name of a file elsewhere",
+                "%s: could not be written; %s; free some space, or name a file elsewhere",
                 output->path, strerror(error));
     }
     free(output->temporary);

@@ -26,8 +26,9 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
         struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, bytes,
                                              share(suspect->figure, model->totals.allocs));
         finding->evidence = cli_format(
-            "%" PRId64 " chunks, %.0f %% of all allocations, were each freed before four others of "
-            "the same path were made; %s went through in all",
+            "%" PRId64
+            " chunks, %.0f %% of all allocations, were each freed before their call path "
+            "allocated four more; together they had %s",
             suspect->figure, 100 * finding->ratio, look_bytes(bytes));
         finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
     }
@@ -59,8 +60,8 @@ void look_for_copies(struct look *look, const struct rule *rule) {
         struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, suspect->figure,
                                              share(suspect->figure, live));
         finding->evidence = cli_format(
-            "%" PRId64 " chunks of %s on average were reached through %" PRId64
-            " smaller ones (%s), each copied into the next; while it is copied both are there",
+            "%" PRId64 " chunks of %s on average grew through %" PRId64
+            " smaller chunks (%s in all), each copied into the next; during a copy both exist",
             chunks, look_bytes(live / chunks), frees, look_bytes(suspect->figure));
         finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
     }
@@ -79,8 +80,9 @@ static char *tell_who_frees(const struct model *model) {
         return cli_copy("");
     const struct model_thread *by = &model->threads[most->freed_by];
     const struct model_thread *of = &model->threads[most->owner];
-    return cli_format("; most by thread %u (%s), of memory that is thread %u's (%s) now: %" PRId64,
-                      by->tid, by->name, of->tid, of->name, most->frees);
+    return cli_format("; in the whole process, thread %u (%s) frees most for another thread: "
+                      "%" PRId64 " chunks in pages of thread %u (%s)",
+                      by->tid, by->name, most->frees, of->tid, of->name);
 }
 
 void look_for_remote_frees(struct look *look, const struct rule *rule) {
@@ -106,9 +108,9 @@ void look_for_remote_frees(struct look *look, const struct rule *rule) {
             finding_on(look, rule, SEVERITY_INFO, suspect, live, share(suspect->figure, frees));
         char *who = tell_who_frees(model);
         finding->evidence =
-            cli_format("of %" PRId64 " allocated and %" PRId64 " freed chunks %" PRId64
-                       " were freed by another thread than allocated them; %s are alive%s",
-                       allocs, frees, suspect->figure, look_bytes(live), who);
+            cli_format("another thread than the allocating one freed %" PRId64 " of %" PRId64
+                       " freed chunks; the path allocated %" PRId64 " chunks, and %s is live%s",
+                       suspect->figure, frees, allocs, look_bytes(live), who);
         free(who);
         finding->action = look_closer(look, "dump", " --flat --threads", finding);
     }

@@ -296,22 +296,24 @@ static void print_folding(const struct model *model, const struct render_options
     if ((merged && (bytes < 1000 || allocs < 1000)) || bytes < FULL_ENOUGH ||
         allocs < FULL_ENOUGH) {
         printf("full call paths: %" PRId64 ".%" PRId64 " %% of live bytes, %" PRId64 ".%" PRId64
-               " %% of allocations; the rest stands under %s\n",
+               " %% of allocations; the rest is under %s\n",
                bytes / 10, bytes % 10, allocs / 10, allocs % 10,
-               merged ? "[other callers]: more room for paths with MEMCTX_TABLES"
+               merged ? "[other callers]; a larger MEMCTX_TABLES gives more paths room"
                       : "labels such as [truncated]");
     }
     if (marked.partial && model->left_out_count == 0) {
         char text[RENDER_NUMBER_BYTES];
-        printf("marked >=: more of theirs, %s at the most, stands under [other callers] further "
-               "out\n",
+        printf(">= marks figures that may be too low, by at most %s; the rest is under [other "
+               "callers] of an outer function\n",
                render_bytes(text, marked.bound_bytes, options->human));
     } else if (marked.partial) {
-        printf("marked >=: more of theirs stands under [other callers] further out\n");
+        printf(
+            ">= marks figures that may be too low; the rest is under [other callers] of an outer "
+            "function\n");
     }
     if (marked.late) {
-        printf("since admitted: what such a path allocated earlier stands under [other callers] "
-               "further out\n");
+        printf("\"since admitted\" marks call paths whose earlier allocations are under [other "
+               "callers] of an outer function\n");
     }
 }
 

@@ -80,7 +80,7 @@ bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
     }
     memcpy(&head, bytes, sizeof head);
     if (!memchr(head.exe, 0, sizeof head.exe))
-        return damaged(loader, "the name of its program does not end");
+        return damaged(loader, "the name of the program is cut off");
     if (!model->exe) {
         model->exe = cli_clean(cli_copy(head.exe));
         model->uptime_s = (double)head.uptime_ns / 1e9;
@@ -99,7 +99,7 @@ static bool take_module(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     struct wire_module wire;
     if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "its modules lie outside it");
+        return damaged(loader, "a module record is cut off");
     if (wire.build_id_bytes > sizeof wire.build_id) {
         return cli_fail(loader->failure, CLI_REFUSED, "%s: damaged answer; a build-id of %u bytes",
                         model->source, wire.build_id_bytes);
@@ -107,7 +107,7 @@ static bool take_module(struct loader *loader, struct records *records) {
     char *path = take_text(records, wire.path_bytes);
     if (!path || wire.index != model->module_count) {
         free(path);
-        return damaged(loader, !path ? "a string lies outside it" : "a module is missing");
+        return damaged(loader, !path ? "a string is cut off" : "a module is missing");
     }
     skip(records, padded(wire.path_bytes) - wire.path_bytes);
     model->modules = make_room(model->modules, &loader->module_room, model->module_count,
@@ -147,7 +147,7 @@ static bool take_views(struct loader *loader, struct records *record, uint32_t i
     for (size_t i = 0; i < count; i++) {
         struct wire_view wire;
         if (!take(record, &wire, sizeof wire))
-            return damaged(loader, "its thread views lie outside it");
+            return damaged(loader, "a thread view is cut off");
         loader->views =
             make_room(loader->views, &loader->view_room, loader->view_count, sizeof *loader->views);
         loader->views[loader->view_count++] = (struct loader_view){index, wire.heap, wire.sums};
@@ -202,9 +202,9 @@ static bool find_parts(struct loader *loader, struct records *record,
     size_t views_bytes = wire->views * sizeof(struct wire_view);
     *parts = (struct context_parts){.has_sums = (wire->holds & WIRE_CONTEXT_SUMS) != 0};
     if (parts->has_sums && !take(record, &parts->sums, sizeof parts->sums))
-        return damaged(loader, "its contexts lie outside it");
+        return damaged(loader, "a context record is cut off");
     if (record->left < views_bytes)
-        return damaged(loader, "its thread views lie outside it");
+        return damaged(loader, "a thread view is cut off");
     parts->views = (struct records){.at = record->at, .left = views_bytes};
     skip(record, views_bytes);
     if ((wire->holds & WIRE_CONTEXT_FURTHER) != 0)
@@ -212,7 +212,7 @@ static bool find_parts(struct loader *loader, struct records *record,
     parts->label = find_text(record, wire->label_bytes);
     parts->why = find_text(record, wire->why_bytes);
     if ((wire->label_bytes > 0 && !parts->label) || (wire->why_bytes > 0 && !parts->why))
-        return damaged(loader, "a string lies outside it");
+        return damaged(loader, "a string is cut off");
     return true;
 }
 
@@ -224,7 +224,7 @@ static struct model_context *context_of(struct loader *loader, const struct wire
         model->context_count > 0 ? &model->contexts[model->context_count - 1] : NULL;
     if ((wire->holds & WIRE_CONTEXT_FURTHER) != 0) {
         if (!last || last->id != wire->id) {
-            damaged(loader, "more threads of a context that is not there");
+            damaged(loader, "thread figures of a context that is not there");
             return NULL;
         }
         return last;
@@ -241,10 +241,10 @@ static bool take_context(struct loader *loader, struct records *records) {
     struct wire_context wire;
     struct context_parts parts;
     if (records->left < sizeof wire)
-        return damaged(loader, "its contexts lie outside it");
+        return damaged(loader, "a context record is cut off");
     memcpy(&wire, records->at, sizeof wire);
     if (wire.bytes < sizeof wire || wire.bytes > records->left || wire.bytes % 8 != 0)
-        return damaged(loader, "its contexts lie outside it");
+        return damaged(loader, "a context record is cut off");
     struct records record = {.at = records->at + sizeof wire, .left = wire.bytes - sizeof wire};
     skip(records, wire.bytes);
     if (wire.kind > WIRE_KIND_UNKNOWN) {
@@ -304,7 +304,7 @@ static bool take_thread(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     struct wire_thread wire;
     if (!take(records, &wire, sizeof wire) || wire.heap >= HEAPS_MAX)
-        return damaged(loader, "its threads lie outside it");
+        return damaged(loader, "a thread record is cut off");
     add_exited(loader);
     if (wire.heap >= loader->heap_count) {
         size_t count = 2 * (size_t)wire.heap + 8;
@@ -331,7 +331,7 @@ static bool take_remote(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     struct wire_remote wire;
     if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "its frees by others lie outside it");
+        return damaged(loader, "a record of remote frees is cut off");
     add_exited(loader);
     model->remotes = make_room(model->remotes, &loader->remote_room, model->remote_count,
                                sizeof *model->remotes);
@@ -378,7 +378,7 @@ static bool take_mark(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     struct wire_mark wire;
     if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "its marks lie outside it");
+        return damaged(loader, "a mark record is cut off");
     if (model->mark_count >= WIRE_MARKS_MAX)
         return damaged(loader, "too many elements");
     wire.name[sizeof wire.name - 1] = '\0';
@@ -396,7 +396,7 @@ static bool take_entry(struct loader *loader, struct records *records) {
     struct model_mark *mark = loader->mark;
     struct wire_mark_entry wire;
     if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "its mark entries lie outside it");
+        return damaged(loader, "a mark entry is cut off");
     mark->entries =
         make_room(mark->entries, &loader->entry_room, mark->entry_count, sizeof *mark->entries);
     /* A context that is newer than the contexts that were read is left out there, so here too. */
@@ -412,7 +412,7 @@ static bool take_note(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     const char *end = memchr(records->at, 0, records->left);
     if (!end)
-        return damaged(loader, "a string lies outside it");
+        return damaged(loader, "a string is cut off");
     size_t bytes = (size_t)(end - records->at) + 1;
     model->notes = cli_grow(model->notes, model->note_count + 1, sizeof *model->notes);
     model->notes[model->note_count++] = take_text(records, bytes);
@@ -465,7 +465,7 @@ static void keep_share(struct loader *loader, const struct model_share *share) {
 static bool take_page(struct loader *loader, struct records *records) {
     struct wire_page page;
     if (!take(records, &page, sizeof page))
-        return damaged(loader, "its pages lie outside it");
+        return damaged(loader, "a page record is cut off");
     bool shared = page.context == WIRE_NONE;
     if (page.share_count > records->left / sizeof(struct wire_share) ||
         (page.share_count > 0 && !shared))
@@ -475,7 +475,7 @@ static bool take_page(struct loader *loader, struct records *records) {
     if (page.further && !shared)
         return damaged(loader, "a page has shares that do not exist");
     if (loader->keep_pages && !keep_page(loader, &page))
-        return damaged(loader, "more of a page that is not there");
+        return damaged(loader, "shares of a page that is not there");
     figures_add_page(&loader->figures, shared ? NULL : figures_of(loader, page.context), &page);
     for (uint32_t i = 0; i < page.share_count; i++) {
         struct wire_share wire = {0};
@@ -494,7 +494,7 @@ static bool take_page(struct loader *loader, struct records *records) {
 static bool take_survey(struct loader *loader, struct records *records) {
     struct wire_survey *sum = &loader->survey, survey;
     if (!take(records, &survey, sizeof survey))
-        return damaged(loader, "its sums lie outside it");
+        return damaged(loader, "its sums are cut off");
     sum->contexts += survey.contexts;
     sum->with_figures += survey.with_figures;
 #define ADD(name) sum->name = model_add(sum->name, survey.name);

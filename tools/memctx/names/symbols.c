@@ -79,7 +79,8 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
     int pipe_fds[2];
     fflush(NULL);
     if (pipe2(pipe_fds, O_CLOEXEC) != 0)
-        cli_die(CLI_REFUSED, "no pipe for looking up names; %s; try --no-symbols", strerror(errno));
+        cli_die(CLI_REFUSED, "cannot make a pipe for looking up names; %s; try --no-symbols",
+                strerror(errno));
     lookup->child = fork();
     if (lookup->child == 0) {
         close(pipe_fds[0]);
@@ -88,7 +89,7 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
     close(pipe_fds[1]);
     lookup->answer = lookup->child > 0 ? fdopen(pipe_fds[0], "r") : NULL;
     if (!lookup->answer) {
-        cli_die(CLI_REFUSED, "no process for looking up names; %s; try --no-symbols",
+        cli_die(CLI_REFUSED, "cannot start a process that looks up names; %s; try --no-symbols",
                 strerror(errno));
     }
 }

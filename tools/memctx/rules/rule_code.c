@@ -104,7 +104,7 @@ void rule_code_warn(const struct rule_object *object) {
     const char *why = object->source == SYMBOLS_MISSING ? "there is no such file"
                       : object->source == SYMBOLS_MISMATCH
                           ? "the file is not the one that the process runs (another build-id)"
-                          : "its file is damaged, takes over a minute to read, or has more code "
-                            "than rules can name";
+                          : "the file is damaged, takes over a minute to read, or has more "
+                            "matching pieces of code than memctx takes";
     cli_warn("the rules are not resolved in %s; %s", object->module->path, why);
 }

@@ -42,8 +42,9 @@ bool rule_patterns_add(struct rule_patterns *patterns, const char *rule,
                        struct cli_failure *failure) {
     const char *equals = strrchr(rule, '=');
     if (patterns->count == RULE_PATTERNS_MAX) {
-        return cli_fail(failure, CLI_REFUSED, "the rule \"%.100s\" is one too many; %d are taken",
-                        rule, RULE_PATTERNS_MAX);
+        return cli_fail(failure, CLI_REFUSED,
+                        "the rule \"%.100s\" is one too many; memctx takes at most %d", rule,
+                        RULE_PATTERNS_MAX);
     }
     struct rule_pattern *pattern = &patterns->list[patterns->count];
     char *text = cli_copy(rule);

@@ -205,8 +205,8 @@ static char *make_text(const struct rule_patterns *patterns, const struct rule_o
         if (ranges > WIRE_RULE_RANGES_MAX || bytes > WIRE_RANGES_TEXT_MAX) {
             ranges -= object->count;
             fseek(text, before, SEEK_SET);
-            cli_warn("the rules are not resolved in %s; they hold for more pieces of code than a "
-                     "program can be started with; use memctx rules TARGET --again",
+            cli_warn("the rules are not resolved in %s; they match more pieces of code than the "
+                     "environment of a program can hold; use memctx rules TARGET --again",
                      object->module->path);
         }
     }

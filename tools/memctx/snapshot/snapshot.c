@@ -67,10 +67,11 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
     } else if (*kind == KIND_OTHER) {
         cli_set_failure(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, path);
     } else if (*kind == KIND_PACKED && used > SNAPSHOT_FILE_MAX) {
-        cli_set_failure(failure, CLI_REFUSED,
-                        "%s: damaged snapshot; none is longer than %zu bytes; take it again with "
-                        "memctx dump -o",
-                        path, SNAPSHOT_FILE_MAX);
+        cli_set_failure(
+            failure, CLI_REFUSED,
+            "%s: damaged snapshot; a snapshot has at most %zu bytes; take it again with "
+            "memctx dump -o",
+            path, SNAPSHOT_FILE_MAX);
     } else {
         bytes[used] = '\0';
         *length = used;

@@ -212,7 +212,8 @@ static bool load_views(struct model *model, const json_t *root, const json_t *li
             uint32_t thread = thread_of(
                 model, strcmp(key, MODEL_EXITED) == 0 ? 0 : (uint32_t)strtoul(key, NULL, 10));
             if (thread == WIRE_NONE)
-                return damaged(model, failure, "a thread view of a thread that is not listed");
+                return damaged(model, failure,
+                               "a thread view belongs to a thread that is not listed");
             if (model->view_count == capacity) {
                 capacity = 2 * capacity + 64;
                 model->views = cli_grow(model->views, capacity, sizeof *model->views);
@@ -236,7 +237,8 @@ static bool load_remotes(struct model *model, const json_t *root, struct cli_fai
         for (int k = 0; k < 2; k++) {
             found[k] = thread_of(model, tids[k]);
             if (found[k] == WIRE_NONE)
-                return damaged(model, failure, "frees by a thread that is not listed");
+                return damaged(model, failure,
+                               "remote frees belong to a thread that is not listed");
         }
         model->remotes[i] = (struct model_remote){found[0], found[1], integer_of(object, "frees")};
     }
@@ -326,7 +328,7 @@ static bool load_pages(struct model *model, const json_t *root, struct cli_failu
     model->shares = cli_alloc(numbers / 2 + 1, sizeof *model->shares);
     for (size_t i = 0; i < model->page_count; i++)
         if (!load_page(model, &model->pages[i], json_array_get(list, i)))
-            return damaged(model, failure, "a page of a context that is not listed");
+            return damaged(model, failure, "a page belongs to a context that is not listed");
     return true;
 }
 
@@ -413,8 +415,8 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
         return damaged(model, failure, "it has no pid or no exe");
     if (json_is_true(json_object_get(root, "filtered"))) {
         return cli_fail(failure, CLI_REFUSED,
-                        "%s: holds only the contexts that were asked for; take a snapshot without "
-                        "--site, --min and --depth",
+                        "%s: holds only some contexts; take a snapshot without --site, --min and "
+                        "--depth",
                         model->source);
     }
     const json_t *contexts = json_object_get(root, "contexts");

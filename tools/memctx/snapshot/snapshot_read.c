@@ -184,7 +184,7 @@ static void read_process(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     reader->process_count += block->rows;
     if (reader->process_count != 1) {
-        reader->wrong = "it is of no process, or of several";
+        reader->wrong = "it describes no process, or several";
         return;
     }
     model->pid = unpack_figure(block, PROCESS_PID, 0);
@@ -339,9 +339,9 @@ static void read_view(struct snapshot_reader *reader, struct model_view *view) {
     struct model *model = reader->model;
     uint64_t further = unpack_number(block, VIEWS_CONTEXT);
     view->thread = get_index(reader, VIEWS_THREAD, model->thread_count,
-                             "a thread view of a thread that is not listed");
+                             "a thread view belongs to a thread that is not listed");
     if (further >= model->context_count - reader->view_context) {
-        reader->wrong = "a thread view of a context that is not listed";
+        reader->wrong = "a thread view belongs to a context that is not listed";
         return;
     }
     view->context = reader->view_context += (uint32_t)further;
@@ -368,7 +368,7 @@ static void read_views(struct snapshot_reader *reader) {
 
 static void read_remotes(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    const char *wrong = "frees by a thread that is not listed";
+    const char *wrong = "remote frees belong to a thread that is not listed";
     model->remotes = room(reader, model->remotes, model->remote_count, sizeof *model->remotes);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_remote *remote = &model->remotes[model->remote_count++];
@@ -439,7 +439,7 @@ static void read_page(struct snapshot_reader *reader, struct wire_page *page) {
     page->live_bytes = unpack_number(block, PAGES_LIVE_BYTES);
     page->resident_bytes = unpack_figure(block, PAGES_RESIDENT_BYTES, page->touched_bytes);
     page->context = get_index_or_none(reader, PAGES_CONTEXT, reader->model->context_count,
-                                      "a page of a context that is not listed");
+                                      "a page belongs to a context that is not listed");
     page->block_bytes = get_word(reader, PAGES_BLOCK_BYTES);
     page->live = get_word(reader, PAGES_LIVE);
     page->capacity = get_word(reader, PAGES_CAPACITY);
@@ -471,7 +471,7 @@ static void read_shares(struct snapshot_reader *reader) {
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_share *share = &model->shares[model->share_count++];
         share->context = get_index(reader, SHARES_CONTEXT, model->context_count,
-                                   "a page of a context that is not listed");
+                                   "a page belongs to a context that is not listed");
         share->live = get_word(reader, SHARES_LIVE);
     }
 }
@@ -527,7 +527,7 @@ static void hand_out_entries(struct snapshot_reader *reader) {
 static bool check_whole(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     if (reader->process_count != 1)
-        return damaged(reader, "it is of no process, or of several");
+        return damaged(reader, "it describes no process, or several");
     if (reader->shares_told != model->share_count || reader->entries_told != reader->entry_count)
         return damaged(reader, "parts of pages or marks are missing");
     for (size_t i = 0; i < model->context_count; i++) {

@@ -33,7 +33,7 @@ static bool fail(struct unpack *unpack, const char *what) {
 static bool fail_truncated(struct unpack *unpack) {
     unpack->failed = true;
     return cli_fail(unpack->failure, CLI_REFUSED,
-                    "%s: truncated snapshot; it ends after %zu bytes, in the middle; " AGAIN,
+                    "%s: truncated snapshot; it ends too early, after %zu bytes; " AGAIN,
                     unpack->source, unpack->input.size);
 }
 
@@ -93,7 +93,7 @@ static size_t read_body(struct unpack *unpack, void *bytes, size_t length) {
     }
     unpack->body_bytes += output.pos;
     if (!unpack->failed && unpack->body_bytes > unpack->body_most)
-        fail(unpack, "it unpacks to far more than it can hold");
+        fail(unpack, "it unpacks to more bytes than a snapshot of its length has");
     return unpack->failed ? 0 : output.pos;
 }
 
@@ -201,7 +201,7 @@ bool unpack_next_block(struct unpack *unpack, struct unpack_block *block) {
         return fail(unpack, "a block's columns do not fit into it");
     unpack->rows += block->rows;
     if (unpack->rows > unpack->rows_most)
-        return fail(unpack, "it unpacks to more rows than it can hold");
+        return fail(unpack, "it unpacks to more rows than a snapshot of its length has");
     if (block->table == SNAPSHOT_END) {
         unpack->ended = check_rest(unpack);
         return false;

@@ -299,7 +299,8 @@ bool client_ask(struct client *client, enum wire_type type, const void *body, si
 
 static void tell_wait(struct client *client) {
     if (!client->told && !client->hurry)
-        cli_warn("%s is busy or serves others; waiting for a free connection", client->source);
+        cli_warn("%s is busy or serves other clients; waiting for a free connection",
+                 client->source);
     client->told = true;
 }
 
@@ -354,7 +355,7 @@ bool client_fail_refused(const struct client *client, struct client_answer *answ
     char *text = answer->body;
     text[strcspn(text, "\n")] = '\0';
     cli_clean(text);
-    cli_set_failure(failure, CLI_REFUSED, "%s refused: %.500s", client->source,
+    cli_set_failure(failure, CLI_REFUSED, "%s refused the request: %.500s", client->source,
                     text[0] != '\0'                    ? text
                     : answer->status == WIRE_NO_MEMORY ? "it has no memory for an answer"
                                                        : "it gave no reason");
@@ -450,10 +451,11 @@ static bool fail_without_socket(const struct client *client, const struct proces
     }
     switch (process_find_library(facts->pid)) {
     case PROCESS_UNREADABLE:
-        return cli_fail(failure, CLI_NOT_PERMITTED,
-                        "%s (%s) may not be examined: its maps are closed to this user (setuid, "
-                        "or not dumpable); run memctx as root",
-                        client->source, facts->name);
+        return cli_fail(
+            failure, CLI_NOT_PERMITTED,
+            "%s (%s) cannot be examined; this user may not read its memory map (setuid, "
+            "or not dumpable); run memctx as root",
+            client->source, facts->name);
     case PROCESS_WITHOUT:
         return cli_fail(failure, CLI_NO_TARGET,
                         "%s (%s) runs without libmemctx.so; start it with memctx run -- %s",

@@ -222,9 +222,9 @@ static bool explain_sandbox(const struct process_facts *facts, bool thread, char
                  "start it with MEMCTX_CONTROL=always");
     } else if (facts->age_s >= 1.0) {
         snprintf(reason, bytes,
-                 "it has given up new privileges (no_new_privs), as programs do before they filter "
-                 "their system calls (seccomp), and so has no control thread; or it has not "
-                 "allocated since it was 20 ms old");
+                 "it has set no_new_privs, as programs do before they filter their system calls "
+                 "(seccomp), so it has no control thread; or it has not allocated since it was "
+                 "20 ms old");
     } else {
         return false;
     }
@@ -245,21 +245,23 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
         snprintf(reason, bytes, "%s; correct that and start it again", detail);
     } else if (is_chrooted(facts->pid)) {
         snprintf(reason, bytes,
-                 "it runs in a chroot in which no directory for the socket could be had");
+                 "it runs in a chroot in which no directory for the socket could be made");
     } else if (thread) {
-        snprintf(reason, bytes,
-                 "its control thread runs, but the socket is not in any directory that can be seen "
-                 "from here (removed, or in another mount namespace)");
+        snprintf(
+            reason, bytes,
+            "its control thread runs, but its socket is in no directory that this command sees "
+            "(it was removed, or is in another mount namespace)");
     } else if (facts->age_s < 1.0) {
         snprintf(reason, bytes,
-                 "it is too young (%.2f s): the control thread starts after 20 ms of life, with an "
-                 "allocation, or later if it forks all the time; try again",
+                 "it is too young (%.2f s); the control thread starts with an allocation after "
+                 "20 ms, or later in a process that forks all the time; try again",
                  facts->age_s);
     } else {
-        snprintf(reason, bytes,
-                 "its control thread has not started: no directory for the socket was writable, a "
-                 "limit on processes forbade the thread, or the process has not allocated since it "
-                 "was 20 ms old; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to be told");
+        snprintf(
+            reason, bytes,
+            "its control thread has not started: no directory for the socket was writable, a "
+            "limit on processes forbade the thread, or the process has not allocated since it "
+            "was 20 ms old; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the reason");
     }
 }
 

@@ -73,8 +73,9 @@ static void open_process(struct target *target, pid_t pid) {
                 (int)pid, target->facts.name);
     }
     if (target->facts.state == 'T' || target->facts.state == 't') {
-        cli_die(CLI_REFUSED, "pid %d (%s) is stopped, so it cannot answer; kill -CONT %d wakes it",
-                (int)pid, target->facts.name, (int)pid);
+        cli_die(CLI_REFUSED,
+                "pid %d (%s) is stopped, so it cannot answer; kill -CONT %d resumes it", (int)pid,
+                target->facts.name, (int)pid);
     }
     if (!client_connect(&target->client, &target->facts, false, &failure))
         cli_die_failure(&failure);
@@ -104,8 +105,8 @@ void target_open(struct target *target, const char *word, bool live) {
         if (!is_file(word)) {
             if (search.closed > 0) {
                 cli_die(CLI_NOT_PERMITTED,
-                        "\"%s\" runs, but as another user, or closed to this one; run memctx as "
-                        "that user or as root",
+                        "\"%s\" runs as another user, or does not let this user examine it; run "
+                        "memctx as that user or as root",
                         word);
             }
             cli_die(CLI_NO_TARGET,
@@ -116,11 +117,11 @@ void target_open(struct target *target, const char *word, bool live) {
         }
     } else if (!is_file(word)) {
         cli_die(errno == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
-                "%s: cannot be opened; %s; a snapshot is made by memctx dump TARGET -o FILE", word,
+                "%s: cannot be opened; %s; make a snapshot with memctx dump TARGET -o FILE", word,
                 strerror(errno));
     }
     if (live) {
-        cli_die(CLI_REFUSED, "%s is a file; %s needs a running process, see memctx ps", word,
+        cli_die(CLI_REFUSED, "%s is a file; %s needs a running process; see memctx ps", word,
                 cli_current_verb->name);
     }
     target->is_snapshot = true;
@@ -325,7 +326,8 @@ void target_load_contexts(struct target *target, struct model *model,
     } else if (!snapshot_load(model, target->path, &failure)) {
         cli_die_failure(&failure);
     } else if ((options->flags & MODEL_THREADS) != 0 && !model->has_threads) {
-        cli_die(CLI_REFUSED, "%s: holds no thread views; take it with memctx dump --threads -o",
+        cli_die(CLI_REFUSED,
+                "%s: holds no figures of threads; take it again with memctx dump --threads -o FILE",
                 model->source);
     }
 }
@@ -343,8 +345,8 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
     }
     if (!mark->has_entries && target->is_snapshot) {
         cli_die(CLI_REFUSED,
-                "%s: holds the mark \"%s\" without its counters; take it with "
-                "memctx dump -o",
+                "%s: holds the mark \"%s\" without its counters; take it again with "
+                "memctx dump -o FILE",
                 model->source, mark->name);
     }
     if (!mark->has_entries)

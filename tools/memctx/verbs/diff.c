@@ -102,10 +102,11 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
         printf("... %zu more contexts, %s bytes\n", more, signed_bytes(text, rest, request->human));
     }
     if (compare->left_out) {
-        printf("the mark left out %" PRIu64 " contexts that held at most %" PRId64
-               " bytes each, %" PRId64 " in all: of them only what is more is told\n",
+        printf("the mark has no counters of %" PRIu64 " contexts that held at most %" PRId64
+               " bytes each, %" PRId64
+               " bytes in all; for these contexts only growth above %" PRId64 " bytes is shown\n",
                compare->left_out->contexts, compare->left_out->most_bytes,
-               compare->left_out->requested_bytes);
+               compare->left_out->requested_bytes, compare->left_out->most_bytes);
     }
     printf("Grand total: %s bytes requested before, %s after: ",
            render_bytes(a, compare->before.requested_bytes, request->human),

@@ -113,14 +113,14 @@ static void print_text(const struct findings_input *input, const struct findings
     for (size_t i = 0; i < findings->count; i++)
         worse += findings->list[i].severity > SEVERITY_INFO;
     printf("%s (pid %" PRId64
-           "), up %.1f s: %s resident, of which the program asked for %s; memctx itself: %s\n",
+           "), up %.1f s: resident set %s, requested by the program %s, memctx itself %s\n",
            model->exe, model->pid, model->uptime_s, render_bytes(rss, ledger->rss_bytes, true),
            render_bytes(asked, model->totals.requested_bytes, true),
            render_bytes(own, memory_own_bytes(model), true));
     for (size_t i = 0; i < findings->count; i++)
         print_finding(model, &findings->list[i], i + 1, request);
     printf("%s%s", findings->count > 0 ? "\n" : "",
-           worse > 0 ? "" : "No problem with its memory was found.\n");
+           worse > 0 ? "" : "No memory problem was found.\n");
     if (input->samples->count < 4) {
         printf("%zu mark%s: too few to find leaks; set at least three with memctx mark %s, or use "
                "--watch SECONDS.\n",

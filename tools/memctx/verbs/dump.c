@@ -83,14 +83,12 @@ static struct dump_request parse(int argc, char **argv) {
     while ((option = cli_next_option(argc, argv, ":o:hV", options_list)) != -1)
         take_option(&request, option);
     if (request.output &&
-        (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0)) {
-        cli_usage("a snapshot holds every context; --site, --min and --depth choose when it is "
-                  "read");
-    }
+        (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0))
+        cli_usage("a snapshot holds every context; use --site, --min and --depth when you read it");
     if (request.svg &&
         (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0 ||
          request.json || request.flat || request.output))
-        cli_usage("a flame graph holds every context; with --svg only --sort has a meaning");
+        cli_usage("a flame graph holds every context; of these options, --svg takes only --sort");
     if (request.view.site) {
         regex_t regex; /* before the target is asked: a wrong one is a mistake of the user's */
         view_compile_site(&regex, request.view.site);

@@ -126,7 +126,7 @@ static void print_text(const struct model *model, const struct view *view,
            "resident", "pinned", "sole-pinned");
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         printf("%5s", bin_names[bin]);
-    printf("  context (own pages by per cent of live blocks)\n");
+    printf("  context (<=6 to 100: its own pages by percentage of live blocks)\n");
     size_t count, printed = 0;
     uint32_t *leaves = view_sort_leaves(view, model, &count);
     for (; printed < count && (request->limit == 0 || printed < (size_t)request->limit);

@@ -7,9 +7,9 @@
 #include "verbs/choose.h"
 
 struct placing {
-    const char *policy; /* as it is asked for: policy=WORD */
-    const char *action; /* as it is told, and stands in notes */
-    const char *stand;  /* where the chunks stand then */
+    const char *policy; /* WORD of policy=WORD on the command line */
+    const char *action; /* word for the placement in output and in notes */
+    const char *where;  /* where the next chunks go, for the text output */
     enum wire_placement placement;
 };
 /* By one of the first two; NULL: there is none. */

@@ -63,7 +63,7 @@ static void ask_process(struct row *row) {
     struct client client;
     struct cli_failure failure;
     if (row->facts.state == 'T' || row->facts.state == 't') {
-        row->reason = cli_format("it is stopped; kill -CONT %d wakes it", (int)row->facts.pid);
+        row->reason = cli_format("it is stopped; kill -CONT %d resumes it", (int)row->facts.pid);
         return;
     }
     if (!client_connect(&client, &row->facts, true, &failure)) {

@@ -107,10 +107,11 @@ static char *find_library(void) {
 static void set_preload(const char *library) {
     const char *before = getenv("LD_PRELOAD");
     if (strpbrk(library, ": ")) {
-        cli_die(CLI_REFUSED,
-                "%s cannot be preloaded: LD_PRELOAD cannot hold a path with a blank or a colon; "
-                "move it",
-                library);
+        cli_die(
+            CLI_REFUSED,
+            "%s cannot be preloaded; LD_PRELOAD cannot hold a path with a space or a colon; move "
+            "the library",
+            library);
     }
     if (access(library, R_OK) != 0)
         cli_die(CLI_REFUSED, "%s cannot be read; %s", library, strerror(errno));

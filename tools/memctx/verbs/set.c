@@ -44,7 +44,7 @@ static void set_by_rule(const struct choice *choice, const char *wanted) {
         }
         char *rule = cli_format("context:%s=%s", choice->ids[i], wanted);
         free(target_ask_text(&target, WIRE_RULES, rule, strlen(rule)));
-        printf("added the rule %s, for what is allocated from now on\n", rule);
+        printf("added the rule %s; it applies to chunks allocated from now on\n", rule);
         free(rule);
     }
 }

@@ -94,14 +94,13 @@ static void print_text(const struct target *target, const struct unfolding *unfo
         printf("%" PRId64 " function%s folded again\n", figures[0],
                figures[0] == 1 ? " is" : "s are");
     } else {
-        printf("for %u s new call paths have each call of %" PRId64
-               " recursive function%s, wherever "
-               "it comes from;\nsee memctx dump %d\n",
+        printf("for %u s, new call paths keep every call of %" PRId64
+               " recursive function%s, whoever calls it;\nsee memctx dump %d\n",
                unfolding->head.verb, figures[0], several, (int)target->facts.pid);
     }
     if (figures[1] > (unfolding->head.verb == 0 ? 0 : figures[0])) {
-        printf("in all %" PRId64 " functions are unfolded now, the last of them for %" PRId64
-               " s\n",
+        printf("in all, %" PRId64 " functions are unfolded now; the last one is folded again in "
+               "%" PRId64 " s\n",
                figures[1], figures[2]);
     }
 }

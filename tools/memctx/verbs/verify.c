@@ -54,13 +54,12 @@ static void print_text(const struct outcome *outcome, bool human) {
     char now[RENDER_NUMBER_BYTES], saved[RENDER_NUMBER_BYTES];
     bool trimmed = !outcome->placing;
     printf("%s of %" PRId64 " context%s (%" PRId64
-           "%s), %.1f s ago: predicted %s; %s %s before, %s %s: "
-           "saved %s",
+           "%s), %.1f s ago: predicted saving %s; %s: %s before, %s %s; saved %s",
            note->action, note->contexts, note->contexts == 1 ? "" : "s", note->first,
            note->contexts == 1 ? "" : ", ...", outcome->ago_s,
            render_bytes(predicted, note->predicted_bytes, human),
-           trimmed                               ? "resident"
-           : placing_is_shared(outcome->placing) ? "free in its pages and mixed ones"
+           trimmed                               ? "resident set"
+           : placing_is_shared(outcome->placing) ? "free bytes in its own and in mixed pages"
                                                  : "rounding and holes of its chunks",
            render_bytes(before, note->before_bytes, human),
            render_bytes(now, outcome->now_bytes, human), trimmed ? "after" : "now",
@@ -121,7 +120,8 @@ int verify_main(int argc, char **argv) {
         json_put_close(&json, '}');
         putchar('\n');
     } else if (shown == 0) {
-        printf("no predictions to compare; memctx isolate, merge and trim make them\n");
+        printf(
+            "no predictions to compare; memctx isolate, merge, set policy= and trim make them\n");
     }
     return cli_finish_output(CLI_DONE);
 }

@@ -470,7 +470,7 @@
       }
       return box;
     }));
-    if (!data.findings.length) $("findings").append(element("p", {textContent: "No problem with its memory was found."}));
+    if (!data.findings.length) $("findings").append(element("p", {textContent: "No memory problem was found."}));
   };
   const drawChanges = () => {
     const before = data.before;
