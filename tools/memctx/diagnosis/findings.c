@@ -8,7 +8,7 @@
 
 #include "diagnosis/look.h"
 
-/* --- what is harmless, or not ours ----------------------------------------------------------- */
+/* --- harmless memory, and memory that is not from malloc ------------------------------------- */
 
 /* Finds memory that goes back to the kernel and is faulted in again, over and over. Each OS page
  * costs a fault, which takes some microseconds. */
@@ -53,7 +53,7 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         if (model_figures_at(model, i)->context == 0)
-            continue; /* the root's peak is the whole process's */
+            continue; /* the root's peak is that of the whole process */
         above[i] = larger(0, model_tame(self->peak_requested_bytes) - self->requested_bytes);
     }
     blame_make(&blame, &look->paths, above, (peak - now) / 4);
@@ -180,7 +180,8 @@ static const struct rule rules[] = {
      look_for_remote_frees},
 };
 
-/* By severity; what is only told stands in the order of the rules, the rest by bytes. */
+/* Sorts by severity. Findings of severity info keep the order of the rules; the others are sorted
+ * by bytes. */
 static int by_weight(const void *a, const void *b) {
     const struct finding *left = a, *right = b;
     if (left->severity != right->severity)
@@ -194,8 +195,8 @@ static int by_weight(const void *a, const void *b) {
                : (left->example > right->example) - (left->example < right->example);
 }
 
-/* Without what this look itself needs in the target, which is gone a moment later. Our tables stay,
- * and are part of the peak, too. */
+/* Returns the resident set without the memory of the control thread, most of which only this dump
+ * needs. The library's tables count, because they stay and are part of the peak, too. */
 static int64_t resident_without_us(const struct findings_input *input) {
     int64_t rss = model_tame(input->ledger->rss_bytes);
     return larger(rss - model_tame(input->model->ledger.control_bytes), 1);

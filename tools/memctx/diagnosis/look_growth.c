@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* look_growth.c - what grows and does not stop. */
+/* look_growth.c - finds call paths whose memory keeps growing. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -9,7 +9,8 @@
 
 struct growth {
     int64_t bytes, chunks, allocs;
-    bool slowing; /* a cache that fills: a falling share of allocations stays, at last under half */
+    bool slowing; /* like a cache that fills: the share of allocations that stay falls to under half
+                   */
 };
 
 /* Adds up, at each sample, the contexts that have the same folded path. The index of a row is
@@ -79,7 +80,7 @@ static bool is_replacement(const struct look *look, const struct growth *growths
 static enum severity growth_severity(const struct look *look, size_t intervals, int64_t bytes,
                                      double a_day) {
     if (intervals < 3 || a_day < 64.0 * (double)MIB)
-        return SEVERITY_INFO; /* it may be the program's start, or its cache */
+        return SEVERITY_INFO; /* the program may still be starting, or filling a cache */
     return bytes >= floor_of(look, 16 * MIB, 10) ? SEVERITY_CRITICAL : SEVERITY_WARNING;
 }
 
@@ -139,7 +140,7 @@ void look_for_growth(struct look *look, const struct rule *rule) {
                              : "two more marks show whether the growth goes on");
         uint32_t number = blame_number(&look->paths, suspect->members[0]);
         size_t alike = look->paths.alike[number];
-        if (suspect->count == 1 && alike > 1) { /* of one folded path */
+        if (suspect->count == 1 && alike > 1) { /* all contexts with this folded path */
             finding->context = WIRE_NONE;
             finding->contexts = alike;
             finding->frames = look->paths.plain[number];

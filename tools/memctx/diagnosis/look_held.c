@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* look_held.c - memory that is held and not used. */
+/* look_held.c - finds memory that is held and not used. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -11,11 +11,11 @@ static enum severity empty_severity(const struct look *look, int64_t bytes) {
                                                                          : SEVERITY_INFO;
 }
 
-/* What the pages themselves tell of a suspect. */
+/* The figures of a suspect that come from the page records. */
 struct pages_look {
     uint32_t oldest;
-    int64_t alone; /* would come back if they freed all */
-    int64_t trim, isolate;
+    int64_t alone;         /* bytes of pages that come back when the suspect frees all its chunks */
+    int64_t trim, isolate; /* bytes that these verbs would save */
 };
 
 static struct pages_look look_at_pages(const struct look *look,
@@ -35,7 +35,7 @@ static struct pages_look look_at_pages(const struct look *look,
     return pages;
 }
 
-/* Since when, and what would help. */
+/* Returns a text with the age of the oldest chunk and the verb that would help. */
 static char *tell_of_pages(const struct pages_look *pages, int64_t held) {
     const char *age = holders_age(pages->oldest);
     return pages->isolate > held / 4
@@ -50,7 +50,7 @@ static char *tell_of_pages(const struct pages_look *pages, int64_t held) {
                : cli_format("; the oldest chunk is %s old", age);
 }
 
-/* Contexts of whose pages more is empty than used. */
+/* Finds contexts whose pages have more free than used bytes. */
 void look_for_empty_pages(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *pinned = cli_alloc(model->figures_count, sizeof *pinned);
@@ -93,7 +93,7 @@ static int64_t saved_by_slabs(const struct look *look, const struct blame_suspec
     return model_tame(sum);
 }
 
-/* Sizes just above a block's. */
+/* Finds chunks that are much smaller than their blocks. */
 void look_for_rounding(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *rounding = cli_alloc(model->figures_count, sizeof *rounding);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* look_use.c - how memory is used: for a moment, by copying, by two threads. */
+/* look_use.c - finds short-lived chunks, arrays that grow by copying, frees by other threads. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         if (model_figures_at(model, i)->context == 0)
-            continue; /* the root's peak is the whole process's */
+            continue; /* the root's peak is that of the whole process */
         int64_t peak = self->peak_requested_bytes;
         int64_t mean = self->allocs > 0 ? self->requested_cum_bytes / self->allocs : 0;
         allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->allocs : 0;
@@ -69,8 +69,8 @@ void look_for_copies(struct look *look, const struct rule *rule) {
     free(copied);
 }
 
-/* What threads freed that others had allocated, context by context. */
-/* Which thread frees most of another one's chunks; empty where that is not known. */
+/* Returns a text that names the thread which frees most chunks of another thread; an empty text if
+ * that is not known. */
 static char *tell_who_frees(const struct model *model) {
     const struct model_remote *most = NULL;
     for (size_t i = 0; i < model->remote_count; i++)
@@ -85,6 +85,8 @@ static char *tell_who_frees(const struct model *model) {
                       by->tid, by->name, most->frees, of->tid, of->name);
 }
 
+/* Finds contexts most of whose chunks are freed by other threads than allocated them. In the view
+ * of a freeing thread, there are more frees than allocations. */
 void look_for_remote_frees(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *crossed = cli_alloc(model->figures_count, sizeof *crossed);

@@ -9,7 +9,7 @@
 #include "formats/render.h"
 #include "model/frames.h"
 
-#define SHARE 100 /* of the resident set: who holds less than a hundredth is not told */
+#define SHARE 100 /* a pinner holds at least 1/SHARE of the resident set */
 
 static void add_holder(struct holder *sum, const struct holder *part) {
     sum->chunks += part->chunks;
@@ -22,7 +22,7 @@ static void add_holder(struct holder *sum, const struct holder *part) {
     sum->slab_bytes += part->slab_bytes;
     sum->generation_bytes += part->generation_bytes;
     sum->oldest = part->oldest > sum->oldest ? part->oldest : sum->oldest;
-    sum->median_most = part->median_most; /* used of a single one */
+    sum->median_most = part->median_most; /* only used for a pinner with a single member */
     sum->median_least = part->median_least;
 }
 
@@ -39,7 +39,7 @@ static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
                        model_tame(model->contexts[index].figures->self.requested_bytes));
         add_holder(&pinner->sum, holders_of(holders, model, index));
     }
-    /* Pages that only several of them share come back with all of them. */
+    /* Pages that only members share come back when all these members free their chunks. */
     int64_t held = pinner->sum.alone_free + pinner->sum.shared_free;
     pinner->sum.alone_bytes = holders_alone(model, pinner->members, &pinner->sum.alone_free);
     pinner->sum.shared_free = held > pinner->sum.alone_free ? held - pinner->sum.alone_free : 0;
@@ -74,7 +74,8 @@ void pinners_make(struct pinners *pinners, const struct model *model, const stru
 
 /* --- text ------------------------------------------------------------------------------------ */
 
-/* How the command line names the members: a context's number, or the site that they share. */
+/* Returns the words for the members on a command line: the number of a single context, or the site
+ * that several contexts share. */
 static char *name_members(const struct pinner *pinner, const struct model *model) {
     const struct model_context *example = &model->contexts[pinner->suspect->members[0]];
     const char *name = example->frame->names ? example->frame->names->functions[0].name : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * memory.c - reads the kernel's map of a process and adds the ledger up.
+ * memory.c - reads the kernel's map of a process and makes the ledger.
  *
  * smaps tells the kinds of mappings apart: files (with the .bss behind the writable part of a
  * file), stacks (the main one, and others by the single guard page that pthread puts below them),
@@ -118,7 +118,8 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
             mappings->swap_bytes += kib * 1024;
         } else if (strncmp(line, "VmFlags:", 8) == 0) {
             *find_sum(mappings, kind) -= is_control_memory(line) ? rss : 0;
-        } else if (line[0] < 'A' || line[0] > 'Z') { /* addresses begin with a small hex digit */
+        } else if (line[0] < 'A' ||
+                   line[0] > 'Z') { /* a header begins with an address in lower-case hex digits */
             before = mapping;
             if (parse_header(line, &mapping))
                 kind = find_kind(&mapping, &before, kind);

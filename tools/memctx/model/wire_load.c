@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * wire_load.c - answers to WIRE_DUMP and WIRE_PIECE become a model.
+ * wire_load.c - reads answers to WIRE_DUMP and WIRE_PIECE into a model.
  *
  * The answers come from another process and are not trusted: a record must lie inside its piece, a
  * text must end inside its record, and an index must exist.
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The records of a piece. */
+/* The part of a piece that is not read yet. */
 struct records {
     const char *at;
     size_t left;
-    uint32_t count; /* that are still to come */
+    uint32_t count; /* records that are not read yet */
     uint64_t next;
     int64_t segments_resident;
 };
@@ -25,7 +25,7 @@ static bool damaged(struct loader *loader, const char *what) {
                     loader->model->source, what);
 }
 
-/* Copies the next `bytes`, which need not be aligned; false: there are not so many. */
+/* Copies the next `bytes` bytes, which need not be aligned. Returns false if fewer are left. */
 static bool take(struct records *records, void *to, size_t bytes) {
     if (records->left < bytes)
         return false;
@@ -39,7 +39,7 @@ static size_t padded(size_t bytes) {
     return (bytes + 7) & ~(size_t)7;
 }
 
-/* A text that is to have so many bytes, its end with them; NULL: it has not. */
+/* Returns a copy of a text of `bytes` bytes with its final 0; NULL if the text has no such end. */
 static char *take_text(struct records *records, size_t bytes) {
     if (bytes == 0 || bytes > records->left || records->at[bytes - 1] != '\0')
         return NULL;
@@ -55,7 +55,7 @@ static void skip(struct records *records, size_t bytes) {
     records->left -= bytes;
 }
 
-/* Room for one more, twice as much where it does not suffice. */
+/* Returns the array with room for one more element. A full array is doubled. */
 static void *make_room(void *list, size_t *room, size_t count, size_t bytes) {
     if (count < *room)
         return list;
@@ -132,7 +132,8 @@ static void set_sums(struct model_totals *totals, const struct wire_sums *sums) 
     totals->peak_requested_bytes = sums->peak_requested_bytes;
 }
 
-/* Some threads' sums to others'; nobody knows when they had most together. */
+/* Adds the sums of further threads. The peak of the sum is not known, because threads peak at
+ * different moments. */
 static void add_sums(struct model_totals *totals, const struct wire_sums *sums) {
     totals->requested_bytes = model_add(totals->requested_bytes, sums->requested_bytes);
     totals->live_chunks = model_add(totals->live_chunks, sums->live_chunks);
@@ -155,7 +156,7 @@ static bool take_views(struct loader *loader, struct records *record, uint32_t i
     return true;
 }
 
-/* A context without figures yet. The texts stay the record's. */
+/* Adds a context without figures. Copies `label`; `why` must stay valid. */
 static struct model_context *new_context(struct loader *loader, const struct wire_context *wire,
                                          char *label, char *why) {
     struct model *model = loader->model;
@@ -175,20 +176,21 @@ static struct model_context *new_context(struct loader *loader, const struct wir
                                       .placement = wire->placement,
                                       .flags = wire->flags & MODEL_FLAGS,
                                       .recursive_from = wire->recursive_from};
-    if (model->context_count == 1) /* the root's peak is the whole process's, which nobody knows */
+    if (model->context_count ==
+        1) /* the root's peak is that of the whole process, which is not known */
         model_own_figures(model, context)->self.peak_requested_bytes = WIRE_UNKNOWN;
     return context;
 }
 
-/* What follows the head of a context's record; the texts stand in the answer. */
+/* The parts of a context's record behind its head. The texts point into the answer. */
 struct context_parts {
     struct wire_sums sums;
     bool has_sums;
-    struct records views; /* so many bytes */
+    struct records views; /* the thread views, as bytes */
     char *label, *why;    /* NULL: none */
 };
 
-/* A text that is to have so many bytes, where it stands; NULL: it does not end there. */
+/* Returns a text of `bytes` bytes in place; NULL if it does not end there. */
 static char *find_text(struct records *records, size_t bytes) {
     char *text = (char *)(uintptr_t)records->at;
     if (bytes == 0 || bytes > records->left || text[bytes - 1] != '\0')
@@ -216,7 +218,8 @@ static bool find_parts(struct loader *loader, struct records *record,
     return true;
 }
 
-/* The context of a record: a new one, or the last one, of which this has more threads. */
+/* Returns the context of a record: a new context, or the last one if the record has further threads
+ * of it. */
 static struct model_context *context_of(struct loader *loader, const struct wire_context *wire,
                                         const struct context_parts *parts) {
     struct model *model = loader->model;
@@ -291,7 +294,7 @@ bool loader_link(struct loader *loader) {
 
 #define HEAPS_MAX (1U << 20)
 
-/* All that have exited are the first. */
+/* Makes the first thread, which stands for all exited threads. */
 static void add_exited(struct loader *loader) {
     struct model *model = loader->model;
     if (model->thread_count == 0) {
@@ -399,7 +402,8 @@ static bool take_entry(struct loader *loader, struct records *records) {
         return damaged(loader, "a mark entry is cut off");
     mark->entries =
         make_room(mark->entries, &loader->entry_room, mark->entry_count, sizeof *mark->entries);
-    /* A context that is newer than the contexts that were read is left out there, so here too. */
+    /* A context that is newer than the contexts that were read is not in the model, so its entry is
+     * left out. */
     wire.context = model_find_context(loader->model, wire.context);
     if (wire.context != WIRE_NONE) {
         model_own_figures(loader->model, &loader->model->contexts[wire.context]);
@@ -447,7 +451,7 @@ static bool keep_page(struct loader *loader, const struct wire_page *page) {
     model->pages = make_room(model->pages, &loader->page_room, model->page_count, sizeof *page);
     struct wire_page *kept = &model->pages[model->page_count++];
     *kept = *page;
-    model->shares = /* also where none follows */
+    model->shares = /* room even if no share follows, so that `shares` is not NULL */
         make_room(model->shares, &loader->share_room, model->share_count, sizeof *model->shares);
     kept->first_share = (uint32_t)model->share_count;
     kept->share_count = 0;

@@ -16,7 +16,8 @@
 
 #include "target/client.h"
 
-/* Reads a small file of /proc/PID; returns its length, -1 on failure. Always ends it with a 0. */
+/* Reads a small file of /proc/PID into `buffer`, with a 0 byte behind it. Returns its length; -1 on
+ * failure. */
 static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t bytes) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
@@ -32,7 +33,8 @@ static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t bytes
     return (ssize_t)used;
 }
 
-/* The numbers of /proc/PID/stat behind the name, which may itself hold spaces and brackets. */
+/* Reads the name and the fields behind it from /proc/PID/stat. The name may itself have spaces and
+ * brackets. */
 static bool read_stat(struct process_facts *facts) {
     char text[1024];
     if (read_proc(facts->pid, "stat", text, sizeof text) <= 0)
@@ -72,7 +74,8 @@ static void read_status(struct process_facts *facts) {
     const char *seccomp = strstr(text, "\nSeccomp:");
     facts->no_new_privileges = privileges && atoi(privileges + strlen("\nNoNewPrivs:")) > 0;
     facts->seccomp = seccomp ? atoi(seccomp + strlen("\nSeccomp:")) : 0;
-    /* One number per nested namespace, the process's own last. */
+    /* The line has a number for each nested namespace; the last one is that of the process itself.
+     */
     const char *inner = strstr(text, "\nNSpid:");
     if (inner) {
         char line[256];
@@ -168,7 +171,8 @@ static bool has_control_thread(pid_t pid) {
     return found;
 }
 
-/* Says what is wrong with a directory that the library might have used; false: nothing. */
+/* Writes what is wrong with a directory that the library might have used. Returns false if nothing
+ * is wrong. */
 static bool explain_directory(const struct process_facts *facts, const char *path, char *reason,
                               size_t bytes) {
     struct stat status;

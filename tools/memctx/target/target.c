@@ -20,7 +20,7 @@ struct name_search {
     const char *word;
     pid_t found[64];
     size_t count;
-    size_t without_library, closed; /* of that name, but of no use */
+    size_t without_library, closed; /* processes of that name that are of no use */
 };
 
 static bool visit_process(pid_t pid, void *argument) {
@@ -37,7 +37,8 @@ static bool visit_process(pid_t pid, void *argument) {
     return search->count < sizeof search->found / sizeof search->found[0];
 }
 
-/* Of several processes of one name, those with a socket count. Returns the pid, or dies. */
+/* Chooses among the processes of one name: if there are several, the only one with a socket.
+ * Returns its pid, or ends the command. */
 static pid_t choose_process(struct name_search *search) {
     pid_t chosen = 0;
     size_t reachable = 0;
@@ -139,7 +140,7 @@ void target_ask_head(struct target *target, uint32_t flags) {
     free(answer.body);
 }
 
-/* False: the target refuses, target->failure says why. */
+/* Asks for one piece. Returns false if the target refuses; target->failure has the reason. */
 static bool ask_piece(struct target *target, struct wire_piece_request *request) {
     struct cli_failure *failure = &target->failure;
     struct client_answer answer;
@@ -159,7 +160,7 @@ void target_ask_piece(struct target *target, struct wire_piece_request *request)
         cli_die_failure(&target->failure);
 }
 
-/* Says on a terminal how far the reading of a part is that takes longer than a second. */
+/* Shows on a terminal how far the reading of a part is, if it takes longer than a second. */
 struct progress {
     struct timespec start, last;
     bool possible, shown;
@@ -271,7 +272,7 @@ static void load_process(struct target *target, struct model *model,
     loader->keep_pages = options->pages;
     target_ask_head(target, WIRE_DUMP_BEGIN);
     target_ask_part(target, WIRE_PART_CONTEXTS, threads);
-    target_ask_part(target, WIRE_PART_MODULES, 0); /* later, so that none is missing */
+    target_ask_part(target, WIRE_PART_MODULES, 0); /* after the contexts, so that none is missing */
     target_load_begun(target, model, options);
 }
 
@@ -296,13 +297,13 @@ void target_load_rest(struct target *target, struct model *model,
                       const struct target_load_options *options) {
     struct map_reader reader;
     uint32_t resident = options->flags & MODEL_RESIDENT ? WIRE_DUMP_RESIDENT : 0;
-    if (target->is_snapshot) /* has all there is */
+    if (target->is_snapshot) /* it was loaded as a whole */
         return;
-    if (options->mappings) /* now, because the sums are of just before */
+    if (options->mappings) /* now, because the sums were read just before */
         start_map_reader(&reader, target->facts.pid);
     if (!options->sums_only)
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
-    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* of our tables it costs little */
+    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* costs little for the tables */
     loader_finish(&target->loader, options->flags);
     if (options->mappings) {
         if (reader.started)

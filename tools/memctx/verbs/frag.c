@@ -148,7 +148,7 @@ static void print_text(const struct model *model, const struct view *view,
     free(leaves);
 }
 
-/* What its pages tell. */
+/* Writes the figures of a context that come from the page records. */
 static void write_holder(struct json_writer *json, const struct holder *holder) {
     json_put_integer(json, "chunks_seen", holder->chunks);
     json_put_integer(json, "alone_bytes", holder->alone_bytes);
@@ -270,7 +270,8 @@ int frag_main(int argc, char **argv) {
                                        .mappings = !request.quick,
                                        .pages = !request.quick};
     target_open(&target, reading_target_word(argc, argv, 1), false);
-    /* Names are looked up while the pages are read; which ones are shown is known only then. */
+    /* Names are looked up while the pages are read. Only the pages tell which contexts are shown,
+     * so --quick reads the pages first. */
     bool *shown = NULL;
     target_load_contexts(&target, &model, &load);
     if (request.quick) {

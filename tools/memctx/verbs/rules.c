@@ -25,7 +25,7 @@ struct line {
     int64_t contexts, bytes, chunks, limit, refused, guarded, unguarded;
 };
 
-/* Cuts the next line off; false: there is none that is whole. */
+/* Cuts the next line off. Returns false if no complete line is left. */
 static bool next_line(char **text, struct line *line) {
     char *end = strchr(*text, '\n'), *tab = strchr(*text, '\t');
     if (!end || !tab || tab > end)

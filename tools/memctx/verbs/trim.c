@@ -68,7 +68,7 @@ static void trim_all(struct target *target, struct wire_trim *trim) {
     read_trim(target, &answer, trim);
 }
 
-/* Returns what was predicted. */
+/* Trims the chosen contexts. Returns the predicted bytes. */
 static int64_t trim_some(struct target *target, struct wire_trim *trim,
                          const struct choice *choice) {
     struct model model;

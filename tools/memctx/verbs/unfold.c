@@ -28,7 +28,7 @@ static void add_by_number(struct unfolding *unfolding, const struct choice *choi
     }
 }
 
-static const struct model *sorting; /* for the comparison, which gets no argument */
+static const struct model *sorting; /* argument of the comparison function */
 
 static int by_falling_bytes(const void *a, const void *b) {
     uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
@@ -37,7 +37,8 @@ static int by_falling_bytes(const void *a, const void *b) {
     return x != y ? (x > y ? -1 : 1) : (left > right) - (left < right);
 }
 
-/* The recursive contexts whose function matches; where they are very many, those that hold most. */
+/* Adds the recursive contexts whose function matches; if there are too many, those that hold most.
+ */
 static void add_by_site(struct unfolding *unfolding, const struct choice *choice,
                         struct target *target) {
     struct model model;

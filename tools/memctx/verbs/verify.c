@@ -18,13 +18,13 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
 
 struct outcome {
     struct note note;
-    const struct placing *placing; /* NULL: trimmed */
+    const struct placing *placing; /* NULL: the action is a trim */
     double ago_s;
     int64_t now_bytes, saved_bytes;
-    double ratio; /* saved of predicted; 0 where nothing was predicted */
+    double ratio; /* saved bytes by predicted bytes; 0 if nothing was predicted */
 };
 
-/* What the contexts that are placed so now waste by it. */
+/* Returns the bytes that contexts with this placement waste now. */
 static int64_t waste_now(const struct model *model, const struct placing *placing) {
     bool *members = cli_alloc(model->context_count, sizeof *members);
     for (size_t i = 0; i < model->context_count; i++)
