@@ -38,7 +38,7 @@
  * more than the program's struct has. An older library sets further fields of the program's struct
  * to 0 where it writes; where it reads, it refuses a struct in which a further field is not 0.
  *
- * Source: PostgreSQL's memory contexts.
+ * The contexts are modelled on PostgreSQL's memory contexts.
  */
 #ifndef MEMCTX_H
 #define MEMCTX_H
@@ -377,7 +377,7 @@ static inline void memctx_end_scope(memctx_t *before) {
 
 /* --- old names --------------------------------------------------------------------------- */
 
-/* Names of version 0.1.0. They still compile; the compiler names the new one. */
+/* Names of version 0.1.0. They still compile, with a warning that names the new function. */
 MEMCTX_OLD_NAME(memctx_give)
 static inline int memctx_hand_over(memctx_t context) {
     return memctx_give(context);

@@ -16,41 +16,41 @@
 
 #define MEMCTX_OPTIONS(X)                                                                          \
     X(depth, DEPTH, INT, 32, 0, MEMCTX_DEPTH_MAX, 1,                                               \
-      "frames kept of each call path; 1: the call site only; 0: no call paths")                    \
+      "number of frames kept of each call path; 1: only the call site; 0: no call paths")          \
     X(control, CONTROL, CONTROL_MODE, 1, 0, 3, 0,                                                  \
-      "when the control thread starts: off, auto (the program that memctx run started: at once; "  \
-      "its children: after 20 ms), eager (at once), always (also under a filter of system calls "  \
-      "that was there before the program)")                                                        \
+      "when the control thread starts, which answers the command memctx: off (never), auto (at "   \
+      "once in the program that memctx run started, after 20 ms in its children), eager (at "      \
+      "once), always (also under a system call filter that was set before the program started)")   \
     X(verify, VERIFY, INT, 0, 0, 1000000000, 0,                                                    \
-      "unwind every Nth cached call path afresh with libunwind and compare; 0: never")             \
+      "unwind every Nth cached call path again with libunwind and compare; 0: never")              \
     X(decay_ms, DECAY_MS, INT, 500, 0, 3600000, 1,                                                 \
       "milliseconds after which empty memory goes back to the kernel")                             \
     X(freelist_kib, FREELIST_KIB, INT, 8192, 0, 1073741824, 1,                                     \
-      "KiB of empty memory kept for reuse at the most, or 5 % of live bytes where that is more")   \
+      "at most this many KiB of empty memory are kept for reuse, or 5 % of the live bytes if "     \
+      "more")                                                                                      \
     X(promote_bytes, PROMOTE_BYTES, INT, 16384, 0, 1073741824, 1,                                  \
-      "live bytes at which a context gets pages of its own; twice as many for each four times of " \
-      "64 KiB that are alive in the process")                                                      \
+      "live bytes at which a context gets pages of its own; the number doubles each time the "     \
+      "live bytes of the process quadruple beyond 64 KiB")                                         \
     X(waste_kib, WASTE_KIB, INT, 2048, 0, 1073741824, 1,                                           \
-      "KiB of free memory in contexts' own pages past which new contexts share mixed pages, or "   \
-      "6 % of live bytes where that is more")                                                      \
+      "when this many KiB, or 6 % of the live bytes if more, are free in pages of single "         \
+      "contexts, further contexts share mixed pages")                                              \
     X(tables, TABLES, SIZE, -5, 65536, 1099511627776, 1,                                           \
-      "memory for all tables of this library together: bytes (8M), or a share of the live bytes "  \
-      "(5%), which is never less than 4 MiB; each thread has 32 KiB more")                         \
+      "limit for all tables of the library together: bytes (8M), or a share of the live bytes "    \
+      "(5%) that counts as at least 4 MiB; each thread adds 32 KiB to it")                         \
     X(fold, FOLD, FOLD_MODE, 0, 0, 1, 1,                                                           \
-      "recursion in call paths: auto (a function that recurs on very many paths stands on each "   \
-      "path once), off")                                                                           \
+      "recursion in call paths: auto (a function that recurs on very many paths appears once on "  \
+      "each of these paths), off (every call appears)")                                            \
     X(check, CHECK, INT, 0, 0, 1, 0,                                                               \
-      "1: find writes behind a chunk's end and into freed memory, and end the program there; "     \
-      "slower")                                                                                    \
+      "1: detect writes past the end of a chunk and writes into freed memory, and end the "        \
+      "program there; slower")                                                                     \
     X(automatic, AUTO, INT, 0, 0, 1, 1,                                                            \
-      "1: choose slab or generation for call paths whose sizes and lifetimes call for it, and "    \
-      "say "                                                                                       \
-      "why in the dump")                                                                           \
+      "1: choose slab or generation for call paths whose chunk sizes and lifetimes suit it; "      \
+      "the dump gives the reason")                                                                 \
     X(thp, THP, THP_MODE, 0, 0, 2, 0,                                                              \
-      "transparent huge pages under the program's memory: default (as the system is set), "        \
-      "always (they are asked for, and empty ones go back whole), never")                          \
+      "transparent huge pages for the program's memory: default (as the system is configured), "   \
+      "always (request them, and return empty ones as a whole), never")                            \
     X(verbose, VERBOSE, INT, 0, 0, 2, 0,                                                           \
-      "1: say on standard error what could not be had; 2: also the library's statistics at exit")
+      "1: report failures of the library on standard error; 2: also print its statistics at exit")
 
 /* The words of enum kinds, in the order of their values. */
 #define MEMCTX_CONTROL_MODE_WORDS "off", "auto", "eager", "always"

@@ -126,7 +126,7 @@ struct wire_dump {
     uint32_t pid;
     uint32_t depth;
     uint32_t exact;    /* 1: no operation was lost to a full table or a foreign pointer */
-    uint32_t flags;    /* of the request */
+    uint32_t flags;    /* those of the request */
     uint32_t contexts; /* every id is less than this */
     uint32_t took_ns;  /* time to build this answer */
     /* Sums over the whole process; WIRE_UNKNOWN unless the request has WIRE_DUMP_SUMS. */
@@ -207,7 +207,7 @@ struct wire_piece {
 /* The figures of one context, or of one thread in a context. Signed, because a thread that frees
  * chunks of other threads has negative live figures. Sums over all threads are not negative. */
 struct wire_sums {
-    int64_t requested_bytes; /* live */
+    int64_t requested_bytes; /* of live chunks */
     int64_t live_chunks;
     /* Since the start, or since the last reset of the counters: */
     int64_t allocs;
@@ -375,9 +375,9 @@ struct wire_page {
     uint64_t untouched_bytes; /* not written since the page was reserved */
     int64_t resident_bytes;   /* WIRE_UNKNOWN unless asked */
     uint32_t context;         /* WIRE_NONE: of several contexts, see the shares */
-    uint32_t block_bytes;     /* 0: a large chunk; in a page without blocks: of a unit */
-    uint32_t live, capacity;  /* blocks; in a page without blocks: chunks, and units */
-    uint32_t pages;           /* in the run */
+    uint32_t block_bytes;     /* of a block; in a page without blocks: of a unit; 0: large chunk */
+    uint32_t live, capacity;  /* blocks; in a page without blocks: live chunks, and units */
+    uint32_t pages;           /* number of pages in the run */
     uint32_t first_share;     /* 0; for the reader's own use */
     uint32_t share_count;     /* struct wire_share that follow */
     uint32_t tid;             /* of the owning thread; 0: it exited, or any thread may use it */
@@ -426,23 +426,23 @@ struct wire_contexts_request {
     uint32_t contexts[]; /* `count` ids */
 };
 
-/* The code of a module that rules hold for, as the command found it (docs/rules.md). */
-#define WIRE_RULE_RANGES_MAX 16384U /* that the library keeps, of all modules */
-#define WIRE_RANGES_SENT_MAX 61U    /* in one request */
+/* The code of a module that rules match, as the command found it (docs/rules.md). */
+#define WIRE_RULE_RANGES_MAX 16384U /* the most that the library keeps, of all modules */
+#define WIRE_RANGES_SENT_MAX 61U    /* the most in one request */
 
 struct wire_rule_range {
     uint64_t start; /* address in the module's file */
     uint32_t bytes;
-    uint32_t rule; /* its place in the list of rules, from 1 on */
+    uint32_t rule; /* number of the rule in the list, from 1 on */
 };
 
 struct wire_rule_ranges {
     uint32_t version;        /* of the list of rules, as "unresolved" told */
     uint32_t module;         /* index of struct wire_module */
     uint32_t at;             /* ranges of the module that were sent before; 0 begins anew */
-    uint32_t last;           /* 1: with these the module is resolved */
+    uint32_t last;           /* 1: these are the last ranges of the module */
     uint32_t count;          /* ranges that follow */
-    uint32_t build_id_bytes; /* the module's */
+    uint32_t build_id_bytes; /* of the module's build-id */
     uint8_t build_id[24];
     struct wire_rule_range ranges[]; /* by rising start, none overlaps */
 };
@@ -458,11 +458,11 @@ struct wire_rule_ranges {
 
 struct wire_trim {
     int64_t released_bytes; /* returned to the kernel by this request */
-    int64_t punched_bytes;  /* of these: empty OS pages inside pages that are in use */
+    int64_t punched_bytes;  /* part of it: empty OS pages inside pages that are in use */
     int64_t rss_before, rss_after;
-    uint32_t threads; /* that have memory */
-    /* Of these: threads that have not allocated since the request. Each returns its memory with its
-     * next allocation. */
+    uint32_t threads; /* threads that have memory */
+    /* Threads among these that have not allocated since the request. Each returns its memory with
+     * its next allocation. */
     uint32_t threads_waiting;
 };
 

@@ -47,7 +47,7 @@ static struct named *enter_mine(struct heap **heap, memctx_t context, const char
 static struct named *find(memctx_t context, const char *what) {
     struct named *named = named_find(context);
     if (!named && !named_crowd_of(context))
-        named_misused(what, context, "was deleted, or is none");
+        named_misused(what, context, "was deleted, or its handle is invalid");
     return named;
 }
 
@@ -206,7 +206,7 @@ static void end(memctx_t context, const char *what) {
         return;
     }
     if (context_switched(heap) == named->view)
-        named_misused(what, context, "is the current one of its thread");
+        named_misused(what, context, "is the current context of its thread");
     named_end(heap, named);
     thread_leave(heap);
 }
@@ -381,7 +381,7 @@ static bool move_one(memctx_t context, const char *what,
         if (!named)
             return false;
         if (context_switched(heap) == named->view)
-            named_misused(what, context, "is the current one of its thread");
+            named_misused(what, context, "is the current context of its thread");
     } else if (!(heap = enter())) {
         return false;
     } else if (!named) {

@@ -153,9 +153,9 @@ static void tell_of_other_malloc(const char *file) {
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
     if (!file)
         return;
-    text_add(&text, "memctx: malloc is not this library's, but that of ");
+    text_add(&text, "memctx: the program calls the malloc of ");
     text_add(&text, file);
-    text_add(&text, "; only what that asks of this one is seen\n");
+    text_add(&text, "; memctx sees only the memory that this malloc takes from it\n");
     os_print(&text);
 }
 

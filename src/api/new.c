@@ -34,7 +34,7 @@ static COLD void throw_bad_alloc(void) {
         throw_it = (void (*)(void))dlsym(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
     if (throw_it)
         throw_it();
-    char line[] = "memctx: operator new is out of memory, and no C++ library is there to throw\n";
+    char line[] = "memctx: operator new is out of memory; without a C++ library it cannot throw\n";
     os_panic(&(struct text){.bytes = line, .length = sizeof line - 1});
 }
 

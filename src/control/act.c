@@ -52,11 +52,11 @@ uint32_t place_run(const struct wire_contexts_request *request, struct text *tex
     if (!all_exist(request, text))
         return WIRE_REFUSED;
     if ((request->verb & ~WIRE_MORE) >= PLACE_COUNT) {
-        text_add(text, "there is no such placement");
+        text_add(text, "no placement has this number");
         return WIRE_REFUSED;
     }
     if (!for_each_byte(request, place)) {
-        text_add(text, "no memory to remember it");
+        text_add(text, "no memory to keep the placement");
         return WIRE_NO_MEMORY;
     }
     heaps_reconsider();

@@ -202,21 +202,22 @@ bool automatic_reason(uint32_t context, struct text *text) {
         return false;
     text_add(text, "automatic: ");
     if (choice->placement == PLACE_SLAB) {
-        text_add(text, "slab, because nobody asked for ");
+        text_add(text, "slab, because the program did not request ");
         text_add_number(text, choice->before);
-        text_add(text, " % of its blocks");
+        text_add(text, " % of the bytes in its blocks");
         return true;
     }
     text_add(text, choice->placement == PLACE_GENERATION
-                       ? "generation, because its chunks come and go, in blocks of "
-                       : "generation was tried, for blocks of ");
+                       ? "generation, because its chunks come and go in blocks of "
+                       : "generation was tried, because its chunks come and go in blocks of ");
     text_add_number(text, choice->sizes);
-    text_add(text, " sizes, and ");
+    text_add(text, " sizes, and the program did not request ");
     text_add_number(text, choice->before);
-    text_add(text, " % of its pages were not requested");
+    text_add(text, " % of the bytes in its pages");
     if (choice->tried) {
-        text_add(text, choice->placement == PLACE_GENERATION ? "; since then "
-                                                             : "; taken back, for then it was ");
+        text_add(text, choice->placement == PLACE_GENERATION
+                           ? "; since then "
+                           : "; it was undone, because then this share was ");
         text_add_number(text, choice->after);
         text_add(text, " %");
     }

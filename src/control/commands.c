@@ -103,7 +103,7 @@ static const struct wire_contexts_request *as_contexts_request(const char *body,
 
 static uint32_t fill_damaged(const char *body, struct text *text) {
     (void)body;
-    text_add(text, "the request is not as long as it says");
+    text_add(text, "the request does not have the length that its fields give");
     return WIRE_REFUSED;
 }
 

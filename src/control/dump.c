@@ -424,7 +424,7 @@ uint32_t piece_run(const struct wire_piece_request *request, struct answer *answ
     if (!head)
         return WIRE_NO_MEMORY;
     if (request->part >= WIRE_PARTS)
-        return piece_refuse(&piece, "there is no such part of a dump");
+        return piece_refuse(&piece, "a dump has no such part");
     uint32_t status = parts[request->part](&piece);
     if (status == WIRE_OK)
         *head = (struct wire_piece){.next = piece.next,

@@ -227,28 +227,27 @@ void text_add_kib(struct text *text, uint64_t bytes) {
 }
 
 static uint32_t refuse(struct text *text, const struct writer *writer) {
-    text_add(text, writer->failed ? "no memory for it: " : "");
-    text_add(text, "marks, and what resets keep, take ");
+    text_add(text, writer->failed ? "no memory for the mark; " : "no room for the mark; ");
+    text_add(text, "earlier marks and resets take ");
     text_add_kib(text, (uint64_t)asked_bytes);
     text_add(text,
-             " of the tables, and there is no room for one more, see MEMCTX_TABLES; a mark of "
-             "an existing name takes its place; memctx dump TARGET -o FILE keeps all figures "
-             "outside the process");
+             " of the tables (MEMCTX_TABLES); use the name of an existing mark to replace it, or "
+             "keep all figures outside the process with memctx dump TARGET -o FILE");
     return writer->failed ? WIRE_NO_MEMORY : WIRE_REFUSED;
 }
 
 static void tell_left_out(struct text *text, const struct writer *writer, uint64_t bytes) {
     const struct wire_left_out *out = &writer->left_out;
-    text_add(text, "; it has what ");
+    text_add(text, "; it takes ");
     text_add_kib(text, bytes);
-    text_add(text, " hold: ");
+    text_add(text, " and leaves out ");
     text_add_number(text, (int64_t)out->contexts);
-    text_add(text, " contexts of at most ");
+    text_add(text, " contexts that hold at most ");
     text_add_number(text, out->most_bytes);
     text_add(text, " bytes each, ");
     text_add_number(text, out->requested_bytes);
-    text_add(text, " in all, are left out, so that what they grow by is told only as far as it is "
-                   "more; memctx dump TARGET -o FILE keeps all");
+    text_add(text, " bytes in all; memctx diff shows only growth above that of each; memctx dump "
+                   "TARGET -o FILE keeps all");
 }
 
 /* Returns how many bytes a new mark may take, once the mark that it replaces is gone. */
@@ -298,7 +297,7 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
         if (!marks[i].uptime_ns)
             mark = &marks[i];
     if (!mark) {
-        text_add(text, "all marks are in use; a mark of an existing name moves it");
+        text_add(text, "all marks are in use; use the name of an existing mark to replace it");
         return WIRE_REFUSED;
     }
     struct writer writer = {.limit = find_limit(mark)};
@@ -416,8 +415,8 @@ uint32_t marks_entries_piece(struct piece *piece) {
     const struct wire_piece_request *request = piece->request;
     const struct mark *mark = find_mark(request->mark);
     if (!mark || (request->mark_uptime_ns && mark->uptime_ns != request->mark_uptime_ns))
-        return piece_refuse(piece, mark ? "the mark was moved meanwhile; ask again"
-                                        : "there is no mark of this name");
+        return piece_refuse(piece, mark ? "the mark was replaced meanwhile; ask again"
+                                        : "no mark has this name");
     uint64_t number = 0, from = request->from >> CURSOR_CHUNK;
     uint32_t place = (uint32_t)(request->from >> CURSOR_PLACE) % CHUNK_BYTES;
     uint32_t previous = (uint32_t)request->from;

@@ -64,13 +64,12 @@ static bool reset_heaps(struct reset *reset, bool only_look) {
 }
 
 static uint32_t refuse_reset(struct text *text, const struct reset *reset) {
-    text_add(text, "to begin anew takes ");
+    text_add(text, "no room for the reset; it keeps ");
     text_add_kib(text, (uint64_t)reset->bytes);
-    text_add(text, " for the counters of ");
+    text_add(text, " of counters of ");
     text_add_number(text, (int64_t)reset->views);
-    text_add(text, " contexts as they are now, and the tables have no room for that, see "
-                   "MEMCTX_TABLES; reset a smaller part, or use memctx dump TARGET -o FILE, and "
-                   "memctx diff FILE TARGET later");
+    text_add(text, " contexts in the tables (MEMCTX_TABLES); reset a smaller part, or use memctx "
+                   "dump TARGET -o FILE now and memctx diff FILE TARGET later");
     return WIRE_REFUSED;
 }
 
@@ -94,7 +93,7 @@ static uint32_t reset_all(const struct wire_reset_request *request, struct text 
         return refuse_reset(text, &reset);
     text_add(text, "counters and peaks of ");
     text_add_number(text, (int64_t)reset.views);
-    text_add(text, " contexts start anew; nothing was freed");
+    text_add(text, " contexts were reset; no chunk was freed");
     return WIRE_OK;
 }
 

@@ -15,7 +15,7 @@ static uint32_t socket_pid FORK_PAGE; /* atomic: pid of the process that made th
 struct held socket_listener FORK_PAGE = {.fd = -1};
 
 bool socket_open(void) {
-    char reason[256] = "no directory for the socket";
+    char reason[256] = "there is no directory for the socket";
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
     struct held listener;
     if (!socket_path_find(&path, os_process_id(), &why)) {
@@ -25,7 +25,7 @@ bool socket_open(void) {
     }
     if (!descriptors_hold(&listener,
                           OS_TRY(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)))) {
-        control_complain("no socket could be had", "");
+        control_complain("cannot create a socket", "");
         return false;
     }
     unlink(path.temporary.sun_path);
@@ -33,7 +33,7 @@ bool socket_open(void) {
             bind(listener.fd, (const struct sockaddr *)&path.temporary, sizeof path.temporary)) ||
         OS_TRY(chmod(path.temporary.sun_path, 0600)) || OS_TRY(listen(listener.fd, 16)) ||
         OS_TRY(rename(path.temporary.sun_path, path.final.sun_path))) {
-        control_complain("the socket could not be placed at ", path.final.sun_path);
+        control_complain("cannot create the socket at ", path.final.sun_path);
         unlink(path.temporary.sun_path);
         descriptors_let_go(&listener);
         return false;

@@ -21,18 +21,18 @@ static bool directory_is_fit(const char *path, struct text *why) {
         chmod(path, 0700); /* restores the bits that the program's umask removed */
     } else if (errno != EEXIST) {
         text_add(why, path);
-        text_add(why, " cannot be made");
+        text_add(why, " cannot be created");
         return false;
     }
     if (OS_TRY(lstat(path, &status))) {
         text_add(why, path);
-        text_add(why, " cannot be looked at");
+        text_add(why, " cannot be examined");
         return false;
     }
     if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || status.st_mode & 077) {
         text_add(why, path);
-        text_add(why, " is a link, another user's, or open to others; it must be a directory of "
-                      "this user's with mode 0700");
+        text_add(why, " is a link, belongs to another user, or is open to others; it must be a "
+                      "directory of this user with mode 0700");
         return false;
     }
     return true;

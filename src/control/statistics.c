@@ -52,14 +52,15 @@ static void add_times(struct text *text, const struct lookup_counts *counts, uin
         timed += count;
     }
     add_statistic(text, "malloc_timed", (int64_t)timed,
-                  "allocations that were timed: the next ones after some that took longer");
-    add_mean(text, "malloc_ns", ns, known, "ns in malloc by these samples, the mean");
+                  "allocations that were timed, a few after each slow one");
+    add_mean(text, "malloc_ns", ns, known,
+             "mean ns in malloc, estimated from the timed allocations");
     add_mean(text, "malloc_found_ns", counts->timed_ns[PATH_FOUND], counts->timed_count[PATH_FOUND],
-             "the same where the first guess was right");
+             "mean ns if the first guess of the path was right");
     add_mean(text, "malloc_searched_ns", counts->timed_ns[PATH_SEARCHED],
-             counts->timed_count[PATH_SEARCHED], "where the path was guessed");
+             counts->timed_count[PATH_SEARCHED], "mean ns if another known path was right");
     add_mean(text, "malloc_walked_ns", counts->timed_ns[PATH_WALKED],
-             counts->timed_count[PATH_WALKED], "where it was walked");
+             counts->timed_count[PATH_WALKED], "mean ns if the stack was walked");
 }
 
 uint32_t statistics_fill(const char *body, struct text *text) {
@@ -72,51 +73,52 @@ uint32_t statistics_fill(const char *body, struct text *text) {
 #define ADD(name, value, help) add_statistic(text, #name, (int64_t)(value), help)
     ADD(allocs, allocs, "allocations since start");
     ADD(frees, frees, "frees since start");
-    ADD(live_bytes, live, "requested bytes alive");
+    ADD(live_bytes, live, "requested bytes of live chunks");
     ADD(paths_guessed, counts.guessed,
-        "paths found in the cache, but not as the one that mostly follows");
+        "allocations whose path was in the cache, but was not the first guess");
     ADD(paths_replayed, counts.replayed,
-        "paths found because the stack changed as it had changed before");
-    ADD(paths_missed, counts.missed, "paths that were walked: not in the cache");
-    ADD(paths_walked_far, counts.walked_far, "of these: with more than four new frames");
+        "allocations whose stack changed in a known way, which gave the path");
+    ADD(paths_missed, counts.missed,
+        "allocations whose stack was walked: their path was not known");
+    ADD(paths_walked_far, counts.walked_far, "of these: walks over more than four new frames");
     ADD(paths_waited, load_relaxed(&admit_waited),
-        "allocations charged to [other callers], because their path is not kept; of each thread "
-        "the last few are missing");
+        "allocations charged to [other callers], because the tables have no room for their path; "
+        "the last few of each thread are missing");
     add_mean(text, "paths_near_permille", 1000 * (tracked - counts.walked_far), tracked,
-             "allocations without such a walk");
+             "allocations in a thousand without a walk over more than four new frames");
     add_times(text, &counts, tracked);
     ADD(path_caches_flushed, counts.flushed,
-        "path caches emptied (full, depth or library changed)");
+        "path caches that were emptied (full, or the depth or a library changed)");
     ADD(traces, counts.traces, "paths in the threads' caches");
-    ADD(trace_bytes, counts.trace_bytes, "bytes of those caches");
+    ADD(trace_bytes, counts.trace_bytes, "bytes of the threads' path caches");
     ADD(rules, unwind_rules_count(), "return addresses whose unwind rule is known");
-    ADD(modules, unwind_rules_module_count(), "objects that frames were seen in");
-    ADD(contexts, tree_nodes(), "nodes of the tree");
+    ADD(modules, unwind_rules_module_count(), "executables and libraries that have frames");
+    ADD(contexts, tree_nodes(), "contexts: nodes of the tree of call paths");
     ADD(paths_evicted, load_relaxed(&evict_views_all),
-        "call paths that were not used any more, and whose figures went to [other callers]");
+        "unused call paths that were removed, and whose figures went to [other callers]");
     ADD(tables_bytes, tables_held_bytes(),
         "bytes of the tables for call paths: nodes, views, traces, rules, marks");
-    ADD(tables_limit_bytes, tables_limit_bytes(), "what they may be at most (MEMCTX_TABLES)");
+    ADD(tables_limit_bytes, tables_limit_bytes(), "limit of these bytes (MEMCTX_TABLES)");
     ADD(tables_idle_bytes, load_relaxed(&tables_idle_bytes),
-        "bytes of those that evicted paths left, for new ones");
+        "bytes in these tables that removed paths left free for new ones");
     ADD(folded_functions, load_relaxed(&function_count),
-        "functions that stand on each call path once");
+        "recursive functions that appear once on each call path");
     ADD(unfolded_functions, unfold_count(),
         "of these: unfolded for a time (memctx set TARGET CONTEXT unfold)");
-    ADD(unfolded_seconds, unfold_seconds_left(), "until the last of these is folded again");
+    ADD(unfolded_seconds, unfold_seconds_left(), "seconds until the last of these is folded again");
     ADD(verify_checked, load_relaxed(&oracle_counts.checked),
         "cached paths compared with libunwind");
     ADD(verify_mismatches, load_relaxed(&oracle_counts.mismatches), "of these: different");
     ADD(verify_shorter, load_relaxed(&oracle_counts.shorter), "of these: libunwind stopped early");
     ADD(foreign_frees, load_relaxed(&heap_global.foreign_frees),
-        "frees of pointers that are not ours, ignored");
+        "frees of pointers that memctx did not allocate, which it ignored");
     ADD(libc_names, rebind_count,
-        "names of libc's own malloc family that lead here, for RTLD_DEEPBIND");
+        "functions of libc's malloc family that lead to memctx (RTLD_DEEPBIND)");
     ADD(lost, load_relaxed(&heap_global.lost_views),
-        "operations that could not be accounted to their path");
-    ADD(heaps, heap_global.heaps, "heaps: the most threads that had one at one time");
+        "operations that could not be charged to their call path");
+    ADD(heaps, heap_global.heaps, "heaps: as many as threads had one at the same time at most");
     ADD(own_free_bytes, load_relaxed(&heap_global.own_free),
-        "free bytes in contexts' own pages: what the waste cap bounds");
+        "free bytes in pages of single contexts, bounded by the waste cap");
     ADD(segment_bytes, segment_used_bytes(), "bytes in pages and large chunks");
     ADD(metadata_bytes, meta.mapped_bytes, "bytes mapped for the library's own tables");
     ADD(metadata_resident_bytes, meta.resident_bytes, "of these: resident");

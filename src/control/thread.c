@@ -168,7 +168,7 @@ static void start(void) {
     }
     pthread_attr_destroy(&attributes);
     if (error) {
-        control_complain("no thread could be started", "");
+        control_complain("cannot start the control thread", "");
         return;
     }
     control.running = os_process_id();
@@ -211,7 +211,7 @@ bool control_restrict(bool strictly, uint32_t *before) {
     bool ended = end_thread();
     unfold_end(); /* a child without a thread of its own still has its parent's unfoldings */
     if (ended)
-        control_complain("the program restricts what the kernel does for it", "");
+        control_complain("the program restricts its system calls", "");
     return true;
 }
 

@@ -144,8 +144,8 @@ static bool begin(const struct function_set *set, uint64_t until_ns, struct text
             unfoldings[i] = (struct unfolding){until_ns, *set};
             return true;
         }
-    text_add(text, "so many recursions are unfolded already, each with an end of its own; fold one "
-                   "first: memctx set TARGET CONTEXT fold");
+    text_add(text, "too many recursions are unfolded already; fold one first: memctx set TARGET "
+                   "CONTEXT fold");
     return false;
 }
 
@@ -157,8 +157,8 @@ uint32_t unfold_run(const struct wire_contexts_request *request, struct text *te
         return WIRE_REFUSED;
     }
     if (seconds && load_relaxed(&options.fold) == FOLD_OFF) {
-        text_add(text, "MEMCTX_FOLD is off; new call paths have each turn of a recursion anyway, "
-                       "until memctx set TARGET fold=auto");
+        text_add(text, "MEMCTX_FOLD is off; new call paths keep each turn of a recursion until "
+                       "memctx set TARGET fold=auto");
         return WIRE_REFUSED;
     }
     if (!find_functions(request, &set, text))

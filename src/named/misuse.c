@@ -40,7 +40,7 @@ static void print_context(uint32_t context) {
     if (!tree_is_id(context)) /* the context may have been removed since then */
         context = TREE_UNKNOWN;
     if (context < TREE_FIXED_COUNT)
-        print_line("memctx:     a call path that is not known\n");
+        print_line("memctx:     an unknown call path\n");
     for (unsigned i = 0; i < FRAMES_SHOWN && context >= TREE_FIXED_COUNT; i++) {
         const struct tree_node *node = tree_node(context);
         if (tree_is_named(context)) {
@@ -130,7 +130,7 @@ COLD void misuse_tell_limit(const struct terms *terms, uint32_t context) {
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
     text_add(&text, "memctx: the limit of the rule ");
     text_add(&text, terms->rule);
-    text_add(&text, " is passed; its latest allocation\n");
+    text_add(&text, " is exceeded; its latest allocation\n");
     os_print(&text);
     print_context(context);
     print_line(names_hint);

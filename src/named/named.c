@@ -88,7 +88,8 @@ void named_set_parent(uint32_t place, uint32_t parent) {
     }
     lock_release(&region_lock);
     if (below)
-        named_misused("memctx_set_parent", named_handle(place), "is the new parent, or above it");
+        named_misused("memctx_set_parent", named_handle(place),
+                      "is the new parent, or an ancestor of it");
 }
 
 /* --- making and ending ----------------------------------------------------------------------- */
@@ -185,7 +186,7 @@ void named_prepare(struct named *named, struct heap *heap, enum memctx_policy po
 struct named *named_mine_further(struct heap *heap, memctx_t handle, const char *what) {
     struct named *crowd = named_my_crowd(heap, handle, what);
     if (!crowd)
-        named_misused(what, handle, "was deleted, or is none");
+        named_misused(what, handle, "was deleted, or its handle is invalid");
     return crowd_grow(handle, crowd);
 }
 
@@ -214,7 +215,7 @@ memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
     if (policy >= sizeof placements || !name || flags & ~MEMCTX_FLAGS)
         return NULL;
     if (parent && !over && !named_crowd_of(parent))
-        named_misused("memctx_create", parent, "is the parent, and was deleted");
+        named_misused("memctx_create", parent, "was deleted, so it cannot be a parent");
     if (parent && !over && !(over = named_mine_further(heap, parent, "memctx_create")))
         return NULL;
     uint32_t above = over ? (uint32_t)tree_node(over->context)->address : 0;

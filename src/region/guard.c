@@ -55,9 +55,9 @@ static void tell(const struct page *page, const char *at, bool writes) {
     if (at >= end) {
         text_add(&text, ", ");
         text_add_number(&text, at - end);
-        text_add(&text, " bytes behind the end of a chunk of ");
+        text_add(&text, " bytes past the end of a chunk of ");
     } else {
-        text_add(&text, at < page->chunk ? ", in front of a chunk of " : ", in a chunk of ");
+        text_add(&text, at < page->chunk ? ", before a chunk of " : ", in a chunk of ");
     }
     text_add_number(&text, (int64_t)page->requested_bytes);
     text_add(&text, freed ? " bytes that was freed; context " : " bytes; context ");

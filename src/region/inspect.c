@@ -33,7 +33,7 @@ COLD void region_report(enum region_misuse misuse, const struct page *page, cons
     static const char *const words[] = {
         [MISUSE_DOUBLE_FREE] = "memctx: double free of ",
         [MISUSE_INTERIOR] = "memctx: free of an invalid pointer ",
-        [MISUSE_OVERFLOW] = "memctx: write behind the end of ",
+        [MISUSE_OVERFLOW] = "memctx: write past the end of ",
         [MISUSE_WRITTEN_FREE] = "memctx: write into freed memory at ",
         [MISUSE_FREED_IN_RESET] =
             "memctx: a context was reset while another thread freed a chunk in the page ",

@@ -307,7 +307,7 @@ struct region_size region_size(struct heap *heap, struct view *view) {
 
 /* --- whether it hangs together ---------------------------------------------------------------- */
 
-static const char damaged[] = "a freed chunk was written to: its page's list leads elsewhere";
+static const char damaged[] = "a freed chunk was overwritten: the free list of its page is damaged";
 
 static void check_page(struct heap *heap, struct region *region, struct page *page, void *context) {
     const char **wrong = context;
@@ -316,13 +316,13 @@ static void check_page(struct heap *heap, struct region *region, struct page *pa
     if (*wrong)
         return;
     if (page->heap != heap || !page->view || page->view->region != &region->bins) {
-        *wrong = "a page of another context is among its pages";
+        *wrong = "the context's list of pages has a page of another context";
         return;
     }
     unsigned pending = (unsigned)(load_acquire(&page->remote) >> 48);
     page_kind_of(page)->each_used(page, add_chunk, &alive);
     if (alive.chunks + pending < page->used || alive.chunks > page->used) {
-        *wrong = "a page's count is not that of its chunks";
+        *wrong = "the count of a page does not match its chunks";
         return;
     }
     if (!page_kind_of(page)->list_holds(page))

@@ -116,14 +116,13 @@ const char *objects_add_resolved(uint32_t module, struct rule_range range) {
     uint64_t first = before->count ? before->list[before->count - 1].end : 0;
     if (range.start < first || range.end <= range.start ||
         range.start < mapped->start - mapped->bias || range.end > mapped->end - mapped->bias)
-        return "its ranges overlap, fall, or leave the object";
+        return "its ranges overlap, do not rise, or leave the object";
     if (!range.rule || range.rule > rule_list.count)
         return "no rule has that number";
     if (resolved_count == WIRE_RULE_RANGES_MAX)
-        return "as many ranges as are kept are there already; a rule that names less code takes "
-               "fewer";
+        return "the library keeps no further range; use rules that match less code";
     if (!ranges_add(&object->resolved, range))
-        return "there is no memory for ranges";
+        return "no memory for ranges";
     resolved_count++;
     return NULL;
 }

@@ -32,7 +32,7 @@ static const char *behind(const char *text, const char *word) {
 static const char *parse_page(const char *word, struct terms *terms) {
     int64_t bytes;
     if (!text_to_number(word, &bytes) || (bytes != 16 << 10 && bytes != 64 << 10))
-        return "a page has 16K or 64K";
+        return "the size of a page is 16K or 64K";
     terms->slices = (uint8_t)(bytes / (int64_t)SLICE_BYTES);
     terms->flags |= TERMS_OWN;
     return NULL;
@@ -94,7 +94,7 @@ const char *parse_wanted(char *wanted, struct policy_rule *rule, struct terms *t
         rule->placement = PLACE_DEFAULT;
     bool own = terms->flags & TERMS_OWN;
     if (!wrong && own && rule->placement == PLACE_SHARED)
-        return "mixed has no pages of its own, which these options are of";
+        return "mixed has no pages of its own, which these options need";
     if (own && rule->placement == PLACE_DEFAULT)
         rule->placement = PLACE_APART;
     return wrong;
@@ -114,12 +114,12 @@ const char *parse_pattern(struct policy_rule *rule) {
         break;
     }
     if (!*rule->pattern)
-        return "it has no name";
+        return "the pattern has no name";
     if (rule->kind == OF_CONTEXT) {
         if (!text_to_number(rule->pattern, &number) || number < 0 || !tree_is_id((uint64_t)number))
             return "no context has that number";
         if (tree_is_named((uint32_t)number))
-            return "a named context has what its program asks for";
+            return "only its program decides how a named context is placed";
         rule->context = (uint32_t)number;
     }
     return NULL;

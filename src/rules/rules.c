@@ -161,13 +161,13 @@ static bool add_rule(const char *rule, size_t length, struct text *text) {
             return false;
         }
     if (equals < 2) {
-        parse_refuse(text, rule, length, "it is PATTERN=POLICY,OPTIONS");
+        parse_refuse(text, rule, length, "a rule is PATTERN=POLICY,OPTIONS");
         return false;
     }
     /* There must be room for the rule's text, and for a second copy with a 0 at the end of each
      * part. */
     if (rule_list.count == POLICY_RULES_MAX || state.texts_used + 2 * (length + 1) > TEXTS_BYTES) {
-        parse_refuse(text, rule, length, "there are too many");
+        parse_refuse(text, rule, length, "there are too many rules");
         return false;
     }
     if (!objects_begin()) {
@@ -221,8 +221,8 @@ void policy_rules_init(const char *rules, bool are_resolved, struct text *warnin
         rules += length + (rules[length] != 0);
     }
     if (rule_list.command_alone && !are_resolved)
-        text_add(warnings, "memctx: MEMCTX_RULES: its regex: and file: rules are not in force; the "
-                           "command resolves these; start the program with memctx run, or use "
+        text_add(warnings, "memctx: MEMCTX_RULES: its regex: and file: rules have no effect; only "
+                           "the command resolves them; start the program with memctx run, or use "
                            "memctx rules TARGET --again\n");
 }
 

@@ -14,7 +14,7 @@ EMPTY = r"; in empty memory"
 # back to the kernel long ago), so it is ignored and counted, and the program goes on.
 DOUBLE = "double free of"
 INVALID = "free of an invalid pointer"
-OVERFLOW = "write behind the end of"
+OVERFLOW = "write past the end of"
 WRITTEN = "write into freed memory at"
 ENDINGS = {
     "double-free-small": (DOUBLE, IN_BLOCK),

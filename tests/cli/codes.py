@@ -52,7 +52,7 @@ def usage_errors():
     expect(2, "regular expression", "dump", "1", "--site", "(")
     expect(2, "regular expression", "reset", "1", "--site", "[")
     expect(2, "exclude each other", "reset", "1", "--site", "a", "--context", "2")
-    expect(2, "choose when it is read", "dump", "1", "-o", "/tmp/x", "--min", "1")
+    expect(2, "when you read it", "dump", "1", "-o", "/tmp/x", "--min", "1")
     expect(2, "at most 31 bytes", "mark", "1", "x" * 32)
     expect(2, "no control characters", "mark", "1", "a\nb")
     expect(2, "name=value", "set", "1", "depth")
@@ -226,7 +226,7 @@ def mark_diff_reset_trim_set_options():
         check("+500000 bytes in +500 chunks" in succeed("diff", live.pid, env=env), "text")
         expect(1, "no mark \"x\"", "diff", live.pid, "x", env=env)
         expect(1, "no allocation site", "reset", live.pid, "--site", "nothing_like_it", env=env)
-        expect(1, " refused: ", "reset", live.pid, "--context", "4000000", env=env)
+        expect(1, " refused the request: ", "reset", live.pid, "--context", "4000000", env=env)
         succeed("reset", live.pid, "--site", "allocate_more", env=env)
         sites = by_site(json.loads(succeed("dump", live.pid, "--json", env=env)))
         check_equal(sites["allocate_more"]["allocs"], 0, "allocs after a reset")
@@ -240,7 +240,7 @@ def mark_diff_reset_trim_set_options():
         depth = [option for option in options if option["name"].lower() == "depth"][0]
         check_equal((depth["value"], depth["default"]), (7, 32), "depth")
         for wrong in ("depth=-1", "depth=x", "nothing=1", "control=off"):
-            expect(1, " refused: ", "set", live.pid, wrong, env=env)
+            expect(1, " refused the request: ", "set", live.pid, wrong, env=env)
         figures = json.loads(succeed("dump", "--self", "--json", live.pid, env=env))["figures"]
         check(figures["contexts"] > 0, f"figures: {figures}")
 

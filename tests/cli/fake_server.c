@@ -471,7 +471,7 @@ static void answer_head(int fd) {
 }
 
 static void answer_piece(int fd, const struct wire_piece_request *request) {
-    static const char none[] = "there is no mark of this name";
+    static const char none[] = "no mark has this name";
     make_piece(request);
     size_t length = is("piece-short") ? 8 : sizeof(piece.head) + used;
     struct wire_frame head = frame(WIRE_PIECE, length);

@@ -84,19 +84,19 @@ ANSWER_FAULTS = [
     ("answer-empty", 1, r"0 bytes are not the head"),
     ("answer-truncated", 1, r"closed the connection in the middle of its answer"),
     ("answer-large", 1, r"closed the connection in the middle of its answer"),
-    ("exe-open", 1, r"the name of its program does not end"),
+    ("exe-open", 1, r"the name of the program is cut off"),
     ("piece-short", 1, r"8 bytes are too few for a piece"),
-    ("piece-count", 1, r"contexts lie outside"),
-    ("record-large", 1, r"contexts lie outside"),
-    ("record-small", 1, r"contexts lie outside"),
-    ("record-odd", 1, r"contexts lie outside"),
-    ("further-first", 1, r"threads of a context that is not there"),
-    ("views-outside", 1, r"views lie outside"),
+    ("piece-count", 1, r"a context record is cut off"),
+    ("record-large", 1, r"a context record is cut off"),
+    ("record-small", 1, r"a context record is cut off"),
+    ("record-odd", 1, r"a context record is cut off"),
+    ("further-first", 1, r"thread figures of a context that is not there"),
+    ("views-outside", 1, r"a thread view is cut off"),
     ("no-contexts", 1, r"no contexts"),
-    ("label-open", 1, r"a string lies outside"),
-    ("label-outside", 1, r"a string lies outside"),
-    ("path-open", 1, r"a string lies outside"),
-    ("path-outside", 1, r"a string lies outside"),
+    ("label-open", 1, r"a string is cut off"),
+    ("label-outside", 1, r"a string is cut off"),
+    ("path-open", 1, r"a string is cut off"),
+    ("path-outside", 1, r"a string is cut off"),
     ("module-missing", 1, r"a module is missing"),
     ("parent-missing", 1, r"context 3 has no parent before it"),
     ("parent-later", 1, r"context 2 has no parent before it"),
@@ -107,10 +107,10 @@ ANSWER_FAULTS = [
     ("kind", 1, r"kind or module that does not exist"),
     ("module", 1, r"kind or module that does not exist"),
     ("build-id", 1, r"build-id of 1000 bytes"),
-    ("marks", 1, r"(marks lie outside|too many elements)"),
+    ("marks", 1, r"(a mark record is cut off|too many elements)"),
     ("deep", 1, r"more than 1024 levels deep"),
-    ("refuse", 1, r" refused: no: \?\[31mnot today"),
-    ("no-memory", 1, r" refused: it has no memory for an answer"),
+    ("refuse", 1, r" refused the request: no: \?\[31mnot today"),
+    ("no-memory", 1, r" refused the request: it has no memory for an answer"),
 ]
 
 
@@ -136,8 +136,8 @@ def pages_test(fault, pattern):
                 expect(1, pattern, *words, live.pid, env=live.cli_env)
 
 
-for words in (("pages-count", "pages lie outside"), ("pages-shares", "shares that do not exist"),
-              ("pages-share", "shares that do not exist"), ("pages-further", "more of a page that is not there"),
+for words in (("pages-count", "a page record is cut off"), ("pages-shares", "shares that do not exist"),
+              ("pages-share", "shares that do not exist"), ("pages-further", "shares of a page that is not there"),
               ("pages-further-own", "shares that do not exist")):
     pages_test(*words)
 
@@ -145,7 +145,7 @@ for words in (("pages-count", "pages lie outside"), ("pages-shares", "shares tha
 @test
 def fault_thread_heap():
     with fake("thread-heap") as live:
-        expect(1, "threads lie outside", "dump", "--threads", live.pid, env=live.cli_env)
+        expect(1, "a thread record is cut off", "dump", "--threads", live.pid, env=live.cli_env)
 
 
 @test
@@ -175,7 +175,7 @@ def pages_tell_who_shares_them():
                     (20, 16384, 16384 - 15 * 64, (16384 - 15 * 64) * 5 // 15, [{"context": 2, "block_bytes": 640}]), "context 3")
         check_equal(one["what_if"]["isolate_bytes"], -4096, "apart: its five blocks need an OS page")
         shown = succeed("frag", live.pid, env=live.cli_env)
-        check("among them 640 of context 2" in shown, shown)
+        check("these pages also hold 640 of context 2" in shown, shown)
 
 
 @test
@@ -194,8 +194,8 @@ def fault_trim_short():
 def fault_refused_small_requests():
     with fake("refuse") as live:
         for words in (["mark"], ["reset"], ["trim"], ["options"], ["dump", "--self"]):
-            expect(1, r" refused: no: \?\[31mnot today", *words, live.pid, env=live.cli_env)
-        expect(1, " refused: ", "set", live.pid, "depth=5", env=live.cli_env)
+            expect(1, r" refused the request: no: \?\[31mnot today", *words, live.pid, env=live.cli_env)
+        expect(1, " refused the request: ", "set", live.pid, "depth=5", env=live.cli_env)
 
 
 @test

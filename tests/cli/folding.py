@@ -107,7 +107,7 @@ def recursion_is_unfolded_for_a_time():
         check_equal(figures()["unfolded_functions"], 0, "unfolded functions")
         pid = int(live.pid)
         check_equal(ask("--site", "^visit ", "unfold", "--for", "7"),
-                    "for 7 s new call paths have each call of 3 recursive functions, wherever it comes from;\n"
+                    "for 7 s, new call paths keep every call of 3 recursive functions, whoever calls it;\n"
                     f"see memctx dump {pid}\n", "the answer")
         check_equal(ask(recursive[0], recursive[-1], "fold"), "3 functions are folded again\n", "folded")
         next_step = r"choose one that memctx dump shows as \(recursive: \.\.\.\)"
@@ -141,12 +141,12 @@ def merged_paths_are_told():
         check_equal(dump["full_paths"], full_paths(dump), "full call paths")
         shares = [1000 * dump["full_paths"][key] // dump["totals"][key] for key in ("requested_bytes", "allocs")]
         want = (f"full call paths: {shares[0] / 10:.1f} % of live bytes, {shares[1] / 10:.1f} % of allocations; "
-                "the rest stands under [other callers]: more room for paths with MEMCTX_TABLES\n")
+                "the rest is under [other callers]; a larger MEMCTX_TABLES gives more paths room\n")
         check(max(shares) < 1000, f"something is merged: {shares}")
         for text in (tree, succeed("dump", live.pid, "--flat", "--limit", "3", env=env)):
             check(want in text, f"not {want!r} in {text[-900:]}")
         check(any(context.get("partial") for context in dump["contexts"]), "some contexts are partial")
-        bound = re.search(r"^marked >=: more of theirs, (\d+) at the most, ", tree, re.M)
+        bound = re.search(r"^>= marks figures that may be too low, by at most (\d+); ", tree, re.M)
         check(bound and re.search(r"^ *\w+ \(.*\): >= \d+ total", tree, re.M), f"a context is marked: {tree}")
         # Of the contexts printed none may lack more than all that was merged.
         merged = sum(context["total"]["requested_bytes"] for context in dump["contexts"]
@@ -187,12 +187,12 @@ def folded_snapshots_of_any_shape():
     tells("one  (recursive): ", loop(4000))  # is not there
     dump = tells("one: >= ", lambda contexts: contexts[7].update(partial=True))
     check_equal([context["id"] for context in dump["contexts"] if context.get("partial")], [7], "marked")
-    tells("marked >=: more of theirs, 500 at the most, stands under [other callers]",
+    tells(">= marks figures that may be too low, by at most 500; the rest is under [other callers]",
           lambda contexts: contexts[7].update(partial=True))
     dump = tells("one: since admitted ", lambda contexts: contexts[7].update(late=True))
     check_equal([context["id"] for context in dump["contexts"] if context.get("late")], [7], "late")
-    tells("since admitted: what such a path allocated earlier stands under [other callers] further out",
+    tells('"since admitted" marks call paths whose earlier allocations are under [other callers] of an outer function',
           lambda contexts: contexts[7].update(late=True))
     check_equal(dump["full_paths"], {"requested_bytes": 80, "allocs": 8}, "full call paths")
-    tells("full call paths: 1.0 % of live bytes, 57.1 % of allocations; the rest stands under [other callers]",
+    tells("full call paths: 1.0 % of live bytes, 57.1 % of allocations; the rest is under [other callers]",
           lambda contexts: None)

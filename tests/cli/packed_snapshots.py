@@ -159,7 +159,7 @@ def packs_too_well_and_is_read():
         write(path, data[:-1])
         expect(1, "truncated snapshot", "dump", path)
         write(path, data[:at])
-        expect(1, "more rows than it can hold", "dump", path)
+        expect(1, "more rows than a snapshot of its length", "dump", path)
 
 
 @test
@@ -246,7 +246,7 @@ def packed_of_another_version():
         expect(1, "not a memctx snapshot", "dump", path, timeout_s=5)
         with open(path, "r+b") as file:
             file.write(data)
-        expect(1, "damaged snapshot; none is longer", "dump", path)
+        expect(1, "damaged snapshot; a snapshot has at most", "dump", path)
 
 
 def each(values):
@@ -308,19 +308,19 @@ def packed_parts_that_contradict():
         spoil("cannot be read", column(packed.CONTEXTS, 8, 1 << 20))
         spoil("cannot be read", column(packed.CONTEXTS, 16, 1 << 32))
         spoil("thread that is not listed", column(packed.VIEWS, 2, 6))
-        spoil("thread view of a context", column(packed.VIEWS, 1, 40))
-        spoil("thread view of a context", column(packed.VIEWS, 1, huge))
-        spoil("frees by a thread", column(packed.REMOTES, 1, 6))
+        spoil("thread view belongs to a context", column(packed.VIEWS, 1, 40))
+        spoil("thread view belongs to a context", column(packed.VIEWS, 1, huge))
+        spoil("remote frees belong to a thread", column(packed.REMOTES, 1, 6))
         spoil("are missing", column(packed.MARKS, 4, 14))
         spoil("cannot be read", column(packed.MARKS, 4, huge))
         spoil("mark has a context", column(packed.ENTRIES, 1, 81))
-        spoil("page of a context", column(packed.PAGES, 6, 41))
+        spoil("page belongs to a context", column(packed.PAGES, 6, 41))
         spoil("are missing", column(packed.PAGES, 18, (1 << 32) - 1))
-        spoil("page of a context", column(packed.SHARES, 1, 40))
+        spoil("page belongs to a context", column(packed.SHARES, 1, 40))
         spoil("note has no text", column(packed.NOTES, 1, 0))
         # The rows of a table
-        spoil("no process, or of several", lambda copy: copy.pop(packed.PROCESS - 1) and None)
-        spoil("no process, or of several", lambda copy: copy.insert(2, copy[packed.PROCESS - 1]))
+        spoil("no process, or several", lambda copy: copy.pop(packed.PROCESS - 1) and None)
+        spoil("no process, or several", lambda copy: copy.insert(2, copy[packed.PROCESS - 1]))
         spoil("no contexts", lambda copy: packed.body_from(copy[:packed.FRAMES]))
         spoil("out of order", lambda copy: copy.insert(2, copy.pop(3)))
         spoil("cannot be read", whole_column(packed.CONTEXTS, 3, each([0] + [1] * 38)))
@@ -348,8 +348,8 @@ def packed_traps():
         path = os.path.join(where, "snapshot")
         zeros = packed.put_block(99, 0, {1: b"\0" * (16 << 20)})
         many = packed.put_block(packed.TEXTS, 65536, {})
-        for body, pattern in ((zeros * 40, "far more than it can hold"), (many * 2000, "more rows than it can hold"),
-                              (b"\x63\x02\0\0" * (6 << 20), "far more than it can hold")):
+        for body, pattern in ((zeros * 40, "more bytes than a snapshot of its length"), (many * 2000, "more rows than a snapshot of its length"),
+                              (b"\x63\x02\0\0" * (6 << 20), "more bytes than a snapshot of its length")):
             write(path, packed.file_of(body, "-9"))
             check(os.path.getsize(path) < 200000, "it is little")
             start = time.monotonic()
@@ -408,5 +408,5 @@ def snapshot_that_cannot_be_written():
         expect(1, "cannot be written; Not a directory; ", "dump", whole, "-o", path + "/snapshot")
         os.mkdir(where + "/directory")
         expect(1, "directory: (cannot|could not) be written; Is a directory; ", "dump", whole, "-o", where + "/directory")
-        expect(2, "choose when it is read", "dump", whole, "-o", path, "--min", "1")
+        expect(2, "when you read it", "dump", whole, "-o", path, "--min", "1")
         check_equal(sorted(os.listdir(where)), ["directory", "snapshot", "whole"], "what is left")

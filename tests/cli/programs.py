@@ -205,7 +205,7 @@ def run_finds_the_library():
         check_equal(heard, os.path.realpath(library), "the library of an installation")
         spaced = os.path.join(where, "with blank.so")
         shutil.copy(LIB, spaced)
-        expect(1, "cannot be preloaded: LD_PRELOAD cannot hold a path with a blank", "run", "true",
+        expect(1, "cannot be preloaded; LD_PRELOAD cannot hold a path with a space", "run", "true",
                env=clean_env(MEMCTX_LIBRARY=spaced))
         expect(1, "MEMCTX_LIBRARY names /no/such", "run", "true",
                env=clean_env(MEMCTX_LIBRARY="/no/such"))

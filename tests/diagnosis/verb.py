@@ -35,7 +35,7 @@ def snapshot_has_the_same_findings():
         for found in (live, kept):
             for finding in found["findings"]:
                 finding["action"] = re.sub(r"(?<= )(\d+|\S+\.mctx)(?= )", "TARGET", finding["action"])
-                finding["evidence"] = re.sub(r"in [0-9.]+ s \([^)]*\)|the oldest is [^;]*", "", finding["evidence"])
+                finding["evidence"] = re.sub(r"in [0-9.]+ s \([^)]*\)|the oldest chunk is [^;]*", "", finding["evidence"])
         check_equal(kept["findings"], live["findings"], "what is found in the snapshot")
 
 

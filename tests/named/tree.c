@@ -143,7 +143,7 @@ static void check_finds_what_is_damaged(void) {
         *link = &link; /* a pointer to elsewhere */
         __asm__ volatile("" ::: "memory");
         const char *wrong = memctx_check(context);
-        CHECK(wrong && strstr(wrong, "a freed chunk was written to"));
+        CHECK(wrong && strstr(wrong, "a freed chunk was overwritten"));
         *link = kept;
         CHECK(!memctx_check(context));
         memctx_delete(context);

@@ -276,21 +276,21 @@ Test(resolved, damaged_ranges_are_refused) {
     REFUSED(head.module = UINT32_MAX, "no object has that number");
     REFUSED(head.build_id[3]++, "another build-id");
     REFUSED(head.build_id_bytes--, "another build-id");
-    REFUSED(head.build_id_bytes = 25, "not as long as it says");
-    REFUSED(head.count = WIRE_RANGES_SENT_MAX + 1, "not as long as it says");
+    REFUSED(head.build_id_bytes = 25, "does not have the length");
+    REFUSED(head.count = WIRE_RANGES_SENT_MAX + 1, "does not have the length");
     REFUSED(head.at = 1, "another client");
     cr_assert_eq(objects_resolved_count(module), 2, "these changed nothing");
-    REFUSED(ranges[1].start = start + 3, "overlap, fall, or leave");
+    REFUSED(ranges[1].start = start + 3, "overlap, do not rise, or leave");
     cr_assert_eq(objects_resolved_count(module), 0, "dropped");
     cr_assert_not(objects_is_resolved(module));
-    REFUSED(ranges[1].start = 0, "overlap, fall, or leave");
-    REFUSED(ranges[1].start = mapped->end - mapped->bias, "overlap, fall, or leave");
-    REFUSED(ranges[1].bytes = UINT32_MAX, "overlap, fall, or leave");
-    REFUSED(ranges[1].start = UINT64_MAX, "overlap, fall, or leave");
-    REFUSED(ranges[0].bytes = 0, "overlap, fall, or leave");
+    REFUSED(ranges[1].start = 0, "overlap, do not rise, or leave");
+    REFUSED(ranges[1].start = mapped->end - mapped->bias, "overlap, do not rise, or leave");
+    REFUSED(ranges[1].bytes = UINT32_MAX, "overlap, do not rise, or leave");
+    REFUSED(ranges[1].start = UINT64_MAX, "overlap, do not rise, or leave");
+    REFUSED(ranges[0].bytes = 0, "overlap, do not rise, or leave");
     REFUSED(ranges[0].rule = 0, "no rule has that number");
     REFUSED(ranges[0].rule = 2, "no rule has that number");
-    REFUSED(ranges[0].rule = 257, "overlap, fall, or leave");
+    REFUSED(ranges[0].rule = 257, "overlap, do not rise, or leave");
     cr_assert_null(send(&good), "it is taken all the same");
 #undef REFUSED
 }
@@ -313,7 +313,8 @@ Test(resolved, as_many_as_are_kept) {
         said = send(&request);
         request.head.at += WIRE_RANGES_SENT_MAX;
     }
-    cr_assert(said && strstr(said, "as many ranges as are kept"), "%s", said ? said : "taken");
+    cr_assert(said && strstr(said, "the library keeps no further range"), "%s",
+              said ? said : "taken");
     cr_assert_gt(request.head.at, WIRE_RULE_RANGES_MAX, "not before");
     cr_assert_eq(objects_resolved_count(module), 0);
     request = request_for(module);
@@ -386,6 +387,6 @@ Test(resolved, what_waits_is_said_once) {
     cr_assert_eq(warnings.length, 0, "they are resolved");
     policy_rules_init("regex:x=aset;file:x=slab", false, &warnings);
     warned[warnings.length] = 0;
-    cr_assert(strstr(warned, "are not in force"));
+    cr_assert(strstr(warned, "have no effect"));
     cr_assert_eq(strchr(warned, '\n'), warned + warnings.length - 1, "one line");
 }

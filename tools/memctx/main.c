@@ -24,7 +24,7 @@ static const struct cli_verb verbs[] = {
      "  --no-children      run the programs that PROGRAM starts without the library\n"
      "  --rule RULE        place call paths by function names; memctx rules --help explains RULE\n"
      "  --set NAME=VALUE   set any other option; memctx options lists them\n"
-     "  -v, --verbose      report on standard error what could not be done "
+     "  -v, --verbose      report failures of the library on standard error "
      "(MEMCTX_VERBOSE=1)\n" COMMON_HELP
      "\nThe command refuses a program that is statically linked, setuid or built for another\n"
      "machine (exit status 1). Exit status 126: the program cannot be executed. 127: the program\n"

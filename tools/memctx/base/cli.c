@@ -111,7 +111,8 @@ int cli_next_option(int argc, char **argv, const char *letters, const struct opt
     case 'V': printf("memctx %s\n", CLI_VERSION); exit(cli_finish_output(CLI_DONE));
     case ':': cli_usage("option %s needs a value", argv[optind - 1]);
     case '?': {
-        /* A long option leaves its word just before optind; a letter may sit inside a word. */
+        /* The word of a long option stands just before optind; a short option may stand inside a
+         * word. */
         const char *word = optind > at ? argv[optind - 1] : argv[optind];
         if (optopt != 0 && (!word || strncmp(word, "--", 2) != 0))
             cli_usage("unknown option -%c", optopt);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * json.h - writes JSON to a stream, value by value, without building a tree of it.
+ * json.h - writes JSON to a stream, value by value, without building a tree of the values.
  *
  * A dump of 10 000 contexts holds half a million numbers: they go straight into the buffer of the
  * stream. jansson reads JSON (snapshot/snapshot_json.c).
@@ -14,20 +14,21 @@
 
 struct json_writer {
     FILE *file;
-    bool comma; /* the next value stands behind another one */
+    bool comma; /* the next value needs a comma before it */
 };
 
-/* key is NULL inside arrays and for the outermost value. */
+/* `key` is NULL inside arrays and for the outermost value. */
 void json_put_open(struct json_writer *json, const char *key, char bracket);
 void json_put_close(struct json_writer *json, char bracket);
 void json_put_integer(struct json_writer *json, const char *key,
-                      int64_t value); /* WIRE_UNKNOWN: null */
-void json_put_hex(struct json_writer *json, const char *key, uint64_t value);    /* "0x…" */
-void json_put_text(struct json_writer *json, const char *key, const char *text); /* NULL: null */
+                      int64_t value); /* writes WIRE_UNKNOWN as null */
+void json_put_hex(struct json_writer *json, const char *key, uint64_t value); /* "0x…" */
+void json_put_text(struct json_writer *json, const char *key,
+                   const char *text); /* writes NULL as null */
 void json_put_boolean(struct json_writer *json, const char *key, bool value);
 void json_put_null(struct json_writer *json, const char *key);
-void json_put_decimal(struct json_writer *json, const char *key, double value); /* six digits */
-void json_put_newline(struct json_writer *json); /* before the next value */
+void json_put_decimal(struct json_writer *json, const char *key, double value); /* six decimals */
+void json_put_newline(struct json_writer *json); /* starts a line before the next value */
 
 /* Returns the length of the UTF-8 sequence that starts here: 1 at the end of the text, 0 if
  * there is no valid sequence. */

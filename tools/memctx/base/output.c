@@ -15,7 +15,7 @@
 void output_begin(struct output *output, const char *path) {
     struct stat status;
     bool standard = strcmp(path, "-") == 0;
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow so long is an error like a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails like a write to a full disk */
     bool direct = standard || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
     *output = (struct output){.path = path, .fd = -1};
     if (!direct) {
@@ -28,9 +28,8 @@ void output_begin(struct output *output, const char *path) {
                                      : NULL;
     if (!output->file) {
         cli_die(CLI_REFUSED,
-                "%s: cannot be written; %s; give the name of a file in a directory that is "
-                "yours",
-                path, strerror(errno));
+                "%s: cannot be written; %s; name a file in a directory that you may write to", path,
+                strerror(errno));
     }
     setvbuf(output->file, NULL, _IOFBF, 1 << 18);
 }
@@ -54,7 +53,7 @@ static int close_compressed(void *cookie) {
 void output_begin_compressed(struct output *output, const char *path) {
     const cookie_io_functions_t functions = {.write = write_compressed, .close = close_compressed};
     output_begin(output, path);
-    int fd = dup(fileno(output->file)); /* gzclose() closes it */
+    int fd = dup(fileno(output->file)); /* a copy, because gzclose() closes it */
     gzFile compressed = fd >= 0 ? gzdopen(fd, "wb6") : NULL;
     FILE *file = compressed ? fopencookie(compressed, "w", functions) : NULL;
     if (!file)
@@ -63,7 +62,7 @@ void output_begin_compressed(struct output *output, const char *path) {
     output->file = file;
 }
 
-/* All that was written has reached the file; false where not, and errno says why. */
+/* Flushes all output to the file. Returns false and sets errno if that fails. */
 static bool flush_all(struct output *output) {
     bool good = true;
     if (output->plain) {
@@ -90,7 +89,7 @@ void output_finish(struct output *output) {
         if (!direct)
             unlink(output->temporary);
         cli_die(CLI_REFUSED,
-                "%s: could not be written; %s; make room, or give the name of a file elsewhere",
+                "%s: could not be written; %s; free some space, or name a file elsewhere",
                 output->path, strerror(error));
     }
     free(output->temporary);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * output.h - a file that appears under its name only when it is whole.
+ * output.h - writes a file that appears under its name only when it is complete.
  *
- * What is there already and is no ordinary file (a pipe, /dev/stdout) is written to directly.
- * These functions end the process with a message where the file cannot be written.
+ * A path that exists and is not a regular file (a pipe, /dev/stdout) is written to directly.
+ * These functions end the process with a message if the file cannot be written.
  */
 #ifndef MEMCTX_OUTPUT_H
 #define MEMCTX_OUTPUT_H
@@ -13,15 +13,15 @@
 
 struct output {
     FILE *file;
-    FILE *plain; /* what `file` writes to, if it compresses; else NULL */
+    FILE *plain; /* stream that `file` writes to, if `file` compresses; else NULL */
     const char *path;
-    char *temporary; /* NULL: written to directly */
+    char *temporary; /* path of the temporary file; NULL: `path` is written to directly */
     int fd;
 };
 
-/* "-" is standard output. */
+/* Begins to write to `path`; "-" is standard output. */
 void output_begin(struct output *output, const char *path);
-/* The same, compressed by gzip. */
+/* As output_begin, compressed in gzip's format. */
 void output_begin_compressed(struct output *output, const char *path);
 void output_finish(struct output *output);
 

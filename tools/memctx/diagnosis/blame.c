@@ -43,7 +43,7 @@ static void find_alike(struct blame_paths *paths) {
     size_t slots = 1024;
     while (slots < 2 * model->figures_count)
         slots *= 2;
-    uint32_t *table = cli_alloc(slots, sizeof *table); /* number + 1 */
+    uint32_t *table = cli_alloc(slots, sizeof *table); /* hash table of numbers + 1; 0: free */
     for (uint32_t i = 0; i < model->figures_count; i++) {
         uint64_t hash = 0;
         paths->same[i] = i;
@@ -125,7 +125,7 @@ static int64_t add(int64_t a, int64_t b) {
     return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-static const struct search *sorting; /* for the comparisons, which get no argument */
+static const struct search *sorting; /* argument of the comparison functions */
 
 static int by_falling_figure(const void *a, const void *b) {
     const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
@@ -142,7 +142,7 @@ static int by_suspect(const void *a, const void *b) {
     return left->members[0] < right->members[0] ? -1 : left->members[0] > right->members[0];
 }
 
-/* The frame's node; WIRE_NONE: the path has ended. */
+/* Returns the node of the walk's next frame; WIRE_NONE if the path has ended. */
 static uint32_t frame_of(const struct walk *walk) {
     const struct blame_paths *paths = sorting->paths;
     return walk->place < paths->first[walk->number + 1] ? paths->frames[walk->place] : WIRE_NONE;
@@ -186,8 +186,8 @@ static uint32_t level_of(const struct search *search, uint32_t number) {
     return search->paths->model->contexts[context_of(search, number)].level;
 }
 
-/* The walks share their innermost `frames` frames. Names what can be named among them, and leaves
- * the others in front; returns how many. */
+/* Finds the suspects among walks that share their innermost `frames` frames. Moves the walks that
+ * belong to no suspect to the front of the array and returns their number. */
 static size_t divide(struct search *search, struct walk *walks, size_t count, uint32_t frames) {
     if (count == 0 || sum_of(search, walks, count) < search->floor)
         return count;

@@ -2,14 +2,15 @@
 /*
  * blame.h - finds the call paths that explain a figure when no single path stands out.
  *
- * Contexts whose figure reaches a floor are named with their whole path. The others are put
- * together by the innermost frames that they share: four hundred plugins that leave a little each
- * through one plugin_state() are one suspect, plugin_state(). A suspect is as narrow as the floor
- * allows: the longest common inner part of paths whose figures, without those of narrower suspects,
- * add up to it. What reaches it nowhere is left over.
+ * A context whose figure reaches a floor is a suspect by itself, with its whole path. The other
+ * contexts are grouped by the innermost frames that they share: four hundred plugins that each
+ * leave a little through plugin_state() are one suspect, plugin_state(). A suspect is as narrow as
+ * the floor allows: its frames are the longest common inner part of paths whose figures, without
+ * those of narrower suspects, add up to the floor. Contexts that are in no such group belong to no
+ * suspect.
  *
- * Recursion is folded first (folding.h). Without that, a tree that is built by recursion would have
- * as many paths as nodes, and no part of them would stand out.
+ * Recursion is folded first (folding.h). Without that, a data structure that a recursive function
+ * builds could have as many paths as nodes, and no common part of these paths would stand out.
  */
 #ifndef MEMCTX_BLAME_H
 #define MEMCTX_BLAME_H
@@ -17,27 +18,28 @@
 #include "model/model.h"
 
 struct blame_suspect {
-    int64_t figure;    /* sum over the contexts */
+    int64_t figure;    /* sum over the members */
     uint32_t *members; /* indices of the contexts; members[0] has the largest figure */
     size_t count;
-    uint32_t frames; /* the members' innermost frames that are common; all of a single one's */
+    uint32_t frames; /* number of innermost frames that the members share; all frames of a single
+                        member */
 };
 
 struct blame {
-    struct blame_suspect *suspects; /* by falling figure */
+    struct blame_suspect *suspects; /* sorted by falling figure */
     size_t count;
-    int64_t rest; /* of contexts that belong to no suspect */
+    int64_t rest; /* sum over the contexts that belong to no suspect */
 };
 
-/* The folded paths of all contexts that have figures, innermost frame first. The index is the
- * number of the figures. */
+/* The folded paths of all contexts that have figures, innermost frame first. All arrays but
+ * `frames` are indexed by the number of a context's figures (struct model_figures). */
 struct blame_paths {
     const struct model *model;
     uint32_t *frames; /* indices of nodes, path behind path */
-    uint32_t *first;  /* where its path begins; the next one's begin is its end */
-    uint32_t *plain;  /* so many frames stand further in than all that was left out */
-    uint32_t *same;   /* the first one with the same folded path */
-    uint32_t *alike;  /* how many have that, where it is the first */
+    uint32_t *first;  /* start of each path in `frames`; a path ends where the next one starts */
+    uint32_t *plain;  /* number of frames that lie inside of everything that folding left out */
+    uint32_t *same;   /* lowest number of figures with the same folded path */
+    uint32_t *alike;  /* for such a lowest number: how many figures have this folded path */
 };
 static inline uint32_t blame_number(const struct blame_paths *paths, uint32_t context) {
     return paths->model->contexts[context].figures->number;
@@ -45,7 +47,8 @@ static inline uint32_t blame_number(const struct blame_paths *paths, uint32_t co
 void blame_paths_make(struct blame_paths *paths, const struct model *model);
 void blame_paths_free(struct blame_paths *paths);
 
-/* figures: one for each number of figures; what is not above 0 takes no part. floor: at least 1. */
+/* Makes the suspects. `figures` has an element for each number of figures; elements of 0 or less
+ * are ignored. A `floor` below 1 counts as 1. */
 void blame_make(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                 int64_t floor);
 /* Marks the members of the suspect, and every other context with the same folded path as one of

@@ -8,7 +8,7 @@
 
 #include "diagnosis/look.h"
 
-/* --- what is harmless, or not ours ----------------------------------------------------------- */
+/* --- harmless memory, and memory that is not from malloc ------------------------------------- */
 
 /* Finds memory that goes back to the kernel and is faulted in again, over and over. Each OS page
  * costs a fault, which takes some microseconds. */
@@ -21,12 +21,12 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
     struct finding *finding =
         finding_new(look, rule, rate < (double)(KIB * MIB) ? SEVERITY_INFO : SEVERITY_WARNING,
                     bytes, share(bytes, look->rss_bytes));
-    finding->evidence = cli_format(
-        "%s were given back to the kernel in %.1f s, %s a second; the freelist holds at most "
-        "MEMCTX_FREELIST_KIB, or 5 %% of what is in use",
-        look_bytes(bytes), model->uptime_s, look_bytes((int64_t)rate));
+    finding->evidence =
+        cli_format("memctx returned %s to the kernel in %.1f s, %s per second; it keeps at most "
+                   "MEMCTX_FREELIST_KIB for reuse, or 5 %% of the live bytes if that is more",
+                   look_bytes(bytes), model->uptime_s, look_bytes((int64_t)rate));
     finding->action =
-        cli_format("memctx set %s freelist_kib=%" PRId64 ", and look at its processor time",
+        cli_format("memctx set %s freelist_kib=%" PRId64 ", then compare its processor time",
                    look->input->target, 4 * larger(8 * KIB, look->rss_bytes / KIB / 4));
 }
 
@@ -37,7 +37,8 @@ static void look_for_freelist(struct look *look, const struct rule *rule) {
     struct finding *finding =
         finding_new(look, rule, SEVERITY_INFO, bytes, share(bytes, look->rss_bytes));
     finding->evidence =
-        cli_format("%s, %.0f %% of the resident set, is empty and kept for what comes next",
+        cli_format("memctx keeps %s of empty memory for the next allocations, %.0f %% of the "
+                   "resident set",
                    look_bytes(bytes), 100 * finding->ratio);
     finding->action = cli_format("memctx trim %s", look->input->target);
 }
@@ -52,7 +53,7 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         if (model_figures_at(model, i)->context == 0)
-            continue; /* the root's peak is the whole process's */
+            continue; /* the root's peak is that of the whole process */
         above[i] = larger(0, model_tame(self->peak_requested_bytes) - self->requested_bytes);
     }
     blame_make(&blame, &look->paths, above, (peak - now) / 4);
@@ -62,8 +63,8 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
                          share(peak - now, peak))
             : finding_new(look, rule, SEVERITY_INFO, peak - now, share(peak - now, peak));
     finding->evidence = cli_format(
-        "the resident set was %s at its most and is %s now%s%s", look_bytes(peak), look_bytes(now),
-        blame.count > 0 ? "; this path alone once had so much more: " : "",
+        "the resident set was %s at its peak and is %s now%s%s", look_bytes(peak), look_bytes(now),
+        blame.count > 0 ? "; at its own peak, this call path held more than now by " : "",
         blame.count > 0 ? look_bytes(blame.suspects[0].figure) : "");
     finding->action = cli_format("memctx dump %s --flat --sort peak", look->input->target);
     blame_free(&blame);
@@ -71,19 +72,19 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
 }
 
 static void look_for_others_memory(struct look *look, const struct rule *rule) {
-    static const char *const keys[] = {"files_bytes",  "stacks_bytes",       "brk_heap_bytes",
-                                       "shared_bytes", "runtime_code_bytes", "own_mappings_bytes",
-                                       "residue_bytes"};
-    static const char *const names[] = {"files",
-                                        "stacks",
-                                        "the brk heap",
-                                        "shared and named mappings",
-                                        "code made at run time",
-                                        "mappings that the program made itself"};
+    static const char *const lines[][2] = {
+        {"files_bytes", "mapped files"},
+        {"stacks_bytes", "thread stacks"},
+        {"brk_heap_bytes", "the brk heap"},
+        {"shared_bytes", "shared memory and named mappings"},
+        {"runtime_code_bytes", "code generated at run time"},
+        {"own_mappings_bytes", "mappings that the program made itself"},
+        {"residue_bytes", "memory that the ledger does not explain"},
+    };
     int64_t sum = 0, most = 0;
     size_t largest = 0;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        int64_t bytes = larger(0, look_ledger_line(look, keys[i]));
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        int64_t bytes = larger(0, look_ledger_line(look, lines[i][0]));
         sum += bytes;
         if (bytes > most) {
             most = bytes;
@@ -95,8 +96,8 @@ static void look_for_others_memory(struct look *look, const struct rule *rule) {
     struct finding *finding =
         finding_new(look, rule, SEVERITY_INFO, sum, share(sum, look->rss_bytes));
     finding->evidence = cli_format(
-        "%s, %.0f %% of the resident set, did not come from malloc; the largest part, %s, is %s",
-        look_bytes(sum), 100 * finding->ratio, look_bytes(most), names[largest]);
+        "%s, %.0f %% of the resident set, did not come from malloc; the largest part is %s of %s",
+        look_bytes(sum), 100 * finding->ratio, look_bytes(most), lines[largest][1]);
     finding->action = cli_format("less /proc/%" PRId64 "/smaps", look->model->pid);
 }
 
@@ -106,8 +107,8 @@ static void look_for_foreign_frees(struct look *look, const struct rule *rule) {
         return;
     struct finding *finding = finding_new(look, rule, SEVERITY_INFO, 0, 0);
     finding->evidence =
-        cli_format("%" PRId64 " pointers that libmemctx did not hand out were given "
-                   "to free or realloc, and ignored",
+        cli_format("the program passed %" PRId64 " pointers to free or realloc that memctx did not "
+                   "allocate; memctx ignored them",
                    count);
     finding->action = cli_format("memctx dump --self %s", look->input->target);
 }
@@ -116,61 +117,71 @@ static void look_for_lost(struct look *look, const struct rule *rule) {
     if (look->model->exact)
         return;
     struct finding *finding = finding_new(look, rule, SEVERITY_WARNING, 0, 0);
-    finding->evidence = cli_copy("the dump says that it is not exact");
+    finding->evidence =
+        cli_copy("the dump is not exact: some operations were not charged to their call path");
     finding->action = cli_format("memctx dump --self %s", look->input->target);
 }
 
 static const struct rule rules[] = {
     {"nearly-empty-pages", "nearly empty pages",
-     "A page goes back only when nothing in it is alive, so few chunks that stay hold much memory. "
-     "Free them together, or make them from another place than what is short-lived.",
+     "memctx returns a page to the kernel only when no chunk in it is live, so a few live chunks "
+     "keep much memory. Free these chunks together, or allocate them apart from short-lived "
+     "chunks.",
      look_for_empty_pages},
     {"growth", "growth that does not stop",
-     "What is allocated and not freed adds up until memory runs out.", look_for_growth},
-    {"rounding", "sizes just above a block's",
-     "A chunk takes a whole block of the next size. A little less, or several things in one "
-     "chunk, saves the difference.",
+     "The program allocates this memory and does not free it. If that goes on, memory runs out.",
+     look_for_growth},
+    {"rounding", "sizes just above a block size",
+     "Each chunk occupies a whole block of the next larger size. Slightly smaller chunks, or "
+     "several objects in one chunk, would save the difference.",
      look_for_rounding},
-    {"thread-memory", "pages of many threads",
-     "Each thread that allocates has pages of its own for small contexts. Fewer threads share "
-     "better.",
+    {"thread-memory", "free memory in the pages of many threads",
+     "Each thread that allocates has pages of its own. With fewer threads, less of the memory in "
+     "such pages would be free.",
      look_for_thread_memory},
-    {"huge-pages", "huge pages that are used in part",
-     "The kernel gives 2 MiB for the first byte used in them.", look_for_huge_pages},
-    {"not-exact", "operations that were not charged",
-     "Memory ran short while they were counted; the figures of single paths may be a little low.",
+    {"huge-pages", "partly used huge pages",
+     "When the program touches the first byte of a huge page, the kernel makes all of its 2 MiB "
+     "resident.",
+     look_for_huge_pages},
+    {"not-exact", "operations not charged to a call path",
+     "Memory ran short while memctx counted these operations. The figures of single call paths "
+     "may be slightly too low.",
      look_for_lost},
-    {"foreign-frees", "pointers of another allocator",
-     "A library that was bound to libc's own malloc (RTLD_DEEPBIND), or a second malloc in the "
-     "program: what it allocated there was not freed.",
+    {"foreign-frees", "pointers from another allocator",
+     "A library that is bound to libc's own malloc (RTLD_DEEPBIND), or a second malloc in the "
+     "program, allocated these chunks. They are not freed.",
      look_for_foreign_frees},
-    {"thrashing", "memory that comes and goes",
-     "Each OS page that the kernel gives anew costs a fault, in which it is filled with zeros; "
-     "what is kept for reuse costs "
-     "none.",
+    {"thrashing", "memory that is returned to the kernel and soon needed again",
+     "Each OS page that the kernel hands out again costs a page fault and is filled with zeros. "
+     "Memory that memctx keeps for reuse costs neither.",
      look_for_thrashing},
-    {"past-peak", "a peak that is over",
-     "Nothing needs to be done now; the same may be needed again.", look_for_past_peak},
-    {"freelist", "empty memory that is kept",
-     "Harmless: it is used first, and goes back to the kernel after MEMCTX_DECAY_MS.",
+    {"past-peak", "a peak in the past",
+     "Nothing needs to be done now. The program may need as much memory again.",
+     look_for_past_peak},
+    {"freelist", "empty memory that is kept for reuse",
+     "Harmless: the next allocations use this memory first, and the rest goes back to the kernel "
+     "after MEMCTX_DECAY_MS milliseconds.",
      look_for_freelist},
     {"not-malloc", "memory that is not from malloc",
-     "The program, its libraries or its run-time system mapped it; call paths cannot tell of it.",
+     "The program, its libraries or its language runtime mapped this memory. memctx has no call "
+     "paths for it.",
      look_for_others_memory},
-    {"temporary", "chunks that live for a moment",
-     "Each costs the time of a malloc and a free; a buffer that is kept would not.",
+    {"temporary", "short-lived chunks",
+     "Each of these chunks costs the time of a malloc and a free. A buffer that is kept and "
+     "reused would not.",
      look_for_temporary},
-    {"copies", "arrays that grow by being copied",
-     "Where the size can be told beforehand (reserve, one larger realloc), neither the copies nor "
-     "the old chunks are needed.",
+    {"copies", "arrays that grow by copying",
+     "If the program knows the final size beforehand, one allocation of that size (reserve, or one "
+     "larger realloc) avoids the copies and the old chunks.",
      look_for_copies},
-    {"remote-frees", "chunks that other threads free",
-     "Usual in a pipeline. It costs an atomic operation each, and memory where one side lags "
-     "behind.",
+    {"remote-frees", "chunks that another thread frees",
+     "This is usual in a pipeline of threads. Each such free costs an atomic operation, and chunks "
+     "pile up when one thread lags behind.",
      look_for_remote_frees},
 };
 
-/* By severity; what is only told stands in the order of the rules, the rest by bytes. */
+/* Sorts by severity. Findings of severity info keep the order of the rules; the others are sorted
+ * by bytes. */
 static int by_weight(const void *a, const void *b) {
     const struct finding *left = a, *right = b;
     if (left->severity != right->severity)
@@ -184,8 +195,8 @@ static int by_weight(const void *a, const void *b) {
                : (left->example > right->example) - (left->example < right->example);
 }
 
-/* Without what this look itself needs in the target, which is gone a moment later. Our tables stay,
- * and are part of the peak, too. */
+/* Returns the resident set without the memory of the control thread, most of which only this dump
+ * needs. The library's tables count, because they stay and are part of the peak, too. */
 static int64_t resident_without_us(const struct findings_input *input) {
     int64_t rss = model_tame(input->ledger->rss_bytes);
     return larger(rss - model_tame(input->model->ledger.control_bytes), 1);

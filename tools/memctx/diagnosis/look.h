@@ -16,11 +16,12 @@
 
 struct rule;
 struct look {
-    const struct rule *rules; /* all of them */
+    const struct rule *rules; /* table of all rules */
     const struct findings_input *input;
     const struct model *model;
-    struct model_totals *totals; /* the contexts' own, tamed, by the number of their figures */
-    struct holders holders;      /* list NULL: the pages are not known */
+    struct model_totals *totals; /* the contexts' own totals, limited by model_tame; indexed by the
+                                    number of their figures */
+    struct holders holders;      /* holders.list is NULL if the pages are not known */
     struct blame_paths paths;
     int64_t rss_bytes;
     struct findings *findings;
@@ -48,7 +49,7 @@ static inline int64_t floor_of(const struct look *look, int64_t bytes, int per_c
 int64_t look_ledger_line(const struct look *look, const char *key);
 /* Returns bytes as text with a unit. The text stays valid for the next seven calls. */
 const char *look_bytes(int64_t bytes);
-/* The suspect's contexts' figure, a member of struct model_totals. */
+/* Sum of a figure, which is a member of struct model_totals, over the contexts of a suspect. */
 #define SUM_OVER(look, suspect, figure)                                                            \
     look_sum(look, suspect, offsetof(struct model_totals, figure))
 int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, size_t figure);
@@ -69,7 +70,7 @@ void look_for_empty_pages(struct look *look, const struct rule *rule);
 void look_for_rounding(struct look *look, const struct rule *rule);
 void look_for_thread_memory(struct look *look, const struct rule *rule);
 void look_for_huge_pages(struct look *look, const struct rule *rule);
-/* look_growth.c: what grows and does not stop. */
+/* look_growth.c: memory that keeps growing. */
 void look_for_growth(struct look *look, const struct rule *rule);
 /* look_use.c: how memory is used. */
 void look_for_temporary(struct look *look, const struct rule *rule);

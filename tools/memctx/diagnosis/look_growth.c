@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* look_growth.c - what grows and does not stop. */
+/* look_growth.c - finds call paths whose memory keeps growing. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -9,7 +9,8 @@
 
 struct growth {
     int64_t bytes, chunks, allocs;
-    bool slowing; /* a cache that fills: a falling share of allocations stays, at last under half */
+    bool slowing; /* like a cache that fills: the share of allocations that stay falls to under half
+                   */
 };
 
 /* Adds up, at each sample, the contexts that have the same folded path. The index of a row is
@@ -79,7 +80,7 @@ static bool is_replacement(const struct look *look, const struct growth *growths
 static enum severity growth_severity(const struct look *look, size_t intervals, int64_t bytes,
                                      double a_day) {
     if (intervals < 3 || a_day < 64.0 * (double)MIB)
-        return SEVERITY_INFO; /* it may be the program's start, or its cache */
+        return SEVERITY_INFO; /* the program may still be starting, or filling a cache */
     return bytes >= floor_of(look, 16 * MIB, 10) ? SEVERITY_CRITICAL : SEVERITY_WARNING;
 }
 
@@ -125,30 +126,31 @@ void look_for_growth(struct look *look, const struct rule *rule) {
         }
         int64_t kept_of = sum.chunks > 0 ? sum.allocs / sum.chunks : 0;
         char *kept = kept_of > 1
-                         ? cli_format("of what it allocates one in %" PRId64 " stays", kept_of)
-                         : cli_copy("nearly all that it allocates stays");
+                         ? cli_format("one of %" PRId64 " chunks that it allocates stays", kept_of)
+                         : cli_copy("nearly every chunk that it allocates stays");
         struct finding *finding = finding_on(look, rule, severity, suspect, bytes,
                                              sum.allocs > 0 ? share(sum.chunks, sum.allocs) : 1);
         finding->evidence = cli_format(
-            "grew in each of %zu interval%s: %" PRId64 " chunks, %s in %.1f s (%s a day at that "
-            "rate); %s; %s",
+            "this call path grew in each of %zu interval%s: by %" PRId64 " chunks and %s in %.1f s "
+            "(%s a day at this rate); %s; %s",
             intervals, intervals == 1 ? "" : "s", sum.chunks, look_bytes(bytes), seconds,
             look_bytes(a_day < 9e18 ? (int64_t)a_day : INT64_MAX), kept,
-            slowing          ? "less each time: a cache that fills, rather than a leak"
-            : intervals >= 3 ? "a leak, or a queue that is not drained"
-                             : "two marks more would tell whether it goes on");
+            slowing ? "it grows less each time, like a cache that fills, so it is hardly a leak"
+            : intervals >= 3 ? "it is a leak, or a queue that is not drained"
+                             : "two more marks show whether the growth goes on");
         uint32_t number = blame_number(&look->paths, suspect->members[0]);
         size_t alike = look->paths.alike[number];
-        if (suspect->count == 1 && alike > 1) { /* of one folded path */
+        if (suspect->count == 1 && alike > 1) { /* all contexts with this folded path */
             finding->context = WIRE_NONE;
             finding->contexts = alike;
             finding->frames = look->paths.plain[number];
         }
         free(kept);
-        finding->action = intervals >= 3
-                              ? look_closer(look, "dump", " --flat --sort chunks", finding)
-                              : cli_format("memctx mark %s AGAIN, later, then memctx doctor %s",
-                                           look->input->target, look->input->target);
+        finding->action =
+            intervals >= 3
+                ? look_closer(look, "dump", " --flat --sort chunks", finding)
+                : cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
+                             look->input->target, look->input->target);
     }
     blame_free(&blame);
     free(growths);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* look_held.c - memory that is held and not used. */
+/* look_held.c - finds memory that is held and not used. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -11,11 +11,11 @@ static enum severity empty_severity(const struct look *look, int64_t bytes) {
                                                                          : SEVERITY_INFO;
 }
 
-/* What the pages themselves tell of a suspect. */
+/* The figures of a suspect that come from the page records. */
 struct pages_look {
     uint32_t oldest;
-    int64_t alone; /* would come back if they freed all */
-    int64_t trim, isolate;
+    int64_t alone;         /* bytes of pages that come back when the suspect frees all its chunks */
+    int64_t trim, isolate; /* bytes that these verbs would save */
 };
 
 static struct pages_look look_at_pages(const struct look *look,
@@ -35,20 +35,22 @@ static struct pages_look look_at_pages(const struct look *look,
     return pages;
 }
 
-/* Since when, and what would help. */
+/* Returns a text with the age of the oldest chunk and the verb that would help. */
 static char *tell_of_pages(const struct pages_look *pages, int64_t held) {
     const char *age = holders_age(pages->oldest);
     return pages->isolate > held / 4
-               ? cli_format("; the oldest is %s old; apart from others (memctx isolate) they would "
-                            "hold %s less",
+               ? cli_format("; the oldest chunk is %s old; in pages of their own (memctx isolate) "
+                            "these chunks would keep %s less",
                             age, look_bytes(pages->isolate))
            : pages->trim > held / 10
-               ? cli_format("; the oldest is %s old; memctx trim of them gives %s back at once",
-                            age, look_bytes(pages->trim))
-               : cli_format("; the oldest is %s old", age);
+               ? cli_format(
+                     "; the oldest chunk is %s old; memctx trim of these contexts returns %s "
+                     "at once",
+                     age, look_bytes(pages->trim))
+               : cli_format("; the oldest chunk is %s old", age);
 }
 
-/* Contexts of whose pages more is empty than used. */
+/* Finds contexts whose pages have more free than used bytes. */
 void look_for_empty_pages(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *pinned = cli_alloc(model->figures_count, sizeof *pinned);
@@ -70,8 +72,8 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
         alone = known ? pages.alone : alone;
         finding->evidence = cli_format(
             "%" PRId64
-            " chunks, %s, hold %s of otherwise empty pages, %.0f %% of the resident set; "
-            "%s of pages would come back if they were freed%s",
+            " chunks, %s in all, keep %s of otherwise empty pages in use, %.0f %% of the resident "
+            "set; freeing them all returns %s of pages%s",
             SUM_OVER(look, suspect, live_chunks),
             look_bytes(SUM_OVER(look, suspect, requested_bytes)), look_bytes(bytes),
             100 * share(bytes, look->rss_bytes), look_bytes(alone), more);
@@ -91,7 +93,7 @@ static int64_t saved_by_slabs(const struct look *look, const struct blame_suspec
     return model_tame(sum);
 }
 
-/* Sizes just above a block's. */
+/* Finds chunks that are much smaller than their blocks. */
 void look_for_rounding(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *rounding = cli_alloc(model->figures_count, sizeof *rounding);
@@ -111,13 +113,13 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
         int64_t slab = saved_by_slabs(look, suspect);
         char *cure =
             slab > suspect->figure / 2
-                ? cli_format("; in blocks of their very size (policy=slab, see memctx set) "
-                             "it would be %s less",
+                ? cli_format("; blocks of exactly their size (policy=slab, see memctx set --help) "
+                             "would save %s",
                              look_bytes(slab))
                 : cli_copy("");
         finding->evidence = cli_format(
-            "%" PRId64 " chunks of %" PRId64 " bytes on average stand in blocks of %" PRId64
-            ": %s, %.0f %% of the resident set, is the difference%s",
+            "%" PRId64 " chunks of %" PRId64 " bytes on average occupy blocks of %" PRId64
+            " bytes; the difference is %s in all, %.0f %% of the resident set%s",
             chunks, SUM_OVER(look, suspect, requested_bytes) / chunks, blocks / chunks,
             look_bytes(suspect->figure), 100 * share(suspect->figure, look->rss_bytes), cure);
         free(cure);
@@ -135,8 +137,8 @@ void look_for_thread_memory(struct look *look, const struct rule *rule) {
         return;
     struct finding *finding =
         finding_new(look, rule, SEVERITY_WARNING, bytes, share(bytes, look->rss_bytes));
-    finding->evidence = cli_format("%zu threads have mixed pages of their own, of which %s are "
-                                   "free, %.0f %% of the resident set",
+    finding->evidence = cli_format("%zu threads have mixed pages of their own, which call paths "
+                                   "share; %s in these pages is free, %.0f %% of the resident set",
                                    threads, look_bytes(bytes), 100 * finding->ratio);
     finding->action = cli_format("memctx dump %s --threads", look->input->target);
 }
@@ -150,7 +152,8 @@ void look_for_huge_pages(struct look *look, const struct rule *rule) {
     struct finding *finding =
         finding_new(look, rule, SEVERITY_WARNING, bytes, share(bytes, look->rss_bytes));
     finding->evidence =
-        cli_format("%s more is resident than was ever used; %s of the process stand in huge pages",
+        cli_format("%s more is resident than the program ever touched; %s of the process is in "
+                   "huge pages",
                    look_bytes(bytes), look_bytes(mappings->huge_bytes));
-    finding->action = cli_copy("start it with MEMCTX_THP=never, and compare");
+    finding->action = cli_copy("start the program with MEMCTX_THP=never, then compare");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* look_use.c - how memory is used: for a moment, by copying, by two threads. */
+/* look_use.c - finds short-lived chunks, arrays that grow by copying, frees by other threads. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
         if (model_figures_at(model, i)->context == 0)
-            continue; /* the root's peak is the whole process's */
+            continue; /* the root's peak is that of the whole process */
         int64_t peak = self->peak_requested_bytes;
         int64_t mean = self->allocs > 0 ? self->requested_cum_bytes / self->allocs : 0;
         allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->allocs : 0;
@@ -26,8 +26,9 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
         struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, bytes,
                                              share(suspect->figure, model->totals.allocs));
         finding->evidence = cli_format(
-            "%" PRId64 " chunks, %.0f %% of all allocations, were each freed before four others of "
-            "the same path were made; %s went through in all",
+            "%" PRId64
+            " chunks, %.0f %% of all allocations, were each freed before their call path "
+            "allocated four more; together they had %s",
             suspect->figure, 100 * finding->ratio, look_bytes(bytes));
         finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
     }
@@ -59,8 +60,8 @@ void look_for_copies(struct look *look, const struct rule *rule) {
         struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, suspect->figure,
                                              share(suspect->figure, live));
         finding->evidence = cli_format(
-            "%" PRId64 " chunks of %s on average were reached through %" PRId64
-            " smaller ones (%s), each copied into the next; while it is copied both are there",
+            "%" PRId64 " chunks of %s on average grew through %" PRId64
+            " smaller chunks (%s in all), each copied into the next; during a copy both exist",
             chunks, look_bytes(live / chunks), frees, look_bytes(suspect->figure));
         finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
     }
@@ -68,8 +69,8 @@ void look_for_copies(struct look *look, const struct rule *rule) {
     free(copied);
 }
 
-/* What threads freed that others had allocated, context by context. */
-/* Which thread frees most of another one's chunks; empty where that is not known. */
+/* Returns a text that names the thread which frees most chunks of another thread; an empty text if
+ * that is not known. */
 static char *tell_who_frees(const struct model *model) {
     const struct model_remote *most = NULL;
     for (size_t i = 0; i < model->remote_count; i++)
@@ -79,10 +80,13 @@ static char *tell_who_frees(const struct model *model) {
         return cli_copy("");
     const struct model_thread *by = &model->threads[most->freed_by];
     const struct model_thread *of = &model->threads[most->owner];
-    return cli_format("; most by thread %u (%s), of memory that is thread %u's (%s) now: %" PRId64,
-                      by->tid, by->name, of->tid, of->name, most->frees);
+    return cli_format("; in the whole process, thread %u (%s) frees most for another thread: "
+                      "%" PRId64 " chunks in pages of thread %u (%s)",
+                      by->tid, by->name, most->frees, of->tid, of->name);
 }
 
+/* Finds contexts most of whose chunks are freed by other threads than allocated them. In the view
+ * of a freeing thread, there are more frees than allocations. */
 void look_for_remote_frees(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *crossed = cli_alloc(model->figures_count, sizeof *crossed);
@@ -106,9 +110,9 @@ void look_for_remote_frees(struct look *look, const struct rule *rule) {
             finding_on(look, rule, SEVERITY_INFO, suspect, live, share(suspect->figure, frees));
         char *who = tell_who_frees(model);
         finding->evidence =
-            cli_format("of %" PRId64 " allocated and %" PRId64 " freed chunks %" PRId64
-                       " were freed by another thread than allocated them; %s are alive%s",
-                       allocs, frees, suspect->figure, look_bytes(live), who);
+            cli_format("another thread than the allocating one freed %" PRId64 " of %" PRId64
+                       " freed chunks; the path allocated %" PRId64 " chunks, and %s is live%s",
+                       suspect->figure, frees, allocs, look_bytes(live), who);
         free(who);
         finding->action = look_closer(look, "dump", " --flat --threads", finding);
     }

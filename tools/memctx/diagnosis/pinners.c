@@ -9,7 +9,7 @@
 #include "formats/render.h"
 #include "model/frames.h"
 
-#define SHARE 100 /* of the resident set: who holds less than a hundredth is not told */
+#define SHARE 100 /* a pinner holds at least 1/SHARE of the resident set */
 
 static void add_holder(struct holder *sum, const struct holder *part) {
     sum->chunks += part->chunks;
@@ -22,7 +22,7 @@ static void add_holder(struct holder *sum, const struct holder *part) {
     sum->slab_bytes += part->slab_bytes;
     sum->generation_bytes += part->generation_bytes;
     sum->oldest = part->oldest > sum->oldest ? part->oldest : sum->oldest;
-    sum->median_most = part->median_most; /* used of a single one */
+    sum->median_most = part->median_most; /* only used for a pinner with a single member */
     sum->median_least = part->median_least;
 }
 
@@ -39,7 +39,7 @@ static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
                        model_tame(model->contexts[index].figures->self.requested_bytes));
         add_holder(&pinner->sum, holders_of(holders, model, index));
     }
-    /* Pages that only several of them share come back with all of them. */
+    /* Pages that only members share come back when all these members free their chunks. */
     int64_t held = pinner->sum.alone_free + pinner->sum.shared_free;
     pinner->sum.alone_bytes = holders_alone(model, pinner->members, &pinner->sum.alone_free);
     pinner->sum.shared_free = held > pinner->sum.alone_free ? held - pinner->sum.alone_free : 0;
@@ -74,7 +74,8 @@ void pinners_make(struct pinners *pinners, const struct model *model, const stru
 
 /* --- text ------------------------------------------------------------------------------------ */
 
-/* How the command line names the members: a context's number, or the site that they share. */
+/* Returns the words for the members on a command line: the number of a single context, or the site
+ * that several contexts share. */
 static char *name_members(const struct pinner *pinner, const struct model *model) {
     const struct model_context *example = &model->contexts[pinner->suspect->members[0]];
     const char *name = example->frame->names ? example->frame->names->functions[0].name : NULL;
@@ -84,29 +85,27 @@ static char *name_members(const struct pinner *pinner, const struct model *model
                 : cli_copy("CONTEXT...");
 }
 
-static void print_line(const char *what, int64_t bytes, bool human, const char *verb,
+static void print_line(const char *remedy, int64_t bytes, bool human, const char *verb,
                        const struct model *model, const char *members, const char *words) {
     char text[RENDER_NUMBER_BYTES];
-    printf("%20s %s: %s less; memctx %s %" PRId64 " %s%s\n", "", what,
+    printf("%20s %s would save %s: memctx %s %" PRId64 " %s%s\n", "", remedy,
            render_bytes(text, bytes, human), verb, model->pid, members, words);
 }
 
 static void print_what_if(const struct pinner *pinner, const struct model *model, bool human) {
     int64_t floor = (pinner->sum.alone_free + pinner->sum.shared_free) / 16;
     char *members = name_members(pinner, model);
-    if (pinner->sum.empty_os_bytes > floor) {
-        print_line("with pages of 4 KiB", pinner->sum.empty_os_bytes, human, "trim", model, members,
-                   "");
-    }
+    if (pinner->sum.empty_os_bytes > floor)
+        print_line("pages of 4 KiB", pinner->sum.empty_os_bytes, human, "trim", model, members, "");
     if (pinner->isolate_bytes > floor) {
-        print_line("apart from others, next time", pinner->isolate_bytes, human, "isolate", model,
-                   members, "");
+        print_line("pages without other contexts, from the start,", pinner->isolate_bytes, human,
+                   "isolate", model, members, "");
     }
     if (pinner->sum.slab_bytes > floor) {
-        print_line("with blocks of just its size (slab)", pinner->sum.slab_bytes, human, "set",
-                   model, members, " policy=slab");
+        print_line("blocks of exactly the chunk size", pinner->sum.slab_bytes, human, "set", model,
+                   members, " policy=slab");
     } else if (pinner->sum.generation_bytes > floor) {
-        print_line("one behind the other, if they are freed as they came (generation)",
+        print_line("chunks one after another, if freed in the order of allocation,",
                    pinner->sum.generation_bytes, human, "set", model, members,
                    " policy=generation");
     }
@@ -128,13 +127,14 @@ static void print_path(const struct pinner *pinner, const struct model *model, i
 
 static void print_ages(const struct pinner *pinner) {
     const struct holder *sum = &pinner->sum;
-    printf("; oldest %s", holders_age(sum->oldest));
+    printf("; age of the oldest: %s", holders_age(sum->oldest));
     if (pinner->suspect->count > 1)
         return;
     if (sum->median_least < sum->median_most / 2)
-        printf(", median %s to %s", holders_age(sum->median_least), holders_age(sum->median_most));
+        printf(", of the median: %s to %s", holders_age(sum->median_least),
+               holders_age(sum->median_most));
     else
-        printf(", median %s", holders_age(sum->median_most));
+        printf(", of the median: %s", holders_age(sum->median_most));
 }
 
 static void print_pinner(const struct pinner *pinner, const struct model *model, int64_t frames,
@@ -143,18 +143,19 @@ static void print_pinner(const struct pinner *pinner, const struct model *model,
     const struct holder *sum = &pinner->sum;
     printf("%20s ", render_bytes(back, sum->alone_bytes, human));
     print_path(pinner, model, frames);
-    printf("%20s %" PRId64 " chunks, %s, hold %s of otherwise empty pages", "", sum->chunks,
-           render_bytes(asked, pinner->requested_bytes, human),
+    printf("%20s %" PRId64 " chunks, %s in all, keep %s of otherwise empty pages in use", "",
+           sum->chunks, render_bytes(asked, pinner->requested_bytes, human),
            render_bytes(empty, sum->alone_free, human));
     if (sum->shared_free > 0)
-        printf(", and %s together with others", render_bytes(empty, sum->shared_free, human));
+        printf(", and %s together with other contexts",
+               render_bytes(empty, sum->shared_free, human));
     print_ages(pinner);
     putchar('\n');
     for (size_t i = 0; i < pinner->partner_count && sum->shared_free > sum->alone_free / 8; i++) {
         const struct holder_partner *partner = &pinner->partners[i];
         char bytes[RENDER_NUMBER_BYTES];
         char *path = frames_write_path(model, partner->context, 2);
-        printf("%20s among them %s of context %" PRIu32 ", %s\n", "",
+        printf("%20s these pages also hold %s of context %" PRIu32 ": %s\n", "",
                render_bytes(bytes, partner->block_bytes, human),
                model->contexts[partner->context].id, path);
         free(path);
@@ -169,17 +170,18 @@ void pinners_print(const struct pinners *pinners, const struct model *model,
         return;
     if (pinners->count > 0) {
         printf(
-            "Who holds otherwise empty pages, by what would come back if all of it were freed:\n");
+            "Contexts that keep otherwise empty pages in use, by the bytes that freeing all their "
+            "chunks returns:\n");
     }
     for (size_t i = 0; i < pinners->count; i++)
         print_pinner(&pinners->list[i], model, frames, human);
-    printf(
-        "%sheld back by the allocator: %s in the freelist, %s in empty pages for the next chunks; "
-        "memctx trim %" PRId64 "\n\n",
-        pinners->count > 0 ? ""
-                           : "no call path holds a hundredth of the resident set in empty pages; ",
-        render_bytes(freelist, model->ledger.freelist_bytes, human),
-        render_bytes(kept, holders->kept_bytes, human), model->pid);
+    printf("%sempty memory that memctx keeps for reuse: %s in the freelist, %s in empty pages; "
+           "memctx trim %" PRId64 " returns it\n\n",
+           pinners->count > 0
+               ? ""
+               : "no call path keeps a hundredth of the resident set in otherwise empty pages; ",
+           render_bytes(freelist, model->ledger.freelist_bytes, human),
+           render_bytes(kept, holders->kept_bytes, human), model->pid);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */

@@ -14,27 +14,28 @@
 
 struct pinner {
     const struct blame_suspect *suspect;
-    bool *members; /* by index of the contexts */
-    struct holder
-        sum; /* of the members; the ages: the oldest one, medians only of a single context */
+    bool *members;     /* true for each member, by index of the context */
+    struct holder sum; /* sum over the members; `oldest` is their maximum, medians are for a single
+                          context only */
     int64_t requested_bytes;
     struct holder_partner partners[HOLDERS_PARTNERS_MAX];
     size_t partner_count;
-    int64_t isolate_bytes; /* holders_isolate */
+    int64_t isolate_bytes; /* predicted saving, from holders_isolate */
 };
 
 struct pinners {
-    struct pinner list[PINNERS_MAX]; /* by what would come back if all of it were freed */
+    struct pinner list[PINNERS_MAX]; /* sorted by the bytes that come back when all chunks of a
+                                        pinner are freed */
     size_t count;
     struct blame blame;
 };
 
-/* Those that hold a hundredth of the resident set. */
+/* Finds the pinners that hold at least a hundredth of the resident set. */
 void pinners_make(struct pinners *pinners, const struct model *model, const struct holders *holders,
                   int64_t rss_bytes);
 void pinners_print(const struct pinners *pinners, const struct model *model,
                    const struct holders *holders, int64_t frames, bool human);
-/* The key "pinners". */
+/* Writes the key "pinners". */
 void pinners_write(const struct pinners *pinners, const struct model *model,
                    struct json_writer *json);
 

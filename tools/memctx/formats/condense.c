@@ -2,11 +2,12 @@
 /*
  * condense.c - adds small samples to their callers until few enough are left.
  *
- * Callees before callers, a sample that is smaller than a threshold goes to its caller, where it
- * meets its siblings: many small ones from one place become one there that is large enough to stay,
- * while a small one among large ones goes further out. Moving the smallest sample first, one after
- * the other, would bring most of them to the root: inner functions seldom have a sample of their
- * own that would hold them up. The threshold is searched for: the smallest that leaves few enough.
+ * The samples are visited callees before callers. A sample that is smaller than a threshold is
+ * added to the sample of its caller. So many small samples of one place become a sample that is
+ * large enough to stay, while a small sample among large ones moves further out. Moving the
+ * smallest sample first, one after the other, would bring most samples to the root, because inner
+ * functions seldom have a large sample of their own. A search finds the smallest threshold that
+ * leaves few enough samples.
  */
 #include "formats/condense.h"
 
@@ -15,11 +16,12 @@
 
 struct condense {
     const struct model *model;
-    const uint64_t *weights; /* by context; 0: no sample */
-    uint64_t *sums;          /* the same with what came from callees */
+    const uint64_t *weights; /* size of each context's sample; 0: no sample */
+    uint64_t *sums;          /* the weights with the samples that came from callees */
 };
 
-/* What is smaller moves; of those that are just as large, the contexts from `first` on. */
+/* Samples below `weight` move to their callers. Of the samples of exactly `weight`, those of the
+ * contexts from index `first` on move. */
 struct threshold {
     uint64_t weight;
     size_t first;
@@ -29,7 +31,8 @@ static double size_of(int64_t figure) {
     return figure < 0 ? -(double)figure : (double)figure;
 }
 
-/* A row's largest share of a column in parts of 2^40, and one more, so that no sample weighs 0. */
+/* Returns the weight of each row: its largest share of any column in units of 2^-40, plus 1, so
+ * that no sample weighs 0. */
 static uint64_t *weigh_rows(const int64_t *rows, size_t count, size_t columns) {
     double *totals = cli_alloc(columns, sizeof *totals);
     uint64_t *weights = cli_alloc(count, sizeof *weights);
@@ -47,7 +50,7 @@ static uint64_t *weigh_rows(const int64_t *rows, size_t count, size_t columns) {
     return weights;
 }
 
-/* How many samples this threshold leaves; sums[] tells them. */
+/* Returns how many samples this threshold leaves, and puts their sizes into sums[]. */
 static size_t count_left(struct condense *work, const struct threshold *threshold) {
     size_t count = work->model->context_count, left = 0;
     memcpy(work->sums, work->weights, count * sizeof *work->sums);
@@ -65,7 +68,7 @@ static size_t count_left(struct condense *work, const struct threshold *threshol
 
 static struct threshold find_threshold(struct condense *work, size_t limit) {
     size_t count = work->model->context_count;
-    uint64_t low = 1, high = 1; /* low leaves too many, high does not */
+    uint64_t low = 1, high = 1; /* `low` leaves too many samples, `high` does not */
     for (size_t i = 0; i < count; i++)
         high += work->weights[i];
     while (high - low > 1) {
@@ -73,8 +76,8 @@ static struct threshold find_threshold(struct condense *work, size_t limit) {
         bool few = count_left(work, &(struct threshold){middle, count}) <= limit;
         *(few ? &high : &low) = middle;
     }
-    size_t all = 0,
-           none = count; /* of those that weigh `low`: all of them is enough, none is not */
+    size_t all = 0, none = count; /* of the samples that weigh `low`: moving those from `all` on is
+                                     enough, from `none` on not */
     while (none - all > 1) {
         size_t middle = all + (none - all) / 2;
         bool few = count_left(work, &(struct threshold){low, middle}) <= limit;

@@ -2,9 +2,9 @@
 /*
  * emit.c - writes a model as JSON, schema memctx/1.
  *
- * One object; each context, module and mark is a line, so that two files can be compared by line.
- * A snapshot file is the same object with the keys that only a file needs: the marks' counters and
- * the kernel's map of the process, which a live target would be asked for.
+ * The output is one object. Each context, module and mark is a line, so that two files can be
+ * compared by line. A snapshot file is this object with further keys: the counters of the marks and
+ * the kernel's map of the process, for which the command can ask a live target later.
  */
 #include "formats/emit.h"
 
@@ -87,7 +87,8 @@ static void write_threads(struct json_writer *json, const struct model *model,
     json_put_close(json, '}');
 }
 
-/* The functions of the loop by name, those without one by address. */
+/* Writes the functions of the loop of a recursive context: by name, or by address if there is no
+ * name. */
 static void write_loop(struct json_writer *json, const struct model *model,
                        const struct model_context *context, bool names) {
     uint32_t loop[MODEL_LEVELS_MAX];

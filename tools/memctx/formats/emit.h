@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * emit.h - a model as JSON, schema memctx/1.
+ * emit.h - writes a model as JSON, schema memctx/1.
  */
 #ifndef MEMCTX_EMIT_H
 #define MEMCTX_EMIT_H

@@ -14,11 +14,11 @@
 #define BOX_HEIGHT 17.0
 #define HEAD_HEIGHT 46.0
 #define NARROWEST 0.1
-#define LETTER_WIDTH 6.6 /* of the font below, at most */
+#define LETTER_WIDTH 6.6 /* the most that a letter of the font below takes */
 
 struct box {
     const char *name;
-    int64_t figure; /* with those above it */
+    int64_t figure; /* sum over the box and all boxes above it */
     struct box *first, *next;
 };
 
@@ -29,7 +29,9 @@ struct drawing {
     const char *unit;
 };
 
-/* The one last used stands first: contexts come in the order of the tree, so it is mostly that. */
+/* Returns the child of this name, which is made if it does not exist, and moves it to the front of
+ * the list. Contexts come in the order of the tree, so the next call mostly finds the child there.
+ */
 static struct box *child_of(struct box *parent, const char *name) {
     struct box **link = &parent->first;
     while (*link && strcmp((*link)->name, name) != 0)
@@ -75,7 +77,7 @@ static int compare_boxes(const void *a, const void *b) {
                                          : strcmp(left->name, right->name);
 }
 
-/* The largest first, so that the same figures give the same picture. */
+/* Sorts the children, the largest first, so that equal figures give equal pictures. */
 static void sort_children(struct box *box) {
     size_t count = 0;
     for (struct box *child = box->first; child; child = child->next)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flame.h - a flame graph of one figure, as an SVG file that needs nothing else.
+ * flame.h - writes a flame graph of one figure as an SVG file that needs no other file.
  *
  * After B. Gregg's flame graphs. Each function on a call path is a box above its caller, as wide as
  * its share of the figure. Functions of the same name below the same callers share one box. A box

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pprof.c - profile.proto, encoded by hand: a dozen kinds of fields are no reason for a generator.
+ * pprof.c - writes profile.proto. It is encoded by hand, because a dozen kinds of fields need no
+ * generator.
  *
  * A message is built in memory, because its length stands before it. Numbers are varints; repeated
- * numbers are packed. Strings are an own table, of which the first one is empty.
+ * numbers are packed. Strings stand in a table, whose first entry is empty.
  *
  * Readers that keep profiles (Parca, Pyroscope) check more than pprof does, and tell frames apart
- * by mapping and address. So mappings, functions and locations have their numbers in the order in
- * which they stand; an address is one location, however many paths pass it; and every location has
- * a mapping: what is no frame (a named context, [truncated]) lies in a mapping of our own, at an
- * address that is made from its name, so that it is the same in the next profile.
+ * by mapping and address. So mappings, functions and locations are numbered in the order of the
+ * file; an address is one location, however many paths have it; and every location has a mapping. A
+ * context that is not a frame (a named context, [truncated]) lies in a made-up mapping, at an
+ * address that is a hash of its name, so that it has this address in the next profile, too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -59,8 +60,9 @@ static const char *const types[TYPES][2] = {
     [TYPE_RESIDENT] = {"resident", "bytes"},
 };
 
-/* Mappings that no file is mapped at. Names in brackets are not looked for as files by readers. No
- * address of a process on x86-64 has bit 62 set and bit 63 not, so labels are in nobody's way. */
+/* Mappings without a file. Readers do not look for a file if the name is in brackets. No address of
+ * a process on x86-64 has bit 62 set and bit 63 clear, so the addresses of labels collide with no
+ * other address. */
 enum made_up_mapping { MADE_UP_CODE, MADE_UP_LABELS, MADE_UP_MAPPINGS };
 
 #define LABELS_START ((uint64_t)1 << 62)
@@ -79,7 +81,7 @@ struct message {
 };
 
 struct strings {
-    struct message text; /* encoded already */
+    struct message text; /* encoded strings */
     struct profile_numbers numbers;
 };
 
@@ -117,14 +119,14 @@ static void put_part(struct message *message, unsigned field, const void *bytes,
     put_bytes(message, bytes, length);
 }
 
-/* Moves the part into the message, and leaves it empty for the next one. */
+/* Appends `part` to `message`, and empties `part` for the next use. */
 static void put_message(struct message *message, unsigned field, struct message *part) {
     put_part(message, field, part->bytes, part->length);
     part->length = 0;
 }
 
-/* Strings of profile.proto are UTF-8, and strict readers refuse the whole file for one that is not;
- * file names and symbols may be anything. */
+/* Writes a string. Strings of profile.proto are UTF-8, and strict readers refuse a whole file for
+ * one invalid string; but file names and symbols may have any bytes. */
 static void put_string(struct message *message, const char *text) {
     struct message clean = {0};
     for (size_t length = 0; *text != '\0'; text += length) {
@@ -145,19 +147,19 @@ static uint64_t string_number(struct strings *strings, const char *text) {
 }
 
 struct location {
-    uint64_t mapping, address, label; /* label: number of its string; 0 of a frame */
-    uint64_t number;                  /* 0: free */
+    uint64_t mapping, address, label; /* label: number of the label's string; 0: a frame */
+    uint64_t number;                  /* 0: the slot is free */
 };
 
 struct pprof {
     const struct model *model;
     const char *root_name;
-    struct message profile, sample, location, part, numbers; /* all but the first: being built */
+    struct message profile, sample, location, part, numbers; /* the others: being built */
     struct strings strings;
     struct profile_numbers functions;
-    uint64_t *module_mappings; /* by module */
+    uint64_t *module_mappings; /* number of each module's mapping */
     uint64_t made_up_mappings[MADE_UP_MAPPINGS], mapping_count;
-    uint64_t *context_locations; /* by context; 0: none yet */
+    uint64_t *context_locations; /* number of each context's location; 0: not written yet */
     struct location *slots;
     size_t mask, location_count;
 };
@@ -178,7 +180,8 @@ static void put_types(struct pprof *pprof) {
 
 /* --- mappings --------------------------------------------------------------------------------- */
 
-/* The file offset is left out: a module's range begins where its file does. */
+/* Writes a mapping. The file offset is left out, because a module's range begins where its file
+ * begins. */
 static uint64_t put_mapping(struct pprof *pprof, const struct model_module *module) {
     struct message *part = &pprof->part;
     char *id = cli_alloc(2 * sizeof module->build_id + 1, 1);
@@ -189,7 +192,8 @@ static uint64_t put_mapping(struct pprof *pprof, const struct model_module *modu
     put_number(part, 3, module->end);
     put_number(part, 5, string_number(&pprof->strings, module->path));
     put_number(part, 6, string_number(&pprof->strings, id));
-    put_number(part, 7, 1); /* functions, files, lines and inlined frames are told already */
+    put_number(part, 7,
+               1); /* 7 to 10: the profile already has functions, files, lines, inlined frames */
     put_number(part, 8, 1);
     put_number(part, 9, 1);
     put_number(part, 10, 1);
@@ -197,7 +201,7 @@ static uint64_t put_mapping(struct pprof *pprof, const struct model_module *modu
     return pprof->mapping_count;
 }
 
-/* The first one is taken for the program. */
+/* Writes the program's mapping first, because readers take the first one for the program. */
 static void put_module_mappings(struct pprof *pprof) {
     const struct model *model = pprof->model;
     pprof->module_mappings = cli_alloc(model->module_count, sizeof *pprof->module_mappings);
@@ -253,7 +257,8 @@ static const char *label_of(const struct pprof *pprof, uint32_t index) {
     return index == 0 ? pprof->root_name : profile_frames(pprof->model, index, &count)->function;
 }
 
-/* A frame's address is that of its call, as in other profilers' profiles, not where it returns. */
+/* Returns mapping and address of a context. The address of a frame is that of its call, not of the
+ * return, as in the profiles of other profilers. */
 static struct location key_of(struct pprof *pprof, uint32_t index) {
     const struct model_context *context = &pprof->model->contexts[index];
     if (context->frame->kind != WIRE_KIND_PATH) {
@@ -286,7 +291,7 @@ static void put_line(struct pprof *pprof, const char *name, const char *file, in
     put_message(&pprof->location, 4, part);
 }
 
-/* The number of a context's location, which is written when it is first asked for. */
+/* Returns the number of a context's location. The first call writes the location. */
 static uint64_t location_number(struct pprof *pprof, uint32_t index) {
     uint64_t *number = &pprof->context_locations[index];
     if (*number != 0)
@@ -365,7 +370,8 @@ static void put_samples(struct pprof *pprof, size_t limit) {
     free(rows);
 }
 
-/* When the figures were like this. A snapshot does not say; its file was written then. */
+/* Returns the time of the figures. A snapshot does not have it, so the time is taken when its file
+ * was written. */
 static uint64_t time_ns(const struct model *model) {
     struct timespec time;
     struct stat status;
@@ -375,7 +381,7 @@ static uint64_t time_ns(const struct model *model) {
     return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
 }
 
-/* There is no duration: what is alive is the state of a moment. */
+/* The profile has no duration, because live memory is the state of a moment. */
 void profile_write_pprof(const struct model *model, FILE *file, size_t limit) {
     struct pprof pprof = {.model = model};
     pprof.context_locations = cli_alloc(model->context_count, sizeof *pprof.context_locations);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* profile.c - call paths as lists of functions; the formats that are text. */
+/* profile.c - makes lists of functions of call paths, and writes the formats that are text. */
 #include "formats/profile.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 static struct {
     struct profile_frame *frames;
     size_t count, capacity;
-    char **names; /* those that were made up, by index of the node; made once */
+    char **names; /* made-up names, by index of the context; NULL: not made yet */
     const struct model *model;
 } path;
 
@@ -90,7 +90,7 @@ void profile_write_folded(const struct model *model, FILE *file, enum view_sort 
 
 struct numbered {
     struct profile_frame frame;
-    uint32_t number; /* + 1; 0: free */
+    uint32_t number; /* from 1 on; 0: the slot is free */
 };
 
 static bool same_text(const char *a, const char *b) {
@@ -324,8 +324,8 @@ static void heaptrack_instruction(const struct model *model, uint32_t index,
     free(numbers);
 }
 
-/* A trace node for each context, whose parent stands before it; so its number is its index, and the
- * root, which is no frame, is 0. */
+/* Writes a trace node for each context. A parent stands before its children, so the number of a
+ * node is the index of its context; the root, which has no frame, is 0. */
 void profile_write_heaptrack(const struct model *model, FILE *file) {
     struct profile_numbers strings = {0};
     uint32_t infos = 0;
@@ -339,7 +339,8 @@ void profile_write_heaptrack(const struct model *model, FILE *file) {
         int64_t chunks = self->live_chunks, bytes = self->requested_bytes;
         if (chunks <= 0 || bytes < 0)
             continue;
-        int64_t size = bytes / chunks, larger = bytes % chunks; /* so many have a byte more */
+        int64_t size = bytes / chunks,
+                larger = bytes % chunks; /* `larger` chunks have size + 1 bytes */
         for (int part = 0; part < 2; part++) {
             int64_t count = part ? larger : chunks - larger;
             if (count > 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * profile.h - the contexts of a model in the formats of other tools.
+ * profile.h - writes the contexts of a model in the formats of other tools.
  *
  * Each writer writes every context with figures of its own. Frames that were inlined become frames
  * of their own; a frame without a name is "module+0xoffset".
@@ -14,17 +14,18 @@
 /* One function of a call path. */
 struct profile_frame {
     const char *function; /* never NULL */
-    const char *file;     /* NULL: not known; line is 0 then */
+    const char *file;     /* NULL: not known; then line is 0 */
     int64_t line;
-    uint32_t context; /* index of the node that it is of */
+    uint32_t context; /* index of the context whose frame this is */
 };
 
-/* The path of a context, innermost first; *count of them. The array and the made-up names are
- * valid until the next call. */
+/* Returns the path of a context as *count functions, innermost first. The array is valid until the
+ * next call. */
 const struct profile_frame *profile_path(const struct model *model, uint32_t context,
                                          size_t *count);
 
-/* The frames of this one node alone: a function, and before it what was inlined into it. */
+/* Returns the functions of the context's own frame: the inlined ones, innermost first, then the
+ * function that they were inlined into. */
 const struct profile_frame *profile_frames(const struct model *model, uint32_t context,
                                            size_t *count);
 
@@ -34,11 +35,11 @@ struct profile_numbers {
     struct numbered *slots;
     size_t mask, count;
 };
-/* A frame's number, from 1 on in the order of the first time, which *fresh tells. Its strings have
- * to stay. */
+/* Returns the number of a frame. Numbers count from 1 on in the order of first calls; *fresh is set
+ * to true on the first call for a frame. The strings of the frame must stay valid. */
 uint32_t profile_frame_number(struct profile_numbers *numbers, const struct profile_frame *frame,
                               bool *fresh);
-/* The same of a string; 0 for none and for an empty one. */
+/* Returns the number of a string; 0 for NULL and for an empty string. */
 uint32_t profile_string_number(struct profile_numbers *numbers, const char *text, bool *fresh);
 
 /* "outermost;...;innermost FIGURE" lines, for flame graph tools. Figures of 0 are left out. */
@@ -49,7 +50,7 @@ void profile_write_speedscope(const struct model *model, FILE *file);
 void profile_write_csv(const struct model *model, FILE *file);
 /* pprof's profile.proto, not compressed, with at most `limit` samples (0: all). */
 void profile_write_pprof(const struct model *model, FILE *file, size_t limit);
-/* heaptrack's interpreted format, version 2: what is alive. A context's chunks have its mean size,
+/* heaptrack's interpreted format, version 2: live memory. A context's chunks have its mean size,
  * because sizes of single chunks are not counted; its bytes are exact. */
 void profile_write_heaptrack(const struct model *model, FILE *file);
 

@@ -12,7 +12,7 @@
 #include "model/memory.h"
 #include "model/shorten.h"
 
-#define FULL_ENOUGH 990 /* thousandths of live bytes, of allocations */
+#define FULL_ENOUGH 990 /* thousandths; with fewer full call paths, the foot prints their share */
 
 bool render_wants_color(void) {
     const char *no_color = getenv("NO_COLOR");
@@ -72,13 +72,13 @@ void render_line(const char *name, const struct model_totals *totals,
     print_figures(totals, options);
 }
 
-/* The marks that were printed, for the foot to explain. */
+/* Whether ">=" (partial) and "since admitted" (late) were printed; then the foot explains them. */
 static struct {
     bool partial, late;
-    int64_t bound_bytes; /* of all partial ones the largest */
+    int64_t bound_bytes; /* largest bound of all partial contexts */
 } marked;
 
-/* The same of a context, with its marks. */
+/* Prints a context's figures, with the marks ">=" (partial) and "since admitted" (late). */
 static void print_context(const struct model *model, uint32_t index,
                           const struct model_totals *totals, const struct render_options *options) {
     const struct model_context *context = &model->contexts[index];
@@ -157,8 +157,8 @@ static size_t count_below(const struct model *model, uint32_t index) {
     return count;
 }
 
-/* The line for what is hidden among the children of one node. Contexts that weigh nothing (all
- * of theirs was freed) are not worth one. */
+/* Prints a line for the hidden children of one node. Contexts of weight 0, all of whose chunks were
+ * freed, do not count. */
 static void print_hidden(const struct tree *tree, const uint32_t *children, size_t count,
                          int indent) {
     size_t contexts = 0;
@@ -180,8 +180,9 @@ static void print_hidden(const struct tree *tree, const uint32_t *children, size
     putchar('\n');
 }
 
-/* A node stands alone in its line; a node that has nothing of its own and one child is only a
- * step on the way to it, so it stands above it, at the same indentation and without figures. */
+/* Returns true if a node has no figures of its own and one child. Such a node is only a step on the
+ * way to the child: its line stands above the child's, at the same indentation and without figures.
+ */
 static bool is_step(const struct tree *tree, uint32_t index, const uint32_t *children,
                     size_t count) {
     bool included = !tree->view->included || tree->view->included[index];
@@ -245,7 +246,7 @@ void render_flat(const struct model *model, const struct view *view,
     size_t printed = 0;
     for (; printed < limit; printed++) {
         const struct model_context *context = &model->contexts[leaves[printed]];
-        /* Sorted by falling weight: from the first one that is too light on, all are. */
+        /* The list is sorted: behind the first context below the threshold, all are below it. */
         if (view_key(&context->figures->self, view->sort) < view->threshold)
             break;
         print_context(model, leaves[printed], &context->figures->self, options);
@@ -278,40 +279,42 @@ void render_flat(const struct model *model, const struct view *view,
 
 /* --- the foot ---------------------------------------------------------------------------- */
 
-/* A share in tenths of a percent, never rounded up to all of it. */
+/* Returns a share in tenths of a percent. It is rounded down, so that 100 % means all. */
 static int64_t permille(int64_t part, int64_t whole) {
     return part == WIRE_UNKNOWN || whole == WIRE_UNKNOWN || whole <= 0 || part >= whole
                ? 1000
                : model_share(part > 0 ? part : 0, 1000, whole);
 }
 
-/* What is less exact than usual, and how much. */
+/* Prints what is less exact than usual, and by how much: paths that are not full, and marks. */
 static void print_folding(const struct model *model, const struct render_options *options) {
     struct folding_shares shares =
         model->left_out_count > 0 ? model->left_out_shares : folding_add_shares(model);
     int64_t bytes = permille(shares.full_bytes, model->totals.requested_bytes);
     int64_t allocs = permille(shares.full_allocs, model->totals.allocs);
     bool merged = shares.merged_bytes != 0 || shares.merged_allocs != 0;
-    /* A few allocations of the loader's own are below [no unwind information] in any program. */
+    /* In any program, a few allocations of the loader are below [no unwind information]. */
     if ((merged && (bytes < 1000 || allocs < 1000)) || bytes < FULL_ENOUGH ||
         allocs < FULL_ENOUGH) {
         printf("full call paths: %" PRId64 ".%" PRId64 " %% of live bytes, %" PRId64 ".%" PRId64
-               " %% of allocations; the rest stands under %s\n",
+               " %% of allocations; the rest is under %s\n",
                bytes / 10, bytes % 10, allocs / 10, allocs % 10,
-               merged ? "[other callers]: more room for paths with MEMCTX_TABLES"
+               merged ? "[other callers]; a larger MEMCTX_TABLES gives more paths room"
                       : "labels such as [truncated]");
     }
     if (marked.partial && model->left_out_count == 0) {
         char text[RENDER_NUMBER_BYTES];
-        printf("marked >=: more of theirs, %s at the most, stands under [other callers] further "
-               "out\n",
+        printf(">= marks figures that may be too low, by at most %s; the rest is under [other "
+               "callers] of an outer function\n",
                render_bytes(text, marked.bound_bytes, options->human));
     } else if (marked.partial) {
-        printf("marked >=: more of theirs stands under [other callers] further out\n");
+        printf(
+            ">= marks figures that may be too low; the rest is under [other callers] of an outer "
+            "function\n");
     }
     if (marked.late) {
-        printf("since admitted: what such a path allocated earlier stands under [other callers] "
-               "further out\n");
+        printf("\"since admitted\" marks call paths whose earlier allocations are under [other "
+               "callers] of an outer function\n");
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * render.h - a model as text: the lines in PostgreSQL's words, tree and list.
+ * render.h - writes a model as text, a tree or a list, in the words of PostgreSQL's memory dumps.
  */
 #ifndef MEMCTX_RENDER_H
 #define MEMCTX_RENDER_H
@@ -17,26 +17,26 @@
 struct render_options {
     bool human; /* 1.5 MiB instead of 1572864 */
     bool color;
-    bool peak;      /* the most that was requested at a time */
-    bool threads;   /* each context's thread views */
+    bool peak;      /* print the highest number of requested bytes, too */
+    bool threads;   /* print the figures of each thread in each context, too */
     int64_t levels; /* tree: levels shown; list: frames of each path; -1: all */
     int64_t limit;  /* list: contexts shown; 0: all */
 };
 
-/* True where standard output is a terminal and NO_COLOR is not set. */
+/* Returns true if standard output is a terminal and NO_COLOR is not set. */
 bool render_wants_color(void);
-/* A number of bytes in `text`, "?" where it is not known. Returns text. */
+/* Writes a number of bytes into `text`, or "?" for WIRE_UNKNOWN. Returns `text`. */
 char *render_bytes(char *text, int64_t bytes, bool human);
-/* The head of a text dump: what and how it is. */
+/* Prints the head of a text dump: the process, its resident set, its marks. */
 void render_head(const struct model *model, const struct render_options *options);
-/* "NAME: ... total in N pages; ..." for these figures. */
+/* Prints "NAME: ... total in N pages; ..." for these figures. */
 void render_line(const char *name, const struct model_totals *totals,
                  const struct render_options *options);
 void render_tree(const struct model *model, const struct view *view,
                  const struct render_options *options);
 void render_flat(const struct model *model, const struct view *view,
                  const struct render_options *options);
-/* Mixed pages, freelist, metadata, control thread, then the grand total. */
+/* Prints the foot: shares of full call paths, memory of the library, the grand total. */
 void render_foot(const struct model *model, const struct render_options *options);
 
 #endif

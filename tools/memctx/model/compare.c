@@ -52,7 +52,7 @@ static int compare_rows(const void *a, const void *b) {
     return left->context < right->context ? -1 : left->context > right->context;
 }
 
-/* Adds up, drops what did not change, sorts. */
+/* Adds up the rows, drops those that did not change, and sorts the others. */
 static void finish(struct compare *compare) {
     size_t kept = 0;
     for (size_t i = 0; i < compare->count; i++) {
@@ -81,7 +81,7 @@ static void begin_left_out(struct compare_row *row, const struct model_mark *mar
     }
 }
 
-/* The sums are exact although some contexts are missing. */
+/* Computes the sums at the mark, which are exact although some contexts have no entry. */
 static void add_left_out(struct compare *compare, const struct model_mark *mark) {
     compare->left_out = &mark->left_out;
     compare->before = (struct compare_figures){
@@ -130,10 +130,10 @@ void compare_with_mark(struct compare *compare, const struct model *model,
 
 /* --- two models -------------------------------------------------------------------------- */
 
-/* A context that both models may have: its parent's row, and what it is itself. */
+/* A context that both models may have, identified by its parent and its own frame. */
 struct node {
     uint32_t parent; /* index of a node */
-    uint32_t next;   /* in the same bucket */
+    uint32_t next;   /* next node in the bucket */
     const char *module;
     const char *label;
     uint64_t offset;

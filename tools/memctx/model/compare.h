@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * compare.h - how contexts grew between two states: a mark and now, or two snapshots.
+ * compare.h - compares contexts between two states: a mark and now, or two snapshots.
  *
  * Within one process contexts are matched by id. Two snapshots may come from two runs, in which
  * ids and addresses differ: there a context is matched by its path of modules and offsets.
@@ -15,16 +15,16 @@ struct compare_figures {
 };
 
 struct compare_row {
-    const struct model *model; /* where its frames are found */
-    uint32_t context;          /* index there */
+    const struct model *model; /* the model that has the context's frames */
+    uint32_t context;          /* index of the context in `model` */
     struct compare_figures before, after, growth;
 };
 
 struct compare {
-    struct compare_row *rows; /* what changed, by falling growth of requested bytes */
+    struct compare_row *rows; /* contexts that changed, by falling growth of requested bytes */
     size_t count;
     struct compare_figures before, after, growth; /* sums over all contexts */
-    const struct wire_left_out *left_out;         /* by the mark; NULL: nothing */
+    const struct wire_left_out *left_out;         /* contexts that the mark left out; NULL: none */
 };
 
 void compare_with_mark(struct compare *compare, const struct model *model,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* figures.c - sums over pages, by context. */
+/* figures.c - adds up the pages of each context. */
 #include "model/figures.h"
 
 static void add_to(int64_t *sum, int64_t bytes) {

@@ -14,15 +14,16 @@
 #include "model/model.h"
 
 struct figures {
-    struct wire_ledger ledger; /* of it, what the pages tell */
-    int64_t left_bytes; /* of the mixed page that was counted last: what each live block pins, */
-    int64_t left_rest;  /* and what is left of that */
+    struct wire_ledger ledger; /* only the fields that come from the pages */
+    int64_t left_bytes;        /* pinned bytes for each live block of the last mixed page */
+    int64_t left_rest;         /* remainder of that division, which the first share gets */
 };
 
-/* Counts a page of the context with these figures (NULL: it is mixed). */
+/* Counts a page. `own`: figures of the context that owns the page; NULL: the page is mixed. */
 void figures_add_page(struct figures *figures, struct model_figures *own,
                       const struct wire_page *page);
-/* Counts the share of one context in the page before: `live` blocks, of which `resident` are. */
+/* Counts the share of one context in the page that was counted last: `live` blocks, of which
+ * `resident` blocks are resident. */
 void figures_add_share(struct figures *figures, struct model_figures *own,
                        const struct wire_page *page, uint32_t live, uint32_t resident);
 /* Call this after the last page. It sets the policies that result from the pages, and

@@ -28,7 +28,7 @@ size_t folding_find_loop(const struct model *model, uint32_t index, uint32_t *lo
     for (; at != WIRE_NONE && contexts[at].parent != outer; at = contexts[at].parent)
         count++;
     if (at == WIRE_NONE)
-        return 0; /* the loop is not below the same caller */
+        return 0; /* the loop does not begin below this context's caller */
     count++;
     at = from;
     for (size_t place = count; place-- > 0; at = contexts[at].parent)
@@ -126,7 +126,8 @@ void folding_paths_end(struct folding_paths *paths) {
     free(paths->last);
 }
 
-/* Where the innermost frame of a context's function stands on the path that is just folded. */
+/* Returns the place of the innermost frame of a context's function on the path that is being
+ * folded. */
 static uint32_t *last_of(const struct folding_paths *paths, uint32_t context) {
     return &paths->last[paths->functions[paths->model->contexts[context].frame->number]];
 }

@@ -12,15 +12,18 @@
 
 #include "model/model.h"
 
-/* The functions of the loop of a recursive context, from its first instance inwards: how many, and
- * the first `room` of them in `loop`. 0: it is not recursive, or its loop is not known. */
+/* Finds the functions of the loop of a recursive context, from its first instance inwards. Puts the
+ * first `room` functions into `loop`, and returns how many the loop has; 0 if the context is not
+ * recursive or its loop is not known. */
 size_t folding_find_loop(const struct model *model, uint32_t index, uint32_t *loop, size_t room);
-/* At most so many bytes of a partial context may stand below others' [other callers]. */
+/* Returns how many bytes of a partial context may at most be charged to [other callers] of its
+ * ancestors. */
 int64_t folding_find_bound(const struct model *model, uint32_t index);
 
 struct folding_shares folding_add_shares(const struct model *model);
 
-/* What kind of path a context stands on, from its parent's; figures of one of that kind. */
+/* The kind of the path to a context: full, below [other callers], or below another label.
+ * folding_add adds the figures of one context of that kind. */
 enum folding_kind { FOLDING_FULL, FOLDING_MERGED, FOLDING_LABELLED };
 void folding_add(struct folding_shares *shares, enum folding_kind kind, int64_t requested_bytes,
                  int64_t allocs);
@@ -32,8 +35,8 @@ enum folding_kind folding_kind_of(enum folding_kind parent, uint8_t kind, const 
  * library does not fold a tree with few paths. */
 struct folding_paths {
     const struct model *model;
-    uint32_t *functions; /* by a frame's number: that of its function */
-    uint32_t *last;      /* by function: where its innermost frame stands on a path */
+    uint32_t *functions; /* number of each frame's function, by number of the frame */
+    uint32_t *last; /* place of each function's innermost frame on the path that is being folded */
 };
 void folding_paths_begin(struct folding_paths *paths, const struct model *model);
 void folding_paths_end(struct folding_paths *paths);

@@ -9,7 +9,7 @@
 #include "model/folding.h"
 #include "model/shorten.h"
 
-#define LOOP_SHOWN 4    /* functions of a loop */
+#define LOOP_SHOWN 4    /* most functions of a loop that are shown */
 #define INLINED_SHOWN 2 /* functions inlined into a frame: the outermost and the innermost */
 
 static void put_function(FILE *text, const struct model_function *function, const char *module,
@@ -28,7 +28,8 @@ static void put_function(FILE *text, const struct model_function *function, cons
     }
 }
 
-/* What was inlined, from the outside in; in short form the middle of a long chain is left out. */
+/* Writes the inlined functions, outermost first. The short form leaves out the middle of a long
+ * chain. */
 static void put_inlined(FILE *text, const struct model_names *names, bool whole) {
     uint32_t inlined = names->count - 1;
     for (uint32_t i = inlined; i > 0; i--) {
@@ -68,7 +69,7 @@ char *frames_write(const struct model *model, const struct model_context *contex
     return buffer;
 }
 
-/* The function alone, or what stands for it. */
+/* Writes the name of the function alone; without a name, the frame in short form. */
 static void put_function_name(FILE *text, const struct model *model, uint32_t index) {
     const struct model_context *context = &model->contexts[index];
     const struct model_names *names = context->frame->names;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * memory.c - reads the kernel's map of a process and adds the ledger up.
+ * memory.c - reads the kernel's map of a process and makes the ledger.
  *
  * smaps tells the kinds of mappings apart: files (with the .bss behind the writable part of a
  * file), stacks (the main one, and others by the single guard page that pthread puts below them),
@@ -118,7 +118,8 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
             mappings->swap_bytes += kib * 1024;
         } else if (strncmp(line, "VmFlags:", 8) == 0) {
             *find_sum(mappings, kind) -= is_control_memory(line) ? rss : 0;
-        } else if (line[0] < 'A' || line[0] > 'Z') { /* addresses begin with a small hex digit */
+        } else if (line[0] < 'A' ||
+                   line[0] > 'Z') { /* a header begins with an address in lower-case hex digits */
             before = mapping;
             if (parse_header(line, &mapping))
                 kind = find_kind(&mapping, &before, kind);
@@ -171,35 +172,41 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
     *ledger = (struct memory_ledger){.rss_bytes = model_tame(wire->rss_bytes)};
     add_line(ledger, "requested_bytes", "requested by the program",
              model_tame(totals->requested_bytes));
-    add_line(ledger, "rounding_bytes", "rounding (block - requested)",
+    add_line(ledger, "rounding_bytes", "rounding up to block sizes",
              model_tame(totals->block_bytes) - model_tame(totals->requested_bytes));
     int64_t holes = model_tame(wire->pages_reserved) - own_blocks;
     int64_t mixed_free = model_tame(wire->mixed_reserved) - model_tame(wire->mixed_block_bytes);
     int64_t kept_own = kept_bytes(model, WIRE_PAGE_OWN, holes);
     int64_t kept_mixed = kept_bytes(model, WIRE_PAGE_MIXED, mixed_free);
-    add_line(ledger, "holes_bytes", "holes in contexts' own pages", holes - kept_own);
-    add_line(ledger, "mixed_free_bytes", "free in mixed pages", mixed_free - kept_mixed);
+    add_line(ledger, "holes_bytes", "holes (free in pages of one context)", holes - kept_own);
+    add_line(ledger, "mixed_free_bytes", "free in mixed pages (of several contexts)",
+             mixed_free - kept_mixed);
     if (model->has_pages) {
-        add_line(ledger, "kept_bytes", "empty pages, kept for the next chunks",
+        add_line(ledger, "kept_bytes", "empty pages kept for the next chunks",
                  kept_own + kept_mixed);
     }
-    add_line(ledger, "freelist_bytes", "freelist", model_tame(wire->freelist_bytes));
-    add_line(ledger, "segment_headers_bytes", "page headers", model_tame(wire->segment_headers));
-    add_line(ledger, "not_resident_bytes", "not resident of all that (untouched, or given back)",
+    add_line(ledger, "freelist_bytes", "freelist (empty memory kept for reuse)",
+             model_tame(wire->freelist_bytes));
+    add_line(ledger, "segment_headers_bytes", "page headers of memctx",
+             model_tame(wire->segment_headers));
+    add_line(ledger, "not_resident_bytes", "part of the above that is not resident",
              wire->segments_resident == WIRE_UNKNOWN
                  ? 0
                  : model_tame(wire->segments_resident) - segments);
-    add_line(ledger, "metadata_bytes", "our metadata",
+    add_line(ledger, "metadata_bytes", "tables of memctx",
              wire->metadata_resident == WIRE_UNKNOWN ? model_tame(wire->metadata_mapped)
                                                      : model_tame(wire->metadata_resident));
-    add_line(ledger, "control_bytes", "control thread", model_tame(wire->control_bytes));
+    add_line(ledger, "control_bytes", "control thread of memctx", model_tame(wire->control_bytes));
     if (model->has_mappings) {
         const struct model_mappings *mappings = &model->mappings;
-        add_line(ledger, "files_bytes", "program, libraries, other files", mappings->file_bytes);
-        add_line(ledger, "stacks_bytes", "stacks", mappings->stack_bytes);
-        add_line(ledger, "brk_heap_bytes", "brk heap (not ours)", mappings->heap_bytes);
-        add_line(ledger, "runtime_code_bytes", "code made at run time", mappings->executable_bytes);
-        add_line(ledger, "shared_bytes", "shared and named mappings", mappings->shared_bytes);
+        add_line(ledger, "files_bytes", "program, libraries, other mapped files",
+                 mappings->file_bytes);
+        add_line(ledger, "stacks_bytes", "thread stacks", mappings->stack_bytes);
+        add_line(ledger, "brk_heap_bytes", "brk heap (not used by memctx)", mappings->heap_bytes);
+        add_line(ledger, "runtime_code_bytes", "code generated at run time",
+                 mappings->executable_bytes);
+        add_line(ledger, "shared_bytes", "shared memory and named mappings",
+                 mappings->shared_bytes);
         if (wire->segments_resident != WIRE_UNKNOWN && wire->metadata_resident != WIRE_UNKNOWN) {
             add_line(ledger, "own_mappings_bytes", "the program's own anonymous mappings",
                      own_mappings(model));
@@ -209,7 +216,7 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
     for (size_t i = 0; i < ledger->count; i++)
         sum += model_tame(ledger->lines[i].bytes);
     add_line(ledger, "residue_bytes",
-             model->has_mappings ? "residue (unexplained)"
-                                 : "residue (all that is not ours; smaps could not be read)",
+             model->has_mappings ? "residue (not explained by the lines above)"
+                                 : "residue (memory outside memctx; smaps could not be read)",
              ledger->rss_bytes - sum);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * memory.h - the ledger: what the kernel says the process holds, explained line by line.
+ * memory.h - makes the ledger, which explains the resident set of a process line by line.
  */
 #ifndef MEMCTX_MEMORY_H
 #define MEMCTX_MEMORY_H
@@ -13,27 +13,29 @@
 #define MEMORY_LINES_MAX 20
 
 struct memory_line {
-    const char *key;  /* in JSON */
-    const char *name; /* in text */
+    const char *key;  /* name in JSON */
+    const char *name; /* name in text */
     int64_t bytes;
 };
 
-/* The lines add up to rss_bytes exactly: the last one is the residue, whatever its sign. */
+/* The lines add up to rss_bytes exactly, because the last one is the residue, which may be
+ * negative. */
 struct memory_ledger {
     int64_t rss_bytes;
     struct memory_line lines[MEMORY_LINES_MAX];
     size_t count;
 };
 
-/* Reads /proc/PID/smaps; false where it may not be read. Costs the kernel a walk over the page
- * tables: some milliseconds for each GiB that is resident. */
+/* Reads /proc/PID/smaps; returns false if it may not be read. The kernel walks over the page tables
+ * for this, which takes some milliseconds for each GiB that is resident. */
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings);
 
-/* What memctx itself takes in the process: its tables, the control thread's stack and answers. */
+/* Returns the memory that memctx itself takes in the process: its tables, the stack and the answers
+ * of the control thread. */
 int64_t memory_own_bytes(const struct model *model);
 
-/* Adds the ledger up. The dump must have asked for RESIDENT; where the mappings are missing, they
- * are part of the residue. */
+/* Makes the ledger of a model that was loaded with MODEL_RESIDENT. Without has_mappings, all other
+ * memory is part of the residue. */
 void memory_make_ledger(const struct model *model, struct memory_ledger *ledger);
 
 #endif

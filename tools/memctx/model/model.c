@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model.c - links a loaded tree and adds its figures up. */
+/* model.c - links a loaded tree and computes its totals. */
 #include "model/model.h"
 
 #include <stdlib.h>
@@ -52,7 +52,8 @@ static bool link_parents(struct model *model, struct cli_failure *failure) {
                             model->source, context->id, MODEL_LEVELS_MAX);
         }
     }
-    /* Backwards, so that pushing at the head keeps the order of arrival. */
+    /* Goes backwards, because each child is put at the head of the list; so the children stay in
+     * the order of arrival. */
     for (size_t i = count; i-- > 1;) {
         struct model_context *parent = &model->contexts[model->contexts[i].parent];
         model->contexts[i].next_sibling = parent->first_child;
@@ -61,7 +62,7 @@ static bool link_parents(struct model *model, struct cli_failure *failure) {
     return true;
 }
 
-/* Lists the contexts by their ids, where these are not just the indices. */
+/* Makes the list of contexts by id, unless each id equals its index. */
 static bool sort_ids(struct model *model, struct cli_failure *failure) {
     size_t count = model->context_count, same = 0;
     while (same < count && model->contexts[same].id == same)
@@ -93,7 +94,7 @@ bool model_link(struct model *model, struct cli_failure *failure) {
     }
     if (!sort_ids(model, failure))
         return false;
-    /* One that is newer than the dump is left out there. */
+    /* A context that is newer than the dump is not in the model. */
     for (size_t i = 0; i < model->context_count; i++) {
         struct model_context *context = &model->contexts[i];
         if (context->recursive_from != WIRE_NONE)

@@ -10,7 +10,7 @@
 
 #define BLOCK_FIGURES 1024
 
-/* Totals that are no context's own figures. */
+/* A block of totals that are not the own figures of a context. */
 #define BLOCK_TOTALS 1024
 struct totals_block {
     struct totals_block *next;
@@ -19,12 +19,12 @@ struct totals_block {
 
 struct model_store {
     struct model_figures **figures; /* blocks of BLOCK_FIGURES */
-    size_t figures_room;            /* for so many blocks */
-    bool has_none;               /* those of contexts that have none are as a snapshot has them */
-    struct totals_block *totals; /* the first one has room */
-    size_t totals_used;          /* in that */
-    struct model_totals *empty;  /* the last that was made of a subtree without figures */
-    struct model_frame **slots;  /* by a hash of what they stand for */
+    size_t figures_room;            /* capacity of `figures` */
+    bool has_none;                  /* number 0 was set to the figures of the first empty context */
+    struct totals_block *totals;    /* list; only the first block has room */
+    size_t totals_used;             /* used elements of the first block */
+    struct model_totals *empty; /* the totals that were made last for a subtree without figures */
+    struct model_frame **slots; /* hash table of the frames by their contents */
     size_t slot_count, slots_used;
 };
 
@@ -61,7 +61,7 @@ struct model_figures *model_own_figures(struct model *model, struct model_contex
     return figures;
 }
 
-/* Zeros, and what is not known, but for the peak. */
+/* Returns true if all figures are 0 or unknown. */
 static bool are_none(const struct model_figures *figures) {
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         if (figures->occupancy[bin] != 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* samples.c - puts marks and earlier dumps into the order of time, context by context. */
+/* samples.c - makes samples of marks and of earlier looks, in the order of time. */
 #include "model/samples.h"
 
 #include <stdlib.h>
@@ -55,7 +55,8 @@ static void fill_left_out(struct sample *sample, const struct model *model,
     }
 }
 
-/* Each context of a look has figures of its own, so that its row is nobody else's. */
+/* Gives each context of a look figures of its own in the model, so that no other context shares its
+ * row. */
 static void own_rows(struct model *model, const struct samples_look *look) {
     for (size_t i = 0; i < look->count; i++) {
         uint32_t index = model_find_context(model, look->rows[i].id);

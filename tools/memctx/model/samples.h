@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * samples.h - how the contexts stood at several moments: at the marks, while memctx watched, now.
+ * samples.h - collects the figures of contexts at several moments: at the marks, while memctx
+ * watched, and now.
  */
 #ifndef MEMCTX_SAMPLES_H
 #define MEMCTX_SAMPLES_H
@@ -13,11 +14,11 @@ struct sample_row {
 
 struct sample {
     double uptime_s;
-    struct sample_row
-        *rows; /* by number of the last model's figures; zeros where it was not there yet */
+    struct sample_row *rows; /* by number of the figures in the last model; zeros if the context did
+                                not exist yet */
 };
 
-/* What is kept of an earlier look at the same process: contexts with figures. */
+/* The contexts that had figures in an earlier look at the process. */
 struct samples_look {
     double uptime_s;
     struct samples_look_row {
@@ -28,7 +29,7 @@ struct samples_look {
 };
 
 struct samples {
-    struct sample *samples; /* by rising time; the last one is the model itself */
+    struct sample *samples; /* sorted by rising time; the last sample is the model itself */
     size_t count;
 };
 

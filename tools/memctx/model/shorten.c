@@ -13,8 +13,8 @@
 
 static const char operator_word[] = "operator";
 
-/* The length of an operator's name here ("operator<<", "operator()", "operator->"), whose signs
- * are no brackets; 0 where there is none. */
+/* Returns the length of an operator's name at `at` ("operator<<", "operator()", "operator->"),
+ * whose signs are not brackets; 0 if there is no such name. */
 static size_t operator_length(const char *start, const char *at) {
     size_t word = strlen(operator_word);
     if (strncmp(at, operator_word, word) != 0 ||
@@ -23,11 +23,11 @@ static size_t operator_length(const char *start, const char *at) {
     size_t signs = strspn(at + word, "<>=-!+*/%^&|~,");
     if (strncmp(at + word, "()", 2) == 0 || strncmp(at + word, "[]", 2) == 0)
         signs = 2;
-    /* operator< <int>: the sign ends at the blank, where the demangler puts one. */
+    /* In "operator< <int>" the sign ends at the space that the demangler writes. */
     return signs > 0 ? word + signs : 0;
 }
 
-/* Drops what stands between < and >. */
+/* Removes the text between < and >. */
 static void drop_templates(char *name) {
     char *out = name;
     const char *at = name;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shorten.h - long names of functions and files, in a length that fits a line of text.
+ * shorten.h - shortens names of functions and files, so that they fit a line of text.
  */
 #ifndef MEMCTX_SHORTEN_H
 #define MEMCTX_SHORTEN_H
 
-/* The name as it is while it is short; else without template arguments ("vector<>"), then without
- * parameters ("f(...)"), then cut. free() it. The JSON always has the whole name. */
+/* Returns a name as it is if it is short. Otherwise removes template arguments ("vector<>"), then
+ * parameters ("f(...)"), then cuts the name, until it is short. The caller frees the text. JSON
+ * always has the whole name. */
 char *shorten_function(const char *name);
-/* The file's name without its directories; points into `path`. */
+/* Returns the file name without directories; it points into `path`. */
 const char *shorten_path(const char *path);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "model/frames.h"
 
-/* Unless --min says otherwise, a subtree below this share of the whole is hidden in the tree. */
+/* Without --min, the tree hides a subtree below 1/DEFAULT_SHARE of the whole. */
 #define DEFAULT_SHARE 200
 
 static const char *const sort_words[VIEW_SORTS] = {

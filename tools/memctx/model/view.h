@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * view.h - which contexts of a model are shown, and in what order.
+ * view.h - chooses the contexts of a model that are shown, and their order.
  *
  * The weight of a node is the sum of the sort key over the contexts below it and itself; siblings
- * stand by falling weight, and what weighs too little is hidden, never dropped from the sums.
+ * are sorted by falling weight. A node that weighs too little is hidden, but still counts in the
+ * sums.
  */
 #ifndef MEMCTX_VIEW_H
 #define MEMCTX_VIEW_H
@@ -37,30 +38,32 @@ struct view_options {
 
 struct view {
     enum view_sort sort;
-    bool *included;    /* the contexts that --site names; NULL: all */
-    bool *shown;       /* what is shown, with its ancestors; NULL: all */
-    int64_t *weights;  /* by context */
-    int64_t threshold; /* what weighs less is hidden */
+    bool *included; /* true for contexts that --site matches; NULL: all contexts */
+    bool *shown; /* true for contexts that are shown, and for their ancestors; NULL: all contexts */
+    int64_t *weights;  /* weight of each context */
+    int64_t threshold; /* contexts of less weight are hidden */
 };
 
-/* The word after --sort; a usage error where it is none. */
+/* Returns the sort key for a word of --sort; another word is a usage error. */
 enum view_sort view_parse_sort(const char *word);
 const char *view_sort_word(enum view_sort sort);
-/* The figure that is sorted by; WIRE_UNKNOWN counts as 0. */
+/* Returns the figure of the sort key; 0 if it is unknown. */
 int64_t view_key(const struct model_totals *totals, enum view_sort sort);
-/* Chooses. With a site, the names must have been resolved. */
+/* Makes a view. If the options have a site, the names must have been resolved. */
 void view_make(struct view *view, const struct model *model, const struct view_options *options);
-/* A regular expression that the user gave; a usage error where it is none. */
+/* Compiles a regular expression of the user; an invalid one is a usage error. */
 void view_compile_site(regex_t *regex, const char *text);
-/* True where a context's own frame (function, inlined function, file:line, module) matches and
- * the context is an allocation site: something was allocated right there. */
+/* Returns true if the context's own frame (function, inlined function, file:line, module) matches,
+ * and if the context is an allocation site, which means that it has figures of its own. */
 bool view_matches_site(const struct model *model, const struct model_context *context,
                        const regex_t *regex);
-/* The same of any context with such a frame. */
+/* Returns true if the frame matches, of an allocation site or not. */
 bool view_matches_frame(const struct model *model, struct model_frame *frame, const regex_t *regex);
-/* The indices of the contexts with figures of their own, by falling weight; *count of them. */
+/* Returns the indices of the *count contexts with figures of their own, by falling sort key. The
+ * caller frees the array. */
 uint32_t *view_sort_leaves(const struct view *view, const struct model *model, size_t *count);
-/* A context's children by falling weight, *count of them; free() it. */
+/* Returns the indices of the *count children of a context, by falling weight. The caller frees the
+ * array. */
 uint32_t *view_sort_children(const struct view *view, const struct model *model, uint32_t index,
                              size_t *count);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * wire_load.c - answers to WIRE_DUMP and WIRE_PIECE become a model.
+ * wire_load.c - reads answers to WIRE_DUMP and WIRE_PIECE into a model.
  *
  * The answers come from another process and are not trusted: a record must lie inside its piece, a
  * text must end inside its record, and an index must exist.
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The records of a piece. */
+/* The part of a piece that is not read yet. */
 struct records {
     const char *at;
     size_t left;
-    uint32_t count; /* that are still to come */
+    uint32_t count; /* records that are not read yet */
     uint64_t next;
     int64_t segments_resident;
 };
@@ -25,7 +25,7 @@ static bool damaged(struct loader *loader, const char *what) {
                     loader->model->source, what);
 }
 
-/* Copies the next `bytes`, which need not be aligned; false: there are not so many. */
+/* Copies the next `bytes` bytes, which need not be aligned. Returns false if fewer are left. */
 static bool take(struct records *records, void *to, size_t bytes) {
     if (records->left < bytes)
         return false;
@@ -39,7 +39,7 @@ static size_t padded(size_t bytes) {
     return (bytes + 7) & ~(size_t)7;
 }
 
-/* A text that is to have so many bytes, its end with them; NULL: it has not. */
+/* Returns a copy of a text of `bytes` bytes with its final 0; NULL if the text has no such end. */
 static char *take_text(struct records *records, size_t bytes) {
     if (bytes == 0 || bytes > records->left || records->at[bytes - 1] != '\0')
         return NULL;
@@ -55,7 +55,7 @@ static void skip(struct records *records, size_t bytes) {
     records->left -= bytes;
 }
 
-/* Room for one more, twice as much where it does not suffice. */
+/* Returns the array with room for one more element. A full array is doubled. */
 static void *make_room(void *list, size_t *room, size_t count, size_t bytes) {
     if (count < *room)
         return list;
@@ -80,7 +80,7 @@ bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
     }
     memcpy(&head, bytes, sizeof head);
     if (!memchr(head.exe, 0, sizeof head.exe))
-        return damaged(loader, "the name of its program does not end");
+        return damaged(loader, "the name of the program is cut off");
     if (!model->exe) {
         model->exe = cli_clean(cli_copy(head.exe));
         model->uptime_s = (double)head.uptime_ns / 1e9;
@@ -99,7 +99,7 @@ static bool take_module(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     struct wire_module wire;
     if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "its modules lie outside it");
+        return damaged(loader, "a module record is cut off");
     if (wire.build_id_bytes > sizeof wire.build_id) {
         return cli_fail(loader->failure, CLI_REFUSED, "%s: damaged answer; a build-id of %u bytes",
                         model->source, wire.build_id_bytes);
@@ -107,7 +107,7 @@ static bool take_module(struct loader *loader, struct records *records) {
     char *path = take_text(records, wire.path_bytes);
     if (!path || wire.index != model->module_count) {
         free(path);
-        return damaged(loader, !path ? "a string lies outside it" : "a module is missing");
+        return damaged(loader, !path ? "a string is cut off" : "a module is missing");
     }
     skip(records, padded(wire.path_bytes) - wire.path_bytes);
     model->modules = make_room(model->modules, &loader->module_room, model->module_count,
@@ -132,7 +132,8 @@ static void set_sums(struct model_totals *totals, const struct wire_sums *sums) 
     totals->peak_requested_bytes = sums->peak_requested_bytes;
 }
 
-/* Some threads' sums to others'; nobody knows when they had most together. */
+/* Adds the sums of further threads. The peak of the sum is not known, because threads peak at
+ * different moments. */
 static void add_sums(struct model_totals *totals, const struct wire_sums *sums) {
     totals->requested_bytes = model_add(totals->requested_bytes, sums->requested_bytes);
     totals->live_chunks = model_add(totals->live_chunks, sums->live_chunks);
@@ -147,7 +148,7 @@ static bool take_views(struct loader *loader, struct records *record, uint32_t i
     for (size_t i = 0; i < count; i++) {
         struct wire_view wire;
         if (!take(record, &wire, sizeof wire))
-            return damaged(loader, "its thread views lie outside it");
+            return damaged(loader, "a thread view is cut off");
         loader->views =
             make_room(loader->views, &loader->view_room, loader->view_count, sizeof *loader->views);
         loader->views[loader->view_count++] = (struct loader_view){index, wire.heap, wire.sums};
@@ -155,7 +156,7 @@ static bool take_views(struct loader *loader, struct records *record, uint32_t i
     return true;
 }
 
-/* A context without figures yet. The texts stay the record's. */
+/* Adds a context without figures. Copies `label`; `why` must stay valid. */
 static struct model_context *new_context(struct loader *loader, const struct wire_context *wire,
                                          char *label, char *why) {
     struct model *model = loader->model;
@@ -175,20 +176,21 @@ static struct model_context *new_context(struct loader *loader, const struct wir
                                       .placement = wire->placement,
                                       .flags = wire->flags & MODEL_FLAGS,
                                       .recursive_from = wire->recursive_from};
-    if (model->context_count == 1) /* the root's peak is the whole process's, which nobody knows */
+    if (model->context_count ==
+        1) /* the root's peak is that of the whole process, which is not known */
         model_own_figures(model, context)->self.peak_requested_bytes = WIRE_UNKNOWN;
     return context;
 }
 
-/* What follows the head of a context's record; the texts stand in the answer. */
+/* The parts of a context's record behind its head. The texts point into the answer. */
 struct context_parts {
     struct wire_sums sums;
     bool has_sums;
-    struct records views; /* so many bytes */
+    struct records views; /* the thread views, as bytes */
     char *label, *why;    /* NULL: none */
 };
 
-/* A text that is to have so many bytes, where it stands; NULL: it does not end there. */
+/* Returns a text of `bytes` bytes in place; NULL if it does not end there. */
 static char *find_text(struct records *records, size_t bytes) {
     char *text = (char *)(uintptr_t)records->at;
     if (bytes == 0 || bytes > records->left || text[bytes - 1] != '\0')
@@ -202,9 +204,9 @@ static bool find_parts(struct loader *loader, struct records *record,
     size_t views_bytes = wire->views * sizeof(struct wire_view);
     *parts = (struct context_parts){.has_sums = (wire->holds & WIRE_CONTEXT_SUMS) != 0};
     if (parts->has_sums && !take(record, &parts->sums, sizeof parts->sums))
-        return damaged(loader, "its contexts lie outside it");
+        return damaged(loader, "a context record is cut off");
     if (record->left < views_bytes)
-        return damaged(loader, "its thread views lie outside it");
+        return damaged(loader, "a thread view is cut off");
     parts->views = (struct records){.at = record->at, .left = views_bytes};
     skip(record, views_bytes);
     if ((wire->holds & WIRE_CONTEXT_FURTHER) != 0)
@@ -212,11 +214,12 @@ static bool find_parts(struct loader *loader, struct records *record,
     parts->label = find_text(record, wire->label_bytes);
     parts->why = find_text(record, wire->why_bytes);
     if ((wire->label_bytes > 0 && !parts->label) || (wire->why_bytes > 0 && !parts->why))
-        return damaged(loader, "a string lies outside it");
+        return damaged(loader, "a string is cut off");
     return true;
 }
 
-/* The context of a record: a new one, or the last one, of which this has more threads. */
+/* Returns the context of a record: a new context, or the last one if the record has further threads
+ * of it. */
 static struct model_context *context_of(struct loader *loader, const struct wire_context *wire,
                                         const struct context_parts *parts) {
     struct model *model = loader->model;
@@ -224,7 +227,7 @@ static struct model_context *context_of(struct loader *loader, const struct wire
         model->context_count > 0 ? &model->contexts[model->context_count - 1] : NULL;
     if ((wire->holds & WIRE_CONTEXT_FURTHER) != 0) {
         if (!last || last->id != wire->id) {
-            damaged(loader, "more threads of a context that is not there");
+            damaged(loader, "thread figures of a context that is not there");
             return NULL;
         }
         return last;
@@ -241,10 +244,10 @@ static bool take_context(struct loader *loader, struct records *records) {
     struct wire_context wire;
     struct context_parts parts;
     if (records->left < sizeof wire)
-        return damaged(loader, "its contexts lie outside it");
+        return damaged(loader, "a context record is cut off");
     memcpy(&wire, records->at, sizeof wire);
     if (wire.bytes < sizeof wire || wire.bytes > records->left || wire.bytes % 8 != 0)
-        return damaged(loader, "its contexts lie outside it");
+        return damaged(loader, "a context record is cut off");
     struct records record = {.at = records->at + sizeof wire, .left = wire.bytes - sizeof wire};
     skip(records, wire.bytes);
     if (wire.kind > WIRE_KIND_UNKNOWN) {
@@ -291,7 +294,7 @@ bool loader_link(struct loader *loader) {
 
 #define HEAPS_MAX (1U << 20)
 
-/* All that have exited are the first. */
+/* Makes the first thread, which stands for all exited threads. */
 static void add_exited(struct loader *loader) {
     struct model *model = loader->model;
     if (model->thread_count == 0) {
@@ -304,7 +307,7 @@ static bool take_thread(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     struct wire_thread wire;
     if (!take(records, &wire, sizeof wire) || wire.heap >= HEAPS_MAX)
-        return damaged(loader, "its threads lie outside it");
+        return damaged(loader, "a thread record is cut off");
     add_exited(loader);
     if (wire.heap >= loader->heap_count) {
         size_t count = 2 * (size_t)wire.heap + 8;
@@ -331,7 +334,7 @@ static bool take_remote(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     struct wire_remote wire;
     if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "its frees by others lie outside it");
+        return damaged(loader, "a record of remote frees is cut off");
     add_exited(loader);
     model->remotes = make_room(model->remotes, &loader->remote_room, model->remote_count,
                                sizeof *model->remotes);
@@ -378,7 +381,7 @@ static bool take_mark(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     struct wire_mark wire;
     if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "its marks lie outside it");
+        return damaged(loader, "a mark record is cut off");
     if (model->mark_count >= WIRE_MARKS_MAX)
         return damaged(loader, "too many elements");
     wire.name[sizeof wire.name - 1] = '\0';
@@ -396,10 +399,11 @@ static bool take_entry(struct loader *loader, struct records *records) {
     struct model_mark *mark = loader->mark;
     struct wire_mark_entry wire;
     if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "its mark entries lie outside it");
+        return damaged(loader, "a mark entry is cut off");
     mark->entries =
         make_room(mark->entries, &loader->entry_room, mark->entry_count, sizeof *mark->entries);
-    /* A context that is newer than the contexts that were read is left out there, so here too. */
+    /* A context that is newer than the contexts that were read is not in the model, so its entry is
+     * left out. */
     wire.context = model_find_context(loader->model, wire.context);
     if (wire.context != WIRE_NONE) {
         model_own_figures(loader->model, &loader->model->contexts[wire.context]);
@@ -412,7 +416,7 @@ static bool take_note(struct loader *loader, struct records *records) {
     struct model *model = loader->model;
     const char *end = memchr(records->at, 0, records->left);
     if (!end)
-        return damaged(loader, "a string lies outside it");
+        return damaged(loader, "a string is cut off");
     size_t bytes = (size_t)(end - records->at) + 1;
     model->notes = cli_grow(model->notes, model->note_count + 1, sizeof *model->notes);
     model->notes[model->note_count++] = take_text(records, bytes);
@@ -447,7 +451,7 @@ static bool keep_page(struct loader *loader, const struct wire_page *page) {
     model->pages = make_room(model->pages, &loader->page_room, model->page_count, sizeof *page);
     struct wire_page *kept = &model->pages[model->page_count++];
     *kept = *page;
-    model->shares = /* also where none follows */
+    model->shares = /* room even if no share follows, so that `shares` is not NULL */
         make_room(model->shares, &loader->share_room, model->share_count, sizeof *model->shares);
     kept->first_share = (uint32_t)model->share_count;
     kept->share_count = 0;
@@ -465,7 +469,7 @@ static void keep_share(struct loader *loader, const struct model_share *share) {
 static bool take_page(struct loader *loader, struct records *records) {
     struct wire_page page;
     if (!take(records, &page, sizeof page))
-        return damaged(loader, "its pages lie outside it");
+        return damaged(loader, "a page record is cut off");
     bool shared = page.context == WIRE_NONE;
     if (page.share_count > records->left / sizeof(struct wire_share) ||
         (page.share_count > 0 && !shared))
@@ -475,7 +479,7 @@ static bool take_page(struct loader *loader, struct records *records) {
     if (page.further && !shared)
         return damaged(loader, "a page has shares that do not exist");
     if (loader->keep_pages && !keep_page(loader, &page))
-        return damaged(loader, "more of a page that is not there");
+        return damaged(loader, "shares of a page that is not there");
     figures_add_page(&loader->figures, shared ? NULL : figures_of(loader, page.context), &page);
     for (uint32_t i = 0; i < page.share_count; i++) {
         struct wire_share wire = {0};
@@ -494,7 +498,7 @@ static bool take_page(struct loader *loader, struct records *records) {
 static bool take_survey(struct loader *loader, struct records *records) {
     struct wire_survey *sum = &loader->survey, survey;
     if (!take(records, &survey, sizeof survey))
-        return damaged(loader, "its sums lie outside it");
+        return damaged(loader, "its sums are cut off");
     sum->contexts += survey.contexts;
     sum->with_figures += survey.with_figures;
 #define ADD(name) sum->name = model_add(sum->name, survey.name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * wire_load.h - fills in a model from the answers of a target, one after the other.
+ * wire_load.h - makes a model of the answers of a target, one answer after the other.
  *
  * Feed the answers in this order: the head; all pieces of the modules and the contexts; then call
  * loader_link; then the other parts and the head of the end; then call loader_finish. No answer is
@@ -12,8 +12,8 @@
 #include "model/figures.h"
 #include "model/model.h"
 
-struct loader_view {        /* before the threads are known */
-    uint32_t context, heap; /* index */
+struct loader_view {        /* figures of a heap in a context, before the heap's thread is known */
+    uint32_t context, heap; /* index of the context, number of the heap */
     struct wire_sums sums;
 };
 
@@ -21,7 +21,8 @@ struct loader {
     struct model *model;
     struct cli_failure *failure;
     bool keep_pages;
-    /* Where not all contexts are kept: told of each, with its sums (NULL: it has none). */
+    /* Called for each context, with its sums (NULL: it has none); decides whether the model keeps
+     * the context. NULL: the model keeps all contexts. */
     enum loader_visit {
         LOADER_KEEP,
         LOADER_DROP,
@@ -29,33 +30,33 @@ struct loader {
     } (*visit)(struct loader *loader, const struct wire_context *context,
                const struct wire_sums *sums, char *label);
     void *visit_argument;
-    bool partial; /* only some contexts are kept: the others' pages are those of model->left_out */
-    uint32_t contexts;         /* that the head announced */
-    struct wire_survey survey; /* the sum of all */
+    bool partial; /* the model has only some contexts; pages of others count for model->left_out */
+    uint32_t contexts;         /* number that the head announced */
+    struct wire_survey survey; /* sum over all pieces */
     struct figures figures;
-    uint64_t took_ns; /* in the target, by all answers */
+    uint64_t took_ns; /* time that the target took for all answers */
     struct loader_view *views;
     size_t view_count;
-    uint32_t *thread_of; /* by heap: index of its thread; 0: exited */
+    uint32_t *thread_of; /* index of each heap's thread; 0: the thread has exited */
     size_t heap_count;
-    /* How much there is room for. */
+    /* Capacities of the arrays. */
     size_t context_room, module_room, view_room, remote_room, page_room, share_room;
     size_t thread_room, entry_room;
-    struct model_mark *mark; /* whose entries come */
+    struct model_mark *mark; /* the mark whose entries are being read */
 };
 
-/* A model of a target that messages call `source`. */
+/* Begins a model of a target, which messages call `source`. */
 void loader_begin(struct loader *loader, struct model *model, const char *source,
                   struct cli_failure *failure);
-/* An answer to WIRE_DUMP. The last one has the ledger. */
+/* Takes an answer to WIRE_DUMP. The ledger of the last one counts. */
 bool loader_take_head(struct loader *loader, const void *bytes, size_t length);
-/* An answer to WIRE_PIECE; *next is where to go on, 0: that was all. */
+/* Takes an answer to WIRE_PIECE. Sets *next to the start of the next piece; 0: there is none. */
 bool loader_take_piece(struct loader *loader, enum wire_part part, const void *bytes, size_t length,
                        uint64_t *next);
-/* That what frames say of modules is true; loader_link does it, too. */
+/* Checks that the modules of all frames exist. loader_link does this, too. */
 bool loader_check_frames(struct loader *loader);
 bool loader_link(struct loader *loader);
-/* flags: enum model_flags. */
+/* Computes figures and totals. `flags`: a sum of enum model_flags. */
 void loader_finish(struct loader *loader, uint32_t flags);
 
 #endif

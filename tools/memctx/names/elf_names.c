@@ -27,7 +27,7 @@
 #define INLINE_LEVELS_MAX 48
 #define SCOPE_LEVELS_MAX 64
 
-/* A stretch of code. The DIE is of a unit or of a function; symbols have a name instead. */
+/* A range of code. Units and functions have a DIE; symbols have a name instead. */
 struct range {
     uint64_t start, end;
     Dwarf_Die die;
@@ -66,7 +66,7 @@ static void add_range(struct ranges *ranges, const struct range *range) {
     ranges->items[ranges->count++] = *range;
 }
 
-/* By start; of those at one address the best one last, where the search ends up. */
+/* Sorts by start. Of ranges with one start the best comes last, because the search ends there. */
 static int compare_ranges(const void *a, const void *b) {
     const struct range *left = a, *right = b;
     if (left->start != right->start)
@@ -83,8 +83,8 @@ static void sort_ranges(struct ranges *ranges) {
         qsort(ranges->items, ranges->count, sizeof *ranges->items, compare_ranges);
 }
 
-/* The last range that begins at or before the address and holds it. Ranges hardly nest, so that
- * a few steps back are enough. */
+/* Returns the last range that begins at or before the address and contains it. Ranges hardly nest,
+ * so a few steps back are enough. */
 static const struct range *find_range(const struct ranges *ranges, uint64_t address) {
     size_t low = 0, high = ranges->count;
     while (low < high) {
@@ -128,7 +128,7 @@ static void read_symbols(struct names *names) {
                                           : 0,
         };
         if (symbol.st_size == 0) {
-            /* Hand-written assembly: it reaches to the next symbol; corrected below. */
+            /* Hand-written assembly: the range reaches to the next symbol, and is set below. */
             if (type != STT_FUNC)
                 continue;
             range.end = UINT64_MAX;
@@ -162,7 +162,7 @@ static void add_die_ranges(struct ranges *ranges, Dwarf_Die *die, uint32_t unit)
     Dwarf_Addr base, start, end;
     ptrdiff_t at = 0;
     while ((at = dwarf_ranges(die, at, &base, &start, &end)) > 0) {
-        /* What the linker threw away is left at 0 or 1. */
+        /* Code that the linker removed starts at 0 or 1. */
         if (start > 1) {
             struct range range = {.start = start, .end = end, .die = *die, .unit = unit};
             add_range(ranges, &range);
@@ -190,7 +190,7 @@ static void read_units(struct names *names, Dwarf *dwarf) {
     sort_ranges(&names->unit_ranges);
 }
 
-/* Functions stand in namespaces and types, and, nested ones, in functions. */
+/* Reads the functions below a DIE; they stand in units, namespaces and types. */
 static void read_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t unit, int level) {
     Dwarf_Die child;
     if (level > SCOPE_LEVELS_MAX || dwarf_child(parent, &child) != 0)
@@ -208,8 +208,9 @@ static void read_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t
     } while (dwarf_siblingof(&child, &child) == 0);
 }
 
-/* The linkage name has namespaces and parameters; the plain name is what is left without one.
- * Functions of an anonymous namespace have none in DWARF, but the symbol table has (`symbol`). */
+/* Returns the name of a function. The linkage name has namespaces and parameters; the plain name is
+ * second best. In DWARF, functions of an anonymous namespace have no linkage name, but the symbol
+ * table has one (`symbol`). */
 static char *find_function_name(Dwarf_Die *die, const char *symbol) {
     Dwarf_Attribute attribute;
     const char *linkage = symbol;
@@ -268,7 +269,7 @@ static char *full_path(Dwarf_Die *unit, const char *file) {
     return file[0] == '/' || !directory ? cli_copy(file) : cli_format("%s/%s", directory, file);
 }
 
-/* Where an inlined function was called from. */
+/* Returns the file in which an inlined function is called. */
 static char *find_call_file(Dwarf_Die *unit, Dwarf_Die *inlined) {
     Dwarf_Files *files;
     size_t count;
@@ -278,9 +279,9 @@ static char *find_call_file(Dwarf_Die *unit, Dwarf_Die *inlined) {
     return full_path(unit, dwarf_filesrc(files, (size_t)index, NULL, NULL));
 }
 
-/* Puts the machine function, then what was inlined into it from the inside out. Each function
- * stands with the line that ran in it: the innermost one with the line of the address, the others
- * with the line of the call. */
+/* Writes the machine function, then the functions that were inlined into it, innermost first. Each
+ * function has the line that was executed in it: the innermost one the line of the address, the
+ * others the line of the call. */
 static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer) {
     const struct range *range = find_range(&names->unit_ranges, address);
     if (!range)
@@ -348,8 +349,8 @@ static void put_names(struct names *names, uint64_t address, FILE *answer) {
 
 enum match { MATCH_NO_FILE, MATCH_OTHER, MATCH_DAMAGED, MATCH_YES };
 
-/* True where the process maps this very file at the module's place. Says as much as a build-id, as
- * long as the process lives. */
+/* Returns true if the process maps this very file at the module's address. While the process lives,
+ * this proves as much as an equal build-id. */
 static bool is_mapped(const struct symbols_request *request, const struct stat *status) {
     char path[64];
     char *line = NULL;
@@ -393,7 +394,8 @@ static enum match check_file(const char *path, const struct symbols_request *req
     return match;
 }
 
-/* A file that was replaced or removed is still there under map_files, for who may look. */
+/* Finds a file that was replaced or removed: it is still there under map_files, which not every
+ * user may read. */
 static bool find_map_file(const struct symbols_request *request, char *path, size_t bytes) {
     char directory[64];
     snprintf(directory, sizeof directory, "/proc/%d/map_files", (int)request->live_pid);

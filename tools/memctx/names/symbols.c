@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * symbols.c - the parent's side: sorts the addresses by module, has each module looked up once in
- * a child process, reads perf maps, and hangs the names on the contexts.
+ * symbols.c - the parent's side: sorts the addresses by module, starts a child process for each
+ * module, reads perf maps, and gives the frames their names.
  */
 #include "names/symbols.h"
 
@@ -29,7 +29,7 @@ static const char *const source_words[SYMBOLS_SOURCES] = {
 
 /* One frame that wants a name. */
 struct wish {
-    uint64_t address; /* where to look, in the process */
+    uint64_t address; /* look-up address in the process */
     struct model_frame *frame;
 };
 
@@ -57,7 +57,7 @@ static _Noreturn void run_child(const struct symbols_request *request, int fd) {
 struct lookup {
     const struct wish *wishes;
     size_t count, distinct;
-    uint64_t *addresses; /* without those that come twice */
+    uint64_t *addresses; /* without duplicates */
     FILE *answer;        /* NULL: no child was started */
     pid_t child;
 };
@@ -79,7 +79,8 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
     int pipe_fds[2];
     fflush(NULL);
     if (pipe2(pipe_fds, O_CLOEXEC) != 0)
-        cli_die(CLI_REFUSED, "no pipe for looking up names; %s; try --no-symbols", strerror(errno));
+        cli_die(CLI_REFUSED, "cannot make a pipe for looking up names; %s; try --no-symbols",
+                strerror(errno));
     lookup->child = fork();
     if (lookup->child == 0) {
         close(pipe_fds[0]);
@@ -88,12 +89,12 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
     close(pipe_fds[1]);
     lookup->answer = lookup->child > 0 ? fdopen(pipe_fds[0], "r") : NULL;
     if (!lookup->answer) {
-        cli_die(CLI_REFUSED, "no process for looking up names; %s; try --no-symbols",
+        cli_die(CLI_REFUSED, "cannot start a process that looks up names; %s; try --no-symbols",
                 strerror(errno));
     }
 }
 
-/* Gives the frames their names. */
+/* Reads the child's answer and gives the frames their names. */
 static enum symbols_source finish_lookup(struct lookup *lookup, const struct model *model) {
     const struct wish *wishes = lookup->wishes;
     uint64_t bias = model->modules[wishes[0].frame->module].bias;
@@ -227,7 +228,8 @@ static size_t collect_wishes(const struct model *model, const bool *only, struct
 }
 
 static void note_source(struct model_module *module, enum symbols_source source) {
-    bool noted = module->symbols != NULL; /* by an earlier look-up of other frames */
+    bool noted =
+        module->symbols != NULL; /* a warning came with an earlier look-up of other frames */
     module->symbols = cli_copy(source_words[source]);
     if (noted)
         return;
@@ -252,11 +254,11 @@ static void show_progress(const struct model_module *module, const struct timesp
 struct symbols_work {
     struct symbols_options options;
     struct wish *wishes;
-    struct lookup *lookups; /* one a module, in the order of the wishes */
+    struct lookup *lookups; /* one for each module, in the order of the wishes */
     size_t count, started;
 };
 
-/* So many children beside each other; of a module that is no file none is needed. */
+/* The most children at one time. A module that is not a file needs no child. */
 #define CHILDREN_MAX 4
 
 static void start_some(struct symbols_work *work, const struct model *model, size_t done) {
@@ -298,7 +300,7 @@ void symbols_finish(struct symbols_work *work, struct model *model) {
         struct model_module *module = &model->modules[index];
         if (progress)
             show_progress(module, &start);
-        /* [vdso] and the like are no files. */
+        /* [vdso] and such are not files, so they have no child. */
         enum symbols_source source =
             lookup->answer ? finish_lookup(lookup, model) : SYMBOLS_MISSING;
         if (progress)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * symbols.h - from addresses to functions, files, lines and inlined frames.
+ * symbols.h - looks up functions, files, lines and inlined frames of addresses.
  *
  * Names come from the files that the target maps, read here and never in the target: DWARF (also
  * in separate debug files found by build-id or debug link), then the symbol table (also the small
  * compressed one in .gnu_debugdata), then the dynamic symbols. A file whose build-id is not the
  * one that the process mapped is not believed. Code made at run time is named by
- * /tmp/perf-PID.map. What has no name keeps module and offset.
+ * /tmp/perf-PID.map. A frame without a name keeps module and offset.
  *
  * Each module is read in a child process: a damaged file costs the child and the names, not the
  * dump.
@@ -23,9 +23,9 @@
 struct symbols_options {
     pid_t live_pid;              /* 0: a snapshot, whose process may be gone */
     pid_t inner_pid;             /* its pid in its own namespace */
-    const char *debug_directory; /* NULL: only the usual ones */
-    bool progress;               /* say on standard error what takes long */
-    const bool *only;            /* by context; NULL: all */
+    const char *debug_directory; /* searched beside the usual ones; NULL: none */
+    bool progress;               /* show long look-ups on standard error */
+    const bool *only;            /* true for each context that needs names; NULL: all contexts */
 };
 
 /* Give every context of the model its names, and every module that has frames its `symbols`.

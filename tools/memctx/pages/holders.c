@@ -16,7 +16,7 @@ static int64_t alive_in(const struct wire_page *page) {
     return model_tame((int64_t)page->live_bytes);
 }
 
-/* Of some of its live blocks. */
+/* Returns the bytes of `live` of the page's live blocks. */
 static int64_t live_bytes(const struct wire_page *page, uint32_t live) {
     return live == page->live ? alive_in(page) : (int64_t)live * page->block_bytes;
 }
@@ -25,7 +25,7 @@ static void add_to(int64_t *sum, int64_t bytes) {
     *sum = model_tame(*sum + bytes);
 }
 
-/* A page that is one context's alone is a page with one share. */
+/* The shares of a page. A page of a single context has one share. */
 struct shares {
     const struct model_share *list;
     size_t count;
@@ -56,7 +56,7 @@ static int by_least(const void *a, const void *b) {
     return (left->least > right->least) - (left->least < right->least);
 }
 
-/* The one that the median chunk is in, of those that stand in order. */
+/* Returns the element of a sorted list that contains the median chunk. */
 static const struct aged *median_of(const struct aged *list, size_t count) {
     uint64_t chunks = 0, passed = 0;
     for (size_t i = 0; i < count; i++)
@@ -69,7 +69,8 @@ static const struct aged *median_of(const struct aged *list, size_t count) {
     return &list[count - 1];
 }
 
-/* Put into the order of their contexts by counting, because there may be very many. */
+/* Finds the ages of each context's chunks. There may be very many shares, so a counting sort puts
+ * them into the order of their contexts. */
 static void find_ages(struct holders *holders, const struct model *model) {
     size_t *ends = cli_alloc(model->figures_count + 1, sizeof *ends);
     struct aged *list = cli_alloc(model->page_count + model->share_count, sizeof *list);
@@ -89,8 +90,8 @@ static void find_ages(struct holders *holders, const struct model *model) {
             }
         }
         for (size_t i = 1; i <= model->figures_count && pass == 0; i++) {
-            ends[i] +=
-                ends[i - 1]; /* now where each begins; after the second pass, where it ends */
+            ends[i] += ends[i - 1]; /* now the start of each context's elements; after the second
+                                       pass, the end */
         }
     }
     for (size_t i = 0; i < model->figures_count; i++) {
@@ -130,7 +131,7 @@ const char *holders_age(uint32_t age) {
     return text;
 }
 
-/* --- what each holds ------------------------------------------------------------------------- */
+/* --- what each context holds ----------------------------------------------------------------- */
 
 static void add_page(struct holders *holders, const struct model *model,
                      const struct wire_page *page) {
@@ -206,7 +207,8 @@ static int by_size(const void *a, const void *b) {
     return (left->block_bytes > right->block_bytes) - (left->block_bytes < right->block_bytes);
 }
 
-/* Of one context. Its blocks would be as large as the largest that is asked for. */
+/* Returns the saving for one context. In each block size, the new blocks would be as large as the
+ * largest chunk. */
 static int64_t slab_saving(struct slab *slabs, size_t count) {
     int64_t saved = 0;
     qsort(slabs, count, sizeof *slabs, by_size);
@@ -230,7 +232,8 @@ static uint32_t number_of(const struct model *model, const struct wire_page *pag
     return model->contexts[page->context].figures->number;
 }
 
-/* Put into the order of their contexts by counting, because there may be very many. */
+/* Predicts the saving of policy slab for each context. There may be very many pages, so a counting
+ * sort puts them into the order of their contexts. */
 static void predict_slabs(struct holders *holders, const struct model *model) {
     size_t *ends = cli_alloc(model->figures_count + 1, sizeof *ends);
     struct slab *slabs = cli_alloc(model->page_count, sizeof *slabs);
@@ -238,7 +241,7 @@ static void predict_slabs(struct holders *holders, const struct model *model) {
         if (has_slab(&model->pages[i]))
             ends[number_of(model, &model->pages[i]) + 1]++;
     for (size_t i = 1; i <= model->figures_count; i++)
-        ends[i] += ends[i - 1]; /* now where each begins; then where it ends */
+        ends[i] += ends[i - 1]; /* now the start of each context's pages; after the loop, the end */
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         if (has_slab(page)) {
@@ -267,11 +270,11 @@ void holders_make(struct holders *holders, const struct model *model) {
 
 /* --- some contexts together ------------------------------------------------------------------ */
 
-/* How many of the live blocks are the members'. */
+/* Returns how many of the page's live blocks are the members'. */
 static uint32_t members_live(const struct model *model, const struct wire_page *page,
                              const bool *members) {
     struct shares shares;
-    uint32_t live = 0; /* of shares that lie it may wrap around */
+    uint32_t live = 0; /* may wrap around if shares are damaged */
     shares_of(model, page, &shares);
     for (size_t i = 0; i < shares.count; i++)
         live += members[shares.list[i].context] ? shares.list[i].live : 0;
@@ -345,7 +348,7 @@ int64_t holders_alone(const struct model *model, const bool *members, int64_t *f
     return sum;
 }
 
-/* Blocks of one size of one thread, which need pages of their own. */
+/* The members' blocks of one size and one thread, which would need pages of their own. */
 struct need {
     uint32_t tid, block_bytes, per_page;
     int64_t blocks, page_bytes;

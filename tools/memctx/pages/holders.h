@@ -12,7 +12,7 @@
 #include "model/model.h"
 
 struct holder {
-    int64_t chunks, block_bytes; /* alive */
+    int64_t chunks, block_bytes; /* live chunks, and bytes of their blocks */
     int64_t mixed_chunks;        /* live chunks in mixed pages */
     /* Size of the pages that only this context keeps in use; they come back if it frees all. */
     int64_t alone_bytes;
@@ -30,12 +30,12 @@ struct holder {
     /* Ages in units of WIRE_AGE_NS. No chunk is older than `oldest`; the age of the median chunk
      * lies between the other two. */
     uint32_t oldest, median_most, median_least;
-    uint32_t os_pages[WIRE_OCCUPANCY_BINS]; /* of its own pages and large chunks */
+    uint32_t os_pages[WIRE_OCCUPANCY_BINS]; /* own pages and large chunks, by share of live bytes */
 };
 
 struct holders {
-    struct holder *list; /* by number of the contexts' figures; NULL: the pages are not known */
-    int64_t kept_bytes;  /* in all, mixed pages too */
+    struct holder *list; /* by number of a context's figures; NULL: the pages are not known */
+    int64_t kept_bytes;  /* all pages without live chunks, mixed ones included */
     int64_t mixed_empty_os_bytes;
     uint32_t mixed_os_pages[WIRE_OCCUPANCY_BINS];
 };
@@ -49,29 +49,31 @@ void holders_make(struct holders *holders, const struct model *model);
 /* Returns the free bytes in block pages that hold chunks of `members` (indexed by context), and
  * the bytes in use there. */
 int64_t holders_free_around(const struct model *model, const bool *members);
-/* Rounding and holes of the members' chunks: of all, in their own pages. */
+/* Returns the rounding of all chunks of the members, and the holes in their own pages. */
 int64_t holders_waste(const struct model *model, const bool *members);
 
 #define HOLDERS_PARTNERS_MAX 3
 struct holder_partner {
     uint32_t context;
-    int64_t block_bytes; /* in pages that it shares with the members */
+    int64_t block_bytes; /* blocks in pages that it shares with the members */
 };
-/* The contexts that most stand in the pages of these; how many were found. */
+/* Finds the contexts with most bytes in the members' pages; returns how many were found. */
 size_t holders_partners(const struct model *model, const bool *members,
                         struct holder_partner partners[HOLDERS_PARTNERS_MAX]);
 
-/* Of pages in which nothing but the members is alive; *free_bytes of these are free. */
+/* Returns the bytes of pages in which only chunks of members are live; *free_bytes of these bytes
+ * are free. */
 int64_t holders_alone(const struct model *model, const bool *members, int64_t *free_bytes);
 /* Predicts the saving if the members had stood apart from the start (memctx isolate): the mixed
  * pages that only they keep in use, less the pages that they would need, less what they freed
  * themselves. May be negative. */
 int64_t holders_isolate(const struct model *model, const bool *members);
-/* What memctx trim of these contexts gives back: OS pages, and pages that are kept empty. */
+/* Predicts the bytes that memctx trim of these contexts gives back: empty OS pages, and empty pages
+ * that are kept for the next chunks. */
 int64_t holders_trim(const struct model *model, const bool *members);
 
 double holders_seconds(uint32_t age);
-/* "6.2 h", "40 s" in a static buffer of some, for a text with several. */
+/* Returns an age as text, such as "6.2 h". The text stays valid for the next seven calls. */
 const char *holders_age(uint32_t age);
 
 #endif

@@ -24,7 +24,7 @@ static size_t find_columns(void) {
 
 struct sum {
     int64_t touched, alive;
-    bool any; /* something is alive */
+    bool any; /* some chunk is live */
 };
 
 static void add_page(struct sum *sum, const struct wire_page *page) {
@@ -35,13 +35,13 @@ static void add_page(struct sum *sum, const struct wire_page *page) {
     sum->any = sum->any || page->live > 0;
 }
 
-/* Tenths of what was touched that are alive; 10: all of it but a twentieth. */
+/* Returns how many tenths of the touched bytes are live; 10 from 95 % on. */
 static int tenths_of(const struct sum *sum) {
     int64_t per_cent = model_share(sum->alive, 100, sum->touched);
     return per_cent >= 95 ? 10 : (int)(per_cent / 10);
 }
 
-/* From orange to blue in the colours of 256-colour terminals. */
+/* Colours of 256-colour terminals, from orange (empty) to blue (full). */
 static const int colors[] = {202, 208, 214, 216, 223, 250, 153, 111, 75, 39, 33};
 
 static void put_cell(const struct sum *sum, bool color) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pagemap.h - a map of the pages of a heap in the terminal: one character for one or several pages
- * shows how much of them is alive.
+ * pagemap.h - draws a map of the pages of a heap in the terminal: one character for one or several
+ * pages shows how much of them is live.
  */
 #ifndef MEMCTX_PAGEMAP_H
 #define MEMCTX_PAGEMAP_H

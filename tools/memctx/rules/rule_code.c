@@ -13,7 +13,7 @@
 
 #include "rules/rule_walk.h"
 
-#define CHILDREN_MAX 4 /* beside each other */
+#define CHILDREN_MAX 4 /* at one time */
 #define CHILD_CPU_LIMIT_S 60
 
 struct child {
@@ -27,7 +27,7 @@ static _Noreturn void run_child(const struct symbols_request *request,
     setrlimit(RLIMIT_CORE, &no_core);
     setrlimit(RLIMIT_CPU, &cpu);
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    dup2(null, STDERR_FILENO); /* a reader's last words about a damaged file */
+    dup2(null, STDERR_FILENO); /* hides what libraries print about a damaged file */
     FILE *answer = fdopen(fd, "w");
     if (!answer)
         _exit(1);
@@ -55,7 +55,8 @@ static struct child start_child(const struct rule_object *object,
     return child;
 }
 
-/* What came is a child's that may have read a damaged file: only whole, rising ranges are taken. */
+/* Reads the answer of a child. The child may have read a damaged file, so only a complete answer
+ * with rising ranges is taken. */
 static bool take_answer(struct rule_object *object, FILE *answer) {
     uint64_t count, end = 0;
     int source = getc(answer);
@@ -104,7 +105,7 @@ void rule_code_warn(const struct rule_object *object) {
     const char *why = object->source == SYMBOLS_MISSING ? "there is no such file"
                       : object->source == SYMBOLS_MISMATCH
                           ? "the file is not the one that the process runs (another build-id)"
-                          : "its file is damaged, takes over a minute to read, or has more code "
-                            "than rules can name";
+                          : "the file is damaged, takes over a minute to read, or has more "
+                            "matching pieces of code than memctx takes";
     cli_warn("the rules are not resolved in %s; %s", object->module->path, why);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rule_code.h - which code of one ELF file rules hold for, by its symbols and its debug
+ * rule_code.h - finds the code of one ELF file that rules match, by its symbols and its debug
  * information.
  *
  * elfutils reads the file: compressed and split debug information, debug files by build-id or debug
- * link and .gnu_debugdata come with it. Code that was inlined counts to the functions it came from,
- * and to the source files of these. Each file is read in a child process, because a damaged one can
- * end it.
+ * link and .gnu_debugdata come with it. Inlined code belongs to the functions that it came from,
+ * and to their source files. Each file is read in a child process, because a damaged file can crash
+ * the process.
  */
 #ifndef MEMCTX_RULE_CODE_H
 #define MEMCTX_RULE_CODE_H
@@ -17,23 +17,23 @@
 
 struct rule_range {
     uint64_t start, end; /* addresses in the file */
-    uint32_t rule;       /* from 1 on */
+    uint32_t rule;       /* number of the rule, from 1 on */
 };
 
-/* The code of an object that rules hold for. */
+/* The code of an object that rules match. */
 struct rule_object {
     const struct model_module *module;
-    enum symbols_source source; /* what was read, or why nothing was */
-    bool good;                  /* all of it was read */
+    enum symbols_source source; /* what was read, or why nothing was read */
+    bool good;                  /* the whole file was read */
     struct rule_range *ranges;  /* by rising start; none overlaps */
     size_t count;
 };
 
-/* Fills in the objects, whose modules are set. live_pid: the process that maps them; 0: none does
- * yet. */
+/* Fills in the objects, whose modules must be set. live_pid: the process that maps them; 0: no
+ * process yet. */
 void rule_code_find(struct rule_object *objects, size_t count, const struct rule_patterns *patterns,
                     pid_t live_pid);
-/* Says why an object is not resolved. */
+/* Warns that the rules are not resolved in an object, with the reason. */
 void rule_code_warn(const struct rule_object *object);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rule_patterns.c - the patterns of rules against names; see rule_patterns.h. */
+/* rule_patterns.c - compares the patterns of rules with names; see rule_patterns.h. */
 #include "rules/rule_patterns.h"
 
 #include <ctype.h>
@@ -9,14 +9,15 @@
 
 #include <libiberty/demangle.h>
 
-#define SYMBOL_MAX_BYTES 4096 /* as demangle.c */
+#define SYMBOL_MAX_BYTES 4096 /* the limit of demangle.c */
 
 static const char *skip_word(const char *text, const char *word) {
     size_t length = strlen(word);
     return strncmp(text, word, length) == 0 ? text + length : NULL;
 }
 
-/* In a rule only * and ? are special; fnmatch knows more. */
+/* Makes a pattern for fnmatch. In a rule only * and ? are special, so the other special characters
+ * of fnmatch are escaped. */
 static char *make_glob(const char *pattern) {
     char *glob = cli_alloc(2 * strlen(pattern) + 1, 1), *to = glob;
     for (; *pattern != '\0'; pattern++) {
@@ -42,8 +43,9 @@ bool rule_patterns_add(struct rule_patterns *patterns, const char *rule,
                        struct cli_failure *failure) {
     const char *equals = strrchr(rule, '=');
     if (patterns->count == RULE_PATTERNS_MAX) {
-        return cli_fail(failure, CLI_REFUSED, "the rule \"%.100s\" is one too many; %d are taken",
-                        rule, RULE_PATTERNS_MAX);
+        return cli_fail(failure, CLI_REFUSED,
+                        "the rule \"%.100s\" is one too many; memctx takes at most %d", rule,
+                        RULE_PATTERNS_MAX);
     }
     struct rule_pattern *pattern = &patterns->list[patterns->count];
     char *text = cli_copy(rule);
@@ -60,7 +62,7 @@ bool rule_patterns_add(struct rule_patterns *patterns, const char *rule,
         pattern->kind = RULE_OTHER;
     }
     if (name[0] == '\0')
-        pattern->kind = RULE_OTHER; /* the library says what is wrong */
+        pattern->kind = RULE_OTHER; /* the library reports the mistake */
     pattern->glob = make_glob(name);
     bool good = pattern->kind != RULE_REGEX || compile(pattern, name, failure);
     free(text);
@@ -76,7 +78,7 @@ bool rule_patterns_add(struct rule_patterns *patterns, const char *rule,
 /* --- names of functions ------------------------------------------------------------------ */
 
 struct name_forms {
-    const char *texts[64]; /* into the rooms */
+    const char *texts[64]; /* pointers into the buffers below */
     size_t count;
     char symbol[SYMBOL_MAX_BYTES], joined[SYMBOL_MAX_BYTES], parts[SYMBOL_MAX_BYTES];
 };
@@ -86,7 +88,7 @@ static void add_form(struct name_forms *forms, const char *text) {
         forms->texts[forms->count++] = text;
 }
 
-/* The characters of an operator's name at the start of the text; 0: it is no operator. */
+/* Returns the length of an operator's name at the start of the text; 0: there is none. */
 static size_t operator_length(const char *text, const char *begin) {
     static const char word[] = "operator";
     bool starts = text == begin || !(isalnum((unsigned char)text[-1]) || text[-1] == '_');
@@ -117,7 +119,8 @@ static void drop_templates(const char *name, char *to, size_t bytes) {
     to[used] = '\0';
 }
 
-/* What compilers put behind the name of a part of a function (.part.0, .cold) is not the name's. */
+/* Makes the forms of a name. A suffix that compilers add to the name of a part of a function
+ * (.part.0, .cold) is cut off. */
 static void make_forms(struct name_forms *forms, const char *symbol) {
     size_t length = symbol[0] != '\0' ? 1 + strcspn(symbol + 1, ".") : 0;
     forms->count = 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rule_patterns.h - the patterns of rules that the command resolves, compared with names.
+ * rule_patterns.h - compares the patterns of rules that the command resolves with names.
  *
- * A function of C++ is compared by its mangled name, by namespace::type::function, without what
- * templates are made for and without parameters, and by each part of that. A source file is
- * compared by its name and by its path. docs/rules.md says which patterns the library resolves
- * itself.
+ * A function of C++ is compared by its mangled name, by namespace::type::function without template
+ * arguments and parameters, and by each part of that. A source file is compared by its name and by
+ * its path. docs/rules.md says which patterns the library resolves itself.
  */
 #ifndef MEMCTX_RULE_PATTERNS_H
 #define MEMCTX_RULE_PATTERNS_H
@@ -16,13 +15,13 @@
 
 #include "base/cli.h"
 
-#define RULE_PATTERNS_MAX 64 /* rules that the library takes */
+#define RULE_PATTERNS_MAX 64 /* the most rules that the library takes */
 
 enum rule_pattern_kind { RULE_FUNCTION, RULE_FILE, RULE_REGEX, RULE_OTHER };
 
 struct rule_pattern {
     enum rule_pattern_kind kind;
-    const char *rule; /* the whole text */
+    const char *rule; /* the whole text of the rule */
     char *glob;       /* for fnmatch */
     regex_t regex;
 };
@@ -30,17 +29,19 @@ struct rule_pattern {
 struct rule_patterns {
     struct rule_pattern list[RULE_PATTERNS_MAX]; /* in the order of the rules */
     size_t count;
-    bool any;           /* some are for the command */
-    bool command_alone; /* some are for nobody else: regex: and file: */
+    bool any;           /* the command can resolve some pattern */
+    bool command_alone; /* only the command can resolve some pattern: regex: or file: */
 };
 
-/* Adds a rule, PATTERN=WHAT. False: its pattern cannot be understood; the failure says why. */
+/* Adds a rule, PATTERN=WHAT. Returns false and sets the failure if the pattern is invalid. */
 bool rule_patterns_add(struct rule_patterns *patterns, const char *rule,
                        struct cli_failure *failure);
-/* The first rule that names the function, from 1 on; 0: none. The symbol is a name of the symbol
- * table or a linkage name, which may be mangled, or the function's name in its source. */
+/* Returns the number of the first rule that matches the function, from 1 on; 0: none. The symbol is
+ * a name of the symbol table or a linkage name, which may be mangled, or the function's name in its
+ * source. */
 unsigned int rule_patterns_of_function(const struct rule_patterns *patterns, const char *symbol);
-/* The same by a source file. The compiler ran in the directory; NULL: it is not known. */
+/* Returns the number of the first rule that matches a source file; 0: none. `directory`: where the
+ * compiler ran; NULL: not known. */
 unsigned int rule_patterns_of_file(const struct rule_patterns *patterns, const char *file,
                                    const char *directory);
 

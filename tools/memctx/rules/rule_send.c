@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rule_send.c - sends a process the code that its rules hold for; see rule_send.h. */
+/* rule_send.c - sends a process the code that its rules match; see rule_send.h. */
 #include "rules/rule_send.h"
 
 #include <stdlib.h>
@@ -7,17 +7,18 @@
 
 #include "rules/rule_code.h"
 
-#define ATTEMPTS 3 /* where another client changes the rules meanwhile */
+#define ATTEMPTS 3 /* another client may change the rules meanwhile */
 
-/* What the target says of its rules. */
+/* The rules of the target, and the objects in which they are not resolved. */
 struct state {
     uint32_t version;
     struct rule_patterns patterns;
-    struct rule_object *objects; /* those that are not resolved */
+    struct rule_object *objects; /* only those without resolved rules */
     size_t count;
 };
 
-/* The rules in their order, a line each, of which the text ends at the first tab. */
+/* Reads the rules of the target, in their order. Each line of the answer has the text of a rule up
+ * to the first tab. */
 static void read_rules(struct target *target, struct rule_patterns *patterns) {
     char *text = target_ask_text(target, WIRE_RULES, "list", strlen("list"));
     char *rest = text, *line;
@@ -26,7 +27,7 @@ static void read_rules(struct target *target, struct rule_patterns *patterns) {
     while ((line = strsep(&rest, "\n")) && line[0] != '\0') {
         line[strcspn(line, "\t")] = '\0';
         if (!rule_patterns_add(patterns, line, &failure)) {
-            /* Its number stays its own: it holds for nothing. */
+            /* The rule keeps its number, with a pattern that matches nothing. */
             cli_warn("%s", failure.text);
             rule_patterns_add(patterns, "module:=", &failure);
         }
@@ -61,7 +62,8 @@ static uint32_t index_of(const struct target *target, const struct rule_object *
     return (uint32_t)(object->module - target->loader.model->modules);
 }
 
-/* Sends the ranges of an object. False: refused, which may be because the rules have changed. */
+/* Sends the ranges of an object. Returns false if the target refuses, perhaps because the rules
+ * have changed. */
 static bool send_object(struct target *target, const struct state *state,
                         const struct rule_object *object, struct cli_failure *failure) {
     char room[WIRE_REQUEST_MAX] __attribute__((aligned(8)));
@@ -94,11 +96,12 @@ static bool send_object(struct target *target, const struct state *state,
     return true;
 }
 
-/* The objects that could be resolved are. */
+/* Sends the objects that were resolved, and counts the others in *left. Returns false if the target
+ * refused an object and another attempt follows. */
 static bool send_objects(struct target *target, const struct state *state, bool last_attempt,
                          size_t *left) {
     struct cli_failure failure;
-    bool matters = state->patterns.command_alone; /* else only inlined functions are missed */
+    bool matters = state->patterns.command_alone; /* otherwise only inlined functions are missed */
     *left = 0;
     for (size_t i = 0; i < state->count; i++) {
         const struct rule_object *object = &state->objects[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rule_send.h - resolves the rules of a process, and sends it the code that they hold for
+ * rule_send.h - resolves the rules of a process, and sends the process the code that they match
  * (docs/rules.md).
  */
 #ifndef MEMCTX_RULE_SEND_H
@@ -8,8 +8,8 @@
 
 #include "target/target.h"
 
-/* Resolves the rules in all objects that are not resolved yet. False: some object is left, or all;
- * a message said why. */
+/* Resolves the rules in all objects that are not resolved yet. Returns false if an object is left;
+ * a message has said why. */
 bool rule_send_all(struct target *target);
 
 /* The objects in which regex: or file: rules are not resolved. */

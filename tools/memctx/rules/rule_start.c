@@ -2,8 +2,8 @@
 /*
  * rule_start.c - resolves rules in a program that has not started yet; see rule_start.h.
  *
- * The loader itself says which libraries it would map: LD_TRACE_LOADED_OBJECTS has it list them and
- * end, as ldd does, before anything of the program runs.
+ * The loader itself lists the libraries that it would map: with LD_TRACE_LOADED_OBJECTS it prints
+ * them and exits, as for ldd, before any code of the program runs.
  */
 #include "rules/rule_start.h"
 
@@ -32,7 +32,8 @@
 
 /* --- the rules --------------------------------------------------------------------------- */
 
-/* As the library reads them: separated by semicolons and newlines, without the blanks in front. */
+/* Reads the rules as the library does: separated by semicolons and newlines, without leading
+ * blanks. */
 static void read_rules(const char *rules, struct rule_patterns *patterns) {
     struct cli_failure failure;
     char *copy = cli_copy(rules), *rest = copy, *rule;
@@ -63,7 +64,7 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Reads until the end, or until the time is up. */
+/* Reads until the end, or until LIST_MS have passed. */
 static char *read_all(int fd, pid_t child) {
     char *text = cli_alloc(LIST_MAX_BYTES, 1);
     int64_t end_ms = now_ms() + LIST_MS;
@@ -84,8 +85,8 @@ static char *read_all(int fd, pid_t child) {
     }
 }
 
-/* A line for each library: "NAME => PATH (ADDRESS)" or "PATH (ADDRESS)". NULL: the loader said
- * nothing. */
+/* Returns the output of the loader, with a line for each library: "NAME => PATH (ADDRESS)" or "PATH
+ * (ADDRESS)". NULL: there is no output. */
 static char *list_libraries(const char *program) {
     int pipe_fds[2];
     if (pipe2(pipe_fds, O_CLOEXEC) != 0)
@@ -178,7 +179,7 @@ static void put_ranges(FILE *text, const struct rule_object *object) {
         putc('\n', text);
 }
 
-/* The text of wire.h; what does not fit is left out, object by object. */
+/* Returns the ranges in the text form of wire.h. An object that does not fit is left out. */
 static char *make_text(const struct rule_patterns *patterns, const struct rule_object *objects,
                        size_t count) {
     char *whole = NULL;
@@ -205,8 +206,8 @@ static char *make_text(const struct rule_patterns *patterns, const struct rule_o
         if (ranges > WIRE_RULE_RANGES_MAX || bytes > WIRE_RANGES_TEXT_MAX) {
             ranges -= object->count;
             fseek(text, before, SEEK_SET);
-            cli_warn("the rules are not resolved in %s; they hold for more pieces of code than a "
-                     "program can be started with; use memctx rules TARGET --again",
+            cli_warn("the rules are not resolved in %s; they match more pieces of code than the "
+                     "environment of a program can hold; use memctx rules TARGET --again",
                      object->module->path);
         }
     }

@@ -5,8 +5,8 @@
 #ifndef MEMCTX_RULE_START_H
 #define MEMCTX_RULE_START_H
 
-/* Puts into the environment which code of the program and of its libraries the rules hold for.
- * LD_PRELOAD is set; `library`: ours, in which no rule holds. */
+/* Puts the code of the program and of its libraries that the rules match into the environment.
+ * LD_PRELOAD must be set. `library`: the path of libmemctx.so, in which no rule applies. */
 void rule_start_resolve(const char *program, const char *library);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rule_walk.c - finds the code of one ELF file that rules hold for; runs in a child process.
+ * rule_walk.c - finds the code of one ELF file that rules match; runs in a child process.
  *
- * Every function that matches gives ranges, and they overlap: an inlined function stands in another
- * one. At the end they are cut into ranges that do not overlap, each with the first rule of all
- * that hold there.
+ * Every function that matches gives ranges. They overlap, because an inlined function lies in
+ * another function. At the end they are cut into ranges that do not overlap, each with the first of
+ * the rules that match there.
  */
 #include "rules/rule_walk.h"
 
@@ -16,14 +16,14 @@
 #include <string.h>
 
 #define LEVELS_MAX 128
-#define PADDING_MAX 64 /* bytes between two functions that are nobody's code */
+#define PADDING_MAX 64 /* the most bytes between two functions that count as padding */
 
 struct list {
     struct rule_range *items;
     size_t count, capacity;
 };
 
-/* What is known of a function that was inlined, by the address of its description. */
+/* The rule of a function that was inlined, by the address of the function's DIE. */
 struct memo {
     const void *key; /* NULL: the place is free */
     unsigned int rule;
@@ -32,12 +32,12 @@ struct memo {
 struct walk {
     const struct rule_patterns *patterns;
     struct list found;
-    uint64_t *starts; /* of functions, matching or not */
+    uint64_t *starts; /* of all functions, matching or not */
     size_t start_count, start_capacity;
     struct memo *memos;
     size_t memo_count, memo_capacity; /* a power of two */
-    uint64_t bias;                    /* from addresses of the debug information to the file's */
-    const char *directory;            /* of the unit */
+    uint64_t bias; /* added to addresses of the debug information, gives those of the file */
+    const char *directory; /* in which the unit was compiled */
 };
 
 static void add_range(struct walk *walk, uint64_t start, uint64_t end, unsigned int rule) {
@@ -95,15 +95,15 @@ static void add_die_ranges(struct walk *walk, Dwarf_Die *die, unsigned int rule,
     ptrdiff_t at = 0;
     while ((at = dwarf_ranges(die, at, &base, &start, &end)) > 0) {
         if (start <= 1)
-            continue; /* the linker threw it away */
+            continue; /* the linker removed this code */
         if (function)
             add_start(walk, start + walk->bias);
         add_range(walk, start + walk->bias, end + walk->bias, rule);
     }
 }
 
-/* The source file that declares a function. dwarf_decl_file would abort where there is no table of
- * files. */
+/* Returns the source file that declares a function. dwarf_decl_file would abort if there is no
+ * table of files. */
 static const char *find_file(Dwarf_Die *die) {
     Dwarf_Attribute attribute;
     Dwarf_Die unit;
@@ -153,7 +153,8 @@ static void grow_memos(struct walk *walk) {
     free(before);
 }
 
-/* The rule of a function or of an inlined copy. One function may be inlined thousands of times. */
+/* Returns the rule of a function or of an inlined copy. A function may be inlined thousands of
+ * times, so its rule is remembered. */
 static unsigned int rule_of_die(struct walk *walk, Dwarf_Die *die) {
     Dwarf_Attribute attribute;
     Dwarf_Die origin;
@@ -179,7 +180,7 @@ static void walk_children(struct walk *walk, Dwarf_Die *parent, int level) {
         switch (tag) {
         case DW_TAG_subprogram:
         case DW_TAG_inlined_subroutine:
-            if (dwarf_hasattr(&child, DW_AT_inline) == 0) /* an abstract one has no code */
+            if (dwarf_hasattr(&child, DW_AT_inline) == 0) /* an abstract function has no code */
                 add_die_ranges(walk, &child, rule_of_die(walk, &child), tag == DW_TAG_subprogram);
             walk_children(walk, &child, level + 1);
             break;
@@ -220,7 +221,7 @@ static bool read_units(struct walk *walk, Dwarf *dwarf) {
     return any;
 }
 
-/* --- from what overlaps to what does not --------------------------------------------------- */
+/* --- ranges that do not overlap -------------------------------------------------------------- */
 
 struct edge {
     uint64_t at;
@@ -238,7 +239,7 @@ static int compare_starts(const void *a, const void *b) {
     return *left < *right ? -1 : *left > *right;
 }
 
-/* True: nothing but padding is between the two addresses. */
+/* Returns true if only padding lies between the two addresses. */
 static bool is_padding(const struct walk *walk, uint64_t from, uint64_t to) {
     size_t low = 0, high = walk->start_count;
     if (to - from > PADDING_MAX)
@@ -253,7 +254,7 @@ static bool is_padding(const struct walk *walk, uint64_t from, uint64_t to) {
     return from == to || low == walk->start_count || walk->starts[low] >= to;
 }
 
-/* Adds a range behind those that are there, or to the last one. */
+/* Adds a range at the end, or extends the last range by it. */
 static size_t put_range(const struct walk *walk, struct rule_range *ranges, size_t count,
                         struct rule_range range) {
     struct rule_range *last = count > 0 ? &ranges[count - 1] : NULL;
@@ -265,7 +266,8 @@ static size_t put_range(const struct walk *walk, struct rule_range *ranges, size
     return count + 1;
 }
 
-/* Goes along all edges with a count of the ranges of each rule that are open. */
+/* Cuts the ranges so that none overlap: goes along all edges and counts the open ranges of each
+ * rule. */
 static size_t flatten(struct walk *walk, struct rule_range **ranges) {
     const struct list *found = &walk->found;
     struct edge *edges = cli_alloc(2 * found->count, sizeof *edges);

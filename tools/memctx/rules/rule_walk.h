@@ -6,7 +6,7 @@
 
 #include "rules/rule_code.h"
 
-/* Writes an enum symbols_source (1 byte), a count (8 bytes), and so many struct rule_range. */
+/* Writes an enum symbols_source (1 byte), a count (8 bytes), and `count` struct rule_range. */
 void rule_walk_answer(const struct symbols_request *request, const struct rule_patterns *patterns,
                       FILE *answer);
 

@@ -10,13 +10,13 @@
 #include "base/cli.h"
 
 #define LEVEL 3 /* with more, files shrink by 3 to 12 %, but writing takes four times as long */
-#define FLUSH_BYTES (1U << 20) /* texts can be long: a block ends when it has so many bytes */
+#define FLUSH_BYTES (1U << 20) /* texts can be long: such a block ends with so many bytes */
 #define VARINT_MAX 10U
 
 struct pack_column {
     uint8_t *bytes;
     size_t used, capacity;
-    bool needed; /* something in it is not the number 0 */
+    bool needed; /* some value in it is not 0; a column of zeros is not written */
 };
 
 struct pack {
@@ -68,7 +68,7 @@ struct pack *pack_begin(FILE *file) {
     return pack;
 }
 
-/* A skippable frame, where the body packs so well that a reader would take it for a trap. */
+/* Writes a skippable frame if the body packs so well that a reader would refuse the file. */
 static void write_padding(struct pack *pack) {
     static const uint8_t nothing[4096];
     uint64_t wanted = 0, by_rows = 0;

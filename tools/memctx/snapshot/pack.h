@@ -2,9 +2,9 @@
 /*
  * pack.h - writes tables, column by column, as blocks of a snapshot's body (snapshot_format.h).
  *
- * The writer fills the rows of a table value by value, and full blocks go out at once. So the
- * memory is one block and the window of the compressor, whatever the size of the table. A write
- * error stays in the stream (ferror), where the caller looks at the end.
+ * The writer fills the rows of a table value by value, and full blocks go out at once. So packing
+ * takes the memory of one block and of the compressor's window, whatever the size of the table. A
+ * write error stays in the stream (ferror), where the caller looks at the end.
  */
 #ifndef MEMCTX_PACK_H
 #define MEMCTX_PACK_H

@@ -43,7 +43,8 @@ static void grow_set(struct share_set *set) {
     free(old.slots);
 }
 
-/* The number and 1 of what equals the key. What is new gets the next number: *added. */
+/* Returns the number plus 1 of the thing that equals the key. If there is none, gives the key the
+ * next number and sets *added. */
 static uint32_t find(const struct share *share, struct share_set *set, uint64_t hash64,
                      share_equal equal, const void *key, bool *added) {
     uint32_t hash = (uint32_t)(hash64 >> 32);
@@ -97,7 +98,8 @@ static bool equal_list(const struct share *share, uint32_t number, const void *k
     return one->count == other->count;
 }
 
-/* The functions of the list go behind all others, and away again if they have been there. */
+/* Returns the number plus 1 of a list. The functions of the list are put behind all others, and
+ * stay there only if the list is new. */
 static uint32_t find_list(struct share *share, const struct model_names *names) {
     struct share_list list = {(uint32_t)share->function_count, names->count};
     uint64_t hash = names->count;

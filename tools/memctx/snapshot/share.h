@@ -15,7 +15,7 @@
 
 /* A set of numbered things that are kept elsewhere: a hash table of their numbers. */
 struct share_slot {
-    uint32_t hash, number; /* number: and 1; 0: empty */
+    uint32_t hash, number; /* number: of the thing, plus 1; 0: the slot is empty */
 };
 
 struct share_set {
@@ -24,18 +24,18 @@ struct share_set {
     uint32_t count;
 };
 
-struct share_function { /* texts are as share_text gives them */
+struct share_function { /* name and file are numbers of share_text */
     uint32_t name, file;
     int64_t line;
 };
 
-struct share_list { /* of functions, that many from the first on */
+struct share_list { /* `count` functions, from the one with number `first` on */
     uint32_t first, count;
 };
 
 struct share_frame {
     uint64_t address;
-    uint32_t module, list; /* and 1; 0: none */
+    uint32_t module, list; /* numbers plus 1; 0: none */
 };
 
 #define SHARE_RECENT 16384U /* a power of two */
@@ -47,7 +47,8 @@ struct share {
     struct share_list *lists;
     struct share_frame *frames;
     size_t text_capacity, function_count, function_capacity, list_capacity, frame_capacity;
-    /* Contexts mostly share their names with others already: these need not be compared. */
+    /* Cache of share_names: contexts mostly share their names in memory already, so the names of
+     * most contexts need not be compared. */
     struct share_recent {
         const struct model_names *names;
         uint32_t list;
@@ -56,11 +57,11 @@ struct share {
 
 void share_begin(struct share *share);
 void share_end(struct share *share);
-/* The number of a text and 1; 0 for NULL. The text stays where it is. */
+/* Returns the number of a text plus 1; 0 for NULL. The text must stay valid. */
 uint32_t share_text(struct share *share, const char *text);
-/* The number of a frame and 1. `list`: as of share_names. */
+/* Returns the number of a frame plus 1. `list`: the result of share_names. */
 uint32_t share_frame(struct share *share, uint64_t address, uint32_t module, uint32_t list);
-/* The number of a list and 1; 0 for NULL. */
+/* Returns the number of a list of functions plus 1; 0 for NULL. */
 uint32_t share_names(struct share *share, const struct model_names *names);
 
 #endif

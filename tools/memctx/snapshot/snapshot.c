@@ -11,7 +11,7 @@
 
 enum kind { KIND_OTHER, KIND_PACKED, KIND_JSON };
 
-/* A file cut off within the first bytes is what it would have been. */
+/* Returns the kind of a file. A file that ends within the magic bytes counts as packed. */
 static enum kind kind_of(const char *bytes, size_t length) {
     size_t magic = length < SNAPSHOT_MAGIC_BYTES ? length : SNAPSHOT_MAGIC_BYTES;
     if (length > 0 && memcmp(bytes, SNAPSHOT_MAGIC, magic) == 0)
@@ -39,8 +39,9 @@ static FILE *open_file(const char *path, struct cli_failure *failure) {
     return file;
 }
 
-/* The whole file with a 0 byte behind it; NULL and a failure where it cannot be had or is none of
- * ours, which its first bytes tell: a large one is not read then. */
+/* Returns the whole file with a 0 byte behind it. Returns NULL and sets the failure if the file
+ * cannot be read or is not a snapshot. The first bytes tell the latter, so that a large file of
+ * another kind is not read. */
 static char *read_file(const char *path, size_t *length, enum kind *kind,
                        struct cli_failure *failure) {
     FILE *file = open_file(path, failure);
@@ -67,10 +68,11 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
     } else if (*kind == KIND_OTHER) {
         cli_set_failure(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, path);
     } else if (*kind == KIND_PACKED && used > SNAPSHOT_FILE_MAX) {
-        cli_set_failure(failure, CLI_REFUSED,
-                        "%s: damaged snapshot; none is longer than %zu bytes; take it again with "
-                        "memctx dump -o",
-                        path, SNAPSHOT_FILE_MAX);
+        cli_set_failure(
+            failure, CLI_REFUSED,
+            "%s: damaged snapshot; a snapshot has at most %zu bytes; take it again with "
+            "memctx dump -o",
+            path, SNAPSHOT_FILE_MAX);
     } else {
         bytes[used] = '\0';
         *length = used;

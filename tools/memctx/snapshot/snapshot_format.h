@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * snapshot_format.h - the bytes of a snapshot file, for whoever writes a second reader.
+ * snapshot_format.h - defines the bytes of a snapshot file, for whoever writes a second reader.
  *
  * The file:
  *   8 bytes   89 6d 65 6d 63 74 78 0a  ("\x89memctx\n")
  *   4 bytes   the version, little-endian; this is version 1
  *   then      one zstd frame with a content checksum and a window of at most 8 MiB: the body
- *   then      perhaps skippable zstd frames, which hold nothing
+ *   then perhaps skippable zstd frames, which a reader ignores
  * `tail -c +13 FILE | zstd -dc` gives the body.
  *
  * The body is a row of blocks. A block holds some rows of one table, column by column:
  *   varint    the table's number
- *   varint    how many bytes the block has from here on
+ *   varint number of bytes of the block from here on
  *   varint    rows
  *   varint    columns, then of each: its number (varint), its bytes (varint)
  *   then      the columns' contents, one behind the other, in the same order
@@ -25,15 +25,16 @@
  * Contents of a column: a value for each row. Kinds of value:
  *   number    varint: 7 bits a byte, the lowest first; bit 7: more follow; at most 10 bytes
  *   signed    a number n; n even: n / 2, n odd: -(n + 1) / 2
- *   figure    a number n; 0: not known, else expected + signed(n - 1). What is expected is said
- *             with the column, 0 unless said; a figure in it that is not known counts as 0. Since
- *             -2^63 is no figure, the signed number that would give it is left out: where n is more
- *             than u, signed(u) being -2^63 - expected, the figure is expected + signed(n).
+ *   figure    a number n; 0: not known, else expected + signed(n - 1). The expected
+ *             value is 0, unless the column names another; an unknown figure counts as 0 in it.
+ *             Since -2^63 is no figure, the number that would give it is left out: let u be the
+ *             number with signed(u) = -2^63 - expected; for n > u the figure is
+ *             expected + signed(n).
  *   text      a number n; 0: none, else row n - 1 of the texts
  *   index     a number: a row of the table that is named. "index or none": 0: none, else row n - 1
  *   bytes     no numbers: the bytes of all rows side by side; another column has the lengths
- * Arithmetic is modulo 2^64. "delta of" something: signed; added to the value of the row before
- * (before the first row of all blocks: 0).
+ * Arithmetic is modulo 2^64. "delta of" a value: a signed number that is added to the value of the
+ * row before (for the first row of all blocks: to 0).
  *
  * Limits, which a writer keeps and a reader checks: the constants below. So that a small file
  * cannot unpack to gigabytes, the body has at most SNAPSHOT_BODY_FREE bytes, and
@@ -66,7 +67,7 @@
 #define SNAPSHOT_FILE_MAX ((size_t)1 << 30)
 
 enum snapshot_table {
-    SNAPSHOT_END = 0, /* stands last all the same */
+    SNAPSHOT_END = 0, /* the last block, in spite of its number */
     SNAPSHOT_TEXTS = 1,
     SNAPSHOT_PROCESS = 2,
     SNAPSHOT_FIGURES = 3,
@@ -90,17 +91,17 @@ enum snapshot_texts {
     TEXTS_BYTES = 2,  /* bytes */
 };
 
-/* One row: the process and what this file has of it. */
+/* One row: the process, and which of its data this file has. */
 enum snapshot_process {
     PROCESS_PID = 1,             /* figure; must be known */
     PROCESS_EXE = 2,             /* text; must be there */
     PROCESS_UPTIME = 3,          /* number: the bits of a double, in seconds */
     PROCESS_DEPTH = 4,           /* figure */
-    PROCESS_EXACT = 5,           /* number: 1 or 0, as the next with HAS */
+    PROCESS_EXACT = 5,           /* number: 1 or 0; the columns with HAS in their names, too */
     PROCESS_START_TICKS = 6,     /* number */
     PROCESS_LIBRARY_VERSION = 7, /* text */
-    PROCESS_BUILD_NS = 8,        /* figure: what making the dump took */
-    PROCESS_HAS_NAMES = 9,       /* addresses were looked up: frames without names have none */
+    PROCESS_BUILD_NS = 8,        /* figure: nanoseconds that the target took for the dump */
+    PROCESS_HAS_NAMES = 9,       /* 1: names were looked up, so a frame without names has none */
     PROCESS_HAS_THREADS = 10,
     PROCESS_HAS_PAGES = 11,
     PROCESS_HAS_MAPPINGS = 12,
@@ -118,20 +119,20 @@ enum snapshot_modules {
     MODULES_PATH = 1, /* text; must be there */
     MODULES_START = 2,
     MODULES_END = 3,
-    MODULES_BIAS = 4, /* an address less this is the one in the file */
+    MODULES_BIAS = 4, /* address in the process less bias: address in the module's file */
     MODULES_ID_LENGTH = 5,
     MODULES_ID = 6,      /* bytes: the build-id */
     MODULES_CLOSED = 7,  /* 1 after dlclose */
-    MODULES_SYMBOLS = 8, /* text: where its names came from */
+    MODULES_SYMBOLS = 8, /* text: source of its names */
 };
 
-/* The names of addresses. A row with INLINED 0 begins a list: the machine function; rows with 1
- * that follow are what was inlined into it at that address, innermost first. Lists are numbered
- * from 0. */
+/* The names of addresses. A row with INLINED 0 begins a list and is the machine function; following
+ * rows with INLINED 1 are the functions that were inlined into it at that address, innermost first.
+ * Lists are numbered from 0. */
 enum snapshot_functions {
     FUNCTIONS_NAME = 1, /* text */
     FUNCTIONS_FILE = 2, /* text */
-    FUNCTIONS_LINE = 3, /* number; 0 where it is not known */
+    FUNCTIONS_LINE = 3, /* number; 0: not known */
     FUNCTIONS_INLINED = 4,
 };
 
@@ -141,37 +142,36 @@ enum snapshot_frames {
     FRAMES_LIST = 3,    /* index or none, of the lists of functions */
 };
 
-/* Row 0 is the root; a parent stands before its children; no context is deeper than 1 024. A kind,
- * policy or placement that a reader does not know is a label, none, the default to it. */
+/* Row 0 is the root; a parent stands before its children; no context is deeper than 1 024. A reader
+ * takes a kind that it does not know for a label, an unknown policy for none, and an unknown
+ * placement for the default. */
 enum snapshot_contexts {
-    CONTEXTS_ID = 1,        /* signed: added to the id of the row before and 1; first to 0 */
-    CONTEXTS_PARENT = 2,    /* number: how many rows above the parent stands; of the root 0 */
-    CONTEXTS_KIND = 3,      /* enum wire_context_kind */
-    CONTEXTS_POLICY = 4,    /* enum wire_policy */
+    CONTEXTS_ID = 1,     /* signed: added to the previous row's id plus 1; in the first row to 0 */
+    CONTEXTS_PARENT = 2, /* number: how many rows above the parent stands; of the root 0 */
+    CONTEXTS_KIND = 3,   /* enum wire_context_kind */
+    CONTEXTS_POLICY = 4, /* enum wire_policy */
     CONTEXTS_PLACEMENT = 5, /* enum wire_placement */
     CONTEXTS_FLAGS = 6, /* number: CONTEXTS_FLAG_*; a reader ignores bits that it does not know */
     CONTEXTS_FRAME = 7, /* index or none, of the frames: where the kind is a path */
     CONTEXTS_LABEL = 8, /* text: where the kind is another */
     CONTEXTS_WHY = 9,   /* text: a rule, or another reason for its placement */
-    CONTEXTS_RECURSIVE_FROM =
-        10, /* index or none, of the contexts: where a loop ends that is left out */
-    CONTEXTS_OCCUPANCY =
-        16, /* and the six after it: numbers, own pages by how much of them is alive */
-    CONTEXTS_TOTALS = 32, /* and the eleven after it: SNAPSHOT_TOTALS, of the context itself */
+    CONTEXTS_RECURSIVE_FROM = 10, /* index or none, of the contexts: as in wire.h */
+    CONTEXTS_OCCUPANCY = 16, /* and the six after it: numbers, own pages by share of live blocks */
+    CONTEXTS_TOTALS = 32,    /* and the eleven after it: SNAPSHOT_TOTALS, of the context itself */
 };
 enum {
     CONTEXTS_FLAG_EXACT_ADDRESS = 1,
-    CONTEXTS_FLAG_PARTIAL = 2, /* these three as in wire.h */
+    CONTEXTS_FLAG_PARTIAL = 2, /* this flag and the next two mean what they mean in wire.h */
     CONTEXTS_FLAG_LATE = 4,
     CONTEXTS_FLAG_RECURSIVE = 8,
-    CONTEXTS_FLAGS_SHIFT = 1, /* from those in wire.h */
+    CONTEXTS_FLAGS_SHIFT = 1, /* the flags of wire.h are shifted to the left by it */
 };
 _Static_assert(WIRE_CONTEXT_PARTIAL << CONTEXTS_FLAGS_SHIFT == CONTEXTS_FLAG_PARTIAL &&
                    WIRE_CONTEXT_LATE << CONTEXTS_FLAGS_SHIFT == CONTEXTS_FLAG_LATE &&
                    WIRE_CONTEXT_RECURSIVE << CONTEXTS_FLAGS_SHIFT == CONTEXTS_FLAG_RECURSIVE,
                "the same flags");
 
-/* The figures of a context, in this order: name, and what is expected. Subtotals are not stored. */
+/* The figures of a context, in this order: name, and expected value. Subtotals are not stored. */
 #define SNAPSHOT_TOTALS(X)                                                                         \
     X(requested_bytes, 0)                                                                          \
     X(block_bytes, SNAPSHOT_KNOWN(requested_bytes))                                                \
@@ -188,7 +188,7 @@ _Static_assert(WIRE_CONTEXT_PARTIAL << CONTEXTS_FLAGS_SHIFT == CONTEXTS_FLAG_PAR
 #define SNAPSHOT_TOTALS_COUNT 12U
 #define SNAPSHOT_KNOWN(name) snapshot_known(totals->name)
 
-/* A signed number as it is stored, and back. */
+/* Encodes a signed number as it is stored; snapshot_unzigzag decodes it. */
 static inline uint64_t snapshot_zigzag(uint64_t value) {
     return value << 1 ^ (0 - (value >> 63));
 }
@@ -201,8 +201,8 @@ static inline uint64_t snapshot_known(int64_t figure) {
     return figure == WIRE_UNKNOWN ? 0 : (uint64_t)figure;
 }
 
-/* What is expected of the first view of a context; less each view's figures it is what is expected
- * of the next. */
+/* Sets `rest` to the values that are expected of the first view of a context. Less the figures of
+ * each view, these are the values that are expected of the next view. */
 static inline void snapshot_begin_rest(uint64_t rest[SNAPSHOT_TOTALS_COUNT],
                                        const struct model_totals *self) {
 #define X(name, expected) *rest++ = snapshot_known(self->name);
@@ -211,14 +211,14 @@ static inline void snapshot_begin_rest(uint64_t rest[SNAPSHOT_TOTALS_COUNT],
 }
 
 enum snapshot_threads {
-    THREADS_TID = 1,  /* 0: all that have exited */
+    THREADS_TID = 1,  /* 0: all exited threads together */
     THREADS_NAME = 2, /* text */
 };
 
-/* In the order of contexts. A figure is expected to be the context's own less those of the views of
- * this context that stand before. */
+/* The rows are in the order of contexts. The expected value of a figure is the context's own figure
+ * less those of the earlier views of this context. */
 enum snapshot_views {
-    VIEWS_CONTEXT = 1, /* number: added to the context of the row before, first to 0 */
+    VIEWS_CONTEXT = 1, /* number: added to the context of the row before; in the first row to 0 */
     VIEWS_THREAD = 2,  /* index of the threads */
     VIEWS_TOTALS = 32, /* and the eleven after it, as of a context */
 };
@@ -232,15 +232,15 @@ enum snapshot_remotes {
 enum snapshot_marks {
     MARKS_NAME = 1,        /* text */
     MARKS_UPTIME = 2,      /* number: the bits of a double, in seconds */
-    MARKS_HAS_ENTRIES = 3, /* 0: only its name is known */
-    MARKS_ENTRIES = 4,     /* number: so many of the next rows of the entries are its own */
-    MARKS_LEFT_OUT = 5,    /* number: contexts that held least, which have no entries */
-    MARKS_IDS_BELOW = 6,   /* number: newer contexts have higher ids; the next: figures */
-    MARKS_MOST = 7,        /* bytes that each of them held at the most, ... */
-    MARKS_SUMS = 8,        /* ... all together, and so on as SNAPSHOT_MARK_FIGURES says */
+    MARKS_HAS_ENTRIES = 3, /* number; 0: the counters are not in the file */
+    MARKS_ENTRIES = 4,   /* number of rows of the entries, which follow those of the mark before */
+    MARKS_LEFT_OUT = 5,  /* number: contexts that held least, which have no entries */
+    MARKS_IDS_BELOW = 6, /* number: contexts with this id or a higher one are newer than the mark */
+    MARKS_MOST = 7,      /* figure: the most bytes that one left-out context held */
+    MARKS_SUMS = 8, /* and the four after it: SNAPSHOT_MARK_FIGURES, sums over these contexts */
 };
 
-/* Of each figure the context's own is expected, under the same name. */
+/* The expected value of a figure is the context's own figure of this name. */
 enum snapshot_mark_entries {
     ENTRIES_CONTEXT = 1, /* delta of the row of the context */
     ENTRIES_FIGURES = 2, /* and the four after it: SNAPSHOT_MARK_FIGURES */
@@ -253,14 +253,14 @@ enum snapshot_mark_entries {
     X(frees)                                                                                       \
     X(requested_cum_bytes)
 
-/* Numbers, as in struct wire_page, unless said otherwise. */
+/* The fields of struct wire_page; numbers, unless a column says otherwise. */
 enum snapshot_pages {
-    PAGES_START = 1, /* signed: added to where the page of the row before ended, first to 0 */
+    PAGES_START = 1, /* signed: added to the end of the previous page; in the first row to 0 */
     PAGES_BYTES = 2,
     PAGES_TOUCHED_BYTES = 3,
     PAGES_LIVE_BYTES = 4,
-    PAGES_RESIDENT_BYTES = 5, /* figure; touched bytes are expected */
-    PAGES_CONTEXT = 6,        /* index or none, of the contexts; none: it has shares */
+    PAGES_RESIDENT_BYTES = 5, /* figure; its expected value is the touched bytes */
+    PAGES_CONTEXT = 6,        /* index or none, of the contexts; none: the page has shares */
     PAGES_BLOCK_BYTES = 7,
     PAGES_LIVE = 8,
     PAGES_CAPACITY = 9,
@@ -272,7 +272,7 @@ enum snapshot_pages {
     PAGES_APART = 15,
     PAGES_SPARE_UNITS = 16,
     PAGES_OS_EMPTY = 17,
-    PAGES_SHARES = 18,   /* number: so many of the next rows of the shares are its own */
+    PAGES_SHARES = 18,   /* number of rows of the shares, which follow those of the page before */
     PAGES_OS_PAGES = 24, /* and the six after it */
 };
 

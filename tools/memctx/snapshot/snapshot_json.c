@@ -20,7 +20,7 @@ static bool damaged(const struct model *model, struct cli_failure *failure, cons
                     model->source, what);
 }
 
-/* A whole number; null and a missing key are WIRE_UNKNOWN. */
+/* Returns a whole number; WIRE_UNKNOWN for null and for a missing key. */
 static int64_t integer_of(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     return json_is_integer(value) ? (int64_t)json_integer_value(value) : WIRE_UNKNOWN;
@@ -83,7 +83,8 @@ static void load_function(struct model_function *function, const json_t *object)
     function->line = line > 0 ? line : 0;
 }
 
-/* The index of a module by its path; contexts name theirs so. Neighbours mostly share one. */
+/* Returns the index of the module with this path and bias. Neighbouring contexts mostly share a
+ * module, so the last one is tried first. */
 static uint32_t find_module(const struct model *model, const char *path, uint64_t bias) {
     static uint32_t last;
     if (last < model->module_count && model->modules[last].bias == bias &&
@@ -95,7 +96,8 @@ static uint32_t find_module(const struct model *model, const char *path, uint64_
     return WIRE_NONE;
 }
 
-/* Each context has a frame of its own, as in the file, where names may differ. */
+/* Each context gets a frame of its own, as in the file, because names of equal frames may differ
+ * there. */
 static bool load_frame(struct model *model, struct model_frame *context, const json_t *frame,
                        struct cli_failure *failure) {
     if (!json_is_object(frame))
@@ -133,7 +135,7 @@ static uint8_t kind_of(const char *word, bool is_root) {
                                                 : WIRE_KIND_UNKNOWN;
 }
 
-/* The number, up to `most`, of which `word_of` gives this word; 0 where there is none. */
+/* Returns the number up to `most` for which `word_of` gives this word; 0 if there is none. */
 static uint8_t number_of_word(const char *word, uint8_t most, const char *(*word_of)(uint8_t)) {
     for (uint8_t number = 0; word && number <= most; number++)
         if (strcmp(word, word_of(number)) == 0)
@@ -212,7 +214,8 @@ static bool load_views(struct model *model, const json_t *root, const json_t *li
             uint32_t thread = thread_of(
                 model, strcmp(key, MODEL_EXITED) == 0 ? 0 : (uint32_t)strtoul(key, NULL, 10));
             if (thread == WIRE_NONE)
-                return damaged(model, failure, "a thread view of a thread that is not listed");
+                return damaged(model, failure,
+                               "a thread view belongs to a thread that is not listed");
             if (model->view_count == capacity) {
                 capacity = 2 * capacity + 64;
                 model->views = cli_grow(model->views, capacity, sizeof *model->views);
@@ -236,7 +239,8 @@ static bool load_remotes(struct model *model, const json_t *root, struct cli_fai
         for (int k = 0; k < 2; k++) {
             found[k] = thread_of(model, tids[k]);
             if (found[k] == WIRE_NONE)
-                return damaged(model, failure, "frees by a thread that is not listed");
+                return damaged(model, failure,
+                               "remote frees belong to a thread that is not listed");
         }
         model->remotes[i] = (struct model_remote){found[0], found[1], integer_of(object, "frees")};
     }
@@ -253,7 +257,8 @@ static void load_notes(struct model *model, const json_t *root) {
     }
 }
 
-/* The numbers of a page, as emit.c writes them; what is missing or no number is 0. */
+/* Reads the numbers of a page in the order of write_page (emit.c). A missing number, and a value
+ * that is not a number, is 0. */
 struct page_reader {
     const json_t *list;
     size_t next;
@@ -315,7 +320,8 @@ static bool load_page(struct model *model, struct wire_page *page, const json_t 
 static bool load_pages(struct model *model, const json_t *root, struct cli_failure *failure) {
     const json_t *list = json_object_get(root, "pages");
     size_t numbers = 0;
-    /* Of other versions there are none: the numbers would mean something else. */
+    /* Pages with another count of numbers are ignored: another version wrote them, and the numbers
+     * would mean something else. */
     model->has_pages = json_is_array(list) &&
                        json_integer_value(json_object_get(root, "page_numbers")) == PAGE_NUMBERS;
     list = model->has_pages ? list : NULL;
@@ -326,7 +332,7 @@ static bool load_pages(struct model *model, const json_t *root, struct cli_failu
     model->shares = cli_alloc(numbers / 2 + 1, sizeof *model->shares);
     for (size_t i = 0; i < model->page_count; i++)
         if (!load_page(model, &model->pages[i], json_array_get(list, i)))
-            return damaged(model, failure, "a page of a context that is not listed");
+            return damaged(model, failure, "a page belongs to a context that is not listed");
     return true;
 }
 
@@ -413,8 +419,8 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
         return damaged(model, failure, "it has no pid or no exe");
     if (json_is_true(json_object_get(root, "filtered"))) {
         return cli_fail(failure, CLI_REFUSED,
-                        "%s: holds only the contexts that were asked for; take a snapshot without "
-                        "--site, --min and --depth",
+                        "%s: holds only some contexts; take a snapshot without --site, --min and "
+                        "--depth",
                         model->source);
     }
     const json_t *contexts = json_object_get(root, "contexts");
@@ -429,7 +435,7 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
     return true;
 }
 
-/* True where the text begins like one of ours, whatever its version. */
+/* Returns true if the text begins like a JSON snapshot of any version. */
 static bool begins_as_ours(const char *bytes) {
     static const char opening[] = "{\"schema\":\"memctx/";
     return strncmp(bytes, opening, strlen(opening)) == 0;

@@ -3,8 +3,8 @@
  * snapshot_read.c - reads a snapshot file (snapshot_format.h) back into a model.
  *
  * The rows of each block go straight into the model's arrays, which grow with them: no count in the
- * file is believed. What refers to rows of another table is checked as it is read, because the
- * other table stands before it.
+ * file is trusted. A reference to a row of another table is checked at once, because the other
+ * table stands before it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 struct snapshot_frame {
     uint64_t address;
     uint32_t module, list;       /* WIRE_NONE: none */
-    struct model_frame *made[2]; /* by exact_address; NULL: not yet */
+    struct model_frame *made[2]; /* by exact_address; NULL: not made yet */
 };
 
 struct snapshot_reader {
@@ -25,16 +25,16 @@ struct snapshot_reader {
     struct cli_failure *failure;
     struct unpack_block block;
     const char *wrong; /* what is wrong with the block; NULL: nothing yet */
-    uint64_t table;    /* that was read last */
+    uint64_t table;    /* number of the table that was read last */
     char **texts;
     struct model_function *functions;
-    uint32_t *list_starts; /* of each list its first function */
+    uint32_t *list_starts; /* index of the first function of each list */
     struct model_names *names;
     struct snapshot_frame *frames;
     size_t text_count, function_count, list_count, frame_count, entry_count, process_count;
     struct wire_mark_entry *entries;
     uint64_t shares_told, entries_told;
-    /* Values of the row before. */
+    /* Values of the previous row, to which the next row is relative. */
     uint64_t address, page_end, id_expected;
     uint32_t view_context, entry_context;
     uint64_t rest[SNAPSHOT_TOTALS_COUNT];
@@ -46,7 +46,7 @@ static bool damaged(const struct snapshot_reader *reader, const char *what) {
                     reader->model->source, what);
 }
 
-/* Arrays have room for a power of two of elements, so that a block seldom moves one. */
+/* The capacity of an array is a power of two, so that a block seldom moves the array. */
 static size_t capacity_for(size_t count) {
     size_t capacity = 16;
     while (capacity < count)
@@ -54,14 +54,14 @@ static size_t capacity_for(size_t count) {
     return capacity;
 }
 
-/* Makes room for the rows of the block behind `count`. */
+/* Returns the array with room for the rows of the block behind its `count` elements. */
 static void *room(const struct snapshot_reader *reader, void *array, size_t count,
                   size_t size_bytes) {
     size_t capacity = capacity_for(count + reader->block.rows);
     return array && capacity == capacity_for(count) ? array : cli_grow(array, capacity, size_bytes);
 }
 
-/* The text of a column; NULL where it has none. */
+/* Reads the text of a column; NULL: none. */
 static char *get_text(struct snapshot_reader *reader, unsigned column) {
     uint64_t number = unpack_at_most(&reader->block, column, reader->text_count);
     return number > 0 ? reader->texts[number - 1] : NULL;
@@ -84,7 +84,7 @@ static uint32_t get_index(struct snapshot_reader *reader, unsigned column, size_
     return (uint32_t)index;
 }
 
-/* WIRE_NONE for none. */
+/* Reads an "index or none"; WIRE_NONE: none. */
 static uint32_t get_index_or_none(struct snapshot_reader *reader, unsigned column, size_t count,
                                   const char *wrong) {
     uint64_t number = unpack_number(&reader->block, column);
@@ -110,9 +110,9 @@ static double get_double(struct snapshot_reader *reader, unsigned column) {
     return value;
 }
 
-/* --- what is said once ------------------------------------------------------------------- */
+/* --- texts, functions, frames ------------------------------------------------------------ */
 
-/* All texts of a block stand in one piece of memory. */
+/* All texts of a block share one piece of memory. */
 static void read_texts(struct snapshot_reader *reader) {
     struct unpack_block *block = &reader->block;
     char *at = cli_alloc(unpack_left(block, TEXTS_BYTES) + block->rows, 1);
@@ -150,7 +150,8 @@ static void read_functions(struct snapshot_reader *reader) {
     }
 }
 
-/* Once all functions are there, and stay where they are. */
+/* Makes the lists of names. Called when all functions are read, because the array no longer moves
+ * then. */
 static void make_names(struct snapshot_reader *reader) {
     reader->names = cli_alloc(reader->list_count, sizeof *reader->names);
     for (size_t i = 0; i < reader->list_count; i++) {
@@ -184,7 +185,7 @@ static void read_process(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     reader->process_count += block->rows;
     if (reader->process_count != 1) {
-        reader->wrong = "it is of no process, or of several";
+        reader->wrong = "it describes no process, or several";
         return;
     }
     model->pid = unpack_figure(block, PROCESS_PID, 0);
@@ -339,9 +340,9 @@ static void read_view(struct snapshot_reader *reader, struct model_view *view) {
     struct model *model = reader->model;
     uint64_t further = unpack_number(block, VIEWS_CONTEXT);
     view->thread = get_index(reader, VIEWS_THREAD, model->thread_count,
-                             "a thread view of a thread that is not listed");
+                             "a thread view belongs to a thread that is not listed");
     if (further >= model->context_count - reader->view_context) {
-        reader->wrong = "a thread view of a context that is not listed";
+        reader->wrong = "a thread view belongs to a context that is not listed";
         return;
     }
     view->context = reader->view_context += (uint32_t)further;
@@ -368,7 +369,7 @@ static void read_views(struct snapshot_reader *reader) {
 
 static void read_remotes(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    const char *wrong = "frees by a thread that is not listed";
+    const char *wrong = "remote frees belong to a thread that is not listed";
     model->remotes = room(reader, model->remotes, model->remote_count, sizeof *model->remotes);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_remote *remote = &model->remotes[model->remote_count++];
@@ -439,7 +440,7 @@ static void read_page(struct snapshot_reader *reader, struct wire_page *page) {
     page->live_bytes = unpack_number(block, PAGES_LIVE_BYTES);
     page->resident_bytes = unpack_figure(block, PAGES_RESIDENT_BYTES, page->touched_bytes);
     page->context = get_index_or_none(reader, PAGES_CONTEXT, reader->model->context_count,
-                                      "a page of a context that is not listed");
+                                      "a page belongs to a context that is not listed");
     page->block_bytes = get_word(reader, PAGES_BLOCK_BYTES);
     page->live = get_word(reader, PAGES_LIVE);
     page->capacity = get_word(reader, PAGES_CAPACITY);
@@ -471,7 +472,7 @@ static void read_shares(struct snapshot_reader *reader) {
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_share *share = &model->shares[model->share_count++];
         share->context = get_index(reader, SHARES_CONTEXT, model->context_count,
-                                   "a page of a context that is not listed");
+                                   "a page belongs to a context that is not listed");
         share->live = get_word(reader, SHARES_LIVE);
     }
 }
@@ -501,7 +502,7 @@ static void (*const readers[SNAPSHOT_TABLES])(struct snapshot_reader *reader) = 
 static bool read_block(struct snapshot_reader *reader) {
     uint64_t table = reader->block.table;
     if (table >= SNAPSHOT_TABLES)
-        return true; /* a later version's */
+        return true; /* a table of a later version */
     if (table < reader->table)
         return damaged(reader, "its tables are out of order");
     if (reader->table <= SNAPSHOT_FUNCTIONS && table > SNAPSHOT_FUNCTIONS)
@@ -513,7 +514,7 @@ static bool read_block(struct snapshot_reader *reader) {
     return !reader->wrong || damaged(reader, reader->wrong);
 }
 
-/* Gives each mark its entries. */
+/* Gives each mark its part of the entries. */
 static void hand_out_entries(struct snapshot_reader *reader) {
     size_t next = 0;
     reader->entries = reader->entries ? reader->entries : cli_alloc(0, 1);
@@ -527,7 +528,7 @@ static void hand_out_entries(struct snapshot_reader *reader) {
 static bool check_whole(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     if (reader->process_count != 1)
-        return damaged(reader, "it is of no process, or of several");
+        return damaged(reader, "it describes no process, or several");
     if (reader->shares_told != model->share_count || reader->entries_told != reader->entry_count)
         return damaged(reader, "parts of pages or marks are missing");
     for (size_t i = 0; i < model->context_count; i++) {

@@ -2,8 +2,9 @@
 /*
  * snapshot_write.c - writes a model as a snapshot file (snapshot_format.h).
  *
- * The model is gone through twice: first all that is to be said once gets its number, then the
- * tables are written, with no more memory than these numbers and a block take.
+ * The writer goes through the model twice. First texts, names and frames, which the file has only
+ * once, get their numbers. Then the tables are written. So the writer needs memory for these
+ * numbers and for one block.
  */
 #include "snapshot/snapshot.h"
 
@@ -18,10 +19,10 @@ struct snapshot_writer {
     struct model_write_options options;
     struct pack *pack;
     struct share share;
-    uint32_t *frames; /* by context, as share_frame gives them */
+    uint32_t *frames; /* number of each context's frame, as share_frame gives it */
 };
 
-/* --- what is said once ------------------------------------------------------------------- */
+/* --- numbers ----------------------------------------------------------------------------- */
 
 static void number_context(struct snapshot_writer *writer, size_t i) {
     const struct model_context *context = &writer->model->contexts[i];
@@ -42,7 +43,7 @@ static void number_figures(struct snapshot_writer *writer) {
     MODEL_LEDGER(X)
     if (!writer->model->has_mappings)
         return;
-    MODEL_MAPPINGS(X) /* several statements */
+    MODEL_MAPPINGS(X) /* expands to several statements, so no `if` can stand before it */
 #undef X
 }
 
@@ -71,7 +72,7 @@ static void put_text(struct snapshot_writer *writer, unsigned column, const char
     pack_number(writer->pack, column, share_text(&writer->share, text));
 }
 
-/* --- the tables that are said once ------------------------------------------------------- */
+/* --- texts, functions, frames ------------------------------------------------------------ */
 
 static void write_texts(struct snapshot_writer *writer) {
     struct pack *pack = writer->pack;
@@ -200,7 +201,7 @@ static void write_context(struct snapshot_writer *writer, size_t i) {
     struct pack *pack = writer->pack;
     const struct model_context *context = &writer->model->contexts[i];
     uint64_t id_expected = i > 0 ? (uint64_t)context[-1].id + 1 : 0;
-    /* Only the first one is the root, whatever a damaged dump says. */
+    /* Only the first context is the root, whatever a damaged dump says. */
     uint8_t kind =
         i > 0 && context->frame->kind == WIRE_KIND_ROOT ? WIRE_KIND_UNKNOWN : context->frame->kind;
     pack_signed(pack, CONTEXTS_ID, context->id - id_expected);

@@ -8,7 +8,7 @@
 
 #define AGAIN "take it again with memctx dump -o"
 
-/* Of a zstd frame: the byte behind its magic number, and a bit in it. */
+/* Offset of the flags of a zstd frame, which stand behind its magic number; one of the flags. */
 #define FRAME_FLAGS 4U
 #define FRAME_HAS_CHECKSUM 4U
 
@@ -19,7 +19,7 @@ struct unpack {
     ZSTD_inBuffer input; /* the whole file */
     uint64_t body_bytes, body_most;
     uint64_t rows, rows_most;
-    uint8_t *block; /* the contents of the current one */
+    uint8_t *block; /* contents of the current block */
     size_t capacity;
     bool frame_ended, failed, ended;
 };
@@ -33,7 +33,7 @@ static bool fail(struct unpack *unpack, const char *what) {
 static bool fail_truncated(struct unpack *unpack) {
     unpack->failed = true;
     return cli_fail(unpack->failure, CLI_REFUSED,
-                    "%s: truncated snapshot; it ends after %zu bytes, in the middle; " AGAIN,
+                    "%s: truncated snapshot; it ends too early, after %zu bytes; " AGAIN,
                     unpack->source, unpack->input.size);
 }
 
@@ -78,7 +78,7 @@ struct unpack *unpack_begin(const void *bytes, size_t length, const char *source
     return unpack;
 }
 
-/* Takes up to `length` bytes out of the body; fewer only where the body ends or with a failure. */
+/* Reads up to `length` bytes of the body; fewer only at the end of the body or after a failure. */
 static size_t read_body(struct unpack *unpack, void *bytes, size_t length) {
     ZSTD_outBuffer output = {bytes, length, 0};
     while (output.pos < length && !unpack->frame_ended && !unpack->failed) {
@@ -93,7 +93,7 @@ static size_t read_body(struct unpack *unpack, void *bytes, size_t length) {
     }
     unpack->body_bytes += output.pos;
     if (!unpack->failed && unpack->body_bytes > unpack->body_most)
-        fail(unpack, "it unpacks to far more than it can hold");
+        fail(unpack, "it unpacks to more bytes than a snapshot of its length has");
     return unpack->failed ? 0 : output.pos;
 }
 
@@ -108,7 +108,7 @@ static bool read_head_number(struct unpack *unpack, uint64_t *value) {
     return (byte & 0x80) == 0 || fail(unpack, "a length is too long");
 }
 
-/* What stands behind the body: nothing but what zstd skips. */
+/* Checks that only skippable zstd frames stand behind the body. */
 static bool check_rest(struct unpack *unpack) {
     uint8_t byte;
     if (read_body(unpack, &byte, 1) != 0)
@@ -156,7 +156,7 @@ static uint64_t read_varint(struct unpack_column *column, bool *bad) {
     return 0;
 }
 
-/* Finds the columns in the block's contents. */
+/* Finds the columns in the contents of a block. */
 static bool open_columns(struct unpack_block *block, const uint8_t *bytes, size_t length) {
     struct unpack_column directory = {bytes, bytes, bytes + length};
     unsigned numbers[SNAPSHOT_COLUMNS_MAX];
@@ -201,7 +201,7 @@ bool unpack_next_block(struct unpack *unpack, struct unpack_block *block) {
         return fail(unpack, "a block's columns do not fit into it");
     unpack->rows += block->rows;
     if (unpack->rows > unpack->rows_most)
-        return fail(unpack, "it unpacks to more rows than it can hold");
+        return fail(unpack, "it unpacks to more rows than a snapshot of its length has");
     if (block->table == SNAPSHOT_END) {
         unpack->ended = check_rest(unpack);
         return false;
@@ -213,7 +213,7 @@ bool unpack_is_used_up(const struct unpack_block *block) {
     for (unsigned i = 0; i < SNAPSHOT_COLUMNS_MAX; i++) {
         const struct unpack_column *column = &block->columns[i];
         if (column->at != column->end && column->at != column->start)
-            return false; /* one that nobody has read is not known */
+            return false; /* a column that was not read at all may be of a later version */
     }
     return true;
 }
@@ -259,7 +259,7 @@ const uint8_t *unpack_bytes(struct unpack_block *block, unsigned column, size_t 
         block->bad = true;
         return NULL;
     }
-    if (length == 0) /* it may have no column */
+    if (length == 0) /* the block may not have the column */
         return NULL;
     from->at += length;
     return from->at - length;

@@ -2,8 +2,9 @@
 /*
  * unpack.h - reads the blocks of a snapshot's body (snapshot_format.h).
  *
- * The file is not trusted: every length is checked, memory is taken for one block at a time, and a
- * value that cannot be read makes the block bad and is 0. So who reads rows needs no check a value.
+ * The file is not trusted: every length is checked, and memory is allocated for one block at a
+ * time. A value that cannot be read is 0 and makes the block bad, so the reader of rows need not
+ * check each value.
  */
 #ifndef MEMCTX_UNPACK_H
 #define MEMCTX_UNPACK_H
@@ -16,7 +17,7 @@
 #include "snapshot/snapshot_format.h"
 
 struct unpack_column {
-    const uint8_t *start, *at, *end; /* all NULL: it is not there */
+    const uint8_t *start, *at, *end; /* all NULL: the block does not have the column */
 };
 
 struct unpack_block {
@@ -28,26 +29,28 @@ struct unpack_block {
 
 struct unpack;
 
-/* Begins with a file in memory, which stays the caller's; NULL and a failure where it has no body
- * of a version that is known. */
+/* Begins to read a file in memory, which stays the caller's. Returns NULL and sets the failure if
+ * the file has no body of a known version. */
 struct unpack *unpack_begin(const void *bytes, size_t length, const char *source,
                             struct cli_failure *failure);
-/* The next block; its contents stay until the next call. False at the end, and with a failure. */
+/* Reads the next block, which is valid until the next call. Returns false at the end and after a
+ * failure. */
 bool unpack_next_block(struct unpack *unpack, struct unpack_block *block);
-/* True unless something is left over in a column that values were read of. */
+/* Returns true if each column of which a value was read has been read to its end. */
 bool unpack_is_used_up(const struct unpack_block *block);
-/* Gives back what it holds. False where the body did not end as it should: the failure is set. */
+/* Frees the reader. Returns false if the body was not read to its proper end. */
 bool unpack_finish(struct unpack *unpack);
 
-/* The next value of a column. */
+/* Returns the next value of a column. */
 uint64_t unpack_number(struct unpack_block *block, unsigned column);
-/* The same; more than `most` is bad. */
+/* As unpack_number; a value above `most` makes the block bad. */
 uint64_t unpack_at_most(struct unpack_block *block, unsigned column, uint64_t most);
 uint64_t unpack_signed(struct unpack_block *block, unsigned column);
 int64_t unpack_figure(struct unpack_block *block, unsigned column, uint64_t expected);
-/* How many bytes of a column are left. */
+/* Returns how many bytes of a column are left. */
 size_t unpack_left(const struct unpack_block *block, unsigned column);
-/* So many bytes, which stay where they are; NULL for 0, and where fewer are left: that is bad. */
+/* Returns the next `length` bytes of a column in place. Returns NULL for length 0, and if fewer
+ * bytes are left, which makes the block bad. */
 const uint8_t *unpack_bytes(struct unpack_block *block, unsigned column, size_t length);
 
 #endif

@@ -14,12 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HELLO_DEADLINE_MS 5000 /* all places may be taken */
-#define WAIT_MS 5000           /* so long in all, where a connection is not kept */
+#define HELLO_DEADLINE_MS 5000 /* all connections of the target may be in use */
+#define WAIT_MS 5000           /* for a free connection, with all attempts */
 #define WAIT_STEP_MS 50
-#define TELL_MS 700              /* who waits for longer is told */
+#define TELL_MS 700              /* the user is told of a longer wait */
 #define ANSWER_DEADLINE_MS 60000 /* for the first byte: a mark of a large heap takes its time */
-#define HURRY_DEADLINE_MS 1500   /* for either of these, in a hurry */
+#define HURRY_DEADLINE_MS 1500   /* for the hello and for an answer, in a hurry */
 #define PAUSE_DEADLINE_MS 5000   /* between two bytes */
 
 static int64_t now_ms(void) {
@@ -55,8 +55,8 @@ static void add_runtime_directory(struct client_directories *list, const char *r
     }
 }
 
-/* A daemon that changed its uid or its root after the start has its socket where the first uid and
- * root put it, so those of root and of this user are looked at too. */
+/* A daemon that changed its uid or its root directory after the start has its socket where the
+ * first ones put it, so the directories of root and of this user are listed, too. */
 void client_list_directories(const struct process_facts *facts, struct client_directories *list) {
     char root[64];
     list->count = list->own_count = 0;
@@ -96,8 +96,8 @@ void client_list_all_directories(struct client_directories *list) {
 
 /* --- connecting -------------------------------------------------------------------------- */
 
-/* Opens a socket directory that belongs to root, to us or to the target, and to nobody else's
- * whim; -1 where it is not there or not to be trusted. */
+/* Opens a socket directory. It must belong to root, to this user or to the target's user, and no
+ * other user may write to it. Returns -1 if there is no such directory. */
 static int open_directory(const char *path, const struct process_facts *facts) {
     struct stat status;
     int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -114,8 +114,9 @@ static int open_directory(const char *path, const struct process_facts *facts) {
     return fd;
 }
 
-/* Connects to the socket `name` in an open directory. The way over /proc/self/fd keeps any path
- * below the 108 bytes that a socket address has. Returns the descriptor or -errno. */
+/* Connects to the socket `name` in an open directory. The address goes through /proc/self/fd, so
+ * that it fits into the 108 bytes of a socket address, however long the directory's path is.
+ * Returns the descriptor or -errno. */
 static int connect_in(int directory, const char *name, int patience_ms) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int length =
@@ -262,7 +263,7 @@ static bool read_body(struct client *client, uint64_t length, struct client_answ
     return true;
 }
 
-/* *closed: the connection ended before anything came back. */
+/* Asks once. *closed: the connection ended before any answer came. */
 static bool ask(struct client *client, enum wire_type type, const void *body, size_t length,
                 struct client_answer *answer, struct cli_failure *failure, bool *closed) {
     struct {
@@ -299,7 +300,8 @@ bool client_ask(struct client *client, enum wire_type type, const void *body, si
 
 static void tell_wait(struct client *client) {
     if (!client->told && !client->hurry)
-        cli_warn("%s is busy or serves others; waiting for a free connection", client->source);
+        cli_warn("%s is busy or serves other clients; waiting for a free connection",
+                 client->source);
     client->told = true;
 }
 
@@ -321,7 +323,7 @@ bool client_read(struct client *client, enum wire_type type, const void *body, s
         tell_wait(client);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
         if (!client_connect(&again, client->facts, false, &why))
-            return false; /* with the first reason */
+            return false; /* `failure` keeps the first reason */
         again.told = client->told;
         client_close(client);
         *client = again;
@@ -354,7 +356,7 @@ bool client_fail_refused(const struct client *client, struct client_answer *answ
     char *text = answer->body;
     text[strcspn(text, "\n")] = '\0';
     cli_clean(text);
-    cli_set_failure(failure, CLI_REFUSED, "%s refused: %.500s", client->source,
+    cli_set_failure(failure, CLI_REFUSED, "%s refused the request: %.500s", client->source,
                     text[0] != '\0'                    ? text
                     : answer->status == WIRE_NO_MEMORY ? "it has no memory for an answer"
                                                        : "it gave no reason");
@@ -374,7 +376,7 @@ static bool check_peer(struct client *client, const struct process_facts *facts,
                         "%s: the kernel does not tell which process listens; %s", client->source,
                         strerror(errno));
     }
-    /* pid 0: a process outside our pid namespace. */
+    /* pid 0: a process outside this pid namespace. */
     if (peer.pid != 0 && peer.pid != facts->pid) {
         return cli_fail(failure, CLI_NO_TARGET,
                         "%s has no socket of its own: process %d listens under its name; see "
@@ -393,7 +395,7 @@ static bool check_peer(struct client *client, const struct process_facts *facts,
     return true;
 }
 
-/* The first bytes: whoever connects waits until there is a place for him. */
+/* Reads the frame of the hello. A client waits for it until the target has a free connection. */
 static enum io_result wait_hello(struct client *client, struct wire_frame *frame) {
     int64_t patience =
         client->answer_ms < HELLO_DEADLINE_MS ? client->answer_ms : HELLO_DEADLINE_MS;
@@ -404,7 +406,7 @@ static enum io_result wait_hello(struct client *client, struct wire_frame *frame
     return read_exactly(client->fd, (char *)frame, sizeof *frame, patience);
 }
 
-/* *closed: there was no place for us. */
+/* Reads the hello. *closed: the target had no free connection. */
 static bool read_hello(struct client *client, const struct process_facts *facts,
                        struct cli_failure *failure, bool *closed) {
     struct wire_frame frame;
@@ -440,7 +442,7 @@ static bool read_hello(struct client *client, const struct process_facts *facts,
     return check_peer(client, facts, failure);
 }
 
-/* What to say where no socket was found. */
+/* Makes the failure for a process without a socket. */
 static bool fail_without_socket(const struct client *client, const struct process_facts *facts,
                                 struct cli_failure *failure) {
     if (geteuid() != 0 && facts->uid != geteuid()) {
@@ -450,10 +452,11 @@ static bool fail_without_socket(const struct client *client, const struct proces
     }
     switch (process_find_library(facts->pid)) {
     case PROCESS_UNREADABLE:
-        return cli_fail(failure, CLI_NOT_PERMITTED,
-                        "%s (%s) may not be examined: its maps are closed to this user (setuid, "
-                        "or not dumpable); run memctx as root",
-                        client->source, facts->name);
+        return cli_fail(
+            failure, CLI_NOT_PERMITTED,
+            "%s (%s) cannot be examined; this user may not read its memory map (setuid, "
+            "or not dumpable); run memctx as root",
+            client->source, facts->name);
     case PROCESS_WITHOUT:
         return cli_fail(failure, CLI_NO_TARGET,
                         "%s (%s) runs without libmemctx.so; start it with memctx run -- %s",
@@ -485,7 +488,8 @@ static bool connect_once(struct client *client, const struct process_facts *fact
             error = fd == -ENOENT ? error : -fd;
             continue;
         }
-        /* The same number in another pid namespace may have left a socket too: go on looking. */
+        /* A process with this pid in another pid namespace may have left a socket, too, so the
+         * search goes on after a failure. */
         client->fd = fd;
         reached = true;
         if (read_hello(client, facts, failure, closed))

@@ -2,9 +2,9 @@
 /*
  * client.h - the command's end of the control socket.
  *
- * Everything has a deadline, no length that comes over the socket is believed before the bytes are
- * there, and the process at the other end is checked to be the one that was asked for (hello's pid
- * and start time against /proc, the kernel's word on who listens).
+ * Every operation has a deadline, and a length from the socket is not trusted before the bytes have
+ * arrived. The process at the other end must be the one that was asked for: pid and start time of
+ * its hello are compared with /proc, and the kernel tells which process listens.
  */
 #ifndef MEMCTX_CLIENT_H
 #define MEMCTX_CLIENT_H
@@ -22,14 +22,14 @@
 struct client_directories {
     char paths[CLIENT_DIRECTORIES_MAX][512];
     size_t count;
-    size_t own_count; /* the first of them: those the process's library itself would choose */
+    size_t own_count; /* as many of the first: those that the process's library would choose */
 };
 
 struct client {
     int fd;
-    const struct process_facts *facts; /* to connect again; the caller's */
+    const struct process_facts *facts; /* for connecting again; belongs to the caller */
     bool hurry;
-    bool told;     /* that it has to wait */
+    bool told;     /* the user was told of the wait */
     int answer_ms; /* the longest wait for the first byte of an answer */
     struct wire_hello hello;
     char source[64]; /* "pid N", for messages */
@@ -54,15 +54,15 @@ bool client_connect(struct client *client, const struct process_facts *facts, bo
                     struct cli_failure *failure);
 void client_close(struct client *client);
 
-/* Sends one request and reads its answer. False where the connection broke or the answer is not
- * one; a request that the target refused is an answer. */
+/* Sends one request and reads its answer. Returns false if the connection broke or the answer is
+ * damaged; a refusal by the target is an answer. */
 bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
                 struct client_answer *answer, struct cli_failure *failure);
 /* As client_ask, for a request that changes nothing: if the target has given this connection to
  * another client, the request is sent again over a new connection. */
 bool client_read(struct client *client, enum wire_type type, const void *body, size_t length,
                  struct client_answer *answer, struct cli_failure *failure);
-/* What is to be said of a request that was refused. */
+/* Makes the failure for a request that the target refused. Frees the answer and returns false. */
 bool client_fail_refused(const struct client *client, struct client_answer *answer,
                          struct cli_failure *failure);
 /* As client_ask, for a request that is answered by a text. If the target refuses, the text is
@@ -70,7 +70,7 @@ bool client_fail_refused(const struct client *client, struct client_answer *answ
 char *client_ask_text(struct client *client, enum wire_type type, const void *body, size_t length,
                       struct cli_failure *failure);
 
-/* True where nobody listens at this socket any more (connection refused). */
+/* Returns true if nobody listens at this socket any more (connection refused). */
 bool client_is_stale(const char *directory, const char *name);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * notes.h - predicted savings of isolate, merge, set and trim. The target keeps them until memctx
- * verify reads them.
+ * notes.h - writes and reads notes: predicted savings of isolate, merge, set and trim, which the
+ * target keeps for memctx verify.
  */
 #ifndef MEMCTX_NOTES_H
 #define MEMCTX_NOTES_H
@@ -9,17 +9,16 @@
 #include "target/target.h"
 
 struct note {
-    char action[16];         /* trim, or a placing's */
+    char action[16];         /* "trim", or the action of a struct placing */
     double uptime_s;         /* of the target then */
-    int64_t contexts, first; /* how many, and the id of one */
+    int64_t contexts, first; /* number of contexts, and the id of the first */
     int64_t predicted_bytes;
-    int64_t before_bytes,
-        after_bytes; /* trim: resident before and after; else: their waste before, 0 */
+    int64_t before_bytes, after_bytes; /* trim: resident set; otherwise: waste before, and 0 */
 };
 
-/* Leaves it in the target. */
+/* Leaves a note in the target. */
 void note_write(struct target *target, const struct note *note);
-/* False: the text is none of ours. */
+/* Returns false if the text is not such a note. */
 bool note_read(struct note *note, const char *text);
 
 #endif

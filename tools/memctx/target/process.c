@@ -16,7 +16,8 @@
 
 #include "target/client.h"
 
-/* Reads a small file of /proc/PID; returns its length, -1 on failure. Always ends it with a 0. */
+/* Reads a small file of /proc/PID into `buffer`, with a 0 byte behind it. Returns its length; -1 on
+ * failure. */
 static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t bytes) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
@@ -32,7 +33,8 @@ static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t bytes
     return (ssize_t)used;
 }
 
-/* The numbers of /proc/PID/stat behind the name, which may itself hold spaces and brackets. */
+/* Reads the name and the fields behind it from /proc/PID/stat. The name may itself have spaces and
+ * brackets. */
 static bool read_stat(struct process_facts *facts) {
     char text[1024];
     if (read_proc(facts->pid, "stat", text, sizeof text) <= 0)
@@ -72,7 +74,8 @@ static void read_status(struct process_facts *facts) {
     const char *seccomp = strstr(text, "\nSeccomp:");
     facts->no_new_privileges = privileges && atoi(privileges + strlen("\nNoNewPrivs:")) > 0;
     facts->seccomp = seccomp ? atoi(seccomp + strlen("\nSeccomp:")) : 0;
-    /* One number per nested namespace, the process's own last. */
+    /* The line has a number for each nested namespace; the last one is that of the process itself.
+     */
     const char *inner = strstr(text, "\nNSpid:");
     if (inner) {
         char line[256];
@@ -168,7 +171,8 @@ static bool has_control_thread(pid_t pid) {
     return found;
 }
 
-/* Says what is wrong with a directory that the library might have used; false: nothing. */
+/* Writes what is wrong with a directory that the library might have used. Returns false if nothing
+ * is wrong. */
 static bool explain_directory(const struct process_facts *facts, const char *path, char *reason,
                               size_t bytes) {
     struct stat status;
@@ -222,9 +226,9 @@ static bool explain_sandbox(const struct process_facts *facts, bool thread, char
                  "start it with MEMCTX_CONTROL=always");
     } else if (facts->age_s >= 1.0) {
         snprintf(reason, bytes,
-                 "it has given up new privileges (no_new_privs), as programs do before they filter "
-                 "their system calls (seccomp), and so has no control thread; or it has not "
-                 "allocated since it was 20 ms old");
+                 "it has set no_new_privs, as programs do before they filter their system calls "
+                 "(seccomp), so it has no control thread; or it has not allocated since it was "
+                 "20 ms old");
     } else {
         return false;
     }
@@ -245,21 +249,23 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
         snprintf(reason, bytes, "%s; correct that and start it again", detail);
     } else if (is_chrooted(facts->pid)) {
         snprintf(reason, bytes,
-                 "it runs in a chroot in which no directory for the socket could be had");
+                 "it runs in a chroot in which no directory for the socket could be made");
     } else if (thread) {
-        snprintf(reason, bytes,
-                 "its control thread runs, but the socket is not in any directory that can be seen "
-                 "from here (removed, or in another mount namespace)");
+        snprintf(
+            reason, bytes,
+            "its control thread runs, but its socket is in no directory that this command sees "
+            "(it was removed, or is in another mount namespace)");
     } else if (facts->age_s < 1.0) {
         snprintf(reason, bytes,
-                 "it is too young (%.2f s): the control thread starts after 20 ms of life, with an "
-                 "allocation, or later if it forks all the time; try again",
+                 "it is too young (%.2f s); the control thread starts with an allocation after "
+                 "20 ms, or later in a process that forks all the time; try again",
                  facts->age_s);
     } else {
-        snprintf(reason, bytes,
-                 "its control thread has not started: no directory for the socket was writable, a "
-                 "limit on processes forbade the thread, or the process has not allocated since it "
-                 "was 20 ms old; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to be told");
+        snprintf(
+            reason, bytes,
+            "its control thread has not started: no directory for the socket was writable, a "
+            "limit on processes forbade the thread, or the process has not allocated since it "
+            "was 20 ms old; start it with MEMCTX_CONTROL=eager MEMCTX_VERBOSE=1 to see the reason");
     }
 }
 

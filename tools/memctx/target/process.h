@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * process.h - what /proc says of a process: who owns it, when it started, whether the library is
- * in it, and, where it has no socket, why.
+ * process.h - reads from /proc who owns a process, when it started, whether the library is loaded
+ * into it, and why it has no socket.
  */
 #ifndef MEMCTX_PROCESS_H
 #define MEMCTX_PROCESS_H
@@ -14,34 +14,35 @@
 
 struct process_facts {
     pid_t pid;
-    pid_t inner_pid; /* in its own pid namespace */
+    pid_t inner_pid; /* pid in the process's own pid namespace */
     uid_t uid, effective_uid;
-    char state; /* 'Z' has exited already */
+    char state; /* as in /proc/PID/stat; 'Z': the process has exited */
     uint64_t start_ticks;
     double age_s;
     int64_t rss_bytes;
     int seccomp; /* 0: system calls are not filtered; 1: strict mode; 2: by filters */
     bool no_new_privileges;
-    char name[32];     /* the kernel's, cut at 15 characters */
+    char name[32];     /* name in the kernel, cut at 15 characters */
     char command[256]; /* the command line with spaces, or the name in brackets */
 };
 
 enum process_library { PROCESS_WITHOUT, PROCESS_WITH, PROCESS_UNREADABLE };
 
-/* False where there is no such process (any more). */
+/* Returns false if the process does not exist (any more). */
 bool process_read_facts(pid_t pid, struct process_facts *facts);
-/* Whether libmemctx.so is mapped into it. */
+/* Tells whether libmemctx.so is mapped into the process. */
 enum process_library process_find_library(pid_t pid);
-/* The value that a variable had when the program started, in static storage; NULL: not set, or
- * not readable. Programs may overwrite it. */
+/* Returns the value that an environment variable had when the program started; NULL: not set, or
+ * not readable. Programs may overwrite it. The text stays valid until the next call. */
 const char *process_find_variable(pid_t pid, const char *name);
-/* True where `word` names the process: the kernel's name, the program's or the first argument's. */
+/* Returns true if `word` is the process's name in the kernel, or the file name of its program or of
+ * its first argument. */
 bool process_has_name(const struct process_facts *facts, const char *word);
-/* Why a process that has the library has no socket, as far as it can be told. */
+/* Writes why a process that has the library has no socket, as far as that can be found out. */
 void process_explain_no_socket(const struct process_facts *facts, char *reason, size_t bytes);
-/* Calls back for every process there is; stops where the callback returns false. */
+/* Calls `visit` for every process, until it returns false. */
 void process_for_each(bool (*visit)(pid_t pid, void *argument), void *argument);
-/* "name (uid N)" of a user, in static storage. */
+/* Returns "name (uid N)" for a user. The text stays valid until the next call. */
 const char *process_user_name(uid_t uid);
 
 #endif

@@ -13,7 +13,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define INTERPRETERS_MAX 5 /* scripts that scripts interpret; the kernel's own limit is 4 */
+#define INTERPRETERS_MAX 5 /* levels of scripts that interpret scripts; the kernel's limit is 4 */
 
 static bool is_program(const char *path) {
     struct stat status;
@@ -52,7 +52,7 @@ bool program_find(const char *name, char **path, struct cli_failure *failure) {
             free(list);
             return true;
         }
-        /* Like execvp: go on looking, but remember that one was there. */
+        /* As execvp does: the search goes on, but the error is remembered. */
         error = errno != ENOENT && errno != ENOTDIR && errno != EISDIR ? errno : error;
         free(*path);
     }
@@ -78,7 +78,7 @@ static bool check_rights(const char *path, int fd, struct cli_failure *failure) 
     return true;
 }
 
-/* Copies the path of the program interpreter (PT_INTERP); false where there is none. */
+/* Copies the path of the program interpreter (PT_INTERP). Returns false if there is none. */
 static bool read_loader(int fd, const Elf64_Ehdr *header, char *loader, size_t bytes) {
     for (unsigned int i = 0; i < header->e_phnum && i < 4096; i++) {
         Elf64_Phdr segment;
@@ -95,7 +95,7 @@ static bool read_loader(int fd, const Elf64_Ehdr *header, char *loader, size_t b
     return false;
 }
 
-/* The header of this command, where the linker put it. */
+/* The ELF header of this command, at a symbol of the linker. */
 extern const Elf64_Ehdr own_header __asm__("__ehdr_start") __attribute__((visibility("hidden")));
 
 static bool check_elf(const char *path, int fd, struct cli_failure *failure) {
@@ -142,7 +142,7 @@ static const char *find_sanitizer(const char *needed) {
     return NULL;
 }
 
-/* Looks through the libraries that the program needs itself. */
+/* Refuses a program that itself needs the library of a sanitizer. */
 static bool check_needed(const char *path, int fd, struct cli_failure *failure) {
     elf_version(EV_CURRENT);
     Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
@@ -171,7 +171,7 @@ static bool check_needed(const char *path, int fd, struct cli_failure *failure) 
     return good;
 }
 
-/* The interpreter named behind "#!", in `line`; NULL where there is none. */
+/* Returns the interpreter that `line` names behind "#!"; NULL: none. */
 static char *find_interpreter(char *line) {
     char *at = line + 2 + strspn(line + 2, " \t");
     at[strcspn(at, " \t\n")] = '\0';
@@ -182,14 +182,14 @@ static bool check_level(const char *path, int level, struct cli_failure *failure
     char head[256] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return true; /* it may be executable without being readable; exec decides */
+        return true; /* the program may be executable without being readable; exec decides */
     ssize_t got = pread(fd, head, sizeof head - 1, 0);
     bool good = true;
     if (got >= SELFMAG && memcmp(head, ELFMAG, SELFMAG) == 0) {
         good = check_rights(path, fd, failure) && check_elf(path, fd, failure) &&
                check_needed(path, fd, failure);
     } else if (got > 2 && head[0] == '#' && head[1] == '!') {
-        /* The kernel ignores the setuid bit of a script; what counts is its interpreter. */
+        /* The kernel ignores the setuid bit of a script, so only its interpreter is checked. */
         char *interpreter = find_interpreter(head);
         if (interpreter && level < INTERPRETERS_MAX) {
             good = is_program(interpreter)

@@ -20,7 +20,7 @@ struct name_search {
     const char *word;
     pid_t found[64];
     size_t count;
-    size_t without_library, closed; /* of that name, but of no use */
+    size_t without_library, closed; /* processes of that name that are of no use */
 };
 
 static bool visit_process(pid_t pid, void *argument) {
@@ -37,7 +37,8 @@ static bool visit_process(pid_t pid, void *argument) {
     return search->count < sizeof search->found / sizeof search->found[0];
 }
 
-/* Of several processes of one name, those with a socket count. Returns the pid, or dies. */
+/* Chooses among the processes of one name: if there are several, the only one with a socket.
+ * Returns its pid, or ends the command. */
 static pid_t choose_process(struct name_search *search) {
     pid_t chosen = 0;
     size_t reachable = 0;
@@ -73,8 +74,9 @@ static void open_process(struct target *target, pid_t pid) {
                 (int)pid, target->facts.name);
     }
     if (target->facts.state == 'T' || target->facts.state == 't') {
-        cli_die(CLI_REFUSED, "pid %d (%s) is stopped, so it cannot answer; kill -CONT %d wakes it",
-                (int)pid, target->facts.name, (int)pid);
+        cli_die(CLI_REFUSED,
+                "pid %d (%s) is stopped, so it cannot answer; kill -CONT %d resumes it", (int)pid,
+                target->facts.name, (int)pid);
     }
     if (!client_connect(&target->client, &target->facts, false, &failure))
         cli_die_failure(&failure);
@@ -104,8 +106,8 @@ void target_open(struct target *target, const char *word, bool live) {
         if (!is_file(word)) {
             if (search.closed > 0) {
                 cli_die(CLI_NOT_PERMITTED,
-                        "\"%s\" runs, but as another user, or closed to this one; run memctx as "
-                        "that user or as root",
+                        "\"%s\" runs as another user, or does not let this user examine it; run "
+                        "memctx as that user or as root",
                         word);
             }
             cli_die(CLI_NO_TARGET,
@@ -116,11 +118,11 @@ void target_open(struct target *target, const char *word, bool live) {
         }
     } else if (!is_file(word)) {
         cli_die(errno == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
-                "%s: cannot be opened; %s; a snapshot is made by memctx dump TARGET -o FILE", word,
+                "%s: cannot be opened; %s; make a snapshot with memctx dump TARGET -o FILE", word,
                 strerror(errno));
     }
     if (live) {
-        cli_die(CLI_REFUSED, "%s is a file; %s needs a running process, see memctx ps", word,
+        cli_die(CLI_REFUSED, "%s is a file; %s needs a running process; see memctx ps", word,
                 cli_current_verb->name);
     }
     target->is_snapshot = true;
@@ -138,7 +140,7 @@ void target_ask_head(struct target *target, uint32_t flags) {
     free(answer.body);
 }
 
-/* False: the target refuses, target->failure says why. */
+/* Asks for one piece. Returns false if the target refuses; target->failure has the reason. */
 static bool ask_piece(struct target *target, struct wire_piece_request *request) {
     struct cli_failure *failure = &target->failure;
     struct client_answer answer;
@@ -158,7 +160,7 @@ void target_ask_piece(struct target *target, struct wire_piece_request *request)
         cli_die_failure(&target->failure);
 }
 
-/* Says on a terminal how far the reading of a part is that takes longer than a second. */
+/* Shows on a terminal how far the reading of a part is, if it takes longer than a second. */
 struct progress {
     struct timespec start, last;
     bool possible, shown;
@@ -270,7 +272,7 @@ static void load_process(struct target *target, struct model *model,
     loader->keep_pages = options->pages;
     target_ask_head(target, WIRE_DUMP_BEGIN);
     target_ask_part(target, WIRE_PART_CONTEXTS, threads);
-    target_ask_part(target, WIRE_PART_MODULES, 0); /* later, so that none is missing */
+    target_ask_part(target, WIRE_PART_MODULES, 0); /* after the contexts, so that none is missing */
     target_load_begun(target, model, options);
 }
 
@@ -295,13 +297,13 @@ void target_load_rest(struct target *target, struct model *model,
                       const struct target_load_options *options) {
     struct map_reader reader;
     uint32_t resident = options->flags & MODEL_RESIDENT ? WIRE_DUMP_RESIDENT : 0;
-    if (target->is_snapshot) /* has all there is */
+    if (target->is_snapshot) /* it was loaded as a whole */
         return;
-    if (options->mappings) /* now, because the sums are of just before */
+    if (options->mappings) /* now, because the sums were read just before */
         start_map_reader(&reader, target->facts.pid);
     if (!options->sums_only)
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
-    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* of our tables it costs little */
+    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* costs little for the tables */
     loader_finish(&target->loader, options->flags);
     if (options->mappings) {
         if (reader.started)
@@ -325,7 +327,8 @@ void target_load_contexts(struct target *target, struct model *model,
     } else if (!snapshot_load(model, target->path, &failure)) {
         cli_die_failure(&failure);
     } else if ((options->flags & MODEL_THREADS) != 0 && !model->has_threads) {
-        cli_die(CLI_REFUSED, "%s: holds no thread views; take it with memctx dump --threads -o",
+        cli_die(CLI_REFUSED,
+                "%s: holds no figures of threads; take it again with memctx dump --threads -o FILE",
                 model->source);
     }
 }
@@ -343,8 +346,8 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
     }
     if (!mark->has_entries && target->is_snapshot) {
         cli_die(CLI_REFUSED,
-                "%s: holds the mark \"%s\" without its counters; take it with "
-                "memctx dump -o",
+                "%s: holds the mark \"%s\" without its counters; take it again with "
+                "memctx dump -o FILE",
                 model->source, mark->name);
     }
     if (!mark->has_entries)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * target.h - what a TARGET on the command line means: a pid, a unique process name or a snapshot.
+ * target.h - opens the TARGET of a command line: a pid, a unique process name or a snapshot.
  *
  * Digits are a pid. A word with a slash is a file. Any other word is first the name of a process
  * that has the library, then a file in the current directory. If the target cannot be used, these
@@ -17,28 +17,27 @@
 
 struct target {
     bool is_snapshot;
-    const char *path; /* of a snapshot */
+    const char *path; /* of the snapshot */
     struct process_facts facts;
-    struct client client; /* connected; of a process */
-    struct loader loader; /* while its model is loaded */
+    struct client client; /* connection to the process */
+    struct loader loader; /* in use while the model is loaded */
     struct cli_failure failure;
 };
 
 /* Finds the target and connects to a process. `live`: refuses a snapshot. */
 void target_open(struct target *target, const char *word, bool live);
-/* The target's dump. flags are WIRE_DUMP_*; every_mark: with the counters of each mark, as a
- * snapshot needs them; mark: with the counters of this one (NULL: none). */
+/* What to load of a target's dump. */
 struct target_load_options {
-    uint32_t flags;
-    bool every_mark;
-    bool mappings;  /* with the kernel's map of the process */
-    bool pages;     /* with what stands in which page */
-    bool sums_only; /* without what only pages tell */
+    uint32_t flags;  /* a sum of enum model_flags */
+    bool every_mark; /* the counters of each mark, which a snapshot file needs */
+    bool mappings;   /* the kernel's map of the process */
+    bool pages;      /* the page records */
+    bool sums_only;  /* no figures that come from pages */
 };
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);
-/* The same in two steps. The first loads everything but pages and mappings, which take longest;
- * the second loads these. Totals exist only after the second step. */
+/* As target_load, in two steps. The first loads everything but pages and mappings, which take
+ * longest; the second loads these. Totals exist only after the second step. */
 void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options);
 void target_load_rest(struct target *target, struct model *model,
@@ -46,18 +45,20 @@ void target_load_rest(struct target *target, struct model *model,
 /* Loads the counters of one mark (NULL: the latest) unless they are loaded already. Ends the
  * process if the target has no such mark. */
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name);
-/* For callers that load parts of a dump themselves: ask for its head, and for a piece of it; the
- * request then tells where the next piece begins. Both end the process on a failure. */
+/* For callers that load parts of a dump themselves. target_ask_head asks for the head;
+ * target_ask_piece asks for one piece, and sets request->from to the start of the next piece. Both
+ * end the process on a failure. */
 void target_ask_head(struct target *target, uint32_t flags);
 void target_ask_piece(struct target *target, struct wire_piece_request *request);
-/* Asks for that piece and all pieces behind it. */
+/* Asks for the piece of a request and for all pieces behind it. */
 void target_ask_pieces(struct target *target, struct wire_piece_request *request);
 /* Asks for all pieces of a part. */
 void target_ask_part(struct target *target, enum wire_part part, uint32_t flags);
 /* Loads the rest after the contexts and modules have been loaded. */
 void target_load_begun(struct target *target, struct model *model,
                        const struct target_load_options *options);
-/* Asks a live target. Ends the process if the target refuses. */
+/* Sends a request that is answered by a text, which the caller frees. Ends the process if the
+ * target refuses. */
 char *target_ask_text(struct target *target, enum wire_type type, const void *body, size_t length);
 
 #endif

@@ -29,7 +29,7 @@ struct diff_request {
     bool json, human;
 };
 
-/* What is compared with what, in words and in time. */
+/* The two states that are compared: their names, times and resident sets. */
 struct diff_ends {
     char *from, *to;
     double from_s, to_s;
@@ -57,7 +57,7 @@ static struct diff_request parse(int argc, char **argv) {
 static char *signed_bytes(char *text, int64_t bytes, bool human) {
     render_bytes(text + 1, bytes, human);
     if (bytes < 0)
-        return text + 1; /* it has its own sign, or is unknown */
+        return text + 1; /* a negative number has its own sign; WIRE_UNKNOWN needs none */
     text[0] = '+';
     return text;
 }
@@ -102,10 +102,11 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
         printf("... %zu more contexts, %s bytes\n", more, signed_bytes(text, rest, request->human));
     }
     if (compare->left_out) {
-        printf("the mark left out %" PRIu64 " contexts that held at most %" PRId64
-               " bytes each, %" PRId64 " in all: of them only what is more is told\n",
+        printf("the mark has no counters of %" PRIu64 " contexts that held at most %" PRId64
+               " bytes each, %" PRId64
+               " bytes in all; for these contexts only growth above %" PRId64 " bytes is shown\n",
                compare->left_out->contexts, compare->left_out->most_bytes,
-               compare->left_out->requested_bytes);
+               compare->left_out->requested_bytes, compare->left_out->most_bytes);
     }
     printf("Grand total: %s bytes requested before, %s after: ",
            render_bytes(a, compare->before.requested_bytes, request->human),
@@ -190,8 +191,8 @@ static void print_json(const struct model *model, const struct compare *compare,
     putchar('\n');
 }
 
-/* The second word: another state, where the first is a snapshot and this is a file or a pid; else
- * the name of a mark. */
+/* Returns true if the second word is another state: the first one is a snapshot, and the word is a
+ * file or a pid. Otherwise the word is the name of a mark. */
 static bool is_second_target(const struct target *first, const char *word) {
     struct stat status;
     int64_t pid;

@@ -14,7 +14,7 @@
 #include "verbs/self.h"
 #include "verbs/verbs.h"
 
-#define LOOKS 4 /* before the last one, with --watch */
+#define LOOKS 4 /* looks before the last one, with --watch */
 
 enum { OPTION_FAIL_ON = 1, OPTION_WATCH, OPTION_DEPTH };
 
@@ -28,7 +28,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
 struct doctor_request {
     struct reading_names names;
     int64_t frames, watch_s;
-    enum severity fail_on; /* SEVERITIES: whatever is found */
+    enum severity fail_on; /* SEVERITIES: --fail-on was not given */
     bool json, color;
 };
 
@@ -54,7 +54,7 @@ static struct doctor_request parse(int argc, char **argv) {
     return request;
 }
 
-/* The looks before the last one, at equal distances. */
+/* Takes the looks before the last one, at equal intervals. */
 static struct samples_look *watch(struct target *target, int64_t seconds) {
     struct samples_look *looks = cli_alloc(LOOKS, sizeof *looks);
     struct target_load_options load = {.sums_only = true};
@@ -113,14 +113,14 @@ static void print_text(const struct findings_input *input, const struct findings
     for (size_t i = 0; i < findings->count; i++)
         worse += findings->list[i].severity > SEVERITY_INFO;
     printf("%s (pid %" PRId64
-           "), up %.1f s: %s resident, of which the program asked for %s; memctx itself: %s\n",
+           "), up %.1f s: resident set %s, requested by the program %s, memctx itself %s\n",
            model->exe, model->pid, model->uptime_s, render_bytes(rss, ledger->rss_bytes, true),
            render_bytes(asked, model->totals.requested_bytes, true),
            render_bytes(own, memory_own_bytes(model), true));
     for (size_t i = 0; i < findings->count; i++)
         print_finding(model, &findings->list[i], i + 1, request);
     printf("%s%s", findings->count > 0 ? "\n" : "",
-           worse > 0 ? "" : "No problem with its memory was found.\n");
+           worse > 0 ? "" : "No memory problem was found.\n");
     if (input->samples->count < 4) {
         printf("%zu mark%s: too few to find leaks; set at least three with memctx mark %s, or use "
                "--watch SECONDS.\n",
@@ -130,7 +130,8 @@ static void print_text(const struct findings_input *input, const struct findings
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
-/* The functions, innermost first: what was inlined into a frame, then the frame's own. */
+/* Writes the functions of the path, innermost first: of each frame the inlined ones, then the
+ * function that they were inlined into. */
 static void write_path(struct json_writer *json, const struct model *model,
                        const struct finding *finding) {
     uint32_t at = finding->example;
@@ -215,7 +216,7 @@ int doctor_main(int argc, char **argv) {
                                        .pages = true};
     target_open(&target, word, request.watch_s > 0);
     if (!target.is_snapshot) {
-        load.flags |= MODEL_THREADS; /* a snapshot may be without */
+        load.flags |= MODEL_THREADS; /* a snapshot may have no thread views */
         input.foreign_frees = self_figure(&target, "foreign_frees");
     }
     if (request.watch_s > 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* dump.c - `memctx dump`: the whole tree, as text, JSON or a snapshot file. */
+/* dump.c - `memctx dump`: prints the whole tree as text or JSON, or writes a snapshot file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,16 +83,15 @@ static struct dump_request parse(int argc, char **argv) {
     while ((option = cli_next_option(argc, argv, ":o:hV", options_list)) != -1)
         take_option(&request, option);
     if (request.output &&
-        (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0)) {
-        cli_usage("a snapshot holds every context; --site, --min and --depth choose when it is "
-                  "read");
-    }
+        (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0))
+        cli_usage("a snapshot holds every context; use --site, --min and --depth when you read it");
     if (request.svg &&
         (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0 ||
          request.json || request.flat || request.output))
-        cli_usage("a flame graph holds every context; with --svg only --sort has a meaning");
+        cli_usage("a flame graph holds every context; of these options, --svg takes only --sort");
     if (request.view.site) {
-        regex_t regex; /* before the target is asked: a wrong one is a mistake of the user's */
+        regex_t regex; /* checked before the target is asked, because an invalid one is a mistake of
+                          the user */
         view_compile_site(&regex, request.view.site);
         regfree(&regex);
     }
@@ -106,7 +105,7 @@ static void write_text(struct model *model, const struct dump_request *request) 
         model_compute_totals(model, view.included);
     render_head(model, &request->render);
     if (request->flat) {
-        /* The longest list is still cut by --limit. */
+        /* --limit cuts the list anyway. */
         view.threshold = request->view.min_bytes >= 0 ? request->view.min_bytes : 0;
         render_flat(model, &view, &request->render);
     } else {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* export.c - `memctx export`: a dump in the formats of other tools. */
+/* export.c - `memctx export`: writes a dump in the formats of other tools. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,9 +15,9 @@ static void write_pprof(const struct model *model, FILE *file);
 static void write_folded(const struct model *model, FILE *file);
 
 static enum view_sort folded_metric = VIEW_SORT_REQUESTED;
-static size_t sample_limit; /* 0: none */
+static size_t sample_limit; /* 0: no limit */
 
-/* In the order of their options; pprof's is the first. */
+/* The writers, in the order of their options; pprof's is the first. */
 static void (*const writers[])(const struct model *model,
                                FILE *file) = {write_pprof, write_folded, profile_write_speedscope,
                                               profile_write_heaptrack, profile_write_csv};
@@ -45,7 +45,8 @@ static void write_folded(const struct model *model, FILE *file) {
     profile_write_folded(model, file, folded_metric);
 }
 
-/* pprof's files always are; of the others those whose names say so, which their readers go by. */
+/* Returns true if a file is compressed: pprof's always; others if the name ends in .gz, by which
+ * their readers tell. */
 static bool is_compressed(size_t format, const char *path) {
     size_t length = strlen(path);
     return format == 0 || (length >= 3 && strcmp(path + length - 3, ".gz") == 0);

@@ -126,7 +126,7 @@ static void print_text(const struct model *model, const struct view *view,
            "resident", "pinned", "sole-pinned");
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         printf("%5s", bin_names[bin]);
-    printf("  context (own pages by per cent of live blocks)\n");
+    printf("  context (<=6 to 100: its own pages by percentage of live blocks)\n");
     size_t count, printed = 0;
     uint32_t *leaves = view_sort_leaves(view, model, &count);
     for (; printed < count && (request->limit == 0 || printed < (size_t)request->limit);
@@ -148,7 +148,7 @@ static void print_text(const struct model *model, const struct view *view,
     free(leaves);
 }
 
-/* What its pages tell. */
+/* Writes the figures of a context that come from the page records. */
 static void write_holder(struct json_writer *json, const struct holder *holder) {
     json_put_integer(json, "chunks_seen", holder->chunks);
     json_put_integer(json, "alone_bytes", holder->alone_bytes);
@@ -270,7 +270,8 @@ int frag_main(int argc, char **argv) {
                                        .mappings = !request.quick,
                                        .pages = !request.quick};
     target_open(&target, reading_target_word(argc, argv, 1), false);
-    /* Names are looked up while the pages are read; which ones are shown is known only then. */
+    /* Names are looked up while the pages are read. Only the pages tell which contexts are shown,
+     * so --quick reads the pages first. */
     bool *shown = NULL;
     target_load_contexts(&target, &model, &load);
     if (request.quick) {

@@ -14,14 +14,14 @@
 #include "verbs/verbs.h"
 
 static const struct placing placings[] = {
-    {"default", "default", "placed as the allocator decides", WIRE_PLACE_DEFAULT},
-    {"aset", "isolate", "apart from all others", WIRE_PLACE_APART},
-    {"mixed", "merge", "among all others", WIRE_PLACE_SHARED},
-    {"slab", "slab", "in blocks of their very size", WIRE_PLACE_SLAB},
-    {"generation", "generation", "one behind the other, in the order they come",
+    {"default", "default", "where the allocator decides", WIRE_PLACE_DEFAULT},
+    {"aset", "isolate", "to pages without other contexts", WIRE_PLACE_APART},
+    {"mixed", "merge", "to pages shared with other contexts", WIRE_PLACE_SHARED},
+    {"slab", "slab", "to blocks of exactly their size", WIRE_PLACE_SLAB},
+    {"generation", "generation", "one after another, in the order of allocation",
      WIRE_PLACE_GENERATION},
-    {"bump", "bump", "one behind the other, and no empty page is kept", WIRE_PLACE_BUMP},
-    {"simple", "simple", "each by itself, in a list", WIRE_PLACE_SIMPLE},
+    {"bump", "bump", "one after another, and no empty page is kept", WIRE_PLACE_BUMP},
+    {"simple", "simple", "each to a place of its own, in a list", WIRE_PLACE_SIMPLE},
 };
 #define PLACING_COUNT (sizeof placings / sizeof placings[0])
 
@@ -61,7 +61,7 @@ static int64_t predict(const struct model *model, const struct chosen *chosen,
         if (!chosen->members[i])
             continue;
         switch (placing->placement) {
-        case WIRE_PLACE_SHARED: /* what is free in their own pages serves others then */
+        case WIRE_PLACE_SHARED: /* free memory in their own pages then serves others */
             if (model->contexts[i].figures->self.pages > 0)
                 sum = model_tame(sum + holder->alone_free + holder->kept_bytes);
             break;
@@ -87,7 +87,7 @@ static void print_json(const struct target *target, const struct placing *placin
     json_put_integer(&json, placing_is_shared(placing) ? "free_around_bytes" : "waste_bytes",
                      note->before_bytes);
     json_put_integer(&json, "released_bytes",
-                     0); /* no chunk moves: it takes until they are freed */
+                     0); /* no live chunk moves, so nothing comes back before it is freed */
     json_put_close(&json, '}');
     putchar('\n');
 }
@@ -95,15 +95,15 @@ static void print_json(const struct target *target, const struct placing *placin
 static void print_text(const struct target *target, const struct placing *placing,
                        const struct note *note, bool human) {
     char predicted[RENDER_NUMBER_BYTES], before[RENDER_NUMBER_BYTES];
-    printf("the next chunks of %" PRId64 " context%s stand %s\n", note->contexts,
-           note->contexts == 1 ? "" : "s", placing->stand);
+    printf("the next chunks of %" PRId64 " context%s go %s\n", note->contexts,
+           note->contexts == 1 ? "" : "s", placing->where);
     if (placing->placement != WIRE_PLACE_DEFAULT) {
-        printf("predicted saving: %s, of %s that %s now. No chunk is moved, so nothing came\nback "
-               "yet (0 bytes); when those that are alive have been freed: memctx verify %d\n",
+        printf("predicted saving: %s of %s, %s. No live chunk is moved, so nothing is\nsaved yet "
+               "(0 bytes); when the live chunks have been freed, see memctx verify %d\n",
                render_bytes(predicted, note->predicted_bytes, human),
                render_bytes(before, note->before_bytes, human),
-               placing_is_shared(placing) ? "are free in these pages"
-                                          : "their rounding and holes take",
+               placing_is_shared(placing) ? "the free bytes in these pages"
+                                          : "their rounding and holes",
                (int)target->facts.pid);
     }
 }
@@ -135,7 +135,7 @@ static int place_main(int argc, char **argv, const char *action) {
     struct choice choice;
     choose_parse(&choice, argc, argv);
     if (choice.id_count == 0 && !choice.site)
-        cli_usage("missing contexts; give their numbers or --site REGEX; memctx frag shows them");
+        cli_usage("missing contexts; give their numbers, which memctx frag shows, or --site REGEX");
     place_contexts(&choice, placing_by_action(action));
     return cli_finish_output(CLI_DONE);
 }

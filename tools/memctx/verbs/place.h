@@ -7,22 +7,23 @@
 #include "verbs/choose.h"
 
 struct placing {
-    const char *policy; /* as it is asked for: policy=WORD */
-    const char *action; /* as it is told, and stands in notes */
-    const char *stand;  /* where the chunks stand then */
+    const char *policy; /* WORD of policy=WORD on the command line */
+    const char *action; /* word for the placement in output and in notes */
+    const char *where;  /* where the next chunks go, for the text output */
     enum wire_placement placement;
 };
-/* By one of the first two; NULL: there is none. */
+/* Return the placing with this policy or with this action; NULL: there is none. */
 const struct placing *placing_by_policy(const char *policy);
 const struct placing *placing_by_action(const char *action);
-/* Whether it is told by what is free around them; else by what their own chunks waste. */
+/* Returns true if the effect of a placing is measured by the free bytes around the chunks;
+ * otherwise it is measured by the rounding and holes of the chunks. */
 bool placing_is_shared(const struct placing *placing);
 /* Returns what these contexts waste with this placement: free bytes around them, or their
  * rounding and holes. */
 int64_t placing_waste(const struct placing *placing, const struct model *model,
                       const bool *members);
 
-/* Places them, leaves a note with the prediction, and says what was done. */
+/* Places the contexts, leaves a note with the prediction in the target, and prints the result. */
 void place_contexts(const struct choice *choice, const struct placing *placing);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * ps.c - `memctx ps`: lists the processes that run on memctx, and says why some cannot be asked.
  *
- * Sockets that nobody listens at any more are swept on the way.
+ * It also removes sockets at which nobody listens any more.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ struct row {
     int64_t requested_bytes, contexts;
     double uptime_s;
     char *library_version;
-    char *reason; /* NULL: it answers */
+    char *reason; /* why the process cannot be asked; NULL: it answered */
 };
 
 struct list {
@@ -38,7 +38,7 @@ struct list {
     size_t count, capacity;
 };
 
-/* Asks for the sums over all, which are of one size however many contexts there are. */
+/* Asks for the sums over all contexts, whose answer has one size for any number of contexts. */
 static bool ask_sums(struct client *client, struct row *row, struct cli_failure *failure) {
     struct wire_dump_request request = {.flags = WIRE_DUMP_SUMS};
     struct client_answer answer;
@@ -63,7 +63,7 @@ static void ask_process(struct row *row) {
     struct client client;
     struct cli_failure failure;
     if (row->facts.state == 'T' || row->facts.state == 't') {
-        row->reason = cli_format("it is stopped; kill -CONT %d wakes it", (int)row->facts.pid);
+        row->reason = cli_format("it is stopped; kill -CONT %d resumes it", (int)row->facts.pid);
         return;
     }
     if (!client_connect(&client, &row->facts, true, &failure)) {
@@ -85,7 +85,7 @@ static bool visit_process(pid_t pid, void *argument) {
         return true;
     row.uptime_s = row.facts.age_s;
     ask_process(&row);
-    /* It may have ended while it was being asked. */
+    /* The process may have ended while it was asked. */
     struct process_facts again;
     if (row.reason && (!process_read_facts(pid, &again) || again.state == 'Z' ||
                        process_find_library(pid) != PROCESS_WITH))
@@ -100,14 +100,16 @@ static bool visit_process(pid_t pid, void *argument) {
 
 /* --- sweeping ---------------------------------------------------------------------------- */
 
-/* PID.sock, and the .PID.tmp that a process leaves which is killed while it makes its socket. */
+/* Returns true for PID.sock, and for .PID.tmp, which a process leaves if it is killed while it
+ * makes its socket. */
 static bool is_socket_name(const char *name) {
     bool temporary = name[0] == '.';
     size_t digits = strspn(name + temporary, "0123456789");
     return digits > 0 && strcmp(name + temporary + digits, temporary ? ".tmp" : ".sock") == 0;
 }
 
-/* A socket is made under its temporary name, where nobody listens for an instant. */
+/* Returns true if a socket may be removed. A new socket has its temporary name, and for an instant
+ * nobody listens there, so a temporary name must be old. */
 static bool is_old(int directory, const char *name) {
     struct stat status;
     return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -115,7 +117,8 @@ static bool is_old(int directory, const char *name) {
            (name[0] != '.' || time(NULL) - status.st_mtime > TEMPORARY_MAX_AGE_S);
 }
 
-/* Removes the stale sockets of one directory, which must be ours (or we root) and no link. */
+/* Removes the stale sockets of one directory. The directory must not be a link, and must belong to
+ * this user unless this user is root. */
 static size_t sweep_directory(const char *path) {
     struct stat status;
     if (lstat(path, &status) != 0 || !S_ISDIR(status.st_mode) || (status.st_mode & 022) != 0 ||

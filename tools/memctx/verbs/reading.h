@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reading.h - options and name look-up of the reading verbs (dump, frag, diff, reset --site).
+ * reading.h - options and name look-up that the reading verbs share (dump, frag, diff, reset
+ * --site).
  */
 #ifndef MEMCTX_READING_H
 #define MEMCTX_READING_H
@@ -12,7 +13,8 @@ struct reading_names {
     const char *debug_directory; /* --debug-dir */
 };
 
-/* The long options for it, and their letters; reading_take handles those two, and no others. */
+/* The values of common long options. reading_take handles the options of READING_NAME_OPTIONS, and
+ * no others. */
 enum { READING_NO_SYMBOLS = 1000, READING_DEBUG_DIR, READING_HUMAN, READING_JSON };
 #define READING_NAME_OPTIONS                                                                       \
     {"no-symbols", no_argument, NULL, READING_NO_SYMBOLS}, {                                       \
@@ -26,14 +28,14 @@ void reading_take(struct reading_names *names, int option);
 /* Resolves the model's names as asked, unless the snapshot has them already. */
 void reading_resolve(struct model *model, const struct target *target,
                      const struct reading_names *names);
-/* The same in two steps, so that the look-ups run while the caller does other work. `only`: the
- * contexts that need names, or NULL for all. */
+/* As reading_resolve, in two steps, so that the look-ups run while the caller does other work.
+ * `only`: the contexts that need names, or NULL for all. */
 struct symbols_work *reading_begin(const struct model *model, const struct target *target,
                                    const struct reading_names *names, const bool *only);
 void reading_finish(struct symbols_work *work, struct model *model,
                     const struct reading_names *names);
-/* The one TARGET that is left on the command line; a usage error where there is none or more than
- * `maximum` words. */
+/* Returns the TARGET, the first word that is left on the command line. It is a usage error if no
+ * word or more than `maximum` words are left. */
 const char *reading_target_word(int argc, char **argv, int maximum);
 
 #endif

@@ -20,8 +20,8 @@
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
-#define CELLS_MAX 40000    /* of the page map: more pages are put together */
-#define DIFF_ROWS_MAX 2000 /* those that changed most */
+#define CELLS_MAX 40000    /* of the page map: with more pages, several share a cell */
+#define DIFF_ROWS_MAX 2000 /* the contexts that changed most */
 
 #define ASSET(name, file)                                                                          \
     __asm__(".pushsection .rodata\n" #name ":\n.incbin \"tools/memctx/formats/page/" file          \
@@ -43,7 +43,7 @@ struct report_request {
     const char *output, *before;
 };
 
-/* One state of memory: the target's, and the one that it is compared with. */
+/* One state of memory: that of the target, or the one that it is compared with. */
 struct state {
     struct model *model;
     struct memory_ledger ledger;
@@ -52,7 +52,7 @@ struct state {
 
 /* --- names ----------------------------------------------------------------------------------- */
 
-/* Each name once; contexts have its number. */
+/* Writes each name once; numbers[] receives the number of each context's name. */
 static void write_names(struct json_writer *json, const struct model *model, uint32_t *numbers) {
     size_t slots = 1024, count = 0;
     while (slots < 4 * model->context_count)
@@ -91,7 +91,8 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     write_names(json, model, names);
     json_put_newline(json);
     json_put_open(json, "contexts", '{');
-    /* Steps from the last one's id and up to the parent are short. */
+    /* Steps have fewer digits than ids: those from the previous context's id, and those up to the
+     * parent. */
     json_put_open(json, "id_step", '[');
     for (size_t i = 0; i < model->context_count; i++) {
         json_put_integer(json, NULL,
@@ -130,7 +131,7 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     }
     json_put_close(json, ']');
     json_put_close(json, '}');
-    /* Most have no pages of their own. */
+    /* Most contexts have no pages of their own, and are left out. */
     json_put_newline(json);
     json_put_open(json, "occupancy", '[');
     for (size_t i = 0; i < model->context_count; i++) {
@@ -148,11 +149,12 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
 
 /* --- the page map ---------------------------------------------------------------------------- */
 
-/* Some pages side by side, told as the one that most is touched of. */
+/* A cell of the page map: some adjacent pages. Owner, kind and state are those of the page with
+ * most touched bytes. */
 struct cell {
     uint64_t start, bytes, touched;
     int64_t live_bytes;
-    uint32_t pages, page; /* index of that one */
+    uint32_t pages, page; /* index of the page with most touched bytes */
     uint32_t live, capacity, oldest;
 };
 
@@ -201,7 +203,8 @@ static void write_cell(struct json_writer *json, const struct model *model, cons
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         json_put_integer(json, NULL, numbers[i]);
     const struct model_share *shares = model->shares + page->first_share, *last = NULL;
-    for (int k = 0; k < SHARES_SHOWN; k++) { /* the next one behind the last, by falling number */
+    for (int k = 0; k < SHARES_SHOWN;
+         k++) { /* finds the share behind `last`, by falling number of blocks */
         const struct model_share *best = NULL;
         for (const struct model_share *share = shares; share < shares + page->share_count;
              share++) {
@@ -352,7 +355,8 @@ static void write_data(FILE *file, struct state *now, const struct state *before
     json_put_close(&json, '}');
 }
 
-/* In a script element nothing but "</" means anything, and JSON has "<" in strings only. */
+/* Writes JSON into a script element, in which only "</" means anything. JSON has "<" in strings
+ * only, so it can be escaped there. */
 static void put_escaped(FILE *file, const char *text, size_t length) {
     for (const char *end = text + length; text < end;) {
         const char *mark = memchr(text, '<', (size_t)(end - text));
@@ -366,7 +370,7 @@ static void put_escaped(FILE *file, const char *text, size_t length) {
     }
 }
 
-static void put_text(FILE *file, const char *text) { /* of an HTML element */
+static void put_text(FILE *file, const char *text) { /* the text of an HTML element */
     for (; *text != '\0'; text++) {
         switch (*text) {
         case '<': fputs("&lt;", file); break;
@@ -376,7 +380,7 @@ static void put_text(FILE *file, const char *text) { /* of an HTML element */
     }
 }
 
-/* The page with its marks @TITLE@, @STYLE@, @PROGRAM@ and @DATA@ replaced. */
+/* Writes the page with its marks @TITLE@, @STYLE@, @PROGRAM@ and @DATA@ replaced. */
 static void write_page(FILE *file, const char *title, const char *data, size_t data_length) {
     const char *text = asset_page;
     const char *mark;
@@ -444,7 +448,7 @@ int report_main(int argc, char **argv) {
                                        .pages = true};
     target_open(&target, word, false);
     if (!target.is_snapshot)
-        load.flags |= MODEL_THREADS; /* a snapshot may be without */
+        load.flags |= MODEL_THREADS; /* a snapshot may have no thread views */
     target_load(&target, &model, &load);
     reading_resolve(&model, &target, &request.names);
     memory_make_ledger(&model, &now.ledger);

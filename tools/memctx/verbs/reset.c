@@ -88,7 +88,7 @@ static void reset_named(struct target *target, const char *name, int64_t timeout
     if (answers.reset < answers.asked) {
         cli_die(CLI_REFUSED,
                 "the others were not reset within %" PRId64
-                " s; the program does it when it next calls memctx_reset_requested()",
+                " s; the program resets them when it next calls memctx_reset_requested()",
                 timeout_s);
     }
 }

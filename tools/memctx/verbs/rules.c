@@ -25,7 +25,7 @@ struct line {
     int64_t contexts, bytes, chunks, limit, refused, guarded, unguarded;
 };
 
-/* Cuts the next line off; false: there is none that is whole. */
+/* Cuts the next line off. Returns false if no complete line is left. */
 static bool next_line(char **text, struct line *line) {
     char *end = strchr(*text, '\n'), *tab = strchr(*text, '\t');
     if (!end || !tab || tab > end)
@@ -80,18 +80,18 @@ static void print_text(char *text, const struct rule_waiting *waiting, bool huma
     size_t count = 0;
     for (; next_line(&text, &line); count++) {
         if (count == 0) {
-            printf("%10s %12s %12s  rule (the first one that holds for a path counts)\n",
+            printf("%10s %12s %12s  rule (the first one that matches a call path applies)\n",
                    "contexts", "chunks", "requested");
         }
         printf("%10" PRId64 " %12" PRId64 " %12s  %s\n", line.contexts, line.chunks,
                render_bytes(bytes, line.bytes, human), line.rule);
         if (line.refused != 0) {
-            printf("%36s  its limit of %s was passed %" PRId64 " times\n", "",
+            printf("%36s  its limit of %s was exceeded %" PRId64 " times\n", "",
                    render_bytes(bytes, line.limit, human), line.refused);
         }
         if (line.guarded + line.unguarded != 0) {
-            printf("%36s  %" PRId64 " allocations had a guard page, %" PRId64 " could have none\n",
-                   "", line.guarded, line.unguarded);
+            printf("%36s  %" PRId64 " allocations got a guard page, %" PRId64 " did not\n", "",
+                   line.guarded, line.unguarded);
         }
     }
     if (count == 0)

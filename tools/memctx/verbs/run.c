@@ -2,7 +2,8 @@
 /*
  * run.c - `memctx run`: starts a program with the library preloaded.
  *
- * The command becomes the program (exec): the pid, the signals and the exit status are its own.
+ * The command becomes the program (exec): the pid, the signals and the exit status are the
+ * program's.
  */
 #include <errno.h>
 #include <limits.h>
@@ -57,7 +58,7 @@ static void set_pair(const char *pair) {
     free(name);
 }
 
-/* Behind those that are there: the first one that holds counts. */
+/* Adds a rule behind the existing ones, because the first rule that matches applies. */
 static void add_rule(const char *rule) {
     const char *before = getenv("MEMCTX_RULES");
     if (!strrchr(rule, '=') || strrchr(rule, '=') == rule)
@@ -71,7 +72,8 @@ static void add_rule(const char *rule) {
     free(rules);
 }
 
-/* Beside the command (a build), below ../lib (an installation), or where MEMCTX_LIBRARY says. */
+/* Finds the library: in MEMCTX_LIBRARY, beside the command (a build), or below ../lib (an
+ * installation). */
 static char *find_library(void) {
     static const char *const places[] = {"", "../lib/memctx/", "../lib/",
                                          "../lib/x86_64-linux-gnu/"};
@@ -103,14 +105,16 @@ static char *find_library(void) {
                     "make, or name it in MEMCTX_LIBRARY");
 }
 
-/* Ours comes first, so that its malloc is the one that is found; what was there stays. */
+/* Puts the library in front of LD_PRELOAD, so that its malloc is found first. Earlier entries stay.
+ */
 static void set_preload(const char *library) {
     const char *before = getenv("LD_PRELOAD");
     if (strpbrk(library, ": ")) {
-        cli_die(CLI_REFUSED,
-                "%s cannot be preloaded: LD_PRELOAD cannot hold a path with a blank or a colon; "
-                "move it",
-                library);
+        cli_die(
+            CLI_REFUSED,
+            "%s cannot be preloaded; LD_PRELOAD cannot hold a path with a space or a colon; move "
+            "the library",
+            library);
     }
     if (access(library, R_OK) != 0)
         cli_die(CLI_REFUSED, "%s cannot be read; %s", library, strerror(errno));
@@ -125,7 +129,7 @@ int run_main(int argc, char **argv) {
     char *path;
     char pid[24];
     int option;
-    /* "+": the options of the program are not ours. */
+    /* "+" ends the options at the first other word: those behind it are the program's. */
     while ((option = cli_next_option(argc, argv, "+:vhV", options_list)) != -1) {
         switch (option) {
         case OPTION_DEPTH: set_option("depth", optarg); break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* self.c - `memctx dump --self`: the library's own statistics. */
+/* self.c - `memctx dump --self`: prints the library's own statistics. */
 #include "verbs/self.h"
 
 #include <stdlib.h>
@@ -18,7 +18,8 @@ static void put_value(struct json_writer *json, const char *name, const char *va
         json_put_text(json, name, value);
 }
 
-/* The next statistic of the text; false: there is none. *meaning may be NULL. */
+/* Cuts the next statistic off the text. Returns false if there is none. *meaning is NULL if the
+ * line has none. */
 static bool next_figure(char **text, char **name, char **value, char **meaning) {
     char *line;
     while ((line = strsep(text, "\n"))) {

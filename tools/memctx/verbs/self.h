@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* self.h - what the library says of itself (WIRE_SELF), for `memctx dump --self`. */
+/* self.h - reads the library's own statistics (WIRE_SELF), for `memctx dump --self`. */
 #ifndef MEMCTX_SELF_H
 #define MEMCTX_SELF_H
 
@@ -9,7 +9,7 @@
 
 /* Prints name, value and meaning of each statistic; returns the exit code. */
 int self_print(struct target *target, bool json);
-/* One of them, a whole number; WIRE_UNKNOWN: not there, or not known. */
+/* Returns a statistic that is a whole number; WIRE_UNKNOWN: it does not exist, or is not known. */
 int64_t self_figure(struct target *target, const char *name);
 
 #endif

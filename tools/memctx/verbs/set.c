@@ -16,7 +16,8 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
-/* More than a policy by itself: options as rules have them, or one of them without a policy. */
+/* Returns true if the text is more than a policy: it has options of rules, or is one of these
+ * options. */
 static bool asks_for_options(const char *wanted) {
     static const char *const options[] = {"own", "zero", "guard"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
@@ -25,7 +26,8 @@ static bool asks_for_options(const char *wanted) {
     return strpbrk(wanted, ",:") != NULL;
 }
 
-/* With options the contexts get a rule of their own, which holds for all below them, too. */
+/* Sets a policy with options: each context gets a rule, which also applies to all contexts below
+ * it. */
 static void set_by_rule(const struct choice *choice, const char *wanted) {
     struct target target;
     if (choice->site) {
@@ -44,7 +46,7 @@ static void set_by_rule(const struct choice *choice, const char *wanted) {
         }
         char *rule = cli_format("context:%s=%s", choice->ids[i], wanted);
         free(target_ask_text(&target, WIRE_RULES, rule, strlen(rule)));
-        printf("added the rule %s, for what is allocated from now on\n", rule);
+        printf("added the rule %s; it applies to chunks allocated from now on\n", rule);
         free(rule);
     }
 }
@@ -118,7 +120,7 @@ int set_main(int argc, char **argv) {
         cli_usage(
             "--json and --human apply to contexts; for options use memctx options TARGET --json");
     }
-    /* All of them are looked at before the first one is sent. */
+    /* All assignments are checked before the first one is sent. */
     for (int i = optind + 1; i < argc; i++) {
         const char *equals = strchr(argv[i], '=');
         if (!equals || equals == argv[i] || strlen(argv[i]) > WIRE_REQUEST_MAX)

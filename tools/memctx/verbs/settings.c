@@ -55,7 +55,7 @@ const struct settings_entry *settings_find(const char *name) {
 
 #define PERCENT_MAX 50
 
-/* "N", "NK", "NM", "NG" or "N%", as the library reads it. */
+/* Checks a size as the library does: "N", "NK", "NM", "NG" or "N%". */
 static bool accepts_size(const struct settings_entry *entry, const char *text) {
     static const char units[] = "KMG";
     char *end;

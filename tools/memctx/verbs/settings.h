@@ -11,20 +11,20 @@ struct settings_entry {
     const char *name;     /* lower case, as in `memctx set` */
     const char *variable; /* MEMCTX_NAME */
     const char *help;
-    const char *const *words; /* of an enum, in the order of their values; NULL: a number */
+    const char *const *words; /* words of an enum, in the order of their values; NULL: a number */
     int64_t initial, minimum, maximum;
-    bool size;     /* bytes, or a percentage, which is negative */
-    bool settable; /* while the program runs */
+    bool size;     /* the value is in bytes, or a percentage, which is negative */
+    bool settable; /* can be changed while the program runs */
 };
 
 extern const struct settings_entry settings_table[];
 extern const size_t settings_count;
 
-/* The entry of that name (lower case); NULL where there is none. */
+/* Returns the entry of this name (lower case); NULL: there is none. */
 const struct settings_entry *settings_find(const char *name);
-/* True where the text is a value of it. */
+/* Returns true if the text is a valid value of the entry. */
 bool settings_accepts(const struct settings_entry *entry, const char *text);
-/* A value as it is written: a number or a word; in static storage. */
+/* Returns a value as text, a number or a word. The text stays valid until the next call. */
 const char *settings_text(const struct settings_entry *entry, int64_t value);
 
 #endif

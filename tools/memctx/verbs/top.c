@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* top.c - loads the contexts that have most. */
+/* top.c - loads the contexts that have most of the sort key. */
 #include "verbs/top.h"
 
 #include <stdlib.h>
@@ -17,17 +17,18 @@ struct best {
 
 struct survey {
     enum view_sort sort;
-    struct best *best; /* by falling figures, then rising ids */
+    struct best *best; /* sorted by falling figures, then by rising ids */
     size_t best_count, limit;
-    int64_t minimum;  /* what has less is not among them */
-    uint64_t next_id; /* that may be told next, or a higher one */
-    /* With a site: by number of the frame, whether it matches; frames that came later do not. */
+    int64_t minimum;  /* contexts with less are not among the best */
+    uint64_t next_id; /* the next context has this id or a higher one */
+    /* With a site: whether each frame matches, by number of the frame. Frames that were added later
+     * do not match. */
     bool *matches;
     size_t frame_count;
-    size_t matched; /* contexts */
+    size_t matched; /* number of matching contexts */
     int64_t matched_bytes;
-    /* The contexts that were loaded, by a hash of their ids. */
-    uint32_t *loaded; /* id + 1 */
+    /* A hash table of the contexts that were loaded. */
+    uint32_t *loaded; /* id + 1; 0: free */
     size_t loaded_count, loaded_room;
 };
 
@@ -53,7 +54,7 @@ static struct model_totals totals_of(const struct wire_sums *sums) {
 
 /* --- the best -------------------------------------------------------------------------------- */
 
-/* Puts it among the best, if it is one of them. */
+/* Adds a context to the best, if it is one of them. */
 static void consider(struct survey *survey, uint32_t id, const struct model_totals *self) {
     int64_t key = view_key(self, survey->sort);
     size_t place = survey->best_count;
@@ -70,7 +71,8 @@ static void consider(struct survey *survey, uint32_t id, const struct model_tota
     survey->best[place] = (struct best){id, key, *self};
 }
 
-/* What is smaller is not among the best. Ids rise, so that what is only as large comes too late. */
+/* Returns the least figure of a further context that is among the best. Ids rise, so a further
+ * context that only equals the last of the best is not. */
 static int64_t least_of(const struct survey *survey) {
     if (survey->best_count < survey->limit)
         return survey->minimum;
@@ -88,7 +90,7 @@ static struct model_frame *frame_of(struct model *model, const struct wire_conte
     return model_find_frame(model, &frame);
 }
 
-/* Ids rise. */
+/* Checks that the ids of the contexts rise. */
 static bool is_in_order(struct loader *loader, const struct wire_context *context) {
     struct survey *survey = loader->visit_argument;
     if (context->id < survey->next_id) {
@@ -128,7 +130,8 @@ static enum loader_visit visit_best(struct loader *loader, const struct wire_con
     return LOADER_DROP;
 }
 
-/* All contexts, in pieces; of those that have enough, `visit` is told. */
+/* Asks for all contexts in pieces, and calls `visit` for each context that the target sends.
+ * `adapt`: the target sends only contexts that may be among the best. */
 static void look_at_all(struct target *target, struct survey *survey, bool adapt,
                         enum loader_visit (*visit)(struct loader *, const struct wire_context *,
                                                    const struct wire_sums *, char *)) {
@@ -150,7 +153,7 @@ static void look_at_all(struct target *target, struct survey *survey, bool adapt
 
 /* --- a site ---------------------------------------------------------------------------------- */
 
-/* Modules that are not there yet. */
+/* Asks for the modules that are not loaded yet. */
 static void ask_modules(struct target *target) {
     struct wire_piece_request request = {.part = WIRE_PART_MODULES,
                                          .from = target->loader.model->module_count};
@@ -165,7 +168,7 @@ static void find_matches(struct target *target, struct model *model, struct surv
     if (!loader_check_frames(&target->loader))
         cli_die_failure(&target->failure);
     reading_resolve(model, target, names);
-    model->has_names = false; /* other frames will come */
+    model->has_names = false; /* further frames will be added */
     view_compile_site(&regex, site);
     survey->frame_count = model->frame_count;
     survey->matches = cli_alloc(survey->frame_count, sizeof *survey->matches);
@@ -184,7 +187,7 @@ static uint32_t *find_loaded(const struct survey *survey, uint32_t id) {
     return &survey->loaded[at];
 }
 
-/* True where it was not loaded before. */
+/* Adds an id to the loaded ones. Returns true if it is new. */
 static bool add_loaded(struct survey *survey, uint32_t id) {
     if (2 * survey->loaded_count >= survey->loaded_room) {
         struct survey old = *survey;
@@ -214,7 +217,8 @@ static void ask_path(struct target *target, uint32_t id) {
     target_ask_pieces(target, &request);
 }
 
-/* The root, the best, all above them, and where the loops of the recursive ones among these end. */
+/* Asks for the root, the best contexts with their ancestors, and the contexts that close the loops
+ * of recursive ones among these. */
 static void ask_paths(struct target *target, struct survey *survey) {
     struct loader *loader = &target->loader;
     loader->visit = visit_path;
@@ -237,7 +241,8 @@ static int64_t minus(int64_t a, int64_t b) {
     return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
 }
 
-/* Their figures are those of the survey; who only stands on the way has none of his own here. */
+/* Sets the figures of the best contexts to those of the survey. Their ancestors get no figures of
+ * their own. */
 static void set_figures(struct model *model, const struct survey *survey,
                         const struct wire_survey *all) {
     struct model_totals *rest = &model_own_figures(model, &model->left_out)->self;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * top.h - loads only the contexts that have most, with their call paths. For a short list the
- * command then needs no memory for millions of others.
+ * top.h - loads only the contexts that have most of the sort key, with their call paths. For a
+ * short list the command then needs no memory for millions of others.
  *
- * The target looks at all contexts. It sends those whose figure reaches the smallest of the best so
- * far, and the sums of all; then the command asks for the paths to the best. With --site the target
- * is asked twice for all contexts that have figures: once for their frames, whose names are looked
- * up here, and once for those whose names match.
+ * The target looks at all contexts. It sends the contexts whose figure is not below the smallest of
+ * the best contexts so far, and the sums of all; then the command asks for the paths to the best.
+ * With --site the target is asked twice for all contexts that have figures: once for their frames,
+ * whose names are looked up here, and once for those whose names match.
  */
 #ifndef MEMCTX_TOP_H
 #define MEMCTX_TOP_H

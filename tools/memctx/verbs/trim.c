@@ -39,7 +39,8 @@ static void print_text(const struct wire_trim *trim, int64_t predicted, bool hum
     if (predicted != WIRE_UNKNOWN)
         printf("predicted: %s\n", render_bytes(wanted, predicted, human));
     if (trim->threads_waiting > 0) {
-        printf("%u of %u threads allocated nothing meanwhile; theirs goes with their next malloc\n",
+        printf("%u of %u threads have not allocated since; each returns its memory with its next "
+               "malloc\n",
                trim->threads_waiting, trim->threads);
     }
 }
@@ -47,7 +48,7 @@ static void print_text(const struct wire_trim *trim, int64_t predicted, bool hum
 static void read_trim(const struct target *target, struct client_answer *answer,
                       struct wire_trim *trim) {
     if (answer->length != sizeof *trim) {
-        cli_die(CLI_REFUSED, "%s: damaged answer; %zu bytes are not what a trim has",
+        cli_die(CLI_REFUSED, "%s: damaged answer; the answer to a trim does not have %zu bytes",
                 target->client.source, answer->length);
     }
     memcpy(trim, answer->body, sizeof *trim);
@@ -67,7 +68,7 @@ static void trim_all(struct target *target, struct wire_trim *trim) {
     read_trim(target, &answer, trim);
 }
 
-/* Returns what was predicted. */
+/* Trims the chosen contexts. Returns the predicted bytes. */
 static int64_t trim_some(struct target *target, struct wire_trim *trim,
                          const struct choice *choice) {
     struct model model;

@@ -28,7 +28,7 @@ static void add_by_number(struct unfolding *unfolding, const struct choice *choi
     }
 }
 
-static const struct model *sorting; /* for the comparison, which gets no argument */
+static const struct model *sorting; /* argument of the comparison function */
 
 static int by_falling_bytes(const void *a, const void *b) {
     uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
@@ -37,7 +37,8 @@ static int by_falling_bytes(const void *a, const void *b) {
     return x != y ? (x > y ? -1 : 1) : (left > right) - (left < right);
 }
 
-/* The recursive contexts whose function matches; where they are very many, those that hold most. */
+/* Adds the recursive contexts whose function matches; if there are too many, those that hold most.
+ */
 static void add_by_site(struct unfolding *unfolding, const struct choice *choice,
                         struct target *target) {
     struct model model;
@@ -94,14 +95,13 @@ static void print_text(const struct target *target, const struct unfolding *unfo
         printf("%" PRId64 " function%s folded again\n", figures[0],
                figures[0] == 1 ? " is" : "s are");
     } else {
-        printf("for %u s new call paths have each call of %" PRId64
-               " recursive function%s, wherever "
-               "it comes from;\nsee memctx dump %d\n",
+        printf("for %u s, new call paths keep every call of %" PRId64
+               " recursive function%s, whoever calls it;\nsee memctx dump %d\n",
                unfolding->head.verb, figures[0], several, (int)target->facts.pid);
     }
     if (figures[1] > (unfolding->head.verb == 0 ? 0 : figures[0])) {
-        printf("in all %" PRId64 " functions are unfolded now, the last of them for %" PRId64
-               " s\n",
+        printf("in all, %" PRId64 " functions are unfolded now; the last one is folded again in "
+               "%" PRId64 " s\n",
                figures[1], figures[2]);
     }
 }

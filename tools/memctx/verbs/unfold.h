@@ -8,7 +8,8 @@
 
 #define UNFOLD_SECONDS 60 /* unless --for says another time */
 
-/* Asks the target, for so many seconds, or to fold it again (0), and says what it answered. */
+/* Asks the target to unfold the recursive contexts for `seconds`, or to fold them again (0), and
+ * prints the answer. */
 void unfold_contexts(const struct choice *choice, int64_t seconds);
 
 #endif

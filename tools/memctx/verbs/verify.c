@@ -18,13 +18,13 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
 
 struct outcome {
     struct note note;
-    const struct placing *placing; /* NULL: trimmed */
+    const struct placing *placing; /* NULL: the action is a trim */
     double ago_s;
     int64_t now_bytes, saved_bytes;
-    double ratio; /* saved of predicted; 0 where nothing was predicted */
+    double ratio; /* saved bytes by predicted bytes; 0 if nothing was predicted */
 };
 
-/* What the contexts that are placed so now waste by it. */
+/* Returns the bytes that contexts with this placement waste now. */
 static int64_t waste_now(const struct model *model, const struct placing *placing) {
     bool *members = cli_alloc(model->context_count, sizeof *members);
     for (size_t i = 0; i < model->context_count; i++)
@@ -54,13 +54,12 @@ static void print_text(const struct outcome *outcome, bool human) {
     char now[RENDER_NUMBER_BYTES], saved[RENDER_NUMBER_BYTES];
     bool trimmed = !outcome->placing;
     printf("%s of %" PRId64 " context%s (%" PRId64
-           "%s), %.1f s ago: predicted %s; %s %s before, %s %s: "
-           "saved %s",
+           "%s), %.1f s ago: predicted saving %s; %s: %s before, %s %s; saved %s",
            note->action, note->contexts, note->contexts == 1 ? "" : "s", note->first,
            note->contexts == 1 ? "" : ", ...", outcome->ago_s,
            render_bytes(predicted, note->predicted_bytes, human),
-           trimmed                               ? "resident"
-           : placing_is_shared(outcome->placing) ? "free in its pages and mixed ones"
+           trimmed                               ? "resident set"
+           : placing_is_shared(outcome->placing) ? "free bytes in its own and in mixed pages"
                                                  : "rounding and holes of its chunks",
            render_bytes(before, note->before_bytes, human),
            render_bytes(now, outcome->now_bytes, human), trimmed ? "after" : "now",
@@ -121,7 +120,8 @@ int verify_main(int argc, char **argv) {
         json_put_close(&json, '}');
         putchar('\n');
     } else if (shown == 0) {
-        printf("no predictions to compare; memctx isolate, merge and trim make them\n");
+        printf(
+            "no predictions to compare; memctx isolate, merge, set policy= and trim make them\n");
     }
     return cli_finish_output(CLI_DONE);
 }

@@ -4,7 +4,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
-  // Steps instead of numbers, and only the contexts with figures, so that the file stays small: see report.c.
+  // The file has steps instead of ids, and rows only for contexts with figures, so that it stays small: see report.c.
   const contexts = {id: [], parent: [], name: data.contexts.name}, count = contexts.name.length;
   data.contexts.id_step.reduce((last, step) => { contexts.id.push(last + step); return last + step; }, 0);
   data.contexts.parent_step.forEach((step, i) => contexts.parent.push(i - step));
@@ -74,7 +74,7 @@
 
   // --- search ---
 
-  let needle = "", matched = null; // by name
+  let needle = "", matched = null; // whether each name matches
   const isMatch = (index) => matched === null || (index > 0 && matched[contexts.name[index]]);
   const search = (text) => {
     needle = text.trim().toLowerCase();
@@ -83,7 +83,7 @@
       $("found").textContent = "";
     } else {
       let sum = 0, found = 0;
-      const below = new Uint8Array(count); // under a match already
+      const below = new Uint8Array(count); // 1: the node is below a match
       for (let i = 1; i < count; i++) {
         const hit = matched[contexts.name[i]];
         below[i] = below[contexts.parent[i]] || hit ? 1 : 0;
@@ -112,7 +112,7 @@
   const colourOf = (index, faded) => faded ? (dark() ? "#2a2f37" : "#e7e9ee")
     : `hsl(${hueOf(nameOf(index))}, ${dark() ? "38%, 36%" : "62%, 78%"})`;
 
-  // --- what is pointed at ---
+  // --- the pointer ---
 
   const tip = $("tip"), detail = $("detail");
   const showTip = (event, text) => {
@@ -134,7 +134,7 @@
     detail.textContent = index > 0 ? `${describe(index).replace("\n", "  ·  ")}  ·  ${pathOf(index)}` : describe(0).replace("\n", "  ·  ");
   };
 
-  // A canvas as sharp as the screen is; returns its context and width.
+  // Makes a canvas as sharp as the screen; returns its context and width.
   const prepare = (canvas, height) => {
     const width = canvas.parentElement.clientWidth - 2, scale = devicePixelRatio || 1;
     canvas.width = Math.max(1, width * scale);
@@ -339,7 +339,7 @@
     });
   };
   const maps = [];
-  // From orange by way of the background's grey to blue: told apart by who sees no red or green, too.
+  // From orange through the background's grey to blue, which people who do not see red or green tell apart, too.
   const ramp = (part) => {
     const far = Math.abs(part - .5) * 2;
     return `hsl(${part < .5 ? 24 : 212}, ${20 + 65 * far}%, ${dark() ? 34 + 18 * far : 84 - 30 * far}%)`;
@@ -470,7 +470,7 @@
       }
       return box;
     }));
-    if (!data.findings.length) $("findings").append(element("p", {textContent: "No problem with its memory was found."}));
+    if (!data.findings.length) $("findings").append(element("p", {textContent: "No memory problem was found."}));
   };
   const drawChanges = () => {
     const before = data.before;
