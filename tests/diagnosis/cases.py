@@ -7,7 +7,7 @@ import socket
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
-from planted import PLANTED, SEVERE, ALARMING, CHUNKS_TOGETHER, doctor, looks, planted, check_first, installed, command
+from planted import PLAIN, PLANTED, SEVERE, ALARMING, CHUNKS_TOGETHER, doctor, looks, planted, check_first, installed, command
 
 
 def plant(case, wrapper, ident, function):
@@ -25,7 +25,7 @@ def plant(case, wrapper, ident, function):
 
 
 for planted_case, (planted_id, culprit) in PLANTED.items():
-    for by in ("malloc", "xmalloc", "new", "strdup") if culprit else ("malloc",):
+    for by in ("malloc", "xmalloc", "new", "strdup") if culprit and planted_case not in PLAIN else ("malloc",):
         plant(planted_case, by, planted_id, culprit)
 
 
@@ -47,7 +47,8 @@ def keep_healthy(case):
     test_named(f"healthy-{case}")(run)
 
 
-for healthy_case in ("full-cache", "filling-cache", "steady", "table", "grows-and-stays", "map-of-strings", "small"):
+for healthy_case in ("full-cache", "filling-cache", "steady", "table", "grows-and-stays", "map-of-strings", "small",
+                     "sawtooth", "days", "vocabulary", "late-vocabulary", "reloaded"):
     keep_healthy(healthy_case)
 
 PYTHON_WORK = """

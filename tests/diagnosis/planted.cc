@@ -654,6 +654,93 @@ static void handed() { // two threads allocate, the first one frees half of the 
     work_until_told();
 }
 
+// --- growth that is not one more chunk at each interval ---------------------------------------
+
+APART static void log_append(char *&log, size_t &size, size_t bytes) {
+    log = static_cast<char *>(std::realloc(log, size + bytes));
+    memset(log + size, 'l', bytes);
+    size += bytes;
+}
+
+static void one_buffer() { // one chunk, which realloc makes larger and larger
+    char *log = nullptr;
+    size_t size = 0;
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 400; i++) {
+            log_append(log, size, 10000);
+            serve(2);
+        }
+        look();
+    }
+}
+
+APART static char *picture_keep() {
+    char *picture = get(3 << 20);
+    picture[0] = 'p';
+    return picture;
+}
+
+static void few_large() { // one large chunk more each time
+    for (int round = 0; round < 5; round++) {
+        picture_keep();
+        serve(20000);
+        look();
+    }
+}
+
+APART static void record_widen(char *&record, size_t &size, size_t bytes) {
+    record = static_cast<char *>(std::realloc(record, size + bytes));
+    memset(record + size, 'r', bytes);
+    size += bytes;
+}
+
+static void wider() { // always as many records, each ever larger
+    std::vector<char *> records(5000);
+    std::vector<size_t> sizes(5000);
+    for (int round = 0; round < 5; round++) {
+        for (size_t i = 0; i < records.size(); i++)
+            record_widen(records[i], sizes[i], 300 + dice(200));
+        serve(10000);
+        look();
+    }
+}
+
+APART static char *order_open() {
+    char *order = get(1000);
+    order[0] = 'o';
+    return order;
+}
+
+// Opens or closes orders until there are so many; every tenth that is closed is forgotten.
+static void trade(std::vector<char *> &orders, size_t count, bool forgets) {
+    while (orders.size() < count)
+        orders.push_back(order_open());
+    while (orders.size() > count) {
+        if (!forgets || dice(10))
+            put(orders.back());
+        orders.pop_back();
+    }
+    serve(3000);
+}
+
+static void waves() { // a load that comes and goes, and orders that are forgotten
+    std::vector<char *> orders;
+    static const size_t load[] = {2000, 9000, 20000, 9000};
+    for (int round = 0; round < 15; round++) {
+        trade(orders, load[round % 4], true);
+        look();
+    }
+}
+
+static void one_dip() { // it falls once, a little
+    std::vector<char *> orders;
+    static const size_t load[] = {4000, 9000, 15000, 13500, 20000, 26000, 31000};
+    for (size_t count : load) {
+        trade(orders, count, false);
+        look();
+    }
+}
+
 // --- healthy ones -------------------------------------------------------------------------------
 
 static void full_cache() { // large, all of it used; entries are replaced
@@ -710,6 +797,88 @@ static void filling_cache() { // random keys: it grows ever more slowly
     }
 }
 
+static void sawtooth() { // the load of each day, and one day with more of it long ago
+    std::vector<char *> orders;
+    static const size_t load[] = {3000, 30000, 2000, 12000, 2500, 14000, 3000, 16000, 3500, 18000};
+    for (size_t count : load) {
+        trade(orders, count, false);
+        look();
+    }
+}
+
+static void days() { // the same load each day
+    std::vector<char *> orders;
+    static const size_t load[] = {3000, 9000, 20000, 9000};
+    for (int round = 0; round < 14; round++) {
+        trade(orders, load[round % 4] + dice(200), false);
+        look();
+    }
+}
+
+APART static char *word_learn(size_t size) {
+    char *word = get(size);
+    word[0] = 'w';
+    return word;
+}
+
+// The chance that a word of a text is new falls with the number of words that were read. Words are
+// never forgotten, so their number grows with the logarithm of the text.
+static void vocabulary() {
+    uint64_t read = 0;
+    for (int round = 0; round < 6; round++) {
+        for (int i = 0; i < 40000; i++, read++) {
+            if (dice(20000 + read) < 20000)
+                word_learn(200);
+            serve(i % 20 == 0);
+        }
+        usleep(300000); // the time of a round is more than that of a look
+        look();
+    }
+}
+
+// The same, looked at late: 200 000 words were read before.
+static void late_vocabulary() {
+    uint64_t read = 0;
+    for (int round = -5; round < 5; round++) {
+        for (int i = 0; i < 40000; i++, read++) {
+            if (dice(20000 + read) < 20000)
+                word_learn(200);
+            serve(i % 20 == 0);
+        }
+        if (round < 0)
+            continue;
+        usleep(300000);
+        look();
+    }
+}
+
+APART static char *table_load() {
+    char *row = get(400);
+    row[0] = 't';
+    return row;
+}
+APART static char *row_refresh() {
+    char *row = get(400);
+    row[0] = 'f';
+    return row;
+}
+
+static void reloaded() { // loaded by one path, replaced bit by bit by another one
+    std::vector<char *> rows(40000);
+    for (auto &row : rows)
+        row = table_load();
+    size_t next = 0;
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 6000; i++, next++) {
+            char *&row = rows[next % rows.size()];
+            put(row);
+            row = row_refresh();
+        }
+        serve(5000);
+        look();
+    }
+}
+
 static void map_of_strings() {
     std::map<std::string, std::string> map;
     for (int i = 0; i < 300000; i++)
@@ -744,6 +913,16 @@ int main(int argc, char **argv) {
         {"thrashing", thrashing},
         {"recursion", recursion},
         {"leaky-recursion", leaky_recursion},
+        {"one-buffer", one_buffer},
+        {"few-large", few_large},
+        {"wider", wider},
+        {"waves", waves},
+        {"one-dip", one_dip},
+        {"sawtooth", sawtooth},
+        {"days", days},
+        {"vocabulary", vocabulary},
+        {"late-vocabulary", late_vocabulary},
+        {"reloaded", reloaded},
         {"filling-cache", filling_cache},
         {"sparse", sparse},
         {"among", among},

@@ -23,8 +23,15 @@ PLANTED = {  # case: what is found, and whose fault it is
     "thrashing": ("thrashing", None),
     "recursion": ("nearly-empty-pages", "node_label"),
     "leaky-recursion": ("growth", "node_label"),
+    "one-buffer": ("growth", "log_append"),
+    "few-large": ("growth", "picture_keep"),
+    "wider": ("growth", "record_widen"),
+    "waves": ("growth", "order_open"),
+    "one-dip": ("growth", "order_open"),
 }
-SEVERE = ("survivors", "plugins", "recursion")
+# Cases that allocate by realloc, or are tried with malloc alone.
+PLAIN = ("one-buffer", "wider", "waves", "one-dip")
+SEVERE = ("survivors", "plugins", "recursion", "one-buffer", "few-large", "wider", "waves", "one-dip")
 ALARMING = ("warning", "critical")
 # What the first finding has to put together, of the 11 700 that are left behind at any depth of a recursion.
 CHUNKS_TOGETHER = {"leaky-recursion": 11000}

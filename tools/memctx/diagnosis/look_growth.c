@@ -4,13 +4,31 @@
 #include <stdlib.h>
 
 #include "diagnosis/look.h"
+#include "diagnosis/trend.h"
 
 #define DAY_S 86400.0
+#define CHUNKS_MIN 16  /* growth by fewer chunks needs more bytes */
+#define OWN_ALLOCS 0.9 /* from this share on, a path's allocations are the program's whole load */
 
+/* What grew in a context, or in all contexts of a suspect. */
 struct growth {
+    enum trend_kind kind;
     int64_t bytes, chunks, allocs;
-    bool slowing; /* like a cache that fills: the share of allocations that stay falls to under half
-                   */
+    double a_day; /* bytes */
+    double seconds;
+    bool slowing; /* as a cache does that fills */
+};
+
+/* The figures of contexts at all samples, where contexts with the same folded path share a row. */
+struct series {
+    const struct samples *samples;
+    struct sample_row **rows; /* by sample, and by the number of the first context's figures */
+    double *seconds;          /* since the process started, by sample */
+    double *allocs;           /* of the process, by sample */
+    double *x;                /* for one path at a time, as `values` */
+    int64_t *values;
+    bool *falls;                  /* by number: the path shrinks */
+    struct sample_row *shrinking; /* by sample: sum over the paths that shrink */
 };
 
 /* Adds up, at each sample, the contexts that have the same folded path. The index of a row is
@@ -26,133 +44,246 @@ static struct sample_row *sum_alike(const struct look *look, const struct sample
     return rows;
 }
 
-/* Returns the share of the allocated bytes that stays alive. It is computed from chunk counts,
- * because the sizes of freed chunks are not known. */
-static double kept_between(const struct sample_row *from, const struct sample_row *to) {
-    int64_t allocs = to->allocs - from->allocs;
-    return (double)(to->requested_bytes - from->requested_bytes) /
-           (allocs > 0 ? (double)allocs : 1);
+static void take_bytes(struct series *series, size_t number) {
+    for (size_t i = 0; i < series->samples->count; i++)
+        series->values[i] = series->rows[i][number].requested_bytes;
 }
 
-/* Returns the growth of a path that grew in every interval, or shrank in every interval;
- * otherwise zeros. `rows` is indexed by sample. */
-static struct growth steady_growth(struct sample_row *const *rows, size_t samples, size_t number) {
-    const struct sample_row *first = &rows[0][number], *last = first;
-    size_t up = 0, down = 0, slower = 0;
-    double kept_first = 0, kept_last = 0;
-    for (size_t i = 1; i < samples; i++) {
-        const struct sample_row *row = &rows[i][number];
-        double kept = kept_between(last, row);
-        up += row->requested_bytes > last->requested_bytes && row->live_chunks > last->live_chunks;
-        down +=
-            row->requested_bytes < last->requested_bytes && row->live_chunks < last->live_chunks;
-        slower += i > 1 && kept < kept_last;
-        kept_first = i == 1 ? kept : kept_first;
-        kept_last = kept;
-        last = row;
+static void series_make(struct series *series, const struct look *look) {
+    const struct samples *samples = look->input->samples;
+    size_t count = samples->count, paths = look->model->figures_count;
+    *series = (struct series){.samples = samples,
+                              .rows = cli_alloc(count, sizeof(struct sample_row *)),
+                              .seconds = cli_alloc(count, sizeof(double)),
+                              .allocs = cli_alloc(count, sizeof(double)),
+                              .x = cli_alloc(count, sizeof(double)),
+                              .values = cli_alloc(count, sizeof(int64_t)),
+                              .falls = cli_alloc(paths, sizeof(bool)),
+                              .shrinking = cli_alloc(count, sizeof(struct sample_row))};
+    for (size_t i = 0; i < count; i++) {
+        series->rows[i] = sum_alike(look, &samples->samples[i]);
+        series->seconds[i] = samples->samples[i].uptime_s;
+        for (size_t k = 0; k < paths; k++)
+            series->allocs[i] += (double)series->rows[i][k].allocs;
     }
-    if (up != samples - 1 && down != samples - 1)
-        return (struct growth){0};
-    return (struct growth){last->requested_bytes - first->requested_bytes,
-                           last->live_chunks - first->live_chunks,
-                           larger(0, last->allocs - first->allocs),
-                           samples > 3 && slower == samples - 2 && 2 * kept_last < kept_first};
+    for (size_t k = 0; k < paths; k++) {
+        take_bytes(series, k);
+        series->falls[k] = trend_falls(series->values, count);
+        for (size_t i = 0; series->falls[k] && i < count; i++) {
+            struct sample_row *sum = &series->shrinking[i];
+            const struct sample_row *row = &series->rows[i][k];
+            sum->requested_bytes = model_tame(sum->requested_bytes + row->requested_bytes);
+            sum->live_chunks = model_tame(sum->live_chunks + row->live_chunks);
+        }
+    }
 }
 
-/* A cache may fill from one call path and later replace its entries from another. The growth
- * then is matched by a path of the same site that shrinks as steadily, by at least half as much. */
-static bool is_replacement(const struct look *look, const struct growth *growths,
-                           const struct blame_suspect *suspect) {
+static void series_free(struct series *series) {
+    for (size_t i = 0; i < series->samples->count; i++)
+        free(series->rows[i]);
+    free(series->rows);
+    free(series->seconds);
+    free(series->allocs);
+    free(series->x);
+    free(series->values);
+    free(series->falls);
+    free(series->shrinking);
+}
+
+/* True if the path whose bytes are in series->values grows ever more slowly: per allocation of its
+ * own, or per allocation of the program, which is a measure of its load. If nearly all of these are
+ * the path's own, the load is not known, and time is the measure. A leak that does not depend on
+ * the load grows ever more slowly per allocation when the load rises, but not per second. */
+static bool is_slowing(struct series *series, size_t number) {
+    size_t count = series->samples->count;
+    for (size_t i = 0; i < count; i++)
+        series->x[i] = (double)series->rows[i][number].allocs;
+    if (trend_slows(series->x, series->values, count))
+        return true;
+    double own = series->x[count - 1] - series->x[0];
+    double all = series->allocs[count - 1] - series->allocs[0];
+    if (own >= OWN_ALLOCS * all)
+        return trend_slows(series->seconds, series->values, count);
+    return trend_slows(series->allocs, series->values, count) &&
+           trend_is_slower(series->seconds, series->values, count);
+}
+
+static struct growth growth_of(struct series *series, size_t number) {
+    take_bytes(series, number);
+    struct trend trend = trend_of(series->values, series->samples->count);
+    if (trend.kind == TREND_NONE)
+        return (struct growth){0};
+    const struct sample_row *from = &series->rows[trend.from][number];
+    const struct sample_row *to = &series->rows[trend.to][number];
+    struct growth growth = {.kind = trend.kind,
+                            .bytes = to->requested_bytes - from->requested_bytes,
+                            .chunks = to->live_chunks - from->live_chunks,
+                            .allocs = larger(0, to->allocs - from->allocs),
+                            .seconds = series->seconds[trend.to] - series->seconds[trend.from],
+                            .slowing = is_slowing(series, number)};
+    growth.a_day = growth.seconds > 0 ? (double)growth.bytes / growth.seconds * DAY_S : 0;
+    return growth;
+}
+
+static struct growth growth_of_suspect(const struct look *look, const struct growth *growths,
+                                       const struct blame_suspect *suspect) {
+    struct growth sum = {.slowing = true};
+    for (size_t k = 0; k < suspect->count; k++) {
+        const struct growth *part = &growths[blame_number(&look->paths, suspect->members[k])];
+        sum.kind = part->kind > sum.kind ? part->kind : sum.kind;
+        sum.bytes = model_tame(sum.bytes + part->bytes);
+        sum.chunks = model_tame(sum.chunks + part->chunks);
+        sum.allocs = model_tame(sum.allocs + part->allocs);
+        sum.a_day += part->a_day;
+        sum.seconds = part->seconds > sum.seconds ? part->seconds : sum.seconds;
+        sum.slowing = sum.slowing && part->slowing;
+    }
+    return sum;
+}
+
+/* Returns the bytes that shrinking paths of the suspect's site lost. */
+static int64_t lost_at_site(const struct look *look, const struct series *series,
+                            const struct blame_suspect *suspect) {
     const struct model *model = look->model;
-    const struct model_context *site = &model->contexts[suspect->members[0]];
-    int64_t gone = 0;
+    const struct model_frame *site = model->contexts[suspect->members[0]].frame;
+    size_t last = series->samples->count - 1;
+    int64_t lost = 0;
     for (size_t i = 1; i < model->figures_count; i++) {
         uint32_t context = model_figures_at(model, i)->context;
-        const struct model_frame *frame =
-            context != WIRE_NONE && growths[i].bytes < 0 ? model->contexts[context].frame : NULL;
-        if (frame && context > 0 && frame->kind == site->frame->kind &&
-            frame->address == site->frame->address)
-            gone = model_tame(gone - growths[i].bytes);
+        if (!series->falls[i] || context == WIRE_NONE || context == 0)
+            continue;
+        const struct model_frame *frame = model->contexts[context].frame;
+        if (frame && frame->kind == site->kind && frame->address == site->address)
+            lost = model_tame(lost + series->rows[0][i].requested_bytes -
+                              series->rows[last][i].requested_bytes);
     }
-    return gone >= suspect->figure / 2;
+    return lost;
 }
 
-static enum severity growth_severity(const struct look *look, size_t intervals, int64_t bytes,
-                                     double a_day) {
-    if (intervals < 3 || a_day < 64.0 * (double)MIB)
+static bool are_near(int64_t gained, int64_t lost) {
+    int64_t difference = gained > lost ? gained - lost : lost - gained;
+    return gained > 0 && lost > 0 && difference <= larger(gained, lost) * 3 / 10;
+}
+
+/* A cache may fill from one call path and later replace its entries from another. The growth of the
+ * second path then is matched by paths of the same site that shrink by at least half as much, or by
+ * paths that shrink by about as many chunks or bytes in (nearly) each interval. */
+static bool is_replacement(const struct look *look, const struct series *series,
+                           const struct blame_suspect *suspect) {
+    if (lost_at_site(look, series, suspect) >= suspect->figure / 2)
+        return true;
+    size_t intervals = series->samples->count - 1, matches = 0;
+    for (size_t i = 1; i <= intervals; i++) {
+        int64_t bytes = 0, chunks = 0;
+        for (size_t k = 0; k < suspect->count; k++) {
+            uint32_t number = blame_number(&look->paths, suspect->members[k]);
+            const struct sample_row *from = &series->rows[i - 1][number];
+            const struct sample_row *to = &series->rows[i][number];
+            bytes += to->requested_bytes - from->requested_bytes;
+            chunks += to->live_chunks - from->live_chunks;
+        }
+        const struct sample_row *from = &series->shrinking[i - 1], *to = &series->shrinking[i];
+        matches += are_near(chunks, from->live_chunks - to->live_chunks) ||
+                   are_near(bytes, from->requested_bytes - to->requested_bytes);
+    }
+    return matches >= (intervals > 2 ? intervals - 1 : intervals);
+}
+
+static enum severity growth_severity(const struct look *look, size_t intervals,
+                                     const struct growth *growth) {
+    if (growth->slowing || intervals < 3 || growth->a_day < 64.0 * (double)MIB)
         return SEVERITY_INFO; /* the program may still be starting, or filling a cache */
-    return bytes >= floor_of(look, 16 * MIB, 10) ? SEVERITY_CRITICAL : SEVERITY_WARNING;
+    return growth->bytes >= floor_of(look, 16 * MIB, 10) ? SEVERITY_CRITICAL : SEVERITY_WARNING;
+}
+
+/* Returns a text that says when the path grew. The caller frees it. */
+static char *when_it_grew(const struct growth *growth, size_t intervals) {
+    switch (growth->kind) {
+    case TREND_WAVES:
+        return cli_copy("rises and falls, and each of its low points was higher than the one "
+                        "before; it grew");
+    case TREND_DIPS: return cli_format("grew over %zu intervals, with small dips:", intervals);
+    default:
+        return intervals == 1 ? cli_copy("grew in the one interval:")
+                              : cli_format("grew in each of %zu intervals:", intervals);
+    }
+}
+
+/* Returns a text that says by how much the path grew, and how much of what it allocates stays. The
+ * caller frees it. */
+static char *how_it_grew(const struct growth *growth) {
+    const char *bytes = look_bytes(growth->bytes);
+    if (growth->chunks <= 0)
+        return cli_format("by %s while its number of chunks did not grow, so its chunks are larger",
+                          bytes);
+    int64_t kept_of = growth->allocs / growth->chunks;
+    return kept_of > 1
+               ? cli_format("by %" PRId64 " chunks and %s; one of %" PRId64
+                            " chunks that it allocates stays",
+                            growth->chunks, bytes, kept_of)
+               : cli_format("by %" PRId64 " chunk%s and %s; nearly every chunk that it allocates "
+                            "stays",
+                            growth->chunks, growth->chunks == 1 ? "" : "s", bytes);
+}
+
+static void tell_growth(struct look *look, const struct rule *rule, enum severity severity,
+                        const struct blame_suspect *suspect, const struct growth *growth) {
+    size_t intervals = look->input->samples->count - 1;
+    int64_t chunks = larger(growth->chunks, 0);
+    struct finding *finding = finding_on(look, rule, severity, suspect, growth->bytes,
+                                         growth->allocs > 0 ? share(chunks, growth->allocs) : 1);
+    char *when = when_it_grew(growth, intervals), *how = how_it_grew(growth);
+    finding->evidence = cli_format(
+        "this call path %s %s, in %.1f s (%s a day at this rate); %s", when, how, growth->seconds,
+        look_bytes(growth->a_day < 9e18 ? (int64_t)growth->a_day : INT64_MAX),
+        growth->slowing  ? "it grows less each time, like a cache that fills, so it is hardly a "
+                           "leak"
+        : intervals >= 3 ? "it is a leak, or a queue that is not drained"
+                         : "two more marks show whether the growth goes on");
+    free(when);
+    free(how);
+    uint32_t number = blame_number(&look->paths, suspect->members[0]);
+    size_t alike = look->paths.alike[number];
+    if (suspect->count == 1 && alike > 1) { /* all contexts with this folded path */
+        finding->context = WIRE_NONE;
+        finding->contexts = alike;
+        finding->frames = look->paths.plain[number];
+    }
+    finding->action = intervals >= 3
+                          ? look_closer(look, "dump", " --flat --sort chunks", finding)
+                          : cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
+                                       look->input->target, look->input->target);
 }
 
 void look_for_growth(struct look *look, const struct rule *rule) {
-    const struct samples *samples = look->input->samples;
     const struct model *model = look->model;
-    size_t intervals = samples->count - 1;
+    size_t intervals = look->input->samples->count - 1;
+    int64_t floor = floor_of(look, MIB, 1);
     if (intervals == 0)
         return;
+    struct series series;
+    series_make(&series, look);
     struct growth *growths = cli_alloc(model->figures_count, sizeof *growths);
     int64_t *figures = cli_alloc(model->figures_count, sizeof *figures);
-    struct sample_row **rows = cli_alloc(samples->count, sizeof(struct sample_row *));
-    for (size_t i = 0; i < samples->count; i++)
-        rows[i] = sum_alike(look, &samples->samples[i]);
     for (size_t i = 0; i < model->figures_count; i++) {
         if (look->paths.same[i] == i)
-            growths[i] = steady_growth(rows, samples->count, i);
-        figures[i] = growths[i].chunks >= 16 ? growths[i].bytes : 0;
+            growths[i] = growth_of(&series, i);
+        if (growths[i].chunks >= CHUNKS_MIN || growths[i].bytes >= floor)
+            figures[i] = growths[i].bytes;
     }
-    for (size_t i = 0; i < samples->count; i++)
-        free(rows[i]);
-    free(rows);
-    double seconds = model->uptime_s - samples->samples[0].uptime_s;
     struct blame blame;
     blame_make(&blame, &look->paths, figures, 4 * KIB);
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
-        int64_t bytes = suspect->figure;
-        double a_day = seconds > 0 ? (double)bytes / seconds * DAY_S : 0;
-        bool slowing = true;
-        for (size_t k = 0; k < suspect->count; k++)
-            slowing = slowing && growths[blame_number(&look->paths, suspect->members[k])].slowing;
-        enum severity severity =
-            slowing ? SEVERITY_INFO : growth_severity(look, intervals, bytes, a_day);
-        if ((severity == SEVERITY_INFO && bytes < floor_of(look, MIB, 1)) ||
-            is_replacement(look, growths, suspect))
+        struct growth growth = growth_of_suspect(look, growths, suspect);
+        enum severity severity = growth_severity(look, intervals, &growth);
+        if ((severity == SEVERITY_INFO && growth.bytes < floor) ||
+            is_replacement(look, &series, suspect))
             continue;
-        struct growth sum = {0};
-        for (size_t k = 0; k < suspect->count; k++) {
-            const struct growth *part = &growths[blame_number(&look->paths, suspect->members[k])];
-            sum.chunks = model_tame(sum.chunks + part->chunks);
-            sum.allocs = model_tame(sum.allocs + part->allocs);
-        }
-        int64_t kept_of = sum.chunks > 0 ? sum.allocs / sum.chunks : 0;
-        char *kept = kept_of > 1
-                         ? cli_format("one of %" PRId64 " chunks that it allocates stays", kept_of)
-                         : cli_copy("nearly every chunk that it allocates stays");
-        struct finding *finding = finding_on(look, rule, severity, suspect, bytes,
-                                             sum.allocs > 0 ? share(sum.chunks, sum.allocs) : 1);
-        finding->evidence = cli_format(
-            "this call path grew in each of %zu interval%s: by %" PRId64 " chunks and %s in %.1f s "
-            "(%s a day at this rate); %s; %s",
-            intervals, intervals == 1 ? "" : "s", sum.chunks, look_bytes(bytes), seconds,
-            look_bytes(a_day < 9e18 ? (int64_t)a_day : INT64_MAX), kept,
-            slowing ? "it grows less each time, like a cache that fills, so it is hardly a leak"
-            : intervals >= 3 ? "it is a leak, or a queue that is not drained"
-                             : "two more marks show whether the growth goes on");
-        uint32_t number = blame_number(&look->paths, suspect->members[0]);
-        size_t alike = look->paths.alike[number];
-        if (suspect->count == 1 && alike > 1) { /* all contexts with this folded path */
-            finding->context = WIRE_NONE;
-            finding->contexts = alike;
-            finding->frames = look->paths.plain[number];
-        }
-        free(kept);
-        finding->action =
-            intervals >= 3
-                ? look_closer(look, "dump", " --flat --sort chunks", finding)
-                : cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
-                             look->input->target, look->input->target);
+        tell_growth(look, rule, severity, suspect, &growth);
     }
     blame_free(&blame);
+    series_free(&series);
     free(growths);
     free(figures);
 }

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* trend.c - judges whether a series of figures grows. */
+#include "diagnosis/trend.h"
+
+#define LOW_POINTS_MIN 3   /* fewer may be chance */
+#define DIP_SHARE 3        /* the rise is at least so many times the largest dip */
+#define WAVE_SHARE 8       /* low points rise by at least this part of the largest fall */
+#define SLOWER 0.97        /* a rate counts as lower when it is at most this part of the other */
+#define SLOW_IN_WINDOW 0.6 /* the last rate is at most this part of the first one, or: */
+#define SLOWER_AT_THE_END 0.85
+#define SLOW_AT_ALL 0.5 /* it is at most this part of the average since the beginning */
+
+/* Returns the largest fall from an element to a later one. */
+static int64_t largest_fall(const int64_t *values, size_t count) {
+    int64_t highest = values[0], fall = 0;
+    for (size_t i = 1; i < count; i++) {
+        highest = values[i] > highest ? values[i] : highest;
+        fall = highest - values[i] > fall ? highest - values[i] : fall;
+    }
+    return fall;
+}
+
+static struct trend waves(const int64_t *values, size_t count, int64_t fall) {
+    struct trend trend = {TREND_NONE, 0, 0};
+    size_t lows = 0, highs = 0;
+    int64_t low = 0, high = 0;
+    for (size_t i = 1; i < count; i++) {
+        bool last = i + 1 == count;
+        if (!last && values[i] < values[i - 1] && values[i] <= values[i + 1]) { /* a low point */
+            if (lows > 0 && values[i] <= low)
+                return trend;
+            trend.from = lows == 0 ? i : trend.from;
+            trend.to = i;
+            low = values[i];
+            lows++;
+        } else if (values[i] > values[i - 1] && (last || values[i] >= values[i + 1])) {
+            /* A high point; the last element may still rise. */
+            if (highs > 0 && values[i] <= high && !last)
+                return trend;
+            high = values[i] > high ? values[i] : high;
+            highs++;
+        }
+    }
+    if (lows >= LOW_POINTS_MIN && values[trend.to] - values[trend.from] >= fall / WAVE_SHARE)
+        trend.kind = TREND_WAVES;
+    return trend;
+}
+
+struct trend trend_of(const int64_t *values, size_t count) {
+    struct trend none = {TREND_NONE, 0, 0};
+    if (count < 2)
+        return none;
+    size_t rises = 0;
+    int64_t highest = values[0];
+    for (size_t i = 1; i < count; i++) {
+        rises += values[i] > values[i - 1];
+        highest = values[i] > highest ? values[i] : highest;
+    }
+    struct trend whole = {TREND_STEADY, 0, count - 1};
+    if (rises == count - 1)
+        return whole;
+    int64_t fall = largest_fall(values, count), rise = values[count - 1] - values[0];
+    whole.kind = TREND_DIPS;
+    /* What rises at once at the beginning and then stays is no growth: half of the way there has
+     * to be something left to rise. */
+    int64_t later = values[count - 1] - values[(count - 1) / 2];
+    if (rises >= 3 && values[count - 1] == highest && rise / DIP_SHARE >= fall && later >= rise / 4)
+        return whole;
+    return waves(values, count, fall);
+}
+
+bool trend_falls(const int64_t *values, size_t count) {
+    for (size_t i = 1; i < count; i++)
+        if (values[i] > values[0])
+            return false;
+    return count > 1 && values[count - 1] < values[0];
+}
+
+static double rate_at(const double *x, const int64_t *values, size_t i) {
+    double step = x[i] - x[i - 1];
+    return step > 0 ? (double)(values[i] - values[i - 1]) / step : 0;
+}
+
+static bool is_below(double rate, double first, double in_window, const double *x,
+                     const int64_t *values) {
+    double average = x[0] > 0 ? (double)values[0] / x[0] : 0;
+    return rate < in_window * first || rate < SLOW_AT_ALL * average;
+}
+
+bool trend_slows(const double *x, const int64_t *values, size_t count) {
+    if (count < 4)
+        return false;
+    double first = rate_at(x, values, 1), rate = first;
+    for (size_t i = 2; i < count; i++) {
+        double before = rate;
+        rate = rate_at(x, values, i);
+        if (rate > SLOWER * before)
+            return false;
+    }
+    return is_below(rate, first, SLOW_IN_WINDOW, x, values);
+}
+
+bool trend_is_slower(const double *x, const int64_t *values, size_t count) {
+    return count > 3 && is_below(rate_at(x, values, count - 1), rate_at(x, values, 1),
+                                 SLOWER_AT_THE_END, x, values);
+}

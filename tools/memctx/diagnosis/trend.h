@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * trend.h - whether a series of figures grows with time, in spite of dips and waves.
+ *
+ * Memory of a server rises and falls with its load. A series grows if it rises in every interval,
+ * if its dips are small against its rise, or if it swings in waves whose low points and high points
+ * both rise. A series that swings below an old high point does not grow.
+ */
+#ifndef MEMCTX_TREND_H
+#define MEMCTX_TREND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum trend_kind {
+    TREND_NONE,
+    TREND_STEADY, /* a rise in every interval */
+    TREND_DIPS,   /* a rise with dips of at most a third of it */
+    TREND_WAVES,  /* each of at least three low points is higher than the one before */
+};
+
+struct trend {
+    enum trend_kind kind;
+    size_t from, to; /* elements between which the series grew; for waves two low points */
+};
+
+struct trend trend_of(const int64_t *values, size_t count);
+
+/* True if the series falls, and no element is higher than the first one. */
+bool trend_falls(const int64_t *values, size_t count);
+
+/* True if the series rises ever more slowly along `x`, as a cache does that fills: each rate is
+ * lower than the one before, and the last rate is far below the first one or below the average
+ * since x was 0. `x` rises. False if there are fewer than three intervals. */
+bool trend_slows(const double *x, const int64_t *values, size_t count);
+
+/* As trend_slows, but compares only the last rate with the first one and with the average, because
+ * the steps of `x` may be uneven. */
+bool trend_is_slower(const double *x, const int64_t *values, size_t count);
+
+#endif
