@@ -153,9 +153,9 @@ static void tell_of_other_malloc(const char *file) {
     struct text text = {.bytes = line, .capacity = sizeof line - 1};
     if (!file)
         return;
-    text_add(&text, "memctx: the program calls the malloc of ");
+    text_add(&text, "memctx: malloc calls go to ");
     text_add(&text, file);
-    text_add(&text, "; memctx sees only the memory that this malloc takes from it\n");
+    text_add(&text, ", not to memctx; only the memory that is allocated from memctx is counted\n");
     os_print(&text);
 }
 

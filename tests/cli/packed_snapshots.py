@@ -188,7 +188,7 @@ def packed_is_truncated():
         data = read(whole)
         for length in [*range(1, 40), *range(40, len(data), max(1, len(data) // 100)), len(data) - 1]:
             write(cut, data[:length])
-            expect(1, "truncated snapshot; it ends after .* take it again", "dump", cut)
+            expect(1, "truncated snapshot; it ends too early, after .* take it again", "dump", cut)
         for words in (["frag"], ["doctor"], ["diff"], ["export", "--csv", "-"], ["verify"]):
             expect(1, "truncated snapshot", words[0], cut, *words[1:])
         for extra in (b"\0", b"\x50\x2a\x4d\x18", b"\x50\x2a\x4d\x18\x05\0\0\0abcd"):

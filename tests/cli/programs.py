@@ -120,7 +120,7 @@ def another_malloc_is_told():
     for options, told in (((), False), (("-v",), True)):
         done = run(*options, program)
         check_equal((done.returncode, done.stdout), (0, "own 3\n"), "exit status and output")
-        check_equal("malloc is not this library's, but that of the program itself" in done.stderr, told,
+        check_equal("malloc calls go to the program itself, not to memctx; " in done.stderr, told,
                     f"standard error with {options}: {done.stderr}")
 
 

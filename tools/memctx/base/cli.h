@@ -33,7 +33,7 @@ struct cli_verb {
     const char *name;
     const char *arguments; /* text behind the name in the usage line */
     const char *summary;   /* one line in `memctx --help` */
-    const char *help;      /* what `memctx VERB --help` prints below the usage line */
+    const char *help;      /* text of `memctx VERB --help` below the usage line */
     int (*run)(int argc, char **argv);
 };
 

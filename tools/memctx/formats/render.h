@@ -15,7 +15,7 @@
 #define RENDER_NUMBER_BYTES 32
 
 struct render_options {
-    bool human; /* 1.5 MiB instead of 1572864 */
+    bool human; /* print 1.5 MiB instead of 1572864 */
     bool color;
     bool peak;      /* print the highest number of requested bytes, too */
     bool threads;   /* print the figures of each thread in each context, too */

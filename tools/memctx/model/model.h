@@ -198,7 +198,7 @@ struct model {
     uint64_t start_ticks;
     char *library_version;
     char *exe;
-    char *source; /* what messages call it: "pid 12" or the snapshot's file name */
+    char *source; /* name in messages: "pid 12" or the snapshot's file name */
     double uptime_s;
     int64_t build_ns;
     int64_t depth;
@@ -223,7 +223,8 @@ struct model {
     struct model_store *store;  /* memory of the frames, figures and totals */
     struct model_frame *frames; /* list of all frames */
     size_t frame_count;
-    size_t figures_count; /* with number 0, which contexts without figures share */
+    size_t figures_count; /* one more than the highest number; number 0 is of contexts without
+                             figures */
     struct model_module *modules;
     struct model_thread *threads;
     struct model_view *views;

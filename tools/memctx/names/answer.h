@@ -19,9 +19,9 @@ enum symbols_source {
     SYMBOLS_DWARF,
     SYMBOLS_SYMTAB,
     SYMBOLS_DYNSYM,
-    SYMBOLS_STRIPPED, /* the file has none at all */
-    SYMBOLS_MISSING,  /* no file */
-    SYMBOLS_MISMATCH, /* another build-id */
+    SYMBOLS_STRIPPED, /* the file has no symbols at all */
+    SYMBOLS_MISSING,  /* there is no file */
+    SYMBOLS_MISMATCH, /* the file has another build-id */
     SYMBOLS_DAMAGED,
     SYMBOLS_SOURCES,
 };

@@ -17,7 +17,7 @@ struct symbols_request {
     const struct model_module *module;
     pid_t live_pid;
     const char *debug_directory;
-    const uint64_t *addresses; /* in the file, already turned into look-up addresses */
+    const uint64_t *addresses; /* look-up addresses in the file */
     size_t count;
 };
 

@@ -13,7 +13,7 @@
 
 #include "rules/rule_walk.h"
 
-#define CHILDREN_MAX 4 /* at one time */
+#define CHILDREN_MAX 4 /* child processes at one time */
 #define CHILD_CPU_LIMIT_S 60
 
 struct child {

@@ -25,19 +25,19 @@ struct list {
 
 /* The rule of a function that was inlined, by the address of the function's DIE. */
 struct memo {
-    const void *key; /* NULL: the place is free */
+    const void *key; /* NULL: the slot is free */
     unsigned int rule;
 };
 
 struct walk {
     const struct rule_patterns *patterns;
     struct list found;
-    uint64_t *starts; /* of all functions, matching or not */
+    uint64_t *starts; /* starts of all functions, matching or not */
     size_t start_count, start_capacity;
     struct memo *memos;
     size_t memo_count, memo_capacity; /* a power of two */
     uint64_t bias; /* added to addresses of the debug information, gives those of the file */
-    const char *directory; /* in which the unit was compiled */
+    const char *directory; /* directory in which the unit was compiled */
 };
 
 static void add_range(struct walk *walk, uint64_t start, uint64_t end, unsigned int rule) {

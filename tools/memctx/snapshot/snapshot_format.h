@@ -56,8 +56,8 @@
 #define SNAPSHOT_VERSION 1U
 
 #define SNAPSHOT_WINDOW_LOG 23
-#define SNAPSHOT_COLUMNS_MAX 64U       /* of a block; numbers of columns are below it, too */
-#define SNAPSHOT_ROWS_MAX 65536U       /* of a block */
+#define SNAPSHOT_COLUMNS_MAX 64U       /* columns of a block; their numbers are below it, too */
+#define SNAPSHOT_ROWS_MAX 65536U       /* rows of a block */
 #define SNAPSHOT_BLOCK_MAX (32U << 20) /* bytes of a block */
 #define SNAPSHOT_TEXT_MAX (1U << 20)   /* bytes of a text */
 #define SNAPSHOT_BODY_FREE (16U << 20)
@@ -273,7 +273,7 @@ enum snapshot_pages {
     PAGES_SPARE_UNITS = 16,
     PAGES_OS_EMPTY = 17,
     PAGES_SHARES = 18,   /* number of rows of the shares, which follow those of the page before */
-    PAGES_OS_PAGES = 24, /* and the six after it */
+    PAGES_OS_PAGES = 24, /* and the six after it: os_pages */
 };
 
 enum snapshot_shares {

@@ -14,13 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HELLO_DEADLINE_MS 5000 /* all connections of the target may be in use */
-#define WAIT_MS 5000           /* for a free connection, with all attempts */
+#define HELLO_DEADLINE_MS 5000 /* for the hello: all connections may be in use */
+#define WAIT_MS 5000           /* for a free connection, over all attempts */
 #define WAIT_STEP_MS 50
-#define TELL_MS 700              /* the user is told of a longer wait */
-#define ANSWER_DEADLINE_MS 60000 /* for the first byte: a mark of a large heap takes its time */
-#define HURRY_DEADLINE_MS 1500   /* for the hello and for an answer, in a hurry */
-#define PAUSE_DEADLINE_MS 5000   /* between two bytes */
+#define TELL_MS 700              /* after such a wait for the hello, the user is told */
+#define ANSWER_DEADLINE_MS 60000 /* for an answer's first byte: marks of large heaps take long */
+#define HURRY_DEADLINE_MS 1500   /* instead of these two for a client in a hurry */
+#define PAUSE_DEADLINE_MS 5000   /* the longest pause between two bytes */
 
 static int64_t now_ms(void) {
     struct timespec now;

@@ -22,7 +22,7 @@
 struct client_directories {
     char paths[CLIENT_DIRECTORIES_MAX][512];
     size_t count;
-    size_t own_count; /* as many of the first: those that the process's library would choose */
+    size_t own_count; /* of the first paths, which the process's library would choose */
 };
 
 struct client {

@@ -303,7 +303,7 @@ void target_load_rest(struct target *target, struct model *model,
         start_map_reader(&reader, target->facts.pid);
     if (!options->sums_only)
         target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
-    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* costs little for the tables */
+    target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* cheap for the tables */
     loader_finish(&target->loader, options->flags);
     if (options->mappings) {
         if (reader.started)

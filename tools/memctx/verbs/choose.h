@@ -27,7 +27,7 @@ void choose_parse(struct choice *choice, int argc, char **argv);
 struct chosen {
     bool *members; /* by index of the model's contexts: those with figures of their own */
     size_t count;
-    uint32_t first; /* the id of the first of them */
+    uint32_t first; /* id of the first chosen context */
 };
 
 /* Loads the target with its pages, and with names if the choice needs them. Ends the process

@@ -20,8 +20,8 @@
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
-#define CELLS_MAX 40000    /* of the page map: with more pages, several share a cell */
-#define DIFF_ROWS_MAX 2000 /* the contexts that changed most */
+#define CELLS_MAX 40000    /* cells of the page map: with more pages, several share a cell */
+#define DIFF_ROWS_MAX 2000 /* rows of changes: the contexts that changed most */
 
 #define ASSET(name, file)                                                                          \
     __asm__(".pushsection .rodata\n" #name ":\n.incbin \"tools/memctx/formats/page/" file          \
