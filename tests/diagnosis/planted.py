@@ -30,7 +30,7 @@ PLANTED = {  # case: what is found, and whose fault it is
     "one-dip": ("growth", "order_open"),
 }
 # Cases that allocate by realloc, or are tried with malloc alone.
-PLAIN = ("one-buffer", "wider", "waves", "one-dip")
+PLAIN = ("one-buffer", "few-large", "wider", "waves", "one-dip")
 SEVERE = ("survivors", "plugins", "recursion", "one-buffer", "few-large", "wider", "waves", "one-dip")
 ALARMING = ("warning", "critical")
 # What the first finding has to put together, of the 11 700 that are left behind at any depth of a recursion.
@@ -62,6 +62,17 @@ def looks(target):
         done = run_cli("mark", target.pid, f"look-{count}", env=target.cli_env)
         check_equal(done.returncode, 0, f"memctx mark: {done.stderr}")
         target.say("")
+
+
+def found_at(target, count):
+    """What doctor finds at the look of that number, with a mark for each one before. The program still waits there."""
+    for number in range(1, count + 1):
+        check_equal(target.hear(120), "look", "what the program says")
+        if number < count:
+            done = run_cli("mark", target.pid, f"look-{number}", env=target.cli_env)
+            check_equal(done.returncode, 0, f"memctx mark: {done.stderr}")
+            target.say("")
+    return doctor(target)
 
 
 def planted(directory, *arguments, **extra):

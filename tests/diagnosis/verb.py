@@ -4,7 +4,7 @@ import os
 import re
 
 from harness import check, check_equal, run_cli, runtime_dir, test
-from planted import doctor, planted, check_first, command
+from planted import doctor, found_at, planted, check_first, command
 
 
 @test
@@ -39,6 +39,41 @@ def snapshot_has_the_same_findings():
         check_equal(kept["findings"], live["findings"], "what is found in the snapshot")
 
 
+def chosen(target, selector):
+    """The call paths that --context chooses, as their innermost functions."""
+    done = run_cli("dump", target.pid, "--flat", "--limit", "0", "--context", selector, env=target.cli_env)
+    check_equal((done.returncode, done.stderr), (0, ""), f"memctx dump --context {selector}")
+    return re.findall(r"^(?!Grand total|mixed pages)(\S.*?): \d+ total in ", done.stdout, re.M)
+
+
+@test
+def the_next_command_shows_what_was_found():
+    """--context chooses as many contexts as the finding is about, and all of them are at its site."""
+    for case, at, function, count in (("plugins", 1, "plugin_state", 400), ("leak", 4, "listener_add", 1),
+                                      ("slow-leak", 4, "header_intern", 1), ("survivors", 1, "session_open", 1)):
+        with runtime_dir() as directory, planted(directory, case) as target:
+            first = found_at(target, at)["findings"][0]
+            selector = re.search(r" --context (\S+)", first["action"])
+            check(selector, f"{case}: {first['action']}")
+            paths = chosen(target, selector[1])
+            check_equal((len(paths), first["contexts"]), (count, count), f"{case}: contexts of {first['action']}")
+            check(all(function in path for path in paths), f"{case}: {paths[:3]}")
+
+
+@test
+def context_refuses_what_it_does_not_know():
+    with runtime_dir() as directory, planted(directory, "small") as target:
+        target.hear()
+        target.wait_socket()
+        for verb in ("dump", "frag"):
+            for word in ("", "x", "12,", "12/", "12/0", "-1", "1,,2", "99999999999"):
+                done = run_cli(verb, target.pid, "--context", word, env=target.cli_env)
+                check_equal(done.returncode, 2, f"{verb} --context {word!r}: {done.stderr}")
+                check(f'got "{word}"' in done.stderr, done.stderr)
+            done = run_cli(verb, target.pid, "--context", "4000000", env=target.cli_env)
+            check("has no context 4000000" in done.stderr and done.returncode == 1, f"{done.returncode}: {done.stderr}")
+
+
 @test
 def fails_on_what_it_is_told_to():
     with runtime_dir() as directory, planted(directory, "phases") as target:
@@ -58,7 +93,7 @@ def says_it_in_words():
         done = run_cli("doctor", target.pid, env=target.cli_env)
         check_equal((done.returncode, done.stderr), (0, ""), "memctx doctor")
         for words in ("1. critical: nearly empty pages", "session_open()", "Why it matters: ",
-                      f"Next: memctx frag {target.pid} --site 'session_open'"):
+                      f"Next: memctx frag {target.pid} --context "):
             check(words in done.stdout, f"{words!r} is not in: {done.stdout}")
         command = re.search(r"Next: memctx (.*)", done.stdout)[1].replace("'", "").split()
         shown = run_cli(*command, env=target.cli_env)

@@ -56,6 +56,8 @@ static const struct cli_verb verbs[] = {
      "                     by default the tree hides subtrees below 0.5 %)\n"
      "  --depth N          print N levels of the tree; with --flat, N frames of each path\n"
      "  --limit N          with --flat: print N contexts (default 20; 0 for all)\n"
+     "  --context ID,...   show only these contexts; ID/N means all contexts that share the\n"
+     "                     innermost N frames of context ID\n"
      "  --site REGEX       show only contexts whose site (function, file:line, module) matches;\n"
      "                     subtotals in the text count only these contexts\n"
      "  --svg FILE         write a flame graph of the sort key (default requested) to FILE\n"
@@ -79,6 +81,8 @@ static const struct cli_verb verbs[] = {
      "  --min BYTES        hide contexts below BYTES of the sort key\n"
      "  --limit N          print N contexts (default 20; 0 for all)\n"
      "  --depth N          print N frames of each path (default 6)\n"
+     "  --context ID,...   show only these contexts; ID/N means all contexts that share the\n"
+     "                     innermost N frames of context ID\n"
      "  --site REGEX       show only contexts whose site matches\n"
      "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
      frag_main},

@@ -23,6 +23,7 @@ struct finding {
     uint32_t example; /* index of a context whose innermost frames are meant; WIRE_NONE: none */
     uint32_t frames;
     size_t contexts; /* number of contexts that the finding is about */
+    char *selector;  /* these contexts for --context (model/selector.h); NULL: not told */
     int64_t bytes;
     double ratio;
     char *evidence, *action;

@@ -2,9 +2,12 @@
 /* look.c - helpers that the rules share. */
 #include "diagnosis/look.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/render.h"
+#include "model/selector.h"
 
 int64_t look_ledger_line(const struct look *look, const char *key) {
     const struct memory_ledger *ledger = look->input->ledger;
@@ -40,12 +43,42 @@ struct finding *finding_new(struct look *look, const struct rule *rule, enum sev
     return finding;
 }
 
+#define SELECTOR_IDS 12 /* of more contexts the common frames are told */
+
+/* Returns a selector for the suspect's contexts: by the frames that they share, if no other context
+ * has these, or if they are too many to be listed. The caller frees it. */
+static char *selector_of(const struct model *model, const struct blame_suspect *suspect) {
+    uint32_t example = suspect->members[0], frames = suspect->frames;
+    char *text = cli_format("%" PRIu32, model->contexts[example].id);
+    size_t alike = 0, members = 0;
+    if (suspect->count == 1)
+        return text;
+    for (uint32_t i = 0; i < model->context_count; i++)
+        alike += model_totals_any(&model->contexts[i].figures->self) &&
+                 selector_same_frames(model, example, i, frames);
+    for (size_t i = 0; i < suspect->count; i++)
+        members += selector_same_frames(model, example, suspect->members[i], frames);
+    bool listed = suspect->count <= SELECTOR_IDS && (alike != members || members < suspect->count);
+    if (!listed) {
+        char *common = cli_format("%s/%" PRIu32, text, frames);
+        free(text);
+        return common;
+    }
+    for (size_t i = 1; i < suspect->count; i++) {
+        char *longer = cli_format("%s,%" PRIu32, text, model->contexts[suspect->members[i]].id);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
 struct finding *finding_on(struct look *look, const struct rule *rule, enum severity severity,
                            const struct blame_suspect *suspect, int64_t bytes, double ratio) {
     struct finding *finding = finding_new(look, rule, severity, bytes, ratio);
     finding->example = suspect->members[0];
     finding->frames = suspect->frames;
     finding->contexts = suspect->count;
+    finding->selector = selector_of(look->model, suspect);
     if (suspect->count == 1)
         finding->context = suspect->members[0];
     return finding;
@@ -53,14 +86,10 @@ struct finding *finding_on(struct look *look, const struct rule *rule, enum seve
 
 char *look_closer(const struct look *look, const char *verb, const char *options,
                   const struct finding *finding) {
-    const struct model_names *names =
-        finding->example != WIRE_NONE ? look->model->contexts[finding->example].frame->names : NULL;
-    const char *name = names ? names->functions[0].name : NULL;
-    if (!name)
+    if (!finding->selector)
         return cli_format("memctx %s %s%s", verb, look->input->target, options);
-    int length = (int)strcspn(name, "(<"); /* a regular expression: the plain part of the name */
-    return cli_format("memctx %s %s%s --site '%.*s'", verb, look->input->target, options, length,
-                      name);
+    return cli_format("memctx %s %s%s --context %s", verb, look->input->target, options,
+                      finding->selector);
 }
 
 int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, size_t figure) {

@@ -60,8 +60,8 @@ struct finding *finding_new(struct look *look, const struct rule *rule, enum sev
                             int64_t bytes, double ratio);
 struct finding *finding_on(struct look *look, const struct rule *rule, enum severity severity,
                            const struct blame_suspect *suspect, int64_t bytes, double ratio);
-/* Returns the command that shows the suspect's site, or all sites if the suspect has no name.
- * The caller frees it. */
+/* Returns the command that shows the contexts of the finding, or all contexts if the finding is
+ * about the whole process. The caller frees it. */
 char *look_closer(const struct look *look, const char *verb, const char *options,
                   const struct finding *finding);
 

@@ -9,6 +9,8 @@
 #define DAY_S 86400.0
 #define CHUNKS_MIN 16  /* growth by fewer chunks needs more bytes */
 #define OWN_ALLOCS 0.9 /* from this share on, a path's allocations are the program's whole load */
+#define KEPT_MOST 0.5  /* from this share on, a path keeps most of what it allocates */
+#define TIMES_MIN 4    /* time alone is the measure for more samples than this */
 
 /* What grew in a context, or in all contexts of a suspect. */
 struct growth {
@@ -90,20 +92,25 @@ static void series_free(struct series *series) {
     free(series->shrinking);
 }
 
-/* True if the path whose bytes are in series->values grows ever more slowly: per allocation of its
- * own, or per allocation of the program, which is a measure of its load. If nearly all of these are
- * the path's own, the load is not known, and time is the measure. A leak that does not depend on
- * the load grows ever more slowly per allocation when the load rises, but not per second. */
+/* True if the path whose bytes are in series->values grows ever more slowly. The measure is the
+ * load: the path's own allocations, if it frees most of what it allocates; else the allocations of
+ * the program, unless nearly all of these are the path's own; else time. A leak that does not
+ * depend on the load grows ever more slowly per allocation when the load rises, but not per second.
+ */
 static bool is_slowing(struct series *series, size_t number) {
     size_t count = series->samples->count;
     for (size_t i = 0; i < count; i++)
         series->x[i] = (double)series->rows[i][number].allocs;
-    if (trend_slows(series->x, series->values, count))
-        return true;
     double own = series->x[count - 1] - series->x[0];
     double all = series->allocs[count - 1] - series->allocs[0];
+    double kept =
+        (double)(series->rows[count - 1][number].live_chunks - series->rows[0][number].live_chunks);
+    if (trend_slows(series->x, series->values, count))
+        return true;
+    if (kept < KEPT_MOST * own)
+        return false;
     if (own >= OWN_ALLOCS * all)
-        return trend_slows(series->seconds, series->values, count);
+        return count > TIMES_MIN && trend_slows(series->seconds, series->values, count);
     return trend_slows(series->allocs, series->values, count) &&
            trend_is_slower(series->seconds, series->values, count);
 }
@@ -228,6 +235,7 @@ static char *how_it_grew(const struct growth *growth) {
 
 static void tell_growth(struct look *look, const struct rule *rule, enum severity severity,
                         const struct blame_suspect *suspect, const struct growth *growth) {
+    const struct model *model = look->model;
     size_t intervals = look->input->samples->count - 1;
     int64_t chunks = larger(growth->chunks, 0);
     struct finding *finding = finding_on(look, rule, severity, suspect, growth->bytes,
@@ -248,6 +256,9 @@ static void tell_growth(struct look *look, const struct rule *rule, enum severit
         finding->context = WIRE_NONE;
         finding->contexts = alike;
         finding->frames = look->paths.plain[number];
+        free(finding->selector);
+        finding->selector = cli_format("%" PRIu32 "/%" PRIu32, model->contexts[finding->example].id,
+                                       finding->frames);
     }
     finding->action = intervals >= 3
                           ? look_closer(look, "dump", " --flat --sort chunks", finding)

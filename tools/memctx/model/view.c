@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/frames.h"
+#include "model/selector.h"
 
 /* Without --min, the tree hides a subtree below 1/DEFAULT_SHARE of the whole. */
 #define DEFAULT_SHARE 200
@@ -92,22 +93,31 @@ static void add_weights(struct view *view, const struct model *model) {
     }
 }
 
+bool view_chooses(const struct view_options *options) {
+    return options->site || options->contexts;
+}
+
 void view_make(struct view *view, const struct model *model, const struct view_options *options) {
     size_t count = model->context_count;
     *view = (struct view){.sort = options->sort};
+    if (options->contexts)
+        view->included = selector_members(model, options->contexts);
     if (options->site) {
         regex_t regex;
+        bool *before = view->included;
         view_compile_site(&regex, options->site);
         view->included = cli_alloc(count, sizeof *view->included);
         for (size_t i = 0; i < count; i++)
-            view->included[i] = view_matches_site(model, &model->contexts[i], &regex);
+            view->included[i] =
+                (!before || before[i]) && view_matches_site(model, &model->contexts[i], &regex);
         regfree(&regex);
+        free(before);
     }
     view->weights = cli_alloc(count, sizeof *view->weights);
     add_weights(view, model);
     view->threshold =
         options->min_bytes >= 0 ? options->min_bytes : view->weights[0] / DEFAULT_SHARE + 1;
-    if (!options->site && options->min_bytes < 0 && options->levels < 0)
+    if (!view_chooses(options) && options->min_bytes < 0 && options->levels < 0)
         return;
     view->shown = cli_alloc(count, sizeof *view->shown);
     for (size_t i = count; i-- > 0;) {

@@ -30,15 +30,16 @@ enum view_sort {
 
 struct view_options {
     enum view_sort sort;
-    bool sorted;       /* --sort was given */
-    int64_t min_bytes; /* -1: not given */
-    int64_t levels;    /* of the tree; -1: all */
-    const char *site;  /* a regular expression; NULL: all contexts */
+    bool sorted;          /* --sort was given */
+    int64_t min_bytes;    /* -1: not given */
+    int64_t levels;       /* of the tree; -1: all */
+    const char *site;     /* a regular expression; NULL: all contexts */
+    const char *contexts; /* a selector (selector.h); NULL: all contexts */
 };
 
 struct view {
     enum view_sort sort;
-    bool *included; /* true for contexts that --site matches; NULL: all contexts */
+    bool *included; /* true for contexts that --site and --context choose; NULL: all contexts */
     bool *shown; /* true for contexts that are shown, and for their ancestors; NULL: all contexts */
     int64_t *weights;  /* weight of each context */
     int64_t threshold; /* contexts of less weight are hidden */
@@ -51,6 +52,8 @@ const char *view_sort_word(enum view_sort sort);
 int64_t view_key(const struct model_totals *totals, enum view_sort sort);
 /* Makes a view. If the options have a site, the names must have been resolved. */
 void view_make(struct view *view, const struct model *model, const struct view_options *options);
+/* Returns true if --site or --context chooses contexts. */
+bool view_chooses(const struct view_options *options);
 /* Compiles a regular expression of the user; an invalid one is a usage error. */
 void view_compile_site(regex_t *regex, const char *text);
 /* Returns true if the context's own frame (function, inlined function, file:line, module) matches,

@@ -7,6 +7,7 @@
 #include "formats/emit.h"
 #include "formats/flame.h"
 #include "formats/render.h"
+#include "model/selector.h"
 #include "model/view.h"
 #include "snapshot/snapshot.h"
 #include "verbs/reading.h"
@@ -20,6 +21,7 @@ enum {
     OPTION_MIN,
     OPTION_DEPTH,
     OPTION_SITE,
+    OPTION_CONTEXT,
     OPTION_FLAT,
     OPTION_LIMIT,
     OPTION_SELF,
@@ -34,6 +36,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"min", required_argument, NULL, OPTION_MIN},
                                              {"depth", required_argument, NULL, OPTION_DEPTH},
                                              {"site", required_argument, NULL, OPTION_SITE},
+                                             {"context", required_argument, NULL, OPTION_CONTEXT},
                                              {"flat", no_argument, NULL, OPTION_FLAT},
                                              {"limit", required_argument, NULL, OPTION_LIMIT},
                                              {"self", no_argument, NULL, OPTION_SELF},
@@ -62,6 +65,7 @@ static void take_option(struct dump_request *request, int option) {
         request->render.levels = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
         break;
     case OPTION_SITE: request->view.site = optarg; break;
+    case OPTION_CONTEXT: request->view.contexts = optarg; break;
     case OPTION_FLAT: request->flat = true; break;
     case OPTION_LIMIT:
         request->render.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX);
@@ -82,11 +86,13 @@ static struct dump_request parse(int argc, char **argv) {
     int option;
     while ((option = cli_next_option(argc, argv, ":o:hV", options_list)) != -1)
         take_option(&request, option);
-    if (request.output &&
-        (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0))
-        cli_usage("a snapshot holds every context; use --site, --min and --depth when you read it");
+    if (request.output && (view_chooses(&request.view) || request.view.min_bytes >= 0 ||
+                           request.render.levels >= 0)) {
+        cli_usage("a snapshot holds every context; use --site, --context, --min and --depth when "
+                  "you read it");
+    }
     if (request.svg &&
-        (request.view.site || request.view.min_bytes >= 0 || request.render.levels >= 0 ||
+        (view_chooses(&request.view) || request.view.min_bytes >= 0 || request.render.levels >= 0 ||
          request.json || request.flat || request.output))
         cli_usage("a flame graph holds every context; of these options, --svg takes only --sort");
     if (request.view.site) {
@@ -95,6 +101,8 @@ static struct dump_request parse(int argc, char **argv) {
         view_compile_site(&regex, request.view.site);
         regfree(&regex);
     }
+    if (request.view.contexts)
+        selector_check(request.view.contexts);
     return request;
 }
 
@@ -136,6 +144,7 @@ int dump_main(int argc, char **argv) {
     target_open(&target, word, false);
     bool top =
         !whole && !request.svg && request.flat && !request.render.threads && !target.is_snapshot &&
+        !request.view.contexts &&
         top_load(&target, &model, &load, &request.view, request.render.limit, &request.names);
     if (!top)
         target_load(&target, &model, &load);

@@ -10,6 +10,7 @@
 #include "formats/render.h"
 #include "model/frames.h"
 #include "model/memory.h"
+#include "model/selector.h"
 #include "model/view.h"
 #include "pages/pagemap.h"
 #include "verbs/reading.h"
@@ -22,7 +23,8 @@ enum {
     OPTION_LIMIT,
     OPTION_DEPTH,
     OPTION_MAP,
-    OPTION_QUICK
+    OPTION_QUICK,
+    OPTION_CONTEXT
 };
 
 #define MAP_ROWS 32
@@ -32,6 +34,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"sort", required_argument, NULL, OPTION_SORT},
                                              {"min", required_argument, NULL, OPTION_MIN},
                                              {"site", required_argument, NULL, OPTION_SITE},
+                                             {"context", required_argument, NULL, OPTION_CONTEXT},
                                              {"limit", required_argument, NULL, OPTION_LIMIT},
                                              {"depth", required_argument, NULL, OPTION_DEPTH},
                                              {"map", no_argument, NULL, OPTION_MAP},
@@ -60,6 +63,7 @@ static struct frag_request parse(int argc, char **argv) {
         case OPTION_SORT: request.view.sort = view_parse_sort(optarg); break;
         case OPTION_MIN: request.view.min_bytes = cli_parse_bytes("--min", optarg); break;
         case OPTION_SITE: request.view.site = optarg; break;
+        case OPTION_CONTEXT: request.view.contexts = optarg; break;
         case OPTION_MAP: request.map = true; break;
         case OPTION_QUICK: request.quick = true; break;
         case OPTION_LIMIT: request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX); break;
@@ -69,6 +73,8 @@ static struct frag_request parse(int argc, char **argv) {
         default: reading_take(&request.names, option); break;
         }
     }
+    if (request.view.contexts)
+        selector_check(request.view.contexts);
     return request;
 }
 
@@ -240,7 +246,7 @@ static void print_json(const struct model *model, const struct view *view,
 /* Returns the contexts that the output shows, if it shows only the first rows of the table.
  * NULL: it may show all. */
 static bool *find_shown(const struct model *model, const struct frag_request *request) {
-    if (!request->quick || request->json || request->limit == 0 || request->view.site)
+    if (!request->quick || request->json || request->limit == 0 || view_chooses(&request->view))
         return NULL;
     struct view view;
     size_t count;
