@@ -32,13 +32,15 @@
 #include "path/cache.h"
 
 #define SITE_FRAMES 2U
-/* nodes; few nodes stand so near to the root, and many stand below each of them */
+/* The depth, in nodes, up to which a node is near to the root: such nodes are few, and many nodes
+ * stand below each of them. */
 #define NEAR_ROOT 5U
-/* sightings that admit a path at first; each later step takes four times as many */
+/* How often a path must be seen to be admitted while the tables are half full; each later step asks
+ * for four times as many sightings. */
 #define ADMIT_WEIGHT 16U
-#define ADMIT_STEPS 4         /* steps, each half of 1/TABLES_PARTS of the budget */
-#define ADMIT_LIVE_SHARE 1024 /* one allocation of 1/1024 of the live bytes admits its path */
-#define ADMIT_LIVE_LEAST (4 << 20)
+#define ADMIT_STEPS 4              /* number of steps, each half of 1/TABLES_PARTS of the budget */
+#define ADMIT_LIVE_SHARE 1024      /* one allocation of 1/1024 of the live bytes admits its path */
+#define ADMIT_LIVE_LEAST (4 << 20) /* live bytes are taken to be at least so many */
 
 /* Atomic: counts the look-ups of all threads, except each thread's last few. */
 INTERNAL uint64_t admit_looked_up;

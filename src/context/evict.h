@@ -37,7 +37,7 @@
 #include "path/cache.h"
 
 INTERNAL uint32_t evict_round; /* atomic: counts sweeps that marked contexts or took nodes out */
-/* atomic: true when the next thread that looks up a path is to sweep */
+/* Atomic: true when no control thread sweeps, so the next thread that looks up a path must. */
 INTERNAL uint32_t evict_alone;
 INTERNAL uint64_t evict_views_all; /* atomic: counts the views that were ever evicted */
 

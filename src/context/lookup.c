@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The slow half of finding the view that pays: search, walk, tree, oracle; see lookup.h. */
+/* Finds the view that pays when the first guess failed: searches the traces, replays a change of
+ * the stack, or walks the stack; see lookup.h. */
 #include "context/lookup.h"
 #include "context/evict.h"
 #include "context/tree.h"
@@ -33,7 +34,8 @@ static void verify(struct heap *heap, const struct view *view) {
 
 #define DEEP_AGAIN_EVERY 4096U /* walks after which a stack is walked to its end once more */
 
-/* Walks the stack. Sets *wanted to the number of frames that are needed. */
+/* Walks the stack and returns the view that pays for it. Sets *wanted to the number of frames that
+ * the walk had to find, and *may_keep to true if a trace may lead to the view. */
 INLINE struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, size_t size,
                          unsigned *wanted, bool *may_keep) {
     struct paths *paths = paths_of(heap);
@@ -66,7 +68,7 @@ static struct view *walk_to_keep(struct heap *heap, uintptr_t frame, unsigned de
     struct view *view = walk(heap, frame, depth, size, &wanted, &may_keep);
     if (paths->quiet) {
         paths->quiet--;
-    } else if (may_keep && heap->state != HEAP_SHARED) { /* whose stacks change */
+    } else if (may_keep && heap->state != HEAP_SHARED) { /* which serves many stacks */
         cache_learn_hints(paths);
         if (view && view->context != TREE_UNKNOWN)
             cache_keep(paths, hash, view, wanted);
@@ -90,24 +92,24 @@ static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned 
 /* Two ways lead to a path: by the table of traces, and past the table by walks. The cost of each
  * way, in ns, and how often it was needed in the last window of look-ups tell which way is cheaper.
  * The other way is tried when the greatest possible savings have added up, less and less often. */
-#define WINDOW 16384U
-#define WINDOW_TRIAL 4096U
-#define COST_FOUND 7U /* a look-up by the first guess, at best */
+#define WINDOW 16384U      /* look-ups */
+#define WINDOW_TRIAL 4096U /* look-ups after a change of the way */
+#define COST_FOUND 7U      /* ns of a look-up by the first guess, at best */
 #define COST_REPLAY 15U
 #define COST_SEARCH 40U
-#define HOPE_MAX 50U
+#define HOPE_MAX 50U /* ns a look-up that the other way may be thought to save */
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
 
-/* The cost of a right first guess: where there are many traces, not all are in the processor's
- * caches. */
+/* Returns the cost of a right first guess, in ns. With many traces, not all of them are in the
+ * processor's caches. */
 static uint32_t cost_found(const struct paths *paths) {
     uint64_t traces = paths->trace_count < 4096 ? paths->trace_count : 4096;
     uint64_t few = traces < 512 ? traces : 512;
     return COST_FOUND + (uint32_t)(few * 8 / 512 + traces * 7 / 4096);
 }
 
-/* The cost of the last walk, estimated from the nodes that had to be looked up and the words that
- * were compared. */
+/* Returns the cost of the last walk, in ns, estimated from the number of nodes that were looked up
+ * and of words that were compared. */
 static uint32_t cost_walk(const struct paths *paths) {
     return 50 + 25 * paths->looked_up + paths->stack.check_count;
 }
@@ -212,7 +214,7 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
         ways_open(paths);
         return paths->fixed;
     }
-    /* read once: it may be set meanwhile */
+    /* read once: `memctx set` may change the depth meanwhile */
     unsigned depth = (unsigned)load_relaxed(&options.depth);
     if (UNLIKELY(!depth)) {
         view = context_view_fixed(heap, TREE_NO_PATHS);
@@ -250,8 +252,8 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
     return view;
 }
 
-/* Looks up a path while the table is passed over and no noted change leads to the path. This is the
- * usual part of look_up. */
+/* Looks up a path while the table is passed over and no noted change leads to the path. Does the
+ * part of look_up that most calls need. */
 static struct view *look_past(struct heap *heap, uintptr_t frame, unsigned depth, size_t size) {
     struct paths *paths = paths_of(heap);
     evict_look(heap);
@@ -275,8 +277,8 @@ struct context_timing context_time_begins(struct heap *heap) {
     return timing;
 }
 
-#define TIMED_MAX_NS                                                                               \
-    1000000 /* a longer time means an interruption; a negative one, that the clock was changed */
+/* A longer time means that the thread was interrupted, a negative one that the clock was set. */
+#define TIMED_MAX_NS 1000000
 
 void context_time_ends(const struct context_timing *timing) {
     int64_t ns = (int64_t)(os_now_exact_ns() - timing->begun_ns) - timing->clock_ns;
@@ -290,13 +292,13 @@ void context_time_ends(const struct context_timing *timing) {
     add_owner(&paths->timed_count[kind], 1);
 }
 
-#define REPLAYS_JUDGED 1024U /* at a time */
+#define REPLAYS_JUDGED 1024U /* replays between two calls of judge */
 
 /* Finds the view while the table is passed over. */
 static NOINLINE struct view *view_past(struct heap *heap, uintptr_t frame, size_t size) {
     struct paths *paths = paths_of(heap);
     struct view *view = replay(paths, frame);
-    /* read once: it may be set meanwhile */
+    /* read once: `memctx set` may change the depth meanwhile */
     unsigned depth = (unsigned)load_relaxed(&options.depth);
     if (!view)
         return UNLIKELY(!paths->traces) || UNLIKELY(!depth) || UNLIKELY(traces_are_wanted(paths))
@@ -351,7 +353,7 @@ void context_forget(struct heap *heap) {
     replay_end(paths_of(heap));
 }
 
-/* the outermost frames: clone, start_thread; or __libc_start_main and its helper */
+/* The outermost frames of a thread: clone and start_thread, or __libc_start_main and its helper. */
 #define OUTERMOST_LIBC_FRAMES 3
 
 bool context_outside_libc(struct heap *heap, uintptr_t frame) {

@@ -2,8 +2,8 @@
 /*
  * lookup.h - finds the view that pays for a call of malloc.
  *
- * context_view costs about one compare for each frame when the path is cached. On a miss it walks
- * the stack, finds the path's node in the tree and keeps a trace. Only the owner of the heap calls
+ * For a cached path the search costs about one compare for each frame. On a miss it walks the
+ * stack, finds the path's node in the tree and keeps a trace. Only the owner of the heap calls
  * these functions.
  */
 #ifndef MEMCTX_LOOKUP_H
@@ -29,7 +29,7 @@ struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context);
  * this. */
 void context_switch(struct heap *heap, struct view *view);
 struct view *context_switched(struct heap *heap); /* NULL: the thread is not switched to a view */
-/* For a forked child: look-ups only read the cache for a while. */
+/* For a forked child: its first look-ups put no new traces into the cache. */
 void context_fork_child(struct heap *heap);
 /* Forgets what is known of the stack, because another thread uses the heap from now on. */
 void context_thread_changes(struct heap *heap);
@@ -46,9 +46,11 @@ INLINE bool context_is_timed(struct heap *heap) {
 }
 struct context_timing {
     struct paths *paths;
+    /* The time, and the counts of searches and of walks, when the allocation began. */
     uint64_t begun_ns, searched, walked;
     int64_t clock_ns; /* time that reading the clock takes */
 };
+/* Lets the next allocation be timed. */
 void context_time_next(struct paths *paths);
 INLINE void context_time_soon(struct heap *heap) {
     if (UNLIKELY(!(++paths_of(heap)->timing_wait % CONTEXT_TIMED_EVERY)))

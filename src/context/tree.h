@@ -32,7 +32,7 @@
 enum tree_fixed {
     TREE_ROOT = 0,
     TREE_UNKNOWN, /* pays for allocations that could not be tracked */
-    /* pays for allocations made while this thread was inside the allocator or the unwinder */
+    /* pays for allocations made while their thread was inside the allocator or the unwinder */
     TREE_UNWINDING,
     TREE_TRUNCATED, /* parent of paths longer than MEMCTX_DEPTH */
     TREE_NO_CFI,    /* parent of paths that begin in code without unwind information */
@@ -51,15 +51,16 @@ enum tree_fixed {
 
 /* Flags of a node. */
 enum tree_flags {
-    TREE_IN_TABLE = 1,   /* not among its parent's `children` */
-    TREE_HAS_OTHERS = 2, /* one of its children is [other callers] */
-    TREE_PARTIAL = 4,    /* some allocations below it were charged further out, for lack of room */
-    /* allocations of its path from before it was made were charged to [other callers] */
+    TREE_IN_TABLE = 1,   /* the node stands in the table, not in its parent's `children` */
+    TREE_HAS_OTHERS = 2, /* one of the node's children is [other callers] */
+    /* for lack of room, some allocations below the node were charged further out */
+    TREE_PARTIAL = 4,
+    /* before the node was made, allocations of its path were charged to [other callers] */
     TREE_LATE = 8,
-    TREE_FOLDED = 16,  /* its frame's function recurs below it: see tree_loop */
-    TREE_COLD = 32,    /* its figures are to be moved further out: see context/evict.h */
-    TREE_MARKED = 128, /* a mark refers to it, so it stays: see control/marks.c */
-    /* it is in no list of children; it is removed when no thread can know its id */
+    TREE_FOLDED = 16,  /* the function of the node's frame recurs below the node: see tree_loop */
+    TREE_COLD = 32,    /* the node's figures are to move further out: see context/evict.h */
+    TREE_MARKED = 128, /* a mark refers to the node, so the node stays: see control/marks.c */
+    /* the node is in no list of children, and is removed when no thread can know its id */
     TREE_LEAVING = 64,
 };
 
@@ -67,9 +68,9 @@ struct tree_node {
     uintptr_t address; /* return address; 0 for fixed nodes */
     uint32_t parent;   /* id */
     uint16_t module;   /* index, MODULE_NONE, MODULE_NAMED or MODULE_OTHERS */
-    bool exact;
-    uint8_t flags; /* atomic: enum tree_flags */
-    /* atomic: the id, and above it bits of the child's address; 0: no child */
+    bool exact;        /* a signal interrupted the program at the address */
+    uint8_t flags;     /* atomic: enum tree_flags */
+    /* atomic: the id of a child, and above the id tree_child_tag of the child; 0: no child */
     uint32_t children[TREE_INLINE_CHILDREN];
 };
 _Static_assert(sizeof(struct tree_node) == 32, "two nodes a line");
@@ -116,8 +117,9 @@ INLINE uint32_t tree_child_tag(struct tree_frame frame) {
     return (uint32_t)(frame.address * 0x9e3779b97f4a7c15ULL >> 32) & ~((1U << TREE_ID_BITS) - 1);
 }
 
-/* Returns a bit for each of the node's own children that may be the child for the frame. Mostly one
- * bit is set; the processor cannot predict which one where paths are ever new. */
+/* Returns a bit for each entry of the node's `children` that may be the child for the frame. Mostly
+ * one bit is set. Where paths are ever new the processor could not predict which one, so all are
+ * compared at once. */
 INLINE unsigned tree_children_like(const struct tree_node *node, uint32_t tag) {
 #ifdef TREE_CHILDREN_AT_ONCE
     /* The load reads each entry whole, and the node that an entry names was made before the
@@ -188,11 +190,11 @@ INLINE void tree_unflag(uint32_t id, enum tree_flags flag) {
 bool tree_unlink(uint32_t id);
 bool tree_link(uint32_t id);
 void tree_remove(uint32_t id);
-void tree_discard(void);   /* gives the memory of removed nodes to the kernel */
-uint32_t tree_nodes(void); /* counts the nodes that exist */
-uint32_t tree_made(void);  /* counts the nodes ever made, also removed ones; it wraps around */
-void tree_fork_child(void);
-uint32_t tree_count(void); /* ids below it are valid, or tree_is_gone is true of them */
+void tree_discard(void);    /* gives the memory of removed nodes to the kernel */
+uint32_t tree_nodes(void);  /* counts the nodes that exist */
+uint32_t tree_made(void);   /* counts the nodes ever made, also removed ones; it wraps around */
+void tree_fork_child(void); /* for a forked child: its first nodes go into no list */
+uint32_t tree_count(void);  /* ids below it are valid, or tree_is_gone is true of them */
 const char *tree_fixed_label(uint32_t id); /* NULL for a node that is a frame */
 
 #endif

@@ -33,7 +33,7 @@ static void fold(const struct path *raw, unsigned count, struct path *folded) {
         folded->addresses[i] = outermost_first[put - 1 - i];
 }
 
-/* Returns the first of `count` frames in which the paths differ. */
+/* Returns the index of the first frame that differs; `count`: no frame does. */
 static unsigned compare(const uintptr_t *ours, const uintptr_t *theirs, unsigned count) {
     unsigned at = 0;
     while (at < count && ours[at] == theirs[at])
@@ -41,8 +41,8 @@ static unsigned compare(const uintptr_t *ours, const uintptr_t *theirs, unsigned
     return at;
 }
 
-/* Reads the path's nodes. In a path below [other callers], *sites is the number of its innermost
- * nodes; the other nodes are the ancestor's. Returns the fixed node where the path begins. */
+/* Reads the path's nodes, innermost first. *sites is the number of nodes below [other callers]; 0:
+ * the path has no such label. Returns the fixed node where the path begins. */
 static uint32_t read_path(uint32_t context, struct path *path, unsigned *sites) {
     uint32_t id = context;
     *sites = 0;
@@ -59,7 +59,7 @@ static uint32_t read_path(uint32_t context, struct path *path, unsigned *sites) 
     return id;
 }
 
-/* Where a stack is not known to its end, the path is made of its innermost frames. */
+/* Makes the path of a stack that is not known to its end, from its innermost frames. */
 static void cut(const struct path *raw, unsigned depth, bool folding, struct path *path) {
     unsigned count = raw->count < depth ? raw->count : depth;
     unsigned whole = count;
@@ -100,7 +100,7 @@ NOINLINE void verify_path(uint32_t context, unsigned depth, bool folding) {
         at = compare(ours.addresses, folded.addresses, count);
     }
     if (folding && !complete && at < count)
-        return; /* the loops of that path are not known */
+        return; /* the stack's outer frames decide which loops are erased, and are not known */
     oracle_judge(ours.addresses, folded.addresses, longer ? ours.count - 1 : at,
                  longer ? ours.count : count, folded.count < ours.count);
 }

@@ -8,11 +8,12 @@
 
 #include <time.h>
 
-/* how long a trim waits for the threads to join in; other clients wait as long */
+/* How long a trim of all heaps, or of some contexts, waits for the threads of the program to join
+ * in. Other clients wait as long. */
 #define TRIM_WAIT_MS 40
 #define TRIM_CONTEXTS_WAIT_MS 250
-#define TRIM_LOOK_MS 5
-#define TRIM_REMIND_MS 50
+#define TRIM_LOOK_MS 5    /* time between two counts of the threads that have not joined in */
+#define TRIM_REMIND_MS 50 /* time between two calls that ask the threads */
 
 /* Calls `each` with the placement byte (heap_placed) of every context that the request names.
  * False: out of memory. */
@@ -67,7 +68,7 @@ uint32_t place_run(const struct wire_contexts_request *request, struct text *tex
 /* --- notes: texts that the command compares with later ---------------------------------------- */
 
 static char *notes[WIRE_NOTES_MAX]; /* a ring of texts; control thread only */
-static unsigned notes_made;
+static unsigned notes_made;         /* notes ever made; the next one goes to this place */
 
 uint32_t note_run(const char *body, struct text *text) {
     char **note = &notes[notes_made % WIRE_NOTES_MAX];
@@ -131,6 +132,7 @@ static void trim_idle_heaps(void) {
     }
 }
 
+/* Returns the number of threads that have not joined in, and sets *threads to the number of all. */
 static uint32_t count_waiting(uint32_t *threads) {
     uint32_t waiting = 0;
     *threads = 0;
@@ -169,6 +171,6 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     trim->released_bytes = (int64_t)segment_purge(true) + trim->punched_bytes;
     trim->rss_after = os_rss_bytes();
     if (!trim->threads_waiting)
-        forget_marks(); /* else threads that come later would still find the marks */
+        forget_marks(); /* until then, threads that join in later need the marks */
     return WIRE_OK;
 }

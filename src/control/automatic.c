@@ -10,15 +10,15 @@
 #include "region/serial.h"
 #include "rules/rules.h"
 
-#define LOOK_EVERY_NS 2000000000ULL
-#define LOOK_SHARE 50U      /* looks take at most one part in LOOK_SHARE of the time */
-#define CHOICES_MAX 1024U   /* contexts with a choice */
-#define CANDIDATES_MAX 256U /* contexts considered in one look */
+#define LOOK_EVERY_NS 2000000000ULL /* pause between two looks, at least */
+#define LOOK_SHARE 50U              /* looks take at most one part in LOOK_SHARE of the time */
+#define CHOICES_MAX 1024U           /* contexts with a choice */
+#define CANDIDATES_MAX 256U         /* contexts considered in one look */
 /* The least per cent of the bytes of the context's pages that must be spare, or not requested,
  * before a change is worth while. */
 #define SLAB_SPARE 10
 #define GENERATION_WASTE 10
-#define GENERATION_SIZES 3U /* sizes of blocks */
+#define GENERATION_SIZES 3U /* the least number of block sizes */
 /* How often all live chunks must have been replaced before a trial is judged. */
 #define TURNOVERS 4
 #define BETTER_BY 2 /* the least that a trial has to gain, in per cent */
@@ -27,26 +27,29 @@
 struct choice {
     uint32_t context;
     uint8_t placement; /* the current placement; PLACE_DEFAULT: the choice was taken back */
-    bool tried;        /* the outcome is known */
-    uint8_t sizes;
-    int16_t before, after; /* per cent of its pages: spare (slab), or not requested (generation) */
-    int64_t frees_then;
+    bool tried;        /* the trial has been judged, or there is none */
+    uint8_t sizes;     /* number of block sizes when the choice was made */
+    /* Per cent of the context's pages, at the choice and at the judgement: spare (slab), or not
+     * requested (generation). */
+    int16_t before, after;
+    int64_t frees_then; /* the context's frees when the choice was made */
 };
 static struct {
     struct choice *choices;
     uint32_t count;
-    uint64_t next_ns;
+    uint64_t next_ns; /* time of the next look */
 } state;
 
 /* A context whose pages are examined in this look. */
 struct candidate {
     uint32_t context;
     int64_t live_bytes, live_chunks, frees;
+    /* Bytes of the pages: touched, in live blocks, and of these spare. */
     int64_t touched_bytes, block_bytes, spare_bytes;
     uint64_t sizes; /* a bit for each size class that has a page */
 };
 struct look {
-    struct candidate list[CANDIDATES_MAX]; /* in the order of their ids */
+    struct candidate list[CANDIDATES_MAX]; /* by rising context id */
     uint32_t count;
 };
 
@@ -139,7 +142,7 @@ static bool choose(const struct candidate *candidate, enum placement placement, 
     return true;
 }
 
-/* Judges whether the trial of a generation has helped. */
+/* Judges whether the trial of a generation has helped. True: the choice was taken back. */
 static bool judge(struct choice *choice, const struct candidate *candidate) {
     int64_t frees = candidate->frees - choice->frees_then;
     choice->after =
@@ -154,6 +157,7 @@ static bool judge(struct choice *choice, const struct candidate *candidate) {
     return heap_place(choice->context, PLACE_DEFAULT);
 }
 
+/* Makes or judges the choice for one context. True: the placement has changed. */
 static bool decide(const struct candidate *candidate) {
     struct choice *choice = choice_of(candidate->context);
     if (choice)

@@ -7,10 +7,11 @@
  * and it has its own descriptor table (it unshares the table and closes everything in it), so the
  * program's descriptor numbers do not change. It never calls malloc and stops no other thread. It
  * starts at once in the program that `memctx run` started, or with MEMCTX_CONTROL=eager. Elsewhere
- * it starts with the first slow allocation after 20 ms of life and 20 ms after the last fork (after
- * 1 s of life at the latest), or with a second thread, if the call comes from outside libc and the
- * loader. A forked child starts its own thread in the same way; launchers (api/init.c) have none.
- * The thread reports what it cannot get only with MEMCTX_VERBOSE.
+ * a slow allocation starts the thread, if its call comes from outside libc and the loader. The
+ * process must have lived for 20 ms, and 20 ms must have passed since its last fork. After 1 s of
+ * life the last fork does not matter; with a second thread neither condition does. A forked child
+ * starts its own thread in the same way; launchers (api/init.c) have none. When the thread gets no
+ * socket or no directory, it prints a line only with MEMCTX_VERBOSE.
  *
  * A process whose system calls are filtered (seccomp) has no control thread. The thread ends before
  * the process restricts itself (api/sandbox.c). It does not start where a filter was installed
@@ -22,18 +23,19 @@
 #include "os/os.h"
 #include <memctx/wire.h>
 
-INTERNAL uint32_t control_waiting; /* atomic: the thread has still to start, once control_is_due */
+INTERNAL uint32_t control_waiting; /* atomic: 1 until the thread starts; see control_is_due */
 
 /* True when the time to start the thread has come. The caller checks that it does not run inside
  * libc (context_outside_libc). */
 bool control_is_due(void);
-/* Starts the thread, once. Called by a slow allocation, but from outside the allocator. */
+/* Starts the thread, once. A slow allocation calls this after it has left the allocator. */
 void control_start(void);
 
-/* The program's first thread is ending by itself (pthread_exit). When the last other thread has
- * ended, the control thread must not keep the process alive, and the exit handlers run in the
- * control thread. So the control thread starts anew, now with the program's descriptors. */
+/* Called when the program's first thread ends by itself (pthread_exit). Later, when no other
+ * thread is left, the control thread must end the process, and the exit handlers run in the control
+ * thread. So the control thread starts anew, now with the program's descriptors. */
 void control_first_thread_ended(void);
+/* Called by the constructor. `at_once`: starts the thread now, not when it is due. */
 void control_init(bool at_once);
 /* The process is about to restrict itself: ends the thread, removes its socket, and lets no thread
  * start again, here or in forked children. False: nothing changed; also returned in a vfork child,
@@ -43,6 +45,7 @@ bool control_restrict(bool strictly, uint32_t *before);
 void control_unrestrict(uint32_t before);
 /* Removes the socket if this process made it; prints the statistics with MEMCTX_VERBOSE=2. */
 void control_exit(void);
+/* Called before and after a fork. In the child there is no thread and no socket afterwards. */
 void control_fork_prepare(void);
 void control_fork_done(bool child);
 
@@ -51,7 +54,7 @@ void control_fork_done(bool child);
 uint64_t control_uptime_ns(void);
 /* With MEMCTX_VERBOSE: prints that there is no control socket, and why. */
 void control_complain(const char *what, const char *detail);
-/* True when the control thread has to end: it was asked to, or is the last thread. */
+/* True when the control thread has to end, because another thread ends it or it is the last one. */
 bool control_must_end(void);
 /* True when the first thread of the program has ended, so that the control thread may become the
  * last one. */

@@ -22,9 +22,10 @@
 #include "region/terms.h"
 #include "rules/rules.h"
 
-/* A context is looked up in every heap: a piece makes at most this many lookups. */
+/* Look-ups of a piece, at most. Each context is looked up in every heap. */
 #define LOOKUPS_MAX 65536U
-#define TEXT_MAX 1200U /* a rule is part of a request */
+/* Bytes of a label and a reason together. A rule, as a reason, is shorter than a request. */
+#define TEXT_MAX 1200U
 
 /* --- contexts --------------------------------------------------------------------------------- */
 
@@ -107,6 +108,7 @@ static void fill_node(struct wire_context *out, uint32_t id) {
     out->recursive_from = loop ? loop : WIRE_NONE;
 }
 
+/* Writes the sums of each heap that has any; returns the end of the written bytes. */
 static char *add_views(char *at, const struct sums_parts *parts) {
     for (uint32_t i = 0; i < parts->count; i++) {
         if (!parts->list[i].views)
@@ -153,7 +155,7 @@ static bool add_context_sum(struct piece *piece, uint32_t id, const struct sums_
     }
     if (parts)
         at = add_views(at, parts);
-    __builtin_memcpy(at, label.bytes, label.length); /* with the zeros that follow it */
+    __builtin_memcpy(at, label.bytes, label.length); /* the record was zeroed, so a 0 follows */
     __builtin_memcpy(at + head.label_bytes, why.bytes, why.length);
     return true;
 }
@@ -164,7 +166,7 @@ static bool add_context(struct piece *piece, uint32_t id, struct sums_parts *par
     return add_context_sum(piece, id, parts, &sum);
 }
 
-static uint32_t heap_numbers(void) { /* all heaps have lower numbers */
+static uint32_t heap_numbers(void) { /* every heap's number is lower */
     return load_relaxed(&heap_global.heaps) + 1;
 }
 
@@ -181,7 +183,8 @@ static int64_t figure_of(const struct wire_sums *sums, uint32_t figure) {
     }
 }
 
-/* Adds the sums of labels that stand for no full call path. */
+/* Adds the sums of a context that is not a full call path: below [other callers], or below another
+ * label. */
 static void survey_labels(struct wire_survey *survey, uint32_t id, const struct wire_sums *sums) {
     bool labelled = false;
     for (; id != TREE_ROOT; id = tree_node(id)->parent) {
@@ -213,7 +216,7 @@ static bool survey_add(struct wire_survey *survey, uint32_t id, const struct sum
     survey->requested_cum_bytes += sums.requested_cum_bytes;
     survey_labels(survey, id, &sums);
     if (!sums.requested_bytes && !sums.live_chunks && !sums.allocs && !sums.frees)
-        return false; /* nothing is left to report since a reset */
+        return false; /* all figures are 0 since a reset */
     survey->with_figures++;
     return figure_of(&sums, request->figure) >= request->least;
 }
@@ -356,8 +359,8 @@ static uint32_t threads_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* Writes the owners whose chunks this heap's thread freed, from an owner's number on. False: the
- * answer has no room for all. */
+/* Writes a record for each heap whose chunks this heap's thread freed, from a number on. False: the
+ * answer has no room for all records. */
 static bool add_remotes(struct piece *piece, const struct heap *heap, uint64_t place,
                         uint64_t from) {
     uint32_t count = load_acquire(&heap->freed_of_count);
@@ -375,8 +378,8 @@ static bool add_remotes(struct piece *piece, const struct heap *heap, uint64_t p
     return true;
 }
 
-/* Follows the list of heaps, which has falling numbers; the shared heap, number 0, is the
- * exception. */
+/* Follows the list of heaps, so that a number tells where the next piece goes on. The numbers fall;
+ * only the shared heap, number 0, may stand anywhere, and comes last. */
 static uint32_t remotes_piece(struct piece *piece) {
     const struct heap *shared = NULL;
     uint64_t from = piece->request->from;

@@ -15,13 +15,14 @@
 #include "region/heap.h"
 
 #define CHUNK_BYTES 4096U
-#define NUMBERS 5U                          /* of an entry */
-#define ENTRY_MAX ((uint64_t)NUMBERS * 10U) /* bytes */
-#define MARK_MOST (896UL << 10) /* no request may make the process grow by more than 1 MiB */
-#define ASKED_PART 8
-#define CLASSES 65U /* classes of live bytes, by the number of their bits */
+#define NUMBERS 5U                          /* numbers in an entry, at most */
+#define ENTRY_MAX ((uint64_t)NUMBERS * 10U) /* bytes of an entry, at most */
+/* Bytes of a mark, at most: no request may make the process grow by more than 1 MiB. */
+#define MARK_MOST (896UL << 10)
+#define ASKED_PART 8 /* marks may use an eighth of the tables' limit */
+#define CLASSES 65U  /* classes of live bytes, by the number of their bits */
 
-/* Entries in the order of their ids. No entry continues in the next chunk. */
+/* Entries by rising context id. No entry continues in the next chunk. */
 struct mark_chunk {
     struct mark_chunk *next;
     uint32_t used;
@@ -33,13 +34,13 @@ static struct mark {
     char name[WIRE_MARK_NAME_MAX];
     uint64_t uptime_ns; /* 0: a free slot */
     struct mark_chunk *first;
-    uint64_t bytes; /* of its chunks */
+    uint64_t bytes; /* of the mark's chunks */
     struct wire_left_out left_out;
 } marks[WIRE_MARKS_MAX]; /* control thread only */
 
 int64_t asked_bytes;
 
-/* The most that tables may have, besides the part that heaps need in any case. */
+/* Returns how many bytes the tables may have, besides the part that heaps need in any case. */
 static int64_t limit_bytes(void) {
     tables_limit_bytes(); /* called because it sets tables_limit_known */
     return load_relaxed(&tables_limit_known);
@@ -55,7 +56,8 @@ bool asked_fits(int64_t bytes) {
 
 /* --- entries ---------------------------------------------------------------------------------- */
 
-static uint64_t folded(int64_t value) { /* small negative numbers become small positive ones */
+/* Turns numbers near 0, negative ones too, into small unsigned numbers. */
+static uint64_t folded(int64_t value) {
     return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
 }
 
@@ -73,6 +75,7 @@ static uint32_t put_number(uint8_t *to, uint64_t value) {
     return length;
 }
 
+/* Reads a number that put_number wrote, and moves *at behind the number. */
 static uint64_t get_number(const uint8_t **at) {
     uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
@@ -87,10 +90,10 @@ static uint64_t get_number(const uint8_t **at) {
 struct writer {
     struct mark_chunk *first, *last;
     uint32_t previous;       /* id of the entry before, in this chunk */
-    uint64_t bytes, limit;   /* of chunks */
-    uint64_t needed;         /* bytes of the chunks for all entries */
+    uint64_t bytes, limit;   /* bytes of the chunks, so far and at most */
+    uint64_t needed;         /* bytes of the chunks that all entries would need */
     uint32_t used;           /* bytes used in the last of the needed chunks */
-    uint64_t alone[CLASSES]; /* bytes of each class's entries, when none follows a neighbour */
+    uint64_t alone[CLASSES]; /* bytes of each class's entries, if each began a chunk */
     unsigned least;          /* entries of a lower class are left out */
     uint64_t spare;          /* bytes left for entries of the class `least` */
     struct wire_left_out left_out;
@@ -208,8 +211,8 @@ static void write_all(struct writer *writer, bool only_count) {
     writer->previous = 0;
 }
 
-/* Finds the class in which the room ends: some of its entries are written, and none of a lower
- * class. */
+/* Finds the class of entries that get only a part of the room. Entries of higher classes are all
+ * written, those of lower classes are all left out. */
 static void find_least(struct writer *writer) {
     uint64_t room = writer->limit - writer->limit / 32, sum = 0; /* the ends of chunks stay empty */
     unsigned class = CLASSES - 1;
@@ -303,8 +306,8 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
     struct writer writer = {.limit = find_limit(mark)};
     if (writer.limit < CHUNK_BYTES)
         return refuse(text, &writer);
-    /* While this is set, no context is merged into [other callers]; else the mark could have its
-     * chunks twice, or not at all. */
+    /* While this is set, no context is evicted into [other callers]. Otherwise the mark could count
+     * a chunk twice, or not at all. */
     uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
     store_release(&tree_read_until_ns, UINT64_MAX);
     write_all(&writer, true);
@@ -375,7 +378,8 @@ static bool tell_entry(struct piece *piece, uint32_t context, bool freed, const 
     struct wire_mark_entry *out = piece_record(piece, sizeof *out);
     if (!out)
         return false;
-    /* A reset since the mark moves both sides by equal amounts. */
+    /* A reset after the mark lowered the counters of dumps. The entry is lowered by equal amounts,
+     * so that differences stay right. */
     struct sum now = sums_base(context);
     int64_t live = unfolded(get_number(at)), chunks = unfolded(get_number(at));
     int64_t allocs = freed ? (int64_t)get_number(at) : chunks;
@@ -389,11 +393,12 @@ static bool tell_entry(struct piece *piece, uint32_t context, bool freed, const 
     return true;
 }
 
-/* The cursor holds the chunk's number, the place in the chunk, and the id before. */
+/* The cursor of a piece holds, from the highest bits on: the number of the mark's chunk, the place
+ * in the chunk, and the context id of the entry before that place. */
 #define CURSOR_CHUNK 44
 #define CURSOR_PLACE 32
 
-/* Writes the entries of one chunk; false: the answer has no room for all. */
+/* Writes the entries of one chunk. False: the answer has no room for all of them. */
 static bool tell_chunk(struct piece *piece, const struct mark_chunk *chunk, uint64_t number,
                        uint32_t place, uint32_t previous) {
     /* The client's cursor may be forged. */

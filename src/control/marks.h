@@ -7,14 +7,16 @@
 #include "base/text.h"
 #include "figures/pieces.h"
 
+/* Sets a mark. Returns enum wire_status, with a sentence for the user in `text`. */
 uint32_t mark_set(const struct wire_mark_request *request, struct text *text);
 void marks_forget(void); /* in a forked child */
-/* Counters were reset, so the marks' sums of the contexts that they left out cannot be adjusted. */
+/* Called when counters are reset. A mark's sums of the contexts that it left out cannot be
+ * adjusted, so their counters become unknown. */
 void marks_forget_counters(void);
 /* The memory of marks and resets is part of the tables (region/tables.h). Marks may use an eighth
  * of the tables' limit, marks and resets together a quarter. */
-INTERNAL int64_t asked_bytes; /* used by marks and resets now; control thread only */
-bool asked_fits(int64_t bytes);
+INTERNAL int64_t asked_bytes;   /* bytes that marks and resets use; control thread only */
+bool asked_fits(int64_t bytes); /* true if a reset may take so many bytes more */
 void text_add_kib(struct text *text, uint64_t bytes);
 
 /* Write the marks, or the entries of one mark, into a piece. Return enum wire_status. */

@@ -35,12 +35,12 @@ enum { NOT_FILTERED, STRICT_MODE, FILTERED };
 
 struct seccomp {
     int64_t mode, filters; /* -1: the kernel does not tell (filters: before Linux 5.9) */
-    int64_t parent;
+    int64_t parent;        /* pid of the parent */
 };
 
 static char *status; /* text of /proc/PID/status */
 static size_t status_bytes;
-/* A thread was found to be safe under this number of filters; a forked child has as many. */
+/* The number of filters under which a thread was found to be safe; a forked child has as many. */
 static int64_t filters_let;
 
 /* Returns the number after the name that begins a line; -1: no such line. */
@@ -75,12 +75,14 @@ static bool file_exists(const char *path) {
     return os_read_file(path, byte, sizeof byte) >= 0;
 }
 
-/* Looks for the marks of docker and podman; lxc, nspawn and podman; kubernetes. */
+/* True if a container runtime left a mark: a file of docker or podman, a variable of lxc, nspawn,
+ * podman or kubernetes. */
 static bool is_marked_as_container(void) {
     return file_exists("/.dockerenv") || file_exists("/run/.containerenv") || getenv("container") ||
            getenv("KUBERNETES_SERVICE_HOST");
 }
 
+/* True if the process's parent is under as many filters as the process. */
 static bool parent_has_the_same(const struct seccomp *self) {
     char path[48];
     struct text text = {.bytes = path, .capacity = sizeof path - 1};
@@ -172,6 +174,7 @@ static bool child_survives_calls(void) {
     return waited == child && WIFEXITED(ending) && !WEXITSTATUS(ending);
 }
 
+/* True if the filters are those of a container, and let the control thread live. */
 static bool filter_lets_thread(const struct seccomp *self) {
     if (self->filters > 0 && self->filters == filters_let)
         return true;

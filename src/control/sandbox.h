@@ -4,9 +4,9 @@
  *
  * The library notices filters of system calls (seccomp) that the process installs itself:
  * src/api/sandbox.c intercepts libc's prctl and syscall. It finds filters that were installed
- * before the program started in /proc/self/status. This file can be read under every filter under
- * which the dynamic loader could load this library, because the loader opens, reads and closes
- * files itself.
+ * before the program started in /proc/self/status. Where the dynamic loader could load this
+ * library, this file can be read, because the loader opens, reads and closes files by the same
+ * calls.
  */
 #ifndef MEMCTX_SANDBOX_H
 #define MEMCTX_SANDBOX_H
@@ -14,8 +14,8 @@
 #include "base/text.h"
 
 /* True: the process may make a thread and a socket. False: `why` names the obstacle. Call under
- * control.lock, or before the program's main. room: scratch memory for one file of /proc; such a
- * file lists all groups of the user. */
+ * control.lock, or before the program's main. room: scratch memory for one file of /proc; a
+ * status file of /proc lists all groups of the user, so it may be long. */
 bool sandbox_lets_thread(char *room, size_t bytes, struct text *why);
 
 #endif

@@ -28,14 +28,14 @@
 
 #define IDLE_POLL_MS 1000
 #define ALONE_POLL_MS 100
-#define RULES_POLL_MS 100   /* maximum wait before the rules are applied to new contexts */
-#define DEAF_NS 1000000000U /* pause when the process has no descriptor left */
-#define LIVE_LOOK_NS 500000000U
-#define IDLE_CLIENT_NS (60ULL * 1000000000)
-/* When all places are taken and another client waits, a client loses its place after one of these
- * times: SILENT_CLIENT_NS if it never sent a request, DEADLINE_NS if it has not sent another
- * request, SLOW_READER_NS if it is still reading an answer. The client that waited longest goes
- * first. */
+#define RULES_POLL_MS 100       /* maximum wait before the rules are applied to new contexts */
+#define DEAF_NS 1000000000U     /* pause when the process has no descriptor left */
+#define LIVE_LOOK_NS 500000000U /* time between two sums of the live bytes */
+#define IDLE_CLIENT_NS (60ULL * 1000000000) /* a client that asks nothing is then dropped */
+/* When all places are taken and another client waits, a connected client loses its place after one
+ * of these times: SILENT_CLIENT_NS if it never sent a request, DEADLINE_NS if it got its answer and
+ * has not sent another request, SLOW_READER_NS if it is still reading an answer. Clients that never
+ * sent a request go first, and among equals the one that did nothing for the longest time. */
 #define SILENT_CLIENT_NS (100ULL * 1000000)
 #define SLOW_READER_NS (10ULL * 1000000000)
 /* When no client could be dropped, nobody is accepted for this time. */
@@ -51,16 +51,16 @@ struct client {
     struct held socket; /* fd -1: this place is free */
     uint64_t since_ns;  /* time of the last progress */
     uint64_t begun_ns;  /* when the current answer began, or the last one was fully sent */
-    /* Ids keep their meaning for this client until then; 0: it reads no dump. */
+    /* Until this time, ids of contexts keep their meaning for the client; 0: it reads no dump. */
     uint64_t dump_until_ns;
-    size_t got;
-    struct wire_frame frame; /* read first, then body */
-    char *body;              /* WIRE_REQUEST_MAX + 1 bytes */
+    size_t got;              /* received bytes of the request, frame and body together */
+    struct wire_frame frame; /* the request's frame; its body is read after it */
+    char *body;              /* room for WIRE_REQUEST_MAX + 1 bytes */
     bool asked;              /* the client has sent at least one whole request */
-    bool answering;          /* head and answer are being written */
-    struct wire_frame *head; /* the answer follows it in memory */
+    bool answering;          /* `head` and `answer` are being sent */
+    struct wire_frame *head; /* the answer's frame; the body `answer` follows in memory */
     struct answer answer;
-    size_t written; /* bytes of head and answer together */
+    size_t written; /* sent bytes of `head` and `answer` together */
 };
 
 /* Size of the memory for one client's answers: a frame and its body, in a mapping that exists while
@@ -158,6 +158,7 @@ static void client_answer(struct client *client, uint16_t type, const char *body
     client->since_ns = client->begun_ns = os_now_exact_ns();
 }
 
+/* Returns the process's start time, field 22 of /proc/self/stat; 0: not known. */
 static uint64_t start_ticks(void) {
     char stat[1024];
     if (os_read_file("/proc/self/stat", stat, sizeof stat) <= 0)
@@ -246,6 +247,7 @@ static void client_read(struct client *client) {
     client_write(client);
 }
 
+/* True when the client's user is this process's, or root. */
 static bool peer_may(int fd) {
     struct ucred peer;
     socklen_t length = sizeof peer;
@@ -253,15 +255,15 @@ static bool peer_may(int fd) {
            (peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* How long a client may do nothing when others wait for its place. */
+/* Returns how long a client may do nothing while others wait for a place. */
 static uint64_t patience_with(const struct client *client) {
     return client->answering && client->asked ? SLOW_READER_NS
            : client->asked                    ? DEADLINE_NS
                                               : SILENT_CLIENT_NS;
 }
 
-/* Finds a place for another client: a free one, or the place of a client that did nothing for too
- * long; clients that never sent a request go first. NULL: none. */
+/* Returns a place for another client: a free one, or the place of a client that did nothing for too
+ * long. NULL: there is none. */
 static struct client *find_place(uint64_t now) {
     struct client *room = NULL;
     for (int i = 0; i < WIRE_CLIENTS_MAX; i++) {
@@ -376,7 +378,7 @@ void server_run(void) {
             if (nanosleep(&time, NULL) && errno != EINTR)
                 return; /* end the thread rather than spin */
         }
-        if (segment_usage().freelist_bytes) /* what came while it waited, too */
+        if (segment_usage().freelist_bytes) /* freed slices, also those freed during poll */
             segment_purge(false);
         if (ready > 0) {
             for (nfds_t i = 1; i < count; i++) {

@@ -43,7 +43,7 @@ bool socket_open(void) {
     return true;
 }
 
-/* Does not ask for the process id needlessly: a filter of system calls may forbid getpid. */
+/* Asks for the process id only if there is a socket: a filter of system calls may forbid getpid. */
 bool socket_exists(void) {
     uint32_t pid = load_acquire(&socket_pid);
     return pid && pid == os_process_id();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* socket.h - the listening socket of this process: made by the control thread, removed by whoever
- * ends it. The process that made the socket owns it; a forked child makes its own. */
+/* socket.h - the listening socket of this process: made by the control thread, removed by the
+ * thread that ends the control thread or the process. A forked child makes a socket of its own. */
 #ifndef MEMCTX_CONTROL_SOCKET_H
 #define MEMCTX_CONTROL_SOCKET_H
 

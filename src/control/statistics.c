@@ -29,14 +29,15 @@ static void add_statistic(struct text *text, const char *name, int64_t value, co
     add_line(text, name, &value, help);
 }
 
-/* Adds the rounded mean; without any value the mean is unknown. */
+/* Adds a line with the rounded mean of `count` values; "-" if there are none. */
 static void add_mean(struct text *text, const char *name, uint64_t sum, uint64_t count,
                      const char *help) {
     int64_t mean = count ? (int64_t)((sum + count / 2) / count) : 0;
     add_line(text, name, count ? &mean : NULL, help);
 }
 
-/* Adds how long an allocation takes: the mean and the number of each kind. */
+/* Adds lines that tell how long an allocation takes: the number of samples, the mean over all kinds
+ * of look-up, and the mean of each kind. */
 static void add_times(struct text *text, const struct lookup_counts *counts, uint64_t allocs) {
     uint64_t of_kind[PATH_KINDS] = {
         [PATH_SEARCHED] = counts->guessed + counts->replayed, [PATH_WALKED] = counts->missed};

@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define START_AFTER_NS 20000000U
+#define START_AFTER_NS 20000000U /* since the start, and since the last fork */
 /* A process that forks again and again starts the thread in a pause between its forks, or at the
  * latest after FORKING_NS: in a program with two threads glibc's fork costs ten page faults
  * more. */
@@ -42,21 +42,22 @@
 uint32_t control_waiting FORK_PAGE;
 
 static struct {
-    struct lock lock; /* guards the start of the thread */
-    bool forking;
-    uint32_t running;    /* pid of the process that has the thread; 0: none. Under the lock */
-    uint32_t stopping;   /* atomic: the thread must end */
-    uint32_t opening;    /* atomic: the thread is making the socket */
-    uint32_t ending;     /* atomic: the process ends, and no socket may be made any more */
-    bool had_thread;     /* in this process, or in one that it was forked from */
-    bool first_ended;    /* the program's first thread ended; ours may become the last */
-    uint64_t start_ns;   /* start of this process, or the time of its fork */
-    uint64_t fork_ns;    /* when this process last began to fork; 0: never */
-    uint32_t looks_left; /* of a forked child: calls left before it reads the clock */
+    struct lock lock;  /* guards the start of the thread */
+    bool forking;      /* this process is about to fork */
+    uint32_t running;  /* pid of the process that has the thread; 0: none. Under the lock */
+    uint32_t stopping; /* atomic: the thread must end */
+    uint32_t opening;  /* atomic: the thread is making the socket */
+    uint32_t ending;   /* atomic: the process ends, and no socket may be made any more */
+    bool had_thread;   /* this process, or one that it was forked from, had the thread */
+    bool first_ended;  /* the program's first thread ended, so ours may become the last */
+    uint64_t start_ns; /* start of this process, or the time of its fork */
+    uint64_t fork_ns;  /* when this process last began to fork; 0: never */
+    /* In a forked child: how many calls of control_is_due come before one reads the clock. */
+    uint32_t looks_left;
     pthread_t thread;
 } control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL)};
-/* The thread's stack. A mapping of its own, with a guard, would cost every fork some 6 us. Only our
- * own code runs on the stack, and it uses a tenth of it. */
+/* The thread's stack. If it were a mapping with a guard, every fork would cost some 6 us more. Only
+ * our own code runs on the stack, and uses a tenth of it. */
 static char stack_room[STACK_BYTES + OS_PAGE_BYTES];
 
 uint64_t control_uptime_ns(void) {
@@ -75,8 +76,8 @@ void control_complain(const char *what, const char *detail) {
     os_print(&text);
 }
 
-/* True when the program's only other thread is its first one, and that has ended. The control
- * thread is then the last thread, and glibc ends the process when it returns. */
+/* True when the only other thread is the program's first one, and the first thread has ended. The
+ * control thread is then the last thread, and glibc ends the process when the thread returns. */
 static bool is_alone(void) {
     struct stat tasks;
     char line[128];
@@ -102,8 +103,8 @@ static void *thread_main(void *argument) {
     /* A raw system call, because the symbol prctl is that of api/sandbox.c, in a higher layer. */
     os_syscall(SYS_prctl, PR_SET_NAME, (long)"memctx", 0, 0, 0, 0);
     buffers_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
-    /* When ours becomes the last thread it runs the exit handlers, with the program's
-     * descriptors. */
+    /* A control thread that may become the last thread keeps the program's descriptors, because the
+     * exit handlers will run in it. */
     descriptors_are_own = !control.first_ended && !OS_TRY(unshare(CLONE_FILES));
     if (descriptors_are_own) { /* keep standard error only for the messages of socket_open */
         close(0);
@@ -127,7 +128,8 @@ static void *thread_main(void *argument) {
     return argument;
 }
 
-/* False, for good, where a filter of system calls was installed before the program started. */
+/* True when the thread may start. False, for good, where a filter of system calls was installed
+ * before the program started. */
 static bool may_start(void) {
     char reason[256];
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
@@ -179,12 +181,12 @@ static void start(void) {
  * cancellation state. */
 static bool end_thread(void) {
     int saved = errno, cancel_state;
-    if (lock_any_is_mine()) /* we run in a signal handler that interrupted a holder */
+    if (lock_any_is_mine()) /* a signal handler interrupted the lock's holder */
         return false;
-    /* Pthread_join can be cancelled. */
+    /* A thread can be cancelled in pthread_join. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     lock_take(&control.lock);
-    /* In a vfork child control.running names the parent, whose thread must go on. */
+    /* In a vfork child control.running is the pid of the parent, whose thread must go on. */
     bool runs = control.running && control.running == os_process_id();
     if (runs) {
         store_release(&control.stopping, 1);

@@ -6,11 +6,11 @@
 #include "context/tree.h"
 #include "path/functions.h"
 
-#define UNFOLDINGS_MAX 8 /* unfoldings with an end of their own */
-/* When searching functions below a context; further nodes are ignored. */
+#define UNFOLDINGS_MAX 8 /* unfoldings at one time */
+/* Nodes in which functions that recur together are searched for; further nodes are ignored. */
 #define NODES_LOOKED_AT 65536U
-#define PASSES_MAX 4
-#define LEVELS_MAX 512 /* nodes of a path, with its labels */
+#define PASSES_MAX 4   /* passes over these nodes */
+#define LEVELS_MAX 512 /* nodes of a path, labels among them */
 #define NS_PER_S 1000000000ULL
 
 /* A function is in at most one unfolding. Control thread only; a forked child inherits its parent's
@@ -42,7 +42,7 @@ static uint32_t recursive_at(uint32_t id) {
     return id;
 }
 
-/* Adds the functions of a folded node's loop, as far as they are known. */
+/* Adds the functions of a folded node's loop (tree_loop), as far as they are known. */
 static void add_loop(struct function_set *set, uint32_t node) {
     uint32_t outer = tree_node(node)->parent, at = tree_loop(node);
     for (int level = 0; level < LEVELS_MAX && at != TREE_ROOT && at != outer; level++) {
@@ -65,8 +65,8 @@ static bool stands_below(uint32_t id, const struct function_set *set) {
     return false;
 }
 
-/* Adds all functions that recur together with these: if one of them stayed folded, its loop would
- * swallow most turns of the others. */
+/* Adds all functions that recur together with the functions of the set. If one of them stayed
+ * folded, its loop would swallow most turns of the others. */
 static void add_others(struct function_set *set) {
     uint32_t count = tree_count();
     for (int pass = 0; pass < PASSES_MAX; pass++) {
@@ -98,7 +98,7 @@ static int apply(void) {
     return count_of(&all);
 }
 
-/* Removes the functions from all unfoldings; an unfolding that is empty then is over. */
+/* Removes the functions from all unfoldings, and ends the unfoldings that become empty. */
 static void take_out(const struct function_set *set) {
     for (unsigned i = 0; i < UNFOLDINGS_MAX; i++) {
         struct unfolding *unfolding = &unfoldings[i];
@@ -109,7 +109,7 @@ static void take_out(const struct function_set *set) {
     }
 }
 
-/* Returns the latest end; 0: nothing is unfolded. */
+/* Returns when the last unfolding ends; 0: nothing is unfolded. */
 static uint64_t last_end_ns(void) {
     uint64_t last = 0;
     for (unsigned i = 0; i < UNFOLDINGS_MAX; i++)

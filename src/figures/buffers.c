@@ -3,8 +3,9 @@
  * buffers.h. */
 #include "figures/buffers.h"
 
-/* Enough for answers, tables of a dump, a table of the automatic choice. */
+/* Mappings at one time: answers, tables of a dump, the table of the automatic choice. */
 #define MAPPINGS_MAX 16
+/* Bytes at the stack's end in which resident pages are counted. */
 #define STACK_LOOK_BYTES (128UL << 10)
 
 char *buffers_stack_top START_PAGE;
@@ -16,9 +17,9 @@ char *buffers_stack_top START_PAGE;
 static struct mapping {
     char *start; /* NULL: this place is free */
     size_t bytes;
-    bool kept;
+    bool kept;            /* released, and kept for the next request */
 } mappings[MAPPINGS_MAX]; /* control thread only */
-static size_t kept_bytes;
+static size_t kept_bytes; /* of mappings that are kept */
 
 static void drop_kept(struct mapping *mapping) {
     kept_bytes -= mapping->bytes;
@@ -48,8 +49,9 @@ void buffers_unmap_kept(void) {
     drop_all_kept();
 }
 
-/* Writes to each page first. A page that is read before it is written maps the kernel's page of
- * zeros; replacing that one by a page of memory interrupts the other threads' processors again. */
+/* Writes to each OS page. An OS page that is read before it is written maps the kernel's page of
+ * zeros. The first write then replaces that page, which interrupts the processors of the program's
+ * threads once more. */
 static void touch(char *start, size_t bytes) {
     for (char *page = start; page < start + bytes; page += OS_PAGE_BYTES)
         *(volatile char *)page = 0;

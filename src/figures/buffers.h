@@ -35,8 +35,9 @@ void buffers_unmap(void *start);
 enum buffers_scratch { SCRATCH_PARTS, SCRATCH_PAGES, SCRATCHES };
 void *buffers_scratch(enum buffers_scratch which, size_t bytes);
 void buffers_unmap_kept(void); /* call when no client is connected */
-/* Memory of the control thread, stack and tables: the resident bytes, or else the mapped bytes. */
+/* Returns the bytes of the control thread's stack and mappings: of the mappings the resident bytes
+ * or all, of the stack the resident bytes. */
 int64_t buffers_bytes(bool resident);
-INTERNAL char *buffers_stack_top; /* set by the control thread; NULL: it does not run */
+INTERNAL char *buffers_stack_top; /* end of the control thread's stack; NULL: it does not run */
 
 #endif

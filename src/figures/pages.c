@@ -13,8 +13,8 @@
 
 typedef uint64_t word __attribute__((may_alias));
 
-/* Copies a page's header. A page may be given back and made anew while it is read, so the scan uses
- * a copy that is consistent. False: the copy is not consistent. */
+/* Copies a page's header. A page may be given back and made anew while it is read, so the copy is
+ * checked. False: the copy mixes two states, or there is no page. */
 static bool copy_header(struct page *copy, const struct page *page, const char *start) {
     uint8_t kind = load_acquire(&page->kind);
     for (size_t i = 0; i < sizeof *copy; i += sizeof(word)) {
@@ -79,15 +79,16 @@ uint32_t pages_clock_start START_PAGE;
 
 uint32_t pages_clock_begin START_PAGE;
 
-/* Returns the oldest age of the page. Before the constructor ran, nobody had read the clock. */
+/* Returns the age of the page. A page that is older than the library's constructor has no time of
+ * its own, so its age counts from there. */
 static uint32_t oldest_age(const struct page *page) {
     uint32_t born = page->born ? page->born : pages_clock_begin;
     uint32_t age = load_relaxed(&segment_clock) - born;
     return (int32_t)age > 0 ? age : 0;
 }
 
-/* Returns the least time since the clock had the value `then`. The clock may be late: it is set
- * every second, once the thread runs. */
+/* Returns the time that has passed at least since segment_clock had the value `then`. The clock may
+ * lag: the control thread sets it once a second, and before that thread runs nobody does. */
 static uint32_t at_least_since(uint32_t then) {
     uint32_t now = load_relaxed(&segment_clock);
     uint32_t latest = then + (uint32_t)((1000 + 100) * 1000000ULL >> SEGMENT_TICK_SHIFT) + 1;
@@ -102,30 +103,36 @@ static uint32_t at_least_since(uint32_t then) {
  * SHARES_HASH. */
 #define SHARES_HASH 2048U
 #define SHARES_MAX (SHARES_HASH / 2)
-#define BLOCKS_BITS 14 /* bits for the number of a block in a page */
+#define BLOCKS_BITS 14 /* bits for the number of a block in its page */
 
 struct scan {
     struct piece *piece;
-    uint64_t place;        /* of the segment */
-    uint32_t slice, block; /* where the piece begins: slice, and block in a mixed page */
-    bool light;
-    unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES];
-    bool resident_known;
+    /* Where the piece begins: place of the segment (segment_place), slice, and in a mixed page the
+     * block. */
+    uint64_t place;
+    uint32_t slice, block;
+    bool light; /* blocks in pages of one context are not examined */
+    unsigned char resident[SEGMENT_BYTES / OS_PAGE_BYTES]; /* of this segment */
+    bool resident_known;                                   /* `resident` is filled */
     struct wire_page *last; /* last record of this segment; the next page may extend it */
     /* State of the mixed page being scanned. */
+    /* Numbers of blocks: blocks before from_block are in an earlier piece; block_now is examined.
+     */
     uint32_t from_block, block_now;
-    bool full; /* the answer had no room from from_block on */
+    bool full; /* the answer had no room from block from_block on */
     struct {
-        uint32_t context, serial;
+        uint32_t context, serial; /* a slot with another page's serial is empty */
     } hash[SHARES_HASH];
-    uint16_t share_of[SHARES_HASH];
-    struct wire_share *shares;
-    uint32_t share_count, serial;
+    uint16_t share_of[SHARES_HASH]; /* by slot of the hash table: index in `shares` */
+    struct wire_share *shares;      /* in the answer, behind the page's record */
+    uint32_t share_count, serial;   /* `serial` counts mixed pages */
 };
 
+/* OS pages in the largest page of blocks. */
 #define OS_PAGES_MAX (WIDE_PAGE_SLICES * SLICE_BYTES / OS_PAGE_BYTES)
 
-/* NULL: there is no room for another share. */
+/* Returns the context's share of the page, and begins it when it is missing. NULL: there is no room
+ * for another share. */
 static struct wire_share *share_of(struct scan *scan, uint32_t context) {
     uint32_t at = (context * 0x9e3779b1U) % SHARES_HASH;
     for (; scan->hash[at].serial == scan->serial; at = (at + 1) % SHARES_HASH)
@@ -142,6 +149,7 @@ static struct wire_share *share_of(struct scan *scan, uint32_t context) {
     return share;
 }
 
+/* Adds a live block to its context's share of the page. */
 static void share_add(struct scan *scan, uint32_t context, uintptr_t block) {
     uint32_t number = scan->block_now;
     if (number < scan->from_block || scan->full)
@@ -157,7 +165,7 @@ static void share_add(struct scan *scan, uint32_t context, uintptr_t block) {
         share->resident++;
 }
 
-/* Adds a live block to the OS pages that it touches. */
+/* Adds the bytes of a live block to the OS pages that it touches. */
 INLINE void add_live(uint32_t *live_in, size_t offset, uint32_t bytes) {
     size_t number = offset / OS_PAGE_BYTES;
     size_t room = OS_PAGE_BYTES - offset % OS_PAGE_BYTES;
@@ -173,8 +181,8 @@ INLINE void add_live(uint32_t *live_in, size_t offset, uint32_t bytes) {
         live_in[number] += (uint32_t)(left < OS_PAGE_BYTES ? left : OS_PAGE_BYTES);
 }
 
-/* Handles the blocks of one granule of a page of one context whose records have one byte. Such
- * pages are very common. */
+/* Handles one granule (region/blocks.h: blocks with their table of records) in a page of one
+ * context with records of one byte. Such pages are very common. */
 static void look_at_bytes(const struct page *page, const char *granule, size_t at,
                           uint32_t *live_in) {
     const uint8_t *records = (const uint8_t *)granule + page->records;
@@ -184,7 +192,8 @@ static void look_at_bytes(const struct page *page, const char *granule, size_t a
             add_live(live_in, offset, page->block_bytes);
 }
 
-/* Reads a record, by a copy of the page's header; nearly all mixed pages have the first kind. */
+/* Reads the record of a block in a page, given a copy of the page's header. The form of record that
+ * nearly all mixed pages have is read here, without a call. */
 INLINE struct record read_record(const struct page *page, const void *record) {
     if (UNLIKELY((page->meta_shift & (META_SHIFT | META_OWNERS)) != META_MIXED))
         return record_read(page, record);
@@ -192,8 +201,8 @@ INLINE struct record read_record(const struct page *page, const void *record) {
     return (struct record){(both & 0xff) - 1, both >> 8, !(both & 0xff)};
 }
 
-/* Handles the blocks of one granule of any page; in mixed pages adds each to its context's
- * share. */
+/* Handles one granule in any page of blocks. In a mixed page each live block is added to its
+ * context's share. */
 static void look_at_records(struct scan *scan, const struct page *page, const char *granule,
                             size_t at, uint32_t *live_in, struct wire_page *out) {
     size_t offset = at + page->first;
@@ -218,7 +227,7 @@ static void look_at_records(struct scan *scan, const struct page *page, const ch
     }
 }
 
-/* Relies on this: the slack of a free block is larger than that of any live block. */
+/* A free block's record holds a larger slack than any live block's, so free blocks need no test. */
 uint8_t pages_spare_units(const struct page *page, const char *start) {
     uint32_t least = UINT32_MAX;
     size_t granule_bytes = (size_t)page->granule_mask + 1, reached = blocks_reached(page, start);
@@ -226,7 +235,7 @@ uint8_t pages_spare_units(const struct page *page, const char *start) {
     for (size_t at = 0; at < reached; at += granule_bytes) {
         const void *records = start + at + page->records;
         if (many && blocks_punched(page) >> at / OS_PAGE_BYTES & 1)
-            continue; /* its records were given back with it */
+            continue; /* the OS page was given back, with the records in it */
         for (unsigned i = 0; i < page->granule_capacity; i++) {
             uint32_t slack = page->meta_shift & META_WIDE
                                  ? load_relaxed(&((const uint16_t *)records)[i])
@@ -237,7 +246,8 @@ uint8_t pages_spare_units(const struct page *page, const char *start) {
     return least < page->block_bytes ? (uint8_t)(least / SERIAL_UNIT) : 0;
 }
 
-/* Examines each block: how much of each OS page is live, and in mixed pages for which context. */
+/* Examines each block: counts the live bytes of each OS page, and in a mixed page the blocks of
+ * each context. */
 static void look_at_blocks(struct scan *scan, const struct page *page, const char *start,
                            struct wire_page *out) {
     uint32_t live_in[OS_PAGES_MAX] = {0};
@@ -249,7 +259,7 @@ static void look_at_blocks(struct scan *scan, const struct page *page, const cha
     for (size_t at = 0; at < reached; at += granule_bytes) {
         scan->block_now = (uint32_t)(at / granule_bytes) * page->granule_capacity;
         if (many && punched >> at / OS_PAGE_BYTES & 1)
-            continue; /* its records were given back with it */
+            continue; /* the OS page was given back, with the records in it */
         if (bytes)
             look_at_bytes(page, start + at, at, live_in);
         else
@@ -283,7 +293,8 @@ static bool is_full(const struct wire_page *page) {
     return page->state == WIRE_PAGE_FULL && page->live == page->capacity;
 }
 
-/* Extends the last record when the page lies beside alike pages of one context and size. */
+/* True when the page extends the last record: it lies behind the pages of that record, has their
+ * context and block size, and is alike. */
 static bool goes_on(const struct scan *scan, const struct wire_page *out) {
     const struct wire_page *last = scan->last;
     return last && out->kind == WIRE_PAGE_OWN && last->kind == WIRE_PAGE_OWN &&
@@ -325,7 +336,8 @@ static bool add_page(struct scan *scan, const struct wire_page *out) {
     return room;
 }
 
-/* Counts the OS pages of a page whose chunks follow each other without blocks of fixed size. */
+/* Examines a serial page, whose chunks follow each other without blocks of fixed size: counts the
+ * live bytes of each OS page. */
 static void look_at_chunks(const struct page *page, const char *start, struct wire_page *out) {
     uint32_t live_in[OS_PAGES_MAX] = {0};
     uint64_t held = blocks_punched(page);
@@ -334,7 +346,7 @@ static void look_at_chunks(const struct page *page, const char *start, struct wi
     while (serial_next(page, start, &walk, &chunk))
         if (chunk.state == SERIAL_LIVE)
             add_live(live_in, chunk.offset, chunk.bytes);
-        else if (chunk.state == SERIAL_FREED) /* not collected yet */
+        else if (chunk.state == SERIAL_FREED) /* by another thread */
             held |= 1UL << chunk.offset / OS_PAGE_BYTES;
     size_t count = (size_t)(page->next_block - start + OS_PAGE_BYTES - 1) / OS_PAGE_BYTES;
     size_t whole = (size_t)(page->next_block - start) / OS_PAGE_BYTES;
@@ -413,11 +425,11 @@ static bool scan_own(struct scan *scan, const struct page *page, const char *sta
     return add_page(scan, &out);
 }
 
-/* A page is begun only where this much room for shares is left, or in an empty answer. */
+/* A piece begins another mixed page only if the answer has this much room for shares. */
 #define SHARES_ROOM (256U * sizeof(struct wire_share))
 
-/* The blocks may be reused although the page is not the current one, so the age of the newest block
- * is unknown. */
+/* Freed blocks of a mixed page are reused even when the page is not the current one, so the age of
+ * the newest block is unknown. */
 static bool scan_mixed(struct scan *scan, const struct page *page, const char *start) {
     struct answer *answer = scan->piece->answer;
     uint64_t first = (scan->place & ~SEGMENT_FAR) + scan->slice * SLICE_BYTES;
@@ -465,7 +477,8 @@ static bool scan_large(struct scan *scan, const struct page *page, const char *s
         .kind = WIRE_PAGE_LARGE,
         .state = WIRE_PAGE_FULL,
     };
-    /* The rest of its OS pages belongs to the guard and is not the program's rounding. */
+    /* The bytes behind the chunk in its last OS page belong to the guard, not to the rounding of
+     * the program's request. */
     if (page->flags & PAGE_GUARDED)
         out.guard_bytes = (uint16_t)(touched - align_up(page->requested_bytes, 16));
     if (!scan->light) {
@@ -507,8 +520,8 @@ static bool scan_huge(struct scan *scan, const struct segment *segment, bool res
     return done;
 }
 
-/* The number of the slice lies in lower bits than the place of the segment, the block below
- * both. */
+/* Packs the place where a piece begins: in the high bits the segment, below it the slice, below
+ * that the block. */
 static uint64_t cursor(uint64_t place, uint32_t slice, uint32_t block) {
     return place | (uint64_t)slice << BLOCKS_BITS | block;
 }

@@ -3,8 +3,8 @@
  * pages.h - reads pages while their owners use them, and tells them as a piece of a dump.
  *
  * For: dumps, `memctx frag`, the automatic choice. No thread is stopped. A page is read from its
- * header and its records by relaxed loads, and a page that changes meanwhile may be told as it was
- * or as it becomes. Segments stay mapped meanwhile: segment_each holds the unmap lock.
+ * header and its records by relaxed loads, and a page that changes meanwhile may appear in its old
+ * or in its new state. Segments stay mapped meanwhile: segment_each holds the unmap lock.
  *
  * Cost: a header a page; in a full dump each record of each page that is neither full nor empty.
  *
@@ -20,10 +20,10 @@ struct page;
  * to one context, in whole units of the room that a slab could save. */
 uint8_t pages_spare_units(const struct page *page, const char *start);
 /* Calls `visit` with a copy of each page's header, for each page of a sliced segment from the slice
- * `from` on, until `visit` returns false. Returns the slice of the page where it stopped; 0: all
- * pages were visited. resident: the vector from os_resident_vector; pages whose headers were given
- * back are then skipped, because a read would map them again. NULL: every header counts as
- * resident. */
+ * `from` on, until `visit` returns false. Returns the slice of the page for which `visit`
+ * returned false; 0: all pages were visited. resident: the vector from os_resident_vector. With it,
+ * pages are skipped whose headers were given back, because a read would map the headers again.
+ * NULL: every header counts as resident. */
 struct segment;
 unsigned pages_each(const struct segment *segment, unsigned from, const unsigned char *resident,
                     bool (*visit)(const struct page *page, const char *start, void *context),

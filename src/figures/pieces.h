@@ -17,8 +17,9 @@
 struct piece {
     const struct wire_piece_request *request;
     struct answer *answer; /* begins with struct wire_piece */
-    uint64_t next;
-    uint32_t count;
+    uint64_t next;         /* where the next piece begins; 0: this piece is the last one */
+    uint32_t count;        /* records so far */
+    /* Resident bytes of segments. A segment counts in the piece that begins it. */
     int64_t segments_resident;
 };
 /* Appends a zeroed record. NULL: no room is left, so the piece ends before this record. */

@@ -6,16 +6,19 @@
 /*
  * While threads run, a chunk may be allocated in one view and freed in another between the readings
  * of the two. So the views of one context are read together, all frees before all allocations:
- * every free then has its allocation, and the live bytes are too high by no more than the frees of
- * the few nanoseconds between. The list of views is walked twice, because a view that did not exist
- * in the first walk may have allocated a chunk that another view had freed then.
+ * every free then has its allocation, and the live bytes are too high at most by the frees of the
+ * few nanoseconds between the two readings. The list of views is walked twice, because a view that
+ * is younger than the first walk may have allocated a chunk whose free that walk already read in
+ * another view.
  */
-#define TRIES_MAX 8U /* the reader may have been preempted */
+/* Readings of one context at most. A reading in which many frees came between is repeated: the
+ * reader may have been preempted. */
+#define TRIES_MAX 8U
 
 bool sums_resets_made;
 
 void sums_begin(void) {
-    lock_take(&heap_global.lock); /* no thread's numbers move to the totals meanwhile */
+    lock_take(&heap_global.lock); /* no heap is parked or adopted meanwhile */
     heap_read_begin();
 }
 
@@ -47,7 +50,7 @@ static void add_frees(struct sum *sum, const struct view *view) {
     sum->live_bytes -= (int64_t)load_acquire(&view->freed_cum_bytes);
 }
 
-/* Adds the allocations of the view; returns its number of frees by now. */
+/* Adds the allocations of the view; returns how many frees the view has counted by now. */
 static int64_t add_allocs(struct sum *sum, const struct view *view) {
     int64_t allocs = (int64_t)load_acquire(&view->allocs);
     int64_t bytes = (int64_t)load_acquire(&view->requested_cum_bytes);
@@ -62,7 +65,8 @@ static int64_t add_allocs(struct sum *sum, const struct view *view) {
     return frees;
 }
 
-/* Returns the heap's place in parts, or `whole`; NULL: the heap's part is not asked for. */
+/* Returns the sum that a heap's views are added to: an element of `parts`, or without parts
+ * `whole`. NULL: the heap is not among the parts. */
 static struct sum *part_of(struct sums_parts *parts, struct sum *whole, const struct heap *heap) {
     uint32_t number = heap->number - (parts ? parts->first : 0);
     if (!parts)
@@ -70,7 +74,7 @@ static struct sum *part_of(struct sums_parts *parts, struct sum *whole, const st
     return number < parts->count ? &parts->list[number] : NULL;
 }
 
-/* Reads all views once; returns the number of frees by the end of the reading. */
+/* Reads all views once; returns how many frees they had counted when the reading ended. */
 static int64_t read_once(uint32_t context, struct sum *sum, struct sums_parts *parts) {
     struct heap_views walk = heap_views_of(context);
     const struct view *view;

@@ -18,12 +18,11 @@
 
 /* The sums of one context over all heaps, at one moment. */
 struct sum {
-    int64_t allocs, frees, live_bytes, requested_cum_bytes;    /* since the start */
-    int64_t base_allocs, base_frees, base_requested_cum_bytes; /* at the last reset */
-    /* Exact only where one view did everything. */
-    int64_t peak_bytes;
-    /* Views that allocated or freed anything. */
-    uint32_t views;
+    int64_t allocs, frees, live_bytes, requested_cum_bytes; /* since the start */
+    /* The values at the last `memctx reset`, which dumps subtract. */
+    int64_t base_allocs, base_frees, base_requested_cum_bytes;
+    int64_t peak_bytes; /* highest live bytes; exact only if `views` is 1 */
+    uint32_t views;     /* number of views that allocated or freed anything */
 };
 /* The sums of one context for each heap, for the heaps numbered from `first` on. */
 #define SUMS_HEAPS 128U
@@ -41,7 +40,7 @@ void sums_pause(uint32_t steps); /* call after each SUMS_STEPS contexts */
  * the heaps: *sum is then the sum over these alone, and parts->list has the sum of each. */
 void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts);
 struct sum sums_of(uint32_t context);   /* takes and releases the lock itself */
-struct sum sums_base(uint32_t context); /* the amounts that the last reset subtracts */
+struct sum sums_base(uint32_t context); /* only the base_ fields */
 /* Allocs, frees and bytes of all contexts; takes the lock itself. */
 struct sum sums_all(void);
 /* True once there was a reset, so that views may have a baseline (heap_baseline). Control thread

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* ask.c - resets that the command asks for (`memctx reset --named`). The control thread notes the
- * request in each context of the name. The program sees the request by memctx_reset_requested, and
- * its next reset of the context notes the answer. */
+ * request in each context of the name. The program learns of the request from
+ * memctx_reset_requested, and its next reset of the context notes the answer. */
 #include "named/named.h"
 
-static uint32_t last_wish; /* control thread */
+static uint32_t last_wish; /* number of the last request; control thread only */
 
-/* Returns how many this request asks: one context, or the members of a crowd. */
+/* Returns how many contexts a request asks at one place: the members of a crowd, or one context if
+ * it is alive. */
 static uint32_t asked_by(const struct named *named) {
     if (named->policy == NAMED_CROWD)
         return load_acquire(&named->members);

@@ -4,18 +4,17 @@
  *
  * A program may keep the state of each of a million groups in a context of its own, as PostgreSQL's
  * array_agg does. A context with a place (named.h), a node, a view and a list of chunks takes about
- * 300 bytes, more than such a group holds: a million contexts of 100 bytes took 4.0 times the bytes
- * that were asked for. So from the context number NAMED_MANY of a kind on, a new context begins as
- * a *member*: 24 bytes (region/member.h) that have its generation, its only chunk and its place
- * among the children of its parent. The *crowd* is the hidden context of the kind that has the node
- * and the account for all its members. A million contexts of 100 bytes then take 1.46 times what
- * was asked for: 117 bytes a chunk with its record, and 24 a member. Creating one costs 118 ns with
- * its chunk, as against 1 029.
+ * 300 bytes, more than such a group holds: a million contexts of 100 bytes took 4.0 times the
+ * requested bytes. So from the context number NAMED_MANY of a kind on, a new context begins as
+ * a *member*: 24 bytes (region/member.h) that hold its generation, its only chunk and its
+ * place among the children of its parent. The *crowd* is the hidden context of the kind that has
+ * the node and the account for all its members. A million contexts of 100 bytes then take 1.46
+ * times the requested bytes: 117 bytes a chunk with its record, and 24 a member. Creating a member
+ * with its chunk takes 118 ns; a context with a place takes 1 029.
  *
- * A member can hold one small chunk and be deleted, no more. Whatever else the program asks of it
- * makes it *grow* into a context with a place; its handle and its place among the children stay.
- * The price: a free of a member's chunk takes the slow way, and dumps tell of the members only as
- * one context.
+ * A member can hold one small chunk and be deleted, no more. Any other request makes it *grow*
+ * into a context with a place; its handle and its place among the children stay. The price: a free
+ * of a member's chunk takes the slow way, and a dump shows all members of a crowd as one context.
  *
  * Threads: the owner of the crowd makes, grows and ends members. Any thread frees their chunks.
  */
@@ -24,7 +23,8 @@
 #include "region/region.h"
 #include "region/tiny.h"
 
-static uint32_t spare_members; /* the first member's number for reuse; under region_lock */
+/* First of the member numbers to reuse, a list by member.crowd; 0: none. Under region_lock. */
+static uint32_t spare_members;
 
 static void spare_member(uint32_t number) {
     struct member *member = member_at(number);
@@ -37,7 +37,8 @@ static struct named *crowd_of_member(uint32_t number) {
     return named_at((uint32_t)tree_node(load_relaxed(&member_at(number)->crowd))->address);
 }
 
-/* Keeps the answer of a context that ends, because its place is soon another context's. */
+/* Adds the answer of a context that ends to the crowd's, because the place soon belongs to another
+ * context. */
 static void keep_answer(struct named *named, struct named *crowd) {
     if (!named->wanted || named->wanted != named->done || named->wanted != crowd->wanted)
         return;
@@ -101,7 +102,7 @@ struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const char *name
         lock_release(&region_lock);
         return first ? crowd : NULL;
     }
-    if (crowd->heap != heap && !load_acquire(&crowd->members)) { /* no thread has a chunk in it */
+    if (crowd->heap != heap && !load_acquire(&crowd->members)) { /* this heap takes it over */
         struct view *view = heap_view_within(heap, crowd->context, TABLES_UNCOUNTED);
         if (!view || view->context != crowd->context)
             return NULL;
@@ -140,7 +141,7 @@ void crowd_end_grown(struct named *named, uint32_t number) {
     spare_member(number);
 }
 
-/* Under region_lock. */
+/* Counts one member less. Under region_lock. */
 static void one_fewer(struct named *crowd) {
     store_release(&crowd->members, crowd->members - 1);
     if (!crowd->members)
@@ -156,8 +157,8 @@ void named_end_member(struct named *crowd, memctx_t handle) {
     lock_release(&region_lock);
 }
 
-/* The member's chunks move to the new context, also in the accounts: each counts as freed there,
- * and allocated once more here. */
+/* Moves the member's chunk to the new context, also in the accounts: the chunk counts as freed in
+ * the crowd, and as allocated once more in the new context. */
 static void bring_along(struct member *member, struct named *crowd, struct named *grown) {
     uint64_t chunk = load_acquire(&member->chunk);
     uint64_t id = (uint64_t)grown->context << MEMBER_ID_SHIFT | MEMBER_GROWN;
@@ -168,7 +169,7 @@ static void bring_along(struct member *member, struct named *crowd, struct named
     if (address)
         tiny_adopt(grown->context, address, bytes);
     while (!cas_acq_rel(&member->chunk, &chunk, id))
-        ; /* another thread just freed it */
+        ; /* another thread just freed the chunk */
     if (member_state(chunk) == MEMBER_HAD) {
         if (address)
             tiny_freed(grown->context, address);

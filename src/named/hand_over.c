@@ -6,7 +6,8 @@
 #include "named/internal.h"
 #include "region/region.h"
 
-/* The caller holds heap_global.lock, and the locks of heaps that are not its own. */
+/* Gives a crowd to a heap. False: no memory for a view there. The caller holds heap_global.lock,
+ * and the locks of heaps that are not its own. */
 static bool move_crowd(struct named *crowd, struct heap *to) {
     struct view *view = heap_view_within(to, crowd->context, TABLES_UNCOUNTED);
     if (!view || view->context != crowd->context)
@@ -16,6 +17,7 @@ static bool move_crowd(struct named *crowd, struct heap *to) {
     return true;
 }
 
+/* As move_crowd, for a context with a place: its chunks move, too. */
 static bool move_to(struct named *named, struct heap *from, struct heap *to) {
     struct view *view = heap_view_within(to, named->context, TABLES_UNCOUNTED);
     if (!view || view->context != named->context)
@@ -26,8 +28,9 @@ static bool move_to(struct named *named, struct heap *from, struct heap *to) {
     return true;
 }
 
-/* Returns the shared heap with both locks held. NULL: not possible now, or no memory for the heap's
- * first view, which pays for everything that cannot be charged elsewhere. */
+/* Takes heap_global.lock and the shared heap's lock, and returns the shared heap. NULL: not
+ * possible now, or no memory for the heap's first view, which pays for everything that cannot be
+ * charged elsewhere. */
 static struct heap *lock_both(void) {
     lock_take(&heap_global.lock);
     struct heap *shared = heap_shared_lock();
@@ -64,7 +67,7 @@ void named_leave(struct heap *heap) {
         if (named && named->view == view && named->policy == NAMED_CROWD && named->members)
             (void)move_crowd(named, shared);
         else if (named && named->view == view && load_relaxed(&named->generation) & 1)
-            (void)move_to(named, heap, shared); /* if memory is short, it stays with the heap */
+            (void)move_to(named, heap, shared); /* without memory, the context stays */
     }
     unlock_both(shared);
 }
@@ -77,6 +80,7 @@ bool named_take(struct heap *heap, struct named *named) {
     if (nobodys)
         taken = move_to(named, owner, heap);
     heap_shared_unlock(shared);
+    /* If the owner's thread has ended, its heap is parked. */
     if (!nobodys && !taken && lock_try(&owner->lock)) {
         nobodys = load_acquire(&owner->state) == HEAP_PARKED;
         taken = nobodys && move_to(named, owner, heap);
@@ -99,7 +103,8 @@ struct named *named_grow_of_nobody(memctx_t handle) {
     if (nobodys)
         grown = crowd_grow(handle, crowd);
     heap_shared_unlock(shared);
-    if (owner && !nobodys && lock_try(&owner->lock)) { /* as named_take */
+    /* If the owner's thread has ended, its heap is parked. */
+    if (owner && !nobodys && lock_try(&owner->lock)) {
         nobodys = load_acquire(&owner->state) == HEAP_PARKED;
         grown = nobodys ? crowd_grow(handle, crowd) : NULL;
         lock_release(&owner->lock);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kinds.c - the table of kinds: the name and the parent that contexts have in common.
+ * kinds.c - the table of kinds. A kind is the contexts that have one name and one parent.
  *
- * Kinds never move. The table that finds them doubles when it is half full. Doubling takes all the
- * extra time: some ns an entry, and the first touch of the new memory.
+ * Kinds never move. A hash table finds them, and doubles when it is half full. Only the doubling is
+ * slow: some ns an entry, and the first touch of the new memory.
  */
 #include "named/internal.h"
 #include "os/meta.h"
 
 #define KINDS_PER_BLOCK 1024U
 struct kind_slot {
-    uint32_t hash, number; /* a kind's number, from 1 on; 0: empty */
+    uint32_t hash, number; /* of a kind; numbers begin at 1, 0: the slot is empty */
 };
 static struct {
     struct kind *blocks[NAMED_BLOCKS];
@@ -29,7 +29,7 @@ static struct kind *kind_at(uint32_t number) {
     return &kinds.blocks[number / KINDS_PER_BLOCK][number % KINDS_PER_BLOCK];
 }
 
-/* Returns the slot where the kind stands, or would stand. */
+/* Returns the slot of the kind, or the empty slot where it belongs. */
 static struct kind_slot *kind_slot(uint32_t parent, const char *name, uint32_t hash) {
     for (uint32_t at = hash;; at++) {
         struct kind_slot *slot = &kinds.table[at & kinds.mask];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Prints what is known of a chunk that a program misused, besides the line that names the chunk:
- * the call path that allocated it and the call path that just misused it, in a form that addr2line
- * takes. The process is about to end. */
+/* misuse.c - prints the call path that allocated a misused chunk and the call path that misused it,
+ * in a form that addr2line takes. The region layer has printed a line that names the chunk, and
+ * ends the process afterwards. Also prints the call path that passed the limit of a rule. */
 #include "named/misuse.h"
 #include "context/tree.h"
 #include "named/named.h"
@@ -37,7 +37,7 @@ static void print_line(const char *line) {
 }
 
 static void print_context(uint32_t context) {
-    if (!tree_is_id(context)) /* the context may have been removed since then */
+    if (!tree_is_id(context)) /* the context was removed after it allocated */
         context = TREE_UNKNOWN;
     if (context < TREE_FIXED_COUNT)
         print_line("memctx:     an unknown call path\n");
@@ -81,7 +81,7 @@ struct callers {
 static void note_caller(const struct stack_frame *at, void *context) {
     struct callers *callers = context;
     if (callers->count < callers->max)
-        callers->addresses[callers->count++] = at->address + at->exact; /* as return addresses */
+        callers->addresses[callers->count++] = at->address + at->exact; /* in print_frame's form */
 }
 
 unsigned misuse_callers(uintptr_t frame, uintptr_t *addresses, unsigned max) {
@@ -92,15 +92,17 @@ unsigned misuse_callers(uintptr_t frame, uintptr_t *addresses, unsigned max) {
 }
 
 static void print_callers(const char *line) {
-    static struct stack stack; /* once */
-    if (lock_any_is_mine())    /* a handler interrupted us: finding rules might want this lock */
+    static struct stack stack; /* only the first misuse comes here */
+    /* A signal handler interrupted this thread while it held a lock, and finding unwind rules may
+     * take that lock. */
+    if (lock_any_is_mine())
         return;
     print_line(line);
     each_caller(&stack, (uintptr_t)__builtin_frame_address(0), FRAMES_SHOWN, print_caller, NULL);
 }
 
 COLD void misuse_explain(uint32_t context, bool found) {
-    static bool once; /* a handler of the SIGABRT that follows may come here again */
+    static bool once; /* the program's handler of SIGABRT may misuse a chunk, too */
     if (exchange_relaxed(&once, true))
         return;
     if (context != REGION_NO_CONTEXT) {

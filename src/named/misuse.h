@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* misuse.h - prints the call paths that were involved when a program misused a chunk. The region
+/* misuse.h - prints the call paths of a chunk that a program misused. The region
  * layer calls these functions through its hooks; region/hooks.h says what each does. */
 #ifndef MEMCTX_MISUSE_H
 #define MEMCTX_MISUSE_H

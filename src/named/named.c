@@ -24,7 +24,7 @@ void named_set_hooks(void) {
 struct named *named_blocks[NAMED_BLOCKS];
 uint32_t named_count;
 
-/* The first child of no parent: the contexts without a parent. Under region_lock. */
+/* named_link of the first context without a parent. Under region_lock. */
 static uint32_t first_top;
 
 static uint32_t new_place(void) {
@@ -42,7 +42,7 @@ static uint32_t new_place(void) {
     return place;
 }
 
-/* --- the tree of those that are alive, under region_lock ------------------------------------- */
+/* --- the tree of live contexts, under region_lock -------------------------------------------- */
 
 static uint32_t *children_of(uint32_t parent) {
     return parent ? &named_at(parent)->first_child : &first_top;
@@ -125,7 +125,7 @@ void named_spare_place(struct kind *kind, uint32_t place) {
 }
 
 struct kind *named_kind_of(uint32_t place) {
-    return kinds_get(named_at(place)->made_below, named_at(place)->name); /* is there */
+    return kinds_get(named_at(place)->made_below, named_at(place)->name); /* exists */
 }
 
 /* Returns a place that is in the tree of contexts, but not alive yet. */
@@ -148,8 +148,9 @@ static void give_place(uint32_t place) {
     lock_release(&region_lock);
 }
 
-/* Returns the node above a context's node. A chain of contexts longer than NAMED_LEVELS goes on
- * side by side, so that readers of dumps may rely on that limit. */
+/* Returns the node below which a context's node is made. No node is deeper than NAMED_LEVELS, and
+ * readers of dumps rely on that: in a longer chain of contexts the further nodes stand side by
+ * side. */
 static uint32_t node_above(uint32_t made_below) {
     uint32_t above = made_below ? named_at(made_below)->context : TREE_ROOT;
     unsigned level = 0;
@@ -297,7 +298,8 @@ const char *named_name(uint32_t context) {
     return named_at((uint32_t)tree_node(context)->address)->name;
 }
 
-/* Returns the name of a context, even of a deleted one, except for members. NULL: not known. */
+/* Returns the name of a context. A deleted context has a name, a deleted member has none. NULL: the
+ * name is not known. */
 static const char *name_of(memctx_t handle) {
     uint32_t place = named_place(handle);
     const struct named *named = named_crowd_of(handle);

@@ -34,42 +34,47 @@
 #define NAMED_PLACES_PER_BLOCK 1024U
 #define NAMED_BLOCKS 1024U /* 1 M places */
 #define NAMED_LEVELS 500U  /* levels of nodes below the root */
-/* a value of `policy`: the place stands for a crowd and is never alive itself */
+/* A value of `policy`: the place stands for a crowd, which no handle names. */
 #define NAMED_CROWD 255U
 #define NAMED_MANY 1024U /* contexts of one name below one parent; further ones are members */
 #define NAMED_MEMBER (1U << 31) /* flag in a place: the other bits are a member's number */
 
 struct named {
     uint32_t generation; /* atomic; odd while the context is alive */
-    uint32_t context;    /* id of its node; 0: none yet */
-    struct heap *heap;   /* the owner's */
-    struct view *view;
-    uint32_t parent; /* places; 0: none */
+    uint32_t context;    /* id of the context's node; 0: none yet */
+    struct heap *heap;   /* the heap of the thread that owns the context */
+    struct view *view;   /* counters of the context in that heap */
+    uint32_t parent;     /* place of the parent; 0: none */
     union {
-        uint32_t first_child;
-        uint32_t members; /* of a crowd: members that have not grown */
+        uint32_t first_child; /* named_link of the first child; 0: none */
+        uint32_t members;     /* in a crowd: number of members that have not grown */
     };
-    uint32_t next, prev; /* unused in a grown context: see named_link */
-    uint32_t made_below; /* place of the parent of its node */
+    /* The neighbours in the parent's list of children, each as named_link gives it; 0: none. A
+     * context that grew from a member keeps its neighbours in struct member. */
+    uint32_t next, prev;
+    /* Place of the parent at creation, 0: none. The node stays below that parent's node, although
+     * memctx_set_parent changes `parent`. */
+    uint32_t made_below;
     union {
-        uint32_t spare; /* the next place of this kind that was given up */
-        uint32_t
-            /* of a crowd: `wanted` asks the members for a reset, and the crowd takes no new ones;
-             * atomic */
-            asking;
+        /* In a place that was given up: the next such place of the kind; 0: none. */
+        uint32_t spare;
+        /* In a crowd, atomic: true while `wanted` asks the members for a reset. The crowd takes no
+         * new members meanwhile. */
+        uint32_t asking;
     };
     uint32_t policy : 8;  /* enum memctx_policy, or NAMED_CROWD */
     uint32_t member : 24; /* the context's member number before it grew; 0: it never was a member */
-    struct memctx_callback *callbacks; /* only the owner uses it; the newest stands first */
-    const char *name;                  /* never freed */
-    /* For `memctx reset --named`: the control thread's last request, and the owner's last answer to
-     * a request. In a crowd `done` counts the members that answered and have ended since, and
-     * `freed` is the sum of what these members freed. */
+    struct memctx_callback *callbacks; /* newest first; only the owner uses the list */
+    const char *name;                  /* of the kind; never freed */
+    /* For `memctx reset --named`: `wanted` is the number of the control thread's last request, and
+     * `done` is the number of the last request that the owner answered by a reset. In a crowd,
+     * `done` counts the members that answered the request and have ended since, and `freed` adds
+     * up the bytes of their answers. */
     uint32_t wanted, done; /* atomic */
-    uint64_t freed;        /* requested bytes that this reset freed */
-    /* only the owner uses it; NULL: no limit, or its function is being called */
+    uint64_t freed;        /* requested bytes that the owner's answer freed */
+    /* Only the owner uses the limit. NULL: there is none, or its function is being called. */
     const struct memctx_limit *limit;
-    char identifier[32];
+    char identifier[32]; /* text that tells contexts of one name apart; "": none */
 };
 _Static_assert(sizeof(struct named) == 128, "as the header says");
 
@@ -86,7 +91,8 @@ INLINE uint32_t named_place(memctx_t handle) {
 INLINE uint32_t named_generation(memctx_t handle) {
     return (uint32_t)((uintptr_t)handle >> 32);
 }
-/* Returns the place that stands in the handle of a live context, and in lists of children. */
+/* Returns the number that stands for a live context in its handle and in lists of children: its
+ * place, or for a context that grew from a member, the member's number with NAMED_MEMBER. */
 INLINE uint32_t named_link(uint32_t place) {
     uint32_t member = place & NAMED_MEMBER ? 0 : named_at(place)->member;
     return member ? NAMED_MEMBER | member : place;
@@ -100,8 +106,7 @@ INLINE memctx_t named_handle(uint32_t place) {
 INLINE struct member *named_member(memctx_t handle) {
     return member_at(named_place(handle) & ~NAMED_MEMBER);
 }
-/* Returns the crowd of a live member that has not grown, or NULL if the handle is no such
- * member's. */
+/* Returns the crowd of a live member that has not grown. NULL: the handle names no such member. */
 struct named *named_crowd_of(memctx_t handle);
 /* Returns the context that a member has grown into. */
 struct named *named_grown(memctx_t handle);
@@ -122,8 +127,8 @@ INLINE struct named *named_find(memctx_t handle) {
 /* Returns the name of a named context's node, for dumps and messages. */
 const char *named_name(uint32_t context);
 
-/* Ends the program. The message says that `what` was done with this handle, and `why` it is not
- * allowed. */
+/* Ends the program with a message: `what` names the function that got the handle, `why` says what
+ * is wrong with the context. */
 __attribute__((noreturn, cold)) void named_misused(const char *what, memctx_t handle,
                                                    const char *why);
 /* Returns the context of the handle. Ends the program unless the context is alive and belongs to
@@ -137,8 +142,7 @@ INLINE struct named *named_mine(struct heap *heap, memctx_t handle, const char *
         named_misused(what, handle, "belongs to another thread");
     return named;
 }
-/* Returns the crowd of a member that has not grown, or NULL if the handle is no such member's. Ends
- * the program if the crowd belongs to another heap. */
+/* As named_crowd_of, but ends the program if the crowd belongs to another heap. */
 struct named *named_my_crowd(const struct heap *heap, memctx_t handle, const char *what);
 
 /* Makes a context. The caller has entered its heap. `plain`: the program asks no more of the
@@ -147,9 +151,10 @@ memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
                       enum memctx_policy policy, unsigned flags, bool plain);
 /* Ends a context that has no children and was reset. Its place is free afterwards. */
 void named_end(struct heap *heap, struct named *named);
+/* Ends a member that has not grown and was reset. */
 void named_end_member(struct named *crowd, memctx_t handle);
-/* Makes the context, without those below it, belong to no thread: the shared heap takes it. Returns
- * false if memory is short. */
+/* Makes the context belong to no thread: the shared heap takes it. The contexts below it keep their
+ * owners. Returns false if memory is short. */
 bool named_give(struct heap *heap, struct named *named);
 /* Gives a context of no thread, or of a thread that ended, to this heap. Returns false if memory is
  * short. Ends the program if the context belongs to a running thread. */
@@ -157,12 +162,15 @@ bool named_take(struct heap *heap, struct named *named);
 /* Grows a member of a crowd that belongs to no thread, so that the member can be taken. Returns
  * NULL if memory is short. */
 struct named *named_grow_of_nobody(memctx_t handle);
+/* Moves a context below another parent; 0: below none. Ends the program if the new parent is the
+ * context itself or below it. */
 void named_set_parent(uint32_t place, uint32_t parent);
-/* Returns the handle of the chunk's context, or NULL if the chunk is in no named context or in
- * another thread's. */
+/* Returns the handle of the chunk's context. NULL: the chunk is in no named context, or in a
+ * context of another thread. */
 memctx_t named_owner(struct heap *heap, const void *chunk);
-/* The control thread asks all contexts of that name to be reset. named_answers says how many
- * contexts the last request asked, how many were reset since, and how many bytes that freed. */
+/* Asks the owners of all contexts of that name for a reset. named_answers tells how many contexts
+ * the last request asked, how many of them were reset since, and how many bytes these resets freed.
+ * Control thread only. */
 void named_ask_reset(const char *name);
 struct named_answers {
     uint32_t asked, done;
@@ -182,10 +190,11 @@ struct view *context_view_kept(struct heap *heap, const void *chunk);
 memctx_t named_first_child(memctx_t handle); /* NULL: none */
 memctx_t named_next(memctx_t handle);        /* the next child of its parent */
 memctx_t named_parent(memctx_t handle);
-/* Gives region its hooks into the layers above it (region/hooks.h): what is known of a misused
- * chunk, and the end of a thread. Called before a thread takes a heap. */
+/* Gives region the functions that it calls in the layers above it (region/hooks.h): for a misused
+ * chunk, a limit that is passed, and the end of a thread. Called before a thread takes a heap. */
 void named_set_hooks(void);
-/* Makes the named contexts of a heap whose thread ended belong to no thread: see region/hooks.h. */
+/* Makes the named contexts of a heap belong to no thread, because the heap's thread ended. Region
+ * calls this through region/hooks.h. */
 void named_leave(struct heap *heap);
 
 #endif

@@ -9,32 +9,34 @@
 #include <link.h>
 #include <sys/auxv.h>
 
-#define FIRST_BITS 7U /* bits of the number of places; rules fill half of the places */
+/* The size of the table as the base-2 logarithm of its places; rules fill half of the places. */
+#define FIRST_BITS 7U
 #define BITS_MAX 22U
-#define BITS_ALWAYS 11U /* the table may have so many bits of places whatever the budget */
-#define MODULES_AT_HAND 8
+#define BITS_ALWAYS 11U   /* up to this size the table grows whatever the tables' budget */
+#define MODULES_AT_HAND 8 /* modules that are found without asking the loader */
 
 struct lock unwind_rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
 uint32_t unwind_rules_generation FORK_PAGE = 1;
 uint32_t unwind_rules_version START_PAGE = 1;
 
 static uint64_t rule_count FORK_PAGE; /* rules in the table; under unwind_rules_lock */
-static uint32_t quiet_left FORK_PAGE; /* rules that are not kept; under unwind_rules_lock */
+/* In a forked child: how many more rules are not kept; under unwind_rules_lock. */
+static uint32_t quiet_left FORK_PAGE;
 
 uint32_t (*unwind_rules_folded)(uintptr_t function);
 
-/* replaced when it grows; the old one is emptied, never unmapped */
+/* A table that grows is replaced. The old table is emptied, never unmapped. */
 uintptr_t unwind_rules_table FORK_PAGE;
 
 static struct {
     uint32_t module_count; /* atomic */
-    char exe[256];
+    char exe[256];         /* path of the program's file; "": not known */
     bool exe_asked;
-    struct cfi_object at_hand[MODULES_AT_HAND]; /* as the loader described the first modules */
+    struct cfi_object at_hand[MODULES_AT_HAND]; /* the first modules, as the loader has them */
 } global START_PAGE;
-static struct module modules[MODULES_MAX]; /* guarded by unwind_rules_lock to write */
+static struct module modules[MODULES_MAX]; /* written under unwind_rules_lock */
 
-#define CFA_MAX (1 << 26) /* bytes; a frame that is larger gets no rule */
+#define CFA_MAX (1 << 26) /* bytes; a function with a larger frame gets no rule */
 
 static uint64_t pack(struct cfi_rule rule, uint32_t module) {
     uint64_t folded = unwind_rules_folded && rule.function ? unwind_rules_folded(rule.function) : 0;
@@ -63,7 +65,7 @@ void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key)) {
     store_release(&unwind_rules_version, unwind_rules_version + 1);
 }
 
-/* Returns the place where a rule is, or belongs. */
+/* Returns the place of the key's rule, or the free place where it belongs. */
 static struct rule *find_place(uintptr_t table, uintptr_t key) {
     uint64_t at = rule_place(key);
     while (rule_at(table, at)->key && rule_at(table, at)->key != key)
@@ -97,7 +99,7 @@ static bool replace_table(unsigned bits) {
 /* Returns the program headers of a loaded object; NULL: not found. */
 static const ElfW(Phdr) * program_headers(const struct link_map *map, unsigned *count) {
     struct cfi_object object;
-    if (!map->l_name || !*map->l_name) { /* for the program itself, the kernel told us */
+    if (!map->l_name || !*map->l_name) { /* the kernel passed the program's own */
         *count = (unsigned)getauxval(AT_PHNUM);
         return (const void *)getauxval(AT_PHDR);
     }
@@ -141,8 +143,8 @@ static void read_headers(struct module *module) {
             read_build_id(module, segment);
 }
 
-/* Called once, at the start: code that runs before our constructor may allocate, and a filter of
- * system calls may be in place after it. */
+/* Reads the path of the program's file once, early: after our constructor, a filter of system calls
+ * may be in place. With code that allocates before our constructor, the first module reads it. */
 static void read_program_name(void) {
     if (!global.exe_asked && os_read_link("/proc/self/exe", global.exe, sizeof global.exe) < 0)
         global.exe[0] = 0;
@@ -156,8 +158,8 @@ static bool is_same(const struct module *a, const struct module *b) {
            text_equal(a->path, b->path);
 }
 
-/* Returns the number of a module that was closed and is loaded again unchanged, or else the number
- * of the next one. */
+/* Returns the number that a module had before it was closed, if it is loaded again unchanged.
+ * Otherwise returns the next free number. */
 static uint32_t find_closed(const struct module *learnt) {
     for (uint32_t i = 0; i < global.module_count; i++)
         if (modules[i].closed && is_same(&modules[i], learnt))
@@ -165,7 +167,8 @@ static uint32_t find_closed(const struct module *learnt) {
     return global.module_count;
 }
 
-/* Under unwind_rules_lock. */
+/* Returns the number of an object's module, and describes the module if it is new. MODULE_NONE:
+ * there are too many, or memory is short. Under unwind_rules_lock. */
 static uint32_t module_learn(const struct cfi_object *object) {
     uint32_t count = global.module_count;
     for (uint32_t i = count; i-- > 0;)
@@ -190,7 +193,7 @@ static uint32_t module_learn(const struct cfi_object *object) {
     read_headers(&learnt);
     uint32_t again = find_closed(&learnt);
     struct module *module = &modules[again];
-    if (again < count) { /* the same library at the same address: its description is the same */
+    if (again < count) { /* one library at one address: the old description holds */
         meta_free(copy, length);
         module->link_map = map;
         store_release(&module->closed, false);
@@ -200,7 +203,7 @@ static uint32_t module_learn(const struct cfi_object *object) {
     if (again < MODULES_AT_HAND)
         global.at_hand[again] = *object;
     struct page *page = segment_page_of(map);
-    if (page) /* dlopen made this through our malloc: its free announces the dlclose */
+    if (page) /* dlopen got this from our malloc, and dlclose will free it */
         blocks_watch(page);
     if (again == count)
         store_release(&global.module_count, count + 1);
@@ -230,8 +233,8 @@ static void table_empty(void) {
     rule_count = 0;
 }
 
-/* If the table may not grow, it is emptied, so that the rules that are needed now are learnt again.
- * This is slower, never wrong. */
+/* Adds a rule. A full table that may not grow is emptied, so that the rules in use are learnt
+ * again. This is slower, never wrong. */
 static void table_add(uintptr_t key, uint64_t packed) {
     if (rule_count * 2 >= capacity_of(unwind_rules_table) && !table_grow()) {
         if (!unwind_rules_table)
@@ -246,9 +249,9 @@ static void table_add(uintptr_t key, uint64_t packed) {
     rule_count++;
 }
 
-/* The first modules are the program and the libraries that it was linked with, which hold most of
- * its code. To ask the loader about them again would map two more parts of the loader's code in a
- * forked child. */
+/* Finds the object that holds an address. The first modules are the program and the libraries that
+ * it was linked with, which hold most of its code. Asking the loader about them again would map two
+ * more parts of the loader's code in a forked child. */
 static bool find_object(uintptr_t pc, struct cfi_object *object) {
     uint32_t count = unwind_rules_module_count();
     for (uint32_t i = 0; i < count && i < MODULES_AT_HAND; i++) {
@@ -261,7 +264,8 @@ static bool find_object(uintptr_t pc, struct cfi_object *object) {
     return cfi_find_object(pc, object);
 }
 
-/* A call that does not return may be the last instruction of its function. */
+/* Returns an address inside the calling instruction. A call that does not return may be the last
+ * instruction of its function; the return address then belongs to the next function. */
 static uintptr_t pc_of(uintptr_t key) {
     return key & RULE_EXACT_BIT ? key & ~RULE_EXACT_BIT : key - 1;
 }
@@ -272,11 +276,12 @@ uintptr_t unwind_rules_function_start(uintptr_t key) {
     return find_object(pc, &object) ? cfi_find_rule(&object, pc).function : 0;
 }
 
+/* Finds out the rule of a key, and keeps it. */
 static uint64_t learn(uintptr_t key) {
     uint32_t generation = load_acquire(&unwind_rules_generation);
     struct cfi_object object;
     uintptr_t pc = pc_of(key);
-    if (!find_object(pc, &object)) /* JIT code may change */
+    if (!find_object(pc, &object)) /* code made at run time may change */
         return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE);
     struct cfi_rule rule = cfi_find_rule(&object, pc);
     lock_take(&unwind_rules_lock);
@@ -317,8 +322,7 @@ uint64_t unwind_rules_count(void) {
     return load_relaxed(&rule_count);
 }
 
-/* The tables are emptied first: a thread that sees the new generation finds none of the old
- * rules. */
+/* Empties the table first, so that a thread that sees the new generation finds no old rule. */
 static void new_generation_locked(void) {
     table_empty();
     store_release(&unwind_rules_version, unwind_rules_version + 1);

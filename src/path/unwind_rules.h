@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * unwind_rules.h - keeps one unwind rule for each return address, learnt once for the whole
- * process, and the modules that code was seen in.
+ * process, and a description of each module that holds such an address.
  *
  * Look-ups take no lock: the table holds {key, packed rule}, 16 bytes an entry, and the key is
  * written last. Learning takes unwind_rules_lock, but does not hold it while it reads .eh_frame.
@@ -17,34 +17,36 @@
 
 #define MODULES_MAX 4095U
 #define MODULE_NONE 0xffffU
-/* The first rules that a forked child learns are mostly of code that ends it. To keep them costs
- * two copied pages, which is more than to find them out twice. */
+/* A forked child does not keep the first RULES_QUIET rules that it learns. They are mostly those of
+ * code that ends the child. Keeping them would copy two OS pages, which costs more than learning
+ * some of them again. */
 #define RULES_QUIET 8
 
 struct module {
-    uintptr_t start, end, bias;
+    uintptr_t start, end, bias; /* `bias` is the loaded address less the address in the file */
     const char *path;
-    const void *link_map;
+    const void *link_map; /* the loader's description of the object */
     uint32_t build_id_bytes;
     uint8_t build_id[24];
-    bool closed; /* atomic */
-    bool loader; /* libc or the dynamic linker: see control/control.h */
+    bool closed; /* atomic: dlclose unloaded the object */
+    bool loader; /* the object is libc or the dynamic linker: see control/control.h */
 };
 
 struct rule {
-    uintptr_t key;
-    uint64_t packed; /* never 0: an old table may be emptied while it is read */
+    uintptr_t key;   /* a return address, see RULE_EXACT_BIT; 0: the place is free */
+    uint64_t packed; /* never 0; a reader that finds 0 is in an old table that was emptied */
 };
 
 INTERNAL struct lock unwind_rules_lock;
-INTERNAL uint32_t
-    unwind_rules_generation; /* atomic; when it changes, every cache of paths is invalid */
+/* Atomic. When it changes, every cache of paths is invalid. */
+INTERNAL uint32_t unwind_rules_generation;
 /* Atomic, never 0. When it changes, copies of rules are invalid; it also changes when functions are
  * folded. */
 INTERNAL uint32_t unwind_rules_version;
 
-/* The address of the table of rules. Its lowest bits say how many bits of a hash choose a place in
- * the table, so both are read at once; the table is as large as its block. 0: no table. */
+/* The address of the table of rules. Its lowest bits, which alignment leaves free, are the size of
+ * the table, as the base-2 logarithm of the number of places. A reader gets both in one load.
+ * 0: no table. */
 #define RULE_TABLE_BITS 63UL
 INTERNAL uintptr_t unwind_rules_table; /* atomic */
 INLINE struct rule *rule_at(uintptr_t table, uint64_t place) {
@@ -52,15 +54,17 @@ INLINE struct rule *rule_at(uintptr_t table, uint64_t place) {
     return &rules[place & ((1UL << (table & RULE_TABLE_BITS)) - 1)];
 }
 
-#define RULE_EXACT_BIT (1UL << 63) /* in keys */
+/* Set in a key when a signal interrupted the program at the address. */
+#define RULE_EXACT_BIT (1UL << 63)
 
-/* Returns the first place of a rule. Rules of one KiB of code stand near each other, because
- * addresses that are learnt together mostly lie together. The rules of a whole page may be too many
- * for that. */
+/* Returns the first place to look for a rule. The rules of one KiB of code have 64 places beside
+ * each other, because addresses that are learnt together mostly lie together. An OS page of code
+ * may have too many rules for that. */
 INLINE uint64_t rule_place(uintptr_t key) {
     return hash_mix(key >> 10, 0) << 6 | (((key >> 6) ^ key) & 63);
 }
 
+/* Finds a rule that is not at its first place, or learns it. */
 uint64_t unwind_rules_find_further(uintptr_t key);
 
 /* Returns the packed rule for a return address. `exact`: a signal interrupted the program at the
@@ -85,7 +89,7 @@ INLINE uint64_t unwind_rules_find(uintptr_t address, bool exact) {
 #define RULE_FOLDED_SHIFT 40U
 #define RULE_MODULE_SHIFT 52U
 #define RULE_FOLDED_MAX 4095U
-#define RULE_FOLDED_PLACES 1024U /* numbers are 1 to this */
+#define RULE_FOLDED_PLACES 1024U /* numbers of folded functions are 1 to RULE_FOLDED_PLACES */
 
 /* Returns 0 if the rules are equal in everything except the function and the module. */
 INLINE uint64_t rule_difference(uint64_t a, uint64_t b) {
@@ -114,23 +118,24 @@ INLINE uint32_t rule_module(uint64_t packed) {
     return module == MODULES_MAX ? MODULE_NONE : module;
 }
 
-/* Looks up the start of the function that holds the key's address, by its unwind information; 0:
- * there is none. */
+/* Returns the start of the function that holds the key's address. 0: the address has no unwind
+ * information. */
 uintptr_t unwind_rules_function_start(uintptr_t key);
 
 /* Gives each known rule the function number that `folded` returns for its address. */
 void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key));
-/* Returns the function number for an address that is being learnt, under unwind_rules_lock. NULL:
- * no function is folded. */
+/* Returns the number of a folded function, given the function's start; 0: it is not folded. Called
+ * under unwind_rules_lock when a rule is learnt. NULL: no function is folded. */
 INTERNAL uint32_t (*unwind_rules_folded)(uintptr_t function);
 
-uint32_t
-unwind_rules_module_count(void); /* modules below it are valid and constant but for `closed` */
+/* Modules with an index below the count are valid. Of their fields only `closed` and `link_map`
+ * ever change. */
+uint32_t unwind_rules_module_count(void);
 const struct module *unwind_rules_module(uint32_t index);
 /* Forgets every rule and every cached path (depth changed, library closed). */
 void unwind_rules_new_generation(void);
 void unwind_rules_init(void);
 void unwind_rules_fork_child(void);
-uint64_t unwind_rules_count(void);
+uint64_t unwind_rules_count(void); /* rules in the table */
 
 #endif

@@ -398,7 +398,7 @@ MUTANTS = {
     "control-thread-in-a-context": (
         "src/api/malloc.c", "start_control ? context_switched(heap) : NULL;", "NULL;", ["named:control-starts-in-a-scope"]),
     "much-stays-after-a-reset": (
-        "src/control/server.c", "        if (segment_usage().freelist_bytes) /* what came while it waited, too */\n            segment_purge(false);",
+        "src/control/server.c", "        if (segment_usage().freelist_bytes) /* freed slices, also those freed during poll */\n            segment_purge(false);",
         "", ["named:reset-of-much-goes-back"]),
     "simple-chunks-stay-linked": (
         "src/region/kind_blocks.c", "        if (simple_is(page))\n            simple_unlink(page, block);\n    }\n    if (UNLIKELY(load",
