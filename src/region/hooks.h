@@ -28,7 +28,7 @@ struct region_hooks {
     /* Stores the return addresses of the call path that begins at a frame of the library, at most
      * `max`. Returns how many. */
     unsigned (*callers)(uintptr_t frame, uintptr_t *addresses, unsigned max);
-    /* Says once that the limit of a rule with TERMS_WARN is passed, and by which path. */
+    /* Prints that the limit of a rule with TERMS_WARN is exceeded, and the path of `context`. */
     void (*tell_limit)(const struct terms *terms, uint32_t context);
     /* The heap's thread has ended: its named contexts belong to nobody now, so that any thread can
      * take them. */
