@@ -45,8 +45,8 @@ struct view {
      * because the thread also frees chunks that other threads allocated. */
     uint64_t freed_cum_bytes;
     int64_t peak_bytes; /* greatest value of view_live_bytes so far */
-    /* pages for the next chunks: the bins of the region, of the heap's mixed pages, or of heap's
-     * `apart`. heap_no_bins: the next allocation takes the slow path and chooses the bins anew. */
+    /* pages for the next chunks: the bins of the region, heap->mixed, or the bins of heap->apart.
+     * heap_no_bins: the next allocation takes the slow path and chooses the bins anew. */
     struct bins *bins;
     struct bins *region; /* the context's own pages in this heap; NULL: the context has none */
     uint32_t context;    /* id of the context; 0: the view waits for one, see heap_view_drop */
@@ -113,9 +113,8 @@ struct heap {
     /* number of requests for a page of a context's own that the waste cap refused, since all
      * regions were last searched for empty pages */
     uint32_t denied;
-    uint32_t donor; /* index of the view whose own pages are shared next, past the cap */
-    uint32_t
-        pages_used_up; /* counts pages that ran out of free blocks; see look_is_due (alloc.c) */
+    uint32_t donor;         /* index of the view whose own pages are shared next, past the cap */
+    uint32_t pages_used_up; /* how often a page ran out of free blocks, see look_is_due (alloc.c) */
     /* Other threads read the fields below when they free and at a fork. They stand apart from
      * the fields that the owner writes all the time. */
     struct page *remote_pages
@@ -160,7 +159,7 @@ struct heap {
     uint64_t *freed_of;
     uint32_t freed_of_count; /* atomic: number of elements of freed_of */
     uint32_t trims;          /* atomic: trim_number of the last request that the heap answered */
-    uint32_t placings;       /* owner: value of heap_placings when the heap last looked at it */
+    uint32_t placings;       /* owner: value of heap_placings that the heap has acted upon */
     struct pool *apart;      /* owner: mixed pages of PLACE_APART; NULL: none yet */
     /* Control thread, under heap_global.lock: blocks of BASELINES_PER_BLOCK baselines, by index of
      * the view; NULL: no reset was made yet. */

@@ -32,8 +32,8 @@ MUTANTS = {
         "src/api/free.c", "EXPORT void free(void *chunk) {\n", "EXPORT void free(void *chunk) {\n    errno = EINVAL;\n",
         ["limits-errno-preserved", "limits-errno-free-locked"]),
     "out-of-memory-aborts": (
-        MALLOC, "    if (!chunk)\n        errno = ENOMEM;\n    return chunk;\n}\n\nstatic void *serve_slow",
-        "    if (!chunk)\n        __builtin_trap();\n    return chunk;\n}\n\nstatic void *serve_slow",
+        MALLOC, "    if (!chunk)\n        errno = ENOMEM;\n    return chunk;\n}\n\n/* Serves",
+        "    if (!chunk)\n        __builtin_trap();\n    return chunk;\n}\n\n/* Serves",
         ["limits-out-of-memory", "cxx-bad-alloc", "cxx-bad-alloc-aligned"]),
     "segments-need-a-gigabyte": (
         "src/segment/segment.c", "    void *start = os_map_aligned(bytes, SEGMENT_BYTES);",
