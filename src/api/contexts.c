@@ -33,7 +33,7 @@ static struct heap *must_enter(memctx_t context, const char *what) {
 
 /* Enters and returns the context. Ends the program when the context was deleted or belongs to
  * another thread. Returns NULL, not entered, when there is no memory to make a full context of a
- * member of a crowd (context/named.h). */
+ * member of a crowd (named/named.h). */
 static struct named *enter_mine(struct heap **heap, memctx_t context, const char *what) {
     *heap = must_enter(context, what);
     struct named *named = named_mine(*heap, context, what);
@@ -42,8 +42,8 @@ static struct named *enter_mine(struct heap **heap, memctx_t context, const char
     return named;
 }
 
-/* Returns the context, of whichever thread; NULL for a member of a crowd. Ends the program when the
- * context was deleted. */
+/* Returns the context, which may be another thread's; NULL for a member of a crowd. Ends the
+ * program when the context was deleted. */
 static struct named *find(memctx_t context, const char *what) {
     struct named *named = named_find(context);
     if (!named && !named_crowd_of(context))
@@ -51,19 +51,19 @@ static struct named *find(memctx_t context, const char *what) {
     return named;
 }
 
-/* What the structs of memctx.h had in version 0.1.0, whose functions pass no sizes. The numbers are
- * written out, because the structs may grow and these sizes must not. */
+/* The sizes of the structs of memctx.h in version 0.1.0. The functions of that version pass no
+ * sizes. The numbers are written out, because the structs may grow and these sizes must not. */
 enum { OPTIONS_0_1_BYTES = 24, LIMIT_0_1_BYTES = 24, STATS_0_1_BYTES = 64 };
 _Static_assert(offsetof(struct memctx_options, identifier) + 8 == OPTIONS_0_1_BYTES, "0.1.0");
 _Static_assert(offsetof(struct memctx_limit, argument) + 8 == LIMIT_0_1_BYTES, "0.1.0");
 _Static_assert(offsetof(struct memctx_stats, children) + 4 == STATS_0_1_BYTES, "0.1.0");
 _Static_assert(sizeof(struct memctx_callback) == 24, "programs pass no size: it cannot grow");
-/* Limits are read where the program has them. A limit with a further field would need its size kept
- * beside the pointer in struct named. */
+/* The library keeps a pointer to the program's struct memctx_limit. If this struct gets a further
+ * field, struct named has to keep its size, too. */
 _Static_assert(sizeof(struct memctx_limit) == LIMIT_0_1_BYTES, "its size is not kept");
 
-/* Whether a struct of `bytes` bytes asks for nothing beyond the `known` bytes that this library
- * knows: the rest is zeros. */
+/* True if a program's struct of `bytes` bytes asks only for things that this library knows: behind
+ * the first `known` bytes all bytes are zero. */
 static bool asks_for_known(const void *from, size_t bytes, size_t known) {
     for (size_t i = known; i < bytes; i++)
         if (((const unsigned char *)from)[i])
@@ -71,8 +71,7 @@ static bool asks_for_known(const void *from, size_t bytes, size_t known) {
     return true;
 }
 
-/* The library reads a limit where the program has it. Returns false when the struct is one that
- * this library cannot read. */
+/* False: the program's struct is of a version that this library cannot read. */
 static bool limit_is_known(const struct memctx_limit *limit, size_t bytes) {
     return !limit || (bytes >= LIMIT_0_1_BYTES && asks_for_known(limit, bytes, sizeof *limit));
 }
@@ -123,9 +122,10 @@ static void call_back(memctx_t context, const char *what) {
     }
 }
 
-/* Frees the chunk of a member of a crowd, and also ends the member if `ends` says so. Returns false
- * when the context is no such member, or when somebody asked the crowd for a reset: the member must
- * then become a full context, which can answer. `anyhow` says that there is no memory for that. */
+/* Frees the chunk of a member of a crowd. If `ends` is true, also ends the member. Returns false
+ * when the context is no such member, or when `memctx reset` asked the crowd for a reset: the
+ * member must then become a full context, which can answer. `anyhow`: frees in this case, too,
+ * because there is no memory for a full context. */
 static bool free_of_member(memctx_t context, const char *what, bool ends, bool anyhow) {
     struct heap *heap = must_enter(context, what);
     struct named *crowd = named_my_crowd(heap, context, what);
@@ -180,7 +180,7 @@ static memctx_t parent_of(memctx_t context, const char *what) {
     return named_parent(context);
 }
 
-/* Returns the context that the walk visits next; `top` is the last one. NULL: no more. */
+/* Returns the context that the walk visits next; `top` is the last one. NULL: the walk is over. */
 static memctx_t after(memctx_t context, memctx_t top, const char *what) {
     memctx_t next = context == top ? NULL : next_child(context, what);
     if (next)
@@ -274,7 +274,7 @@ EXPORT memctx_t memctx_do_switch(memctx_t context) {
         return NULL;
     memctx_t before = handle_of(context_switched(heap));
     const struct named *to = context ? named_mine(heap, context, "memctx_switch") : NULL;
-    if (LIKELY(to || !context)) /* else memory is short: stay in the current context */
+    if (LIKELY(to || !context)) /* if memory is short, the current context stays */
         context_switch(heap, to ? to->view : NULL);
     thread_leave(heap);
     return before;
@@ -297,7 +297,8 @@ NOINLINE static void *allocate_listed(struct heap *heap, struct view *view, size
                  : allocate_page_used_up(heap, view, size, how, frame);
 }
 
-/* Other cases end in a tail call, so that the common cases save no callee-saved register. */
+/* Allocates in a plain context of this thread. A case that needs more work is left to another
+ * function by a tail call, so that the common cases save no callee-saved register. */
 INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t size,
                          enum allocate_how how, uintptr_t frame) {
     struct view *view = named->view;
@@ -317,8 +318,8 @@ INLINE void *allocate_of(struct heap *heap, const struct named *named, size_t si
     return allocate_from(heap, view, size, how, frame);
 }
 
-/* For a handle that is not a plain context of this thread: it may be a member of a crowd, a former
- * member, invalid, or another thread's. */
+/* Slow path of memctx_alloc: the handle is not a plain context of this thread. It may be a member
+ * of a crowd, a former member, invalid, or another thread's. */
 NOINLINE static void *allocate_other_handle(struct heap *heap, memctx_t context, size_t size,
                                             enum allocate_how how, uintptr_t frame) {
     if (!heap && !(heap = enter()))
@@ -508,7 +509,7 @@ EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limi
     return memctx_do_set_limit_sized(context, limit, LIMIT_0_1_BYTES);
 }
 
-/* All zeros when memory is too short to look at a member of a crowd. */
+/* Returns zeros for a member of a crowd when there is no memory to make a full context of it. */
 static struct memctx_stats stats_of(memctx_t context) {
     struct memctx_stats stats = {0};
     struct heap *heap;

@@ -28,9 +28,9 @@
  * records (region/blocks.h), struct trace and struct paths (path/cache.h). "Narrow" blocks have at
  * most NARROW_MAX bytes.
  *
- * Cost of malloc: the lines of the heap, the trace, the stack's words, the view, the page header's
- * first line, the block's record and the block. No atomic read-modify-write, no lock, no division,
- * no system call.
+ * Cost of malloc: the cache lines of the heap, the trace, the words of the stack, the view, the
+ * page header's first line, the block's record and the block. No atomic read-modify-write, no lock,
+ * no division, no system call.
  */
 #ifndef MEMCTX_FAST_H
 #define MEMCTX_FAST_H
@@ -57,7 +57,8 @@ void *allocate_wide_or_large(size_t size, enum allocate_how how, uintptr_t frame
 /* Entered; the first guess of the call path is wrong. */
 void *allocate_path_not_guessed(struct heap *heap, size_t size, enum allocate_how how,
                                 uintptr_t frame);
-/* Entered, view known; the view's current page has no freed block. */
+/* Entered, view known; the heap has no recent block of the size, or the view's current page has no
+ * freed block. Takes another block of the current page, mostly one that was never handed out. */
 void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size,
                                enum allocate_how how, uintptr_t frame);
 /* Entered, view known; more than NARROW_MAX and at most SMALL_MAX bytes. */
@@ -79,11 +80,13 @@ void *new_retry(size_t size, size_t alignment, uintptr_t frame);
 
 /* Not entered. */
 void free_not_entered(void *chunk);
-/* Entered; the chunk is in no page of this heap, or in no segment of the near leaf. */
+/* Entered; the chunk is in no page of this heap, or is not in the 128 GiB around the library's
+ * first segment (segment_is_near). */
 void free_foreign(struct heap *heap, void *chunk);
 /* Entered; a page of this heap. The page's kind frees the chunk, or reports the misuse. */
 void free_by_page_kind(struct heap *heap, struct page *page, void *chunk);
-/* Entered; the block is free already, and its page was full, or is empty or watched now. */
+/* Entered; the block is free already, and the page has to move in its owner's lists: it was full
+ * and can serve requests again, or is empty, or changes its band (region/slab.h). */
 void free_changes_page(struct heap *heap, struct page *page, void *block);
 
 /* --- 1. enter and leave ---------------------------------------------------------------------- */
@@ -106,16 +109,16 @@ INLINE void thread_leave(struct heap *heap) {
 
 /* --- 2. find the view that pays -------------------------------------------------------------- */
 
-/* True when four words of the stack are those of the trace. One load reads two places, and one
- * comparison compares two words, because the loads are the limit. All four words may be read before
- * one of them is known to be right: they are in the OS page of the first word, and the groups
- * before it proved that page. */
+/* True when four words of the stack equal those of the trace. The cost is the number of loads, so
+ * one load reads the offsets of two words, and one comparison compares two words. All four
+ * words are read before the first one is compared. That is safe: the four are in one OS page, which
+ * is the stack's because the groups before this one matched. */
 INLINE bool trace_group_matches(const struct trace_checks *checks, const stack_word *words) {
     uint64_t first, second;
     __builtin_memcpy(&first, &checks->word[0], sizeof first);
     __builtin_memcpy(&second, &checks->word[2], sizeof second);
 #ifdef CACHE_WORDS_IN_PAIRS
-    const double *at = (const double *)(const void *)words; /* moved as bits, never as numbers */
+    const double *at = (const double *)(const void *)words; /* only moved, never computed with */
     __m128d a = _mm_loadh_pd(_mm_load_sd(&at[(uint32_t)first]), &at[first >> 32]);
     __m128d b = _mm_loadh_pd(_mm_load_sd(&at[(uint32_t)second]), &at[second >> 32]);
     const __m128i *values = (const __m128i *)(const void *)checks->value;
@@ -130,6 +133,7 @@ INLINE bool trace_group_matches(const struct trace_checks *checks, const stack_w
 #endif
 }
 
+/* True when all words of the trace are on the stack. */
 INLINE bool trace_matches(const struct trace *trace, const stack_word *words) {
     uint32_t left = trace->count;
     const struct trace_checks *checks = trace->more;
@@ -162,7 +166,7 @@ INLINE struct view *view_guessed(struct paths *paths, uintptr_t frame) {
     return view;
 }
 
-/* The view of the call path, guessed or searched. See context_view_searched for NULL. */
+/* Returns the view of the call path, guessed or searched. NULL: as context_view_searched. */
 INLINE struct view *view_of_path(struct heap *heap, uintptr_t frame, size_t size) {
     struct view *view = view_guessed(paths_of(heap), frame);
     return LIKELY(view != NULL) ? view : context_view_searched(heap, frame, size);
@@ -213,8 +217,8 @@ INLINE void *take_block_of_own_page(struct heap *heap, struct view *view, size_t
 
 /* --- malloc ---------------------------------------------------------------------------------- */
 
-/* Entered, view known. `chunk` is what the current page gave; NULL: nothing. `fresh` says that the
- * chunk is zeros already. */
+/* Entered, view known. Ends an allocation with the chunk that the current page gave; `chunk` NULL:
+ * the page gave none. `fresh`: all bytes of the chunk are zero already. */
 INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                            uintptr_t frame, void *chunk, bool fresh) {
     if (UNLIKELY(!chunk))
@@ -227,8 +231,8 @@ INLINE void *allocate_done(struct heap *heap, struct view *view, size_t size, en
 INLINE void *allocate_from(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                            uintptr_t frame) {
     void *chunk;
-    /* A predicted branch: taking a block of the heap then need not wait for the cache line of the
-     * view. */
+    /* The processor predicts this branch. So it can take a block of the heap before the cache line
+     * of the view has arrived. */
     if (view->bins == &heap->mixed)
         chunk = take_block_of_mixed_page(heap, view, size);
     else
@@ -252,9 +256,9 @@ INLINE void *allocate(size_t size, enum allocate_how how, uintptr_t frame) {
 
 /* --- free ------------------------------------------------------------------------------------ */
 
-/* Frees a chunk of a page of this heap without META_ flags but META_MIXED. *changes: call
- * free_changes_page next. False: nothing changed, because the pointer is no chunk or a free one;
- * free_by_page_kind then reports the misuse. */
+/* Frees a chunk of a page of this heap that has no META_ flag but META_MIXED. *changes becomes true
+ * when the caller must call free_changes_page next. False: nothing changed, because the pointer is
+ * not the start of a chunk, or the chunk is free; free_by_page_kind then reports the misuse. */
 INLINE bool free_block(struct heap *heap, struct page *page, void *chunk, bool *changes) {
     bool exact;
     char *granule = blocks_granule_narrow(page, chunk);
@@ -262,7 +266,7 @@ INLINE bool free_block(struct heap *heap, struct page *page, void *chunk, bool *
     if (UNLIKELY(!exact))
         return false;
     granule += page->records;
-    if (!(load_plain(&page->meta_shift) & META_MIXED)) { /* no bit that others may set meanwhile */
+    if (!(load_plain(&page->meta_shift) & META_MIXED)) { /* no thread changes this bit */
         uint8_t *at = (uint8_t *)granule + index, slack = load_relaxed(at);
         if (UNLIKELY(slack == UINT8_MAX))
             return false;
@@ -297,7 +301,7 @@ INLINE void free_inline(void *chunk) {
         return;
     }
     bool changes = false;
-    /* A wide page, or one with another flag than META_MIXED, has more to do. */
+    /* A wide page, and a page with another flag than META_MIXED, free by their kind. */
     if (UNLIKELY(load_plain(&page->meta_shift) & ~META_MIXED) ||
         !free_block(heap, page, chunk, &changes)) {
         free_by_page_kind(heap, page, chunk);

@@ -114,9 +114,9 @@ static void leave_environment(void) {
     unsetenv("MEMCTX_NO_CHILDREN");
 }
 
-/* Programs that change namespaces, or change the user and keep capabilities. The kernel refuses
- * both to a process with a second thread. Such a program then executes another one, which starts
- * its control thread as usual. */
+/* True for programs that change namespaces, or change the user and keep capabilities. The kernel
+ * refuses both to a process with a second thread, so such a process gets no control thread. It then
+ * executes another program, which starts its control thread as usual. */
 static bool is_launcher(const char *name) {
     static const char launchers[][8] = {"bwrap", "capsh", "nsenter", "setpriv", "unshare"};
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
@@ -125,8 +125,8 @@ static bool is_launcher(const char *name) {
     return false;
 }
 
-/* A process of Chromium, or of a program built on it, that enters a sandbox. It ends itself when it
- * finds a second thread before it does. */
+/* True for a process of Chromium, or of a program built on it, that will enter a sandbox. Such a
+ * process ends itself when it finds a second thread before that. */
 static bool is_browser_helper(int count, char *const *arguments) {
     static const char types[][12] = {"broker", "gpu-process", "renderer", "utility", "zygote"};
     bool helper = false;
@@ -147,7 +147,9 @@ static bool is_browser_helper(int count, char *const *arguments) {
 __attribute__((visibility("hidden"))) extern void *const __dso_handle;
 void *const __dso_handle = (void *)&__dso_handle;
 
-/* `file`: a sanitizer's run-time library, another preloaded library, or a linked allocator. */
+/* Prints that the program's malloc is another one than this library's. `file` has that malloc: a
+ * sanitizer's run-time library, another preloaded library, or a linked allocator. NULL: there is
+ * none. */
 static void tell_of_other_malloc(const char *file) {
     char line[1024];
     struct text text = {.bytes = line, .capacity = sizeof line - 1};

@@ -19,13 +19,13 @@
 #include "api/names.h"
 
 struct request {
-    size_t size, alignment; /* alignment 1: no more than every chunk has */
-    bool zero;
-    void *old; /* the chunk to resize; NULL: allocate */
+    size_t size, alignment; /* alignment 1: the 16 bytes that every chunk has are enough */
+    bool zero;              /* all bytes of the chunk are to be zero */
+    void *old;              /* the chunk to resize; NULL: allocate */
 };
 
-/* Whether the request would exceed the limit of a named context or of a rule. Sets *limited to the
- * named context, whose limit may have a function that makes room. */
+/* True if the request would exceed the limit of a named context or of a rule. In the first case
+ * *limited becomes the context: its limit may have a function that makes room. */
 static bool is_past_limit(struct heap *heap, struct view *view, const struct request *request,
                           uint32_t *limited) {
     uint32_t had_in = request->old ? region_context_of(request->old) : REGION_NO_CONTEXT;
@@ -39,13 +39,14 @@ static bool is_past_limit(struct heap *heap, struct view *view, const struct req
     return true;
 }
 
-/* Whether there may be a context with a limit, or with guarded chunks. */
+/* True if there may be a context with a limit, or with guarded chunks. */
 static bool limits_exist(void) {
     return load_relaxed(&region_named_any) || terms_exist();
 }
 
-/* Looks up the view when `view` is NULL. Returns NULL when memory is short, or when a limit is
- * reached; *limited is then the context that has the limit. */
+/* Allocates or resizes. `view` NULL: looks up the view that pays. Returns NULL when memory is
+ * short, or when a limit would be exceeded. If the limit is that of a named context, *limited
+ * becomes this context. */
 static void *serve(struct heap *heap, struct view *view, const struct request *request,
                    uintptr_t frame, uint32_t *limited) {
     if (!view && request->old && UNLIKELY(load_relaxed(&region_named_any)))
@@ -113,6 +114,7 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
     return chunk;
 }
 
+/* Serves the request of a thread that has not entered yet. */
 static void *serve_slow(const struct request *request, uintptr_t frame) {
     void *chunk = NULL;
     struct heap *heap;
@@ -128,6 +130,7 @@ static void *serve_slow(const struct request *request, uintptr_t frame) {
     return chunk;
 }
 
+/* Returns the chunk. For operator new, NULL becomes a call of the new-handler or an exception. */
 INLINE void *result(void *chunk, size_t size, enum allocate_how how, uintptr_t frame) {
     return UNLIKELY(!chunk) && how == ALLOCATE_NEW ? new_retry(size, 1, frame) : chunk;
 }
@@ -245,7 +248,7 @@ static void *resize(void *old, size_t size, uintptr_t frame) {
     if (!view)
         view = view_of_path(heap, frame, size);
     bool limits = UNLIKELY(limits_exist());
-    bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins); /* limited */
+    bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins); /* a limit? */
     if (UNLIKELY(!may) || !region_resize(heap, view, old, size))
         return serve_entered(heap, THREAD_OWN, view, &request, frame);
     thread_leave(heap);
@@ -265,7 +268,7 @@ EXPORT void *reallocarray(void *old, size_t count, size_t size) {
     return resize(old, bytes, FRAME);
 }
 
-/* As glibc's memalign and aligned_alloc: rounds any alignment up to a power of two. */
+/* Rounds the alignment up to a power of two, as glibc's memalign and aligned_alloc do. */
 static void *align_as_glibc(size_t alignment, size_t size, uintptr_t frame) {
     if (alignment > SIZE_MAX / 2 + 1) {
         errno = EINVAL;

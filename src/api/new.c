@@ -38,7 +38,8 @@ static COLD void throw_bad_alloc(void) {
     os_panic(&(struct text){.bytes = line, .length = sizeof line - 1});
 }
 
-/* As libstdc++, refuses an alignment that is not a power of two. */
+/* Allocates for an operator new with an alignment. NULL, too, for an alignment that is not a power
+ * of two, as in libstdc++. */
 static void *allocate_for(size_t size, size_t alignment, uintptr_t frame) {
     if (!is_power_of_two(alignment))
         return NULL;

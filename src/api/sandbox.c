@@ -37,7 +37,7 @@ static bool gives_up_privileges(long number, const unsigned long *arguments) {
     return number == SYS_prctl && arguments[0] == PR_SET_NO_NEW_PRIVS && arguments[1] == 1;
 }
 
-/* `number` is SYS_prctl or SYS_seccomp. */
+/* Makes the system call `number`, which is SYS_prctl or SYS_seccomp. */
 static long call(long number, const unsigned long *arguments) {
     uint32_t before;
     bool strict = is_strict(number, arguments);
@@ -54,21 +54,23 @@ static long call(long number, const unsigned long *arguments) {
     return -1;
 }
 
-/* libc declares it with an ellipsis; on x86-64 the arguments are in the same registers. */
+/* libc declares prctl with an ellipsis; on x86-64 the arguments are in the same registers. */
 EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
 EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
     return (int)call(SYS_prctl, (unsigned long[6]){(unsigned)option, a, b, c, d});
 }
 
-/* Has the parameters of syscall; the seventh is on the stack. */
+/* Takes the arguments of libc's syscall for the two system calls that `call` watches. The assembly
+ * below jumps here, so the arguments are where the program put them: six in registers, the seventh
+ * on the stack. */
 __attribute__((used)) static long syscall_watched(long number, unsigned long a, unsigned long b,
                                                   unsigned long c, unsigned long d, unsigned long e,
                                                   unsigned long f) {
     return call(number, (unsigned long[6]){a, b, c, d, e, f});
 }
 
-/* Has no stack frame, as libc's syscall: some system calls return on another stack, or twice on
- * this one. */
+/* The exported syscall. It has no stack frame, as in libc: some system calls return on another
+ * stack, or twice on this one. */
 __asm__(".pushsection .text\n"
         ".globl syscall\n"
         ".type syscall, @function\n"

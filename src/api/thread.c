@@ -9,7 +9,9 @@
 #include <pthread.h>
 
 #define KEYS_WITHOUT_ALLOCATION 32 /* glibc keeps this many in its thread descriptor */
-#define EXIT_ROUNDS 2 /* of 4 rounds of key destructors: destructors of others run first */
+/* glibc calls key destructors in up to 4 rounds. The heap is parked in the third round, so that
+ * destructors of other keys, which may allocate and free, mostly run before. */
+#define EXIT_ROUNDS 2
 
 #define NO_HEAP ((struct heap *)(uintptr_t)thread_no_heap)
 const uint32_t thread_no_heap[CACHE_LINE / sizeof(uint32_t)]
@@ -29,9 +31,11 @@ static THREAD_LOCAL uint32_t refused_first_entries;
  * Each of these entries takes a lock and unwinds the stack. */
 #define HEAPS_AT_ONCE 8U
 #define YOUNG_ENTRIES 512U
-#define YOUNG_WAIT 4U /* entries that one wait for the lock counts as */
+#define YOUNG_WAIT 4U /* an entry that waits for the lock counts as so many */
 static THREAD_LOCAL uint32_t young_entries;
-static const void *shared_user; /* the last user: an address in its TLS. Under the heap's lock */
+/* The thread that last used the shared heap, as an address in its thread-local storage. Under the
+ * lock of the shared heap. */
+static const void *shared_user;
 
 static struct {
     pthread_key_t key;
@@ -40,7 +44,7 @@ static struct {
     void *deferred; /* atomic: a list of chunks, linked through their first word */
 } global FORK_PAGE;
 
-/* The key's destructor: the thread is about to end. */
+/* The key's destructor. The C library calls it in the thread that is about to end. */
 static void thread_exits(void *argument) {
     struct heap *heap = thread_heap_if_any();
     (void)argument;
@@ -59,6 +63,7 @@ static void thread_exits(void *argument) {
     heap_park(heap);
 }
 
+/* Sets the thread's value of the key, so that thread_exits is called when the thread ends. */
 static void tell_of_end(struct heap *heap) {
     if (!global.has_key || OS_TRY_ERROR(pthread_setspecific(global.key, heap)))
         store_owner(&global.untold, true);
@@ -68,7 +73,7 @@ void thread_init(void) {
     if (OS_TRY_ERROR(pthread_key_create(&global.key, thread_exits)))
         return;
     if (global.key >= KEYS_WITHOUT_ALLOCATION)
-        pthread_key_delete(global.key); /* ended threads are then found by their ids */
+        pthread_key_delete(global.key); /* region/heap.c then finds ended threads by their ids */
     else
         global.has_key = true;
     if (load_relaxed(&heap_global.threads_seen) <= 1) /* no thread started before the key */
@@ -77,6 +82,7 @@ void thread_init(void) {
         tell_of_end(thread_heap);
 }
 
+/* Gives the thread a heap of its own, and enters it. NULL: out of memory. */
 static struct heap *first_entry(void) {
     thread_state = THREAD_STARTING;
     order_stores();
@@ -99,6 +105,7 @@ static struct heap *first_entry(void) {
     return heap;
 }
 
+/* Makes the shared heap's path cache forget the stack if another thread used the heap last. */
 static struct heap *shared_entered(struct heap *heap) {
     if (heap && shared_user != &young_entries) {
         context_thread_changes(heap);

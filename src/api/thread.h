@@ -28,12 +28,12 @@ INLINE struct heap *thread_heap_if_any(void) {
 
 /* How a thread has entered. */
 enum thread_access {
-    THREAD_OWN,    /* heap is this thread's */
-    THREAD_SHARED, /* heap is the shared one, locked */
+    THREAD_OWN,    /* with its own heap */
+    THREAD_SHARED, /* with the shared heap, and its lock */
     THREAD_YOUNG,  /* as THREAD_SHARED, because the thread has no heap of its own yet */
-    THREAD_NONE,   /* no heap can be used here; heap is NULL */
+    THREAD_NONE,   /* with no heap, because none can be used here; the heap is NULL */
 };
-/* Enters whatever the state of the thread is; may take a lock, make a heap or call libc. */
+/* Enters in any state of the thread, and returns how. May take a lock, make a heap or call libc. */
 enum thread_access thread_enter_any(struct heap **heap);
 /* As thread_enter_any, for an operation that needs a heap of its own. */
 enum thread_access thread_enter_own(struct heap **heap);
@@ -41,7 +41,8 @@ void thread_leave_any(struct heap *heap, enum thread_access access);
 
 /* Puts a chunk on the list of frees that wait until this thread holds no lock. */
 void thread_defer_free(void *chunk);
-/* Does the work that had to wait: these frees, and the accounting of emergency chunks. */
+/* Does the work that had to wait: the frees of thread_defer_free, and the accounting of emergency
+ * chunks (region_settle). */
 void thread_settle(struct heap *heap);
 
 /* Creates the pthread key whose destructor runs when a thread ends. */

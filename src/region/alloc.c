@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocating: which pages a context's next chunk comes from, and what the common malloc
- * (api/fast.h) does not do itself.
+ * Allocates a chunk where the common malloc (api/fast.h) cannot, and decides which pages a
+ * context's next chunks come from.
  *
- * For: any program; small contexts share the thread's mixed pages, larger ones get their own, so
- * that a context's free leaves whole pages empty. Cannot do: move a live chunk, so what a context
- * allocated before its promotion stays in mixed pages until it is freed.
+ * For: any program. Small contexts share the thread's mixed pages. A context that has grown gets a
+ * region, that is, pages of its own, so that its frees leave whole pages empty. Cannot do: move a
+ * live chunk. Chunks that a context allocated before it got its region stay in mixed pages until
+ * they are freed.
  */
 #include "os/meta.h"
 #include "region/aset.h"
@@ -29,6 +30,7 @@ static int64_t promote_bytes(void) {
     return options.promote_bytes << (log > PROMOTE_LIVE_LOG ? (log - PROMOTE_LIVE_LOG) / 2 : 0);
 }
 
+/* Gives the context a region if it has enough bytes alive, or if its terms ask for one. */
 static void promote(struct heap *heap, struct view *view, enum placement placement) {
     bool at_once = UNLIKELY(terms_with(view->context, TERMS_OWN) != NULL);
     int64_t live = view_live_bytes(view);
@@ -57,7 +59,7 @@ COLD void region_change_policy(struct heap *heap, struct bins *bins, uint32_t po
             bins_put_aside_others(heap, bins, i);
 }
 
-/* Makes the region's next pages follow those terms. */
+/* Makes the region's next pages follow the terms with this number (terms.h). */
 COLD static void region_change_terms(struct heap *heap, struct bins *bins, unsigned number) {
     bins->terms = (uint8_t)number;
     bins->slices = terms_table[number].slices;
@@ -69,6 +71,7 @@ COLD static void region_change_terms(struct heap *heap, struct bins *bins, unsig
         bins_put_aside_others(heap, bins, i);
 }
 
+/* Brings the region in line with the context's terms, and prints a warning that is due. */
 COLD static void look_at_terms(struct heap *heap, struct view *view) {
     unsigned number = terms_number(view->context);
     struct terms *terms = &terms_table[number];
@@ -109,9 +112,9 @@ void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool 
                        fresh);
 }
 
-/* The heap collects chunks that other threads freed when no page is left, and after every
- * LOOK_EVERY pages that were used up: if the thread itself frees enough, it never runs out of
- * pages. The same look notices that contexts were placed. */
+/* A heap does its periodic work (look_around) when no page with free blocks is left. A thread that
+ * frees enough itself never runs out of such pages, so the work is also done after every LOOK_EVERY
+ * pages that were used up, if there is any: chunks that other threads freed, or new placements. */
 #define LOOK_EVERY 16U
 
 static bool look_is_due(struct heap *heap) {
@@ -125,7 +128,8 @@ bool region_next_page(struct heap *heap, struct view *view, size_t size) {
            bins_switch(heap, view->bins, bins_class_of(heap, size));
 }
 
-/* As region_alloc and region_alloc_aligned, with a checked tail behind the chunk. */
+/* As region_alloc and region_alloc_aligned, with a pattern behind the chunk that its free checks
+ * (check.h). */
 COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t size, size_t alignment,
                                 bool zero) {
     if (size > SMALL_MAX || size + CHECK_TAIL + alignment > SMALL_MAX)
@@ -224,7 +228,7 @@ void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size
         return region_alloc(heap, view, size, false);
     if (!aset_slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
         return region_alloc(heap, view, size, false);
-    if (UNLIKELY(look_around(heap, view) & ~RECIPE_OF_TERMS)) /* these grow to what they need */
+    if (UNLIKELY(look_around(heap, view) & ~RECIPE_OF_TERMS)) /* a policy: no room is added */
         return region_alloc(heap, view, size, false);
     struct page *page = aset_page_of(heap, view, blocks_class_of(room), room);
     return page ? region_take(heap, page, view, size, false, &fresh) : NULL;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Blocks by size class; see aset.h. */
+/* Places chunks in blocks of their size class; see aset.h. */
 #include "region/aset.h"
 #include "region/region.h"
 #include "region/reset.h"
 #include "region/simple.h"
 #include "region/slab.h"
 
+/* Chooses the bins for the view's next chunks, and returns a page with a free block from them. See
+ * aset_page_of. */
 INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_class,
                             size_t room) {
     struct page *page = NULL;
@@ -14,10 +16,10 @@ INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_
         UNLIKELY(placement == PLACE_APART) && !view->region ? bins_apart(heap) : NULL;
     if (apart) {
         bins_split_class(heap, size_class);
-        aset_set_bins(view, &apart->bins); /* the control thread may set it anew */
+        aset_set_bins(view, &apart->bins); /* until the context's placement changes */
         return bins_next_page(heap, &apart->bins, NULL, size_class);
     }
-    if (view->region) { /* shared pages are the thread's */
+    if (view->region) { /* several classes share a page only in mixed pages */
         bins_split_class(heap, size_class);
         if (UNLIKELY(view->region->recipe & RECIPE_EXACT))
             slab_fit(heap, view->region, size_class, room);
@@ -25,7 +27,7 @@ INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_
     } else {
         size_class = bins_share_class(heap, size_class);
     }
-    if (UNLIKELY(!page) && region_is_named(view)) /* where a reset would not find it, none is */
+    if (UNLIKELY(!page) && region_is_named(view)) /* a reset finds no chunk in a mixed page */
         return NULL;
     aset_set_bins(view, page ? view->region : &heap->mixed);
     return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
@@ -37,7 +39,8 @@ struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_cl
 
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room) {
-    /* A class that serves others is as well aligned as any of them. */
+    /* The class that serves this class needs no check of the alignment: its blocks are aligned as
+     * well as those of any class that it serves. */
     if (!aset_slack_fits(blocks_bytes_table[heap->served_by[size_class]], size))
         bins_split_class(heap, size_class);
     if (!aset_slack_fits(blocks_bytes_table[size_class], size))
@@ -45,7 +48,8 @@ struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsign
     return aset_page_of(heap, view, size_class, room);
 }
 
-/* A block with room for the alignment, and for the node of a list. */
+/* As aset_alloc, for a chunk with an alignment above 16 bytes, or of the policy simple. The block
+ * has room for the alignment, and for the links of the region's list (simple.h). */
 static void *alloc_with_room(struct heap *heap, struct view *view, size_t size, size_t alignment,
                              bool *fresh) {
     unsigned recipe = view->region ? view->region->recipe : 0;

@@ -18,13 +18,12 @@
 #include "region/policy.h"
 #include "region/terms.h"
 
-/* Allocates a chunk; size and alignment together are at most SMALL_MAX bytes. The caller has
- * already done what the view may need before an allocation. *fresh becomes true when the memory is
- * zero. NULL: out of memory. */
+/* Allocates a chunk; size and alignment together are at most SMALL_MAX bytes. The caller has called
+ * look_around (alloc.c). *fresh becomes true when the memory is zero. NULL: out of memory. */
 void *aset_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment, bool *fresh);
 
-/* Sets the place of the view's next chunks. A view with a limit, guards or a list of chunks gets
- * heap_no_bins, so that each of its allocations takes the slow path. */
+/* Sets the bins that serve the view's next chunks. A view with a limit, guards or a list of chunks
+ * gets heap_no_bins, so that each of its allocations takes the slow path. */
 INLINE void aset_set_bins(struct view *view, struct bins *bins) {
     const struct bins *region = view->region;
     bool slow =
@@ -32,11 +31,11 @@ INLINE void aset_set_bins(struct view *view, struct bins *bins) {
         UNLIKELY(terms_with(view->context, TERMS_LIMIT | TERMS_GUARD) != NULL);
     view->bins = slow ? (struct bins *)&heap_no_bins : bins;
 }
-/* Returns a page of this size class, or of the class that serves it. `room`: the bytes that a
- * block must have. NULL: out of memory. */
+/* Returns a page with a free block, of this size class or of the class that serves it. `room`: the
+ * bytes that the block must have. NULL: out of memory. */
 struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_class, size_t room);
-/* As aset_page_of, but may take a larger class, if the records of the class could not store the
- * slack of a chunk of `size` bytes. */
+/* As aset_page_of, for a chunk of `size` bytes in a block with `room` bytes. Takes a larger class
+ * if the records of the class cannot store the slack. */
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room);
 /* True when the record of a block can store the slack that a chunk of `size` bytes leaves. */

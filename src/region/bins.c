@@ -2,8 +2,9 @@
 /*
  * Bins: the pages of a region, or of a heap's small contexts, by size class.
  *
- * A bin has one current page and a list of others with free blocks; full pages are in no list and
- * come back when some of their blocks are free.
+ * For: finding a page with a free block without a search. A bin is one size class: its current
+ * page, and a list of other pages with free blocks. A full page is in no list; it joins the list
+ * when some of its blocks are free. Cannot do: move blocks from one page to another.
  */
 #include "region/bins.h"
 #include "base/options.h"
@@ -11,17 +12,19 @@
 #include "region/punch.h"
 #include "region/serial.h"
 
-/* After this many pages that were denied, plus one for each view, all regions are searched for
- * empty pages. The views count because the search takes longer with each. */
+/* When the waste cap has refused this many pages, plus one for each view, all regions are searched
+ * for empty pages. The views count because each view makes the search longer. */
 #define SWEEP_EVERY 64U
-/* Allocations of a context between two occasions at which its empty pages are given back. */
+/* A context that has made fewer allocations than this since its empty pages were last given back
+ * keeps an empty current page. See current_is_empty. */
 #define RELEASE_EVERY 256
-#define SPARE_SHIFT 5       /* a 32nd: see spare_of */
-#define EXACT_SPARE_SHIFT 4 /* with RECIPE_EXACT */
-#define DONORS_MAX 64U      /* views looked at for a page to share */
-#define DONATIONS_MAX 8U    /* and pages of each */
+#define SPARE_SHIFT 5       /* a full page is used again with 1/32 of its blocks free: spare_of */
+#define EXACT_SPARE_SHIFT 4 /* the same with RECIPE_EXACT: 1/16 */
+#define DONORS_MAX 64U      /* share_own_page looks at so many views at a time */
+#define DONATIONS_MAX 8U    /* share_own_page looks at so many pages of a view */
 
-/* The largest class of each doubling, provided that the slack fits its record. */
+/* For each class, the largest class of its doubling, or the class itself where the slack would not
+ * fit a record. */
 static const uint8_t largest_of[SIZE_CLASSES] = {1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11, 11,
                                                  15, 15, 15, 15, 19, 19, 19, 19, 20, 21, 22, 23,
                                                  27, 27, 27, 27, 31, 31, 31, 31, 35, 35, 35, 35};
@@ -31,6 +34,8 @@ struct page heap_no_page FORK_PAGE;
 #define NO_PAGE_16 NO_PAGE_4, NO_PAGE_4, NO_PAGE_4, NO_PAGE_4
 const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16, NO_PAGE_4}};
 
+/* True when a page fits the terms of its region: it has the number of slices, and its frees come to
+ * kinds.h if they have to zero the block. */
 static bool serves_terms(const struct bins *bins, const struct page *page) {
     return page->slices == blocks_page_slices(bins, page->size_class) &&
            (!(bins->recipe & RECIPE_ZEROED) || load_relaxed(&page->meta_shift) & META_ALIGNED);
@@ -51,8 +56,8 @@ void bins_init(struct bins *bins) {
     }
 }
 
-/* The most bytes of a size class that may wait as recent blocks; the number of blocks is
- * limited, too. */
+/* The most bytes, and the most blocks, of a size class that may wait as recent blocks
+ * (heap.recent_room). */
 #define RECENT_BYTES 2048U
 #define RECENT_MAX 32U
 
@@ -128,24 +133,24 @@ static bool is_apart(const struct heap *heap, const struct bins *bins) {
     return UNLIKELY(heap->apart != NULL) && bins == &heap->apart->bins;
 }
 
-/* Returns the place of the pointer to the current page of a size class. If there is a stand-in,
- * this is the stand-in's `behind`. */
+/* Returns the pointer to the current page of a size class, for the caller to change. If the class
+ * has a stand-in, this is the stand-in's `behind`. */
 static struct page **current_of(struct heap *heap, struct bins *bins, unsigned size_class) {
     return (bins == &heap->mixed || is_apart(heap, bins)) && size_class < NARROW_CLASSES
                ? &bins->current[size_class]->behind
                : &bins->current[size_class];
 }
 
-/* Appends a page to the list of pages with free blocks. The `prev` of the first page is the last
- * page. The page that waits longest is used first; with bands, pages that are at least half full
- * come before the others. */
+/* Appends a page to the list of pages with free blocks. The page that waits longest is used first.
+ * With two bands (bins_second_band), a page that is more than half full is appended to the first
+ * band. The `prev` of the list's first page is its last page. */
 static void partial_push(struct bins *bins, struct page *page) {
     struct page **head = &bins->partial[page->size_class], **emptier = bins_second_band(bins, page);
     uint32_t half = page->capacity / 2;
     bool fuller = emptier && page->used > half;
     struct page *behind = fuller ? *emptier : NULL;
     if (page->view && page->view->bins != &heap_no_bins)
-        page->view->bins = bins; /* it has free blocks of its own again */
+        page->view->bins = bins; /* the context has free blocks of its own again */
     flag_set(page, PAGE_LISTED);
     if (fuller)
         page->rare_at = (uint16_t)half;
@@ -157,8 +162,8 @@ static void partial_push(struct bins *bins, struct page *page) {
         *head = page;
         return;
     }
-    struct page *at =
-        behind ? behind : *head; /* whose `prev` is the one before it, or the last one */
+    /* The page before `at` is the one before `behind`, or, for the head, the list's last page. */
+    struct page *at = behind ? behind : *head;
     page->prev = at->prev;
     at->prev = page;
     if (behind == *head)
@@ -189,9 +194,10 @@ static struct bins *bins_of(struct heap *heap, const struct page *page) {
     return UNLIKELY(page->meta_shift & META_APART) ? &heap->apart->bins : &heap->mixed;
 }
 
-/* Returns how many blocks of a full page may be free before the page is used again: finding a
- * page with one free block takes longer than using it. Free blocks of mixed pages are mostly
- * reused before their page hears of them (heap.recent_room). */
+/* Returns how many blocks of a full page may be free before the page is used again: making a page
+ * current for one free block takes longer than handing out that block. Mixed pages are used from
+ * the first free block on, because most of their freed blocks are handed out again from
+ * heap.recent_room and never reach the page. */
 static uint32_t spare_of(const struct page *page) {
     if (!page->view)
         return 0;
@@ -199,6 +205,8 @@ static uint32_t spare_of(const struct page *page) {
            (page->view->region->recipe & RECIPE_EXACT ? EXACT_SPARE_SHIFT : SPARE_SHIFT);
 }
 
+/* Called for a current page that has no free block left, and for a page whose free blocks are not
+ * to be handed out any more. */
 static void current_is_full(struct heap *heap, struct page *page) {
     if (page == &heap_no_page)
         return;
@@ -247,9 +255,9 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
         current_is_full(heap, *current);
         bins_unlist(bins, next);
         *current = next;
-    } while (!blocks_has_free(*current)); /* of a page that was given back in part, some again */
+    } while (!blocks_has_free(*current)); /* a punched page gets some of its blocks back here */
     struct page *after = bins->partial[size_class];
-    if (after) { /* what the next switch will wait for */
+    if (after) { /* the next switch reads both cache lines */
         __builtin_prefetch(after->free, 1);
         __builtin_prefetch(after->next, 1);
     }
@@ -266,8 +274,9 @@ unsigned bins_share_class(struct heap *heap, unsigned size_class) {
     return largest;
 }
 
-/* Past the waste cap the free blocks of contexts with pages of their own serve all contexts.
- * Before it, only those of contexts that are to have no pages of their own do (PLACE_SHARED). */
+/* True when a page of the view's own may become a mixed page. Past the waste cap this holds for all
+ * contexts without a placement; below the cap, only for contexts of PLACE_SHARED, which are to have
+ * no pages of their own. */
 static bool may_share(const struct view *view, bool past_cap) {
     enum placement placement = heap_placement(view->context);
     return placement == PLACE_SHARED || (placement == PLACE_DEFAULT && past_cap);
@@ -278,6 +287,8 @@ static bool is_worth_sharing(const struct page *page, unsigned size_class) {
            page->block_bytes == blocks_bytes_table[size_class];
 }
 
+/* Makes some context's own page a mixed page, and returns it. NULL: no page was found that has an
+ * eighth of its blocks free, or there is no memory. */
 static struct page *share_own_page(struct heap *heap, unsigned size_class, bool past_cap) {
     for (unsigned looks = 0; looks < DONORS_MAX && looks < heap->view_count; looks++) {
         if (heap->donor >= heap->view_count)
@@ -305,7 +316,7 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
     if (bins_switch(heap, bins, size_class))
         return *current;
     current_is_full(heap, *current);
-    /* Past the waste cap this context's new chunks share mixed pages. */
+    /* Past the waste cap a context without a placement gets no new page of its own. */
     enum placement placement = view ? heap_placement(view->context) : PLACE_DEFAULT;
     bool below_cap = heap_may_segregate(heap);
     bool segregate = placement == PLACE_DEFAULT ? below_cap : placement != PLACE_SHARED;
@@ -322,15 +333,15 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
             flag_set(page, PAGE_CHAINED);
     } else if (view && ++heap->denied >= SWEEP_EVERY + heap->view_count) {
         heap->denied = 0;
-        regions_release_empty(heap); /* current pages that are empty, the one waste we hold */
+        regions_release_empty(heap); /* empty current pages count as waste, too */
     }
     *current = page ? page : &heap_no_page;
     return page;
 }
 
-/* Called when a current page got empty for the first time since it became current. The empty
- * pages of its region are given back, unless the context will need them again soon: it made some
- * allocations since the last time, but fewer than RELEASE_EVERY. */
+/* Called when a context's current page got empty for the first time since it became current. Gives
+ * back the empty pages of the region. They are kept when the context made at least one allocation,
+ * and fewer than RELEASE_EVERY, since they were last given back: it will need them again soon. */
 static void current_is_empty(struct heap *heap, struct page *page) {
     struct bins *region = page->view->region;
     uint64_t since = page->view->allocs - region->allocs_at_release;
@@ -354,7 +365,7 @@ void bins_freed_into(struct heap *heap, struct page *page) {
             blocks_page_destroy(heap, page);
         else if (LIKELY(bins_serve(bins, page)))
             partial_push(bins, page);
-        else { /* to be looked at with its next free again */
+        else { /* the page may not be used again; its next free comes here again */
             flag_set(page, PAGE_FULL);
             if (listed)
                 region_list(&region_of(bins)->pages, page);
@@ -362,7 +373,7 @@ void bins_freed_into(struct heap *heap, struct page *page) {
     } else if (page->flags & PAGE_LISTED) {
         bins_unlist(bins, page);
         if (page->used)
-            partial_push(bins, page); /* half full: behind those that are more */
+            partial_push(bins, page); /* at most half full now: it moves to the second band */
         else
             blocks_page_destroy(heap, page);
     } else if (!page->used && page->kind == PAGE_OWN) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bins.h - pages of blocks by size class: the current page of each, and the others with free
- * blocks.
+ * bins.h - pages of blocks by size class: the current page of each class, and the other pages with
+ * free blocks.
  *
- * A region has bins for its own pages, and a heap has bins for mixed pages. struct bins is in
- * heap.h; its recipe says what the next page is like.
+ * A region has bins for its own pages, and a heap has bins for mixed pages. The owner of a page
+ * calls these functions when the current page is used up, and when a free makes a page empty or
+ * usable again. struct bins is in heap.h; its recipe says how the next page is made.
  *
  * Threads: the owner of the heap.
  */
@@ -21,46 +22,48 @@ struct pool {
     char stand_ins[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
 };
 
-/* With RECIPE_EXACT, pages that are at most half full stand behind all others in the list of pages
- * with free blocks. Returns the place of the pointer to the first of these pages, in the class of
- * `page`. NULL: the list has one band. */
+/* With RECIPE_EXACT, the list of pages with free blocks has two bands: pages that are at most half
+ * full stand behind all others. Returns the pointer to the first page of the second band, in the
+ * class of `page`. NULL: the list has one band. */
 INLINE struct page **bins_second_band(struct bins *bins, const struct page *page) {
     if (LIKELY(!(bins->recipe & RECIPE_EXACT)) || !region_of(bins)->emptier)
         return NULL;
     return &region_of(bins)->emptier[page->size_class];
 }
 
-/* Replaces a current page that ran out. False: no other page has free blocks. */
+/* Replaces a current page that has no free block left. False: no other page has free blocks. */
 bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class);
 /* Returns another page with free blocks, or a new page. NULL: out of memory. */
 struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *view,
                             unsigned size_class);
-/* bins_put_aside makes a region's current page of a class one of the other pages.
- * bins_put_aside_others puts out of use all pages of a class that have blocks of an outdated
- * size: their free blocks are not handed out, and a page is given back when it is empty. */
+/* bins_put_aside leaves a region without a current page of the class. The page becomes one of the
+ * other pages.
+ * bins_put_aside_others does so with all pages of the class that the region's recipe, terms or
+ * block size do not fit any more. Their free blocks are not handed out, and each of these pages is
+ * given back when it is empty. */
 void bins_put_aside(struct heap *heap, struct bins *bins, unsigned size_class);
 void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_class);
 void bins_init(struct bins *bins);
 void bins_init_mixed(struct heap *heap);
 /* Returns heap->apart, and makes it if it is missing. NULL: out of memory. */
 struct pool *bins_apart(struct heap *heap);
-/* Returns the class that serves this class. If the page that it would share with other classes
- * is full, the class serves itself from now on. */
+/* Returns the class that serves this class in the heap's mixed pages. If the page that the class
+ * would share with other classes is full, the class serves itself from now on. */
 unsigned bins_share_class(struct heap *heap, unsigned size_class);
 /* Makes a class serve itself from now on. */
 void bins_split_class(struct heap *heap, unsigned size_class);
-/* Gives back one current page, which the free of this block made empty. */
+/* Gives back a current page that became empty when `block` was freed. */
 void bins_release_page(struct heap *heap, struct page *page, void *block);
 /* Give back the empty current pages of some bins, and of all regions of a heap. */
 void bins_release_empty(struct heap *heap, struct bins *bins);
 void regions_release_empty(struct heap *heap);
-/* Puts a page where it belongs after some of its blocks were freed: a page that was full into the
- * list of pages with free blocks, an empty one back to the freelist. */
+/* Called after some blocks of a page were freed. A page that was full goes to the list of pages
+ * with free blocks; an empty page goes back to the freelist. */
 void bins_freed_into(struct heap *heap, struct page *page);
 /* Takes the page out of the list of pages with free blocks. */
 void bins_unlist(struct bins *bins, struct page *page);
-/* After a free that changed more than a block: reports to the watcher of the page, then
- * bins_freed_into. */
+/* Called after a free when the page became usable again or empty, or is watched. Reports the free
+ * to segment_watch if the page is watched, then calls bins_freed_into. */
 void page_after_free(struct heap *heap, struct page *page, void *block);
 
 #endif

@@ -2,9 +2,10 @@
 /*
  * Pages of equal blocks; see blocks.h for their layout.
  *
- * For: chunks up to 8 KiB. A page has a list of freed blocks, taken first, and a mark up to which
- * blocks were ever handed out, so that untouched memory stays untouched; its granules are opened
- * one after the other.
+ * For: chunks up to 8 KiB. A page has a list of freed blocks, which are handed out first, and a
+ * pointer to the first block that was never handed out. So memory that is not needed stays
+ * untouched. The granules are opened one after the other. Cannot do: hand out the blocks whose
+ * place the records take.
  */
 #include "region/blocks.h"
 #include "base/options.h"
@@ -40,14 +41,14 @@ struct reserved blocks_reserved_in(const struct page *page) {
                                  page->block_bytes};
 }
 
-/* Returns the number of the next block to be handed out within its granule, which may be the
- * granule's end. */
+/* Returns the number, within its granule, of the next untouched block, and the granule's start in
+ * *granule. When the granule is used up, the number is that of its end. */
 static unsigned next_index(const struct page *page, char **granule) {
     *granule = blocks_granule(page, page->next_block - (page->fresh_left ? 0 : page->block_bytes));
     return (unsigned)(page->next_block - *granule - page->first) / page->block_bytes;
 }
 
-/* A granule hands out first the blocks before the reserved ones, then the blocks behind them. */
+/* A granule first hands out the blocks before its records, then the blocks behind them. */
 bool blocks_open_granule(struct page *page) {
     struct reserved reserved = blocks_reserved_in(page);
     unsigned behind = reserved.first + reserved.count, end = page->granule_capacity, index = 0;
@@ -63,7 +64,7 @@ bool blocks_open_granule(struct page *page) {
         return false;
     }
     bool own = (page->meta_shift & META_SHIFT) < 2;
-    if (is_new && (own || !page->fresh)) /* marks of free blocks */
+    if (is_new && (own || !page->fresh)) /* the records say "free"; for mixed pages that is 0 */
         __builtin_memset(granule + page->records, own ? UINT8_MAX : 0, blocks_record_bytes(page));
     index = is_new ? 0 : index;
     if (index == reserved.first)
@@ -111,7 +112,7 @@ void blocks_set_layout(struct page *page, size_t bytes, bool own, unsigned size_
             capacity = GRANULE_CAPACITY_MAX;
         page->granule_capacity = (uint8_t)capacity;
         size_t reserved = (blocks_record_bytes(page) + block_bytes - 1) / block_bytes;
-        /* With each of these colors the records stay in the first OS page. */
+        /* Each color below `colors` leaves the records in the granule's first OS page. */
         size_t colors = OS_PAGE_BYTES / block_bytes - reserved + 1;
         page->color_mask = (uint8_t)((1U << (31 - __builtin_clz((unsigned)colors))) - 1);
     } else {
@@ -130,7 +131,9 @@ static size_t granules_in(const struct page *page) {
     return page->slices * SLICE_BYTES / ((size_t)page->granule_mask + 1);
 }
 
-#define RESIZABLE_MAX 2048U /* of larger blocks too few fit into other pages */
+/* Terms may change the number of slices for blocks up to this size. In pages of fewer slices there
+ * would be too few larger blocks. */
+#define RESIZABLE_MAX 2048U
 
 uint32_t blocks_page_slices(const struct bins *bins, unsigned size_class) {
     if (LIKELY(!bins) || LIKELY(!bins->slices) || blocks_bytes_table[size_class] > RESIZABLE_MAX)
@@ -151,7 +154,7 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
                       view ? bins_block_bytes(view->region, size_class)
                            : blocks_bytes_table[size_class]);
     page->records = (uint16_t)blocks_records_of(page, segment_span_start(page));
-    page->color_mask = 0; /* that was it */
+    page->color_mask = 0; /* `records` contains the color from now on */
     page->capacity =
         (uint32_t)granules_in(page) * (page->granule_capacity - blocks_reserved_in(page).count);
     page->view = view;
@@ -179,7 +182,7 @@ static size_t owners_bytes(const struct page *page) {
 void blocks_page_destroy(struct heap *heap, struct page *page) {
     blocks_tail_done(heap, page);
     size_t free_blocks = blocks_handed_out(page);
-    if (UNLIKELY(page->meta_shift & META_PUNCHED)) /* those that are held out are no waste */
+    if (UNLIKELY(page->meta_shift & META_PUNCHED)) /* blocks that are held out count as no waste */
         free_blocks -= punch_held(page);
     store_owner(&heap->own_free, heap->own_free - (int64_t)free_blocks * page->waste_unit);
     if (page->meta_shift & META_OWNERS)
@@ -192,15 +195,16 @@ bool blocks_become_mixed(struct page *page) {
     struct owners *owners = meta_alloc(owners_bytes(page));
     if (!owners)
         return false;
-    while (page->meta_shift & META_PUNCHED) /* its mask stands where `owners` will */
+    while (page->meta_shift & META_PUNCHED) /* page.punched and page.owners share a word */
         punch_refill(page);
     owners->start = segment_span_start(page);
     owners->count = granules_in(page) * page->granule_capacity;
     for (unsigned i = 0; i < owners->count; i++)
         owners->views[i] = view->index;
     page->owners = owners;
-    /* Threads that free a block meanwhile find the same owner in the page before and after: see
-     * paid_by. */
+    /* A thread that frees a block at the same time finds the same view before and after: in
+     * page->view, or in the table, which is complete before page->view becomes NULL. See paid_by
+     * in kind_blocks.c. */
     blocks_mark(page, META_OWNERS);
     store_release(&page->view, NULL);
     store_release(&page->kind, PAGE_MIXED);

@@ -10,16 +10,17 @@
  *
  * A block of 64 bytes or a multiple of 64 starts at a multiple of 64; any other block starts at a
  * multiple of the largest power of two that divides its size. A record holds the block's slack (the
- * bytes that were not requested), and in mixed pages also the view of the block's owner:
+ * bytes that were not requested), and in mixed pages also the index of the view that paid for the
+ * block. page.meta_shift holds the logarithm of the size of a record in bytes (shift):
  *   shift 0, own page, blocks up to 1 KiB: 8 bits of slack
  *   shift 1, own page, larger blocks: 16 bits of slack
  *   shift 2, mixed page, blocks up to 1 KiB: view index (24), slack + 1 (8)
  *   shift 3, mixed page, larger blocks: view index (32), slack + 1 (32)
  * An own page that became a mixed one keeps its records (shift 0 or 1) and gets META_OWNERS; a
- * table beside the page then holds the owners of its blocks. A free block has all bits of the slack
- * set (shift 0 and 1) or none (shift 2 and 3). Blocks that were never handed out are marked free,
- * too, so that a second or a wild free is found. The record of a free block still names its last
- * owner.
+ * table beside the page (struct owners) then holds the view indices of its blocks. A free block has
+ * all bits of the slack set (shift 0 and 1) or none (shift 2 and 3). Blocks that were never handed
+ * out are marked free, too, so that a second or a wild free is found. The record of a free block
+ * still names the last view.
  */
 #ifndef MEMCTX_BLOCKS_H
 #define MEMCTX_BLOCKS_H
@@ -27,34 +28,39 @@
 #include "region/heap.h"
 
 #define SLACK_NARROW_MAX 254U
-#define GRANULE_BLOCK_MAX 128U /* beyond it an OS page of its own would lose too much */
+/* Larger blocks leave too many bytes at the end of a granule of one OS page. */
+#define GRANULE_BLOCK_MAX 128U
 
 /* The bits of page.meta_shift: two bits of shift, and flags. Access is atomic where other
  * threads set or read them. */
 #define META_SHIFT 3U
 #define META_WIDE 1U
-#define META_MIXED 2U    /* view and slack; never changes */
-#define META_OWNERS 4U   /* whose the blocks are stands in page.owners */
-#define META_WATCHED 8U  /* holds a chunk whose free segment_watch wants to hear of */
-#define META_ALIGNED 16U /* some chunks start inside their block */
-#define META_CHECKED 32U /* see region/check.h; never changes */
-#define META_PUNCHED 64U /* see region/punch.h */
-#define META_APART 128U  /* mixed, of heap->apart; never changes */
-struct owners {          /* written by the heap's thread; gone with the page */
-    const char *start;   /* of the page */
-    size_t count;        /* blocks */
-    uint32_t views[];    /* by block: atomic */
+#define META_MIXED 2U   /* records hold a view index and the slack; never changes */
+#define META_OWNERS 4U  /* page.owners holds the view indices of the blocks */
+#define META_WATCHED 8U /* the free of some chunk in the page calls segment_watch */
+/* Some chunks start inside their block, or a free has more to do than the common free does. */
+#define META_ALIGNED 16U
+#define META_CHECKED 32U /* chunks have a pattern behind them: region/check.h; never changes */
+#define META_PUNCHED 64U /* some OS pages were given back: region/punch.h */
+#define META_APART 128U  /* a mixed page of heap->apart; never changes */
+/* The view indices of a page with META_OWNERS. The heap's thread writes the table, and frees it
+ * with the page. */
+struct owners {
+    const char *start; /* start of the page */
+    size_t count;      /* number of entries, one for each block that the granules have room for */
+    uint32_t views[];  /* atomic: by granule and block, the index of the view that paid */
 };
 
 INTERNAL const uint8_t blocks_class_table[NARROW_MAX / 16 + 1];
 INTERNAL const uint16_t blocks_bytes_table[SIZE_CLASSES];
 
-/* Returns the size class of a request up to SMALL_MAX. */
+/* Returns the size class of a request of up to SMALL_MAX bytes. */
 INLINE unsigned blocks_class_of(size_t size) {
     if (LIKELY(size <= NARROW_MAX))
         return blocks_class_table[(size + 15) >> 4];
-    unsigned shift =
-        61U - (unsigned)__builtin_clzl(size - 1); /* spacing is a quarter of the power */
+    /* Between a power of two and the next one there are four classes; 1 << shift is the step from
+     * one class to the next. */
+    unsigned shift = 61U - (unsigned)__builtin_clzl(size - 1);
     return NARROW_CLASSES - 4 + 4 * (shift - 7) + (unsigned)((size - 1) >> shift) - 4;
 }
 
@@ -66,8 +72,8 @@ INLINE uint32_t bins_block_bytes(struct bins *bins, unsigned size_class) {
     return (uint32_t)region_of(bins)->units[size_class] * BINS_UNIT;
 }
 
-/* Return the class that serves a request in this heap: up to NARROW_MAX bytes, and up to
- * SMALL_MAX. */
+/* Return the class that serves a request in this heap: bins_class_narrow for up to NARROW_MAX
+ * bytes, bins_class_of for up to SMALL_MAX bytes. */
 INLINE unsigned bins_class_narrow(const struct heap *heap, size_t size) {
     return heap->size_served_by[(size + 15) >> 4];
 }
@@ -75,7 +81,8 @@ INLINE unsigned bins_class_of(const struct heap *heap, size_t size) {
     return heap->served_by[blocks_class_of(size)];
 }
 
-/* Return the start of the granule that holds a pointer into the page. */
+/* Return the start of the granule that holds a pointer into the page. blocks_granule_narrow is for
+ * pages of narrow blocks. */
 INLINE char *blocks_granule_narrow(const struct page *page, const void *pointer) {
     return (char *)((uintptr_t)pointer & ~(uintptr_t)page->granule_mask);
 }
@@ -87,10 +94,11 @@ INLINE char *blocks_granule(const struct page *page, const void *pointer) {
 
 /* Returns the number of the block that holds a pointer into a granule of a narrow page. A
  * pointer behind the last block gets the number of the remainder there, which has the record of
- * a free block. *exact: the block starts exactly at the pointer. Then, and only then, the
- * fraction is less than the reciprocal: the fraction is the quotient times the reciprocal's
- * rounding error, which is below the offset, while the least remainder adds a whole reciprocal
- * (2^19 at least). Offsets are below 2^16. */
+ * a free block. *exact becomes true when the block starts exactly at the pointer. The test is
+ * whether the lower half of the product is less than the reciprocal. For the start of a block, the
+ * lower half is the number of the block times the reciprocal's rounding error, which is less than
+ * the offset, and offsets are below 2^16. For any other pointer, each byte behind the block's start
+ * adds a whole reciprocal, which is at least 2^19. */
 INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule,
                                     const void *pointer, bool *exact) {
     uint64_t product = (uint64_t)((const char *)pointer - granule) * page->reciprocal;
@@ -105,9 +113,11 @@ INLINE unsigned blocks_index(const struct page *page, const char *granule, const
     return blocks_index_narrow(page, granule + page->first, pointer, exact);
 }
 
-/* Return where the records of this block's granule stand. `page` is the block's page, `stand_in`
- * that page or its stand-in. The place differs from slice to slice, because addresses at the
- * same place of every OS page share a few sets of each cache. */
+/* blocks_records_of returns the offset of the records in the granule of a block. In a narrow page
+ * the offset contains the color, which differs from slice to slice: addresses at the same offset of
+ * every OS page share a few sets of each CPU cache. blocks_color_of returns the color; `stand_in`
+ * is a stand-in of the block's page. In a page that was created already, `records` contains the
+ * color, and color_mask is 0. */
 INLINE size_t blocks_color_of(const struct page *stand_in, const void *block) {
     return ((uintptr_t)block >> SLICE_SHIFT & stand_in->color_mask) * stand_in->block_bytes;
 }
@@ -115,7 +125,8 @@ INLINE size_t blocks_records_of(const struct page *page, const void *block) {
     return page->records + blocks_color_of(page, block);
 }
 
-INLINE size_t blocks_record_bytes(const struct page *page) { /* of a granule */
+/* Returns the bytes of the records of one granule. */
+INLINE size_t blocks_record_bytes(const struct page *page) {
     size_t count = page->meta_shift & META_WIDE ? page->granule_capacity
                                                 : page->granule_mask / page->block_bytes + 1;
     return count << (page->meta_shift & META_SHIFT);
@@ -126,20 +137,20 @@ INLINE void *blocks_record(const struct page *page, const char *granule, unsigne
            ((size_t)index << (load_relaxed(&page->meta_shift) & META_SHIFT));
 }
 
-/* Returns the place of the owner's view index for a block of a page with META_OWNERS. */
+/* Returns the entry in page->owners for a block of a page with META_OWNERS. */
 INLINE uint32_t *blocks_owner(const struct page *page, const char *granule, unsigned index) {
-    if (page->granule_mask < OS_PAGE_BYTES) /* many granules, else one */
+    if (page->granule_mask < OS_PAGE_BYTES) /* the page has many granules; else it has one */
         index += (unsigned)((size_t)(granule - page->owners->start) / OS_PAGE_BYTES) *
                  page->granule_capacity;
     return &page->owners->views[index];
 }
 
-/* Sets the page's flags; only the heap's thread does that. */
+/* Set or clear flags of a page, and update page->rare_at. Only the heap's thread calls them. */
 INLINE void flags_set(struct page *page, unsigned flags) {
     store_owner(&page->flags, (uint8_t)flags);
-    /* The count of used blocks at which a free needs page_after_free: at the first free of a
-     * full page (or later, see spare_of in blocks.c), else at the free that empties the page.
-     * Never for the heap's current pages. */
+    /* The count of used blocks at which a free calls page_after_free. In a full page this is the
+     * first free (or a later one, see spare_of in bins.c); in any other page it is the free that
+     * empties the page. In a current mixed page no free calls it. */
     page->rare_at = (uint16_t)(flags & PAGE_FULL                   ? page->used - 1
                                : flags & PAGE_LISTED || page->view ? 0
                                                                    : UINT16_MAX);
@@ -153,10 +164,10 @@ INLINE void flag_clear(struct page *page, enum page_flag flag) {
     flags_set(page, page->flags & ~flag);
 }
 
-/* The contents of a record: slack, owner, and whether the block is free. */
+/* The contents of a record. */
 struct record {
-    uint32_t slack;
-    uint32_t view_index; /* mixed pages; else 0 */
+    uint32_t slack;      /* bytes of the block that were not requested */
+    uint32_t view_index; /* in a mixed page: index of the view that paid for the block; else 0 */
     bool free;
 };
 
@@ -187,35 +198,39 @@ INLINE void record_set_narrow(const struct page *page, const void *block, uint32
 /* Creates a page for one size class; with `view` NULL, a mixed page. NULL: out of memory. */
 struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned size_class);
 void blocks_page_destroy(struct heap *heap, struct page *page);
-/* Sets the fields of a page, or of a stand-in, that depend on the size class, on the bytes of a
- * block (at most those of the class), and on whether the page belongs to one context. `bytes`:
- * those of the page. */
+/* Sets the layout fields of a page, or of a stand-in. `bytes` is the size of the page; `own` says
+ * that the page belongs to one context; `block_bytes` is at most the block size of the class. */
 void blocks_set_layout(struct page *page, size_t bytes, bool own, unsigned size_class,
                        uint32_t block_bytes);
-/* Returns the number of slices of a class's next page; bins NULL: a mixed page. */
+/* Returns the number of slices of a class's next page. `bins` NULL: the page is a mixed one. */
 uint32_t blocks_page_slices(const struct bins *bins, unsigned size_class);
-/* Call it when all blocks were handed out once: from now on no OS page is partly touched. */
+/* Notes that all blocks of the page were handed out at least once. The page has no OS page any more
+ * that is only partly in use, so own_free no longer counts one for it. */
 void blocks_tail_done(struct heap *heap, struct page *page);
 /* Turns a context's own page into a mixed page. False: out of memory. */
 bool blocks_become_mixed(struct page *page);
-/* Makes the page's next granule ready for its first block. False: the page has no granule left. */
+/* Makes the next untouched blocks of the page ready to be handed out: those behind the records of
+ * the current granule, or those of the next granule. False: all blocks were handed out. */
 bool blocks_open_granule(struct page *page);
+/* Puts blocks that region/punch.h holds out back on the page's list. False: there is none. */
 bool punch_refill(struct page *page);
+/* True when the page can hand out a block. Makes one ready if that is needed. */
 INLINE bool blocks_has_free(struct page *page) {
     return page->free || page->fresh_left ||
            (!(page->flags & PAGE_USED_UP) && page->next_block && blocks_open_granule(page)) ||
            (UNLIKELY(load_plain(&page->meta_shift) & META_PUNCHED) && punch_refill(page));
 }
-/* Returns how many bytes of the page, from its start, blocks were handed out of, rounded up to
- * whole OS pages. */
+/* Returns the bytes from the page's start to the end of the blocks that were handed out at least
+ * once, rounded up to whole OS pages. */
 INLINE size_t blocks_reached(const struct page *page, const char *start) {
     size_t bytes = (size_t)(page->next_block - start);
     size_t open = page->granule_mask < OS_PAGE_BYTES || !(bytes & page->granule_mask);
     return align_up(bytes + (open && page->fresh_left), OS_PAGE_BYTES);
 }
-/* Returns a bit for each OS page of the bytes in blocks_reached that was given back to the
- * kernel. The word is read before the flag: another thread's page may just become one with
- * META_OWNERS, whose table pointer shares the word, and META_PUNCHED is cleared before that. */
+/* Returns a bit for each OS page of the page that region/punch.h gave back to the kernel. The word
+ * is read before the flag, because the owner may be giving the page META_OWNERS at the same time.
+ * The pointer page.owners shares the word; the owner clears META_PUNCHED before it stores the
+ * pointer. */
 INLINE uint64_t blocks_punched(const struct page *page) {
     uint64_t mask = load_acquire(&page->punched);
     return load_relaxed(&page->meta_shift) & META_PUNCHED ? mask : 0;
@@ -225,18 +240,19 @@ INLINE size_t blocks_touched(const struct page *page, const char *start) {
     return blocks_reached(page, start) -
            (size_t)__builtin_popcountl(blocks_punched(page)) * OS_PAGE_BYTES;
 }
-/* Checks the page's list of free blocks; only the owner may call it. False: the program wrote to
- * a free block, so that the list leads elsewhere. */
+/* Checks the page's list of free blocks; only the owner may call it. False: the list leads out of
+ * the page, because the program wrote to a free block. */
 bool blocks_list_holds(const struct page *page);
 /* Returns the number of blocks that were handed out at least once. */
 size_t blocks_handed_out(const struct page *page);
-/* The blocks of a granule that cannot be handed out, because the records take their place. */
+/* The blocks of a granule that cannot be handed out, because the records take their place: `count`
+ * blocks from number `first` on. */
 struct reserved {
     unsigned first, count;
 };
 struct reserved blocks_reserved_in(const struct page *page);
 
-/* Add to and remove from a region's list of the pages that are in no other list. */
+/* Add a page to a list of a region (`pages` or `large`), and remove a page from it. */
 INLINE void region_list(struct page **list, struct page *page) {
     page->prev = NULL;
     page->next = *list;
@@ -253,44 +269,48 @@ INLINE void region_unlist(struct page **list, struct page *page) {
         page->next->prev = page->prev;
     page->next = page->prev = NULL;
 }
-/* Marks all blocks of the page free. The page's first block is the next one to be handed out. */
+/* Makes the page as it was when it was new: all blocks are free, and the first block is handed out
+ * next. */
 void blocks_rewind(struct heap *heap, struct page *page);
+/* Sets a META_ flag of the page. Any thread. */
 INLINE void blocks_mark(struct page *page, unsigned meta) {
     or_release(&page->meta_shift, (uint8_t)meta);
 }
-/* Makes frees in the page report to segment_watch. Any thread that holds a chunk in the page. */
+/* Makes frees in the page call segment_watch. Any thread that holds a chunk in the page may call
+ * it. */
 INLINE void blocks_watch(struct page *page) {
     blocks_mark(page, META_WATCHED);
 }
 INLINE bool blocks_are_watched(const struct page *page) {
     return load_relaxed(&page->meta_shift) & META_WATCHED;
 }
-/* Takes the first block off the page's list. The next block is prefetched: if another thread
- * freed it, or if it was freed long ago, it is mostly in no cache. */
+/* Takes the first block off the page's list, and prefetches the next block. A block that another
+ * thread freed, or that was freed long ago, is mostly in no CPU cache. */
 INLINE void blocks_unlink(struct page *page, const void *block) {
     page->free = *(void *const *)block;
     __builtin_prefetch(page->free, 1);
 }
 
+/* Puts a block on the page's list. The stores are ordered: a child forked between them counts one
+ * block too many as used, which is safe. */
 INLINE void blocks_link(struct page *page, void *block) {
     *(void **)block = page->free;
-    order_stores(); /* a fork between the two leaves a block too many in `used`: safe */
+    order_stores();
     page->free = block;
     order_stores();
     add_owner(&page->used, -1);
 }
 
-/* Frees a block by the owner, after the record was written and the view accounted. True: call
- * page_after_free next. A current page that gets empty stays, because the next allocation is
- * near. */
+/* Frees a block. Only the page's owner calls it, after it marked the record free and counted the
+ * free in the view. True: call page_after_free next. */
 INLINE bool blocks_free_owned(struct heap *heap, struct page *page, void *block) {
     blocks_link(page, block);
     add_owner(&heap->own_free, page->waste_unit);
     return UNLIKELY(page->used == page->rare_at);
 }
 
-/* As blocks_free_owned, for a narrow block of a mixed page. The next allocation mostly takes
- * this block, so it goes to the heap's recent blocks if there is room. */
+/* As blocks_free_owned, for a narrow block of a mixed page. The block goes to the heap's recent
+ * blocks (heap.recent_room) if there is room, because the next allocation mostly takes it. */
 INLINE bool blocks_free_mixed(struct heap *heap, struct page *page, void *block) {
     struct page *recent = heap_recent(heap, page->size_class);
     if (UNLIKELY(!recent->used))

@@ -19,9 +19,11 @@
 
 #define CHECK_TAIL 16U
 
+/* Returns the bytes that a request is larger by; 0 without MEMCTX_CHECK. */
 INLINE size_t check_tail_bytes(void) {
     return UNLIKELY(options.check) ? CHECK_TAIL : 0;
 }
+/* True when the chunks of the page have a pattern behind them. */
 INLINE bool check_is_on(const struct page *page) {
     return UNLIKELY(load_relaxed(&page->meta_shift) & META_CHECKED);
 }

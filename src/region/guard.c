@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Chunks with a guard page; see guard.h. */
+/* Allocates and frees chunks with a guard page, and reports accesses to guards; see guard.h. */
 #include "region/guard.h"
 #include "os/fault.h"
 #include "os/meta.h"
@@ -11,18 +11,22 @@
 
 #define FREED_BY_MAX 20U
 
-struct waiting { /* a freed chunk; a ring, the oldest makes room */
+/* A freed chunk whose memory waits, and the call path that freed it. */
+struct waiting {
     struct page *page;
-    uint32_t count;
+    uint32_t count; /* number of addresses in freed_by */
     uintptr_t freed_by[FREED_BY_MAX];
 };
+/* Under region_lock. */
 static struct {
-    struct waiting *ring; /* GUARD_WAITING; made with the first free */
-    uint64_t freed;       /* so many ever */
-    uint32_t pages;       /* alive and waiting */
-    bool watching;        /* for SIGSEGV */
-    struct sigaction before;
-} guards; /* under region_lock */
+    /* GUARD_WAITING entries; a freed chunk takes the place of the oldest one. NULL: no guarded
+     * chunk was freed yet */
+    struct waiting *ring;
+    uint64_t freed;          /* number of guarded chunks that were ever freed */
+    uint32_t pages;          /* number of guarded chunks, with freed ones that wait */
+    bool watching;           /* the handler for SIGSEGV was set */
+    struct sigaction before; /* the action for SIGSEGV before that */
+} guards;
 
 static size_t span_bytes(const struct page *page) {
     return page->slices * SLICE_BYTES;
@@ -67,8 +71,9 @@ static void tell(const struct page *page, const char *at, bool writes) {
     guard_explain(page);
 }
 
-/* The handler that was set before ours gets the fault when the access is repeated, which mostly
- * ends the program. A signal that was sent, not caused by an access, is sent again. */
+/* The handler for SIGSEGV. After the report it restores the action that was set before, and
+ * returns: the access is repeated, and the earlier action, mostly the default one, ends the
+ * program. A signal that another process sent is sent again. */
 static void fault(int number, siginfo_t *info, void *context) {
     struct sigaction before = guards.before;
     const struct page *page = segment_page_of(info->si_addr);
@@ -88,7 +93,7 @@ static void fault(int number, siginfo_t *info, void *context) {
         return;
     }
     if (!has_handler && before.sa_handler == SIG_IGN)
-        before.sa_handler = SIG_DFL; /* as the kernel does with one that is ignored */
+        before.sa_handler = SIG_DFL; /* as the kernel does for an ignored fault */
     (void)sigaction(SIGSEGV, &before, NULL);
     if (sent)
         raise(SIGSEGV);
@@ -112,7 +117,7 @@ static void watch(void) {
 static void give_back(struct page *page) {
     guards.pages--;
     if (os_forbid(segment_span_start(page), span_bytes(page), false))
-        segment_span_free(page); /* else its address space is lost */
+        segment_span_free(page); /* if the kernel refuses, the address space is lost */
 }
 
 struct page *guard_alloc(size_t size, size_t alignment) {
@@ -123,7 +128,8 @@ struct page *guard_alloc(size_t size, size_t alignment) {
     if (bytes > MAX_SPAN_SLICES * SLICE_BYTES)
         return NULL;
     lock_take(&region_lock);
-    /* A process that has restricted its own system calls gets no signal handler any more. */
+    /* In a process that has restricted its own system calls, no signal handler is set any more: the
+     * system call may be forbidden. */
     bool room =
         guards.pages < GUARD_MAX && (guards.watching || LIKELY(!load_relaxed(&os_restricted)));
     guards.pages += room;
@@ -156,7 +162,7 @@ void guard_free(struct page *page) {
     if (!guards.ring)
         guards.ring = meta_alloc(GUARD_WAITING * sizeof *guards.ring);
     char *start = segment_span_start(page);
-    os_discard(start, span_bytes(page) - GUARD_BYTES); /* which was never touched */
+    os_discard(start, span_bytes(page) - GUARD_BYTES); /* the guard was never touched */
     store_release(&page->kind, PAGE_WAITING);
     if (!guards.ring || !os_forbid(start, span_bytes(page), true)) {
         give_back(page);

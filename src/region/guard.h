@@ -3,14 +3,14 @@
  * guard.h - chunks with an inaccessible OS page behind them, which become inaccessible when they
  * are freed.
  *
- * For: finding who writes behind the end of a path's chunks, or uses them after their free, in a
- * program in production. The access itself is stopped, and reported with the path that allocated
- * the chunk and the path that freed it. Each such chunk is a span of slices of its own and costs
- * two system calls. A freed chunk waits, without memory, until GUARD_WAITING others were freed
- * after it. Cannot do: find accesses in front of a chunk; guard sizes over 1 MiB; guard more than
- * GUARD_MAX chunks, because the kernel allows a process 65 530 mappings. Chunks that cannot be
- * guarded are allocated as usual, and counted. If the program sets its own handler for SIGSEGV
- * after the first such chunk, the program is stopped without the report.
+ * For: finding the code that writes behind the end of a path's chunks, or uses them after their
+ * free, in a program in production. The access itself stops the program, and is reported with the
+ * path that allocated the chunk and the path that freed it. Each such chunk is a span of slices of
+ * its own and costs two system calls. A freed chunk waits, without memory, until GUARD_WAITING
+ * others were freed after it. Cannot do: find accesses in front of a chunk; guard sizes over 1 MiB;
+ * guard more than GUARD_MAX chunks, because the kernel allows a process 65 530 mappings. Chunks
+ * that cannot be guarded are allocated as usual, and counted. If the program sets its own handler
+ * for SIGSEGV after the first such chunk, the program is stopped without the report.
  *
  * Source: Electric Fence (Bruce Perens, 1987); GWP-ASan (delayed reuse and both paths).
  *
@@ -21,9 +21,11 @@
 
 #include "region/heap.h"
 
-#define GUARD_BYTES 8192U   /* two OS pages: one is what stands below a stack */
-#define GUARD_MAX 16000U    /* alive and waiting */
-#define GUARD_WAITING 4096U /* freed ones that are not used again yet */
+/* Two OS pages. A stack has one inaccessible OS page below it, and `memctx frag` tells stacks by
+ * that. */
+#define GUARD_BYTES 8192U
+#define GUARD_MAX 16000U    /* greatest number of guarded chunks, with freed ones that wait */
+#define GUARD_WAITING 4096U /* number of freed chunks whose memory waits */
 
 /* Allocates a guarded chunk; the caller accounts it. NULL: the chunk can have no guard. */
 struct page *guard_alloc(size_t size, size_t alignment);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Heaps: made for threads, parked when they exit, adopted whole by the next thread.
+ * Makes heaps for threads, parks a heap when its thread exits, and lets the next new thread adopt
+ * it whole. Also finds and makes the views in a heap.
  *
  * For: thread counts that rise and fall; the number of heaps is the highest number of threads that
  * ever allocated at one time. Cannot do: give a heap's free blocks to a running thread that has
@@ -13,11 +14,12 @@
 #include "region/hooks.h"
 #include "region/punch.h"
 
-#define WASTE_SHARE 16           /* a sixteenth is 6 % */
-#define PUBLISH_STEP (16L << 10) /* how far a heap's figure may drift from the sum */
-#define FIRST_SLOTS 64U
-#define SLOT_STEP 17U   /* odd, so that all places are reached */
-#define NEWEST_VIEWS 8U /* of a forked child */
+#define WASTE_SHARE 16 /* the waste cap is a sixteenth (6 %) of the live bytes, or waste_kib */
+/* A heap adds its own_free to heap_global.own_free when the two differ by so many bytes. */
+#define PUBLISH_STEP (16L << 10)
+#define FIRST_SLOTS 64U /* number of slots at first */
+#define SLOT_STEP 17U   /* odd, so that a search reaches all slots */
+#define NEWEST_VIEWS 8U /* newest_max in a forked child: writing the slots copies an OS page */
 
 const struct region_hooks *region_hooks START_PAGE;
 struct heap_global heap_global FORK_PAGE
@@ -37,7 +39,8 @@ static void heap_init(struct heap *heap) {
     bins_init_mixed(heap);
 }
 
-static void heap_publish(struct heap *heap) { /* under heap_global.lock */
+/* Adds a new heap to the list of all heaps. The caller holds heap_global.lock. */
+static void heap_publish(struct heap *heap) {
     heap->number = heap_global.heaps + 1;
     heap->next = heap_global.first;
     store_release(&heap_global.first, heap);
@@ -50,6 +53,7 @@ static int64_t bytes_beyond(int64_t bytes) {
     return bytes > HEAP_TABLES_BYTES ? bytes - HEAP_TABLES_BYTES : 0;
 }
 
+/* Takes `bytes` of the tables' budget for tables of the heap. False: `share` of it is used up. */
 static bool heap_take(struct heap *heap, int64_t bytes, enum tables_share share) {
     int64_t more = bytes_beyond(heap->table_bytes + bytes) - bytes_beyond(heap->table_bytes);
     if (share == TABLES_UNCOUNTED)
@@ -67,15 +71,16 @@ static void heap_give(struct heap *heap, int64_t bytes) {
 
 static void slot_set(struct heap *heap, const struct view *view) {
     uint32_t at = view->context;
-    if (UNLIKELY(!at)) /* it waits for a context */
+    if (UNLIKELY(!at)) /* the view waits for a context */
         return;
     while (heap->slots[at & heap->slot_mask])
         at += SLOT_STEP;
     store_owner(&heap->slots[at & heap->slot_mask], view->index);
 }
 
+/* Returns the bins for a new view. heap_no_bins makes its first allocation look up the placement of
+ * the context, if any context has a placement. */
 static struct bins *first_bins(struct heap *heap) {
-    /* If any context was placed, the placement of this one is looked up at its first chunk. */
     return LIKELY(!load_relaxed(&heap_placed_any)) ? &heap->mixed : (struct bins *)&heap_no_bins;
 }
 
@@ -88,7 +93,7 @@ static struct view *view_again(struct heap *heap, uint32_t context, enum tables_
     if (index == heap->view_count)
         return NULL;
     struct view *view = heap_view_at(heap, index);
-    int64_t idle = view->index ? sizeof *view : 0; /* else it was discarded */
+    int64_t idle = view->index ? sizeof *view : 0; /* discard_dropped zeroed the index */
     tables_add_idle(-idle);
     if (!heap_take(heap, sizeof *view, share)) {
         tables_add_idle(idle);
@@ -128,9 +133,11 @@ static struct view *view_create(struct heap *heap, uint32_t context, enum tables
     return view;
 }
 
-/* --- slots that others look at ---------------------------------------------------------------- */
+/* --- slots that other threads read ------------------------------------------------------------ */
 
-#define SHOWN_LOG 63U /* blocks of meta_alloc stand at multiples of 64 */
+/* The bits of slots_shown with the logarithm of the table's length. They are free in an address
+ * from meta_alloc, which is a multiple of 64. */
+#define SHOWN_LOG 63U
 
 static uint32_t *shown_slots(uintptr_t shown) {
     return (uint32_t *)(shown & ~(uintptr_t)SHOWN_LOG);
@@ -156,7 +163,8 @@ static void show_slots(struct heap *heap) {
         free_retired(heap);
         return;
     }
-    /* Slots that were retired earlier are half as large and may still be read: they are lost. */
+    /* Slots that were retired before are half as large and may still be read, so their memory is
+     * lost. */
     if (old)
         exchange_acq_rel(&heap->slots_retired, old);
 }
@@ -204,6 +212,7 @@ const struct view *heap_views_next(struct heap_views *walk) {
     return view;
 }
 
+/* Doubles the number of slots. False: out of memory, or `share` of the budget is used up. */
 static bool slots_grow(struct heap *heap, enum tables_share share) {
     uint32_t old_count = heap->slots ? heap->slot_mask + 1 : 0;
     uint32_t count = old_count ? old_count * 2 : FIRST_SLOTS;
@@ -224,11 +233,14 @@ static bool slots_grow(struct heap *heap, enum tables_share share) {
     return true;
 }
 
+/* Counts an operation that cannot be accounted to its context, and returns the view of [unknown].
+ */
 static struct view *view_lost(struct heap *heap) {
     add_relaxed(&heap_global.lost_views, 1);
     return heap->view_count > 1 ? heap_view_at(heap, 1) : NULL;
 }
 
+/* Enters the newest views in the slots. */
 static void slot_newest(struct heap *heap) {
     heap->newest_max = 0;
     for (uint32_t next = heap->views_in_slots; next < heap->view_count;) {
@@ -238,8 +250,9 @@ static void slot_newest(struct heap *heap) {
     }
 }
 
-/* Finds one of the newest views. In a forked child the first new views stand in no slot until
- * one of them is looked for again, or until they are many: see context/tree.c. */
+/* Finds a view that is in no slot yet. In a forked child the first new views are entered in the
+ * slots only when one of them is looked for again, or when they are more than newest_max. A child
+ * that allocates little then writes, and so copies, fewer OS pages. */
 static struct view *find_newest(struct heap *heap, uint32_t context) {
     for (uint32_t i = heap->views_in_slots; i < heap->view_count; i++)
         if (i && heap_view_at(heap, i)->context == context) {
@@ -293,7 +306,8 @@ void heap_view_drop(struct heap *heap, struct view *view) {
 
 #define VIEWS_PER_PAGE (OS_PAGE_BYTES / sizeof(struct view))
 
-/* Gives the memory of views that wait for a context to the kernel; such a view may be all zero. */
+/* Gives OS pages to the kernel in which all views wait for a context. These views read as zeros
+ * then. */
 static void discard_dropped(struct heap *heap) {
     for (uint32_t i = 0; i + VIEWS_PER_PAGE <= heap->view_count; i += VIEWS_PER_PAGE) {
         struct view *first = heap_view_at(heap, i);
@@ -308,7 +322,8 @@ static void discard_dropped(struct heap *heap) {
     }
 }
 
-/* Rewrites the slots in place: any other reader holds the lock. */
+/* Rewrites the slots in place. No other thread reads them meanwhile: readers hold heap_global.lock,
+ * which the caller holds. */
 void heap_views_dropped(struct heap *heap) {
     __builtin_memset(heap->slots, 0, (heap->slot_mask + 1UL) * sizeof *heap->slots);
     for (uint32_t i = 1; i < heap->views_in_slots; i++)
@@ -322,6 +337,7 @@ void heap_forget_twins(struct heap *heap) {
     __builtin_memset(heap->twins, 0, sizeof heap->twins);
 }
 
+/* Gives a parked heap to the thread. The caller holds heap_global.lock. NULL: no heap is parked. */
 static struct heap *adopt_parked(uint32_t tid) {
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
         if (load_acquire(&heap->state) != HEAP_PARKED || !lock_try(&heap->lock))
@@ -342,25 +358,26 @@ static struct heap *adopt_parked(uint32_t tid) {
     return NULL;
 }
 
-/* Returns a heap whose thread ended without telling the library, because no key could be had or
- * because the key's destructors ran out. The heap leaves its state, so that only the caller
+/* Returns a heap whose thread ended without telling the library: no pthread key could be had, or
+ * the rounds of key destructors were over. The heap becomes HEAP_ORPHAN, so that only the caller
  * parks it. The caller holds heap_global.lock: otherwise another thread might park and adopt the
- * heap between the look at its thread's id and the change of state. */
+ * heap after its thread's id was looked at and before its state changes. NULL: there is no such
+ * heap. */
 static struct heap *take_dead(void) {
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
         if (load_relaxed(&heap->state) != HEAP_OWNED || !heap->tid || os_thread_exists(heap->tid))
             continue;
         store_owner(&heap->state, HEAP_ORPHAN);
-        if (!heap->busy) /* else it ended inside the allocator: its lists are never followed */
+        if (!heap->busy) /* a busy heap may be half changed: it stays HEAP_ORPHAN */
             return heap;
     }
     return NULL;
 }
 
-/* Heaps of dead threads are searched for only beyond this many heaps: beyond MANY_HEAPS if
- * threads tell of their end, because these leave a dead heap only if their first allocation
- * comes in the last round of key destructors. The search needs a system call that a filter may
- * not allow. */
+/* Heaps of threads that ended untold are searched for only when there are more heaps than this. If
+ * threads tell of their end, the bound is MANY_HEAPS: such a thread leaves a heap behind only if
+ * its first allocation comes in the last round of key destructors. The search needs a system call,
+ * which a filter of the program may forbid. */
 #define FEW_HEAPS 2U
 #define MANY_HEAPS 64U
 #define LOOK_EVERY 16U
@@ -392,7 +409,7 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     }
     if (heap) {
         heap_collect_remote(heap);
-        REGION_HOOK(leave_named, heap); /* of a thread that did not come along in a fork */
+        REGION_HOOK(leave_named, heap); /* a fork may have left out its last thread */
         return heap;
     }
     heap = exchange_relaxed(&heap_global.first_used, true) ? meta_alloc(sizeof *heap) : &first_heap;
@@ -407,8 +424,8 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
     return heap;
 }
 
-/* The table of pointers is reserved for all blocks; where there are no blocks its memory stays
- * untouched. */
+/* The array of pointers has room for the blocks of all possible views. The kernel gives memory only
+ * for the parts of the array that are used. */
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tables_share make) {
     if (!heap->baselines && make)
         heap->baselines = meta_alloc((VIEW_BLOCKS * VIEWS_PER_BLOCK / BASELINES_PER_BLOCK + 1) *
@@ -488,7 +505,7 @@ static void fold_remote(struct heap *heap) {
             heap_count_remote_grow(heap_global.totals, i);
             if (i >= heap_global.totals->freed_of_count)
                 continue;
-            count--; /* it counted one */
+            count--; /* heap_count_remote_grow counted one free */
         }
         add_owner(&heap_global.totals->freed_of[i], count);
         store_owner(&heap->freed_of[i], 0);
@@ -532,8 +549,8 @@ static bool shared_is_made(const struct heap *heap) {
 static struct heap *shared_locked(struct heap *heap) {
     if (!shared_is_made(heap)) {
         heap_init(heap);
-        /* The heap's list link is written only here; taking a second lock would break the lock
-         * order. */
+        /* Only this code writes the heap's `next`. heap_global.lock cannot be taken here, because
+         * its rank comes before that of the shared heap's lock. */
         struct heap *first = load_relaxed(&heap_global.first);
         do
             heap->next = first;
@@ -595,8 +612,8 @@ static void shared_give_up(struct heap *heap) {
     __builtin_memset(heap->paths_room, 0, sizeof heap->paths_room);
 }
 
-/* Takes the locks. The shared heap's lock is taken only if that heap is in use: a lock costs a
- * page that parent and child both write. */
+/* Takes the locks. The shared heap's lock is taken only if that heap was ever used, because parent
+ * and child both write the lock, which copies an OS page. */
 void heap_fork_prepare(bool interrupted) {
     lock_fork_prepare(&heap_global.lock, interrupted);
     if (shared_is_made(&shared_heap))
@@ -611,7 +628,7 @@ bool heap_fork_done(bool child) {
 }
 
 void heap_fork_child(struct heap *self) {
-    if (heap_global.reading) /* the reader did not come along */
+    if (heap_global.reading) /* the reading thread does not exist in the child */
         heap_global.reading = false;
     uint32_t parked = 0;
     for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
@@ -620,19 +637,20 @@ void heap_fork_child(struct heap *self) {
             continue;
         if (heap->state == HEAP_OWNED)
             store_owner(&heap->state, heap->busy ? HEAP_ORPHAN : HEAP_PARKED);
-        else if (held_by_other) /* its user did not come along */
+        else if (held_by_other) /* the thread that used it does not exist in the child */
             store_owner(&heap->state, HEAP_ORPHAN);
         if (held_by_other)
             lock_reset(&heap->lock);
         parked += heap->state == HEAP_PARKED;
-        if (heap->tid) /* a write costs the child a page of its own */
+        if (heap->tid) /* the comparison avoids a write, which costs the child an OS page */
             heap->tid = 0;
     }
     if (heap_global.parked != parked)
         heap_global.parked = parked;
     if (self) {
-        if (self->trims !=
-            trim_number) /* the parent's; a write costs the child a page of its own */
+        /* A trim request was one to the parent. The comparison avoids a write, which costs the
+         * child an OS page. */
+        if (self->trims != trim_number)
             store_owner(&self->trims, trim_number);
         self->tid = os_thread_id();
         self->newest_max = NEWEST_VIEWS;

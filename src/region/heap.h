@@ -2,15 +2,17 @@
 /*
  * heap.h - what one thread owns: its views of contexts, their regions, its mixed pages.
  *
- * A heap belongs to one thread at a time, which alone writes it (no atomics, no lock). When the
- * thread exits the heap is parked; the next new thread adopts it whole, with every page. While it
- * is parked, whoever frees one of its chunks does so under heap->lock. One heap, the shared one,
- * is always used under its lock: by threads that have allocated little so far (api/thread.c), by
- * threads past their end and by signal handlers that interrupt the allocator.
+ * A heap belongs to one thread at a time. Only this thread writes the heap, so it needs no lock and
+ * no atomic instruction. When the thread exits, the heap is parked, and the next new thread adopts
+ * the heap with all its pages. A thread that frees a chunk of a parked heap holds heap->lock
+ * meanwhile. One heap, the shared one, is always used under its lock: by threads that have
+ * allocated little so far (api/thread.c), by threads past their end and by signal handlers that
+ * interrupt the allocator.
  *
- * A *view* is the part of a context's numbers that one thread owns: what this thread allocated in
- * the context minus what it freed there, whoever had allocated it. The sum over all views of a
- * context is therefore exact without one atomic, whichever thread frees.
+ * A *view* holds one thread's numbers in one context: the chunks that the thread allocated there,
+ * and the chunks that the thread freed there. A chunk may be freed by another thread than the one
+ * that allocated it; each thread counts in its own view. So the sum over all views of a context is
+ * exact, and no counter needs an atomic instruction.
  */
 #ifndef MEMCTX_HEAP_H
 #define MEMCTX_HEAP_H
@@ -20,166 +22,187 @@
 
 #define SIZE_CLASSES 36
 #define NARROW_CLASSES 24 /* blocks up to 1 KiB, in pages of one slice */
-#define SMALL_MAX 8192UL  /* larger chunks are spans or huge */
+#define SMALL_MAX 8192UL  /* larger chunks are PAGE_SPAN or PAGE_HUGE */
 #define NARROW_MAX 1024UL
 #define WIDE_PAGE_SLICES 4U
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
 #define VIEW_TWINS 32U
-#define HEAP_TABLES_BYTES (4 << 10) /* of views, whatever the budget */
+#define HEAP_TABLES_BYTES (4 << 10) /* bytes of tables that each heap gets whatever the budget */
 #define HEAP_PATHS_BYTES 384U
-#define HEAP_HOT_BYTES 2816U /* of a heap, from its start; see tests/abuse/names.py */
+#define HEAP_HOT_BYTES 2816U /* these bytes from a heap's start share an OS page with FORK_PAGE */
 
 struct bins;
 
-/* The numbers of one thread in one context, and the place of its next chunks. A view fills one
- * cache line. Only the owner writes it; dumps read it at any time. The counts only grow, which
- * lets a dump read the frees before the allocations. */
+/* The numbers of one thread in one context, and the pages for the context's next chunks. A view
+ * fills one cache line. Only the owner of the heap writes it; dumps read it at any time. The counts
+ * only grow. A dump reads the frees before the allocations, so it never finds more frees than
+ * allocations. */
 struct view {
-    uint64_t allocs, frees;
-    uint64_t requested_cum_bytes; /* allocated */
-    uint64_t freed_cum_bytes;     /* of what was requested; may be more: see above */
-    int64_t peak_bytes;           /* of view_live_bytes */
-    struct bins *bins; /* where its next chunks go: its region's, the heap's mixed ones, or, to have
-                        * that decided anew, heap_no_bins */
-    struct bins *region; /* pages of its own; NULL: none yet */
-    uint32_t context;    /* id; 0: this view waits for another context, see heap_view_drop */
-    uint32_t index;      /* in heap->views */
+    uint64_t allocs, frees;       /* number of chunks that the thread allocated and freed */
+    uint64_t requested_cum_bytes; /* requested bytes of all chunks that the thread allocated */
+    /* requested bytes of all chunks that the thread freed. They may exceed requested_cum_bytes,
+     * because the thread also frees chunks that other threads allocated. */
+    uint64_t freed_cum_bytes;
+    int64_t peak_bytes; /* greatest value of view_live_bytes so far */
+    /* pages for the next chunks: the bins of the region, heap->mixed, or the bins of heap->apart.
+     * heap_no_bins: the next allocation takes the slow path and chooses the bins anew. */
+    struct bins *bins;
+    struct bins *region; /* the context's own pages in this heap; NULL: the context has none */
+    uint32_t context;    /* id of the context; 0: the view waits for one, see heap_view_drop */
+    uint32_t index;      /* number of the view in heap->views */
 };
-/* Pages by size class. `current` is never NULL: a stand-in without free blocks takes the place
- * of a missing page. For mixed pages up to 1 KiB the current page is one of heap->recent_room. */
+/* Pages by size class. `current` is never NULL: heap_no_page, which has no free block, takes the
+ * place of a missing page. In the bins of mixed pages the current pages of narrow classes are
+ * stand-ins, see heap.recent_room. */
 struct bins {
-    struct page *current[SIZE_CLASSES];
-    struct page *partial[SIZE_CLASSES]; /* other pages with free blocks */
-    /* The place where the search for the next page begins. A heap's bins use it for mixed pages
-     * and for small regions. */
+    struct page *current[SIZE_CLASSES]; /* the page that serves the next request */
+    struct page *partial[SIZE_CLASSES]; /* list of the other pages with free blocks */
+    /* The address where the search for slices for a new page begins. The bins of mixed pages lend
+     * their address to regions with few live bytes. */
     uintptr_t next_page;
-    uint64_t allocs_at_release; /* of a region: the view's when its empty pages were given back */
-    uint16_t policy; /* of a region: enum placement, from PLACE_SLAB on; else PLACE_DEFAULT */
-    uint8_t terms;   /* of a region: number of its terms, see region/terms.h */
-    uint8_t slices;  /* slices of a new page; 0: the usual number */
-    uint8_t recipe;  /* how pages and chunks are made: sum of enum recipe_flag */
+    /* The fields below are those of a region; in other bins they are 0. */
+    uint64_t allocs_at_release; /* view.allocs when the region's empty pages were given back */
+    uint16_t policy;            /* enum placement, from PLACE_SLAB on; else PLACE_DEFAULT */
+    uint8_t terms;              /* number of the region's terms, see region/terms.h */
+    uint8_t slices;             /* number of slices of a new page; 0: the usual number */
+    uint8_t recipe; /* how pages are made and chunks are placed: sum of enum recipe_flag */
 };
 /* What policies (region/policy.h) and terms (region/terms.h) ask of the pages of a region. */
 enum recipe_flag {
-    RECIPE_SERIAL = 1, /* chunks stand one behind the other: region/serial.h; else in blocks */
-    RECIPE_SPARE = 2,  /* one page that got empty is kept */
-    RECIPE_EXACT = 4,  /* blocks of the very sizes requested, pages in two bands: region/slab.h */
-    RECIPE_ZEROED = 8, /* a free zeroes the block */
-    RECIPE_CHAINED = PAGE_CHAINED,   /* each chunk is in a list, see region/simple.h */
-    RECIPE_OF_TERMS = RECIPE_ZEROED, /* those that terms ask for */
+    /* chunks are placed one behind the other (region/serial.h). Without the flag each chunk has a
+     * block. */
+    RECIPE_SERIAL = 1,
+    RECIPE_SPARE = 2,                /* one empty page is kept for the next chunks */
+    RECIPE_EXACT = 4,                /* blocks have exactly the requested sizes: region/slab.h */
+    RECIPE_ZEROED = 8,               /* a free overwrites the block with zeros */
+    RECIPE_CHAINED = PAGE_CHAINED,   /* each chunk is in a list of the region: region/simple.h */
+    RECIPE_OF_TERMS = RECIPE_ZEROED, /* the flags that terms set; the others come from policies */
 };
 _Static_assert(sizeof(struct view) == CACHE_LINE, "a view is one line");
 
 enum heap_state {
-    HEAP_OWNED = 0, /* by the thread `tid` */
-    HEAP_PARKED,    /* no thread; used under heap->lock */
-    HEAP_SHARED,    /* the shared heap: used under heap->lock */
-    HEAP_ORPHAN,    /* its thread ended inside it, or did not come along in a fork: it is given
-                     * up, and only its remote list grows */
-    HEAP_TOTALS,    /* holds the views of exited threads; owns no pages */
+    HEAP_OWNED = 0, /* the thread heap->tid owns the heap */
+    HEAP_PARKED,    /* no thread owns the heap; others use it under heap->lock */
+    HEAP_SHARED,    /* the shared heap; threads use it under heap->lock */
+    /* The heap is given up, and only its list remote_pages grows. Its thread ended while it was
+     * inside the allocator, or a fork did not copy the thread at such a moment. */
+    HEAP_ORPHAN,
+    HEAP_TOTALS, /* holds the numbers of exited threads; owns no pages */
 };
 
+/* "Owner" means that only the heap's thread accesses the field, or, in a parked or shared heap, the
+ * thread that holds the heap's lock. "Atomic" means that other threads access the field, too. */
 struct heap {
-    uint32_t busy; /* owner: inside the allocator; a signal handler or a fork sees it */
-    uint32_t tid;
+    /* owner: not 0 while the thread is inside the allocator. A signal handler of the thread, and a
+     * forked child, then know that the heap may be half changed. */
+    uint32_t busy;
+    uint32_t tid; /* id of the thread; 0: no thread owns the heap */
     /* The waste that the cap limits: the free bytes of blocks that were in use once, in pages
      * that are or were a context's own, plus one OS page for each such page that is not used up. */
     int64_t own_free;
-    int64_t own_free_published; /* what of it stands in heap_global.own_free */
-    uint32_t view_count;        /* atomic: indices below it are valid */
-    uint32_t views_in_slots;    /* those below it stand in `slots` */
-    uint32_t newest_max;        /* so many may stand in none */
-    uint32_t slot_mask;
-    /* Owner: context -> view index. Other threads use slots_shown. The index is not hashed:
-     * contexts that are walked one after the other were mostly made in that order, and stand
-     * side by side. */
+    int64_t own_free_published; /* the part of own_free that heap_global.own_free contains */
+    uint32_t view_count;        /* atomic: views with lower indices exist */
+    uint32_t views_in_slots;    /* atomic: views with lower indices are in `slots` */
+    uint32_t newest_max;        /* greatest number of views that may be missing in `slots` */
+    uint32_t slot_mask;         /* number of `slots` minus 1 */
+    /* Owner: a hash table from the id of a context to the index of its view; 0: the slot is free.
+     * The hash is the id itself: contexts that are walked one after the other were mostly made in
+     * that order, and so their slots are side by side. Other threads use slots_shown. */
     uint32_t *slots;
-    uint32_t denied;        /* since the last sweep: pages of its own that a context did not get */
+    /* number of requests for a page of a context's own that the waste cap refused, since all
+     * regions were last searched for empty pages */
+    uint32_t denied;
     uint32_t donor;         /* index of the view whose own pages are shared next, past the cap */
-    uint32_t pages_used_up; /* see region_alloc_next */
+    uint32_t pages_used_up; /* how often a page ran out of free blocks, see look_is_due (alloc.c) */
     /* Other threads read the fields below when they free and at a fork. They stand apart from
      * the fields that the owner writes all the time. */
     struct page *remote_pages
         __attribute__((aligned(CACHE_LINE))); /* atomic list: pages with blocks freed by others */
     struct lock lock;
     uint32_t state;        /* atomic: enum heap_state */
-    uint32_t forks;        /* owner: this thread's that are under way */
-    uint32_t thread_exits; /* rounds of key destructors seen */
-    uint32_t number;       /* of heaps in the order they were made; 0: the shared one */
-    int64_t table_bytes;   /* owner: of the tables' budget, for views */
-    struct heap *next;     /* all heaps; never shrinks */
-    /* Room for the thread's path cache, which belongs to the context layer. */
+    uint32_t forks;        /* owner: number of forks of this thread that are under way */
+    uint32_t thread_exits; /* rounds of key destructors that the ending thread has gone through */
+    uint32_t number;       /* heaps are numbered from 1 as they are made; 0: the shared heap */
+    int64_t table_bytes;   /* owner: bytes of this heap's tables that hold views */
+    struct heap *next;     /* next in the list of all heaps, which never shrinks */
+    /* Room for the thread's path cache, a struct of the path layer (path/cache.h). */
     char paths_room[HEAP_PATHS_BYTES] __attribute__((aligned(CACHE_LINE)));
-    struct bins mixed __attribute__((aligned(CACHE_LINE)));
-    /* The blocks of mixed pages that were freed last and are still in the CPU cache. For each
-     * size class there is a stand-in for a page, which is the current page of `mixed`: `free` is
-     * the list of the blocks, `used` the room left in that list, `behind` the real current page.
-     * The blocks count as used in their own pages. Only the first cache line of a struct page is
-     * stored, so that all recent blocks and the data of FORK_PAGE fit one OS page. */
+    struct bins mixed __attribute__((aligned(CACHE_LINE))); /* mixed pages of this heap */
+    /* The blocks of mixed pages that were freed last and are still in the CPU cache. Each narrow
+     * size class has a stand-in, which has the form of a page header and is the current page of
+     * `mixed`. Its `free` is the list of the blocks, its `used` is the room left in this list, and
+     * its `behind` is the real current page. The blocks count as used in their own pages. Only the
+     * first cache line of a struct page is stored, so that all recent blocks and the data of
+     * FORK_PAGE fit one OS page. */
     char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
     /* The size class that serves a request, by size (up to NARROW_MAX, in steps of 16) and by
      * size class. The largest class of each doubling serves the whole doubling as long as all
      * blocks fit into one page of that class; after that each class serves itself. */
     uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
-    /* A cache: views of other heaps, and this heap's view of each one's context. With it, a free
-     * of another thread's chunk need not read the other view, which its owner writes all the
-     * time. */
+    /* A cache of pairs: a view of another heap, and this heap's view of the same context. With the
+     * cache, a free of another thread's chunk need not read the other view. The owner of that view
+     * writes it all the time, so the read would mostly miss the CPU cache. */
     struct {
         const struct view *of_other;
         struct view *ours;
     } twins[VIEW_TWINS];
-    uint32_t twins_of; /* heap_views_epoch when the first of them was found */
+    uint32_t twins_of; /* value of heap_views_epoch when `twins` was last emptied */
     /* See context/evict.h. `looks` is odd while the owner looks up a path in the tree. */
-    uint32_t looks;      /* atomic */
-    uint32_t looks_then; /* when nodes were taken out of the tree the last time; of who does that */
-    uint32_t looked_at;  /* owner: evict_round that it has seen */
-    uint32_t views_dropped; /* owner: views that wait for another context */
-    uint32_t dropped_from;  /* owner: none of these is below */
-    /* Owner: how often this heap freed chunks of another heap, by that heap's number; only
-     * grows. */
+    uint32_t looks;         /* atomic */
+    uint32_t looks_then;    /* value of `looks` when a sweep last took nodes out of the tree */
+    uint32_t looked_at;     /* owner: value of evict_round that the owner has acted upon */
+    uint32_t views_dropped; /* owner: number of views that wait for another context */
+    uint32_t dropped_from;  /* owner: no view with a lower index waits for another context */
+    /* Owner: how often this heap freed chunks of another heap, by that heap's number. The counts
+     * only grow. */
     uint64_t *freed_of;
-    uint32_t freed_of_count;     /* atomic: of its elements */
-    uint32_t trims;              /* atomic: the last of heap_trim.wanted that it has done */
-    uint32_t placings;           /* owner: how often contexts were placed when it last looked */
-    struct pool *apart;          /* owner: mixed pages of PLACE_APART; NULL: none yet */
-    struct baseline **baselines; /* VIEW_BLOCKS of them; control thread, under heap_global.lock */
+    uint32_t freed_of_count; /* atomic: number of elements of freed_of */
+    uint32_t trims;          /* atomic: trim_number of the last request that the heap answered */
+    uint32_t placings;       /* owner: value of heap_placings that the heap has acted upon */
+    struct pool *apart;      /* owner: mixed pages of PLACE_APART; NULL: none yet */
+    /* Control thread, under heap_global.lock: blocks of BASELINES_PER_BLOCK baselines, by index of
+     * the view; NULL: no reset was made yet. */
+    struct baseline **baselines;
     /* For threads that look up views of other threads, see heap_views_next: the current slots,
      * and the old slots if the table grew during such a walk. The low bits of each value hold
      * the logarithm of the table's length. */
     uintptr_t slots_shown;           /* atomic */
     uintptr_t slots_retired;         /* atomic */
-    struct view *views[VIEW_BLOCKS]; /* published with release; index 0 is unused */
+    struct view *views[VIEW_BLOCKS]; /* atomic: blocks of views, by index; index 0 is unused */
 };
 
 _Static_assert(offsetof(struct heap, twins) <= HEAP_HOT_BYTES, "fits the page of FORK_PAGE");
 
-struct baseline { /* what a reset subtracts from a view */
+/* The numbers of a view at the last reset of the figures; dumps subtract them. */
+struct baseline {
     uint64_t allocs, frees, requested_cum_bytes;
 };
 
 struct heap_global {
     struct lock lock;       /* RANK_HEAPS: parking, adopting, folding */
-    struct heap *first;     /* atomic head; heaps are added only */
-    struct heap *totals;    /* views of exited threads */
-    int64_t own_free;       /* atomic: sum of the published figures */
-    uint64_t foreign_frees; /* atomic: frees of pointers that are not ours, ignored */
-    uint32_t threads_seen;  /* atomic: heaps given to threads, ever */
-    uint32_t heaps;
-    uint32_t parked;      /* atomic: of these, heaps that wait for a thread */
-    bool first_used;      /* atomic: the heap that needs no memory */
-    bool reading;         /* atomic: somebody looks up others' views: no slots are freed */
-    uint16_t at_once;     /* atomic: threads that did not wait for a heap, see api/thread.c */
-    uint64_t lost_remote; /* atomic: frees of others' chunks that stand in no heap's freed_of */
-    uint64_t lost_views;  /* atomic: operations that could not be accounted; 0 means exact */
+    struct heap *first;     /* atomic: head of the list of all heaps; heaps are only ever added */
+    struct heap *totals;    /* the heap of HEAP_TOTALS; NULL: no thread has exited yet */
+    int64_t own_free;       /* atomic: sum of own_free_published of all heaps */
+    uint64_t foreign_frees; /* atomic: ignored frees of pointers that are not the library's */
+    uint32_t threads_seen;  /* atomic: how often a thread was given a heap */
+    uint32_t heaps;         /* number of heaps, without the shared one */
+    uint32_t parked;        /* atomic: number of parked heaps */
+    bool first_used;        /* atomic: first_heap (heap.c), which needs no memory, was given out */
+    /* atomic: a thread looks up views of other threads, so no slots may be freed */
+    bool reading;
+    uint16_t at_once; /* atomic: threads that got a heap at their first entry, see api/thread.c */
+    /* atomic: frees of other heaps' chunks that no heap's freed_of counts */
+    uint64_t lost_remote;
+    uint64_t lost_views; /* atomic: operations that could not be accounted; 0 means exact */
 };
 INTERNAL struct heap_global heap_global;
-INTERNAL uint32_t heap_views_epoch; /* atomic: how often views were taken from their contexts */
+INTERNAL uint32_t heap_views_epoch; /* atomic: counts calls of heap_views_dropped */
 INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
     return (struct page *)heap->recent_room[size_class];
 }
 
-INTERNAL struct page heap_no_page; /* stands in for a current page; has no free block */
+INTERNAL struct page heap_no_page; /* the current page of bins that have none; has no free block */
 /* Bins without pages: an allocation from them takes the slow path. */
 INTERNAL const struct bins heap_no_bins;
 
@@ -188,15 +211,17 @@ void heap_collect_remote(struct heap *heap);
 /* Returns a heap for the calling thread: a parked heap, else a new one. NULL: out of memory.
  * `threads_tell`: threads that end park their heaps. */
 struct heap *heap_acquire(uint32_t tid, bool threads_tell);
-/* Folds the views into the totals, gives empty pages back and parks the heap. */
+/* Parks the heap of a thread that ends: adds the numbers of its views to heap_global.totals and
+ * gives its empty pages back. */
 void heap_park(struct heap *heap);
-/* Moves a view's numbers to another one of the same context, in that heap. Under heap_global.lock,
- * so that no dump sees them twice. */
+/* Moves the numbers of `view` to `sum`, a view of the same context in the heap `to`. The caller
+ * holds heap_global.lock, so that no dump counts the numbers twice. */
 void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct view *sum);
-/* The shared heap, locked and ready; NULL: this thread holds it already (a handler within). */
+/* Returns the shared heap, locked and ready. NULL: this thread holds the lock already, and the
+ * caller is a signal handler that interrupted it. */
 struct heap *heap_shared_lock(void);
 /* As heap_shared_lock, for a caller that holds no lock; never waits. NULL: another thread holds
- * it. */
+ * the lock. */
 struct heap *heap_shared_try(void);
 void heap_shared_unlock(struct heap *heap);
 
@@ -221,8 +246,8 @@ INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
     return heap_view_make(heap, context);
 }
 
-/* Sets a view without numbers and chunks aside for another context. The owner calls it under
- * heap_global.lock, and calls heap_views_dropped before it releases the lock. */
+/* Takes a view without numbers and chunks from its context and keeps it for another context. The
+ * owner holds heap_global.lock, and calls heap_views_dropped before it releases the lock. */
 void heap_view_drop(struct heap *heap, struct view *view);
 void heap_views_dropped(struct heap *heap);
 
@@ -232,17 +257,17 @@ void heap_views_dropped(struct heap *heap);
  * something before the walk began. No other code knows which views belong to a context. */
 struct heap_views {
     uint32_t context;
-    struct heap *next; /* to be looked at */
-    struct heap *heap; /* of the view that was found last */
+    struct heap *next; /* the heap that the walk looks at next; NULL: none is left */
+    struct heap *heap; /* the heap of the view that the walk found last */
 };
 void heap_read_begin(void);
 void heap_read_end(void);
 INLINE struct heap_views heap_views_of(uint32_t context) {
     return (struct heap_views){.context = context, .next = load_acquire(&heap_global.first)};
 }
-const struct view *heap_views_next(struct heap_views *walk); /* NULL: that was all */
+const struct view *heap_views_next(struct heap_views *walk); /* NULL: no view is left */
 
-/* Empties the cache `twins`, because views of other heaps may belong to other contexts now. */
+/* Empties the cache heap->twins, because views of other heaps may belong to other contexts now. */
 void heap_forget_twins(struct heap *heap);
 /* Returns this heap's view of the context to which another heap's view belongs. */
 INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_other) {
@@ -259,7 +284,7 @@ INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_othe
     return heap->twins[place].ours;
 }
 
-/* Counts a free of another heap's chunk. */
+/* Counts a free of another heap's chunk in heap->freed_of. */
 void heap_count_remote_grow(struct heap *heap, uint32_t owner);
 INLINE void heap_count_remote(struct heap *heap, const struct heap *owner) {
     if (LIKELY(owner->number < heap->freed_of_count))
@@ -268,20 +293,21 @@ INLINE void heap_count_remote(struct heap *heap, const struct heap *owner) {
         heap_count_remote_grow(heap, owner->number);
 }
 
-/* Where a context's next chunks are to stand, by its id. */
+/* The pages in which a context's next chunks are to be placed. */
 enum placement {
-    PLACE_DEFAULT = 0, /* as its live bytes and the waste cap decide */
+    /* The context's live bytes and the waste cap decide whether it gets pages of its own. */
+    PLACE_DEFAULT = 0,
     /* The context's chunks share no page with contexts of another placement. From
      * MEMCTX_PROMOTE_BYTES on they stand in a region of their own, whatever the waste cap; before
      * that, in pages that all such contexts of the thread share. */
     PLACE_APART,
-    PLACE_SHARED, /* no new pages of its own */
+    PLACE_SHARED, /* The context gets no new pages of its own. */
     /* The values below give the context a policy of its own once it has MEMCTX_PROMOTE_BYTES alive,
      * whatever the waste cap. */
-    PLACE_SLAB,       /* blocks of the very sizes it asks for: region/slab.h */
-    PLACE_GENERATION, /* chunks one behind the other: region/serial.h */
-    PLACE_BUMP,       /* the same, and no empty page is kept */
-    PLACE_SIMPLE,     /* each chunk by itself, in a list: region/simple.h */
+    PLACE_SLAB,       /* blocks have exactly the requested sizes: region/slab.h */
+    PLACE_GENERATION, /* chunks are placed one behind the other: region/serial.h */
+    PLACE_BUMP,       /* as PLACE_GENERATION, and no empty page is kept */
+    PLACE_SIMPLE,     /* each chunk is an allocation by itself, in a list: region/simple.h */
     PLACE_COUNT,
     PLACE_MASK = 7,
 };
@@ -294,33 +320,41 @@ struct region {
      * most half full; NULL: the array is not made yet. */
     uint16_t units[SIZE_CLASSES];
     struct page **emptier;
-    struct page *serial; /* region/serial.h: the page that new chunks come from; NULL: none */
-    struct page *spare;  /* an empty one */
-    struct simple_node *chunks; /* region/simple.h: all of them */
-    uint32_t looked;            /* heap.placings when its policy was looked at, the last time */
-    /* Linked by `next` and `prev`: all pages of region/serial.h; where `named`, full pages, too. */
+    struct page *serial;        /* RECIPE_SERIAL: the page that new chunks come from; NULL: none */
+    struct page *spare;         /* RECIPE_SPARE: an empty page that is kept; NULL: none */
+    struct simple_node *chunks; /* RECIPE_CHAINED: list of all chunks, see region/simple.h */
+    uint32_t looked; /* value of heap.placings when the region's policy was last looked at */
+    /* A list linked by page.next and page.prev. It has all serial pages of the region, and, if
+     * `named`, the full pages of blocks. */
     struct page *pages;
-    struct page *large; /* where `named`: large chunks, under region_lock */
-    /* Where `named`: chunks and bytes that the view's account cannot tell, because other threads
-     * freed them or for another reason, as last counted. */
+    struct page *large; /* if `named`: list of the large chunks' pages, under region_lock */
+    /* If `named`: the live chunks and bytes of the view, minus those of the region, when they were
+     * last counted. They differ, for example, because other threads freed chunks of the region and
+     * counted these frees in views of their own. */
     int64_t others_chunks, others_bytes;
-    /* Where `named`: the limit of requested bytes; 0: none. With a limit the `bins` of its view are
-     * heap_no_bins. */
+    /* If `named`: the most requested bytes that may be alive; 0: no limit. With a limit the view's
+     * `bins` are heap_no_bins. */
     uint64_t limit;
-    bool named; /* all that is allocated there is freed together: region/reset.h */
+    /* The region is that of a named context: the program can free all its chunks at once, see
+     * region/reset.h. */
+    bool named;
 };
-/* A value of others_chunks: the view's account is not known to cover the region any more. */
+/* A value of others_chunks: the chunks have to be counted one by one before the view's numbers can
+ * be compared with the region's. */
 #define REGION_RECOUNT (INT64_MAX / 2)
 INLINE struct region *region_of(struct bins *bins) {
     return (struct region *)(void *)bins;
 }
 
-#define PLACED_BY_HAND 64U /* beside the placement: no rule changes it */
+/* A flag beside the placement in a byte of heap_placed: a user chose the placement, and no rule
+ * changes it. */
+#define PLACED_BY_HAND 64U
 #define PLACED_PER_LEAF 4096U
 #define PLACED_LEAVES 1024U
 /* Atomic: a bit 1 << placement for each placement that some context has, and HEAP_TERMS. */
 INTERNAL uint32_t heap_placed_any;
-/* Atomic: leaves with a byte for each context, its enum placement; NULL: all have the default. */
+/* Atomic: arrays (leaves) with a byte for each context: its enum placement, and flags. NULL: all
+ * contexts of the leaf have PLACE_DEFAULT. */
 INTERNAL void *heap_placed[PLACED_LEAVES];
 /* Returns the context's byte in an array of leaves; 0: the context has no byte. */
 INLINE uint8_t heap_leaf_byte(void *const *leaves, uint32_t context) {
@@ -337,11 +371,13 @@ INLINE enum placement heap_placement(uint32_t context) {
 /* Returns the entry of a context in an array of leaves with entries of `bytes` bytes, and makes
  * the leaf if it is missing. Any thread. NULL: out of memory. */
 void *heap_leaf_place(void **leaves, uint32_t context, size_t bytes);
+/* As heap_leaf_place, in heap_placed. */
 uint8_t *heap_placed_byte(uint32_t context);
+/* Sets a context's placement. False: out of memory. */
 bool heap_place(uint32_t context, enum placement placement);
 /* heaps_reconsider makes every heap decide again, at each context's next allocation, which pages
  * the context uses. It is called after placements changed; heap_placings counts the calls. */
-INTERNAL uint32_t heap_placings; /* atomic: how often */
+INTERNAL uint32_t heap_placings; /* atomic */
 void heaps_reconsider(void);
 /* Makes one heap decide again about all its contexts; the heap's owner calls it. */
 void heap_reconsider(struct heap *heap);
@@ -349,25 +385,28 @@ void heap_reconsider(struct heap *heap);
 /* Returns the numbers that a reset subtracts from the view; NULL: there are none. With `make`
  * other than TABLES_UNCOUNTED, makes a missing entry if that share of the tables' budget has
  * room; NULL then means that there is no room. */
-#define BASELINES_PER_BLOCK 170U /* which fill 4 KiB */
+#define BASELINES_PER_BLOCK 170U /* that many baselines fit in BASELINE_BLOCK_BYTES */
 #define BASELINE_BLOCK_BYTES 4096
 struct baseline *heap_baseline(struct heap *heap, uint32_t view_index, enum tables_share make);
 
-/* True while the waste cap lets contexts get pages of their own: DESIGN, invariant 5. */
+/* True while the waste cap lets contexts get new pages of their own: the free bytes in such pages
+ * are bounded (docs/architecture.md, invariant 5). */
 bool heap_may_segregate(struct heap *heap);
+/* Adds the change of heap->own_free since the last call to heap_global.own_free. */
 void heap_publish_waste(struct heap *heap);
 /* Returns the requested bytes that are alive in all heaps. It takes heap_global.lock and reads
  * every view. */
 int64_t heap_live_bytes(void);
 
-/* Take and release the locks around a fork, see os.h. */
+/* Take and release the locks around a fork, see os/os.h. */
 void heap_fork_prepare(bool interrupted);
 bool heap_fork_done(bool child);
 /* In a forked child, gives up the heaps of threads that the fork did not copy. `self`: the
  * forking thread's heap, or NULL. */
 void heap_fork_child(struct heap *self);
 
-/* A context asks for pages of its own at every KiB (2^10 bytes) that its peak grows. */
+/* Each time the peak of a view passes a multiple of 2^10 bytes, the next allocation checks whether
+ * the context should get pages of its own. */
 #define PROMOTION_STEP 10
 
 /* Bytes that this thread requested minus bytes that it freed. Negative when the thread freed
@@ -386,7 +425,7 @@ INLINE void view_account_alloc(struct view *view, size_t requested) {
     if (UNLIKELY(live > peak)) {
         store_owner(&view->peak_bytes, live);
         if (UNLIKELY((peak ^ live) >> PROMOTION_STEP) && view->bins != view->region)
-            view->bins = (struct bins *)&heap_no_bins; /* never written */
+            view->bins = (struct bins *)&heap_no_bins; /* nobody writes to these bins */
     }
 }
 

@@ -3,10 +3,10 @@
  * hooks.h - what region asks of the layers above it.
  *
  * The region layer finds misuse of chunks, limits that are passed and threads that end. Call paths
- * and named contexts belong to the context layer, which is built on region. Calls from region to
- * context therefore go through one struct of functions, which context sets when the process gets
- * its first heap (context_view_fixed). Before that there is neither a call path nor a named
- * context, so each call does nothing.
+ * and named contexts belong to the layers context and named, which are built on region. Calls from
+ * region to them therefore go through one struct of functions. named sets it (named_set_hooks) when
+ * the process's first thread enters the allocator. Before that there is neither a call path nor a
+ * named context, so each call does nothing.
  *
  * Threads: any. The pointer is set once, to a constant.
  */
@@ -28,7 +28,7 @@ struct region_hooks {
     /* Stores the return addresses of the call path that begins at a frame of the library, at most
      * `max`. Returns how many. */
     unsigned (*callers)(uintptr_t frame, uintptr_t *addresses, unsigned max);
-    /* Says once that the limit of a rule with TERMS_WARN is passed, and by which path. */
+    /* Prints that the limit of a rule with TERMS_WARN is exceeded, and the path of `context`. */
     void (*tell_limit)(const struct terms *terms, uint32_t context);
     /* The heap's thread has ended: its named contexts belong to nobody now, so that any thread can
      * take them. */

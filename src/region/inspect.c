@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What a pointer leads to: context, sizes, and the report that ends a program that misused it. */
+/*
+ * Looks up the context and the sizes of the chunk at a pointer, and prints the report that ends a
+ * program that misused a chunk.
+ *
+ * For: malloc_usable_size, realloc, memctx_owner, and every check that finds a misuse. Cannot do:
+ * find call paths; the context layer prints these (hooks.h).
+ */
 #include "region/hooks.h"
 #include "region/kinds.h"
 #include "region/region.h"

@@ -2,9 +2,10 @@
 /*
  * Chunks in pages of blocks (PAGE_OWN and PAGE_MIXED): the functions of kinds.h.
  *
- * The record of a chunk's block holds the chunk's slack and, in mixed pages, the view that paid. A
- * page whose frees have more to do than the common free does (api/fast.h) has META_ALIGNED; its
- * frees come here.
+ * The common free (api/fast.h) serves pages without special chunks by itself. Frees in pages with a
+ * META_ flag (META_ALIGNED, META_CHECKED, META_APART, ...) and in wide pages come here, and so do
+ * frees by other threads, realloc, and resets. The record of a chunk's block holds the chunk's
+ * slack and, in mixed pages, the index of the view that paid.
  */
 #include "region/aset.h"
 #include "region/check.h"
@@ -15,8 +16,9 @@
 #include "region/simple.h"
 #include "region/terms.h"
 
-/* Returns the view that paid for the block of that record. The owner may be turning its page
- * into a mixed one at that moment; the owner then clears the page's view last. */
+/* Returns the view that paid for a block; `at` is the place of the block's record. The owner may be
+ * turning its page into a mixed one at the same time. It clears page->view last, so the record is
+ * read again when page->view is NULL and the record that the caller read names no view. */
 static struct view *paid_by(struct heap *owner, const struct page *page, const void *at,
                             const struct record *record) {
     struct view *view = load_acquire(&page->view);
@@ -27,8 +29,8 @@ static struct view *paid_by(struct heap *owner, const struct page *page, const v
     return UNLIKELY(member) ? heap_view(owner, member_context(member)) : heap_view_at(owner, index);
 }
 
-/* As paid_by, for a block that this heap's thread is freeing. Also removes the chunk from its
- * tiny context's list, or from its crowd member. */
+/* As paid_by, for a block that the thread of `heap` is freeing. Also removes the chunk from the
+ * list of its tiny context (tiny.h), or from its crowd member (member.h). */
 static struct view *paid_until_now(struct heap *heap, const struct page *page, const void *at,
                                    const struct record *record, const void *chunk) {
     bool apart = load_relaxed(&page->meta_shift) & META_APART;
@@ -47,8 +49,8 @@ COLD static void check_freed(const struct page *page, char *block, const char *c
     check_fill(page, block);
 }
 
-/* Overwrites the contents of a freed block if its context asks for that. Chunks to be zeroed all
- * stand in their context's own pages with META_ALIGNED. */
+/* Overwrites a freed block: with a pattern in the checking mode (check.h), or with zeros if the
+ * context's terms ask for that. Contexts with such terms always have pages of their own. */
 COLD static void wipe_freed(const struct page *page, char *block, const char *chunk,
                             size_t requested) {
     const struct view *view = load_acquire(&page->view);
@@ -58,7 +60,8 @@ COLD static void wipe_freed(const struct page *page, char *block, const char *ch
         __builtin_memset(block, 0, page->block_bytes - simple_bytes(page));
 }
 
-/* Marks the block of a record free. Ends the program if the block is free already. */
+/* Marks a block free in its record, which is at `at`. Ends the program if the block is free
+ * already. */
 INLINE struct record release_record(const struct page *page, void *at, const char *block,
                                     const void *chunk) {
     struct record record = record_release(page, at);
@@ -109,14 +112,14 @@ static bool release(struct heap *heap, struct page *page, void *chunk, struct fr
     return true;
 }
 
-/* The page is given back when it gets empty, perhaps with its segment, and must not be read any
- * more. */
+/* The caller must not read the page afterwards: a page that gets empty is given back, perhaps with
+ * its segment. */
 static void free_parked(struct heap *owner, struct page *page, void *block) {
     if (simple_is(page))
         simple_unlink(page, block);
     bool is_current = !(page->flags & (PAGE_FULL | PAGE_LISTED));
     bool changes = blocks_free_owned(owner, page, block) || blocks_are_watched(page);
-    if (is_current && !page->used) /* nobody allocates here */
+    if (is_current && !page->used) /* a parked heap allocates nothing, so it keeps no empty page */
         bins_release_page(owner, page, block);
     else if (changes)
         page_after_free(owner, page, block);
@@ -125,8 +128,9 @@ static void free_parked(struct heap *owner, struct page *page, void *block) {
 static void collect(struct heap *heap, struct page *page, void *chain, uint16_t length) {
     if (simple_is(page))
         simple_unlink_all(page, chain);
-    if (page->free) { /* mostly there is none, and the blocks are not looked at: they are in no
-                         cache */
+    /* Mostly the page has no free block. Then the chain is not walked: its blocks are in no CPU
+     * cache. */
+    if (page->free) {
         void *last = chain;
         while (*(void **)last)
             last = *(void **)last;
@@ -140,7 +144,7 @@ static void collect(struct heap *heap, struct page *page, void *chain, uint16_t 
 
 /* --- resize --------------------------------------------------------------------------------- */
 
-/* True when chunks of that view may stand in that page. */
+/* True when the page may hold chunks of the view. */
 static bool may_stand_in(const struct page *page, const struct view *view) {
     if (page->view)
         return page->view == view;
@@ -148,13 +152,15 @@ static bool may_stand_in(const struct page *page, const struct view *view) {
     return apart == (heap_placement(view->context) == PLACE_APART);
 }
 
-/* True when a chunk may pass from one view to the other without a move. */
+/* True when a chunk in a page of PLACE_APART may pass from one view to the other without a move. If
+ * one of them is a named context's view, the chunk moves, because the context's list of chunks must
+ * stay complete. */
 static bool may_change_hands(const struct view *from, const struct view *to) {
     return from == to || (!region_is_named(from) && !region_is_named(to));
 }
 
-/* Resizes a chunk in its block, if the block wastes no more than a new block would. Blocks with a
- * checked tail stay as they are. */
+/* Resizes a chunk in its block, if the block wastes no more than a new block would. In the checking
+ * mode (check.h) every chunk moves. */
 static void *resize(struct heap *heap, struct view *view, struct page *page, void *chunk,
                     size_t size) {
     char *block;
@@ -184,7 +190,7 @@ static void *resize(struct heap *heap, struct view *view, struct page *page, voi
 
 /* --- look ----------------------------------------------------------------------------------- */
 
-/* Reads the record of the block that holds the pointer. False: no block holds the pointer. */
+/* Reads the record of the block that contains the address `chunk`. False: no block contains it. */
 static bool record_at(const struct page *page, const void *chunk, struct record *record) {
     bool exact;
     const char *granule = blocks_granule(page, chunk);
@@ -195,7 +201,7 @@ static bool record_at(const struct page *page, const void *chunk, struct record 
     return true;
 }
 
-/* A free block has its last context. */
+/* For a free block, returns the context of its last chunk. */
 static uint32_t context_of(const struct page *page, const void *chunk) {
     struct record record;
     if (!page->heap || !record_at(page, chunk, &record))
@@ -249,8 +255,8 @@ static void each_used(const struct page *page, page_visit *visit, void *context)
     }
 }
 
-/* A reset keeps the current pages as long as at most this many of their bytes were written: the
- * next chunks need about as many. */
+/* A reset keeps current pages of the region as long as their touched bytes sum up to at most this
+ * many: the next chunks will need about as many. */
 #define KEEPER_BYTES (128U << 10)
 
 static void reset(struct heap *heap, struct region *region, struct page *page, uint32_t *kept) {

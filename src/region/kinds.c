@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of page kinds, and the kinds without a chunk in use; see kinds.h. */
+/*
+ * The table of page kinds, and the two kinds without a chunk in use; see kinds.h.
+ *
+ * For: pointers into memory that holds no chunk, that is, frees of freed chunks and wild frees. The
+ * functions here end the program with a report. Cannot do: say which chunk was there, except where
+ * the memory of a guarded chunk waits.
+ */
 #include "region/kinds.h"
 #include "region/guard.h"
 #include "region/region.h"
@@ -42,7 +48,7 @@ static const struct page_kind page_kind_none = {
     .describe = describe_empty,
 };
 
-/* --- PAGE_WAITING: the guarded chunk that was freed here waits (guard.h) ---------------------- */
+/* --- PAGE_WAITING: memory of a freed guarded chunk that is not used again yet (guard.h) ------- */
 
 static uint32_t last_context(const struct page *page, const void *chunk) {
     (void)chunk;

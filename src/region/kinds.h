@@ -9,7 +9,7 @@
  *   serial  PAGE_SERIAL: chunks one behind the other (serial.c)
  *   large   PAGE_SPAN, PAGE_HUGE: one large chunk (large.c)
  *   empty   PAGE_NONE, PAGE_WAITING: no chunk in use (kinds.c)
- * The common malloc and free know the blocks without this table (api/fast.h).
+ * The common malloc and free handle pages of blocks without this table (api/fast.h).
  *
  * Threads: the owner of the page's heap, unless a field says otherwise. The table is constant.
  */
@@ -19,11 +19,12 @@
 #include "base/text.h"
 #include "region/bins.h"
 
-/* What a free by another thread found out before it hands the chunk over to the page's owner. */
+/* A chunk that a thread has freed in another thread's page and now hands over to the page's owner.
+ */
 struct freed {
     const struct view *paid; /* the view that paid for the chunk until now */
-    size_t requested;
-    void *block; /* the start of the chunk's block */
+    size_t requested;        /* requested bytes of the chunk */
+    void *block;             /* the start of the chunk's block */
 };
 
 /* Called for a chunk in use. `room`: the bytes of its block. */
@@ -34,11 +35,11 @@ struct page_kind {
     void (*free_own)(struct heap *heap, struct page *page, void *chunk);
     /* Frees a chunk of a page that does not belong to `heap`. Any thread. */
     void (*free_foreign)(struct heap *heap, struct page *page, void *chunk);
-    /* The three parts of a free by another thread; NULL where pages belong to no heap.
-     * `release` notes that the chunk is free; any thread. False: there is no memory for the note,
-     * and the chunk stays in use. `free_parked` then frees the block for an owner whose thread
-     * ended; the caller holds the owner's lock. `collect` takes in the chain of blocks that others
-     * freed and its length. */
+    /* The three parts of a free by another thread (remote.c); NULL for kinds whose pages belong to
+     * no heap. `release` notes in the page that the chunk is free; any thread may call it. False:
+     * there is no memory for the note, and the chunk stays in use. `free_parked` then frees the
+     * block for an owner whose thread ended; the caller holds the lock of the owner's heap.
+     * `collect` puts a chain of `length` blocks, which other threads freed, back into the page. */
     bool (*release)(struct heap *heap, struct page *page, void *chunk, struct freed *freed);
     void (*free_parked)(struct heap *owner, struct page *page, void *block);
     void (*collect)(struct heap *heap, struct page *page, void *chain, uint16_t length);
@@ -48,20 +49,23 @@ struct page_kind {
     void *(*resize)(struct heap *heap, struct view *view, struct page *page, void *chunk,
                     size_t size);
 
-    /* Any thread: the context that pays for the chunk, or REGION_NO_CONTEXT; the bytes that the
-     * program may use; the bytes that it requested. */
+    /* For any thread. `context_of` returns the context that pays for the chunk, or
+     * REGION_NO_CONTEXT; `usable` the bytes of the chunk that the program may use; `requested` the
+     * bytes that the program asked for. */
     uint32_t (*context_of)(const struct page *page, const void *chunk);
     size_t (*usable)(const struct page *page, const void *chunk);
     size_t (*requested)(const struct page *page, const void *chunk);
-    /* Adds to a report of misuse what kind of memory the page is. */
+    /* Adds the kind of memory ("block of 64 bytes") to a report of misuse. */
     void (*describe)(const struct page *page, struct text *text);
-    /* Prints the call paths behind a misuse; NULL: those of the chunk's context. */
+    /* Prints the call paths behind a misuse. NULL: the caller prints the path of the chunk's
+     * context. */
     void (*explain)(const struct page *page);
 
-    /* The pages of a region; NULL where no region has such pages. `each_used` visits the chunks in
-     * use. `reset` frees all of them, without accounts; *kept: bytes that the region's other pages
-     * keep. `waste` returns the free bytes that count in heap.own_free. `list_holds` is false when
-     * the program wrote to a free block. */
+    /* For the pages of a region; NULL for kinds that no region has. `each_used` visits the chunks
+     * in use. `reset` frees all chunks of a page and leaves the accounts alone; *kept is the sum of
+     * the bytes in pages that this reset of the region keeps. `waste` returns the free bytes of the
+     * page that heap.own_free contains. `list_holds` returns false when the page's list of free
+     * blocks is damaged, because the program wrote to a free block. */
     void (*each_used)(const struct page *page, page_visit *visit, void *context);
     void (*reset)(struct heap *heap, struct region *region, struct page *page, uint32_t *kept);
     int64_t (*waste)(const struct page *page);

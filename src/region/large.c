@@ -66,14 +66,15 @@ void region_settle(struct heap *heap) {
     lock_release(&region_lock);
 }
 
-/* True when the chunk is in the accounts. Waits for a thread that is just adding it to them. */
+/* Makes sure that an emergency chunk (region_settle) is in the accounts. False: it never will be.
+ */
 static bool is_settled(struct heap *heap, struct page *page) {
     if (LIKELY(!(load_acquire(&page->flags) & PAGE_EMERGENCY)))
         return true;
     region_settle(heap);
     if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))
         return true;
-    segment_emergency_booked(page); /* who was settling it did not come along in a fork */
+    segment_emergency_booked(page); /* a fork left out the thread that was to account the chunk */
     add_relaxed(&heap_global.lost_views, 1);
     return false;
 }
@@ -124,7 +125,7 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
 /* Resizes the run of slices, or the mapping. Returns the chunk's header, which may have moved.
  * NULL: the chunk has to be copied. */
 static struct page *resize_memory(struct page *page, size_t size) {
-    if (UNLIKELY(options.check) || page->flags & PAGE_GUARDED) /* the tail is to be looked at */
+    if (UNLIKELY(options.check) || page->flags & PAGE_GUARDED) /* its free checks the tail */
         return NULL;
     if (page->kind == PAGE_HUGE)
         return size > (size_t)MAX_SPAN_SLICES * SLICE_BYTES / 2 ? segment_huge_resize(page, size)
@@ -147,7 +148,7 @@ static void *resize_large(struct heap *heap, struct view *view, struct page *pag
     bool settled = is_settled(heap, page);
     uint64_t old_bytes = page->requested_bytes;
     struct view *named = page->view;
-    if (UNLIKELY(named != NULL)) /* its header may move */
+    if (UNLIKELY(named != NULL)) /* the list must not have the header while it may move */
         region_named_large_gone(page);
     bool zero = size < old_bytes && UNLIKELY(terms_with(page->context, TERMS_ZERO) != NULL);
     struct page *resized = zero ? NULL : resize_memory(page, size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Named contexts of which there are very many; see member.h. */
+/* Members of crowds, and their chunks; see member.h. */
 #include "region/member.h"
 #include "os/meta.h"
 #include "region/region.h"
@@ -46,6 +46,7 @@ uint32_t member_freed(uint32_t number, bool *grown) {
         if (*grown)
             return (uint32_t)(chunk >> MEMBER_ID_SHIFT);
         had = (uint64_t)member_bytes(chunk) << MEMBER_BYTES_SHIFT | MEMBER_HAD;
-    } while (!cas_acq_rel(&member->chunk, &chunk, had)); /* it may just grow */
+    } while (!cas_acq_rel(&member->chunk, &chunk,
+                          had)); /* another thread may be making the member grow */
     return crowd;
 }

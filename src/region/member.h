@@ -6,12 +6,12 @@
  * For: an aggregate that keeps the state of each of a million groups in a context of its own. An
  * ordinary context takes 300 bytes for its place, node, account and list. A *member* of the *crowd*
  * of its name takes 24 bytes, and the crowd has the node and the account. Any other request makes
- * the member grow: it becomes an ordinary context (context/named.h). A member's chunk stands in the
+ * the member grow: it becomes an ordinary context (named/named.h). A member's chunk stands in the
  * pages that the thread's contexts of PLACE_APART share; the block's record holds the number of the
  * member in place of the number of a view. Cannot do: hold a second chunk, a policy, terms, a
  * limit, children.
  *
- * Cost: 24 bytes a context. A free of such a chunk takes region_free_further.
+ * Cost: 24 bytes a context. The common free (api/fast.h) leaves frees of such chunks to kinds.h.
  *
  * Source: the cost of PostgreSQL's array_agg with a context for each of a million groups.
  *
@@ -22,28 +22,35 @@
 
 #include "region/blocks.h"
 
-#define MEMBER_VIEW (1U << 23) /* in a record: what is below is a member's number */
+/* A flag in the view index of a block's record: the lower bits are the number of a member. */
+#define MEMBER_VIEW (1U << 23)
 #define MEMBERS_PER_BLOCK 32768U
 #define MEMBER_BLOCKS (MEMBER_VIEW / MEMBERS_PER_BLOCK)
 
 struct member {
-    uint32_t generation; /* atomic; odd: alive */
-    uint32_t crowd;      /* id of its crowd's node; of a spare one: the next */
-    uint64_t chunk;      /* atomic: enum member_state, and by that: */
-    uint32_t next, prev; /* region_lock: places of the parent's other children */
+    uint32_t generation; /* atomic: odd while the member is alive */
+    /* id of the node of the member's crowd; after the member's end: number of the next member that
+     * waits for reuse */
+    uint32_t crowd;
+    uint64_t chunk;      /* atomic: the member's chunk, see enum member_state */
+    uint32_t next, prev; /* under region_lock: neighbours in the list of the parent's children */
 };
 _Static_assert(sizeof(struct member) == 24, "as the header says");
-/* The state stands in the two lowest bits of `chunk` and says what the other bits hold. */
+/* The two lowest bits of member.chunk are the state, which says what the other bits hold. */
 enum member_state {
-    MEMBER_HAS = 0,   /* the chunk's address, above it the requested bytes; 0: there was none yet */
-    MEMBER_HAD = 1,   /* above: the bytes that were requested */
-    MEMBER_GROWN = 2, /* from the third bit on: the id of a node of its own */
+    /* The chunk is alive: its address, and its requested bytes from bit MEMBER_BYTES_SHIFT on. The
+     * whole word is 0 when the member has had no chunk yet. */
+    MEMBER_HAS = 0,
+    /* The chunk was freed: its requested bytes from bit MEMBER_BYTES_SHIFT on. */
+    MEMBER_HAD = 1,
+    /* The member became an ordinary context: the id of its node from bit MEMBER_ID_SHIFT on. */
+    MEMBER_GROWN = 2,
 };
 #define MEMBER_BYTES_SHIFT 48U
 #define MEMBER_ID_SHIFT 2U
 
 INTERNAL struct member *member_blocks[MEMBER_BLOCKS]; /* atomic */
-INTERNAL uint32_t member_count; /* atomic: numbers below it were used; 0 is none */
+INTERNAL uint32_t member_count; /* atomic: lower numbers were used; number 0 means no member */
 
 INLINE struct member *member_at(uint32_t number) {
     return &load_acquire(&member_blocks[number / MEMBERS_PER_BLOCK])[number % MEMBERS_PER_BLOCK];
@@ -54,7 +61,8 @@ INLINE enum member_state member_state(uint64_t chunk) {
 INLINE uint32_t member_bytes(uint64_t chunk) {
     return (uint32_t)(chunk >> MEMBER_BYTES_SHIFT);
 }
-INLINE void *member_address(uint64_t chunk) { /* MEMBER_HAS; NULL: there was none yet */
+/* Returns the address of a chunk in the state MEMBER_HAS. NULL: the member has had no chunk yet. */
+INLINE void *member_address(uint64_t chunk) {
     return (void *)(uintptr_t)(chunk & ((1UL << MEMBER_BYTES_SHIFT) - 1));
 }
 /* Returns the id of the context that pays for the member's chunk. */
@@ -69,8 +77,8 @@ INLINE uint32_t member_of_record(uint32_t view_index) {
     uint32_t number = view_index & (MEMBER_VIEW - 1);
     return view_index & MEMBER_VIEW && number < load_acquire(&member_count) ? number : 0;
 }
-/* Returns the context that pays for a block of that heap's pages, by the number in the block's
- * record. REGION_NO_CONTEXT: none is known. */
+/* Returns the context that pays for a block in a page of `heap`. The block's record names the view
+ * or the member. REGION_NO_CONTEXT: the record names none. */
 #define REGION_NO_CONTEXT UINT32_MAX
 INLINE uint32_t member_payer(struct heap *heap, uint32_t view_index) {
     uint32_t number = UNLIKELY(view_index & MEMBER_VIEW) ? member_of_record(view_index) : 0;
@@ -88,8 +96,9 @@ uint32_t member_new(void);
  * to grow, or there is no memory. */
 void *member_alloc(struct heap *heap, struct view *crowd, uint32_t number, size_t size,
                    bool *fresh);
-/* Notes that the member's chunk is freed, and returns the context that pays for it. *grown: the
- * member is an ordinary context now, which pays and has the chunk in its list. */
+/* Notes that the member's chunk is freed, and returns the context that pays for the chunk. *grown
+ * becomes true when the member is an ordinary context now. This context then pays, and has the
+ * chunk in its list (tiny.h). */
 uint32_t member_freed(uint32_t number, bool *grown);
 
 #endif

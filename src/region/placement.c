@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Contexts with chunks that have to stand elsewhere than the allocator would place them.
+ * Placements of contexts: a byte for each context says in which pages its next chunks are placed.
  *
- * For: contexts that a user or a rule isolated or merged. One byte for each context stands in
- * leaves that are made when needed. A process that places no context reads one word only.
+ * For: contexts that a user or a rule isolated, merged or gave a policy, and named contexts. The
+ * bytes are in arrays (leaves), which are made when needed. In a process that places no context,
+ * an allocation reads one word. Cannot do: move chunks that are allocated already.
  */
 #include "os/meta.h"
 #include "region/heap.h"
@@ -19,7 +20,7 @@ void *heap_leaf_place(void **leaves, uint32_t context, size_t bytes) {
         void *made = meta_alloc(PLACED_PER_LEAF * bytes), *there = NULL;
         if (!made)
             return NULL;
-        if (!cas_acq_rel(leaf, &there, made)) /* threads place their named contexts themselves */
+        if (!cas_acq_rel(leaf, &there, made)) /* another thread made the leaf meanwhile */
             meta_free(made, PLACED_PER_LEAF * bytes);
     }
     return (char *)load_acquire(leaf) + context % PLACED_PER_LEAF * bytes;
@@ -38,6 +39,7 @@ bool heap_place(uint32_t context, enum placement placement) {
     return true;
 }
 
+/* Makes the next allocation of each context of the heap take the slow path. */
 static void forget_bins(struct heap *heap) {
     uint32_t views = load_acquire(&heap->view_count);
     for (uint32_t i = 1; i < views; i++)
@@ -49,8 +51,8 @@ void heap_reconsider(struct heap *heap) {
     forget_bins(heap);
 }
 
-/* An owner may set its views' at the same time, to what was right before; then it does the same at
- * its next page. */
+/* The owner of a heap may set view.bins at the same time, by the old placement. Then the owner
+ * notices the new heap_placings when it next does its periodic work (look_around, alloc.c). */
 void heaps_reconsider(void) {
     lock_take(&heap_global.lock);
     store_release(&heap_placings, heap_placings + 1);

@@ -17,8 +17,9 @@
  *               length needs no new pages. For queues, logs, tuples of a sort. Source: PostgreSQL's
  *               generation contexts (Tomas Vondra, 2017).
  *   bump        As generation, and no empty page is kept. For contexts that are only ever reset.
- *               Programs free single chunks in contexts that they do not know of, so frees work,
- *               too. Source: PostgreSQL's bump contexts (David Rowley, 2024), which cannot free.
+ *               A rule may give this policy to a call path of a program that frees single chunks,
+ *               so frees work, too. Source: PostgreSQL's bump contexts (David Rowley, 2024), which
+ *               cannot free.
  *   simple      Each chunk is an allocation by itself, in a list: region/simple.h. The baseline for
  *               the others.
  *
@@ -31,16 +32,18 @@
 #include "region/bins.h"
 
 struct policy {
-    const char *name; /* in placement rules */
+    const char *name; /* name of the policy in placement rules */
     uint8_t recipe;
 };
-INTERNAL const struct policy policies[PLACE_COUNT]; /* by enum placement */
+INTERNAL const struct policy policies[PLACE_COUNT]; /* indexed by enum placement */
 
-/* Returns the number of the policy for a placement. */
+/* Returns the policy for a placement: the placement itself from PLACE_SLAB on, else PLACE_DEFAULT
+ * (aset). In the checking mode every context has aset. */
 INLINE uint32_t policy_placed(enum placement placement) {
     return placement >= PLACE_SLAB && !UNLIKELY(options.check) ? placement : PLACE_DEFAULT;
 }
-/* Sets the policy of bins. Pages that were made before may not fit its recipe. */
+/* Sets the policy of a region's bins, and its recipe. The caller puts aside pages that do not fit
+ * the new recipe. */
 void policy_set(struct bins *bins, uint32_t policy);
 
 #endif

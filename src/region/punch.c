@@ -16,11 +16,14 @@ uint32_t trim_number FORK_PAGE;
 #define UNIT_SHIFT 4 /* blocks start at multiples of 16 */
 #define UNITS (WIDE_PAGE_SLICES * SLICE_BYTES >> UNIT_SHIFT)
 
-struct place { /* of a block, while all that were handed out are visited */
+/* A step of a walk over the blocks that were handed out at least once. */
+struct place {
     char *block;
-    uint64_t os_pages; /* a bit for each that it touches */
+    uint64_t os_pages; /* a bit for each OS page that the block touches */
 };
 
+/* Returns a bit for each OS page that `bytes` bytes from `from` touch; `start` is the page's start.
+ */
 static uint64_t bits_of(const char *start, const char *from, size_t bytes) {
     unsigned first = (unsigned)((size_t)(from - start) / OS_PAGE_BYTES);
     unsigned last = (unsigned)((size_t)(from - start + bytes - 1) / OS_PAGE_BYTES);
@@ -61,6 +64,7 @@ size_t punch_held(const struct page *page) {
     return count;
 }
 
+/* Puts a block on the page's list. The counts of the page stay. */
 static void push_free(struct page *page, char *block) {
     *(void **)block = page->free;
     page->free = block;
@@ -73,7 +77,7 @@ bool punch_refill(struct page *page) {
         unsigned number = (unsigned)__builtin_ctzl(page->punched);
         uint64_t left = page->punched & (page->punched - 1);
         char *granule = (char *)(uintptr_t)start + number * OS_PAGE_BYTES;
-        if (page->granule_mask < OS_PAGE_BYTES) /* its records went with it */
+        if (page->granule_mask < OS_PAGE_BYTES) /* the OS page held the records of its blocks */
             __builtin_memset(granule + page->records, page->meta_shift & META_MIXED ? 0 : UINT8_MAX,
                              blocks_record_bytes(page));
         struct place place = {0};
@@ -91,15 +95,16 @@ bool punch_refill(struct page *page) {
     return count;
 }
 
-/* Returns a bit for each OS page that holds something in use, among those that blocks were
- * handed out of. *listed gets a bit for each block in the page's list. ~0: the list is damaged. */
+/* Returns a bit for each OS page that must stay: it holds a block in use, records of blocks in
+ * other OS pages, or the next untouched block. *listed gets a bit for each block in the page's
+ * list. ~0: the list is damaged. */
 static uint64_t find_used(const struct page *page, const char *start, uint64_t *listed) {
     size_t bytes = page->slices * SLICE_BYTES;
     uint64_t used = 0;
     for (const char *block = page->free; block; block = *(char *const *)block) {
         size_t offset = (size_t)(block - start), unit = offset >> UNIT_SHIFT;
-        /* A program may have written into freed blocks, so the list may lead anywhere: nothing
-         * outside the page is read, and no block twice. */
+        /* The program may have written to freed blocks, so the list may lead anywhere. Addresses
+         * outside the page are never read, and no block is read twice. */
         if (offset >= bytes || offset % (1U << UNIT_SHIFT) || listed[unit >> 6] >> (unit & 63) & 1)
             return ~0UL;
         listed[unit >> 6] |= 1UL << (unit & 63);
@@ -115,11 +120,11 @@ static uint64_t find_used(const struct page *page, const char *start, uint64_t *
         used |= bits_of(start, start + at + page->records, blocks_record_bytes(page));
     if (page->fresh_left ||
         ((uintptr_t)page->next_block % OS_PAGE_BYTES && blocks_handed_out(page) < page->capacity))
-        used |= bits_of(start, page->next_block, 1); /* its end was never used, or is opened */
+        used |= bits_of(start, page->next_block, 1); /* new blocks come from there */
     return used;
 }
 
-/* Gives back the empty OS pages of one page. Returns their bytes. */
+/* Punches the empty OS pages of one page. Returns their bytes. */
 static size_t punch_page(struct heap *heap, struct page *page) {
     uint64_t listed[UNITS / 64] = {0};
     const char *start = segment_span_start(page);

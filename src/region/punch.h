@@ -2,17 +2,19 @@
 /*
  * punch.h - gives back OS pages without blocks in use, inside pages that are in use.
  *
- * A page of 16 or 64 KiB that one small chunk keeps alive has mostly empty OS pages. On request
- * (memctx trim TARGET CONTEXT) the owner takes the blocks of these OS pages out of the page's list
- * and hands the memory to the kernel. A mask in the page's header says which OS pages are gone.
- * Blocks come back one OS page at a time, when the page has no other free block; so a page that is
- * not allocated from stays punched.
+ * A page of 16 or 64 KiB in which only one small chunk is alive has mostly empty OS pages. On
+ * request (memctx trim TARGET CONTEXT) the owner takes the blocks of these OS pages out of the
+ * page's list and gives the memory to the kernel: the OS pages are *punched*. A mask in the page's
+ * header says which OS pages are punched. Blocks return to the list one OS page at a time, when the
+ * page has no other free block. So a page stays punched while nothing is allocated from it.
  *
- * The blocks held out are the free blocks that touch such an OS page. No block in use touches one,
- * so the mask alone tells which blocks are held out. Blocks that another thread freed and the owner
- * has not collected yet count as used. An OS page with the records of blocks outside it stays.
+ * The blocks held out are the free blocks that touch a punched OS page. No block in use touches
+ * one, so the mask alone tells which blocks are held out. Blocks that another thread freed and the
+ * owner has not collected yet count as used. An OS page that holds records of blocks in other OS
+ * pages is not punched.
  *
- * Threads: the page's owner, or the holder of a parked heap's lock. trim_ask: the control thread.
+ * Threads: the page's owner, or the holder of a parked heap's lock. The control thread makes the
+ * request.
  */
 #ifndef MEMCTX_PUNCH_H
 #define MEMCTX_PUNCH_H
@@ -37,11 +39,16 @@ size_t punch_held(const struct page *page);
  * allocation: to give back pages that are kept empty and, with `punch`, the empty OS pages of
  * the marked contexts. */
 INTERNAL struct trim_wanted {
-    bool all, punch;  /* every context, not only the marked ones */
-    int64_t released; /* atomic: bytes of punched OS pages */
+    /* `all`: the request holds for every context, not only for those with TRIM_MARK. `punch`: OS
+     * pages are punched, too. */
+    bool all, punch;
+    int64_t released; /* atomic: bytes of the OS pages that were punched for this request */
 } trim_wanted;
-INTERNAL uint32_t trim_number; /* atomic: of the last one; heap->trims follows */
-#define TRIM_MARK 128U         /* beside the placement in heap_placed */
+/* Atomic: number of the last request. A heap stores the number in heap->trims when it has answered
+ * the request. */
+INTERNAL uint32_t trim_number;
+/* A flag beside the placement in a byte of heap_placed: the trim request names the context. */
+#define TRIM_MARK 128U
 /* Answers the request for one heap. The caller is the heap's thread or holds its lock. */
 void trim_heap(struct heap *heap);
 

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* The records of blocks; see blocks.h. */
+/*
+ * Reads and writes the records of blocks, in each of their four sizes; see blocks.h.
+ *
+ * For: all pages of blocks. The common malloc and free access the records of narrow blocks
+ * themselves (api/fast.h). Cannot do: say whether a record is valid while its OS page is given back
+ * (punch.h).
+ */
 #include "region/blocks.h"
 
-/* Returns the place of the owner's view index for the block of this record. NULL: the page was
- * reused meanwhile and its table is gone; only a dump that reads a copy of the header may see
- * that. The library's tables stay mapped, so their words may be read all the same. */
+/* Returns the entry in page->owners for the block of this record. NULL: the page was reused
+ * meanwhile, and its table is gone. Only a dump, which reads a copy of the header, can see that. A
+ * dump may also read a table that was freed: memory of the library's tables stays mapped. */
 static uint32_t *owner_of(const struct page *page, const void *record) {
     struct owners *owners = page->owners;
     if (!owners)
         return NULL;
     size_t offset = (size_t)((const char *)record - owners->start);
-    bool many = page->granule_mask < OS_PAGE_BYTES; /* granules; else one */
+    bool many = page->granule_mask < OS_PAGE_BYTES; /* the page has many granules */
     size_t number = ((many ? offset & page->granule_mask : offset) - page->records) >>
                     (page->meta_shift & META_WIDE);
     if (many)
@@ -38,7 +44,8 @@ void record_set(const struct page *page, const void *block, uint32_t view, uint3
     record_write(page, blocks_record(page, granule, index), view, slack);
 }
 
-/* Reads a record of a page with that shift; with `release`, also marks the block free. */
+/* Reads a record. `shift` is page->meta_shift, read once, so that its flags belong together. With
+ * `release`, also marks the block free. */
 INLINE struct record record_visit(const struct page *page, uint8_t shift, void *record,
                                   bool release) {
     uint32_t view = 0;

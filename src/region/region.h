@@ -5,8 +5,8 @@
  * Every call takes the calling thread's heap (busy, see api/thread.h) and, to allocate, the view of
  * the context that pays. Small chunks (up to 8 KiB) are blocks of pages: pages of the context's own
  * once it has MEMCTX_PROMOTE_BYTES alive and the waste cap allows, mixed pages before that. Larger
- * chunks are spans of slices or huge mappings. The common malloc and free do without most of these
- * functions: api/fast.h.
+ * chunks are spans of slices or huge mappings. The common malloc and free are in api/fast.h
+ * and call these functions only where they cannot go on.
  *
  * NULL means out of memory and nothing changed. errno is never written.
  */
@@ -22,17 +22,19 @@
 
 #define REGION_SIZE_MAX ((size_t)PTRDIFF_MAX)
 
+/* Allocates a chunk; `zero`: with all bytes zero. */
 void *region_alloc(struct heap *heap, struct view *view, size_t size, bool zero);
+/* As region_alloc, for more than SMALL_MAX bytes with the alignment. */
 void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size_t alignment,
                          bool zero);
 void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, size_t alignment);
 /* Gives back the memory of a large chunk. The caller has already updated the accounts and
  * removed the chunk from its lists. */
 void region_give_large(struct page *page);
-/* Frees a pointer to no page of this heap: NULL, a large chunk, a pointer that is not the
- * library's, or a chunk of another thread. */
+/* Frees a chunk that is in no page of this heap: a large chunk, or a chunk of another heap. Also
+ * takes NULL, and ignores a pointer that is not the library's. `page` NULL: no page was found. */
 void region_free_foreign(struct heap *heap, struct page *page, void *chunk);
-/* Frees a chunk of a page of another thread's heap, or of a parked heap. */
+/* Frees a chunk in a page that belongs to another thread's heap, or to a parked heap. */
 void region_free_by_other_thread(struct heap *heap, struct page *page, void *chunk);
 /* Puts a block that another thread freed on its page's list. The page's owner collects it. */
 void page_push_remote(struct page *page, void *block);
@@ -47,12 +49,14 @@ void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size
 /* Adds to the accounts the chunks that signal handlers got from segment_emergency_alloc, which
  * accounts nothing. */
 void region_settle(struct heap *heap);
-/* Guards the accounts of emergency chunks, and what region/reset.h and context/named.h say. */
+/* Guards the accounts of emergency chunks, the lists of large chunks of named contexts
+ * (region/reset.h), guarded chunks (region/guard.h), terms that the program asks for
+ * (region/terms.h), and the table of named contexts (named/named.h). */
 INTERNAL struct lock region_lock;
 /* Returns the page of a chunk, also of a huge one. NULL: the pointer is not the library's. */
 struct page *region_page_of(const void *chunk);
-/* True for a pointer exactly behind a segment, which is looked up in that segment (segment.h). No
- * block starts there. */
+/* True for a pointer to a multiple of SEGMENT_BYTES. segment_page_of would take it for the first
+ * slice of a segment, but it can only be the start of a huge chunk (segment/segment.h). */
 INLINE bool region_is_behind_segment(const void *chunk) {
     return !((uintptr_t)chunk & (SEGMENT_BYTES - 1));
 }
@@ -62,14 +66,15 @@ uint32_t region_context_of(const void *chunk);
 /* Returns the number of the crowd member (region/member.h) that owns the chunk; 0: no member
  * owns it. */
 uint32_t region_member_of(const void *chunk);
-/* Return the bytes of the chunk that the program may use, and the bytes that it requested. 0:
- * the pointer is NULL or not the library's. */
+/* region_usable returns the bytes of the chunk that the program may use, region_requested the bytes
+ * that the program requested. 0: the pointer is NULL or not the library's. */
 size_t region_usable(const void *chunk);
-size_t region_requested(const void *chunk); /* the same */
+size_t region_requested(const void *chunk);
 
 enum region_misuse {
     MISUSE_DOUBLE_FREE,
-    MISUSE_INTERIOR,
+    MISUSE_INTERIOR, /* a pointer to no start of a chunk */
+    /* The misuses below were made earlier than they are found. */
     MISUSE_OVERFLOW,
     MISUSE_WRITTEN_FREE,
     MISUSE_FREED_IN_RESET
@@ -78,10 +83,12 @@ enum region_misuse {
  * Chunks in the region's present pages stay there, and each of these pages is given back when it
  * is empty. */
 void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy);
+/* Prints a line that names the misuse, the address and the call paths, and ends the program. */
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
 
-/* The number of the block behind a chunk's pointer; aborts the program for a wrong pointer. */
+/* Returns the number of the block that holds the chunk, within the granule, and the block's start
+ * in *block. Ends the program for a pointer that is no chunk's. */
 INLINE unsigned region_block_index(const struct page *page, const char *granule, const void *chunk,
                                    char **block) {
     bool exact;
@@ -106,10 +113,10 @@ INLINE void *region_block_of(const struct page *page, const void *chunk, char **
  * freed block, and its open granule has no untouched block left. */
 INLINE char *region_take(struct heap *heap, struct page *page, struct view *view, size_t size,
                          bool narrow, bool *fresh) {
-    if (UNLIKELY(size > page->block_bytes)) /* a slab's: see region/slab.h */
+    if (UNLIKELY(size > page->block_bytes)) /* happens with RECIPE_EXACT: region/slab.h */
         return NULL;
     char *block = page->free;
-    if (UNLIKELY(!block) && !page->fresh_left) { /* the recent ones: their page is next */
+    if (UNLIKELY(!block) && !page->fresh_left) { /* a stand-in: try the page behind it */
         page = page->waste_unit ? NULL : page->behind;
         if (!page)
             return NULL;
@@ -146,17 +153,18 @@ INLINE void *region_alloc_narrow(struct heap *heap, struct view *view, size_t si
 
 /* As region_alloc_narrow, for up to SMALL_MAX bytes. */
 void *region_alloc_wide(struct heap *heap, struct view *view, size_t size, bool *fresh);
-/* Use this after one of the functions above returned NULL. Allocates directly behind the
- * context's last chunk, if the context's policy is generation or bump and there is room. NULL:
- * use another. */
+/* Use this after one of the functions above returned NULL. Allocates directly behind the context's
+ * last chunk, if the context's policy is generation or bump and its current page has room. NULL:
+ * use region_alloc_listed. */
 INLINE void *region_alloc_serial(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     if (LIKELY(!(view->bins->recipe & RECIPE_SERIAL)))
         return NULL;
     void *chunk = serial_alloc_quick(view, size, fresh);
     return chunk ? chunk : serial_alloc_current(heap, view, size, fresh);
 }
-/* As region_alloc_serial, for the policy simple. NULL, too, when the context has terms or a
- * limit, or when its placement has to be looked at again. */
+/* As region_alloc_serial, for the policy simple. Also returns NULL when there are terms, when the
+ * context has a limit, or when its placement has to be looked at again. Then use
+ * region_next_page. */
 INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t size, bool *fresh) {
     size_t room = (size | !size) + sizeof(struct simple_node);
     if (LIKELY(!view->region) || !(view->region->recipe & RECIPE_CHAINED) || room > NARROW_MAX ||

@@ -3,14 +3,19 @@
  * Frees of chunks in pages that belong to another thread's heap, or to no thread.
  *
  * The freeing thread notes in the page that the chunk is free and counts the free in its own view
- * of the context that paid. It then puts the block on the page's list `remote`. The first block of
- * that list also puts the page on the owner's list `remote_pages`, and only from there the owner
- * collects, so a page cannot be given back while another thread is still announcing it. If the
- * owner's thread has ended, the freeing thread does the owner's part under the heap's lock.
+ * of the context that paid. It then puts the block on the page's list `remote`. The thread that
+ * puts the first block on an empty list also puts the page on the list `remote_pages` of the page's
+ * heap. The owner collects blocks only from pages in that list. So a page is not given back between
+ * the two steps of another thread. If the owner's thread has ended, the freeing thread does the
+ * owner's part under the heap's lock.
+ *
+ * Cost: one compare-and-swap a chunk, and another one for the first chunk of a page.
  */
 #include "region/kinds.h"
 #include "region/region.h"
 
+/* page.remote holds the address of the list's first block in its low bits, and the number of blocks
+ * in its high bits. */
 #define POINTER_BITS 48
 #define POINTER_MASK ((1UL << POINTER_BITS) - 1)
 
@@ -19,10 +24,12 @@ void page_push_remote(struct page *page, void *block) {
         segment_watch(block);
     uint64_t head = load_relaxed(&page->remote);
     uint64_t new_head;
+    /* Acquire: if the list is empty, the owner has read remote_next before this thread writes it.
+     */
     do {
         *(void **)block = (void *)(head & POINTER_MASK);
         new_head = ((head >> POINTER_BITS) + 1) << POINTER_BITS | (uintptr_t)block;
-    } while (!cas_acq_rel(&page->remote, &head, new_head)); /* acquire: remote_next is free */
+    } while (!cas_acq_rel(&page->remote, &head, new_head));
     if (head)
         return;
     struct heap *heap = page->heap;
@@ -35,8 +42,8 @@ void page_push_remote(struct page *page, void *block) {
 void heap_collect_remote(struct heap *heap) {
     struct page *page = exchange_acquire(&heap->remote_pages, NULL);
     while (page) {
-        struct page *next =
-            load_relaxed(&page->remote_next); /* before others may announce the page anew */
+        /* Read first: after the exchange another thread may put the page on the list anew. */
+        struct page *next = load_relaxed(&page->remote_next);
         uint64_t head = exchange_acq_rel(&page->remote, 0);
         void *chain = (void *)(head & POINTER_MASK);
         page_kind_of(page)->collect(heap, page, chain, (uint16_t)(head >> POINTER_BITS));
@@ -44,21 +51,22 @@ void heap_collect_remote(struct heap *heap) {
     }
 }
 
-/* Accounts a free to the view of the parked owner, whose lock the caller holds. So a thread that
- * frees chunks of ended threads needs no views of its own for them. */
+/* Counts a free in the view that paid, which belongs to the parked heap `owner`; the caller holds
+ * its lock. So a thread that frees chunks of ended threads needs no views of its own for them. */
 static void account_parked(struct heap *heap, struct heap *owner, const struct view *paid,
                            size_t requested) {
     struct view *view = NULL;
     if (paid->index < owner->view_count)
         view = heap_view_at(owner, paid->index);
-    if (view != paid) /* a named context's */
+    if (view != paid) /* the chunk of a crowd member: `paid` is a view of `heap` */
         view = heap_view_twin(heap, paid);
     if (view)
         view_account_free(view, requested);
 }
 
-/* Gives the block back to its page in the owner's place, if the owner is parked. The memory of the
- * page may be gone afterwards. */
+/* If the heap `owner` is parked, gives the block back to its page, as the owner would. False: the
+ * heap is not parked, or its lock cannot be taken. After true the caller must not read the page:
+ * the page may be gone. */
 static bool freed_parked(struct heap *heap, struct heap *owner, struct page *page,
                          const struct freed *freed) {
     if (load_acquire(&owner->state) != HEAP_PARKED || lock_any_is_mine() || !lock_try(&owner->lock))
@@ -68,7 +76,7 @@ static bool freed_parked(struct heap *heap, struct heap *owner, struct page *pag
         account_parked(heap, owner, freed->paid, freed->requested);
         heap_collect_remote(owner);
         page_kind_of(page)->free_parked(owner, page, freed->block);
-        heap_publish_waste(owner); /* it has no thread that would */
+        heap_publish_waste(owner); /* a parked heap has no thread that publishes it later */
     }
     lock_release(&owner->lock);
     return parked;
@@ -94,7 +102,7 @@ static COLD void free_unknown(struct heap *heap, void *chunk) {
     struct page *huge = segment_huge_of(chunk);
     if (huge)
         page_kind_of(huge)->free_foreign(heap, huge, chunk);
-    else /* not ours (a library with a malloc of its own), or freed long ago: never touched */
+    else /* another allocator's, or freed long ago; its memory is never read */
         add_relaxed(&heap_global.foreign_frees, 1);
 }
 

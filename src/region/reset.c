@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Regions whose chunks may be freed all at once; see named.h. */
+/* Makes, counts, resets, limits, moves and checks regions of named contexts; see reset.h. */
 #include "region/reset.h"
 #include "os/meta.h"
 #include "region/kinds.h"
@@ -18,13 +18,13 @@ bool region_make_whole(struct heap *heap, struct view *view) {
         bins_init(&region->bins);
         policy_set(&region->bins, policy);
         region->named = true;
-        region->others_chunks = REGION_RECOUNT; /* those of shared pages, some of which are gone */
+        region->others_chunks = REGION_RECOUNT; /* the list's chunks are not in the region */
         view->region = &region->bins;
     }
     region_change_policy(heap, view->region, policy);
-    bool slow = view->region->recipe & RECIPE_CHAINED ||
-                view->region->terms /* or it is to have some from now on, or other ones */
-                || terms_number(view->context);
+    /* The terms of the region, and those that its next slow allocation will give it. */
+    bool slow =
+        view->region->recipe & RECIPE_CHAINED || view->region->terms || terms_number(view->context);
     view->bins = slow ? (struct bins *)&heap_no_bins : view->region;
     return true;
 }
@@ -44,7 +44,8 @@ bool region_make_named(struct heap *heap, struct view *view, enum placement plac
     return true;
 }
 
-/* Returns the view of a chunk in pages that several contexts share. */
+/* Returns the view of the tiny context that has the chunk in its list. NULL: the chunk is of no
+ * tiny context of this heap. */
 static struct view *tiny_view(struct heap *heap, const void *chunk) {
     uint32_t context = region_context_of(chunk);
     const struct tiny *tiny = context == REGION_NO_CONTEXT ? NULL : tiny_of(context);
@@ -87,9 +88,9 @@ void region_named_large_gone(struct page *page) {
     page->view = NULL;
 }
 
-/* --- all at once ------------------------------------------------------------------------------ */
+/* --- counting and freeing all chunks ---------------------------------------------------------- */
 
-/* Calls `each` for every page of the region that has or had chunks; `each` may give the page
+/* Calls `each` for every page of the region, except those of large chunks. `each` may give the page
  * back. */
 static void for_each_page(struct heap *heap, struct region *region,
                           void (*each)(struct heap *heap, struct region *region, struct page *page,
@@ -137,7 +138,8 @@ static void zero_chunk(char *chunk, uint32_t room, uint32_t requested, void *con
     __builtin_memset(chunk, 0, room);
 }
 
-/* A reset of more bytes than this does not wait for the kernel: see segment_purge_later. */
+/* After a reset of more bytes than this, the control thread gives memory back to the kernel, not
+ * the thread that resets: see segment_purge_later. */
 #define RESET_MUCH_BYTES (4UL << 20)
 
 static void reset_page(struct heap *heap, struct region *region, struct page *page, void *context) {
@@ -193,7 +195,7 @@ struct region_alive region_alive(struct heap *heap, struct view *view) {
         alive.bytes = (uint64_t)(view_live_bytes(view) - region->others_bytes);
         return alive;
     }
-    alive = large; /* others freed some, which stands in views of theirs: counted one by one */
+    alive = large; /* other threads counted frees in views of their own: look at each chunk */
     for_each_page(heap, region, add_page, &alive);
     region->others_chunks = chunks - (int64_t)alive.chunks;
     region->others_bytes = view_live_bytes(view) - (int64_t)alive.bytes;
@@ -227,7 +229,7 @@ struct move {
     struct view *view;
 };
 
-/* Moves a page together with its free bytes, which count as waste in the accounts of both heaps. */
+/* Moves a page, and moves its free bytes from one heap's own_free to the other's. */
 static void move_page(struct heap *from, struct region *region, struct page *page, void *context) {
     const struct move *move = context;
     int64_t waste = page_kind_of(page)->waste(page);
@@ -246,9 +248,11 @@ void region_move(struct heap *from, struct view *view, struct heap *to, struct v
     if (peak > to_view->peak_bytes)
         store_owner(&to_view->peak_bytes, peak);
     tiny_move(view->context, to);
-    to_view->bins = (struct bins *)&heap_no_bins; /* whatever waits for its heap is seen first */
+    to_view->bins = (struct bins *)&heap_no_bins; /* the first allocation takes the slow path */
     view->bins = &from->mixed;
-    if (!region) { /* the other one may have one, from when it had the context before */
+    /* The other heap's view may have a region from an earlier time, when the context belonged to
+     * that heap. */
+    if (!region) {
         if (to_view->region) {
             region_of(to_view->region)->limit = 0;
             region_of(to_view->region)->others_chunks = REGION_RECOUNT;
@@ -271,7 +275,7 @@ struct region_alive region_reset(struct heap *heap, struct view *view) {
     struct region *region = region_of(view->region);
     struct region_alive gone = region_alive(heap, view), rest = gone;
     bool tiny = tiny_any(view->context);
-    if (tiny) /* these are accounted one by one */
+    if (tiny) /* frees and accounts the chunks one by one */
         tiny_reset(heap, view->context);
     if (!region)
         return gone;
@@ -305,7 +309,7 @@ struct region_size region_size(struct heap *heap, struct view *view) {
     return size;
 }
 
-/* --- whether it hangs together ---------------------------------------------------------------- */
+/* --- checks ----------------------------------------------------------------------------------- */
 
 static const char damaged[] = "a freed chunk was overwritten: the free list of its page is damaged";
 

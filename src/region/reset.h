@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * named.h - the regions of named contexts, whose chunks may be freed all at once.
+ * reset.h - regions of named contexts: all chunks of such a region can be freed at once (a
+ * *reset*).
  *
  * For: lifetimes that the program knows. Such a region has pages of its own from the first chunk
  * on, whatever the waste cap, and shares them with no other context. Its full pages stand in
- * region->pages and its large chunks in region->large, so that a reset finds all chunks without
- * looking at each. Cannot do: hold chunks of other threads.
+ * region->pages and its large chunks in region->large, so that a reset finds all pages without a
+ * look at each chunk. Cannot do: hold chunks that other threads allocated.
  *
  * Cost: allocating and freeing cost what they cost in any region; a large chunk costs one lock
- * more. A reset costs some ten ns a page, and reads each record only where another thread freed
- * some chunks.
+ * more. A reset costs some ten ns a page, and reads the records of all blocks only where another
+ * thread freed some chunks.
  *
  * Threads: the owner of the heap. Any thread frees large chunks.
  */
@@ -18,26 +19,28 @@
 
 #include "region/tiny.h"
 
-/* Protects the lists of large chunks, and the table of contexts: context/named.h. */
+/* Protects the lists of large chunks, among other data: see region.h. */
 INTERNAL struct lock region_lock;
-INTERNAL uint32_t region_named_any; /* atomic: there was a named context */
+INTERNAL uint32_t region_named_any; /* atomic: not 0 once the process has made a named context */
 
-/* Makes the view's context, which has no chunks, a named context with that policy (PLACE_APART
- * or one from PLACE_SLAB on). False: out of memory. */
+/* Makes the view's context, which has no chunks, a named context. `placement` is PLACE_APART, or a
+ * policy from PLACE_SLAB on. False: out of memory. */
 bool region_make_named(struct heap *heap, struct view *view, enum placement placement);
 INLINE bool region_is_named(const struct view *view) {
     return view->region ? region_of(view->region)->named
                         : load_relaxed(&region_named_any) && tiny_of(view->context);
 }
-/* Gives the context a region if it has none. A tiny context needs one before any operation that
- * region/tiny.h does not support. False: out of memory. */
+/* Gives the context a region if it has none. A tiny context (region/tiny.h) needs a region for
+ * every operation that tiny.h does not support. False: out of memory. */
 bool region_make_whole(struct heap *heap, struct view *view);
+/* True for a named context that has no region. */
 INLINE bool region_is_tiny(const struct view *view) {
     return !view->region && region_is_named(view);
 }
 
+/* The chunks of a region, or of a tiny context, that are alive. */
 struct region_alive {
-    uint64_t chunks, bytes; /* requested */
+    uint64_t chunks, bytes; /* number of chunks, and their requested bytes */
 };
 /* Counts the chunks that are alive. Costs a few ns a page, and reads each record where other
  * threads freed some chunks since the last count. */
@@ -51,17 +54,19 @@ bool region_limit(struct heap *heap, struct view *view, uint64_t bytes);
 bool region_is_past_limit(struct heap *heap, struct view *view, size_t more, size_t fewer);
 
 struct region_size {
-    uint64_t reserved_bytes; /* of pages and large chunks */
+    uint64_t reserved_bytes; /* bytes of pages, large chunks and blocks in shared pages */
     uint32_t pages;
 };
+/* Returns the memory that the context occupies. */
 struct region_size region_size(struct heap *heap, struct view *view);
 
 /* Moves the region and its account to the other heap, to that heap's view of the same context.
  * The caller owns both heaps and holds heap_global.lock, and no thread frees a chunk meanwhile. */
 void region_move(struct heap *from, struct view *view, struct heap *to, struct view *to_view);
 
-/* Returns the view of the chunk's context, if that is a named context of this heap. NULL: it is
- * not. */
+/* Returns the view of the chunk's context. NULL: the chunk belongs to no named context of this
+ * heap.
+ */
 struct view *region_named_view(struct heap *heap, const void *chunk);
 
 /* Keep the region's list of large chunks: region_named_large adds a chunk's header,
@@ -69,8 +74,8 @@ struct view *region_named_view(struct heap *heap, const void *chunk);
 void region_named_large(struct view *view, struct page *page);
 void region_named_large_gone(struct page *page);
 
-/* Checks that the lists and counts of the region's pages agree. NULL: they do; else a text that
- * names the fault. */
+/* Checks that the lists and counts of the region's pages agree. Returns NULL if they do, else a
+ * text that names the fault. */
 const char *region_named_check(struct heap *heap, struct view *view);
 
 #endif

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* realloc: in place where the page's kind can (kinds.h), else a new chunk and a copy. */
+/*
+ * realloc: resizes a chunk where it is if the kind of its page can (kinds.h). Otherwise allocates a
+ * new chunk, copies the contents and frees the old chunk.
+ *
+ * For: chunks of all kinds. Cannot do: move a chunk to leave a page empty.
+ */
 #include "region/kinds.h"
 #include "region/region.h"
 
@@ -18,7 +23,7 @@ void *region_realloc(struct heap *heap, struct view *view, void *chunk, size_t s
     void *resized = page_kind_of(page)->resize(heap, view, page, chunk, size);
     if (resized)
         return resized;
-    size_t keep = region_usable(chunk); /* a program may have written all of that */
+    size_t keep = region_usable(chunk); /* the program may have used all these bytes */
     void *moved = region_alloc_grown(heap, view, size, keep);
     if (!moved)
         return NULL;

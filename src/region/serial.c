@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Pages in which chunks stand one behind the other; see serial.h. */
+/* Allocates, frees and finds chunks in pages where they stand one behind the other; see serial.h.
+ */
 #include "region/serial.h"
 #include "os/meta.h"
 #include "region/aset.h"
@@ -7,7 +8,9 @@
 #include "region/region.h"
 #include "region/terms.h"
 
-#define SMALL_PAGE_MAX 1024U /* larger chunks would leave too much at the end of a small page */
+/* Larger chunks come from large pages: they would leave too many bytes at the end of a small page.
+ */
+#define SMALL_PAGE_MAX 1024U
 #define SLACK_MAX ((1U << SERIAL_SLACK_BITS) - 1)
 _Static_assert(WIDE_PAGE_SLICES *SLICE_BYTES / SERIAL_UNIT <= 1U << SERIAL_FIRST_BITS,
                "offsets fit");
@@ -27,13 +30,14 @@ static enum serial_record kind_of(uint32_t record) {
     return (enum serial_record)(record >> SERIAL_KIND_SHIFT);
 }
 
-/* --- what is not alive ----------------------------------------------------------------------- */
+/* --- the table of chunks that are not alive --------------------------------------------------- */
 
 /* Returns the number of words that hold one bit for each unit. */
 static size_t words_of(const struct page *page) {
     return page->slices * (SLICE_BYTES / SERIAL_UNIT / 64);
 }
 
+/* Returns the bytes of the table page->gone. */
 static size_t gone_bytes(const struct page *page) {
     return 2 * words_of(page) * sizeof(uint64_t);
 }
@@ -48,8 +52,8 @@ INLINE enum serial_state state_of(const struct page *page, uint32_t unit) {
                                                                             : SERIAL_LIVE;
 }
 
-/* Returns the table of chunks that are not alive, and makes it if it is missing. NULL: out of
- * memory. Any thread that holds a chunk of the page may call it. */
+/* make_gone makes the table page->gone, gone_of returns it or makes it. Any thread that holds a
+ * chunk of the page may call them. NULL: out of memory. */
 NOINLINE static uint64_t *make_gone(struct page *page) {
     uint64_t *gone = meta_alloc(gone_bytes(page)), *there = NULL;
     if (gone && !cas_acq_rel(&page->gone, &there, gone)) {
@@ -69,7 +73,7 @@ INLINE void set_dead(uint64_t *gone, uint32_t unit) {
     store_owner(&gone[unit / 64], gone[unit / 64] | 1UL << unit % 64);
 }
 
-/* --- where a chunk stands --------------------------------------------------------------------- */
+/* --- finding a chunk -------------------------------------------------------------------------- */
 
 bool serial_next(const struct page *page, const char *start, struct serial_walk *walk,
                  struct serial_chunk *chunk) {
@@ -89,7 +93,7 @@ bool serial_next(const struct page *page, const char *start, struct serial_walk 
                                           SERIAL_FIRST_BITS, SERIAL_END_BITS);
         }
         walk->number++;
-        /* A dump may have read a page that was just reused for something else. */
+        /* A dump may read a page while the page is reused for another purpose. */
         if (!rest->count || !rest->units || rest->first + (size_t)rest->units * rest->count > units)
             return false;
     }
@@ -102,8 +106,8 @@ bool serial_next(const struct page *page, const char *start, struct serial_walk 
     return true;
 }
 
-/* Returns the number of the last record whose run begins at or before that unit. The unit is not
- * before the first run. */
+/* Returns the number of the last record word whose run begins at or before the unit. The unit is
+ * not before the first run. */
 static uint32_t record_at(const struct page *page, const char *start, uint32_t unit,
                           uint32_t records) {
     uint32_t mask = (1U << SERIAL_FIRST_BITS) - 1, low = 0, high = records - 1;
@@ -123,14 +127,17 @@ static uint32_t record_at(const struct page *page, const char *start, uint32_t u
     return low;
 }
 
+/* The place of a chunk. */
 struct place {
-    struct serial_run run; /* in which it is */
-    uint32_t unit;         /* the first one */
-    uint32_t number;       /* of the run's last record; of the last run, how many there are */
+    struct serial_run run; /* the run of the chunk */
+    uint32_t unit;         /* first unit of the chunk */
+    /* number of the run's last record word; for the last run, which has none, the number of record
+     * words in the page */
+    uint32_t number;
 };
 
-/* Finds the chunk that begins at the pointer. False: no chunk begins there. It is inline because
- * `place` then stays in registers; in memory it is slow. */
+/* Finds the chunk that begins at the pointer. False: no chunk begins there. The function is inline,
+ * so that `place` stays in registers. */
 INLINE bool find(const struct page *page, const void *chunk, struct place *place) {
     const char *start = segment_span_start(page);
     size_t offset = (size_t)((const char *)chunk - start);
@@ -147,7 +154,7 @@ INLINE bool find(const struct page *page, const void *chunk, struct place *place
             run.count = serial_bits(record, SERIAL_FIRST_BITS, SERIAL_END_BITS);
     }
     *place = (struct place){.run = run, .unit = unit, .number = number};
-    uint32_t behind = unit - run.first; /* much, for what is before it */
+    uint32_t behind = unit - run.first; /* wraps around for a unit before the run */
     return offset % SERIAL_UNIT == 0 && behind < run.units * run.count && behind % run.units == 0;
 }
 
@@ -175,12 +182,13 @@ static struct region *region_for(const struct page *page) {
     return region_of(page->view->region);
 }
 
+/* Counts bytes of the page that hold no live chunk; they are waste (heap.own_free). */
 static void add_dead(struct heap *heap, struct page *page, int64_t bytes) {
     page->dead_bytes += (uint32_t)bytes;
     store_owner(&heap->own_free, heap->own_free + bytes);
 }
 
-/* Empties the page: no chunk in it is alive any more. */
+/* Makes the page as it was when it was new. No chunk in it is alive. */
 static void rewind_page(struct heap *heap, struct page *page) {
     add_dead(heap, page, -(int64_t)page->dead_bytes);
     page->fresh = 0;
@@ -209,7 +217,7 @@ static void destroy(struct heap *heap, struct region *region, struct page *page)
     give_back(&region->pages, page);
 }
 
-/* Called when the last chunk of the page was freed. */
+/* Called when the last live chunk of the page was freed. */
 static void got_empty(struct heap *heap, struct page *page) {
     struct region *region = region_for(page);
     if (page == region->serial) {
@@ -263,7 +271,7 @@ static struct page *create(struct heap *heap, struct view *view, uint32_t slices
     page->granule_mask = (uint16_t)(slices * SLICE_BYTES - 1);
     page->granule_capacity = 1;
     page->capacity = slices * SLICE_BYTES / SERIAL_UNIT;
-    page->meta_shift = META_ALIGNED; /* what makes a free go the further way */
+    page->meta_shift = META_ALIGNED; /* the common free leaves this page to kinds.h */
     page->next_block = segment_span_start(page);
     page->view = view;
     page->heap = heap;
@@ -276,7 +284,7 @@ static struct page *next_page(struct heap *heap, struct view *view, size_t bytes
     struct region *region = region_of(view->region);
     bool large = bytes > SMALL_PAGE_MAX || view_live_bytes(view) >= SERIAL_LARGE_BYTES;
     uint32_t slices = large ? WIDE_PAGE_SLICES : 1;
-    if (UNLIKELY(region->bins.slices)) /* what is small fits into either */
+    if (UNLIKELY(region->bins.slices)) /* terms set the size: small chunks fit into any page */
         slices = region->bins.slices;
     serial_put_aside(heap, region);
     if (load_relaxed(&heap->remote_pages))
@@ -360,6 +368,7 @@ void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t ali
     return alloc_in(heap, page, view, size, alignment, fresh);
 }
 
+/* Counts a chunk that is not alive any more. */
 static void is_dead(struct heap *heap, struct page *page, uint32_t bytes) {
     add_dead(heap, page, bytes);
     store_owner(&page->used, (uint16_t)(page->used - 1));
@@ -372,10 +381,10 @@ INLINE void serial_zero(const struct page *page, void *chunk, size_t bytes) {
 
 static void free_chunk(struct heap *heap, struct page *page, void *chunk) {
     struct place place = find_alive(page, chunk);
-    if (page->used > 1) { /* else nothing is left to be told from it */
+    if (page->used > 1) { /* a page without live chunks needs no table */
         uint64_t *gone = gone_of(page);
         if (UNLIKELY(!gone))
-            return; /* nowhere to note it: it stays alive */
+            return; /* the free cannot be noted, so the chunk stays alive */
         set_dead(gone, place.unit);
     }
     store_owner(&page->found, (uint16_t)place.number);
@@ -401,8 +410,8 @@ static bool release(struct heap *heap, struct page *page, void *chunk, struct fr
     return true;
 }
 
-/* Settles a chunk that another thread freed and that is not, or no longer, in the page's list
- * `remote`. */
+/* Does the owner's part of a free by another thread, for a chunk that is not in the list
+ * page->remote, or not any more. */
 static void settle_freed(struct heap *heap, struct page *page, const void *chunk) {
     struct place place;
     if (find(page, chunk, &place)) {
@@ -429,7 +438,7 @@ static void free_parked(struct heap *owner, struct page *page, void *chunk) {
         segment_watch(chunk);
     if (!page->used)
         got_empty(owner, page);
-    serial_release_empty(region); /* nobody allocates here */
+    serial_release_empty(region); /* a parked heap allocates nothing, so it keeps no empty page */
 }
 
 /* Returns the last run without its last chunk. */
@@ -446,7 +455,7 @@ static bool resize_here(struct page *page, void *chunk, size_t size) {
     char *end = (char *)chunk + old;
     if (size > SMALL_MAX)
         return false;
-    if (end == page->next_block && page == region_for(page)->serial) { /* the last one */
+    if (end == page->next_block && page == region_for(page)->serial) { /* the last chunk */
         if (!serial_append(page, run_without(page->run, &place), place.unit, bytes / SERIAL_UNIT,
                            bytes - (uint32_t)size))
             return false;
@@ -456,7 +465,7 @@ static bool resize_here(struct page *page, void *chunk, size_t size) {
         return false;
     } else if (old - size != place.run.slack) {
         if (place.run.count > 1 || place.number == serial_records(page->run))
-            return false; /* the others have as much as they had */
+            return false; /* the run's slack is that of its other chunks, too */
         uint32_t *record = serial_record(page, segment_span_start(page), place.number);
         uint32_t shape = serial_shape(place.run.units, old - (uint32_t)size);
         store_owner(record, place.unit | shape << SERIAL_FIRST_BITS);
@@ -490,7 +499,7 @@ static size_t requested(const struct page *page, const void *chunk) {
 }
 
 static void describe(const struct page *page, struct text *text) {
-    (void)page, (void)text; /* the line with its address says enough */
+    (void)page, (void)text; /* the report's line has the address */
 }
 
 static void each_used(const struct page *page, page_visit *visit, void *context) {
@@ -529,8 +538,9 @@ size_t serial_touched(const struct page *page, const char *start) {
     return all > punched ? all - punched : 0;
 }
 
-/* --- OS pages in which nothing is alive ------------------------------------------------------- */
+/* --- OS pages without live chunks ------------------------------------------------------------- */
 
+/* Returns a bit for each OS page that `bytes` bytes from `offset` on touch. */
 static uint64_t os_pages_of(size_t offset, size_t bytes) {
     size_t first = offset / OS_PAGE_BYTES, last = (offset + bytes - 1) / OS_PAGE_BYTES;
     return ((2UL << ((last - first) & 63)) - 1) << first;
@@ -538,7 +548,8 @@ static uint64_t os_pages_of(size_t offset, size_t bytes) {
 
 static size_t punch(struct heap *heap, struct page *page) {
     char *start = segment_span_start(page);
-    size_t count = (size_t)(page->next_block - start) / OS_PAGE_BYTES; /* without what is unused */
+    size_t count =
+        (size_t)(page->next_block - start) / OS_PAGE_BYTES; /* whole OS pages before it */
     size_t records = serial_record_bytes(page);
     uint64_t used = records ? os_pages_of(page->slices * SLICE_BYTES - records, records) : 0;
     struct serial_chunk chunk;
@@ -549,7 +560,7 @@ static size_t punch(struct heap *heap, struct page *page) {
     if (!empty)
         return 0;
     size_t bytes = (size_t)__builtin_popcountl(empty) * OS_PAGE_BYTES;
-    add_dead(heap, page, -(int64_t)bytes); /* no waste any more */
+    add_dead(heap, page, -(int64_t)bytes); /* memory that was given back is no waste */
     store_owner(&page->punched, blocks_punched(page) | empty);
     blocks_mark(page, META_PUNCHED);
     for (size_t i = 0; i < count; i++)

@@ -2,28 +2,29 @@
 /*
  * serial.h - pages in which chunks stand one behind the other, in the order of their allocation.
  *
- * For: the policies generation and bump, that is, contexts whose chunks die in the order in which
- * they were born, or all together. Sizes are rounded to 16 bytes only, and nothing is searched: a
- * new chunk stands behind the last one. Cannot do: use freed memory again before everything in its
- * page is free. Contexts that keep one chunk of many therefore lose by these policies.
+ * For: the policies generation and bump, that is, contexts whose chunks are freed in the order of
+ * their allocation, or all together. Sizes are rounded to 16 bytes only, and nothing is searched: a
+ * new chunk stands behind the last one. Cannot do: use freed memory again before all chunks of its
+ * page are free. Contexts that keep one chunk of many therefore lose by these policies.
  *
  * A page has 16 KiB, or 64 KiB for chunks over 1 KiB and for contexts with SERIAL_LARGE_BYTES
- * alive. The places of chunks are stored by runs of chunks that are alike. The last run is a word
- * of the page's header, so a chunk like the one before needs no further memory:
- *   its end in units of 16 bytes (13), units of a chunk (10), bytes of each chunk that were not
- *   requested (8), chunks (13), records (13)
- * The other runs are records at the page's end, the first one last, away from the memory that
- * programs write to. A chunk that is alone has a record of one word, a longer run has two words:
- *   first unit (12), units of a chunk (10), bytes not requested (8), enum serial_record (2)
- *   first unit once more (12), chunks (13), enum serial_record
+ * alive. Its memory is counted in units of 16 bytes. A *run* is a number of neighbouring chunks
+ * that have the same number of units and the same slack (bytes that were not requested). The page
+ * stores its runs, not its chunks. The last run is a word of the page's header (page.run), so a
+ * chunk like the one before needs no further memory. The word has these fields, with their bits:
+ *   end of the run in units (13), units of a chunk (10), slack of a chunk (8), number of chunks
+ * (13), number of record words in the page (13) The other runs are records at the page's end, the
+ * first run last, away from the memory that programs write to. A run of one chunk has a record of
+ * one word, a longer run has two words: first unit (12), units of a chunk (10), slack of a chunk
+ * (8), enum serial_record (2) first unit once more (12), number of chunks (13), enum serial_record
  * The records are in the order of their chunks, so the record of a chunk is found by bisection.
- * Mostly it is found at once, in the last run, in the run that was looked up last, or behind that.
- * Chunks that are not alive any more stand in a table beside the page. The first free that leaves
- * other chunks alive makes this table. It has two bits for each unit: one for chunks that the owner
- * freed or collected, one for chunks that other threads freed.
+ * Mostly it is found at once: in the last run, in the run that was looked up last, or in the next
+ * one. A table beside the page (page.gone) notes the chunks that are not alive any more. The first
+ * free that leaves other chunks alive makes this table. It has two bits for each unit: one for
+ * chunks that the owner freed or collected, one for chunks that other threads freed.
  *
- * Cost: nothing for a chunk like the one before, else 4 bytes, and 8 for the end of a run of
- * several chunks; a page with frees costs 1/64 of its size.
+ * Cost: nothing for a chunk like the one before; else 4 bytes for the record of the run before, or
+ * 8 if that run has several chunks. A page with frees costs 1/64 of its size.
  *
  * Sources: PostgreSQL's generation contexts (Tomas Vondra, 2017) and bump contexts (David Rowley,
  * 2024).
@@ -40,11 +41,14 @@
 #define SERIAL_LARGE_BYTES (256L << 10)
 
 enum serial_state {
-    SERIAL_DEAD = 0,
+    SERIAL_DEAD = 0, /* freed or collected by the owner */
     SERIAL_LIVE,
-    SERIAL_FREED, /* by another thread, which may just link it to the page's `remote` */
+    /* freed by another thread, and not collected by the owner yet. The thread may not have put the
+     * chunk on page.remote yet. */
+    SERIAL_FREED,
 };
 struct serial_chunk {
+    /* distance from the page's start; bytes with the slack; bytes that were not requested */
     uint32_t offset, bytes, slack;
     enum serial_state state;
 };
@@ -53,6 +57,7 @@ struct serial_chunk {
 void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t alignment,
                    bool *fresh);
 
+/* A record word: of a run of one chunk, and the first and second word of a longer run. */
 enum serial_record { SERIAL_ALONE = 0, SERIAL_SEVERAL, SERIAL_COUNT };
 
 /* The layout of the last run's word and of the records. */
@@ -63,14 +68,17 @@ enum serial_record { SERIAL_ALONE = 0, SERIAL_SEVERAL, SERIAL_COUNT };
 #define SERIAL_SHAPE_BITS (SERIAL_UNITS_BITS + SERIAL_SLACK_BITS)
 #define SERIAL_COUNT_SHIFT (SERIAL_SHAPE_SHIFT + SERIAL_SHAPE_BITS)
 #define SERIAL_RECORDS_SHIFT (SERIAL_COUNT_SHIFT + SERIAL_END_BITS)
-#define SERIAL_FIRST_BITS 12 /* in a record; what follows it: */
-#define SERIAL_KIND_SHIFT 30
+#define SERIAL_FIRST_BITS 12 /* the first unit, in the low bits of a record word */
+#define SERIAL_KIND_SHIFT 30 /* enum serial_record, in the high bits of a record word */
 struct serial_run {
-    uint32_t first, units, slack, count; /* of a chunk: units and slack */
+    /* first unit of the run; units and slack of each chunk; number of chunks */
+    uint32_t first, units, slack, count;
 };
+/* Returns the units and the slack of a chunk as page.run and the records hold them. */
 INLINE uint32_t serial_shape(uint32_t units, uint32_t slack) {
     return units | slack << SERIAL_UNITS_BITS;
 }
+/* Returns the field of `bits` bits that starts at bit `shift`. */
 INLINE uint32_t serial_bits(uint64_t word, unsigned shift, unsigned bits) {
     return (uint32_t)(word >> shift) & ((1U << bits) - 1);
 }
@@ -88,12 +96,12 @@ INLINE struct serial_run serial_last_run(uint64_t run) {
     last.first = serial_end(run) - last.units * last.count;
     return last;
 }
-/* Returns the record with that number. Records with lower numbers stand behind it. */
+/* Returns the record word with the number. Words with lower numbers have higher addresses. */
 INLINE uint32_t *serial_record(const struct page *page, const char *start, unsigned number) {
     return (uint32_t *)(uintptr_t)(start + page->granule_mask + 1) - 1 - number;
 }
 
-/* True when the page has room for chunks up to the unit `end` together with `records` records. */
+/* True when the page has room for chunks up to the unit `end` and for `records` record words. */
 INLINE bool serial_has_room(const struct page *page, uint32_t end, uint32_t records) {
     return (size_t)end * SERIAL_UNIT + records * sizeof(uint32_t) <= (size_t)page->granule_mask + 1;
 }
@@ -105,14 +113,14 @@ INLINE char *serial_extend(struct page *page, uint64_t run, uint32_t units) {
     store_release(&page->run, run + units + (1UL << SERIAL_COUNT_SHIFT));
     return chunk;
 }
-/* Appends a chunk that starts at the unit `first` to `run`. `run` is the page's last run, or the
- * last run as it will be without a chunk that is to be replaced. NULL: the page has no room. */
+/* Appends a chunk that starts at the unit `first` to `run`, or ends `run` and begins a new run.
+ * `run` is the page's last run; when the last chunk is resized, `run` is the last run without this
+ * chunk. NULL: the page has no room. */
 char *serial_append(struct page *page, uint64_t run, uint32_t first, uint32_t units,
                     uint32_t slack);
 
-/* As serial_alloc, at an alignment of 16 bytes, from the current page only, and only if the
- * chunk is like the last one or if the last one is alone in its run. NULL: use
- * serial_alloc_current. */
+/* As serial_alloc, at an alignment of 16 bytes, from the current page only, and only if the chunk
+ * is like the last one or if the last chunk is a run of its own. NULL: use serial_alloc_current. */
 INLINE void *serial_alloc_quick(struct view *view, size_t size, bool *fresh) {
     struct page *page = region_of(view->region)->serial;
     if (UNLIKELY(!page))
@@ -124,7 +132,7 @@ INLINE void *serial_alloc_quick(struct view *view, size_t size, bool *fresh) {
     uint32_t records = serial_records(run);
     char *chunk;
     if (shape != last && serial_bits(run, SERIAL_COUNT_SHIFT, SERIAL_END_BITS) == 1 &&
-        serial_has_room(page, end + units, records + 1)) { /* as serial_append would */
+        serial_has_room(page, end + units, records + 1)) { /* does the work of serial_append */
         uint32_t first = end - serial_bits(last, 0, SERIAL_UNITS_BITS);
         store_owner(serial_record(page, segment_span_start(page), records),
                     first | last << SERIAL_FIRST_BITS);
@@ -141,39 +149,41 @@ INLINE void *serial_alloc_quick(struct view *view, size_t size, bool *fresh) {
     view_account_alloc(view, size);
     return chunk;
 }
-/* As serial_alloc_quick, for a chunk of any size behind any other. NULL: the page is full; use
- * another page. */
+/* As serial_alloc_quick, for a chunk of any size, whatever the last chunk is. NULL: the current
+ * page is full. */
 void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bool *fresh);
-/* Makes sure that no further chunk comes from the current page. */
+/* Leaves the region without a current page, so that the next chunk comes from another page. */
 void serial_put_aside(struct heap *heap, struct region *region);
-/* Gives back the empty page that the region keeps. */
+/* Gives back the region's empty pages: the current page if it is empty, and the spare page. */
 void serial_release_empty(struct region *region);
-/* Gives back the OS pages of the region's pages in which no chunk is alive. Returns their bytes. */
+/* Gives back the OS pages without live chunks in the region's pages (punch.h). Returns their bytes.
+ */
 size_t serial_punch(struct region *region);
 
 /* Returns the bytes of the OS pages that hold or held chunks or records, without the OS pages
  * that were given back. */
 size_t serial_touched(const struct page *page, const char *start);
-/* Walks over the chunks of a page in order. Dumps pass a copy of the page's header. serial_next
- * returns false after the last chunk. Any thread. */
+/* A walk over the chunks of a page in order. serial_next returns false after the last chunk. A dump
+ * may pass a copy of the page's header. Any thread. */
 struct serial_walk {
-    uint64_t run;           /* as it was when the walk began */
-    uint32_t number;        /* records that were read, and one for the last run */
-    struct serial_run rest; /* of the current one */
+    uint64_t run;           /* page.run when the walk began */
+    uint32_t number;        /* number of record words that were read, plus one after the last run */
+    struct serial_run rest; /* the chunks of the current run that were not visited yet */
 };
 INLINE struct serial_walk serial_walk(const struct page *page) {
     return (struct serial_walk){.run = load_acquire(&page->run)};
 }
 bool serial_next(const struct page *page, const char *start, struct serial_walk *walk,
                  struct serial_chunk *chunk);
-/* Returns the bytes of the page's records. */
+/* Returns the bytes of all records of the page. */
 INLINE size_t serial_record_bytes(const struct page *page) {
     return serial_records(load_acquire(&page->run)) * sizeof(uint32_t);
 }
 
 struct serial_sum {
-    uint32_t chunks, bytes;
+    uint32_t chunks, bytes; /* number of chunks, and their bytes with the slack */
 };
+/* Adds up the live chunks of a page. Any thread. */
 struct serial_sum serial_live(const struct page *page, const char *start);
 
 #endif

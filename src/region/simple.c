@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Each chunk by itself, in a list; see simple.h. */
+/* Removes blocks from a region's list of chunks; see simple.h. */
 #include "region/simple.h"
 
 void simple_unlink(const struct page *page, const char *block) {

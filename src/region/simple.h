@@ -19,10 +19,12 @@
 
 #include "region/blocks.h"
 
-struct simple_node { /* behind a chunk */
+/* The links of a chunk in its region's list (region.chunks), at the end of the chunk's block. */
+struct simple_node {
     struct simple_node *prev, *next;
 };
 
+/* True when the blocks of the page contain list links. */
 INLINE bool simple_is(const struct page *page) {
     return UNLIKELY(load_relaxed(&page->flags) & PAGE_CHAINED);
 }
@@ -33,7 +35,8 @@ INLINE size_t simple_bytes(const struct page *page) {
 INLINE struct simple_node *simple_node_of(const struct page *page, const char *block) {
     return (struct simple_node *)(void *)(uintptr_t)(block + page->block_bytes) - 1;
 }
-/* simple_link adds a block that is in use from now on to the list; simple_unlink removes it. */
+/* simple_link adds a block that was just handed out to the list; simple_unlink removes a block that
+ * is freed. */
 INLINE void simple_link(const struct page *page, const char *block) {
     struct region *region = region_of(page->view->region);
     struct simple_node *node = simple_node_of(page, block);
@@ -43,7 +46,8 @@ INLINE void simple_link(const struct page *page, const char *block) {
     region->chunks = node;
 }
 void simple_unlink(const struct page *page, const char *block);
-/* Removes all blocks of a chain, which are linked by their first words. */
+/* Removes from the list all blocks of a chain of freed blocks. The first word of each block points
+ * to the chain's next block. */
 void simple_unlink_all(const struct page *page, const char *blocks);
 
 #endif

@@ -2,22 +2,22 @@
 /*
  * slab.h - blocks of exactly the size that a context requests.
  *
- * For: contexts that request one size, or a few sizes, just above a size class. The size of their
- * blocks is a multiple of 16 bytes instead of the class's size, so sizes are rounded up to 16 bytes
- * only. The pages are those of blocks.h, with smaller blocks: freed blocks are used first, the
- * number of a block takes a multiplication, one empty page is kept. Cannot do: serve well different
- * sizes of one class, because all blocks of a class are as large as the largest request in it.
+ * For: contexts that request one size, or a few sizes, just above a size class. Their blocks have
+ * the requested size, rounded up to 16 bytes, instead of the class's size. All else is as in
+ * aset.h. Cannot do: serve well different sizes of one class, because all blocks of a class are as
+ * large as the largest request in it.
  *
  * Pages with free blocks stand in two bands. Pages that are more than half full come first, so that
- * the emptier pages get empty and are given back. Band changes cost the common free nothing:
- * page.rare_at holds the block count at which the page changes band.
+ * the emptier pages get empty and are given back. The common free does not look at bands:
+ * page.rare_at holds the count of used blocks at which the page changes its band.
  *
  * Source: PostgreSQL's slab contexts (Tomas Vondra, 2017; David Rowley, 2022), where a block has
  * chunks of one size and stands in a list of blocks that are about equally full.
  *
- * Pages with blocks of an outdated size are put aside: their free blocks are not used any more, and
- * such a page is given back when it is empty. The blocks of a page may be smaller than the page's
- * class, so a caller that takes a block compares the sizes.
+ * When the block size of a class grows, pages with smaller blocks are put aside: their free blocks
+ * are not used any more, and such a page is given back when it is empty. A block may be smaller
+ * than the size of its class, so a caller that takes a block compares the request with
+ * page.block_bytes.
  *
  * Threads: the owner of the region.
  */

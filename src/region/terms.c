@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a rule asks of its contexts' chunks; see terms.h. */
+/* Sets the terms of contexts and grants bytes out of their limits; see terms.h. */
 #include "region/terms.h"
 #include "region/region.h"
 
@@ -41,6 +41,7 @@ int64_t terms_live(unsigned number) {
     return bytes;
 }
 
+/* Takes the bytes out of the allowance. False: the allowance is smaller. */
 static bool grant(struct terms *terms, int64_t bytes) {
     int64_t left = load_relaxed(&terms->allowance);
     do
@@ -50,10 +51,11 @@ static bool grant(struct terms *terms, int64_t bytes) {
     return true;
 }
 
-/* Sums up the live bytes and grants an allowance out of the rest of the limit. It holds
- * heap_global.lock, so that no older sum of another thread is granted once more, and so that the
- * views of an ending thread are not counted twice while they are folded. Nothing from before the
- * sum is granted, except for one chunk for each thread that is not accounted yet. */
+/* Sums up the live bytes, and makes the rest of the limit the new allowance. The caller holds
+ * heap_global.lock, for two reasons: no other thread renews the allowance from an older sum, and
+ * the views of an ending thread are not counted twice while they are folded. The old allowance ends
+ * before the sum begins. Only a chunk that another thread was granted and has not accounted yet is
+ * missing in the sum. */
 static bool grant_anew(struct terms *terms, unsigned number, int64_t bytes) {
     exchange_relaxed(&terms->allowance, 0);
     int64_t left = terms->limit - terms_live(number);
@@ -75,7 +77,7 @@ bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had) {
     if (more <= (size_t)terms->limit) {
         if (LIKELY(grant(terms, (int64_t)more)))
             return true;
-        bool locks = !lock_any_is_mine(), granted; /* else it is this chunk alone, in a handler */
+        bool locks = !lock_any_is_mine(), granted; /* a signal handler gets no allowance */
         if (locks) {
             lock_take(&heap_global.lock);
             granted = grant_anew(terms, number, (int64_t)more);

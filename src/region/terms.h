@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * terms.h - what a rule, or the program for a named context, asks of the context's chunks beside a
+ * terms.h - the terms of a context: limits, guards and other demands on its chunks, beside a
  * policy.
  *
- * For: mostly one call path of a program that is not to be changed. Terms are a limit, pages of its
- * own from the first chunk on, pages of another size, chunks that are zeroed when they are freed,
- * chunks with a guard page (region/guard.h). One byte for each context says which terms hold. The
- * bytes stand in leaves like those of heap_placed and are read together with heap_placed, so that
- * other contexts pay nothing. Contexts with a limit or guards take the slow path at each allocation
- * (the bins of their views are heap_no_bins).
+ * For: mostly one call path of a program that is not to be changed, named by a placement rule. A
+ * program may also ask for terms when it creates a named context. Terms are a limit, pages of the
+ * context's own from the first chunk on, pages of another size, chunks that are zeroed when they
+ * are freed, chunks with a guard page (region/guard.h). One byte for each context names an entry of
+ * terms_table. The bytes are in leaves like those of heap_placed and are read on the slow path
+ * only, so that other contexts pay nothing. Contexts with a limit or guards take the slow path at
+ * each allocation (the bins of their views are heap_no_bins). Cannot do: change chunks that are
+ * allocated already.
  *
  * A limit holds for all contexts of its rule together. Allocations are granted from an allowance,
  * which is the rest of the limit when the views were last summed up. When the allowance is used up,
@@ -23,33 +25,38 @@
 #include "memctx.h"
 #include "region/heap.h"
 
-#define TERMS_RULES 65U /* those of rules have the numbers below; 0 is none */
-/* Behind the terms of rules stand those that a program asks for, by the sum of enum memctx_flag. */
+/* The terms of rules have the numbers from 1 to TERMS_RULES - 1. Number 0 means no terms. Behind
+ * the rules' terms are the terms that a program can ask for, one for each sum of enum memctx_flag.
+ */
+#define TERMS_RULES 65U
 #define TERMS_COUNT (TERMS_RULES + MEMCTX_FLAGS)
 
 enum terms_flag {
-    TERMS_OWN = 1,   /* pages of its own from the first chunk on */
-    TERMS_ZERO = 2,  /* what is freed is zeroed */
+    TERMS_OWN = 1,   /* the context has pages of its own from the first chunk on */
+    TERMS_ZERO = 2,  /* a free overwrites the chunk with zeros */
     TERMS_GUARD = 4, /* each chunk has a guard page behind it */
-    TERMS_LIMIT = 8, /* past the limit allocations fail */
-    TERMS_WARN = 16, /* past it one line is printed */
+    TERMS_LIMIT = 8, /* allocations that would exceed the limit fail */
+    TERMS_WARN = 16, /* one line is printed when the limit is exceeded */
 };
 
 struct terms {
-    uint32_t flags;    /* enum terms_flag */
-    uint8_t slices;    /* of a page; 0: as many as usual */
-    const char *rule;  /* its text */
-    int64_t limit;     /* of requested bytes */
-    int64_t allowance; /* atomic: may be granted before the views are summed up again */
-    uint64_t passed; /* atomic: allocations that were refused; with TERMS_WARN, times it was told */
-    uint64_t guarded;   /* atomic: allocations that have a guard page */
-    uint64_t unguarded; /* atomic: those that could have none */
-    uint32_t to_tell;   /* atomic: the limit of TERMS_WARN is passed, and nobody was told yet */
+    uint32_t flags;   /* sum of enum terms_flag */
+    uint8_t slices;   /* number of slices of a page; 0: the usual number */
+    const char *rule; /* text of the rule */
+    int64_t limit;    /* greatest sum of requested bytes of all contexts with these terms */
+    /* atomic: bytes to grant before the views are summed up again; with TERMS_WARN, the live bytes
+     * at which the next warning comes */
+    int64_t allowance;
+    uint64_t passed;    /* atomic: number of refused allocations; with TERMS_WARN, of warnings */
+    uint64_t guarded;   /* atomic: allocations that got a guard page */
+    uint64_t unguarded; /* atomic: allocations that got no guard page, see region/guard.h */
+    uint32_t to_tell;   /* atomic: the limit is exceeded, and the next allocation prints the line */
 };
 INTERNAL struct terms terms_table[TERMS_COUNT];
-INTERNAL void *terms_leaves[PLACED_LEAVES]; /* atomic: bytes, numbers by context; NULL: all none */
+/* Atomic: leaves with a byte for each context, the number of its terms; NULL: all have no terms. */
+INTERNAL void *terms_leaves[PLACED_LEAVES];
 
-#define HEAP_TERMS (1U << 31) /* in heap_placed_any: some context has terms */
+#define HEAP_TERMS (1U << 31) /* a flag in heap_placed_any: some context has terms */
 
 INLINE bool terms_exist(void) {
     return UNLIKELY(load_relaxed(&heap_placed_any) & HEAP_TERMS);
@@ -57,7 +64,7 @@ INLINE bool terms_exist(void) {
 INLINE unsigned terms_number(uint32_t context) {
     return terms_exist() ? heap_leaf_byte(terms_leaves, context) : 0;
 }
-/* Returns the terms of the context if one of `flags` is set in them, else NULL. */
+/* Returns the context's terms if they have one of `flags`, else NULL. */
 INLINE struct terms *terms_with(uint32_t context, uint32_t flags) {
     if (!terms_exist())
         return NULL;
@@ -77,8 +84,8 @@ INLINE unsigned terms_asked(uint32_t context) {
 }
 /* Returns the requested bytes that are alive in all contexts of the terms. */
 int64_t terms_live(unsigned number);
-/* Asks for `more` bytes for a chunk that had `had` bytes in the context `had_in`. False: the
- * limit would be passed. */
+/* Asks the context's limit for `more` bytes. If a chunk is resized, the chunk has `had` bytes in
+ * the context `had_in`; else `had` is 0. False: the limit would be exceeded. */
 bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had);
 
 #endif

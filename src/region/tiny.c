@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The first chunks of named contexts that hold next to nothing; see tiny.h. */
+/* Lists of the chunks of named contexts that have a few chunks only; see tiny.h. */
 #include "region/tiny.h"
 #include "os/meta.h"
 #include "region/region.h"
 
 void *tiny_leaves[PLACED_LEAVES];
-static uint32_t tiny_count; /* atomic: contexts that are or were named ones */
+static uint32_t tiny_count; /* atomic: number of contexts that got a list */
 
 #define CHUNK_BITS 48U
 
@@ -17,7 +17,7 @@ static char *chunk_of(uint64_t word) {
     return (char *)(uintptr_t)(word & ((1UL << CHUNK_BITS) - 1));
 }
 
-/* Returns the word number `i` of the list. NULL: the list is shorter, or there is none. */
+/* Returns entry number `i` of the list. NULL: the list is shorter, or the context has none. */
 static uint64_t *word_at(const struct tiny *tiny, unsigned i) {
     if (!tiny || i >= TINY_FIRST + TINY_MORE)
         return NULL;
@@ -45,8 +45,8 @@ void tiny_move(uint32_t context, const struct heap *to) {
         store_release(&tiny->owner, to->number);
 }
 
-/* Returns a free word for one more chunk. NULL: the context is not tiny any more, or there is no
- * memory. */
+/* Returns a free entry for one more chunk. NULL: the context needs a region for the chunk, or there
+ * is no memory. */
 static uint64_t *room_for(struct tiny *tiny, size_t size) {
     bool many = load_relaxed(&tiny_count) >= TINY_MANY;
     uint64_t *room = NULL, *word;
@@ -93,7 +93,8 @@ void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh)
     return chunk;
 }
 
-/* Replaces the chunk's word in the list; does nothing if the chunk is in no list. */
+/* Replaces the chunk's entry in the list by another one. Does nothing if the chunk is in no list.
+ */
 static void replace(uint32_t context, const void *chunk, uint64_t by) {
     const struct tiny *tiny = tiny_of(context);
     uint64_t *word;
@@ -137,6 +138,7 @@ void tiny_reset(struct heap *heap, uint32_t context) {
     }
 }
 
+/* False: the page belongs to this heap, and its list of free blocks is damaged. */
 static bool holds(const struct heap *heap, const struct page *page) {
     return !page || page == &heap_no_page || page->heap != heap || blocks_list_holds(page);
 }

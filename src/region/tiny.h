@@ -5,11 +5,11 @@
  * For: very many contexts with a few chunks each, such as an aggregate with a context for each
  * group. Pages of its own would cost each context a KiB of tables, and an OS page for each size
  * class. So the first chunks of a named context stand in the pages that the thread's contexts of
- * PLACE_APART share, and the context has a list of these chunks for its reset. A context that
- * outgrows the list gets a region; chunks in the list stay where they are until they are freed. A
- * program with few contexts can afford their regions, which are faster, and has two places in each
- * list; a program with many contexts has eighteen. Cannot do: serve contexts with a policy, terms,
- * a limit or checks; these have a region from the start.
+ * PLACE_APART share, and the context has a list of these chunks, for its reset. Such a context is
+ * called *tiny*. A context that outgrows the list gets a region; chunks in the list stay where they
+ * are until they are freed. The list has two entries; a program with TINY_MANY contexts has sixteen
+ * more in each list, because it cannot afford as many regions, although these are faster. Cannot
+ * do: serve contexts with a policy, terms, a limit or checks; these have a region from the start.
  *
  * Cost: 32 bytes a context, and 128 more for the third chunk. An allocation takes the slow path,
  * and a free searches the list.
@@ -17,35 +17,39 @@
  * Source: the cost of PostgreSQL's array_agg with a first block of 1 KiB for each of a million
  * groups.
  *
- * Threads: the context's owner allocates, resets and moves. Any thread may free, and strikes the
- * chunk off the list before its block can be used again. The pages stay with the heap that
- * allocated them, also when the context is handed over.
+ * Threads: the context's owner allocates, resets and moves. Any thread may free a chunk, and
+ * removes the chunk from the list before its block can be used again. When a context is handed over
+ * to another thread, the pages stay with the heap that allocated them.
  */
 #ifndef MEMCTX_TINY_H
 #define MEMCTX_TINY_H
 
 #include "region/blocks.h"
 
-#define TINY_FIRST 2U
-#define TINY_MORE 16U
-#define TINY_MAX NARROW_MAX
-#define TINY_BYTES 8192U /* in one context */
-#define TINY_MANY 1024U  /* contexts; from here on: */
-#define TINY_ALLOCS 32U  /* in a context's life; of many: */
+#define TINY_FIRST 2U       /* entries that each list has */
+#define TINY_MORE 16U       /* further entries, in a program with many contexts */
+#define TINY_MAX NARROW_MAX /* greatest size of a chunk in a list */
+#define TINY_BYTES 8192U    /* greatest sum of the sizes in a list */
+#define TINY_MANY 1024U     /* this many named contexts are many */
+/* Number of allocations after which a context gets a region: usually, and with many contexts. */
+#define TINY_ALLOCS 32U
 #define TINY_ALLOCS_OF_MANY 1000U
 
 struct tiny {
-    uint64_t chunks[TINY_FIRST]; /* atomic: address, above it the requested bytes; 0: none */
-    uint64_t *more;              /* atomic: TINY_MORE further ones, for good; NULL: none yet */
-    uint32_t owner;              /* atomic: number of the heap whose context it is */
-    uint16_t allocs;             /* owner: since it was made */
-    bool named;                  /* it is or was a named context, for good */
+    /* atomic: the list. An entry is a chunk's address in the low 48 bits and its requested bytes in
+     * the high 16 bits; 0: the entry is free */
+    uint64_t chunks[TINY_FIRST];
+    uint64_t *more;  /* atomic: TINY_MORE further entries, never freed; NULL: not made yet */
+    uint32_t owner;  /* atomic: number of the owner's heap */
+    uint16_t allocs; /* owner: allocations since the context was created */
+    bool named;      /* the context is or was a named one; never becomes false again */
 };
 _Static_assert(sizeof(struct tiny) == 32, "as the header says");
 
-INTERNAL void *tiny_leaves[PLACED_LEAVES]; /* atomic: struct tiny by context, as heap_placed */
+INTERNAL void *tiny_leaves[PLACED_LEAVES]; /* atomic: leaves of struct tiny, see heap_placed */
 
-INLINE struct tiny *tiny_of(uint32_t context) { /* NULL: it never was one */
+/* Returns the struct of a named context. NULL: the context never was a named one with a list. */
+INLINE struct tiny *tiny_of(uint32_t context) {
     if (context / PLACED_PER_LEAF >= PLACED_LEAVES)
         return NULL;
     struct tiny *leaf = (struct tiny *)load_acquire(&tiny_leaves[context / PLACED_PER_LEAF]);
@@ -53,15 +57,15 @@ INLINE struct tiny *tiny_of(uint32_t context) { /* NULL: it never was one */
     return tiny && load_relaxed(&tiny->named) ? tiny : NULL;
 }
 
-/* Makes a new named context without chunks. False: out of memory. */
+/* Gives a new named context an empty list. False: out of memory. */
 bool tiny_begin(uint32_t context, const struct heap *heap);
 /* Makes the context belong to the heap `to`. */
 void tiny_move(uint32_t context, const struct heap *to);
-/* Allocates a chunk in shared pages. NULL: the chunk has to stand in a region, or there is no
- * memory. */
+/* Allocates a chunk in shared pages and adds it to the list. NULL: the context needs a region for
+ * the chunk, or there is no memory. */
 void *tiny_alloc(struct heap *heap, struct view *view, size_t size, bool *fresh);
-/* Allocates a chunk of up to TINY_MAX bytes in the shared pages without listing it. NULL: out of
- * memory, or the context's chunks have to stand elsewhere. */
+/* Allocates a chunk of up to TINY_MAX bytes in shared pages, and leaves the list alone. NULL: out
+ * of memory, or the context has another placement than PLACE_APART. */
 void *tiny_take(struct heap *heap, struct view *view, size_t size, bool *fresh);
 /* Makes an existing chunk of the shared pages the first chunk of a new context. */
 void tiny_adopt(uint32_t context, const void *chunk, size_t size);
@@ -70,12 +74,14 @@ void tiny_adopt(uint32_t context, const void *chunk, size_t size);
 void tiny_freed(uint32_t context, const void *chunk);
 void tiny_resized(uint32_t context, const void *chunk, size_t size);
 
+/* The chunks in a context's list. */
 struct tiny_sum {
-    uint64_t chunks, bytes; /* requested */
-    uint64_t block_bytes;
+    uint64_t chunks, bytes; /* number of chunks, and their requested bytes */
+    uint64_t block_bytes;   /* bytes of their blocks */
 };
 struct tiny_sum tiny_sum(uint32_t context);
-INLINE bool tiny_any(uint32_t context) { /* false: there is none */
+/* False: the context's list is empty, or it has none. */
+INLINE bool tiny_any(uint32_t context) {
     const struct tiny *tiny = tiny_of(context);
     return tiny && (load_relaxed(&tiny->chunks[0]) || load_relaxed(&tiny->chunks[1]) ||
                     load_relaxed(&tiny->more));

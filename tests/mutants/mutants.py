@@ -32,8 +32,8 @@ MUTANTS = {
         "src/api/free.c", "EXPORT void free(void *chunk) {\n", "EXPORT void free(void *chunk) {\n    errno = EINVAL;\n",
         ["limits-errno-preserved", "limits-errno-free-locked"]),
     "out-of-memory-aborts": (
-        MALLOC, "    if (!chunk)\n        errno = ENOMEM;\n    return chunk;\n}\n\nstatic void *serve_slow",
-        "    if (!chunk)\n        __builtin_trap();\n    return chunk;\n}\n\nstatic void *serve_slow",
+        MALLOC, "    if (!chunk)\n        errno = ENOMEM;\n    return chunk;\n}\n\n/* Serves",
+        "    if (!chunk)\n        __builtin_trap();\n    return chunk;\n}\n\n/* Serves",
         ["limits-out-of-memory", "cxx-bad-alloc", "cxx-bad-alloc-aligned"]),
     "segments-need-a-gigabyte": (
         "src/segment/segment.c", "    void *start = os_map_aligned(bytes, SEGMENT_BYTES);",
@@ -113,7 +113,7 @@ MUTANTS = {
         "    struct page *huge = segment_huge_of(chunk);\n    if (*(volatile char *)chunk == 77)\n        __builtin_trap();\n    if (huge)",
         ["misuse-unreadable-pointer", "misuse-unmapped-pointer", "misuse-noncanonical-pointer", "misuse-low-pointer"]),
     "foreign-pointers-abort": (
-        "src/region/remote.c", "    else /* not ours (a library with a malloc of its own), or freed long ago: never touched */\n",
+        "src/region/remote.c", "    else /* another allocator's, or freed long ago; its memory is never read */\n",
         "    else\n        os_abort();\n    if (0)\n",
         ["misuse-stack-pointer", "misuse-global-pointer", "misuse-literal-pointer", "misuse-foreign-mapping",
          "misuse-interior-huge"]),
@@ -238,7 +238,7 @@ MUTANTS = {
         MALLOC, "UNLIKELY(!chunk) && how == ALLOCATE_NEW ? new_retry(size, 1, frame) : chunk;", "how == ALLOCATE_NEW && frame == 1 ? NULL : chunk;",
         ["cxx-exception-unwinds", "cxx-bad-alloc"]),
     "foreign-frees-trap": (
-        "src/region/remote.c", "never touched */\n        add_relaxed(&heap_global.foreign_frees, 1);", "never touched */\n        __builtin_trap();",
+        "src/region/remote.c", "never read */\n        add_relaxed(&heap_global.foreign_frees, 1);", "never read */\n        __builtin_trap();",
         ["misuse-double-free-huge"]),
     "thread-local-storage-is-looked-up": (
         "src/os/lock.c", 'self_mark __attribute__((tls_model("initial-exec")))', 'self_mark __attribute__((tls_model("global-dynamic")))',
@@ -296,7 +296,7 @@ MUTANTS = {
         "    struct heap *heap = page->heap;", ["model:remote-frees-meet-the-owner", "model:full-page-gets-free-blocks"]),
     "announced-anew-too-early": (
         "src/region/remote.c",
-        "        struct page *next =\n            load_relaxed(&page->remote_next); /* before others may announce the page anew */\n"
+        "        struct page *next = load_relaxed(&page->remote_next);\n"
         "        uint64_t head = exchange_acq_rel(&page->remote, 0);",
         "        uint64_t head = exchange_acq_rel(&page->remote, 0);\n"
         "        struct page *next = load_relaxed(&page->remote_next);",
