@@ -38,9 +38,9 @@ _memctx() {
     case $verb in
         run) options="--depth --verify --no-children --rule --set -v --verbose" ;;
         ps) options="--json --human" ;;
-        dump) options="--json -o --output --flat --sort --min --depth --limit --site --threads
+        dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
             --human --peak --self --svg $names" ;;
-        frag) options="--json --map --quick --sort --min --limit --depth --site --human $names" ;;
+        frag) options="--json --map --quick --sort --min --limit --depth --context --site --human $names" ;;
         doctor) options="--json --watch --fail-on --depth $names" ;;
         export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;

@@ -56,9 +56,9 @@ static void series_make(struct series *series, const struct look *look) {
     size_t count = samples->count, paths = look->model->figures_count;
     *series = (struct series){.samples = samples,
                               .rows = cli_alloc(count, sizeof(struct sample_row *)),
-                              .seconds = cli_alloc(count, sizeof(double)),
-                              .allocs = cli_alloc(count, sizeof(double)),
-                              .x = cli_alloc(count, sizeof(double)),
+                              .seconds = cli_alloc(count, sizeof *series->seconds),
+                              .allocs = cli_alloc(count, sizeof *series->allocs),
+                              .x = cli_alloc(count, sizeof *series->x),
                               .values = cli_alloc(count, sizeof(int64_t)),
                               .falls = cli_alloc(paths, sizeof(bool)),
                               .shrinking = cli_alloc(count, sizeof(struct sample_row))};
