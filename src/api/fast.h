@@ -2,7 +2,7 @@
 /*
  * fast.h - the common malloc and the common free, from top to bottom.
  *
- * malloc(24), in the order of this file:
+ * allocate, below, calls for malloc(24):
  *   1. thread_enter marks the thread's heap busy.
  *   2. view_guessed guesses the call path, proves the guess by comparing the words of the stack,
  *      and returns the view that pays.
