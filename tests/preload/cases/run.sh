@@ -27,6 +27,7 @@ test_run_not_found() {
 test_run_signals() {
     local signal pid status
     for signal in TERM INT HUP KILL SEGV USR1; do
+        : >"$T/up" # the program before has written there, too
         # A job in the background of a shell without job control ignores INT: perl resets it.
         "$MEMCTX" run -- perl -e '$SIG{INT} = "DEFAULT"; $| = 1; print "up\n"; sleep 60' \
             >"$T/up" 2>"$T/err" &
@@ -39,6 +40,7 @@ test_run_signals() {
         equal "what was said" "" "$(cat "$T/err")"
     done
     # A program that handles the signal gets it, once.
+    : >"$T/up"
     "$MEMCTX" run -- bash -c 'trap "echo got it; exit 5" TERM
         echo up; while :; do sleep 0.1; done' >"$T/up" &
     pid=$!
