@@ -98,3 +98,14 @@ def says_it_in_words():
         command = re.search(r"Next: memctx (.*)", done.stdout)[1].replace("'", "").split()
         shown = run_cli(*command, env=target.cli_env)
         check(shown.returncode == 0 and "session_open" in shown.stdout, f"the next command: {shown.stdout}{shown.stderr}")
+
+
+@test
+def says_whether_a_problem_was_found():
+    """That none was found does not stand below findings."""
+    for case, said in (("small", "No memory problem was found."), ("mapped", "None of these findings is a problem by itself.")):
+        with runtime_dir() as directory, planted(directory, case) as target:
+            target.hear(60)
+            target.wait_socket()
+            lines = run_cli("doctor", target.pid, env=target.cli_env).stdout.splitlines()
+            check_equal([line for line in lines if "problem" in line], [said], f"{case}: {lines}")

@@ -216,21 +216,13 @@ static char *when_it_grew(const struct growth *growth, size_t intervals) {
     }
 }
 
-/* Returns a text that says by how much the path grew, and how much of what it allocates stays. The
- * caller frees it. */
-static char *how_it_grew(const struct growth *growth) {
-    const char *bytes = look_bytes(growth->bytes);
+/* Returns a text that says how much of what the path allocates stays. The caller frees it. */
+static char *what_stays(const struct growth *growth) {
     if (growth->chunks <= 0)
-        return cli_format("by %s while its number of chunks did not grow, so its chunks are larger",
-                          bytes);
+        return cli_copy("its number of chunks did not grow, so its chunks are larger");
     int64_t kept_of = growth->allocs / growth->chunks;
-    return kept_of > 1
-               ? cli_format("by %" PRId64 " chunks and %s; one of %" PRId64
-                            " chunks that it allocates stays",
-                            growth->chunks, bytes, kept_of)
-               : cli_format("by %" PRId64 " chunk%s and %s; nearly every chunk that it allocates "
-                            "stays",
-                            growth->chunks, growth->chunks == 1 ? "" : "s", bytes);
+    return kept_of > 1 ? cli_format("one of %" PRId64 " chunks that it allocates stays", kept_of)
+                       : cli_copy("nearly every chunk that it allocates stays");
 }
 
 static void tell_growth(struct look *look, const struct rule *rule, enum severity severity,
@@ -240,16 +232,21 @@ static void tell_growth(struct look *look, const struct rule *rule, enum severit
     int64_t chunks = larger(growth->chunks, 0);
     struct finding *finding = finding_on(look, rule, severity, suspect, growth->bytes,
                                          growth->allocs > 0 ? share(chunks, growth->allocs) : 1);
-    char *when = when_it_grew(growth, intervals), *how = how_it_grew(growth);
+    char *when = when_it_grew(growth, intervals), *stays = what_stays(growth);
+    char *count = chunks > 0
+                      ? cli_format("%" PRId64 " chunk%s and ", chunks, chunks == 1 ? "" : "s")
+                      : cli_copy("");
     finding->evidence = cli_format(
-        "this call path %s %s, in %.1f s (%s a day at this rate); %s", when, how, growth->seconds,
-        look_bytes(growth->a_day < 9e18 ? (int64_t)growth->a_day : INT64_MAX),
+        "this call path %s by %s%s in %.1f s (%s a day at this rate); %s; %s", when, count,
+        look_bytes(growth->bytes), growth->seconds,
+        look_bytes(growth->a_day < 9e18 ? (int64_t)growth->a_day : INT64_MAX), stays,
         growth->slowing  ? "it grows less each time, like a cache that fills, so it is hardly a "
                            "leak"
         : intervals >= 3 ? "it is a leak, or a queue that is not drained"
                          : "two more marks show whether the growth goes on");
     free(when);
-    free(how);
+    free(count);
+    free(stays);
     uint32_t number = blame_number(&look->paths, suspect->members[0]);
     size_t alike = look->paths.alike[number];
     if (suspect->count == 1 && alike > 1) { /* all contexts with this folded path */

@@ -120,7 +120,9 @@ static void print_text(const struct findings_input *input, const struct findings
     for (size_t i = 0; i < findings->count; i++)
         print_finding(model, &findings->list[i], i + 1, request);
     printf("%s%s", findings->count > 0 ? "\n" : "",
-           worse > 0 ? "" : "No memory problem was found.\n");
+           worse > 0             ? ""
+           : findings->count > 0 ? "None of these findings is a problem by itself.\n"
+                                 : "No memory problem was found.\n");
     if (input->samples->count < 4) {
         printf("%zu mark%s: too few to find leaks; set at least three with memctx mark %s, or use "
                "--watch SECONDS.\n",
