@@ -10,7 +10,6 @@
 #include "region/kinds.h"
 #include "region/region.h"
 
-/* Returns the page of any chunk. NULL: the pointer is not the library's. */
 struct page *region_page_of(const void *chunk) {
     struct page *page = region_is_behind_segment(chunk) ? NULL : segment_page_of(chunk);
     return page ? page : segment_huge_of(chunk);
