@@ -292,9 +292,12 @@ static uint32_t fill_self(const char *body, struct text *text) {
     ADD(contexts, tree_nodes(), "nodes of the tree");
     ADD(paths_evicted, load_relaxed(&evict_views_all),
         "call paths that were not used any more, and whose figures went to [other callers]");
-    ADD(tables_bytes, tables_held_bytes(),
+    if (tables_ask_live())
+        store_owner(&tables_live_bytes, live);
+    int64_t limit, held = tables_held_bytes(&limit);
+    ADD(tables_bytes, held,
         "bytes of the tables for call paths: nodes, views, traces, rules, marks");
-    ADD(tables_limit_bytes, tables_limit_bytes(), "what they may be at most (MEMCTX_TABLES)");
+    ADD(tables_limit_bytes, limit, "what they may be at most (MEMCTX_TABLES)");
     ADD(tables_idle_bytes, load_relaxed(&tables_idle_bytes),
         "bytes of those that evicted paths left, for new ones");
     ADD(folded_functions, load_relaxed(&function_count),

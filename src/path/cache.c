@@ -49,9 +49,12 @@ static int64_t counted_bytes(uint32_t room) {
     return room ? (int64_t)(table_bytes(room) - table_bytes(CACHE_TRACES_FURTHER)) : 0;
 }
 
-/* The first thread's tables do not grow in a child that is forked early. */
+/* Takes the bytes of a thread's first tables, and returns the number of their traces. The first
+ * thread's tables do not grow in a child that is forked early. */
 static uint32_t first_room(void) {
-    return load_relaxed(&tables_heaps) > 1 ? CACHE_TRACES_FURTHER : CACHE_TRACES_FIRST;
+    bool more = load_relaxed(&tables_heaps) <= 1 &&
+                tables_take(counted_bytes(CACHE_TRACES_FIRST), TABLES_TRACE);
+    return more ? CACHE_TRACES_FIRST : CACHE_TRACES_FURTHER;
 }
 
 /* Makes room for twice as many traces, or for the first ones. Traces keep their numbers, no two
@@ -76,10 +79,9 @@ static bool table_grow(struct paths *paths) {
             meta_free(guesses, guess_bytes(room));
         if (more_hints)
             meta_free(hint, hints * sizeof *hint);
-        tables_add_traces(old ? -more : 0);
+        tables_add_traces(-more);
         return false;
     }
-    tables_add_traces(old ? 0 : more);
     if (old)
         __builtin_memcpy(traces, paths->traces, trace_bytes(old));
     uint32_t shift = (uint32_t)__builtin_clz(room) + 32; /* one bit more than room has */
@@ -411,6 +413,17 @@ static void table_free(struct paths *paths) {
     paths->guesses = NULL;
     paths->hints = NULL;
     paths->trace_room = 0;
+}
+
+bool cache_make_way(struct paths *paths) {
+    struct stack stack = paths->stack;
+    uint32_t nodes_valid = paths->nodes_valid;
+    if (paths->trace_room <= CACHE_TRACES_FURTHER)
+        return false;
+    table_free(paths);
+    paths->stack = stack;
+    paths->nodes_valid = nodes_valid;
+    return true;
 }
 
 /* Gives the memory of all traces back, except room for the first ones. */

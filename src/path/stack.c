@@ -338,7 +338,7 @@ static struct stack_rules *rules_at_hand(struct stack *stack) {
         stack->walks++;
         return NULL;
     }
-    struct stack_rules *rules = (struct stack_rules *)(stack->fresh + STACK_FRESH_MAX);
+    struct stack_rules *rules = (struct stack_rules *)(void *)stack->fresh - 1;
     if (UNLIKELY(rules->version != version)) {
         __builtin_memset(rules, 0, sizeof *rules);
         rules->version = version;
@@ -480,8 +480,9 @@ static size_t frame_bytes(uint32_t room) { /* bytes of the frames and their chec
     return room * (sizeof(struct stack_frame) + 2 * sizeof(struct stack_check));
 }
 
-/* The first piece of memory also holds the fresh frames and the thread's own rules, and it stays
- * when there is more room elsewhere. */
+/* The first piece of memory also holds the thread's own rules and the fresh frames, and it stays
+ * when there is more room elsewhere. The fresh frames stand last, because a walk touches only the
+ * first few of them. */
 #define FIRST_BYTES                                                                                \
     (frame_bytes(STACK_FRAMES_FIRST) + STACK_FRESH_MAX * sizeof(struct stack_fresh) +              \
      sizeof(struct stack_rules))
@@ -497,7 +498,8 @@ static bool make_first(struct stack *stack) {
     if (!memory)
         return false;
     put_room(stack, memory, STACK_FRAMES_FIRST);
-    stack->fresh = (struct stack_fresh *)(memory + frame_bytes(STACK_FRAMES_FIRST));
+    memory += frame_bytes(STACK_FRAMES_FIRST) + sizeof(struct stack_rules);
+    stack->fresh = (struct stack_fresh *)(void *)memory;
     return true;
 }
 
@@ -537,7 +539,9 @@ bool stack_make_room(struct stack *stack, uint32_t frames) {
 void stack_end(struct stack *stack) {
     free_grown(stack);
     if (stack->room)
-        meta_free((char *)stack->fresh - frame_bytes(STACK_FRAMES_FIRST), FIRST_BYTES);
+        meta_free((char *)stack->fresh - sizeof(struct stack_rules) -
+                      frame_bytes(STACK_FRAMES_FIRST),
+                  FIRST_BYTES);
     *stack = (struct stack){0};
 }
 

@@ -22,7 +22,7 @@
 #include <memctx/options.h>
 
 /* these frames, their checks and some fresh frames fit in one OS page */
-#define STACK_FRAMES_FIRST 32U
+#define STACK_FRAMES_FIRST 64U
 #define STACK_FRAMES_MAX 512U
 #define STACK_DEPTH_MAX 256U /* greatest depth of a walk */
 #define STACK_FRESH_MAX (STACK_DEPTH_MAX + 64U)
@@ -107,8 +107,8 @@ struct stack {
     uint32_t walks;      /* at most STACK_RULES_AFTER */
     struct stack_frame *frames; /* outermost first; one piece of memory with `checks` */
     struct stack_check *checks;
-    /* STACK_FRESH_MAX frames, innermost first, and then struct stack_rules. They are here because
-     * programs' stacks may be tiny. */
+    /* STACK_FRESH_MAX frames, innermost first. struct stack_rules stands before them. They are here
+     * because programs' stacks may be tiny. */
     struct stack_fresh *fresh;
 };
 

@@ -39,9 +39,16 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
         (live < options.promote_bytes || placement == PLACE_SHARED ||
          (placement == PLACE_DEFAULT && (live < promote_bytes() || !heap_may_segregate(heap)))))
         return;
-    struct region *region = meta_alloc(sizeof *region);
-    if (!region)
+    /* A program may have as many regions as call paths, so the tables' budget counts them. Without
+     * one, the context's chunks stay in mixed pages. */
+    int64_t bytes = (int64_t)meta_block_bytes(sizeof(struct region));
+    if (!tables_take(bytes, placement == PLACE_DEFAULT ? TABLES_OTHERS : TABLES_SITE))
         return;
+    struct region *region = meta_alloc(sizeof *region);
+    if (!region) {
+        tables_add(-bytes);
+        return;
+    }
     bins_init(&region->bins);
     view->region = &region->bins;
 }
@@ -273,9 +280,8 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
     if (check_is_on(page))
         check_sealed(page, chunk, page->requested_bytes,
                      page->chunk + page->requested_bytes + CHECK_TAIL);
-    struct view *view = is_settled(heap, page) ? heap_view(heap, page->context) : NULL;
-    if (view)
-        view_account_free(view, page->requested_bytes);
+    if (is_settled(heap, page))
+        heap_count_free(heap, page->context, page->requested_bytes);
     region_give_large(page);
 }
 
@@ -389,6 +395,8 @@ static void account_parked(struct heap *heap, struct heap *owner, const struct v
         view = heap_view_twin(heap, paid);
     if (view)
         view_account_free(view, requested);
+    else
+        heap_count_free(heap, paid->context, requested);
 }
 
 static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
@@ -424,8 +432,10 @@ static void free_of_other(struct heap *heap, struct page *page, void *chunk) {
             return;
     }
     struct view *view = heap_view_twin(heap, paid);
-    if (view)
+    if (LIKELY(view != NULL))
         view_account_free(view, requested);
+    else
+        heap_count_free(heap, paid->context, requested);
     blocks_free_remote(page, block);
 }
 
