@@ -41,6 +41,7 @@
 #define STATUS_BYTES 16384
 #define IDLE_POLL_MS 1000
 #define ALONE_POLL_MS 100
+#define SWEEP_POLL_MS 50    /* while a sweep of the tables is due */
 #define RULES_POLL_MS 100   /* maximum wait before the rules are applied to new contexts */
 #define DEAF_NS 1000000000U /* pause when the process has no descriptor left */
 #define CLOSED_MAX 65536U   /* where descriptors have to be closed one by one */
@@ -497,7 +498,7 @@ static void serve(void) {
         automatic_look();
         unfold_look();
         look_at_live_bytes();
-        evict_sweep();
+        bool sweep_is_due = evict_sweep();
         if (!is_still_held(&control.listener))
             control.listener.fd = -1;
         bool deaf = os_now_exact_ns() < control.deaf_until_ns;
@@ -530,6 +531,8 @@ static void serve(void) {
             wait = RULES_POLL_MS;
         if (control.first_ended && wait > ALONE_POLL_MS)
             wait = ALONE_POLL_MS;
+        if (sweep_is_due && wait > SWEEP_POLL_MS)
+            wait = SWEEP_POLL_MS;
         int ready = OS_TRY(poll(polls, count, wait));
         /* poll fails when RLIMIT_NOFILE is too low: sleep instead. */
         if (ready < 0 && errno != EINTR) {
