@@ -26,7 +26,7 @@
 
 #define WAITS (1U << 31)
 #define SIGHTINGS 4096U
-#define KNOWN 64U
+#define KNOWN 62U       /* so many that struct admission fits an OS page */
 #define DEPTH_PARTS 256 /* each node further in needs 1/DEPTH_PARTS of the limit more */
 #define WATCHED_MAX 64U
 #define WATCH_EVERY 32U /* one of so many waiting paths is searched for functions that recur */
@@ -46,11 +46,12 @@ struct known {
 struct admission {
     struct known known[KNOWN];
     uint32_t random, waited;
-    uint32_t look; /* numbers the searches for last frames, in the upper half of the word */
+    uint16_t look; /* numbers the searches for last frames, in steps of LOOK_ONE */
     /* Indexed by a folded function's number: the search, and the function's last frame in it. */
-    uint32_t last[RULE_FOLDED_PLACES + 1];
+    uint16_t last[RULE_FOLDED_PLACES + 1];
 };
-#define LOOK_ONE (1U << 16)
+_Static_assert(sizeof(struct admission) <= OS_PAGE_BYTES, "part of TABLES_HEAP_BYTES");
+#define LOOK_ONE STACK_FRAMES_MAX /* a search and the number of a frame fit 16 bits */
 
 uint64_t admit_waited, admit_looked_up;
 
@@ -151,8 +152,8 @@ static NOINLINE void watch_all(const struct admit *admit) {
 
 /* Returns the last frame of a folded function, or -1 if this search found none. */
 INLINE int last_frame(const struct admission *admission, uint32_t number) {
-    uint32_t last = admission->last[number];
-    return last - admission->look < LOOK_ONE ? (int)(last % LOOK_ONE) : -1;
+    uint16_t last = admission->last[number];
+    return (uint16_t)(last - admission->look) < LOOK_ONE ? (int)(last % LOOK_ONE) : -1;
 }
 
 static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
@@ -273,7 +274,7 @@ static int erase_loops(const struct admit *admit, int first, int *next) {
     }
     int hit = -1, count = (int)admit->stack->count;
     int outer = first > (int)admit->begin ? first - 1 : -1;
-    uint32_t look = admission->look + (uint32_t)first;
+    uint16_t look = (uint16_t)(admission->look + (unsigned)first);
     for (int i = first; i < count; i++) {
         admission->last[rule_folded(frames[i].rule)] = look++;
         frames[i].length = 0;
@@ -463,6 +464,13 @@ static uint32_t sight(struct admission *admission, uint32_t hash) {
     return weight;
 }
 
+/* The path waits no more. Its count would keep other paths of its place waiting. */
+static void sight_no_more(uint32_t hash) {
+    uint32_t *place = &sightings[hash % SIGHTINGS];
+    if ((load_relaxed(place) & 0xffff0000) == (hash & 0xffff0000))
+        store_owner(place, 0);
+}
+
 /* Returns the weight that a path needs to be admitted. */
 static uint32_t weight_wanted(size_t size) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
@@ -494,6 +502,16 @@ static struct view *site_below(const struct admit *admit, uint32_t ancestor, boo
     return node ? heap_view_within(admit->heap, node, share) : NULL;
 }
 
+/* Where traces are all that keeps this share from having more, gives back this thread's. True:
+ * something came free. */
+static NOINLINE bool make_way(struct paths *paths, enum tables_share share) {
+    bool had = paths->replays;
+    if (!tables_are_crowded(0) || tables_are_past(share))
+        return false;
+    replay_end(paths);
+    return cache_make_way(paths) || had;
+}
+
 /* Returns the site of the ancestor, or of the first one further out that has it or may get it. The
  * less room is left, the nearer to the root a node has to be to get a site, so the figures of the
  * outermost ancestors stay exact longest. */
@@ -506,13 +524,18 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
         depth++;
     for (uint32_t at = ancestor; at != TREE_ROOT; at = tree_node(at)->parent, depth--) {
         bool near = depth <= NEAR_ROOT;
-        view = site_below(admit, at, near || left > depth * (limit / DEPTH_PARTS),
-                          near ? TABLES_NEAR : TABLES_OTHERS);
+        enum tables_share share = near ? TABLES_NEAR : TABLES_OTHERS;
+        bool may_make = near || left > depth * (limit / DEPTH_PARTS);
+        view = site_below(admit, at, may_make, share);
+        if (UNLIKELY(!view) && may_make && make_way(admit->paths, share))
+            view = site_below(admit, at, true, share);
         if (view)
             return view;
         tree_flag(at, TREE_PARTIAL);
     }
     view = site_below(admit, TREE_ROOT, true, TABLES_SITE);
+    if (UNLIKELY(!view) && make_way(admit->paths, TABLES_SITE))
+        view = site_below(admit, TREE_ROOT, true, TABLES_SITE);
     return view ? view : context_view_fixed(admit->heap, TREE_OTHERS);
 }
 
@@ -523,11 +546,14 @@ static struct view *view_of_site(const struct admit *admit, uint32_t ancestor) {
     uintptr_t site = stack->frames[stack->count - 1].address;
     uintptr_t caller = stack->count > 1 ? stack->frames[stack->count - 2].address : 0;
     uint32_t hash = (uint32_t)(hash_mix(site ^ caller << 9, ancestor) >> 16);
-    struct known *known = &admission->known[hash % KNOWN];
+    struct known *known = &admission->known[(uint64_t)hash * KNOWN >> 32];
     if (!(++admission->waited % WAITED_TOLD_EVERY))
         add_relaxed(&admit_waited, WAITED_TOLD_EVERY);
     if (known->site != site || known->caller != caller || known->ancestor != ancestor)
         *known = (struct known){find_site(admit, ancestor), site, caller, ancestor};
+    /* There may be room, or memory, the next time. */
+    if (UNLIKELY(!known->view) || UNLIKELY(known->view->context == TREE_OTHERS))
+        known->site = 0;
     return known->view;
 }
 
@@ -552,8 +578,10 @@ static void extend_tree(const struct admit *admit, uint32_t weight) {
     if (paths->first_cold >= admit->stack->count || frame->length > admit->depth)
         return;
     bool near = frame->length <= NEAR_ROOT;
-    if (sight(paths->admission, ~frame->hash) >= (near ? ADMIT_WEIGHT : EXTEND_WEIGHTS * weight))
-        tree_child(ancestor_of(frame->node), frame_of(frame), near ? TABLES_NEAR : TABLES_ADMITTED);
+    if (sight(paths->admission, ~frame->hash) < (near ? ADMIT_WEIGHT : EXTEND_WEIGHTS * weight))
+        return;
+    if (tree_child(ancestor_of(frame->node), frame_of(frame), near ? TABLES_NEAR : TABLES_ADMITTED))
+        sight_no_more(~frame->hash);
 }
 
 /* Admits a path whose place is cold, or lets it wait. */
@@ -570,14 +598,17 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
     extend_tree(admit, wanted_weight);
     bool wanted = UNLIKELY(tree_wanted != NULL) && is_wanted(admit);
     if (wanted || seen >= wanted_weight) {
+        uint32_t hash = place.hash;
         admit->share = wanted ? TABLES_RULE : TABLES_ADMITTED;
         admit_forget(paths);
         place = place_stack(admit);
         struct view *view =
             place.node & WAITS ? NULL : heap_view_within(admit->heap, place.node, admit->share);
         *keep = true; /* without this, the path would be walked for as long as there is no room */
-        if (view)
+        if (view) {
+            sight_no_more(hash);
             return view;
+        }
     }
     if (seen >= ADMIT_WEIGHT)
         evict_want();

@@ -22,10 +22,13 @@
 #define SWEEP_MOST_NS 30000000000ULL /* ... at most this, ... */
 #define SWEEP_SHARE 50U              /* ... and so many times the length of the last sweep */
 #define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
-#define PROBES_MAX (1U << 18) /* of other heaps, each time a thread evicts */
+/* Look-ups in other heaps, each time a thread evicts, and the same of the control thread while the
+ * tables are above their limit. */
+#define PROBES_MAX (1U << 18)
+#define PROBES_HURRY (1U << 22)
 /* A context that made this part of all allocations, or of their bytes, stays. */
 #define HISTORY_SHARE 1024U
-#define CONTEXT_BYTES (int64_t)(sizeof(struct view) + sizeof(struct tree_node))
+#define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
 
 uint32_t evict_round, evict_alone;
 uint64_t evict_views_all;
@@ -36,9 +39,10 @@ static struct {
     uint64_t next_ns;  /* atomic: not before */
     uint64_t begun_ns; /* atomic: when one was wanted for the first time */
     /* Under heap_global.lock: */
-    uint16_t *seen;      /* indexed by context: its allocations at the last sweep, modulo 2^16 */
-    uint32_t seen_room;  /* of its elements */
-    uint32_t seen_count; /* those below it were seen */
+    /* For each block of nodes the allocations of its contexts at the last sweep, modulo 2^16. The
+     * budget counts them with the nodes. NULL: there was no memory, or the block has no node. */
+    uint16_t *seen[TREE_BLOCKS];
+    uint32_t seen_count; /* contexts below it were seen */
     bool leaving;        /* some node is TREE_LEAVING */
     bool alone;          /* atomic: the last sweep was made by a thread that waited for one */
     uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
@@ -58,9 +62,20 @@ enum found_flags {
     FOUND_LEAVING = 8, /* a child of it leaves; the context is not removed before that child */
 };
 
+/* True when half of the reserve is used up. The program has freed much, or threads have ended, and
+ * the limit has fallen; or there was much that could not be refused. */
+static bool tables_are_over(void) {
+    tables_limit_bytes(); /* makes it known */
+    int64_t limit = load_relaxed(&tables_limit_known);
+    return load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) >
+           limit - tables_reserve(limit) / 2;
+}
+
 /* Returns how long to wait after a sweep that took this long. */
 static uint64_t pause_after(uint64_t now, uint64_t took_ns) {
     uint64_t age = now - load_relaxed(&state.begun_ns), pause = age / SWEEP_AGE_SHARE;
+    if (tables_are_over())
+        return SWEEP_LEAST_NS > took_ns ? SWEEP_LEAST_NS : took_ns;
     pause = pause < SWEEP_LEAST_NS ? SWEEP_LEAST_NS : pause;
     pause = pause > SWEEP_MOST_NS ? SWEEP_MOST_NS : pause;
     return pause > took_ns * SWEEP_SHARE ? pause : took_ns * SWEEP_SHARE;
@@ -107,7 +122,7 @@ static bool is_idle(struct heap *heap) {
     return kind == HEAP_TOTALS || (kind == HEAP_PARKED && !has_caches(heap));
 }
 
-static void find_views(struct found *found, uint32_t count) {
+static void find_views(struct found *found, uint32_t count, bool over) {
     uint64_t all_allocs = 0, all_bytes = 0;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t views = load_acquire(&heap->view_count);
@@ -118,7 +133,7 @@ static void find_views(struct found *found, uint32_t count) {
             uint64_t allocs = load_relaxed(&view->allocs);
             if (!context || context >= count || (idle && !allocs && is_at_rest(view)))
                 continue;
-            bool warm = !is_at_rest(view) || made_history(view);
+            bool warm = !is_at_rest(view) || (made_history(view) && !over);
             found[context].allocs += (uint16_t)allocs;
             found[context].flags |= FOUND_VIEW | (warm ? FOUND_WARM : 0);
             all_allocs += allocs;
@@ -166,9 +181,15 @@ static bool take_out(uint32_t id, bool over) {
     return true;
 }
 
+/* True if the context made that many allocations until the last sweep. */
+static bool was_seen(uint32_t id, uint16_t allocs) {
+    const uint16_t *seen = state.seen[id / TREE_NODES_PER_BLOCK];
+    return id < state.seen_count && seen && seen[id % TREE_NODES_PER_BLOCK] == allocs;
+}
+
 /* Goes from the leaves to the root and finds out which nodes are warm or have children. All others
  * leave. */
-static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over) {
+static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over, bool now) {
     state.leaving = false;
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) /* what others name stays */
         if (tree_node(id)->flags & TREE_FOLDED && tree_loop(id) < count)
@@ -190,7 +211,7 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
             else
                 state.leaving = true;
         }
-        if (pinned || id >= state.seen_count || state.seen[id] != here->allocs)
+        if (pinned || (!now && !was_seen(id, here->allocs)))
             here->flags |= here->flags & FOUND_VIEW || pinned ? FOUND_WARM : 0;
         unsigned below = here->below + (here->flags & FOUND_VIEW ? 1U : 0U);
         here->below = (uint8_t)(below < UINT8_MAX ? below : UINT8_MAX);
@@ -200,29 +221,26 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
     }
 }
 
-#define SEEN_LEAST 512U
+#define SEEN_BYTES (TREE_NODES_PER_BLOCK * sizeof(uint16_t))
 
-static bool make_seen(uint32_t count) {
-    uint32_t room = SEEN_LEAST;
-    while (room < count)
-        room *= 2;
-    uint16_t *seen = meta_alloc(room * sizeof *seen);
-    if (!seen)
-        return false;
-    tables_take((int64_t)((room - state.seen_room) * sizeof *seen), TABLES_MUST);
-    meta_free(state.seen, state.seen_room * sizeof *seen);
-    state.seen = seen;
-    state.seen_room = room;
-    return true;
+static void keep_seen_of_block(const struct found *found, uint32_t count, uint32_t first) {
+    uint16_t **seen = &state.seen[first / TREE_NODES_PER_BLOCK];
+    uint32_t end = first + TREE_NODES_PER_BLOCK < count ? first + TREE_NODES_PER_BLOCK : count;
+    bool any = false;
+    for (uint32_t id = first; id < end && !any; id++)
+        any = !tree_is_gone(id);
+    if (!any) {
+        meta_free(*seen, SEEN_BYTES);
+        *seen = NULL;
+    } else if (*seen || (*seen = meta_alloc(SEEN_BYTES))) {
+        for (uint32_t id = first; id < end; id++)
+            (*seen)[id - first] = found[id].allocs;
+    }
 }
 
-/* This memory counts towards the budget, but is never refused: without it no memory would come
- * free. */
 static void keep_seen(const struct found *found, uint32_t count) {
-    if (count > state.seen_room && !make_seen(count))
-        count = state.seen_room;
-    for (uint32_t id = 0; id < count; id++)
-        state.seen[id] = found[id].allocs;
+    for (uint32_t first = 0; first < count; first += TREE_NODES_PER_BLOCK)
+        keep_seen_of_block(found, count, first);
     state.seen_count = count;
 }
 
@@ -236,6 +254,14 @@ static uint32_t others_above(uint32_t id) {
     return 0;
 }
 
+/* True if the context is a site below [other callers] of the process: there is no place further
+ * out where its figures would still be told by site. */
+static bool is_site_of_process(uint32_t id) {
+    for (unsigned i = 0; i < SITE_FRAMES && id >= TREE_FIXED_COUNT; i++)
+        id = tree_node(id)->parent;
+    return id == TREE_OTHERS || (id >= TREE_FIXED_COUNT && tree_node(id)->parent == TREE_OTHERS);
+}
+
 static unsigned nodes_above(uint32_t id) {
     unsigned count = 0;
     for (; id >= TREE_FIXED_COUNT; id = tree_node(id)->parent)
@@ -245,7 +271,7 @@ static unsigned nodes_above(uint32_t id) {
 
 /* Marks cold subtrees, from the root on, until so many bytes would come free. True: at least one is
  * marked. */
-static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted) {
+static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted, bool now) {
     bool any = false;
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
         uint32_t parent = tree_node(id)->parent;
@@ -269,7 +295,8 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted)
             tree_node(id)->flags & TREE_COLD)
             continue;
         uint32_t others = others_above(id);
-        if (nodes_above(others ? others : id) <= NEAR_ROOT + 1)
+        bool near = nodes_above(others ? others : id) <= NEAR_ROOT + 1;
+        if (near && (!now || is_site_of_process(id)))
             continue;
         tree_flag(id, TREE_COLD);
         any = true;
@@ -280,18 +307,86 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted)
 
 static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes);
 
-/* Evicts the views of the totals of ended threads, and of heaps without a thread. */
-static void evict_idle(void) {
-    uint32_t probes = PROBES_MAX;
+/* Gives back the caches of a heap that no thread uses meanwhile. */
+static void end_caches(struct heap *heap) {
+    struct paths *paths = paths_of(heap);
+    evict_changed(heap);
+    cache_end(paths, true);
+    admit_end(paths);
+    replay_end(paths);
+}
+
+/* Evicts the views of the totals of ended threads, and of heaps without a thread. With `now`, these
+ * heaps lose their caches, too. The shared heap's views count as those of a heap without a thread:
+ * its lock keeps all threads out. */
+static void evict_idle(bool now) {
+    uint32_t probes = now ? PROBES_HURRY : PROBES_MAX;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        if (load_acquire(&heap->state) == HEAP_TOTALS) {
+        uint32_t kind = load_acquire(&heap->state);
+        if (kind == HEAP_TOTALS) {
             evict_views(heap, heap, &probes);
-        } else if (is_idle(heap) && lock_try(&heap->lock)) {
-            if (is_idle(heap))
-                evict_views(heap, heap_global.totals ? heap_global.totals : heap, &probes);
+        } else if ((is_idle(heap) || (now && (kind == HEAP_PARKED || kind == HEAP_SHARED))) &&
+                   lock_try(&heap->lock)) {
+            bool still = load_acquire(&heap->state) == kind;
+            if (still && now && has_caches(heap)) {
+                end_caches(heap);
+                if (kind == HEAP_PARKED)
+                    heap_keep_less(heap);
+            }
+            if (still && (now || is_idle(heap)) && heap_totals())
+                evict_views(heap, heap_global.totals, &probes);
             lock_release(&heap->lock);
         }
     }
+}
+
+/* --- visits of sleeping threads ------------------------------------------------------------------
+ */
+
+static bool ways_are_closed(const struct heap *heap) {
+    const struct paths *paths = (const struct paths *)heap->paths_room;
+    return !load_relaxed(&paths->fast_generation) && !load_relaxed(&paths->replay_generation) &&
+           !load_relaxed(&paths->fixed_generation);
+}
+
+/* Closes the ways past heap_await, and lets it wait. */
+static void visit_is_announced(struct heap *heap) {
+    struct paths *paths = paths_of(heap);
+    store_release(&heap->visited, 1);
+    add_relaxed(&heap_views_epoch, 1); /* frees of others' chunks find their views anew, too */
+    store_owner(&paths->fast_generation, 0);
+    store_owner(&paths->replay_generation, 0);
+    store_owner(&paths->fixed_generation, 0);
+}
+
+/* True if the owner is outside the allocator, and will wait at heap_await. See evict.h. */
+static bool owner_waits(const struct heap *heap) {
+    return load_acquire(&heap->state) == HEAP_OWNED && !load_acquire(&heap->busy) &&
+           ways_are_closed(heap);
+}
+
+/* Takes all caches, and with `views` cold views, from the heaps of threads that are outside the
+ * allocator. The threads that are inside do the same by themselves at their next look-ups. Under
+ * heap_global.lock. */
+static void visit_sleeping(bool views) {
+    struct heap *totals = heap_totals();
+    uint32_t probes = PROBES_HURRY;
+    lock_take(&heap_visit_lock);
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
+        if (load_acquire(&heap->state) == HEAP_OWNED)
+            visit_is_announced(heap);
+    bool all = os_barrier_in_threads() && totals;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        if (!load_relaxed(&heap->visited))
+            continue;
+        if (all && owner_waits(heap)) {
+            end_caches(heap);
+            if (views)
+                evict_views(heap, totals, &probes);
+        }
+        store_release(&heap->visited, 0);
+    }
+    lock_release(&heap_visit_lock);
 }
 
 /* Returns how many bytes should come free. Traces of sleeping threads do not come free, so other
@@ -307,50 +402,66 @@ static int64_t bytes_wanted(void) {
     return wanted;
 }
 
-/* Under heap_global.lock. */
-static void sweep(void) {
+/* Under heap_global.lock. `may_visit`: the caller holds no other lock and owns no heap. */
+static void sweep(bool may_visit) {
     /* This comes first, so that the children and views that look-ups gave a leaving node are seen
      * below. */
     bool over = state.leaving && looks_are_over();
     uint32_t count = tree_count();
     int64_t wanted = bytes_wanted();
-    bool full = wanted > 0;
+    bool full = wanted > 0, now = tables_are_over();
     size_t bytes = align_up(count * sizeof(struct found), OS_PAGE_BYTES);
     struct found *found = full || state.leaving ? os_map(bytes) : NULL;
     if (!found)
         return;
-    find_views(found, count);
+    find_views(found, count, now);
     lock_take(&tree_lock);
-    look_at_nodes(found, count, full, over);
+    look_at_nodes(found, count, full, over, now);
     tree_discard();
-    bool any = mark_cold(found, count, wanted);
+    bool any = mark_cold(found, count, wanted, now);
     lock_release(&tree_lock);
     keep_seen(found, count);
     os_unmap(found, bytes);
     if (any || state.leaving)
         note_looks();
-    if (any)
-        evict_idle();
+    if (any || now)
+        evict_idle(now);
+    if (now && may_visit)
+        visit_sleeping(true);
 }
 
 static void sweep_if_wanted(bool alone) {
     uint64_t begun = os_now_exact_ns();
+    if (!alone && !load_relaxed(&state.since_ns) && UNLIKELY(tables_are_over())) {
+        store_owner(&state.since_ns, begun);
+        store_owner(&state.next_ns, 0);
+        if (!load_relaxed(&state.begun_ns))
+            store_owner(&state.begun_ns, begun);
+    }
     if (LIKELY(!load_relaxed(&state.since_ns)) || begun < load_relaxed(&state.next_ns) ||
         lock_any_is_mine() || !lock_try(&heap_global.lock))
         return;
     if (load_relaxed(&tree_read_until_ns) < begun) {
-        sweep();
+        sweep(!alone);
         store_owner(&state.alone, alone);
         uint64_t now = os_now_exact_ns();
         store_owner(&state.next_ns, now + pause_after(now, now - begun));
         store_owner(&state.wanted, 0);
-        store_owner(&state.since_ns, state.leaving ? begun : 0);
+        store_owner(&state.since_ns, state.leaving || tables_are_over() ? begun : 0);
     }
     lock_release(&heap_global.lock);
 }
 
-void evict_sweep(void) {
+void evict_caches(void) {
+    if (lock_any_is_mine() || !lock_try(&heap_global.lock))
+        return;
+    visit_sleeping(false);
+    lock_release(&heap_global.lock);
+}
+
+bool evict_sweep(void) {
     sweep_if_wanted(false);
+    return load_relaxed(&state.since_ns);
 }
 
 /* --- the owner's part ----------------------------------------------------------------------------
@@ -380,20 +491,39 @@ static enum tables_share site_share(void) {
     return tables_are_past(TABLES_ADMITTED) ? TABLES_NEAR : TABLES_MUST;
 }
 
-static uint32_t child_like(uint32_t parent, uint32_t id) {
+static uint32_t child_like(uint32_t parent, uint32_t id, enum tables_share share) {
     const struct tree_node *node = tree_node(id);
-    return tree_child(parent, (struct tree_frame){node->address, node->module, node->exact},
-                      site_share());
+    return tree_child(parent, (struct tree_frame){node->address, node->module, node->exact}, share);
 }
 
 /* Returns this heap's view of the context's site below that ancestor. NULL: no room. */
-static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor) {
-    uint32_t caller = tree_node(id)->parent, node = tree_others(ancestor, site_share());
+static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
+                             enum tables_share share) {
+    uint32_t caller = tree_node(id)->parent, node = tree_others(ancestor, share);
     if (node && caller >= TREE_FIXED_COUNT && tree_node(caller)->module != MODULE_OTHERS)
-        node = child_like(node, caller);
+        node = child_like(node, caller, share);
     if (node)
-        node = child_like(node, id);
-    return node && node != id ? heap_view_within(heap, node, site_share()) : NULL;
+        node = child_like(node, id, share);
+    return node && node != id ? heap_view_within(heap, node, share) : NULL;
+}
+
+#define SITES_BEFOREHAND (32 << 10) /* bytes of sites made before evictions have paid for them */
+
+/* As site_for, when the tables are above their limit. Takes a site further out that is there
+ * already, else one of the process. That one is made out of bytes that come free by evictions: the
+ * tables held `used_bytes` when these began. */
+static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t ancestor,
+                                     int64_t used_bytes) {
+    for (uint32_t at = ancestor; at >= TREE_FIXED_COUNT; at = tree_node(at)->parent) {
+        struct view *site = site_for(heap, id, at, TABLES_NEAR);
+        if (site)
+            return site;
+        if (tree_node(at)->module != MODULE_OTHERS)
+            tree_flag(at, TREE_PARTIAL);
+    }
+    bool may = load_relaxed(&tables_used_bytes) < used_bytes + SITES_BEFOREHAND;
+    struct view *site = site_for(heap, id, TREE_ROOT, may ? TABLES_MUST : TABLES_SITE);
+    return site ? site : heap_view_within(heap, TREE_OTHERS, TABLES_MUST);
 }
 
 /* True if no chunk of the context is alive in any heap. The freed counts are read before the
@@ -427,14 +557,19 @@ static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes)
  * thread that may write both heaps. Returns the number of views moved. */
 static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
     uint32_t count = 0, waiting = 0;
+    int64_t used_bytes = load_relaxed(&tables_used_bytes);
+    bool over = tables_are_over();
     for (uint32_t i = 1; i < heap->view_count; i++) {
         struct view *view = heap_view_at(heap, i);
         uint32_t id = view->context;
         if (!may_go(heap, view, probes))
             continue;
         if (view->allocs || view->frees) {
-            struct view *site = site_for(to, id, ancestor_for(id));
-            if (!site)
+            uint32_t ancestor = ancestor_for(id);
+            struct view *site = site_for(to, id, ancestor, site_share());
+            if (!site && over)
+                site = site_further_out(to, id, ancestor, used_bytes);
+            if (!site || site == view)
                 continue;
             heap_fold(heap, view, to, site);
         }
@@ -442,7 +577,7 @@ static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes
         heap_view_drop(heap, view);
         count++;
         /* Until the slots are written anew, each that is used again takes one more. */
-        if (++waiting > (heap->slot_mask - heap->view_count) / 2) {
+        if (++waiting > (heap->slot_mask - (heap->view_count - heap->views_dropped)) / 2) {
             heap_views_dropped(heap);
             waiting = 0;
         }

@@ -11,14 +11,24 @@
  * next sweep takes nodes without views and children out of the tree. A later sweep removes them,
  * when no thread can know their ids any more.
  *
+ * The limit falls when the program frees much, or when threads end. Where the tables are above it,
+ * the control thread sweeps by itself, and each context that is empty is cold at once. It then also
+ * *visits* the heaps of threads that are outside the allocator, because a sleeping thread evicts
+ * nothing: it gives their caches back and moves the figures of cold views to heap_totals. The visit
+ * sets heap->visited, closes the fast ways to a view, and makes all threads pass a memory barrier.
+ * An owner that entered before has set heap->busy, and its heap is left alone. An owner that enters
+ * later finds the ways closed, and waits at heap_await. It frees chunks meanwhile: only views
+ * without a chunk that is alive are changed.
+ *
  * What is exact afterwards: all sums, the figures of sites, and the live bytes of every context.
  * The earlier allocations of an evicted path are counted in [other callers]; the path's context is
  * marked TREE_LATE when it comes back.
  *
  * What cannot be evicted: a view with a live chunk; a view whose chunks other threads freed,
  * because the view alone does not come to zero; a context that made a large part of all
- * allocations; contexts of rules, of marks, with a placement, or with pages of their own; views of
- * the shared heap, and of a thread that allocates no more.
+ * allocations; contexts of rules, of marks, with a placement, or with pages of their own. While the
+ * tables are within their limit, views of the shared heap, and of a thread that allocates no more,
+ * stay, too.
  *
  * Why ids are safe. A thread uses ids of nodes while it looks up a path, and keeps some for its
  * next look-up. A sweep takes nodes out of all lists, then increments evict_round, then reads
@@ -43,8 +53,12 @@ INTERNAL uint64_t evict_views_all; /* atomic: counts the views that were ever ev
 
 /* Asks for a sweep: a path gets no nodes although it deserves them. */
 void evict_want(void);
-/* Sweeps if a sweep was asked for. The control thread calls this now and then. */
-void evict_sweep(void);
+/* Sweeps if a sweep was asked for, or if the tables are above their limit. The control thread calls
+ * this now and then. True: another sweep is due soon. */
+bool evict_sweep(void);
+/* Gives back the caches of threads that are outside the allocator, because a request of the user
+ * needs the room. The control thread calls this. */
+void evict_caches(void);
 /* The owner calls these before and after a look-up that uses ids of nodes. */
 void evict_changed(struct heap *heap);
 INLINE void evict_look_begins(struct heap *heap) {

@@ -68,7 +68,8 @@ static struct view *walk_to_keep(struct heap *heap, uintptr_t frame, unsigned de
     struct view *view = walk(heap, frame, depth, size, &wanted, &may_keep);
     if (paths->quiet) {
         paths->quiet--;
-    } else if (may_keep && heap->state != HEAP_SHARED) { /* which serves many stacks */
+    } else if (may_keep && heap->state != HEAP_SHARED && LIKELY(paths->traces != NULL)) {
+        /* The shared heap serves many stacks. The look-up may have given the traces back. */
         cache_learn_hints(paths);
         if (view && view->context != TREE_UNKNOWN)
             cache_keep(paths, hash, view, wanted);
@@ -175,7 +176,7 @@ static void ways_open(struct paths *paths) {
     bool fixed = UNLIKELY(!load_relaxed(&options.depth)) || UNLIKELY(is_switched(paths));
     /* With MEMCTX_VERIFY and MEMCTX_CHECK every allocation is to be looked up. */
     uint32_t fast = load_relaxed(&options.verify) <= 0 && !fixed && !check ? paths->generation : 0;
-    paths->fast_generation = paths->passing ? 0 : fast;
+    paths->fast_generation = paths->passing || !paths->traces ? 0 : fast;
     paths->replay_generation = paths->passing ? fast : 0;
     paths->fixed_generation = fixed && paths->fixed && !check ? paths->generation : 0;
 }
@@ -266,6 +267,7 @@ static struct view *look_past(struct heap *heap, uintptr_t frame, unsigned depth
 }
 
 struct context_timing context_time_begins(struct heap *heap) {
+    heap_await(heap);
     struct paths *paths = paths_of(heap);
     struct context_timing timing = {
         .paths = paths, .searched = searched(paths), .walked = paths->missed};
@@ -313,12 +315,14 @@ static NOINLINE struct view *view_past(struct heap *heap, uintptr_t frame, size_
 }
 
 NOINLINE struct view *context_view_searched(struct heap *heap, uintptr_t frame, size_t size) {
+    heap_await(heap);
     if (paths_of(heap)->replay_generation == load_relaxed(&unwind_rules_generation))
         return view_past(heap, frame, size);
     return look_up(heap, frame, size);
 }
 
 void context_switch(struct heap *heap, struct view *view) {
+    heap_await(heap);
     struct paths *paths = paths_of(heap);
     paths->fixed = view;
     ways_open(paths);
@@ -336,6 +340,7 @@ void context_fork_child(struct heap *heap) {
 }
 
 void context_thread_changes(struct heap *heap) {
+    heap_await(heap);
     struct paths *paths = paths_of(heap);
     paths->stack.count = 0;
     paths->stack.low = paths->stack.high = 0;
@@ -347,16 +352,19 @@ void context_thread_changes(struct heap *heap) {
 #define PARKED_READY 8U
 
 void context_forget(struct heap *heap) {
+    heap_await(heap);
     paths_of(heap)->fixed = NULL;
     cache_end(paths_of(heap), load_relaxed(&heap_global.parked) >= PARKED_READY);
     admit_end(paths_of(heap));
     replay_end(paths_of(heap));
+    heap->kept_bytes = paths_of(heap)->traces ? TABLES_PARKED_READY_BYTES : TABLES_PARKED_BYTES;
 }
 
 /* The outermost frames of a thread: clone and start_thread, or __libc_start_main and its helper. */
 #define OUTERMOST_LIBC_FRAMES 3
 
 bool context_outside_libc(struct heap *heap, uintptr_t frame) {
+    heap_await(heap);
     struct paths *paths = paths_of(heap);
     if (!paths->traces)
         return false;

@@ -13,6 +13,9 @@
 #include "context/admit.h"
 #include "context/replay.h"
 
+/* Every function here except context_find may wait for a visitor of the heap, see
+ * context/evict.h. */
+
 /* Finds the view when the first guess failed. `frame` is the frame pointer of the exported
  * function, `size` the requested size. Returns NULL only while there is no memory for the heap's
  * first view; once it has returned a view for a heap, it never returns NULL for that heap. */

@@ -37,7 +37,8 @@ struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
 /* The parent of a removed node whose memory was not discarded. */
 #define GONE_HERE ((uint32_t)TREE_UNKNOWN)
 
-/* For the nodes of a block: which ids wait for a new node. */
+/* For the nodes of a block: which ids wait for a new node. The budget counts it when the block is
+ * made, because a sweep that makes room must not be refused memory. */
 struct gone {
     uint32_t count;
     uint64_t ids[TREE_NODES_PER_BLOCK / 64];
@@ -161,6 +162,12 @@ static struct tree_frame frame_of_node(const struct tree_node *node) {
     return (struct tree_frame){node->address, node->module, node->exact};
 }
 
+/* Where the budget has no room for a larger table, this one takes more children; searches in it get
+ * longer. */
+static bool may_be_fuller(uint64_t waiting) {
+    return tree.table && (tree.table_count + waiting) * 8 < tree.table->mask * 7;
+}
+
 /* Links the node, so that threads find it without looking through the newest nodes. False: no
  * memory, or the share of the budget is used up. Called under tree_lock. */
 static bool link_node(uint32_t id, enum tables_share share) {
@@ -172,7 +179,8 @@ static bool link_node(uint32_t id, enum tables_share share) {
             store_release(&parent->children[i], tree_child_tag(frame) | id);
             return true;
         }
-    if ((!tree.table || tree.table_count * 2 > tree.table->mask) && !table_grow(share))
+    if ((!tree.table || tree.table_count * 2 > tree.table->mask) && !table_grow(share) &&
+        !may_be_fuller(0))
         return false;
     uint64_t at = place_in_table(tree.table, node->parent, frame);
     tree.table_count += !tree.table->ids[at];
@@ -214,7 +222,7 @@ bool tree_link(uint32_t id) {
     const struct tree_node *node = tree_node(id);
     /* A look-up that missed this node may have made another one, and only that one is found from
      * then on. */
-    if (tree_find(node->parent, frame_of_node(node)) || !link_node(id, TABLES_MUST))
+    if (tree_find(node->parent, frame_of_node(node)) || !link_node(id, TABLES_SITE))
         return false;
     if (node->module == MODULE_OTHERS)
         tree_flag(node->parent, TREE_HAS_OTHERS);
@@ -222,12 +230,10 @@ bool tree_link(uint32_t id) {
 }
 
 static struct gone *gone_block(uint32_t block) {
-    if (!gone[block] && tables_take(sizeof **gone, TABLES_MUST)) {
+    if (!gone[block]) {
         struct gone *made = meta_alloc(sizeof *made);
         if (made)
             store_release(&gone[block], made);
-        else
-            tables_add(-(int64_t)sizeof *made);
     }
     return gone[block];
 }
@@ -246,8 +252,8 @@ static void give_gone(uint32_t id) {
 void tree_remove(uint32_t id) {
     struct gone *block = gone_block(id / TREE_NODES_PER_BLOCK);
     *tree_node(id) = (struct tree_node){.parent = GONE_HERE};
-    tables_add(-(int64_t)sizeof(struct tree_node));
-    tables_add_idle(sizeof(struct tree_node));
+    tables_add(-TREE_NODE_COUNTED);
+    tables_add_idle(TREE_NODE_COUNTED);
     uint32_t *leaf = load_relaxed(&loops[id / LOOPS_PER_LEAF]);
     if (leaf)
         store_owner(&leaf[id % LOOPS_PER_LEAF], 0);
@@ -270,7 +276,7 @@ void tree_discard(void) {
             if (!here)
                 continue;
             os_discard(first, OS_PAGE_BYTES);
-            tables_add_idle(-here * (int64_t)sizeof *first);
+            tables_add_idle(-here * TREE_NODE_COUNTED);
         }
 }
 
@@ -321,7 +327,7 @@ void tree_fork_child(void) {
 static bool has_room(enum tables_share share) {
     uint64_t waiting = tree.count - tree.linked;
     bool full = tree.table && (tree.table_count + waiting) * 2 > tree.table->mask;
-    return !full || tree.newest_max > waiting || table_grow(share);
+    return !full || tree.newest_max > waiting || table_grow(share) || may_be_fuller(waiting);
 }
 
 /* Returns an id that no node had yet, or 0. */
@@ -331,9 +337,13 @@ static uint32_t new_id(enum tables_share share) {
         return 0;
     struct tree_node **block = &tree_blocks[id / TREE_NODES_PER_BLOCK];
     if (!*block) {
-        struct tree_node *fresh = meta_alloc(TREE_NODES_PER_BLOCK * sizeof **block);
-        if (!fresh)
+        if (!tables_take(sizeof(struct gone), share))
             return 0;
+        struct tree_node *fresh = meta_alloc(TREE_NODES_PER_BLOCK * sizeof **block);
+        if (!fresh) {
+            tables_add(share == TABLES_UNCOUNTED ? 0 : -(int64_t)sizeof(struct gone));
+            return 0;
+        }
         store_release(block, fresh);
     }
     return id;
@@ -343,15 +353,12 @@ static uint32_t new_id(enum tables_share share) {
 static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_share share) {
     uint32_t id = take_gone(parent);
     bool again = id, here = again && tree_node(id)->parent == GONE_HERE;
-    int64_t bytes = sizeof(struct tree_node);
-    tables_add_idle(here ? -bytes : 0);
-    if (!tables_take(bytes, share)) {
+    if (!(here ? tables_reuse : tables_take)(TREE_NODE_COUNTED, share)) {
         give_gone(id);
-        tables_add_idle(here ? bytes : 0);
         return 0;
     }
     if (!again && !(id = new_id(share))) {
-        tables_add(-bytes);
+        tables_add(share == TABLES_UNCOUNTED ? 0 : -TREE_NODE_COUNTED);
         return 0;
     }
     *tree_node(id) = (struct tree_node){
@@ -363,7 +370,7 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
     if (UNLIKELY(tree_watch != NULL)) /* before other threads find it */
         tree_watch(id);
     if (again && !link_node(id, share)) {
-        tables_add(share == TABLES_UNCOUNTED ? bytes : 0);
+        tables_add(share == TABLES_UNCOUNTED ? TREE_NODE_COUNTED : 0);
         tree_remove(id);
         return 0;
     }
@@ -382,7 +389,7 @@ NOINLINE uint32_t tree_find_further(uint32_t parent, struct tree_frame frame) {
 
 NOINLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share share) {
     uint32_t child = tree_find(parent, frame);
-    if (child || (share != TABLES_UNCOUNTED && tables_are_past(share)))
+    if (child || (share != TABLES_UNCOUNTED && share != TABLES_MUST && tables_are_past(share)))
         return child;
     lock_take(&tree_lock);
     if (parent + 1 != tree.count)

@@ -8,6 +8,7 @@
  * the contexts that hold least. For these it keeps the sums, and the most that any of them held.
  */
 #include "control/marks.h"
+#include "context/evict.h"
 #include "context/tree.h"
 #include "control/control.h"
 #include "figures/sums.h"
@@ -50,6 +51,8 @@ static int64_t limit_bytes(void) {
  * asked for seldom, and nothing else can replace them. */
 bool asked_fits(int64_t bytes) {
     int64_t limit = limit_bytes();
+    if (tables_are_crowded(bytes))
+        evict_caches();
     return asked_bytes + bytes <= limit / ASKED_PART * 2 &&
            (load_relaxed(&tables_used_bytes) + bytes) * TABLES_PARTS <= limit * TABLES_SITE;
 }

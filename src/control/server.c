@@ -28,6 +28,7 @@
 
 #define IDLE_POLL_MS 1000
 #define ALONE_POLL_MS 100
+#define SWEEP_POLL_MS 50        /* maximum wait while a sweep of the tables is due */
 #define RULES_POLL_MS 100       /* maximum wait before the rules are applied to new contexts */
 #define DEAF_NS 1000000000U     /* pause when the process has no descriptor left */
 #define LIVE_LOOK_NS 500000000U /* time between two sums of the live bytes */
@@ -338,7 +339,7 @@ void server_run(void) {
         automatic_look();
         unfold_look();
         look_at_live_bytes();
-        evict_sweep();
+        bool sweep_is_due = evict_sweep();
         if (!descriptors_is_held(&socket_listener))
             socket_listener.fd = -1;
         bool deaf = os_now_exact_ns() < deaf_until_ns;
@@ -371,6 +372,8 @@ void server_run(void) {
             wait = RULES_POLL_MS;
         if (control_may_be_last() && wait > ALONE_POLL_MS)
             wait = ALONE_POLL_MS;
+        if (sweep_is_due && wait > SWEEP_POLL_MS)
+            wait = SWEEP_POLL_MS;
         int ready = OS_TRY(poll(polls, count, wait));
         /* poll fails when RLIMIT_NOFILE is too low: sleep instead. */
         if (ready < 0 && errno != EINTR) {

@@ -97,9 +97,12 @@ uint32_t statistics_fill(const char *body, struct text *text) {
     ADD(contexts, tree_nodes(), "contexts: nodes of the tree of call paths");
     ADD(paths_evicted, load_relaxed(&evict_views_all),
         "unused call paths that were removed, and whose figures went to [other callers]");
-    ADD(tables_bytes, tables_held_bytes(),
+    if (tables_ask_live())
+        store_owner(&tables_live_bytes, live);
+    int64_t limit, held = tables_held_bytes(&limit);
+    ADD(tables_bytes, held,
         "bytes of the tables for call paths: nodes, views, traces, rules, marks");
-    ADD(tables_limit_bytes, tables_limit_bytes(), "limit of these bytes (MEMCTX_TABLES)");
+    ADD(tables_limit_bytes, limit, "limit of these bytes (MEMCTX_TABLES)");
     ADD(tables_idle_bytes, load_relaxed(&tables_idle_bytes),
         "bytes in these tables that removed paths left free for new ones");
     ADD(folded_functions, load_relaxed(&function_count),

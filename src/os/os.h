@@ -88,6 +88,7 @@ enum lock_rank { /* a thread takes locks in this order only; checked in debug bu
                  RANK_HEAPS, /* the list of heaps; parking a heap, adopting it, folding its views */
                  RANK_PARKED,  /* one parked heap, or the shared heap */
                  RANK_REGION,  /* accounts of emergency chunks; lists of named contexts */
+                 RANK_VISIT,   /* a heap of a sleeping thread, while another thread changes it */
                  RANK_TREE,    /* new nodes of the context tree */
                  RANK_RULES,   /* new unwind rules and modules */
                  RANK_SEGMENT, /* segments and their free slices */
@@ -113,6 +114,11 @@ void lock_take(struct lock *lock);
 /* Takes the lock if it is free, and never waits. False: another thread holds it. */
 bool lock_try(struct lock *lock);
 void lock_release(struct lock *lock);
+/* Makes every other thread of the process pass a full memory barrier before it returns. A thread
+ * that writes a word and reads another one needs no barrier of its own then: either it saw what the
+ * caller wrote before the call, or the caller sees its write. False: the kernel does not offer it,
+ * or the process restricted itself. */
+bool os_barrier_in_threads(void);
 /* True when the calling thread holds the lock. */
 bool lock_is_mine(const struct lock *lock);
 /* True when the calling thread holds a lock of the library: a signal handler must not take one

@@ -52,10 +52,13 @@ static int64_t counted_bytes(uint32_t room) {
     return room ? (int64_t)(table_bytes(room) - table_bytes(CACHE_TRACES_FURTHER)) : 0;
 }
 
-/* Returns the room of new tables. The first thread gets more room, so that its tables do not grow
- * in a child that is forked early. */
+/* Takes the bytes of a thread's first tables from the budget, and returns the room of these tables.
+ * The first thread gets more room, so that its tables do not grow in a child that is forked early.
+ */
 static uint32_t first_room(void) {
-    return load_relaxed(&tables_heaps) > 1 ? CACHE_TRACES_FURTHER : CACHE_TRACES_FIRST;
+    bool more = load_relaxed(&tables_heaps) <= 1 &&
+                tables_take(counted_bytes(CACHE_TRACES_FIRST), TABLES_TRACE);
+    return more ? CACHE_TRACES_FIRST : CACHE_TRACES_FURTHER;
 }
 
 /* Doubles the room for traces, or makes the first room. Traces keep their numbers. Two traces with
@@ -80,10 +83,9 @@ static bool table_grow(struct paths *paths) {
             meta_free(guesses, guess_bytes(room));
         if (more_hints)
             meta_free(hint, hints * sizeof *hint);
-        tables_add_traces(old ? -more : 0);
+        tables_add_traces(-more);
         return false;
     }
-    tables_add_traces(old ? 0 : more);
     if (old)
         __builtin_memcpy(traces, paths->traces, trace_bytes(old));
     /* a place has one bit more than a trace: there are 2 * room places */
@@ -426,6 +428,17 @@ static void table_free(struct paths *paths) {
     paths->guesses = NULL;
     paths->hints = NULL;
     paths->trace_room = 0;
+}
+
+bool cache_make_way(struct paths *paths) {
+    struct stack stack = paths->stack;
+    uint32_t nodes_valid = paths->nodes_valid;
+    if (paths->trace_room <= CACHE_TRACES_FURTHER)
+        return false;
+    table_free(paths);
+    paths->stack = stack;
+    paths->nodes_valid = nodes_valid;
+    return true;
 }
 
 /* Gives the memory of all traces back, unless the tables still have their first size. */

@@ -226,6 +226,10 @@ void cache_flush(struct paths *paths);
 /* Empties the cache and gives its share of the tables' budget back, too. cache_make has to follow
  * before the next look-up. */
 void cache_shrink(struct paths *paths);
+/* Gives the traces back during a look-up, because the path's site needs their room. The walked
+ * stack stays. False: there are none to speak of. cache_make has to follow before the next look-up.
+ */
+bool cache_make_way(struct paths *paths);
 /* Frees the cache of a thread that ended. With `all`, nothing is kept for the next thread, not even
  * room for its first traces. */
 void cache_end(struct paths *paths, bool all);

@@ -346,7 +346,7 @@ static struct stack_rules *rules_at_hand(struct stack *stack) {
         stack->walks++;
         return NULL;
     }
-    struct stack_rules *rules = (struct stack_rules *)(stack->fresh + STACK_FRESH_MAX);
+    struct stack_rules *rules = (struct stack_rules *)(void *)stack->fresh - 1;
     if (UNLIKELY(rules->version != version)) {
         __builtin_memset(rules, 0, sizeof *rules);
         rules->version = version;
@@ -489,8 +489,9 @@ static size_t frame_bytes(uint32_t room) { /* bytes of the frames and their chec
     return room * (sizeof(struct stack_frame) + 2 * sizeof(struct stack_check));
 }
 
-/* Bytes of the first piece of memory, which also holds the fresh frames and the thread's own rules.
- * This piece stays when the frames and checks move to a larger one. */
+/* Bytes of the first piece of memory. Behind the frames and checks it holds the thread's own rules
+ * and the fresh frames. This piece stays when the frames and checks move to a larger one. The fresh
+ * frames stand last, because a walk touches only the first few of them. */
 #define FIRST_BYTES                                                                                \
     (frame_bytes(STACK_FRAMES_FIRST) + STACK_FRESH_MAX * sizeof(struct stack_fresh) +              \
      sizeof(struct stack_rules))
@@ -506,7 +507,8 @@ static bool make_first(struct stack *stack) {
     if (!memory)
         return false;
     put_room(stack, memory, STACK_FRAMES_FIRST);
-    stack->fresh = (struct stack_fresh *)(memory + frame_bytes(STACK_FRAMES_FIRST));
+    memory += frame_bytes(STACK_FRAMES_FIRST) + sizeof(struct stack_rules);
+    stack->fresh = (struct stack_fresh *)(void *)memory;
     return true;
 }
 
@@ -547,7 +549,9 @@ bool stack_make_room(struct stack *stack, uint32_t frames) {
 void stack_end(struct stack *stack) {
     free_grown(stack);
     if (stack->room)
-        meta_free((char *)stack->fresh - frame_bytes(STACK_FRAMES_FIRST), FIRST_BYTES);
+        meta_free((char *)stack->fresh - sizeof(struct stack_rules) -
+                      frame_bytes(STACK_FRAMES_FIRST),
+                  FIRST_BYTES);
     *stack = (struct stack){0};
 }
 

@@ -22,7 +22,7 @@
 #include <memctx/options.h>
 
 /* first room: these frames, their checks and some fresh frames fit in one OS page */
-#define STACK_FRAMES_FIRST 32U
+#define STACK_FRAMES_FIRST 64U
 #define STACK_FRAMES_MAX 512U                   /* greatest room for frames */
 #define STACK_DEPTH_MAX 256U                    /* greatest number of frames in a call path */
 #define STACK_FRESH_MAX (STACK_DEPTH_MAX + 64U) /* frames of one walk */
@@ -114,7 +114,7 @@ struct stack {
     struct stack_frame *frames; /* outermost first; frames and checks share one piece of memory */
     struct stack_check *checks;
     /* Memory for the frames of the walk that is under way: STACK_FRESH_MAX frames, innermost first.
-     * struct stack_rules stands behind them. They do not stand on the program's stack, which may be
+     * struct stack_rules stands before them. They do not stand on the program's stack, which may be
      * tiny. */
     struct stack_fresh *fresh;
 };

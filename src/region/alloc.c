@@ -38,9 +38,16 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
         (live < options.promote_bytes || placement == PLACE_SHARED ||
          (placement == PLACE_DEFAULT && (live < promote_bytes() || !heap_may_segregate(heap)))))
         return;
-    struct region *region = meta_alloc(sizeof *region);
-    if (!region)
+    /* A program may have as many regions as call paths, so the tables' budget counts them. Without
+     * a region the context's chunks stay in mixed pages. */
+    int64_t bytes = (int64_t)meta_block_bytes(sizeof(struct region));
+    if (!tables_take(bytes, placement == PLACE_DEFAULT ? TABLES_OTHERS : TABLES_SITE))
         return;
+    struct region *region = meta_alloc(sizeof *region);
+    if (!region) {
+        tables_add(-bytes);
+        return;
+    }
     bins_init(&region->bins);
     view->region = &region->bins;
 }

@@ -25,6 +25,7 @@ const struct region_hooks *region_hooks START_PAGE;
 struct heap_global heap_global FORK_PAGE
     __attribute__((aligned(OS_PAGE_BYTES))) = {.lock = LOCK_INIT(RANK_HEAPS)};
 uint32_t heap_views_epoch START_PAGE;
+struct lock heap_visit_lock FORK_PAGE = LOCK_INIT(RANK_VISIT);
 /* The heap of the first thread. This file is linked first, so that the heap stands directly
  * behind FORK_PAGE, with its hot part in the same OS page. */
 static struct heap first_heap;
@@ -53,20 +54,50 @@ static int64_t bytes_beyond(int64_t bytes) {
     return bytes > HEAP_TABLES_BYTES ? bytes - HEAP_TABLES_BYTES : 0;
 }
 
+/* Returns the bytes of waiting views that the budget counts: those beyond HEAP_TABLES_BYTES. */
+static int64_t idle_beyond(const struct heap *heap) {
+    return bytes_beyond(heap->table_bytes + heap->idle_bytes) - bytes_beyond(heap->table_bytes);
+}
+
 /* Takes `bytes` of the tables' budget for tables of the heap. False: `share` of it is used up. */
 static bool heap_take(struct heap *heap, int64_t bytes, enum tables_share share) {
     int64_t more = bytes_beyond(heap->table_bytes + bytes) - bytes_beyond(heap->table_bytes);
+    int64_t idle = idle_beyond(heap);
     if (share == TABLES_UNCOUNTED)
         return true;
     if (more && !tables_take(more, share))
         return false;
     heap->table_bytes += bytes;
+    tables_add_idle(idle_beyond(heap) - idle);
+    return true;
+}
+
+/* Counts memory of views that wait for a context; negative: bytes that do not wait any more. */
+static void heap_add_idle(struct heap *heap, int64_t bytes) {
+    int64_t idle = idle_beyond(heap);
+    heap->idle_bytes += (uint32_t)bytes;
+    tables_add_idle(idle_beyond(heap) - idle);
+}
+
+/* As heap_take, for memory of views that wait for a context. */
+static bool heap_reuse(struct heap *heap, int64_t bytes, enum tables_share share) {
+    int64_t more = bytes_beyond(heap->table_bytes + bytes) - bytes_beyond(heap->table_bytes);
+    if (share == TABLES_UNCOUNTED) {
+        heap_add_idle(heap, -bytes);
+        return true;
+    }
+    if (more && !tables_reuse(more, share))
+        return false;
+    heap->table_bytes += bytes;
+    heap->idle_bytes -= (uint32_t)bytes;
     return true;
 }
 
 static void heap_give(struct heap *heap, int64_t bytes) {
+    int64_t idle = idle_beyond(heap);
     tables_add(bytes_beyond(heap->table_bytes - bytes) - bytes_beyond(heap->table_bytes));
     heap->table_bytes -= bytes;
+    tables_add_idle(idle_beyond(heap) - idle);
 }
 
 static void slot_set(struct heap *heap, const struct view *view) {
@@ -93,12 +124,9 @@ static struct view *view_again(struct heap *heap, uint32_t context, enum tables_
     if (index == heap->view_count)
         return NULL;
     struct view *view = heap_view_at(heap, index);
-    int64_t idle = view->index ? sizeof *view : 0; /* discard_dropped zeroed the index */
-    tables_add_idle(-idle);
-    if (!heap_take(heap, sizeof *view, share)) {
-        tables_add_idle(idle);
+    bool idle = view->index; /* discard_dropped zeroed the index */
+    if (!(idle ? heap_reuse : heap_take)(heap, sizeof *view, share))
         return NULL;
-    }
     heap->dropped_from++;
     heap->views_dropped--;
     view->index = index;
@@ -274,13 +302,18 @@ static struct view *find_view(struct heap *heap, uint32_t context) {
     return find_newest(heap, context);
 }
 
+static uint32_t views_in_use(const struct heap *heap) {
+    return heap->view_count - heap->views_dropped;
+}
+
 NOINLINE struct view *heap_view_within(struct heap *heap, uint32_t context,
                                        enum tables_share share) {
+    heap_await(heap);
     struct view *view = find_view(heap, context);
     if (view)
         return view;
-    if (UNLIKELY(heap->view_count * 2 >= (heap->slots ? heap->slot_mask : 0)) &&
-        !slots_grow(heap, share) && (!heap->slots || heap->view_count >= heap->slot_mask))
+    if (UNLIKELY(views_in_use(heap) * 2 >= (heap->slots ? heap->slot_mask : 0)) &&
+        !slots_grow(heap, share) && (!heap->slots || views_in_use(heap) >= heap->slot_mask))
         return NULL;
     view = view_create(heap, context, share);
     if (view && heap->view_count - heap->views_in_slots > heap->newest_max)
@@ -298,7 +331,7 @@ void heap_view_drop(struct heap *heap, struct view *view) {
     if (!heap->views_dropped++ || view->index < heap->dropped_from)
         heap->dropped_from = view->index;
     heap_give(heap, sizeof *view);
-    tables_add_idle(sizeof *view);
+    heap_add_idle(heap, sizeof *view);
     struct baseline *base = heap_baseline(heap, view->index, TABLES_UNCOUNTED);
     if (base)
         *base = (struct baseline){0};
@@ -318,18 +351,45 @@ static void discard_dropped(struct heap *heap) {
         if (at < VIEWS_PER_PAGE || !here || (uintptr_t)first % OS_PAGE_BYTES)
             continue;
         os_discard(first, OS_PAGE_BYTES);
-        tables_add_idle(-here * (int64_t)sizeof *first);
+        heap_add_idle(heap, -here * (int64_t)sizeof *first);
     }
 }
 
-/* Rewrites the slots in place. No other thread reads them meanwhile: readers hold heap_global.lock,
- * which the caller holds. */
+#define SLOTS_SPARSE 16U /* slots for each view in use, from which on fewer slots are made */
+
+/* Makes fewer slots, all empty. False: there are not many more than are needed, or no memory. */
+static bool slots_shrink(struct heap *heap) {
+    uint32_t old_count = heap->slot_mask + 1, count = old_count;
+    while (count > FIRST_SLOTS && count / SLOTS_SPARSE > views_in_use(heap))
+        count /= 2;
+    uint32_t *slots = count < old_count / 2 ? meta_alloc(count * sizeof *slots) : NULL;
+    if (!slots)
+        return false;
+    heap->slots = slots;
+    heap->slot_mask = count - 1;
+    heap_give(heap, (int64_t)((old_count - count) * sizeof *slots));
+    return true;
+}
+
+/* Rewrites the slots. No other thread reads them meanwhile: readers hold heap_global.lock, which
+ * the caller holds. */
 void heap_views_dropped(struct heap *heap) {
-    __builtin_memset(heap->slots, 0, (heap->slot_mask + 1UL) * sizeof *heap->slots);
+    bool fewer = slots_shrink(heap);
+    if (!fewer)
+        __builtin_memset(heap->slots, 0, (heap->slot_mask + 1UL) * sizeof *heap->slots);
     for (uint32_t i = 1; i < heap->views_in_slots; i++)
         slot_set(heap, heap_view_at(heap, i));
+    if (fewer)
+        show_slots(heap);
     discard_dropped(heap);
     add_relaxed(&heap_views_epoch, 1);
+}
+
+void heap_await_visitor(struct heap *heap) {
+    do {
+        lock_take(&heap_visit_lock);
+        lock_release(&heap_visit_lock);
+    } while (load_acquire(&heap->visited));
 }
 
 void heap_forget_twins(struct heap *heap) {
@@ -344,6 +404,8 @@ static struct heap *adopt_parked(uint32_t tid) {
             continue;
         bool mine = load_acquire(&heap->state) == HEAP_PARKED;
         if (mine) {
+            tables_count_heap(1, heap->kept_bytes ? heap->kept_bytes : TABLES_HEAP_BYTES);
+            heap->kept_bytes = 0;
             heap->tid = tid;
             heap->thread_exits = 0;
             heap->busy = 0;
@@ -370,6 +432,7 @@ static struct heap *take_dead(void) {
         store_owner(&heap->state, HEAP_ORPHAN);
         if (!heap->busy) /* a busy heap may be half changed: it stays HEAP_ORPHAN */
             return heap;
+        tables_count_heap(-1, TABLES_HEAP_BYTES);
     }
     return NULL;
 }
@@ -417,7 +480,7 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell) {
         return NULL;
     heap_init(heap);
     heap->tid = tid;
-    add_relaxed(&tables_heaps, 1);
+    tables_count_heap(1, 0);
     lock_take(&heap_global.lock);
     heap_publish(heap);
     lock_release(&heap_global.lock);
@@ -447,8 +510,12 @@ void heap_count_remote_grow(struct heap *heap, uint32_t owner) {
     uint32_t count = heap->freed_of_count ? heap->freed_of_count : FREED_OF_FIRST;
     while (count <= owner)
         count *= 2;
-    uint64_t *counts = meta_alloc(count * sizeof *counts);
+    uint64_t *counts;
+    int64_t bytes = (int64_t)(count * sizeof *counts);
+    bool may = tables_take(bytes, TABLES_OTHERS);
+    counts = may ? meta_alloc((size_t)bytes) : NULL;
     if (!counts) {
+        tables_add(may ? -bytes : 0);
         add_relaxed(&heap_global.lost_remote, 1);
         return;
     }
@@ -512,20 +579,47 @@ static void fold_remote(struct heap *heap) {
     }
 }
 
+struct heap *heap_totals(void) {
+    struct heap *totals = heap_global.totals;
+    if (!totals && (totals = meta_alloc(sizeof *totals))) {
+        heap_init(totals);
+        totals->state = HEAP_TOTALS;
+        heap_global.totals = totals;
+        heap_publish(totals);
+    }
+    return totals;
+}
+
+void heap_keep_less(struct heap *heap) {
+    int64_t kept = heap->kept_bytes ? heap->kept_bytes : TABLES_HEAP_BYTES;
+    tables_add(TABLES_PARKED_BYTES - kept);
+    heap->kept_bytes = TABLES_PARKED_BYTES;
+}
+
+void heap_count_free(struct heap *heap, uint32_t context, size_t requested) {
+    struct view *view = heap_view_within(heap, context, TABLES_STACK);
+    if (UNLIKELY(!view) && !lock_any_is_mine()) {
+        lock_take(&heap_global.lock);
+        struct heap *totals = heap_totals();
+        view = totals ? heap_view_within(totals, context, TABLES_MUST) : NULL;
+        if (view)
+            view_account_free(view, requested);
+        lock_release(&heap_global.lock);
+        if (view)
+            return;
+    }
+    if (!view)
+        view = heap_view_make(heap, context);
+    if (view)
+        view_account_free(view, requested);
+}
+
 void heap_park(struct heap *heap) {
     heap_collect_remote(heap);
     REGION_HOOK(leave_named, heap);
     bins_release_empty(heap, &heap->mixed);
     lock_take(&heap_global.lock);
-    if (!heap_global.totals) {
-        struct heap *totals = meta_alloc(sizeof *totals);
-        if (totals) {
-            heap_init(totals);
-            totals->state = HEAP_TOTALS;
-            heap_global.totals = totals;
-            heap_publish(totals);
-        }
-    }
+    heap_totals();
     for (uint32_t i = 1; i < heap->view_count; i++) {
         struct view *view = heap_view_at(heap, i);
         if (heap_global.totals && (view->allocs || view->frees))
@@ -535,6 +629,7 @@ void heap_park(struct heap *heap) {
         fold_remote(heap);
     regions_release_empty(heap);
     heap_publish_waste(heap);
+    tables_count_heap(-1, heap->kept_bytes ? heap->kept_bytes : TABLES_HEAP_BYTES);
     heap->tid = 0;
     heap->busy = 0;
     store_release(&heap->state, HEAP_PARKED);
@@ -635,19 +730,27 @@ void heap_fork_child(struct heap *self) {
         bool held_by_other = load_relaxed(&heap->lock.word) && !lock_is_mine(&heap->lock);
         if (heap == self || heap == heap_global.totals || heap->state == HEAP_SHARED)
             continue;
-        if (heap->state == HEAP_OWNED)
+        if (heap->state == HEAP_OWNED) {
             store_owner(&heap->state, heap->busy ? HEAP_ORPHAN : HEAP_PARKED);
-        else if (held_by_other) /* the thread that used it does not exist in the child */
+            tables_count_heap(-1, TABLES_HEAP_BYTES);
+        } else if (held_by_other) { /* the thread that used it does not exist in the child */
             store_owner(&heap->state, HEAP_ORPHAN);
+        }
         if (held_by_other)
             lock_reset(&heap->lock);
         parked += heap->state == HEAP_PARKED;
         if (heap->tid) /* the comparison avoids a write, which costs the child an OS page */
             heap->tid = 0;
+        if (heap->visited) /* the visitor does not exist in the child */
+            heap->visited = 0;
     }
+    if (heap_visit_lock.word)
+        lock_reset(&heap_visit_lock);
     if (heap_global.parked != parked)
         heap_global.parked = parked;
     if (self) {
+        if (self->visited)
+            self->visited = 0;
         /* A trim request was one to the parent. The comparison avoids a write, which costs the
          * child an OS page. */
         if (self->trims != trim_number)

@@ -126,6 +126,9 @@ struct heap {
     uint32_t number;       /* heaps are numbered from 1 as they are made; 0: the shared heap */
     int64_t table_bytes;   /* owner: bytes of this heap's tables that hold views */
     struct heap *next;     /* next in the list of all heaps, which never shrinks */
+    uint32_t idle_bytes;   /* owner: bytes of views that wait for another context */
+    /* The part of TABLES_HEAP_BYTES that the heap keeps while it has no thread; 0: all of it. */
+    uint32_t kept_bytes;
     /* Room for the thread's path cache, a struct of the path layer (path/cache.h). */
     char paths_room[HEAP_PATHS_BYTES] __attribute__((aligned(CACHE_LINE)));
     struct bins mixed __attribute__((aligned(CACHE_LINE))); /* mixed pages of this heap */
@@ -149,9 +152,11 @@ struct heap {
     } twins[VIEW_TWINS];
     uint32_t twins_of; /* value of heap_views_epoch when `twins` was last emptied */
     /* See context/evict.h. `looks` is odd while the owner looks up a path in the tree. */
-    uint32_t looks;         /* atomic */
-    uint32_t looks_then;    /* value of `looks` when a sweep last took nodes out of the tree */
-    uint32_t looked_at;     /* owner: value of evict_round that the owner has acted upon */
+    uint32_t looks;      /* atomic */
+    uint32_t looks_then; /* value of `looks` when a sweep last took nodes out of the tree */
+    uint32_t looked_at;  /* owner: value of evict_round that the owner has acted upon */
+    /* Atomic: another thread holds heap_visit_lock and may change this heap's views and caches. */
+    uint32_t visited;
     uint32_t views_dropped; /* owner: number of views that wait for another context */
     uint32_t dropped_from;  /* owner: no view with a lower index waits for another context */
     /* Owner: how often this heap freed chunks of another heap, by that heap's number. The counts
@@ -197,6 +202,16 @@ struct heap_global {
     uint64_t lost_views; /* atomic: operations that could not be accounted; 0 means exact */
 };
 INTERNAL struct heap_global heap_global;
+/* The control thread may take views and caches from the heap of a thread that is not inside the
+ * allocator: see context/evict.c. The owner calls heap_await before it uses slots, caches, or the
+ * list of its views, and waits until such a visit is over. It need not call it to free a chunk:
+ * views with chunks that are alive stay as they are. */
+INTERNAL struct lock heap_visit_lock; /* RANK_VISIT */
+void heap_await_visitor(struct heap *heap);
+INLINE void heap_await(struct heap *heap) {
+    if (UNLIKELY(load_relaxed(&heap->visited)))
+        heap_await_visitor(heap);
+}
 INTERNAL uint32_t heap_views_epoch; /* atomic: counts calls of heap_views_dropped */
 INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
     return (struct page *)heap->recent_room[size_class];
@@ -214,6 +229,15 @@ struct heap *heap_acquire(uint32_t tid, bool threads_tell);
 /* Parks the heap of a thread that ends: adds the numbers of its views to heap_global.totals and
  * gives its empty pages back. */
 void heap_park(struct heap *heap);
+/* Returns the heap that has the figures of ended threads. The caller holds heap_global.lock. NULL:
+ * out of memory. */
+struct heap *heap_totals(void);
+/* Counts a heap without a thread as one that has lost its room for traces and a walked stack. The
+ * caller holds the heap's lock. */
+void heap_keep_less(struct heap *heap);
+/* Counts the free of another heap's chunk: in this heap's view of the context, or, where the budget
+ * has no room for one, in that of heap_totals. */
+void heap_count_free(struct heap *heap, uint32_t context, size_t requested);
 /* Moves the numbers of `view` to `sum`, a view of the same context in the heap `to`. The caller
  * holds heap_global.lock, so that no dump counts the numbers twice. */
 void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct view *sum);
@@ -237,6 +261,7 @@ struct view *heap_view_make(struct heap *heap, uint32_t context);
  * budget is used up or memory is short. */
 struct view *heap_view_within(struct heap *heap, uint32_t context, enum tables_share share);
 INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
+    heap_await(heap);
     if (LIKELY(heap->slots)) {
         uint32_t index = heap->slots[context & heap->slot_mask];
         struct view *view = heap_view_at(heap, index);
@@ -269,15 +294,16 @@ const struct view *heap_views_next(struct heap_views *walk); /* NULL: no view is
 
 /* Empties the cache heap->twins, because views of other heaps may belong to other contexts now. */
 void heap_forget_twins(struct heap *heap);
-/* Returns this heap's view of the context to which another heap's view belongs. */
+/* Returns this heap's view of the context to which another heap's view belongs. NULL: there is no
+ * room for it. */
 INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_other) {
     unsigned place = ((uintptr_t)of_other / sizeof *of_other) % VIEW_TWINS;
     if (UNLIKELY(heap->twins_of != load_relaxed(&heap_views_epoch)))
         heap_forget_twins(heap);
     if (UNLIKELY(heap->twins[place].of_other != of_other)) {
-        struct view *ours = heap_view(heap, of_other->context);
-        if (!ours || ours->context != of_other->context)
-            return ours;
+        struct view *ours = heap_view_within(heap, of_other->context, TABLES_STACK);
+        if (UNLIKELY(!ours))
+            return NULL;
         heap->twins[place].of_other = of_other;
         heap->twins[place].ours = ours;
     }

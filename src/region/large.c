@@ -114,9 +114,8 @@ static void free_large(struct heap *heap, struct page *page, void *chunk) {
     if (check_is_on(page))
         check_sealed(page, chunk, page->requested_bytes,
                      page->chunk + page->requested_bytes + CHECK_TAIL);
-    struct view *view = is_settled(heap, page) ? heap_view(heap, page->context) : NULL;
-    if (view)
-        view_account_free(view, page->requested_bytes);
+    if (is_settled(heap, page))
+        heap_count_free(heap, page->context, page->requested_bytes);
     region_give_large(page);
 }
 

@@ -62,6 +62,8 @@ static void account_parked(struct heap *heap, struct heap *owner, const struct v
         view = heap_view_twin(heap, paid);
     if (view)
         view_account_free(view, requested);
+    else
+        heap_count_free(heap, paid->context, requested);
 }
 
 /* If the heap `owner` is parked, gives the block back to its page, as the owner would. False: the
@@ -91,8 +93,10 @@ void region_free_by_other_thread(struct heap *heap, struct page *page, void *chu
     if (freed_parked(heap, owner, page, &freed))
         return;
     struct view *view = heap_view_twin(heap, freed.paid);
-    if (view)
+    if (LIKELY(view != NULL))
         view_account_free(view, freed.requested);
+    else
+        heap_count_free(heap, freed.paid->context, freed.requested);
     page_push_remote(page, freed.block);
 }
 

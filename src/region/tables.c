@@ -24,24 +24,50 @@ int64_t tables_limit_known START_PAGE = TABLES_LEAST_BYTES;
 static int64_t limit_of_rest(void) {
     int64_t limit = load_relaxed(&options.tables);
     if (limit < 0) {
-        int64_t share = share_of_blocks(-limit), live = load_relaxed(&tables_live_bytes);
-        if (share > TABLES_LEAST_BYTES)
-            share = live < 0 ? share / 2 : live / 100 * -limit;
-        limit = share;
+        int64_t percent = -limit, blocks = share_of_blocks(percent);
+        int64_t live = load_relaxed(&tables_live_bytes) / 100 * percent;
+        limit = live < blocks ? live : blocks;
+        limit = limit / 8 * TABLES_LIVE_PARTS;
         limit = limit < TABLES_LEAST_BYTES ? TABLES_LEAST_BYTES : limit;
     }
-    limit += (TABLES_THREAD_BYTES - TABLES_HEAP_BYTES) * load_relaxed(&tables_heaps);
     store_owner(&tables_limit_known, limit); /* a lost store is made good by the next */
     return limit;
 }
 
 int64_t tables_limit_bytes(void) {
-    return limit_of_rest() + TABLES_HEAP_BYTES * load_relaxed(&tables_heaps);
+    return limit_of_rest() + TABLES_THREAD_BYTES * load_relaxed(&tables_heaps);
 }
 
-int64_t tables_held_bytes(void) {
-    return load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) +
-           TABLES_HEAP_BYTES * load_relaxed(&tables_heaps);
+int64_t tables_held_bytes(int64_t *limit) {
+    int64_t heaps = TABLES_THREAD_BYTES * load_relaxed(&tables_heaps);
+    *limit = limit_of_rest() + heaps;
+    return load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) + heaps;
+}
+
+void tables_count_heap(int change, int64_t kept) {
+    add_relaxed(&tables_heaps, (uint32_t)change);
+    tables_add(change > 0 ? -kept : kept);
+}
+
+/* Returns how many parts may be in use or wait for a new use after a request. Bytes that wait may
+ * not fit the next use, so they must not take the room of sites. */
+static int64_t parts_with_idle(enum tables_share share) {
+    return share <= TABLES_PATH  ? (int64_t)share
+           : share < TABLES_SITE ? TABLES_ADMITTED_IDLE
+                                 : TABLES_PARTS;
+}
+
+/* The sum of the bytes in use and of those that wait stays as it is, so only the share counts. */
+bool tables_reuse(int64_t bytes, enum tables_share share) {
+    if (share == TABLES_UNCOUNTED)
+        return true;
+    int64_t limit = limit_of_rest(), before = load_relaxed(&tables_used_bytes);
+    do {
+        if (share != TABLES_MUST && (before + bytes) * TABLES_PARTS > limit * (int64_t)share)
+            return false;
+    } while (!cas_acq_rel(&tables_used_bytes, &before, before + bytes));
+    tables_add_idle(-bytes);
+    return true;
 }
 
 bool tables_take(int64_t bytes, enum tables_share share) {
@@ -49,15 +75,22 @@ bool tables_take(int64_t bytes, enum tables_share share) {
         return true;
     int64_t *used = share == TABLES_TRACE ? &tables_trace_bytes : &tables_used_bytes;
     int64_t *other = share == TABLES_TRACE ? &tables_used_bytes : &tables_trace_bytes;
-    int64_t now = add_relaxed(used, bytes) + bytes, limit = limit_of_rest();
-    int64_t all = now + load_relaxed(other), part = share == TABLES_TRACE ? all : now;
-    if (UNLIKELY(all * TABLES_PARTS > limit * TABLES_CROWDED) && share != TABLES_TRACE)
-        store_owner(&tables_want_traces, true);
-    if (LIKELY(part * TABLES_PARTS <= limit * (int64_t)share) &&
-        LIKELY(all + load_relaxed(&tables_idle_bytes) <= limit))
-        return true;
-    if (share == TABLES_MUST)
-        return true;
-    add_relaxed(used, -bytes);
-    return false;
+    int64_t limit = limit_of_rest(), before = load_relaxed(used), now, all;
+    /* The bytes are taken only once they are known to fit, so that a reader never sees bytes that
+     * are refused. Traces end below the limit, so that a thread that takes bytes for traces at the
+     * same time does not make the sum pass it. */
+    do {
+        int64_t idle = load_relaxed(&tables_idle_bytes);
+        now = before + bytes;
+        all = now + load_relaxed(other);
+        int64_t part = share == TABLES_TRACE ? all : now;
+        if (UNLIKELY(all * TABLES_PARTS > limit * TABLES_CROWDED) && share != TABLES_TRACE)
+            store_owner(&tables_want_traces, true);
+        bool fits = part * TABLES_PARTS <= limit * (int64_t)share &&
+                    (now + idle) * TABLES_PARTS <= limit * parts_with_idle(share) &&
+                    all + idle <= limit - tables_reserve(limit);
+        if (!fits && share != TABLES_MUST)
+            return false;
+    } while (!cas_acq_rel(used, &before, now));
+    return true;
 }

@@ -8,12 +8,13 @@
  * fill, the library first stops keeping full paths of allocations that were seen once, and last
  * stops keeping the figures of each site. Only TABLES_MUST may pass the limit.
  *
- * Limit: MEMCTX_TABLES, plus TABLES_THREAD_BYTES for each thread. The highest number of threads
- * that lived at a time counts, because the tables for a thread's chunks outlive the thread. When a
- * share of the live bytes may be more than TABLES_LEAST_BYTES, the control thread adds up the live
- * bytes once a second; until it has, the limit is half of what the pages in use would allow.
+ * Limit: MEMCTX_TABLES, plus TABLES_THREAD_BYTES for each thread that has a heap. A heap whose
+ * thread ended adds nothing to the limit, and counts for the bytes that it keeps. When a share of
+ * the live bytes may be more than TABLES_LEAST_BYTES, the control thread adds up the live bytes
+ * twice a second; until it has, the limit is TABLES_LEAST_BYTES. The live bytes may fall between
+ * two of these sums, so only TABLES_LIVE_PARTS of their share may be used.
  *
- * Threads: any; one atomic word, which the common malloc and free never touch.
+ * Threads: any; atomic words, which the common malloc and free never touch.
  */
 #ifndef MEMCTX_TABLES_H
 #define MEMCTX_TABLES_H
@@ -22,11 +23,15 @@
 
 #define TABLES_LEAST_BYTES (4L << 20)
 #define TABLES_THREAD_BYTES (32L << 10)
-/* The part of TABLES_THREAD_BYTES that each thread's heap always has, even when the tables are
- * full: its struct, the stack as it was walked, its first views and traces, and counts of paths
- * that wait. This part counts as used from the start; only the rest is taken and shared out
- * here. */
-#define TABLES_HEAP_BYTES (26L << 10)
+/* Each thread's heap always has this much, even when the tables are full: its struct (one OS page
+ * of which is touched), the stack as it was walked (three), the first views (one) and traces (one),
+ * and counts of paths that wait (two). These bytes count as used from the start. */
+#define TABLES_HEAP_BYTES TABLES_THREAD_BYTES
+/* What remains of them while the heap has no thread: its struct and the first views. */
+#define TABLES_PARKED_BYTES (8L << 10)
+/* What remains of them if the heap keeps room for traces and a walked stack, too. */
+#define TABLES_PARKED_READY_BYTES (24L << 10)
+#define TABLES_LIVE_PARTS 7 /* of 8 */
 
 /* How many of the TABLES_PARTS parts of the limit may be in use after a request of this kind,
  * without traces. Traces may have the room that the others leave, and give it back when the
@@ -54,25 +59,38 @@ INTERNAL int64_t tables_trace_bytes; /* atomic */
 /* Atomic: bytes of removed nodes and views whose memory waits for new ones. They are not in use,
  * but take room. */
 INTERNAL int64_t tables_idle_bytes;
-INTERNAL uint32_t tables_heaps; /* atomic: of threads; those of ended ones go to new ones */
+INTERNAL uint32_t tables_heaps; /* atomic: heaps that have a thread */
 
 /* Atomic: the requested bytes that are alive, as the control thread last added them up; -1:
  * never. */
 INTERNAL int64_t tables_live_bytes;
 /* True when the control thread has to add them up, because the limit may be a share of them. */
 bool tables_ask_live(void);
+/* Past this share, counted together with bytes that wait for a new use, only sites get new bytes.
+ */
+#define TABLES_ADMITTED_IDLE 26
 /* Past this share, counted together with traces, traces are given back before others need room. */
 #define TABLES_CROWDED 29
 /* Atomic: a thread is to give its traces back; it sets this to false. */
 INTERNAL bool tables_want_traces;
 int64_t tables_limit_bytes(void);
-/* Returns all bytes that the tables hold, for reports. */
-int64_t tables_held_bytes(void);
+/* Returns all bytes that the tables hold, for reports, and the limit of the same moment. */
+int64_t tables_held_bytes(int64_t *limit);
+/* What cannot be refused comes out of this part of the limit, which all other requests leave free.
+ */
+INLINE int64_t tables_reserve(int64_t limit) {
+    return limit / TABLES_PARTS;
+}
 /* Atomic: the limit without the part that heaps always have (TABLES_HEAP_BYTES), as last
  * computed. */
 INTERNAL int64_t tables_limit_known;
+/* Counts a thread that gets a heap, or that leaves it (-1). `kept`: the bytes that the heap keeps,
+ * or kept, while it has no thread; 0: the heap is new. */
+void tables_count_heap(int change, int64_t kept);
 /* Takes `bytes` from the budget. False: nothing was taken; that share of the limit is used up. */
 bool tables_take(int64_t bytes, enum tables_share share);
+/* As tables_take, for bytes that wait for a new use (tables_idle_bytes). */
+bool tables_reuse(int64_t bytes, enum tables_share share);
 /* Add bytes that cannot be refused to the accounts; negative: bytes that were given back. */
 INLINE void tables_add(int64_t bytes) {
     add_relaxed(&tables_used_bytes, bytes);
@@ -82,6 +100,13 @@ INLINE void tables_add_traces(int64_t bytes) {
 }
 INLINE void tables_add_idle(int64_t bytes) {
     add_relaxed(&tables_idle_bytes, bytes);
+}
+/* True when the tables, with traces, bytes that wait for a new use, and so many more, are nearly
+ * full. */
+INLINE bool tables_are_crowded(int64_t more) {
+    int64_t all = load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) +
+                  load_relaxed(&tables_idle_bytes) + more;
+    return all * TABLES_PARTS > load_relaxed(&tables_limit_known) * TABLES_CROWDED;
 }
 /* True when more than this share of the limit is in use, by the limit as last computed. */
 INLINE bool tables_are_past(enum tables_share share) {

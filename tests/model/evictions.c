@@ -443,6 +443,50 @@ void thread_evict_parked(unsigned id) {
     }
 }
 
+/* --- sleeping threads ------------------------------------------------------------------------- */
+
+static void enter(struct heap *heap) {
+    store_owner(&heap->busy, 1);
+}
+
+static void leave(struct heap *heap) {
+    store_owner(&heap->busy, 0);
+}
+
+/* The tables are above their limit. The first path has a trace. A chunk of a cold path is alive,
+ * and both heaps know which view of their own stands for it in the other one. */
+void evictions_sleeping(struct heap **of) {
+    begin(of, 2);
+    put(heaps[0], 0, DEEP);
+    put(heaps[1], 1, DEEP);
+    give(heaps[1], 0);
+    give(heaps[0], 1);
+    heap_collect_remote(heaps[0]);
+    heap_collect_remote(heaps[1]);
+    put(heaps[1], 2, DEEP);
+    evicted_least = 1;
+    for (int i = 0; i < 3; i++)
+        use(heaps[0], 0);
+    fill_tables_to(TABLES_PARTS + 1);
+    model_time_passes(LONG_NS);
+}
+
+/* The first thread visits the heap of the second one while that is outside the allocator. The
+ * second one has a trace of its path, looks the path up again, and frees a chunk of another heap.
+ */
+void thread_evict_sleeping(unsigned id) {
+    if (!id) {
+        evict_sweep();
+        return;
+    }
+    enter(heaps[0]);
+    use(heaps[0], 0);
+    leave(heaps[0]);
+    enter(heaps[0]);
+    give(heaps[0], 2);
+    leave(heaps[0]);
+}
+
 /* --- without a control thread ----------------------------------------------------------------- */
 
 void thread_evict_alone(unsigned id) {

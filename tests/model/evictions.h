@@ -22,6 +22,8 @@ void evictions_marked(struct heap **heaps);
 void thread_evict_dump(unsigned id);
 void evictions_parked(struct heap **heaps);
 void thread_evict_parked(unsigned id);
+void evictions_sleeping(struct heap **heaps);
+void thread_evict_sleeping(unsigned id);
 void thread_evict_alone(unsigned id);
 void check_evictions(void);
 

@@ -600,6 +600,7 @@ BEFORE(evictions_empty_nodes)
 BEFORE(evictions_children)
 BEFORE(evictions_marked)
 BEFORE(evictions_parked)
+BEFORE(evictions_sleeping)
 
 static const struct scenario scenarios[] = {
     {"remote-frees-meet-the-owner", 3, false, three_chunks, thread_remote, check_all_gone},
@@ -640,6 +641,8 @@ static const struct scenario scenarios[] = {
     {"dump-is-read-under-an-eviction", 2, false, heaps_evictions_marked, thread_evict_dump,
      check_evictions},
     {"heaps-are-parked-under-evictions", 3, false, heaps_evictions_parked, thread_evict_parked,
+     check_evictions},
+    {"sleeping-threads-are-visited", 2, false, heaps_evictions_sleeping, thread_evict_sleeping,
      check_evictions},
     {"two-threads-sweep-alone", 2, false, heaps_evictions_used, thread_evict_alone,
      check_evictions},

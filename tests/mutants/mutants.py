@@ -270,7 +270,7 @@ MUTANTS = {
         "src/context/lookup.c", "    if (UNLIKELY(!depth)) {\n        view",
         "    if (UNLIKELY(depth <= 1)) {\n        view", ["invariant-3-depths"]),
     "nodes-need-memory": (
-        "src/context/tree.c", "        if (!fresh)\n            return 0;\n        store_release(block, fresh);",
+        "src/context/tree.c", "        if (!fresh) {\n            tables_add(share == TABLES_UNCOUNTED ? 0 : -(int64_t)sizeof(struct gone));\n            return 0;\n        }\n        store_release(block, fresh);",
         "        store_release(block, fresh);",
         ["invariant-3-tracking-without-memory"]),
     "the-freelist-has-no-bound": (
@@ -521,11 +521,11 @@ MUTANTS = {
         "src/path/cache.c", "    paths->stack.count = paths->nodes_valid = 0;\n", "",
         ["model:recursion-is-unfolded-under-walks"]),
     "budget-is-looked-at-before-it-is-taken": (
-        "src/region/tables.c", "    int64_t now = add_relaxed(used, bytes) + bytes, limit = limit_of_rest();",
-        "    int64_t now = load_relaxed(used) + bytes, limit = limit_of_rest();\n    add_relaxed(used, bytes);",
+        "src/region/tables.c", "    } while (!cas_acq_rel(used, &before, now));\n", "    } while (0);\n    add_relaxed(used, bytes);\n",
         ["model:budget-is-taken-by-three"]),
     "refused-bytes-are-counted": (
-        "src/region/tables.c", "    add_relaxed(used, -bytes);\n    return false;", "    return false;",
+        "src/region/tables.c", "        if (!fits && share != TABLES_MUST)\n            return false;",
+        "        if (!fits && share != TABLES_MUST) {\n            add_relaxed(used, bytes);\n            return false;\n        }",
         ["model:budget-is-taken-by-three"]),
     "loops-go-on-from-their-first-frame": (
         "src/context/admit.c", "        admission->last[rule_folded(frames[i].rule)] = look++;\n",
@@ -539,7 +539,7 @@ MUTANTS = {
         "src/context/admit.c", "    if (known->site != site || known->caller != caller || known->ancestor != ancestor)",
         "    if (!known->view || known->ancestor != ancestor)", ["tables:levels-alone"]),
     "others-stand-below-the-process": (
-        "src/context/admit.c", "        view = site_below(admit, at, near", "        view = site_below(admit, TREE_ROOT, near",
+        "src/context/admit.c", "        view = site_below(admit, at, may_make, share);", "        view = site_below(admit, TREE_ROOT, may_make, share);",
         ["tables:levels-alone", "tables:levels-while-it-forks"]),
     "waiting-paths-are-charged-to-their-parent": (
         "src/context/admit.c", "    return node ? heap_view_within(admit->heap, node, share) : NULL;",
@@ -562,8 +562,8 @@ MUTANTS = {
         "src/context/evict.c", "    exchange_full(&evict_round, evict_round + 1);\n", "",
         ["model:paths-are-evicted-under-look-ups"]),
     "looks-are-over-too-late": (
-        "src/context/evict.c", "    find_views(found, count);\n    lock_take(&tree_lock);\n",
-        "    find_views(found, count);\n    over = state.leaving && looks_are_over();\n    lock_take(&tree_lock);\n",
+        "src/context/evict.c", "    find_views(found, count, now);\n    lock_take(&tree_lock);\n",
+        "    find_views(found, count, now);\n    over = state.leaving && looks_are_over();\n    lock_take(&tree_lock);\n",
         ["model:nodes-leave-under-look-ups"]),
     "nodes-go-with-the-next-sweep": (
         "src/context/evict.c", "    } else if (over) {\n", "    } else if (over || 1) {\n", ["model:nodes-leave-under-look-ups"]),
@@ -603,7 +603,12 @@ MUTANTS = {
         "src/context/evict.c", "            heap_fold(heap, view, to, site);\n", "            (void)to;\n",
         ["model:paths-are-evicted-under-look-ups", "model:heaps-are-parked-under-evictions"]),
     "evicted-paths-have-no-site": (
-        "src/context/evict.c", "        node = child_like(node, id);\n", "        (void)id;\n", ["model:paths-are-evicted-under-look-ups"]),
+        "src/context/evict.c", "        node = child_like(node, id, share);\n", "        (void)id;\n", ["model:paths-are-evicted-under-look-ups"]),
+    "visits-do-not-look-whether-the-owner-is-inside": (
+        "src/context/evict.c", " && !load_acquire(&heap->busy) &&\n", " &&\n", ["model:sleeping-threads-are-visited"]),
+    "look-ups-do-not-wait-for-a-visitor": (
+        "src/region/heap.c", "    do {\n        lock_take(&heap_visit_lock);\n        lock_release(&heap_visit_lock);\n    } while (load_acquire(&heap->visited));\n",
+        "    (void)heap;\n", ["model:sleeping-threads-are-visited"]),
     "paths-are-evicted-under-a-dump": (
         "src/context/evict.c", "    if (load_relaxed(&heap->state) == HEAP_OWNED &&\n        load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {",
         "    if (load_relaxed(&heap->state) == HEAP_OWNED) {", ["model:dump-is-read-under-an-eviction"]),

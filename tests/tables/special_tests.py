@@ -10,7 +10,8 @@ from target import (ALLOCS, FIGURES, LIVE, SEED, Program, Watch, check_books, ch
 from wire import Wire, constant, frame, struct_bytes
 
 
-PROMOTE_BYTES = 16384
+# So small that many of the contexts reach it, though hundreds of paths share what is alive.
+PROMOTE_BYTES = 1024
 
 
 def note(text=""):
@@ -153,7 +154,7 @@ def rules_for_the_recursion():
     """A rule for a site, and one for a function of the recursion: they hold for all that is kept of
     them, merged or not, from MEMCTX_PROMOTE_BYTES on, and the limit holds, too."""
     options = (f"allocs={scaled(900000, 9000000)}", "stands=3", f"seed={SEED}")
-    with Program("recursion", *options) as program:
+    with Program("recursion", *options, MEMCTX_PROMOTE_BYTES=PROMOTE_BYTES) as program:
         program.go()
         add_rule(program, "site_2=slab")
         add_rule(program, "visit_3=generation")

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* A memory barrier in all threads of the process, paid for by the thread that asks for it. */
+#include "os/os.h"
+#include "os/syscall.h"
+
+#include <linux/membarrier.h>
+
+#ifdef MEMCTX_MODEL
+/* The model's threads see all writes in one order. */
+bool os_barrier_in_threads(void) {
+    return true;
+}
+#else
+static bool kernel_does(int command) {
+    return !OS_FAILED(OS_CALL(SYS_membarrier, command, 0, 0, 0, 0, 0));
+}
+
+/* The kernel wants a process to register before the first call, and once more after exec. */
+bool os_barrier_in_threads(void) {
+    if (load_relaxed(&os_restricted))
+        return false;
+    return kernel_does(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
+           (kernel_does(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
+            kernel_does(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
+}
+#endif
