@@ -25,7 +25,6 @@ const struct region_hooks *region_hooks START_PAGE;
 struct heap_global heap_global FORK_PAGE
     __attribute__((aligned(OS_PAGE_BYTES))) = {.lock = LOCK_INIT(RANK_HEAPS)};
 uint32_t heap_views_epoch START_PAGE;
-struct lock heap_visit_lock FORK_PAGE = LOCK_INIT(RANK_VISIT);
 /* The heap of the first thread. This file is linked first, so that the heap stands directly
  * behind FORK_PAGE, with its hot part in the same OS page. */
 static struct heap first_heap;
@@ -383,13 +382,6 @@ void heap_views_dropped(struct heap *heap) {
         show_slots(heap);
     discard_dropped(heap);
     add_relaxed(&heap_views_epoch, 1);
-}
-
-void heap_await_visitor(struct heap *heap) {
-    do {
-        lock_take(&heap_visit_lock);
-        lock_release(&heap_visit_lock);
-    } while (load_acquire(&heap->visited));
 }
 
 void heap_forget_twins(struct heap *heap) {

@@ -52,9 +52,17 @@ void tables_count_heap(int change, int64_t kept) {
 /* Returns how many parts may be in use or wait for a new use after a request. Bytes that wait may
  * not fit the next use, so they must not take the room of sites. */
 static int64_t parts_with_idle(enum tables_share share) {
+    if (share == TABLES_TRACE)
+        return TABLES_PARTS;
     return share <= TABLES_PATH  ? (int64_t)share
            : share < TABLES_SITE ? TABLES_ADMITTED_IDLE
                                  : TABLES_PARTS;
+}
+
+/* Returns the bytes of the limit that a request must leave free. A site may need room that traces
+ * of other threads have, which these threads give back a little later. */
+static int64_t kept_free(int64_t limit, enum tables_share share) {
+    return tables_reserve(limit) / (share == TABLES_SITE ? 4 : 1);
 }
 
 /* The sum of the bytes in use and of those that wait stays as it is, so only the share counts. */
@@ -88,7 +96,7 @@ bool tables_take(int64_t bytes, enum tables_share share) {
             store_owner(&tables_want_traces, true);
         bool fits = part * TABLES_PARTS <= limit * (int64_t)share &&
                     (now + idle) * TABLES_PARTS <= limit * parts_with_idle(share) &&
-                    all + idle <= limit - tables_reserve(limit);
+                    all + idle <= limit - kept_free(limit, share);
         if (!fits && share != TABLES_MUST)
             return false;
     } while (!cas_acq_rel(used, &before, now));

@@ -76,8 +76,8 @@ INTERNAL bool tables_want_traces;
 int64_t tables_limit_bytes(void);
 /* Returns all bytes that the tables hold, for reports, and the limit of the same moment. */
 int64_t tables_held_bytes(int64_t *limit);
-/* What cannot be refused comes out of this part of the limit, which all other requests leave free.
- */
+/* What cannot be refused comes out of this part of the limit, of which sites leave a quarter free,
+ * and all other requests leave all free. */
 INLINE int64_t tables_reserve(int64_t limit) {
     return limit / TABLES_PARTS;
 }

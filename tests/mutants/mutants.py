@@ -607,7 +607,7 @@ MUTANTS = {
     "visits-do-not-look-whether-the-owner-is-inside": (
         "src/context/evict.c", " && !load_acquire(&heap->busy) &&\n", " &&\n", ["model:sleeping-threads-are-visited"]),
     "look-ups-do-not-wait-for-a-visitor": (
-        "src/region/heap.c", "    do {\n        lock_take(&heap_visit_lock);\n        lock_release(&heap_visit_lock);\n    } while (load_acquire(&heap->visited));\n",
+        "src/region/visit.c", "    do {\n        lock_take(&heap_visit_lock);\n        lock_release(&heap_visit_lock);\n    } while (load_acquire(&heap->visited));\n",
         "    (void)heap;\n", ["model:sleeping-threads-are-visited"]),
     "paths-are-evicted-under-a-dump": (
         "src/context/evict.c", "    if (load_relaxed(&heap->state) == HEAP_OWNED &&\n        load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {",
