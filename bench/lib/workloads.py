@@ -64,6 +64,8 @@ ALLOC = [
     own("survivors", "random sizes with survivors", quick=True),
     own("growth", "growth by realloc"),
     own("big", "buffers of 64 KiB to 4 MiB"),
+    own("large", "buffers of 5 to 25 MiB"),
+    own("relay", "two threads, aligned blocks, whole tables handed over"),
     own("forks", "server that forks 1 200 children"),
     own("threads", "30 000 short threads"),
     own("deep", "call paths of 60 frames", quick=True),

@@ -27,7 +27,7 @@
       "milliseconds after which empty memory goes back to the kernel")                             \
     X(freelist_kib, FREELIST_KIB, INT, 8192, 0, 1073741824, 1,                                     \
       "at most this many KiB of empty memory are kept for reuse, or 5 % of the live bytes if "     \
-      "more")                                                                                      \
+      "more; what a program frees and takes again at once is kept, too")                           \
     X(promote_bytes, PROMOTE_BYTES, INT, 16384, 0, 1073741824, 1,                                  \
       "live bytes at which a context gets pages of its own; the number doubles each time the "     \
       "live bytes of the process quadruple beyond 64 KiB")                                         \

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "api/names.h"
+#include "region/aset.h"
 
 struct request {
     size_t size, alignment; /* alignment 1: the 16 bytes that every chunk has are enough */
@@ -216,8 +217,31 @@ void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t
     return serve_entered(heap, THREAD_OWN, view, &request, frame);
 }
 
+/* Takes a block that is aligned by itself from the view's current page. NULL: there is none. */
+static void *take_aligned_block(struct heap *heap, struct view *view, size_t size,
+                                size_t alignment) {
+    size_t room = aset_aligned_room(size, alignment);
+    if (UNLIKELY(!view) || UNLIKELY(load_relaxed(&control_waiting)) || UNLIKELY(options.check) ||
+        room > NARROW_MAX)
+        return NULL;
+    struct page *page = view->bins->current[bins_class_narrow(heap, room)];
+    bool fresh;
+    return page->block_bytes % alignment || !aset_slack_fits(page->block_bytes, size)
+               ? NULL
+               : region_take(heap, page, view, size, true, &fresh);
+}
+
 void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame) {
-    return serve_slow(&(struct request){.size = size, .alignment = alignment}, frame);
+    struct request request = {.size = size, .alignment = alignment};
+    struct heap *heap;
+    if (size > NARROW_MAX || alignment > NARROW_MAX || UNLIKELY(!(heap = thread_enter())))
+        return serve_slow(&request, frame);
+    struct view *view = view_of_path(heap, frame, size);
+    void *chunk = take_aligned_block(heap, view, size, alignment);
+    if (UNLIKELY(!chunk))
+        return serve_entered(heap, THREAD_OWN, view, &request, frame);
+    thread_leave(heap);
+    return chunk;
 }
 
 EXPORT void *malloc(size_t size) {
@@ -269,14 +293,14 @@ EXPORT void *reallocarray(void *old, size_t count, size_t size) {
 }
 
 /* Rounds the alignment up to a power of two, as glibc's memalign and aligned_alloc do. */
-static void *align_as_glibc(size_t alignment, size_t size, uintptr_t frame) {
-    if (alignment > SIZE_MAX / 2 + 1) {
+INLINE void *align_as_glibc(size_t alignment, size_t size, uintptr_t frame) {
+    if (alignment <= 16)
+        return allocate(size, ALLOCATE_PLAIN, frame);
+    if (UNLIKELY(alignment > SIZE_MAX / 2 + 1)) {
         errno = EINVAL;
         return NULL;
     }
-    size_t power = 16;
-    while (power < alignment)
-        power *= 2;
+    size_t power = 1UL << (64 - __builtin_clzl(alignment - 1));
     return allocate_aligned(size, power, frame);
 }
 
@@ -292,8 +316,9 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
     if (!is_power_of_two(alignment) || alignment % sizeof(void *))
         return EINVAL;
     int saved = errno;
-    void *chunk = allocate_aligned(size, alignment, FRAME);
-    if (!chunk) /* errno stays ENOMEM: glibc sets it, and programs read it */
+    void *chunk = alignment <= 16 ? allocate(size, ALLOCATE_PLAIN, FRAME)
+                                  : allocate_aligned(size, alignment, FRAME);
+    if (UNLIKELY(!chunk)) /* errno stays ENOMEM: glibc sets it, and programs read it */
         return ENOMEM;
     errno = saved;
     *result = chunk;

@@ -22,10 +22,9 @@
 #define SWEEP_MOST_NS 30000000000ULL /* ... at most this, ... */
 #define SWEEP_SHARE 50U              /* ... and so many times the length of the last sweep */
 #define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
-/* Look-ups in other heaps, each time a thread evicts, and the same of the control thread while the
- * tables are above their limit. */
-#define PROBES_MAX (1U << 18)
-#define PROBES_HURRY (1U << 22)
+#define PROBES_MAX                                                                                 \
+    (1U << 18) /* look-ups in other heaps, each time a thread evicts its own views                 \
+                */
 /* A context that made this part of all allocations, or of their bytes, stays. */
 #define HISTORY_SHARE 1024U
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
@@ -44,7 +43,10 @@ static struct {
     uint16_t *seen[TREE_BLOCKS];
     uint32_t seen_count; /* contexts below it were seen */
     bool leaving;        /* some node is TREE_LEAVING */
-    bool alone;          /* atomic: the last sweep was made by a thread that waited for one */
+    /* During a sweep, by context: its live chunks in all heaps, see find_alive. */
+    uint32_t *alive, alive_count;
+    uint32_t over; /* atomic: the last so many sweeps found the tables above their limit */
+    bool alone;    /* atomic: the last sweep was made by a thread that waited for one */
     uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
 } state;
 
@@ -306,6 +308,49 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted,
 }
 
 static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes);
+static void fold_rested(struct heap *heap, struct heap *totals);
+
+/* Adds the allocations of all views to state.alive, or subtracts the frees. */
+static void add_to_alive(bool frees) {
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
+        uint32_t views = load_acquire(&heap->view_count);
+        for (uint32_t i = 1; i < views; i++) {
+            const struct view *view = heap_view_at(heap, i);
+            uint32_t context = load_relaxed(&view->context);
+            if (!context || context >= state.alive_count)
+                continue;
+            if (frees)
+                state.alive[context] -= (uint32_t)load_acquire(&view->frees);
+            else
+                state.alive[context] += (uint32_t)load_acquire(&view->allocs);
+        }
+    }
+}
+
+static void forget_alive(void) {
+    if (state.alive)
+        os_unmap(state.alive, align_up(state.alive_count * sizeof *state.alive, OS_PAGE_BYTES));
+    state.alive = NULL;
+    state.alive_count = 0;
+}
+
+/* Counts the live chunks of each context. All frees are read before all allocations. So where the
+ * result is 0, no chunk of the context was alive at one moment between the two, and none of a heap
+ * is alive later on whose owner allocates nothing meanwhile. Without memory there is no result. */
+static void find_alive(void) {
+    uint32_t count = tree_count();
+    if (state.alive && state.alive_count >= count) {
+        __builtin_memset(state.alive, 0, state.alive_count * sizeof *state.alive);
+    } else {
+        forget_alive();
+        state.alive = os_map(align_up(count * sizeof *state.alive, OS_PAGE_BYTES));
+        state.alive_count = state.alive ? count : 0;
+    }
+    if (!state.alive)
+        return;
+    add_to_alive(true);
+    add_to_alive(false);
+}
 
 /* Gives back the caches of a heap that no thread uses meanwhile. */
 static void end_caches(struct heap *heap) {
@@ -320,11 +365,12 @@ static void end_caches(struct heap *heap) {
  * heaps lose their caches, too. The shared heap's views count as those of a heap without a thread:
  * its lock keeps all threads out. */
 static void evict_idle(bool now) {
-    uint32_t probes = now ? PROBES_HURRY : PROBES_MAX;
+    uint32_t probes = PROBES_MAX;
+    find_alive();
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t kind = load_acquire(&heap->state);
         if (kind == HEAP_TOTALS) {
-            evict_views(heap, heap, &probes);
+            evict_views(heap, heap, NULL);
         } else if ((is_idle(heap) || (now && (kind == HEAP_PARKED || kind == HEAP_SHARED))) &&
                    lock_try(&heap->lock)) {
             bool still = load_acquire(&heap->state) == kind;
@@ -333,8 +379,10 @@ static void evict_idle(bool now) {
                 if (kind == HEAP_PARKED)
                     heap_keep_less(heap);
             }
+            if (still && now && kind == HEAP_PARKED && heap_totals())
+                fold_rested(heap, heap_global.totals);
             if (still && (now || is_idle(heap)) && heap_totals())
-                evict_views(heap, heap_global.totals, &probes);
+                evict_views(heap, heap_global.totals, kind == HEAP_SHARED ? &probes : NULL);
             lock_release(&heap->lock);
         }
     }
@@ -370,20 +418,22 @@ static bool owner_waits(const struct heap *heap) {
  * heap_global.lock. */
 static void visit_sleeping(bool views) {
     struct heap *totals = heap_totals();
-    uint32_t probes = PROBES_HURRY;
     lock_take(&heap_visit_lock);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
         if (load_acquire(&heap->state) == HEAP_OWNED)
             visit_is_announced(heap);
     bool all = os_barrier_in_threads() && totals;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
+        if (load_relaxed(&heap->visited) && !(all && owner_waits(heap)))
+            store_release(&heap->visited, 0);
+    if (views)
+        find_alive(); /* none of the heaps that are still visited allocates from here on */
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         if (!load_relaxed(&heap->visited))
             continue;
-        if (all && owner_waits(heap)) {
-            end_caches(heap);
-            if (views)
-                evict_views(heap, totals, &probes);
-        }
+        end_caches(heap);
+        if (views)
+            evict_views(heap, totals, NULL);
         store_release(&heap->visited, 0);
     }
     lock_release(&heap_visit_lock);
@@ -410,6 +460,7 @@ static void sweep(bool may_visit) {
     uint32_t count = tree_count();
     int64_t wanted = bytes_wanted();
     bool full = wanted > 0, now = tables_are_over();
+    store_owner(&state.over, now ? state.over + 1 : 0);
     size_t bytes = align_up(count * sizeof(struct found), OS_PAGE_BYTES);
     struct found *found = full || state.leaving ? os_map(bytes) : NULL;
     if (!found)
@@ -428,6 +479,7 @@ static void sweep(bool may_visit) {
         evict_idle(now);
     if (now && may_visit)
         visit_sleeping(true);
+    forget_alive();
 }
 
 static void sweep_if_wanted(bool alone) {
@@ -507,11 +559,13 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
     return node && node != id ? heap_view_within(heap, node, share) : NULL;
 }
 
+#define OVER_PATIENCE 8             /* sweeps in a row that found the tables above their limit */
 #define SITES_BEFOREHAND (32 << 10) /* bytes of sites made before evictions have paid for them */
 
 /* As site_for, when the tables are above their limit. Takes a site further out that is there
  * already, else one of the process. That one is made out of bytes that come free by evictions: the
- * tables held `used_bytes` when these began. */
+ * tables held `used_bytes` when these began. Only after OVER_PATIENCE sweeps the figures go to
+ * [other callers] of the process without a site. NULL: not yet. */
 static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t ancestor,
                                      int64_t used_bytes) {
     for (uint32_t at = ancestor; at >= TREE_FIXED_COUNT; at = tree_node(at)->parent) {
@@ -523,15 +577,18 @@ static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t an
     }
     bool may = load_relaxed(&tables_used_bytes) < used_bytes + SITES_BEFOREHAND;
     struct view *site = site_for(heap, id, TREE_ROOT, may ? TABLES_MUST : TABLES_SITE);
-    return site ? site : heap_view_within(heap, TREE_OTHERS, TABLES_MUST);
+    bool in_vain = load_relaxed(&state.over) > OVER_PATIENCE;
+    return site || !in_vain ? site : heap_view_within(heap, TREE_OTHERS, TABLES_MUST);
 }
 
 /* True if no chunk of the context is alive in any heap. The freed counts are read before the
  * allocated ones, so if both sums are equal, no chunk was alive between the readings. The caller's
- * own part does not change meanwhile. */
+ * own part does not change meanwhile. Without `probes` the answer is that of find_alive. */
 static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
     uint64_t frees = 0, allocs = 0;
     const struct view *view;
+    if (!probes)
+        return id < state.alive_count && !state.alive[id];
     if (*probes < heap_global.heaps)
         return false;
     *probes -= heap_global.heaps;
@@ -546,11 +603,38 @@ static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
     return frees == allocs;
 }
 
-static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes) {
+/* True if no chunk names the view, and nothing needs it. */
+static bool may_drop(struct heap *heap, const struct view *view, uint32_t *probes) {
     uint32_t id = view->context;
-    return id >= TREE_FIXED_COUNT && tree_node(id)->flags & TREE_COLD && is_at_rest(view) &&
+    return id >= TREE_FIXED_COUNT && is_at_rest(view) &&
            (view->bins == &heap->mixed || view->bins == &heap_no_bins) && !is_pinned(id) &&
            none_is_alive(heap, id, probes);
+}
+
+static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes) {
+    return view->context >= TREE_FIXED_COUNT && tree_node(view->context)->flags & TREE_COLD &&
+           may_drop(heap, view, probes);
+}
+
+/* Moves the figures of a parked heap's views to the totals, which need one view where many heaps
+ * have one each. The contexts stay. A heap's first HEAP_TABLES_BYTES are not counted, so nothing is
+ * gained once the heap takes no more. */
+static void fold_rested(struct heap *heap, struct heap *totals) {
+    bool any = false;
+    for (uint32_t i = 1; i < heap->view_count && heap->table_bytes > HEAP_TABLES_BYTES; i++) {
+        struct view *view = heap_view_at(heap, i), *sum = NULL;
+        if (!may_drop(heap, view, NULL))
+            continue;
+        if (view->allocs || view->frees) {
+            if (!(sum = heap_view_within(totals, view->context, TABLES_MUST)))
+                continue;
+            heap_fold(heap, view, totals, sum);
+        }
+        heap_view_drop(heap, view);
+        any = true;
+    }
+    if (any)
+        heap_views_dropped(heap);
 }
 
 /* Moves the figures of evicted views to views of heap `to`. Called under heap_global.lock, by a

@@ -56,10 +56,12 @@ static void *alloc_with_room(struct heap *heap, struct view *view, size_t size, 
     size_t node = recipe & RECIPE_CHAINED ? sizeof(struct simple_node) : 0;
     if (size + node + alignment > SMALL_MAX)
         return region_alloc_large(heap, view, size, alignment, false);
-    unsigned size_class = blocks_class_of(size);
-    size_t room = size;
     bool plain = !(recipe & ~RECIPE_OF_TERMS);
-    if (alignment > 64 || blocks_bytes_table[size_class] % alignment || !plain) {
+    size_t room = aset_aligned_room(size, alignment);
+    unsigned size_class = blocks_class_of(room);
+    uint32_t bytes = blocks_bytes_table[size_class];
+    bool aligned = bytes % alignment == 0 && (bytes <= NARROW_MAX || alignment <= CACHE_LINE);
+    if (!plain || !aligned || !aset_slack_fits(bytes, size)) {
         room = (size ? size : 1) + node + alignment - 16;
         size_class = blocks_class_of(room);
     }

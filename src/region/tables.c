@@ -62,7 +62,8 @@ static int64_t parts_with_idle(enum tables_share share) {
 /* Returns the bytes of the limit that a request must leave free. A site may need room that traces
  * of other threads have, which these threads give back a little later. */
 static int64_t kept_free(int64_t limit, enum tables_share share) {
-    return tables_reserve(limit) / (share == TABLES_SITE ? 4 : 1);
+    int64_t reserve = tables_reserve(limit);
+    return share == TABLES_SITE ? reserve / 4 : reserve;
 }
 
 /* The sum of the bytes in use and of those that wait stays as it is, so only the share counts. */

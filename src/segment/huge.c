@@ -88,9 +88,10 @@ static struct huge_cached cache_remove(int place) {
 
 /* Takes a mapping for `bytes` from the cache. A mapping that is as large, or at most a quarter
  * larger, is used as it is: its OS pages need no page faults. A smaller mapping is extended, and
- * moved if needed. A larger mapping gives its end back to the kernel. NULL: the cache is empty, or
- * the mapping could not be extended; *mapped is unchanged. */
-static char *cache_take(size_t bytes, size_t *mapped) {
+ * moved if needed. A larger mapping gives its end back to the kernel. *reused is set to the bytes
+ * that come from the cache. NULL: the cache is empty, or the mapping could not be extended; *mapped
+ * and *reused are unchanged. */
+static char *cache_take(size_t bytes, size_t *mapped, size_t *reused) {
     struct huge_cached entry = {0};
     lock_take(&global.lock);
     int chosen = cache_choose(bytes);
@@ -100,11 +101,13 @@ static char *cache_take(size_t bytes, size_t *mapped) {
     if (!entry.start)
         return NULL;
     if (entry.bytes >= bytes && entry.bytes - bytes <= bytes / 4) {
-        *mapped = entry.bytes;
+        *mapped = *reused = entry.bytes;
         return entry.start;
     }
+    size_t kept = entry.bytes < bytes ? entry.bytes : bytes;
     if (os_resize_in_place(entry.start, entry.bytes, bytes)) {
         *mapped = bytes;
+        *reused = kept;
         return entry.start;
     }
     char *target = segment_map_memory(bytes);
@@ -121,6 +124,7 @@ static char *cache_take(size_t bytes, size_t *mapped) {
         return NULL;
     }
     *mapped = bytes;
+    *reused = kept;
     return target;
 }
 
@@ -129,9 +133,11 @@ static char *cache_take(size_t bytes, size_t *mapped) {
  * that lost its end. So when the cache has little room left, several beginnings are worth more than
  * one whole mapping. The caller holds the lock. */
 static size_t cache_share(size_t bytes) {
-    size_t bound = (size_t)segment_freelist_bound(), cached = (size_t)global.huge_cached_bytes;
-    size_t part = align_up(bound / BEGINNINGS, OS_PAGE_BYTES);
-    if (cached + bytes <= bound / 2)
+    int64_t plain, bound_now = segment_freelist_bound(
+                       (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES), &plain);
+    size_t bound = (size_t)bound_now, cached = (size_t)global.huge_cached_bytes;
+    size_t part = align_up((size_t)plain / BEGINNINGS, OS_PAGE_BYTES);
+    if (cached + bytes <= bound - (size_t)plain / 2)
         return bytes;
     bytes = bytes < part ? bytes : part;
     return cached + bytes <= bound ? bytes : 0;
@@ -156,6 +162,8 @@ static bool cache_put(char *start, size_t bytes) {
         }
         break;
     }
+    if (load_relaxed(&options.decay_ms))
+        segment_note_early((int64_t)(bytes - kept));
     lock_release(&global.lock);
     if (kept && kept < bytes)
         os_unmap(start + kept, bytes - kept);
@@ -180,11 +188,17 @@ size_t segment_huge_purge(bool all) {
     return released;
 }
 
-static void account(int64_t bytes) {
+/* Adds to the bytes in use; `fresh` of them came from the kernel. */
+static void account(int64_t bytes, int64_t fresh) {
     lock_take(&global.lock);
     global.huge_bytes += bytes;
     add_owner(&global.used_bytes, bytes);
+    segment_note_taken(fresh);
     lock_release(&global.lock);
+}
+
+static void account_resized(int64_t more) {
+    account(more, more > 0 ? more : 0);
 }
 
 /* atomic: list of emergency chunks that are not accounted yet */
@@ -222,7 +236,7 @@ struct page *segment_emergency_take(void) {
 }
 
 void segment_emergency_booked(struct page *header) {
-    account((int64_t)header->mapped_bytes);
+    account((int64_t)header->mapped_bytes, (int64_t)header->mapped_bytes);
     store_release(&header->flags, 0);
 }
 
@@ -234,7 +248,8 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
         return NULL;
     bool fresh = false;
-    char *start = offset == HUGE_HEADER_BYTES ? cache_take(mapped, &mapped) : NULL;
+    size_t reused = 0;
+    char *start = offset == HUGE_HEADER_BYTES ? cache_take(mapped, &mapped, &reused) : NULL;
     if (!start) {
         fresh = true;
         if (alignment > SEGMENT_BYTES) {
@@ -264,7 +279,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     header->fresh = fresh;
     header->born = load_relaxed(&segment_clock);
     store_release(&header->kind, PAGE_HUGE);
-    account((int64_t)mapped);
+    account((int64_t)mapped, (int64_t)(mapped - reused));
     segment_map_set(SEGMENT_HUGE, start, true);
     return header;
 }
@@ -274,7 +289,7 @@ void segment_huge_free(struct page *header) {
     bool plain = header->chunk == (char *)header + HUGE_HEADER_BYTES;
     store_owner(&header->kind, PAGE_NONE);
     segment_map_set(SEGMENT_HUGE, header, false);
-    account(-(int64_t)mapped);
+    account(-(int64_t)mapped, 0);
     if (!plain || !cache_put((char *)header, mapped)) {
         add_relaxed(&segment_returned, (int64_t)mapped);
         unmap_or_defer(header);
@@ -292,7 +307,7 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
         return header;
     if (os_resize_in_place(header, old, mapped)) {
         header->mapped_bytes = mapped;
-        account((int64_t)mapped - (int64_t)old);
+        account_resized((int64_t)mapped - (int64_t)old);
         return header;
     }
     if (offset != HUGE_HEADER_BYTES)
@@ -316,7 +331,7 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
     struct page *new_header = (struct page *)target;
     new_header->chunk = target + offset;
     new_header->mapped_bytes = mapped;
-    account((int64_t)mapped - (int64_t)old);
+    account_resized((int64_t)mapped - (int64_t)old);
     segment_map_set(SEGMENT_HUGE, target, true);
     return new_header;
 }

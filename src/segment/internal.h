@@ -48,9 +48,18 @@ void segment_map_set(enum segment_map map, const void *segment, bool set);
 /* Gives cached mappings back to the kernel: all, or those that waited longer than the decay time.
  * Returns the bytes given back. */
 size_t segment_huge_purge(bool all);
-/* Returns the most bytes of empty slices that the freelist keeps (slices_excess has a second
- * limit). The mappings in huge_cache have the same limit for their bytes. */
-int64_t segment_freelist_bound(void);
+/* Returns the most bytes of empty slices, or of mappings in huge_cache, that the freelist keeps; of
+ * the other kind it has `others` bytes. *plain is the bound as the options give it. More is kept
+ * for a program that takes memory again shortly after it gave the memory back, if a control thread
+ * gives back what is not taken after all; but not so much that
+ * the freelist and the bytes in use together exceed what was in use lately. */
+int64_t segment_freelist_bound(int64_t others, int64_t *plain);
+/* Counts bytes that go back to the kernel only because the freelist is full. The caller holds the
+ * lock. */
+void segment_note_early(int64_t bytes);
+/* Counts bytes that the program took, after the bytes were added to used_bytes: `fresh` of them
+ * came from the kernel, not from the freelist. The caller holds the lock. */
+void segment_note_taken(int64_t fresh);
 /* Unmaps the huge chunks in the `deferred` list. If another thread holds the unmap lock, leaves the
  * chunks to that thread: each thread calls this function after it releases the unmap lock. */
 void segment_unmap_deferred(void);

@@ -20,12 +20,22 @@ void (*segment_watch)(const void *chunk) FORK_PAGE;
 #define PURGE_CHECK_EVERY 64 /* calls of segment_purge_when_due for one look at the clock */
 #define GROUP_SEARCH_MAX 16  /* segments searched for a free group */
 #define HEADERS_PER_OS_PAGE (unsigned)(OS_PAGE_BYTES / sizeof(struct page))
-#define ITEMS_BYTES_MIN ((int64_t)(FREELIST_ITEMS_MIN * SLICE_BYTES))
 
 struct segment_global segment_global FORK_PAGE = {.lock = LOCK_INIT(RANK_SEGMENT),
                                                   .unmap_lock = LOCK_INIT(RANK_UNMAP)};
 #define global segment_global
 int64_t segment_returned START_PAGE;
+
+/* How much memory the program takes again shortly after it gave the memory back. Under the lock. */
+static struct {
+    /* bytes that went back to the kernel only because the freelist was full, and that the program
+     * has not taken again since; after a while they are forgotten */
+    int64_t early;
+    /* bytes of these that the program did take again; the freelist may keep so many more. Also read
+     * without the lock. */
+    int64_t again;
+    int64_t peak; /* most bytes that were in use lately; also read without the lock */
+} demand START_PAGE;
 
 static void list_push(struct segment *segment) {
     struct segment_state *state = &segment->state;
@@ -283,6 +293,7 @@ struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr
         start = HEADER_SLICES;
     }
     unsigned dirty = take_slices(segment, start, slices);
+    segment_note_taken((int64_t)((slices - dirty) * SLICE_BYTES));
     lock_release(&global.lock);
     struct page *page = &segment->pages[start];
     __builtin_memset(page, 0, sizeof *page);
@@ -302,26 +313,63 @@ static struct segment *segment_of_page(struct page *page) {
     return (struct segment *)((uintptr_t)page & ~(SEGMENT_BYTES - 1));
 }
 
-int64_t segment_freelist_bound(void) {
-    int64_t bytes = load_relaxed(&options.freelist_kib) << 10;
-    int64_t share = load_relaxed(&global.used_bytes) / 20;
-    return bytes > share ? bytes : share;
+void segment_note_early(int64_t bytes) {
+    demand.early += bytes;
 }
 
-/* Returns by how many bytes the dirty slices exceed the smaller one of their two bounds (see
- * segment.h); negative: they are below that bound. The caller holds the lock. */
-static int64_t slices_excess(void) {
-    int64_t bound = segment_freelist_bound(), share = load_relaxed(&global.used_bytes) / 20;
-    int64_t items = share > ITEMS_BYTES_MIN ? share : ITEMS_BYTES_MIN;
-    return (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES) -
-           (bound < items ? bound : items);
+void segment_note_taken(int64_t fresh) {
+    int64_t used = load_relaxed(&global.used_bytes);
+    int64_t again = fresh < demand.early ? fresh : demand.early;
+    if (used > demand.peak)
+        store_owner(&demand.peak, used);
+    if (again) {
+        demand.early -= again;
+        store_owner(&demand.again, demand.again + again);
+    }
+}
+
+#define EARLY_FORGOTTEN 4 /* a quarter in each quarter of the decay time */
+#define AGAIN_FORGOTTEN 32
+#define PEAK_FORGOTTEN 16
+
+/* Called once in each quarter of the decay time. With `all`, forgets the demand. */
+static void demand_fades(bool all) {
+    int64_t used = load_relaxed(&global.used_bytes), above = demand.peak - used;
+    demand.early -= all ? demand.early : (demand.early + EARLY_FORGOTTEN - 1) / EARLY_FORGOTTEN;
+    int64_t again = all ? demand.again : (demand.again + AGAIN_FORGOTTEN - 1) / AGAIN_FORGOTTEN;
+    store_owner(&demand.again, demand.again - again);
+    if (above > 0)
+        store_owner(&demand.peak,
+                    demand.peak - (all ? above : (above + PEAK_FORGOTTEN - 1) / PEAK_FORGOTTEN));
 }
 
 uint32_t segment_purger;
 
-void segment_purge_later(void) {
+static bool is_purged_regularly(void) {
     uint32_t purger = load_relaxed(&segment_purger);
-    if (purger && !load_relaxed(&os_restricted) && purger == os_process_id())
+    return purger && !load_relaxed(&os_restricted) && purger == os_process_id();
+}
+
+int64_t segment_freelist_bound(int64_t others, int64_t *plain) {
+    int64_t bytes = load_relaxed(&options.freelist_kib) << 10;
+    int64_t used = load_relaxed(&global.used_bytes), again = load_relaxed(&demand.again);
+    int64_t below_peak = load_relaxed(&demand.peak) / 16 * 17 - used - others;
+    *plain = bytes > used / 20 ? bytes : used / 20;
+    if (!bytes || !again || !is_purged_regularly())
+        return *plain;
+    int64_t more = *plain + again < below_peak ? *plain + again : below_peak;
+    return more > *plain ? more : *plain;
+}
+
+/* Returns by how many bytes the dirty slices exceed the freelist's bound; negative: they are below
+ * it. The caller holds the lock. */
+static int64_t slices_excess(void) {
+    int64_t plain, bound = segment_freelist_bound(global.huge_cached_bytes, &plain);
+    return (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES) - bound;
+}
+
+void segment_purge_later(void) {
+    if (is_purged_regularly())
         store_owner(&global.later_until_ns, os_now_ns() + SEGMENT_LATER_NS);
 }
 
@@ -358,7 +406,7 @@ bool segment_span_extend(struct page *page, uint32_t slices) {
     lock_take(&global.lock);
     bool fits = bits_next(segment->state.free, end, false) >= end + more;
     if (fits) {
-        take_slices(segment, end, more);
+        segment_note_taken((int64_t)((more - take_slices(segment, end, more)) * SLICE_BYTES));
         set_back(page, page->slices, slices);
     }
     lock_release(&global.lock);
@@ -424,9 +472,12 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
         if (s->state.dirty_count && (!oldest || s->state.dirty_ns < oldest->state.dirty_ns) &&
             find_discardable(s, whole, claimed))
             oldest = s;
-    if (!oldest || !(all || over || now >= oldest->state.dirty_ns + decay_ns))
+    bool aged = oldest && now >= oldest->state.dirty_ns + decay_ns;
+    if (!oldest || !(all || over || aged))
         return NULL;
     find_discardable(oldest, whole, claimed);
+    if (!all && !aged)
+        segment_note_early((int64_t)(bits_count_in(claimed, 0, BITS_COUNT) * SLICE_BYTES));
     take_all(oldest, claimed);
     oldest->state.dirty_ns = now; /* dirty slices that stay count as dirty since now */
     return oldest;
@@ -500,6 +551,8 @@ size_t segment_purge(bool all) {
     segment_clock_set(now);
     for (;;) {
         lock_take(&global.lock);
+        if (all || now >= load_relaxed(&global.next_purge_ns))
+            demand_fades(all);
         store_owner(&global.next_purge_ns,
                     now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4);
         struct segment *segment = claim_dirty(now, all, claimed);

@@ -35,7 +35,6 @@
 #define HEADER_SLICES 2U
 #define MAX_SPAN_SLICES 64U /* 1 MiB */
 #define ADDRESS_BITS 47
-#define FREELIST_ITEMS_MIN 512
 
 enum page_kind_number {
     PAGE_NONE = 0, /* no page: the slice is free, or is not the first slice of a page */

@@ -274,7 +274,7 @@ MUTANTS = {
         "        store_release(block, fresh);",
         ["invariant-3-tracking-without-memory"]),
     "the-freelist-has-no-bound": (
-        "src/segment/segment.c", "           (bound < items ? bound : items);", "           (bound + items) * 100;", ["invariant-5-freelist-bound"]),
+        "src/segment/segment.c", "SLICE_BYTES) - bound;", "SLICE_BYTES) - bound * 100;", ["invariant-5-freelist-bound"]),
     "a-reset-frees": (
         "src/control/resets.c", "    base->frees = load_relaxed(&view->frees);\n",
         "    base->frees = load_relaxed(&view->frees);\n    store_owner(&view->freed_cum_bytes, view->requested_cum_bytes);\n",

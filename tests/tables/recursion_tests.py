@@ -10,7 +10,6 @@ from target import (SEED, Program, Watch, check_books, check_lost, check_path, c
 PHASES = ("phase_a", "phase_b", "phase_c")
 RSS_OVER_GLIBC_KIB = 10 << 10
 GROWTH_KIB = 1 << 10
-SETTLE_S = 2  # the control thread wakes once a second, and then takes a few sweeps
 
 
 def note(text=""):
@@ -138,7 +137,8 @@ def live_bytes_change():
             program.go()
         with Watch(program, 0.1) as after:
             program.go("drain 1000")
-            threading.Event().wait(SETTLE_S)
+            program.settle()
+            threading.Event().wait(0.5)  # for a few samples
         check_books(program, program.dump())
         program.finish()
     return watch, after

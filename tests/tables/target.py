@@ -25,6 +25,7 @@ LEAST_BYTES, THREAD_BYTES = 4 << 20, 32 << 10
 # What is resident of the tables beyond the bytes counted: the page at the end of each table, free
 # blocks between them, and what every process has, however few its paths.
 RESIDENT_SLACK_BYTES = 1 << 20
+SETTLE_S = 15
 OTHERS = "[other callers]"
 
 harness.TEST_LIMIT_S = max(harness.TEST_LIMIT_S, int(LIMIT_S * 3))
@@ -101,6 +102,17 @@ class Program:
     def figures(self, pid=None):
         with Wire(self.target.wait_socket(pid)) as wire:
             return wire.statistics()
+
+    def settle(self):
+        """Waits until the tables are within a limit that has fallen. The control thread wakes once a
+        second, and then takes a few sweeps. Where the tables stay above the limit, the checks that
+        follow tell so."""
+        end = time.monotonic() + SETTLE_S
+        while time.monotonic() < end:
+            figures = self.figures()
+            if figures["tables_bytes"] <= figures["tables_limit_bytes"]:
+                return
+            time.sleep(0.1)
 
     def rss_kib(self):
         return kib(self.pid, "VmRSS")

@@ -9,7 +9,6 @@ from target import (SEED, Program, Watch, check_books, check_books_or_merged, ch
 
 IDLE_RATIO = 1.2
 CHURN_GROWTH_KIB = 2 << 10
-SETTLE_S = 2  # the control thread wakes once a second, and then takes a few sweeps
 
 
 def note(text):
@@ -40,7 +39,7 @@ def many_threads_end():
         with Watch(program, 0.1) as watch:
             program.go()
         program.go()
-        threading.Event().wait(SETTLE_S)
+        program.settle()
         with Watch(program) as after:
             threading.Event().wait(0.3)
         check_books_or_merged(program, program.dump())

@@ -166,10 +166,66 @@ Test(segment, the_freelist_is_bounded) {
         segment_span_free(pages[i]);
     struct segment_usage usage = segment_usage();
     cr_assert_leq(usage.freelist_bytes, options.freelist_kib << 10);
-    cr_assert_leq(usage.freelist_items, FREELIST_ITEMS_MIN);
     cr_assert_gt(usage.freelist_bytes, 0, "some of it stays for reuse");
     cr_assert_gt(segment_purge(true), 0);
     cr_assert_eq(segment_usage().freelist_bytes, 0);
+}
+
+/* Writes `count` pages of one slice each, then frees them. */
+static void fill_and_free(int count) {
+    static struct page *pages[4000];
+    for (int i = 0; i < count; i++) {
+        pages[i] = segment_span_alloc(1);
+        memset(segment_span_start(pages[i]), 1, SLICE_BYTES);
+    }
+    for (int i = 0; i < count; i++)
+        segment_span_free(pages[i]);
+}
+
+/* Memory that a program frees and takes again, many times, stays in the freelist. The freelist and
+ * the memory in use together stay below the peak of what was in use, and a sixteenth of that. */
+Test(segment, the_freelist_keeps_what_is_taken_again) {
+    enum { SPANS = 4000, PEAK = SPANS * SLICE_BYTES };
+    options.decay_ms = 60000;
+    segment_purger = os_process_id();
+    fill_and_free(SPANS);
+    cr_assert_leq(segment_usage().freelist_bytes, options.freelist_kib << 10);
+    for (int round = 0; round < 6; round++)
+        fill_and_free(SPANS);
+    struct segment_usage usage = segment_usage();
+    int64_t returned = usage.returned_bytes;
+    cr_assert_geq(usage.freelist_bytes, PEAK / 10 * 9, "%ld", (long)usage.freelist_bytes);
+    cr_assert_leq(usage.freelist_bytes + usage.used_bytes, PEAK / 16 * 17);
+    fill_and_free(SPANS);
+    cr_assert_leq(segment_usage().returned_bytes - returned, PEAK / 100);
+    segment_purge(true); /* a trim forgets it */
+    fill_and_free(SPANS);
+    cr_assert_leq(segment_usage().freelist_bytes, options.freelist_kib << 10);
+}
+
+/* Without a freelist nothing is kept, however often memory is taken again. */
+Test(segment, a_freelist_of_no_bytes_keeps_nothing) {
+    options.freelist_kib = 0;
+    options.decay_ms = 60000;
+    segment_purger = os_process_id();
+    for (int round = 0; round < 6; round++)
+        fill_and_free(1000);
+    cr_assert_eq(segment_usage().freelist_bytes, 0);
+}
+
+/* The demand fades with time: half a minute later the freelist has its plain bound again. */
+Test(segment, the_freelist_forgets_what_is_not_taken_any_more) {
+    options.decay_ms = 4;
+    segment_purger = os_process_id();
+    for (int round = 0; round < 6; round++)
+        fill_and_free(4000);
+    int64_t plain, most = segment_freelist_bound(0, &plain);
+    cr_assert_gt(most, plain);
+    for (int tick = 0; tick < 800; tick++) {
+        usleep(1100);
+        segment_purge(false);
+    }
+    cr_assert_eq(segment_freelist_bound(0, &plain), plain);
 }
 
 /* A header that tells of nothing takes no memory, and one beside it that does tell is kept. */
@@ -217,6 +273,31 @@ Test(segment, what_was_free_is_given_up_where_it_may_be_torn) {
     cr_assert(segment_span_alloc(1) != NULL);
     segment_purge(true);
     cr_assert(segment_span_alloc(60) != NULL);
+}
+
+/* Twenty buffers, replaced one by one: few bytes of the new ones come from the kernel. */
+Test(huge, the_freelist_keeps_whole_mappings_that_are_taken_again) {
+    enum { BUFFERS = 20, STEPS = 400 };
+    static struct page *buffers[BUFFERS];
+    uint64_t random = 7, fresh = 0, all = 0;
+    options.decay_ms = 60000;
+    segment_purger = os_process_id();
+    for (int step = 0; step < STEPS; step++) {
+        random = random * 6364136223846793005 + 1442695040888963407;
+        size_t bytes = (5 << 20) + (size_t)(random >> 33) % (10 << 20), place = random >> 40;
+        struct page *header = segment_huge_alloc(bytes, 16);
+        cr_assert(header != NULL);
+        if (step >= STEPS / 2) {
+            all += bytes;
+            fresh += bytes - os_resident_bytes(header, bytes);
+        }
+        memset(header->chunk, 1, bytes);
+        if (buffers[place % BUFFERS])
+            segment_huge_free(buffers[place % BUFFERS]);
+        buffers[place % BUFFERS] = header;
+    }
+    cr_assert_lt(fresh, all / 2, "%lu of %lu MiB", (unsigned long)(fresh >> 20),
+                 (unsigned long)(all >> 20));
 }
 
 Test(huge, the_freelist_keeps_beginnings) {
