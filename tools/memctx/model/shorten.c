@@ -84,6 +84,124 @@ char *shorten_function(const char *name) {
     return text;
 }
 
+/* --- names in prose -------------------------------------------------------------------------- */
+
+#define ARGUMENTS_COLUMNS 20 /* longer template arguments become "..." */
+
+/* Removes every occurrence of `part` from a name. */
+static void remove_part(char *name, const char *part) {
+    size_t length = strlen(part);
+    for (char *at = name; (at = strstr(at, part));)
+        memmove(at, at + length, strlen(at + length) + 1);
+}
+
+/* Returns the end of the template arguments that begin at the '<' of `at`; NULL if they do not
+ * end. *nested tells whether they have template arguments of their own. */
+static char *end_of_arguments(const char *name, char *at, bool *nested) {
+    int depth = 0;
+    *nested = false;
+    for (; *at != '\0'; at++) {
+        size_t length = operator_length(name, at);
+        if (length > 0) {
+            at += length - 1;
+        } else if (*at == '<') {
+            *nested = *nested || depth > 0;
+            depth++;
+        } else if (*at == '>' && --depth == 0) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+/* Replaces template arguments by "..." if they are long or nested; with `plain`, removes all of
+ * them. Rust writes "<Type as Trait>::method": these brackets, which open the name, stay. */
+static void replace_arguments(char *name, bool plain) {
+    for (char *at = name; *at != '\0'; at++) {
+        size_t length = operator_length(name, at);
+        bool nested;
+        if (length > 0) {
+            at += length - 1;
+            continue;
+        }
+        if (*at != '<' || at == name)
+            continue;
+        char *end = end_of_arguments(name, at, &nested);
+        if (!end)
+            return;
+        if (plain) {
+            memmove(at, end + 1, strlen(end + 1) + 1);
+            at--; /* the next character stands here now */
+        } else if (nested || end - at > ARGUMENTS_COLUMNS) {
+            if (end - at > 4) { /* there is room for the three dots */
+                memcpy(at + 1, "...", 3);
+                memmove(at + 4, end, strlen(end) + 1);
+                end = at + 4;
+            }
+            at = end;
+        } else {
+            at = end;
+        }
+    }
+}
+
+/* Cuts the name where its parameters begin. */
+static void cut_parameters(char *name) {
+    int braces = 0;
+    for (char *at = name; *at != '\0'; at++) {
+        size_t length = operator_length(name, at);
+        if (length > 0) {
+            at += length - 1;
+        } else if (*at == '{' || *at == '}') {
+            braces += *at == '{' ? 1 : -1;
+        } else if (*at == '(' && braces == 0 && at > name) {
+            *at = '\0';
+            return;
+        }
+    }
+}
+
+/* Removes a return type: all up to the last space outside of brackets. The spaces in "operator
+ * new" and "Type::operator bool" are no such spaces. */
+static void drop_return_type(char *name) {
+    int depth = 0;
+    char *start = name;
+    for (char *at = name; *at != '\0'; at++) {
+        if (strncmp(at, operator_word, strlen(operator_word)) == 0)
+            break;
+        if (strchr("<({[", *at))
+            depth++;
+        else if (strchr(">)}]", *at))
+            depth--;
+        else if (*at == ' ' && depth == 0)
+            start = at + 1;
+    }
+    memmove(name, start, strlen(start) + 1);
+}
+
+/* Removes "::h" and 16 hexadecimal digits, which older Rust compilers add to a name. */
+static void drop_hash(char *name) {
+    size_t length = strlen(name);
+    if (length > 19 && strncmp(name + length - 19, "::h", 3) == 0 &&
+        strspn(name + length - 16, "0123456789abcdef") == 16)
+        name[length - 19] = '\0';
+}
+
+char *shorten_to_name(const char *name, bool plain) {
+    char *text = cli_copy(name);
+    remove_part(text, "(anonymous namespace)::");
+    remove_part(text, "__cxx11::");
+    drop_hash(text);
+    replace_arguments(text, plain);
+    cut_parameters(text);
+    drop_return_type(text);
+    if (text[0] == '\0')
+        strcpy(text, "?");
+    if (strlen(text) > CUT_COLUMNS)
+        strcpy(text + CUT_COLUMNS - 3, "...");
+    return text;
+}
+
 const char *shorten_path(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash && slash[1] != '\0' ? slash + 1 : path;
