@@ -41,14 +41,14 @@ _memctx() {
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
             --human --peak --self --svg $names" ;;
         frag) options="--json --map --quick --sort --min --limit --depth --context --site --human $names" ;;
-        doctor) options="--json --watch --fail-on --depth $names" ;;
+        doctor) options="--json --watch --fail-on --all --full --depth $names" ;;
         export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         mark) ;;
         diff) options="--json --min --limit --depth --human $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
-        trim | isolate | merge) options="--json --site --human $names" ;;
-        set) options="--json --site --for --human $names" ;;
+        trim | isolate | merge) options="--json --context --site --human $names" ;;
+        set) options="--json --context --site --for --human $names" ;;
         verify) options="--json --human" ;;
         rules) options="--json --human --add --again --clear" ;;
         options) options="--json" ;;

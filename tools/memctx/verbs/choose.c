@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "model/selector.h"
 #include "model/view.h"
 
 static void choose_below(struct chosen *chosen, const struct model *model, const char *word) {
@@ -30,6 +31,7 @@ static void choose_below(struct chosen *chosen, const struct model *model, const
 const struct option choose_options[] = {{"json", no_argument, NULL, READING_JSON},
                                         {"human", no_argument, NULL, READING_HUMAN},
                                         {"site", required_argument, NULL, CHOOSE_SITE},
+                                        {"context", required_argument, NULL, CHOOSE_CONTEXT},
                                         READING_NAME_OPTIONS,
                                         CLI_COMMON_OPTIONS};
 
@@ -38,6 +40,10 @@ void choose_take(struct choice *choice, int option) {
     case READING_JSON: choice->json = true; break;
     case READING_HUMAN: choice->human = true; break;
     case CHOOSE_SITE: choice->site = optarg; break;
+    case CHOOSE_CONTEXT:
+        selector_check(optarg);
+        choice->selector = optarg;
+        break;
     default: reading_take(&choice->names, option); break;
     }
 }
@@ -52,6 +58,10 @@ void choose_parse(struct choice *choice, int argc, char **argv) {
     choice->id_count = (size_t)(argc - optind - 1);
 }
 
+bool choose_chooses(const struct choice *choice) {
+    return choice->id_count > 0 || choice->site || choice->selector;
+}
+
 void choose_contexts(struct chosen *chosen, struct target *target, struct model *model,
                      const struct choice *choice) {
     struct target_load_options load = {.flags = MODEL_PINNED, .pages = true};
@@ -63,6 +73,12 @@ void choose_contexts(struct chosen *chosen, struct target *target, struct model 
     chosen->count = 0;
     for (size_t i = 0; i < choice->id_count; i++)
         choose_below(chosen, model, choice->ids[i]);
+    if (choice->selector) {
+        bool *selected = selector_members(model, choice->selector);
+        for (size_t i = 0; i < model->context_count; i++)
+            chosen->members[i] |= selected[i];
+        free(selected);
+    }
     if (site) {
         regex_t regex;
         view_compile_site(&regex, site);
