@@ -88,13 +88,24 @@ static const struct cli_verb verbs[] = {
      frag_main},
     {"doctor", "TARGET [OPTIONS]", "find memory problems and say what to do",
      TARGET_HELP
-     "\nPrints findings, worst first. Each finding has its evidence and the next command to run.\n"
+     "\nThe first line is the verdict. Then come the findings, worst first: what was found and "
+     "how\n"
+     "much it is, since when, the functions that allocate, why it matters, what to do in the "
+     "source,\n"
+     "a command that helps at once, how sure the finding is, and the next command to run. Call\n"
+     "paths with one cause are one finding, at the function that they have in common.\n\n"
+     "Wrappers of malloc, the inside of the C++ and Rust libraries and what starts a thread are "
+     "not\n"
+     "shown as functions; \"via std::string\" names what was left out.\n\n"
      "Growth needs several states of the process to compare: set at least three marks with memctx\n"
      "mark, or use --watch.\n\n"
      "  --json             print one object of schema memctx-doctor/1\n"
      "  --watch SECONDS    look four more times within SECONDS (running targets only)\n"
      "  --fail-on LEVEL    exit with 5 on a finding of at least LEVEL: info, warning or critical\n"
-     "  --depth N          print N frames of each path (default 6)\n" READING_NAME_HELP COMMON_HELP,
+     "  --all              print all findings and call paths instead of the first five\n"
+     "  --full             print every frame of each path\n"
+     "  --depth N          print N functions of each path (default 3)\n" READING_NAME_HELP
+         COMMON_HELP,
      doctor_main},
     {"export", "TARGET FORMAT... [OPTIONS]", "write a dump in the format of another tool",
      TARGET_HELP
@@ -159,30 +170,39 @@ static const struct cli_verb verbs[] = {
      "  --named NAME       reset the program's own contexts of that name and free their chunks\n"
      "  --timeout SECONDS  wait this long for --named (default 10)\n" READING_NAME_HELP COMMON_HELP,
      reset_main},
-    {"trim", "TARGET [CONTEXT... | --site REGEX]", "give empty memory back to the kernel",
+    {"trim", "TARGET [CONTEXT... | --context ID,... | --site REGEX]",
+     "give empty memory back to the kernel",
      LIVE_TARGET_HELP
      "\nPrints how many bytes went back, and the resident set before and after. With contexts it\n"
      "also gives back OS pages without live chunks inside pages that are in use, and prints the\n"
      "predicted saving. Each thread does its part in its next malloc, which takes some\n"
      "microseconds for each page.\n\n"
+     "  --context ID,...   trim only these contexts; ID/N means all contexts that share the\n"
+     "                     innermost N frames of context ID\n"
      "  --site REGEX       trim every context whose site matches\n"
      "  --json             print one object of schema memctx-trim/1\n"
      "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
      trim_main},
-    {"isolate", "TARGET CONTEXT... | --site REGEX", "give contexts pages of their own",
+    {"isolate", "TARGET CONTEXT... | --context ID,... | --site REGEX",
+     "give contexts pages of their own",
      LIVE_TARGET_HELP
      "\nThe next chunks of these contexts go to pages that no other context shares, even past the\n"
      "waste cap. CONTEXT is a number, as memctx frag prints it, and includes all contexts below\n"
      "it. Prints the predicted saving. No chunk is moved.\n\n"
+     "  --context ID,...   isolate only these contexts; ID/N means all contexts that share the\n"
+     "                     innermost N frames of context ID\n"
      "  --site REGEX       isolate every context whose site matches\n"
      "  --json             print one object of schema memctx-place/1\n"
      "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
      isolate_main},
-    {"merge", "TARGET CONTEXT... | --site REGEX", "put contexts into pages shared with others",
+    {"merge", "TARGET CONTEXT... | --context ID,... | --site REGEX",
+     "put contexts into pages shared with others",
      LIVE_TARGET_HELP
      "\nThe next chunks of these contexts go to mixed pages. Free memory in the contexts' own "
      "pages\n"
      "serves all other contexts. memctx set TARGET CONTEXT policy=default ends this.\n\n"
+     "  --context ID,...   merge only these contexts; ID/N means all contexts that share the\n"
+     "                     innermost N frames of context ID\n"
      "  --site REGEX       merge every context whose site matches\n"
      "  --json             print one object of schema memctx-place/1\n"
      "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
@@ -233,7 +253,8 @@ static const struct cli_verb verbs[] = {
      "  --json             print one object of schema memctx-rules/1\n"
      "  --human            print KiB and MiB instead of bytes\n" COMMON_HELP,
      rules_main},
-    {"set", "TARGET NAME=VALUE... | TARGET CONTEXT...|--site REGEX policy=POLICY|unfold|fold",
+    {"set",
+     "TARGET NAME=VALUE... | TARGET CONTEXT...|--context ID|--site REGEX policy=POLICY|unfold|fold",
      "change options, or the policy or unfolding of contexts",
      LIVE_TARGET_HELP
      "\nmemctx options shows which options can be changed in a running process.\n\n"
@@ -258,6 +279,8 @@ static const struct cli_verb verbs[] = {
      "The\n"
      "unfolded paths stay in the tree afterwards. fold ends the time at once. memctx dump --self\n"
      "shows what is unfolded, and for how long.\n\n"
+     "  --context ID,...   choose only these contexts; ID/N means all contexts that share the\n"
+     "                     innermost N frames of context ID\n"
      "  --site REGEX       choose every context whose site matches; with unfold and fold, every\n"
      "                     recursive context whose function matches\n"
      "  --for SECONDS      with unfold: how long (default 60)\n"

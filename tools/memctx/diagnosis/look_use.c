@@ -19,7 +19,7 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
         allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->allocs : 0;
     }
     struct blame blame;
-    blame_make(&blame, &look->paths, allocs, larger(1000000, model_tame(model->totals.allocs) / 5));
+    look_blame(look, &blame, allocs, larger(1000000, model_tame(model->totals.allocs) / 5));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t bytes = SUM_OVER(look, suspect, requested_cum_bytes);
@@ -51,7 +51,7 @@ void look_for_copies(struct look *look, const struct rule *rule) {
         }
     }
     struct blame blame;
-    blame_make(&blame, &look->paths, copied, floor_of(look, 8 * MIB, 10));
+    look_blame(look, &blame, copied, floor_of(look, 8 * MIB, 10));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t live = SUM_OVER(look, suspect, requested_bytes);
@@ -100,7 +100,7 @@ void look_for_remote_frees(struct look *look, const struct rule *rule) {
         crossed[i] = crossed[i] > look->totals[i].frees / 2 ? crossed[i] : 0;
     }
     struct blame blame;
-    blame_make(&blame, &look->paths, crossed, larger(1000000, model_tame(model->totals.frees) / 4));
+    look_blame(look, &blame, crossed, larger(1000000, model_tame(model->totals.frees) / 4));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t allocs = SUM_OVER(look, suspect, allocs);
