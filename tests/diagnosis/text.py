@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The text of doctor: its first line, one finding for one cause, functions that mean something, lines that fit."""
 import json
+import os
 import re
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
-from planted import found_at, names, planted
+from planted import found_at, installed, names, planted
 
 PYTHON_LEAK = """
 import sys
@@ -24,7 +25,13 @@ for round in range(4):
 
 
 def causes(directory, case):
-    """A program of causes.c or causes.cc."""
+    """A program of causes.c, causes.cc or causes.rs."""
+    if case == "rust":
+        program = os.path.join(directory, "causes-rs")
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "causes.rs")
+        made = harness.run_program([installed("rustc"), "-O", "-g", source, "-o", program], os.environ)
+        check_equal(made.returncode, 0, f"rustc: {made.stderr}")
+        return Target([program], directory, MEMCTX_CONTROL="eager")
     suffix, name = ("cc", "causes-cc") if case in ("orders", "strings", "threads") else ("c", "causes")
     return Target([harness.build_program(f"tests/diagnosis/causes.{suffix}", name), case], directory, MEMCTX_CONTROL="eager")
 
@@ -77,6 +84,7 @@ one_finding("sessions", "nearly-empty-pages", "session_open", 3, 1)
 one_finding("requests", "growth", "request_handle", 3, 4)
 one_finding("orders", "growth", "order_accept", 4, 4)
 one_finding("threads", "nearly-empty-pages", "session_open", 3, 1)
+one_finding("rust", "growth", "causes::order_accept", 4, 4)
 
 
 @test
@@ -111,13 +119,15 @@ def two_causes_are_two_findings():
 @test
 def leaves_out_what_means_nothing():
     for case, looks, first, via in (("strings", 4, "word_remember (causes.cc:", "std::string"),
-                                    ("two", 4, "cache_fill (causes.c:", "xmalloc")):
+                                    ("two", 4, "cache_fill (causes.c:", "xmalloc"),
+                                    ("rust", 4, "causes::order_accept (causes.rs:", None)):
         with runtime_dir() as directory, causes(directory, case) as target:
             found_at(target, looks)
             text, full = told(target), told(target, "--full")
         who = labelled(text, 1, "who")
-        check(who.startswith(first) and who.endswith(f", via {via}"), who)
-        check(who.count(" < ") <= 2 and "__libc_start" not in who and "_M_" not in who, who)
+        check(who.startswith(first) and (via is None or who.endswith(f", via {via}")), who)
+        check(via or {", via Vec", ", via HashMap"} <= set(re.findall(r", via \w+", who)), who)
+        check(who.split(" call paths:")[0].count(" < ") <= 2 and "__libc_start" not in who and "_M_" not in who, who)
         check("__libc_start_call_main" in full and labelled(full, 1, "who").count(" < ") > 3, full)
 
 

@@ -145,10 +145,12 @@ static void replace_arguments(char *name, bool plain) {
     }
 }
 
-/* Cuts the name where its parameters begin. */
+/* Cuts the name where its parameters begin. A type in brackets that opens the name has none. */
 static void cut_parameters(char *name) {
     int braces = 0;
-    for (char *at = name; *at != '\0'; at++) {
+    bool nested;
+    char *type = name[0] == '<' ? end_of_arguments(name, name, &nested) : NULL;
+    for (char *at = type ? type : name; *at != '\0'; at++) {
         size_t length = operator_length(name, at);
         if (length > 0) {
             at += length - 1;
