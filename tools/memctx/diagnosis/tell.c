@@ -9,7 +9,6 @@
 #include "formats/render.h"
 #include "formats/wrap.h"
 #include "model/frames.h"
-#include "model/shorten.h"
 
 #define FINDINGS_TOLD 5
 #define PARTS_TOLD 5
@@ -74,9 +73,9 @@ static void print_verdict(const struct findings_input *input, const struct findi
 static void print_process(const struct findings_input *input) {
     const struct model *model = input->model;
     char own[RENDER_NUMBER_BYTES];
-    char *line = cli_format("%s (pid %" PRId64 "), up %.1f s; memctx itself uses %s",
-                            shorten_path(model->exe), model->pid, model->uptime_s,
-                            render_bytes(own, memory_own_bytes(model), true));
+    char *line =
+        cli_format("%s (pid %" PRId64 "), up %.1f s; memctx itself uses %s", model_program(model),
+                   model->pid, model->uptime_s, render_bytes(own, memory_own_bytes(model), true));
     wrap_print(line, 0, 0);
     free(line);
 }

@@ -412,9 +412,8 @@ static void write_report(const struct report_request *request, struct state *now
         cli_die(CLI_REFUSED, "out of memory");
     write_data(memory, now, before, compare, target);
     fclose(memory);
-    const char *name = strrchr(now->model->exe, '/');
     char *title =
-        cli_format("%s (%" PRId64 ") - memctx", name ? name + 1 : now->model->exe, now->model->pid);
+        cli_format("%s (%" PRId64 ") - memctx", model_program(now->model), now->model->pid);
     output_begin(&output, request->output);
     write_page(output.file, title, data, length);
     output_finish(&output);
