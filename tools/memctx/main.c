@@ -30,13 +30,13 @@ static const struct cli_verb verbs[] = {
      "machine (exit status 1). Exit status 126: the program cannot be executed. 127: the program\n"
      "was not found. MEMCTX_LIBRARY names another libmemctx.so.",
      run_main},
-    {"ps", "[--json] [--human]", "list the processes that run on memctx",
+    {"ps", "[--json] [--human | --bytes]", "list the processes that run on memctx",
      "Lists the processes that have libmemctx.so loaded: pid, uid, uptime in seconds, resident\n"
      "set, requested bytes, contexts and command. If a process cannot be asked, the line says\n"
      "why. Removes the sockets of processes that have ended.\n\n"
      "  --json             print one object:\n"
-     "                     {\"schema\":\"memctx-ps/1\",\"processes\":[...],\"swept\":N}\n"
-     "  --human            print KiB and MiB instead of bytes\n" COMMON_HELP,
+     "                     "
+     "{\"schema\":\"memctx-ps/1\",\"processes\":[...],\"swept\":N}\n" READING_UNIT_HELP COMMON_HELP,
      ps_main},
     {"dump", "TARGET [OPTIONS]", "show the heap as a tree of call paths",
      TARGET_HELP
@@ -62,8 +62,7 @@ static const struct cli_verb verbs[] = {
      "                     subtotals in the text count only these contexts\n"
      "  --svg FILE         write a flame graph of the sort key (default requested) to FILE\n"
      "                     (or to -, which is standard output)\n"
-     "  --threads          show what each thread did in each context\n"
-     "  --human            print KiB and MiB instead of bytes\n"
+     "  --threads          show what each thread did in each context\n" READING_UNIT_HELP
      "  --peak             also print the highest number of requested bytes (Maximum Storage)\n"
      "  --self             print the library's own statistics instead\n" READING_NAME_HELP
          COMMON_HELP,
@@ -83,8 +82,8 @@ static const struct cli_verb verbs[] = {
      "  --depth N          print N frames of each path (default 6)\n"
      "  --context ID,...   show only these contexts; ID/N means all contexts that share the\n"
      "                     innermost N frames of context ID\n"
-     "  --site REGEX       show only contexts whose site matches\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "  --site REGEX       show only contexts whose site matches\n" READING_UNIT_HELP
+         READING_NAME_HELP COMMON_HELP,
      frag_main},
     {"doctor", "TARGET [OPTIONS]", "find memory problems and say what to do",
      TARGET_HELP
@@ -150,8 +149,8 @@ static const struct cli_verb verbs[] = {
      "  --json             print one object of schema memctx-diff/1\n"
      "  --min BYTES        hide contexts that changed by less than BYTES\n"
      "  --limit N          print N contexts (default 20; 0 for all)\n"
-     "  --depth N          print N frames of each path (default 8)\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "  --depth N          print N frames of each path (default 8)\n" READING_UNIT_HELP
+         READING_NAME_HELP COMMON_HELP,
      diff_main},
     {"reset", "TARGET [--context ID | --site REGEX | --named NAME]", "start counting from zero",
      LIVE_TARGET_HELP
@@ -180,8 +179,8 @@ static const struct cli_verb verbs[] = {
      "  --context ID,...   trim only these contexts; ID/N means all contexts that share the\n"
      "                     innermost N frames of context ID\n"
      "  --site REGEX       trim every context whose site matches\n"
-     "  --json             print one object of schema memctx-trim/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "  --json             print one object of schema memctx-trim/1\n" READING_UNIT_HELP
+         READING_NAME_HELP COMMON_HELP,
      trim_main},
     {"isolate", "TARGET CONTEXT... | --context ID,... | --site REGEX",
      "give contexts pages of their own",
@@ -192,8 +191,8 @@ static const struct cli_verb verbs[] = {
      "  --context ID,...   isolate only these contexts; ID/N means all contexts that share the\n"
      "                     innermost N frames of context ID\n"
      "  --site REGEX       isolate every context whose site matches\n"
-     "  --json             print one object of schema memctx-place/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "  --json             print one object of schema memctx-place/1\n" READING_UNIT_HELP
+         READING_NAME_HELP COMMON_HELP,
      isolate_main},
     {"merge", "TARGET CONTEXT... | --context ID,... | --site REGEX",
      "put contexts into pages shared with others",
@@ -204,20 +203,21 @@ static const struct cli_verb verbs[] = {
      "  --context ID,...   merge only these contexts; ID/N means all contexts that share the\n"
      "                     innermost N frames of context ID\n"
      "  --site REGEX       merge every context whose site matches\n"
-     "  --json             print one object of schema memctx-place/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "  --json             print one object of schema memctx-place/1\n" READING_UNIT_HELP
+         READING_NAME_HELP COMMON_HELP,
      merge_main},
-    {"verify", "TARGET [--json] [--human]", "compare predicted savings with what happened",
+    {"verify", "TARGET [--json] [--human | --bytes]",
+     "compare predicted savings with what happened",
      TARGET_HELP
      "\nCovers the last 16 actions: isolate, merge, trim, and set policy= of contexts. For each "
      "it\n"
      "prints the predicted saving and compares two moments, then and now: the free memory around\n"
      "these contexts; for a policy, the rounding and holes of their chunks; for a trim, the\n"
      "resident set.\n\n"
-     "  --json             print one object of schema memctx-verify/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" COMMON_HELP,
+     "  --json             print one object of schema memctx-verify/1\n" READING_UNIT_HELP
+         COMMON_HELP,
      verify_main},
-    {"rules", "TARGET [--add RULE] [--again] [--clear] [--json] [--human]",
+    {"rules", "TARGET [--add RULE] [--again] [--clear] [--json] [--human | --bytes]",
      "place call paths by the functions on them",
      LIVE_TARGET_HELP
      "\nLists the rules of the process. For each rule it prints how many call paths it placed, "
@@ -250,11 +250,10 @@ static const struct cli_verb verbs[] = {
      "  --add RULE         add a rule behind the others\n"
      "  --again            resolve the rules in objects where they are not resolved yet\n"
      "  --clear            first remove all rules; the allocator places their paths again\n"
-     "  --json             print one object of schema memctx-rules/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" COMMON_HELP,
+     "  --json             print one object of schema memctx-rules/1\n" READING_UNIT_HELP
+         COMMON_HELP,
      rules_main},
-    {"set",
-     "TARGET NAME=VALUE... | TARGET CONTEXT...|--context ID|--site REGEX policy=POLICY|unfold|fold",
+    {"set", "TARGET NAME=VALUE... | TARGET CONTEXT...|--site REGEX policy=POLICY|unfold|fold",
      "change options, or the policy or unfolding of contexts",
      LIVE_TARGET_HELP
      "\nmemctx options shows which options can be changed in a running process.\n\n"
@@ -285,8 +284,7 @@ static const struct cli_verb verbs[] = {
      "                     recursive context whose function matches\n"
      "  --for SECONDS      with unfold: how long (default 60)\n"
      "  --json             with contexts: print one object of schema memctx-place/1 or\n"
-     "                     memctx-unfold/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "                     memctx-unfold/1\n" READING_UNIT_HELP READING_NAME_HELP COMMON_HELP,
      set_main},
     {"options", "[TARGET] [--json]", "list the options and their values",
      "Without a TARGET it prints every MEMCTX_* option with its default. With a TARGET it also\n"

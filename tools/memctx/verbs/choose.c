@@ -29,7 +29,7 @@ static void choose_below(struct chosen *chosen, const struct model *model, const
 }
 
 const struct option choose_options[] = {{"json", no_argument, NULL, READING_JSON},
-                                        {"human", no_argument, NULL, READING_HUMAN},
+                                        READING_UNIT_OPTIONS,
                                         {"site", required_argument, NULL, CHOOSE_SITE},
                                         {"context", required_argument, NULL, CHOOSE_CONTEXT},
                                         READING_NAME_OPTIONS,
@@ -38,7 +38,11 @@ const struct option choose_options[] = {{"json", no_argument, NULL, READING_JSON
 void choose_take(struct choice *choice, int option) {
     switch (option) {
     case READING_JSON: choice->json = true; break;
-    case READING_HUMAN: choice->human = true; break;
+    case READING_HUMAN:
+    case READING_BYTES:
+        choice->human = option == READING_HUMAN;
+        choice->units = true;
+        break;
     case CHOOSE_SITE: choice->site = optarg; break;
     case CHOOSE_CONTEXT:
         selector_check(optarg);
@@ -50,7 +54,7 @@ void choose_take(struct choice *choice, int option) {
 
 void choose_parse(struct choice *choice, int argc, char **argv) {
     int option;
-    *choice = (struct choice){.site = NULL};
+    *choice = (struct choice){.human = reading_wants_human()};
     while ((option = cli_next_option(argc, argv, ":hV", choose_options)) != -1)
         choose_take(choice, option);
     choice->target = reading_target_word(argc, argv, INT32_MAX);

@@ -17,6 +17,7 @@ struct choice {
     const char *selector; /* the value of --context (model/selector.h) or NULL */
     struct reading_names names;
     bool json, human;
+    bool units; /* --human or --bytes was given */
 };
 /* The options of such verbs, and the function that handles each one. Their values are
  * no characters, so they cannot be short options. */

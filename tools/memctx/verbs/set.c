@@ -10,7 +10,7 @@
 enum { OPTION_FOR = CHOOSE_CONTEXT + 1 };
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             READING_UNIT_OPTIONS,
                                              {"site", required_argument, NULL, CHOOSE_SITE},
                                              {"context", required_argument, NULL, CHOOSE_CONTEXT},
                                              {"for", required_argument, NULL, OPTION_FOR},
@@ -101,7 +101,7 @@ static void set_context(const struct choice *choice, const char *what, int64_t s
 
 int set_main(int argc, char **argv) {
     struct target target;
-    struct choice choice = {.site = NULL};
+    struct choice choice = {.human = reading_wants_human()};
     int64_t seconds = -1;
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
@@ -123,9 +123,9 @@ int set_main(int argc, char **argv) {
     }
     if (seconds >= 0)
         cli_usage("--for applies to unfold only; see memctx set TARGET CONTEXT unfold");
-    if (choice.json || choice.human) {
-        cli_usage(
-            "--json and --human apply to contexts; for options use memctx options TARGET --json");
+    if (choice.json || choice.units) {
+        cli_usage("--json, --human and --bytes apply to contexts; for options use memctx options "
+                  "TARGET --json");
     }
     /* All assignments are checked before the first one is sent. */
     for (int i = optind + 1; i < argc; i++) {
