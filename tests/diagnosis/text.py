@@ -184,3 +184,14 @@ def context_chooses_for_verbs_that_act():
             bad = "x" if words == ["isolate"] else selector
             done = run_cli(words[0], target.pid, "--context", bad, *words[1:], env=target.cli_env)
             check_equal(done.returncode, 2, f"{words}: {done.stderr}")
+
+
+@test
+def frag_names_who_holds():
+    """What holds pages is named as in a finding: three functions, without wrappers of malloc."""
+    with runtime_dir() as directory, causes(directory, "sessions") as target:
+        found_at(target, 1)
+        done = run_cli("frag", target.pid, env=target.cli_env)
+        check_equal((done.returncode, done.stderr), (0, ""), "memctx frag")
+        check(re.search(r" context \d+: buffer_make \(causes.c:\d+\) < session_open \(causes.c:\d+\) < sessions \(causes.c:\d+\), via xmalloc$",
+                        done.stdout, re.M), done.stdout)

@@ -79,7 +79,8 @@ static const struct cli_verb verbs[] = {
      "  --sort KEY         " VIEW_SORT_WORDS " (default waste)\n"
      "  --min BYTES        hide contexts below BYTES of the sort key\n"
      "  --limit N          print N contexts (default 20; 0 for all)\n"
-     "  --depth N          print N frames of each path (default 6)\n"
+     "  --depth N          print N frames of each path (default 6; default 3 functions of what\n"
+     "                     holds pages)\n"
      "  --context ID,...   show only these contexts; ID/N means all contexts that share the\n"
      "                     innermost N frames of context ID\n"
      "  --site REGEX       show only contexts whose site matches\n" READING_UNIT_HELP

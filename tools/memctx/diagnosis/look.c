@@ -91,8 +91,7 @@ static char *selector_of_alike(const struct model *model, const struct blame_sus
     return text;
 }
 
-/* Returns a selector for the suspect's contexts. The caller frees it. */
-static char *selector_of(const struct model *model, const struct blame_suspect *suspect) {
+char *look_selector(const struct model *model, const struct blame_suspect *suspect) {
     if (!suspect->joined)
         return selector_of_alike(model, suspect);
     char *text = selector_of_alike(model, &suspect->parts[0]);
@@ -119,7 +118,7 @@ struct finding *finding_on(struct look *look, const struct rule *rule, enum seve
     finding->example = suspect->members[0];
     finding->frames = suspect->frames;
     finding->contexts = count_meant(suspect);
-    finding->selector = selector_of(look->model, suspect);
+    finding->selector = look_selector(look->model, suspect);
     if (finding->contexts == 1)
         finding->context = suspect->members[0];
     if (suspect->joined) {

@@ -69,6 +69,8 @@ void look_blame(const struct look *look, struct blame *blame, const int64_t *fig
  * Takes over `effect`, which says what the command does. A snapshot takes no such command. */
 void finding_helps(const struct look *look, struct finding *finding, const char *verb,
                    const char *words, int64_t bytes, char *effect);
+/* Returns a selector (model/selector.h) for the suspect's contexts. The caller frees it. */
+char *look_selector(const struct model *model, const struct blame_suspect *suspect);
 /* Returns the command that shows the contexts of the finding, or all contexts if the finding is
  * about the whole process. The caller frees it. */
 char *look_closer(const struct look *look, const char *verb, const char *options,

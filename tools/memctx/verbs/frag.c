@@ -48,7 +48,9 @@ static const char *const bin_names[WIRE_OCCUPANCY_BINS] = {"<=6",  "<=12", "<=25
 struct frag_request {
     struct view_options view;
     struct reading_names names;
-    int64_t limit, frames;
+    int64_t limit;
+    int64_t frames;    /* of each path in the table */
+    int64_t functions; /* of each path that holds pages */
     bool json, human, map, quick;
 };
 
@@ -56,6 +58,7 @@ static struct frag_request parse(int argc, char **argv) {
     struct frag_request request = {.view = {.sort = VIEW_SORT_WASTE, .min_bytes = -1, .levels = -1},
                                    .limit = 20,
                                    .frames = 6,
+                                   .functions = WHO_FUNCTIONS,
                                    .human = reading_wants_human()};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
@@ -72,6 +75,7 @@ static struct frag_request parse(int argc, char **argv) {
         case OPTION_LIMIT: request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX); break;
         case OPTION_DEPTH:
             request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
+            request.functions = request.frames;
             break;
         default: reading_take(&request.names, option); break;
         }
@@ -129,7 +133,7 @@ static void print_text(const struct model *model, const struct view *view,
     print_ledger(model, ledger, request->human);
     if (request->map)
         pagemap_print(model, render_wants_color(), MAP_ROWS);
-    pinners_print(pinners, model, holders, request->frames, request->human);
+    pinners_print(pinners, model, holders, request->functions, request->human);
     printf("%12s %12s %12s %12s %12s %12s %12s ", "requested", "rounding", "holes", "reserved",
            "resident", "pinned", "sole-pinned");
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
