@@ -11,7 +11,6 @@
 #include "model/frames.h"
 
 #define FINDINGS_TOLD 5
-#define PARTS_TOLD 5
 #define INDENT 3
 #define LABEL_COLUMNS 7 /* "since: " */
 #define TEXT_COLUMN (INDENT + LABEL_COLUMNS)
@@ -103,10 +102,24 @@ static char *write_path(const struct model *model, const struct who_part *part, 
                          : who_write(model, part, options->functions);
 }
 
-/* Prints one of the groups of paths that have one cause: its share, and its functions up to the
- * one that the groups have in common. */
-static void print_part(const struct model *model, const struct finding *finding,
-                       const struct finding_part *group, const struct tell_options *options) {
+char *tell_who(const struct model *model, const struct finding *finding,
+               const struct tell_options *options) {
+    if (finding->example == WIRE_NONE)
+        return NULL;
+    struct who_part part = finding_who(model, finding);
+    bool joined = finding->part_count > 0;
+    char *path = write_path(model, &part, joined ? finding->common.context : finding->example,
+                            joined ? UINT32_MAX : finding->frames, options);
+    if (finding->contexts < 2)
+        return path;
+    char *text = cli_format("%s, in %zu call paths%s", path, finding->contexts, joined ? ":" : "");
+    free(path);
+    return text;
+}
+
+char *tell_part(const struct model *model, const struct finding *finding, size_t index,
+                const struct tell_options *options) {
+    const struct finding_part *group = &finding->parts[index];
     struct who_part part = who_frames(model, group->example, group->frames);
     struct who_step common = who_find(model, part.from, finding->common);
     if (common.context != WIRE_NONE && group->frames >= model->contexts[group->example].level)
@@ -119,34 +132,25 @@ static void print_part(const struct model *model, const struct finding *finding,
         group->contexts > 1 ? cli_format(" (%zu call paths)", group->contexts) : cli_copy("");
     char *text = cli_format("%.0f %%, %s: %s%s", percent_of(group->bytes, finding->bytes),
                             render_bytes(bytes, group->bytes, true), path, many);
-    printf("%*s", TEXT_COLUMN, "");
-    wrap_print(text, TEXT_COLUMN, TEXT_COLUMN + 2);
     free(many);
     free(path);
-    free(text);
+    return text;
 }
 
 static void print_who(const struct model *model, const struct finding *finding,
                       const struct tell_options *options) {
-    struct who_part part = finding_who(model, finding);
-    bool joined = finding->part_count > 0;
-    char *path = write_path(model, &part, joined ? finding->common.context : finding->example,
-                            joined ? UINT32_MAX : finding->frames, options);
-    char *many =
-        finding->contexts > 1
-            ? cli_format(joined ? ", in %zu call paths:" : ", in %zu call paths", finding->contexts)
-            : cli_copy("");
-    char *text = cli_format("%s%s", path, many);
-    print_labelled("who:", text);
-    free(text);
-    free(many);
-    free(path);
+    char *who = tell_who(model, finding, options);
+    print_labelled("who:", who);
+    free(who);
     for (size_t i = 0; i < finding->part_count; i++) {
-        if (i == PARTS_TOLD && !options->all) {
+        if (i == TELL_PARTS && !options->all) {
             printf("%*sand %zu more\n", TEXT_COLUMN, "", finding->part_count - i);
             break;
         }
-        print_part(model, finding, &finding->parts[i], options);
+        char *text = tell_part(model, finding, i, options);
+        printf("%*s", TEXT_COLUMN, "");
+        wrap_print(text, TEXT_COLUMN, TEXT_COLUMN + 2);
+        free(text);
     }
 }
 

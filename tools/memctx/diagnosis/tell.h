@@ -17,6 +17,16 @@ struct tell_options {
     bool color;
 };
 
+#define TELL_PARTS 5 /* groups of call paths that are told of a finding with one cause */
+
+/* Returns the functions that a finding is about; NULL if it is about the whole process. The caller
+ * frees it. */
+char *tell_who(const struct model *model, const struct finding *finding,
+               const struct tell_options *options);
+/* Returns one of the groups of call paths with one cause: its share of the finding, and its
+ * functions up to the one that the groups have in common. The caller frees it. */
+char *tell_part(const struct model *model, const struct finding *finding, size_t index,
+                const struct tell_options *options);
 void tell_findings(const struct findings_input *input, const struct findings *findings,
                    const struct tell_options *options);
 

@@ -106,13 +106,6 @@ static void write_path(struct json_writer *json, const struct model *model, uint
     json_put_close(json, ']');
 }
 
-static void put_text_or_null(struct json_writer *json, const char *key, const char *text) {
-    if (text)
-        json_put_text(json, key, text);
-    else
-        json_put_null(json, key);
-}
-
 /* Writes the function that the finding is about, and the groups of call paths below it. */
 static void write_cause(struct json_writer *json, const struct model *model,
                         const struct finding *finding) {
@@ -121,7 +114,7 @@ static void write_cause(struct json_writer *json, const struct model *model,
         struct who_part part = finding_who(model, finding);
         function = who_write_short(model, &part);
     }
-    put_text_or_null(json, "function", function);
+    json_put_text(json, "function", function);
     free(function);
     json_put_open(json, "parts", '[');
     for (size_t i = 0; i < finding->part_count; i++) {
@@ -166,11 +159,11 @@ static void print_json(const struct findings_input *input, const struct findings
         json_put_text(&json, "evidence", finding->evidence);
         json_put_text(&json, "why", finding->why);
         json_put_text(&json, "action", finding->action);
-        put_text_or_null(&json, "since", finding->since);
-        put_text_or_null(&json, "advice", finding->advice);
-        put_text_or_null(&json, "now", finding->now);
+        json_put_text(&json, "since", finding->since);
+        json_put_text(&json, "advice", finding->advice);
+        json_put_text(&json, "now", finding->now);
         json_put_integer(&json, "now_bytes", finding->now ? finding->now_bytes : WIRE_UNKNOWN);
-        put_text_or_null(&json, "sure", finding->sure);
+        json_put_text(&json, "sure", finding->sure);
         json_put_close(&json, '}');
     }
     json_put_close(&json, ']');
