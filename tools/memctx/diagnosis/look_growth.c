@@ -250,7 +250,7 @@ static void tell_growth(struct look *look, const struct rule *rule, enum severit
     char *time = look_time(growth->seconds);
     finding->verdict = cli_format("%s were added in %s%s", look_bytes(growth->bytes), time,
                                   growth->slowing || intervals < 3 ? "" : " and stay");
-    finding->since = cli_format("%s or longer", time);
+    finding->since = cli_format("at least %s ago", time);
     finding->sure = how_sure(growth, intervals);
     free(time);
     finding->evidence = cli_format(

@@ -32,15 +32,15 @@ static char *write_place(const struct model *model, const struct finding *findin
     return text;
 }
 
-/* Returns the sentence about a process without warnings. What grows may still be a leak. */
+/* Returns the sentence about a process without warnings. A finding of severity info may still
+ * become a problem, or be one in a smaller process; the others are remarks. */
 static char *write_harmless(const struct model *model, const struct findings *findings) {
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *finding = &findings->list[i];
-        if (strcmp(finding->id, "growth") != 0 || !finding->verdict)
+        if (!finding->verdict)
             continue;
         char *place = write_place(model, finding);
-        char *text =
-            cli_format("no memory problem was found so far; %s%s", finding->verdict, place);
+        char *text = cli_format("no severe problem was found; %s%s", finding->verdict, place);
         free(place);
         return text;
     }
