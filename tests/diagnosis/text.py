@@ -72,6 +72,7 @@ def one_finding(case, ident, function, parts, looks):
         check(same[0]["function"].startswith(function + ", "), f"the cause is {same[0]['function']}")
         check(len(same[0]["parts"]) >= parts, f"parts: {same[0]['parts']}")
         check(sum(part["bytes"] for part in same[0]["parts"]) == same[0]["bytes"], f"parts do not add up: {same[0]}")
+        check(abs(sum(part["share"] for part in same[0]["parts"]) - 1) < 0.001, f"shares do not add up: {same[0]}")
         check(names(same[0], function), f"path: {same[0]['path']}")
         check(f"({function}, causes." in verdict(text), text)
         check(labelled(text, 1, "who").startswith(f"{function} (causes."), text)

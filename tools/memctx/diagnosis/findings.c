@@ -74,7 +74,10 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
             : finding_new(look, rule, SEVERITY_INFO, peak - now, share(peak - now, peak));
     finding->evidence = cli_format(
         "the resident set was %s at its peak and is %s now%s%s", look_bytes(peak), look_bytes(now),
-        blame.count > 0 ? "; at its own peak, this call path held more than now by " : "",
+        blame.count == 0              ? ""
+        : blame.suspects[0].count > 1 ? "; at their own peaks, these call paths held more than "
+                                        "now by "
+                                      : "; at its own peak, this call path held more than now by ",
         blame.count > 0 ? look_bytes(blame.suspects[0].figure) : "");
     finding->action = cli_format("memctx dump %s --flat --sort peak", look->input->target);
     blame_free(&blame);

@@ -20,7 +20,8 @@ enum severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL, SEVERITIES }
 struct finding_part {
     uint32_t example, frames; /* as in struct finding */
     size_t contexts;
-    int64_t bytes;
+    double share;  /* of what all groups have together */
+    int64_t bytes; /* WIRE_UNKNOWN: the rule counts chunks, not bytes */
 };
 
 struct finding {

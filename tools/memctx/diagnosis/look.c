@@ -128,9 +128,15 @@ struct finding *finding_on(struct look *look, const struct rule *rule, enum seve
     for (size_t i = 0; i < suspect->part_count; i++) {
         const struct blame_suspect *part = &suspect->parts[i];
         finding->parts[finding->part_count++] =
-            (struct finding_part){part->members[0], part->frames, count_meant(part), part->figure};
+            (struct finding_part){part->members[0], part->frames, count_meant(part),
+                                  share(part->figure, suspect->figure), part->figure};
     }
     return finding;
+}
+
+void finding_counts_chunks(struct finding *finding) {
+    for (size_t i = 0; i < finding->part_count; i++)
+        finding->parts[i].bytes = WIRE_UNKNOWN;
 }
 
 void finding_helps(const struct look *look, struct finding *finding, const char *verb,

@@ -65,6 +65,8 @@ struct finding *finding_on(struct look *look, const struct rule *rule, enum seve
 /* Makes suspects of the figures, as blame_make does, and joins those with one cause (join.h). */
 void look_blame(const struct look *look, struct blame *blame, const int64_t *figures,
                 int64_t floor);
+/* Says that the figures of the suspect are numbers of chunks, not of bytes. */
+void finding_counts_chunks(struct finding *finding);
 /* Tells a command that acts on the contexts of a finding: "memctx trim TARGET --context IDS WORDS".
  * Takes over `effect`, which says what the command does. A snapshot takes no such command. */
 void finding_helps(const struct look *look, struct finding *finding, const char *verb,

@@ -25,6 +25,7 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
         int64_t bytes = SUM_OVER(look, suspect, requested_cum_bytes);
         struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, bytes,
                                              share(suspect->figure, model->totals.allocs));
+        finding_counts_chunks(finding);
         finding->evidence = cli_format(
             "%" PRId64
             " chunks, %.0f %% of all allocations, were each freed before their call path "
@@ -60,9 +61,10 @@ void look_for_copies(struct look *look, const struct rule *rule) {
         struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, suspect->figure,
                                              share(suspect->figure, live));
         finding->evidence = cli_format(
-            "%" PRId64 " chunks of %s on average grew through %" PRId64
+            "%" PRId64 " chunk%s of %s on average grew through %" PRId64
             " smaller chunks (%s in all), each copied into the next; during a copy both exist",
-            chunks, look_bytes(live / chunks), frees, look_bytes(suspect->figure));
+            chunks, chunks == 1 ? "" : "s", look_bytes(live / chunks), frees,
+            look_bytes(suspect->figure));
         finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
     }
     blame_free(&blame);
@@ -108,6 +110,7 @@ void look_for_remote_frees(struct look *look, const struct rule *rule) {
         int64_t live = SUM_OVER(look, suspect, requested_bytes);
         struct finding *finding =
             finding_on(look, rule, SEVERITY_INFO, suspect, live, share(suspect->figure, frees));
+        finding_counts_chunks(finding);
         char *who = tell_who_frees(model);
         finding->evidence =
             cli_format("another thread than the allocating one freed %" PRId64 " of %" PRId64

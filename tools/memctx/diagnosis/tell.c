@@ -15,10 +15,6 @@
 #define LABEL_COLUMNS 7 /* "since: " */
 #define TEXT_COLUMN (INDENT + LABEL_COLUMNS)
 
-static double percent_of(int64_t part, int64_t whole) {
-    return whole > 0 ? 100 * (double)part / (double)whole : 0;
-}
-
 /* --- the verdict ----------------------------------------------------------------------------- */
 
 /* Returns the function that a finding is about, in brackets; an empty text if it is about the whole
@@ -126,12 +122,15 @@ char *tell_part(const struct model *model, const struct finding *finding, size_t
         part.end = common;
     if (common.context != WIRE_NONE && !who_means(model, &part))
         part.end = who_next(model, common); /* the line in the common function tells them apart */
-    char bytes[RENDER_NUMBER_BYTES];
+    char bytes[RENDER_NUMBER_BYTES + 2] = "";
     char *path = write_path(model, &part, group->example, group->frames, options);
     char *many =
         group->contexts > 1 ? cli_format(" (%zu call paths)", group->contexts) : cli_copy("");
-    char *text = cli_format("%.0f %%, %s: %s%s", percent_of(group->bytes, finding->bytes),
-                            render_bytes(bytes, group->bytes, true), path, many);
+    if (group->bytes != WIRE_UNKNOWN) {
+        memcpy(bytes, ", ", 2);
+        render_bytes(bytes + 2, group->bytes, true);
+    }
+    char *text = cli_format("%.0f %%%s: %s%s", 100 * group->share, bytes, path, many);
     free(many);
     free(path);
     return text;

@@ -120,6 +120,7 @@ static const struct {
     {"g_strdup*", WHO_ALLOCATOR, NULL},
     {"g_strndup", WHO_ALLOCATOR, NULL},
     {"CRYPTO_*alloc", WHO_ALLOCATOR, NULL},
+    {"CRYPTO_*dup", WHO_ALLOCATOR, NULL},
     {"sqlite3*[mM]alloc*", WHO_ALLOCATOR, NULL},
     {"sqlite3*Realloc*", WHO_ALLOCATOR, NULL},
     {"Perl_safesys*", WHO_ALLOCATOR, NULL},

@@ -121,6 +121,7 @@ static void write_cause(struct json_writer *json, const struct model *model,
         const struct finding_part *part = &finding->parts[i];
         json_put_open(json, NULL, '{');
         json_put_integer(json, "contexts", (int64_t)part->contexts);
+        json_put_decimal(json, "share", part->share);
         json_put_integer(json, "bytes", part->bytes);
         write_path(json, model, part->example, part->frames);
         json_put_close(json, '}');
