@@ -4,6 +4,7 @@
  *
  *     causes sessions   1 of 50 sessions stays; each has four chunks, made in four functions
  *     causes requests   the parts of requests are never freed, made below one function
+ *     causes main       main itself makes the chunks of orders, of which 1 in 50 stays
  *     causes two        two containers grow that have nothing to do with each other
  *
  * It prints "look" and waits for a line, as planted.cc does.
@@ -119,6 +120,13 @@ static void requests(void) {
     }
 }
 
+/* --- all in main ----------------------------------------------------------------------------- */
+
+struct order {
+    char *customer, *items[2];
+    char rest[300];
+};
+
 /* --- two causes ------------------------------------------------------------------------------ */
 
 NOINLINE static void *cache_fill(int round) {
@@ -139,6 +147,24 @@ int main(int argc, char **argv) {
         sessions();
     else if (strcmp(what, "requests") == 0)
         requests();
+    enum { COUNT = 60000 };
+    static struct order *all[COUNT];
+    for (int i = 0; i < COUNT && strcmp(what, "main") == 0; i++) {
+        all[i] = xmalloc(sizeof *all[i]);
+        all[i]->customer = xmalloc(200);
+        for (int k = 0; k < 2; k++)
+            all[i]->items[k] = xmalloc(150);
+    }
+    for (int i = 0; i < COUNT && strcmp(what, "main") == 0; i++) {
+        if (i % 50 == 0)
+            continue;
+        free(all[i]->customer);
+        free(all[i]->items[0]);
+        free(all[i]->items[1]);
+        free(all[i]);
+    }
+    if (strcmp(what, "main") == 0)
+        look();
     for (int round = 0; round < 4 && strcmp(what, "two") == 0; round++) {
         for (int i = 0; i < 30000; i++)
             kept = cache_fill(round);

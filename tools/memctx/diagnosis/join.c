@@ -9,6 +9,7 @@
 
 #define NEARLY_ALL_PER_CENT 90
 #define SMALL_SHARE 64 /* what has less than 1/SMALL_SHARE of all is not searched */
+#define MULTIPLE_MOST 8
 #define NONE UINT32_MAX
 
 /* A function in the tree of the paths of all members. The root, node 0, is no function. */
@@ -205,6 +206,66 @@ static size_t find_inside(const struct tree *tree, uint32_t node, const struct b
     return count;
 }
 
+/* Returns main from `node` outwards to `root`; NONE if it is not there. */
+static uint32_t find_main(const struct tree *tree, uint32_t node, uint32_t root) {
+    for (uint32_t at = node; at != 0; at = tree->nodes[at].parent) {
+        if (who_kind_of(tree->paths->model, tree->nodes[at].step) == WHO_MAIN)
+            return at;
+        if (at == root)
+            break;
+    }
+    return NONE;
+}
+
+/* Marks the suspects that main itself allocates, with no function of the program in between. */
+static void find_direct(const struct tree *tree, uint32_t main, const struct blame *blame,
+                        bool *direct) {
+    find_inside(tree, main, blame, direct);
+    for (size_t i = 0; i < tree->end_count; i++) {
+        uint32_t at = tree->ends[i].node;
+        for (; at != 0 && at != main; at = tree->nodes[at].parent)
+            if (who_kind_of(tree->paths->model, tree->nodes[at].step) == WHO_MEANS)
+                direct[tree->ends[i].suspect] = false;
+    }
+}
+
+static int64_t count_chunks(const struct model *model, const struct blame_suspect *suspect) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < suspect->count; i++)
+        sum += model_tame(model->contexts[suspect->members[i]].figures->self.live_chunks);
+    return sum;
+}
+
+/* True if one count is (nearly) a small multiple of the other. */
+static bool are_multiples(int64_t a, int64_t b) {
+    int64_t more = a > b ? a : b, less = a > b ? b : a;
+    int64_t times = less > 0 ? (more + less / 2) / less : 0;
+    int64_t off = more - times * less;
+    return times > 0 && times <= MULTIPLE_MOST && (off < 0 ? -off : off) <= more / 50;
+}
+
+/* A small program may do everything in main. Then main is no cause by itself, but suspects that it
+ * allocates directly have one cause if their numbers of chunks fit: a session of four chunks has
+ * the same number of each, or twice as many. */
+static void search_main(const struct tree *tree, uint32_t main, const struct blame *blame,
+                        uint32_t *causes) {
+    const struct model *model = tree->paths->model;
+    bool *direct = cli_alloc(blame->count, sizeof *direct);
+    size_t largest = 0, fitting = 0;
+    find_direct(tree, main, blame, direct);
+    while (largest < blame->count && !direct[largest])
+        largest++;
+    for (size_t i = largest; i < blame->count; i++) {
+        direct[i] = direct[i] && are_multiples(count_chunks(model, &blame->suspects[largest]),
+                                               count_chunks(model, &blame->suspects[i]));
+        fitting += direct[i];
+    }
+    for (size_t i = largest; i < blame->count && fitting > 1; i++)
+        if (direct[i])
+            causes[i] = main;
+    free(direct);
+}
+
 static void search(const struct tree *tree, uint32_t root, const struct blame *blame,
                    uint32_t *causes);
 
@@ -237,6 +298,9 @@ static void search(const struct tree *tree, uint32_t root, const struct blame *b
         if (inside[i])
             causes[i] = cause;
     free(inside);
+    uint32_t main = !found ? find_main(tree, innermost, root) : NONE;
+    if (main != NONE)
+        search_main(tree, main, blame, causes);
     search_around(tree, found ? cause : innermost, root, found, blame, causes);
 }
 

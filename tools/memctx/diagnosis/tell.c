@@ -127,7 +127,7 @@ char *tell_part(const struct model *model, const struct finding *finding, size_t
     char *many =
         group->contexts > 1 ? cli_format(" (%zu call paths)", group->contexts) : cli_copy("");
     if (group->bytes != WIRE_UNKNOWN) {
-        memcpy(bytes, ", ", 2);
+        strcpy(bytes, ", ");
         render_bytes(bytes + 2, group->bytes, true);
     }
     char *text = cli_format("%.0f %%%s: %s%s", 100 * group->share, bytes, path, many);

@@ -27,10 +27,10 @@ static size_t operator_length(const char *start, const char *at) {
     return signs > 0 ? word + signs : 0;
 }
 
-/* Removes the text between < and >. */
+/* Replaces the text between < and > by "...", or by nothing if it is shorter. */
 static void drop_templates(char *name) {
     char *out = name;
-    const char *at = name;
+    const char *at = name, *opened = name;
     int depth = 0;
     while (*at != '\0') {
         size_t length = operator_length(name, at);
@@ -44,6 +44,12 @@ static void drop_templates(char *name) {
         }
         bool opens = *at == '<';
         bool closes = *at == '>' && depth > 0;
+        if (opens && depth == 0)
+            opened = at;
+        if (closes && depth == 1 && at - opened > 3) {
+            memmove(out, "...", 3);
+            out += 3;
+        }
         if ((opens && depth == 0) || (closes && depth == 1) || (depth == 0 && !closes))
             *out++ = *at;
         depth += opens - closes;

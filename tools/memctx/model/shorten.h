@@ -7,9 +7,9 @@
 
 #include <stdbool.h>
 
-/* Returns a name as it is if it is short. Otherwise removes template arguments ("vector<>"), then
- * parameters ("f(...)"), then cuts the name, until it is short. The caller frees the text. JSON
- * always has the whole name. */
+/* Returns a name as it is if it is short. Otherwise removes template arguments ("vector<...>"),
+ * then parameters ("f(...)"), then cuts the name, until it is short. The caller frees the text.
+ * JSON always has the whole name. */
 char *shorten_function(const char *name);
 /* Returns the name of a function as prose has it: without parameters, return type, anonymous
  * namespaces and the hash of a Rust name. Template arguments become "<...>" if they are long or
