@@ -20,6 +20,8 @@ struct node {
     int64_t figure;       /* sum over the members at this node and below it */
     uint32_t suspects;    /* how many suspects have members at this node or below it */
     uint32_t counted;     /* the suspect that was counted last, plus one */
+    bool has_kind;        /* `kind` has been found out */
+    enum who_kind kind;
 };
 
 /* A member of a suspect, and the node where its path ends. */
@@ -159,6 +161,14 @@ static bool is_nearly_all(int64_t part, int64_t whole) {
     return part / NEARLY_ALL_PER_CENT >= whole / 100;
 }
 
+static enum who_kind kind_of(const struct tree *tree, uint32_t index) {
+    struct node *node = &tree->nodes[index];
+    if (!node->has_kind)
+        node->kind = who_kind_of(tree->paths->model, node->step);
+    node->has_kind = true;
+    return node->kind;
+}
+
 /* Returns the innermost node at or below `root` that has nearly all of its figure. */
 static uint32_t find_innermost(const struct tree *tree, uint32_t root) {
     const struct node *nodes = tree->nodes;
@@ -177,7 +187,7 @@ static uint32_t find_innermost(const struct tree *tree, uint32_t root) {
  * function of the program, or the loop of an interpreter. Returns NONE if there is none. */
 static uint32_t find_cause(const struct tree *tree, uint32_t node, uint32_t root) {
     for (uint32_t at = node; at != 0; at = tree->nodes[at].parent) {
-        enum who_kind kind = who_kind_of(tree->paths->model, tree->nodes[at].step);
+        enum who_kind kind = kind_of(tree, at);
         if (kind == WHO_MEANS || kind == WHO_INTERPRETER)
             return at;
         if (at == root)
@@ -209,7 +219,7 @@ static size_t find_inside(const struct tree *tree, uint32_t node, const struct b
 /* Returns main from `node` outwards to `root`; NONE if it is not there. */
 static uint32_t find_main(const struct tree *tree, uint32_t node, uint32_t root) {
     for (uint32_t at = node; at != 0; at = tree->nodes[at].parent) {
-        if (who_kind_of(tree->paths->model, tree->nodes[at].step) == WHO_MAIN)
+        if (kind_of(tree, at) == WHO_MAIN)
             return at;
         if (at == root)
             break;
@@ -224,7 +234,7 @@ static void find_direct(const struct tree *tree, uint32_t main, const struct bla
     for (size_t i = 0; i < tree->end_count; i++) {
         uint32_t at = tree->ends[i].node;
         for (; at != 0 && at != main; at = tree->nodes[at].parent)
-            if (who_kind_of(tree->paths->model, tree->nodes[at].step) == WHO_MEANS)
+            if (kind_of(tree, at) == WHO_MEANS)
                 direct[tree->ends[i].suspect] = false;
     }
 }

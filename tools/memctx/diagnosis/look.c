@@ -60,7 +60,8 @@ struct finding *finding_new(struct look *look, const struct rule *rule, enum sev
     return finding;
 }
 
-#define SELECTOR_IDS 12 /* of more contexts the common frames are told */
+#define SELECTOR_IDS 12   /* of more contexts the common frames are told */
+#define SELECTOR_PARTS 40 /* of more groups of one cause only the largest are told */
 
 /* Returns a selector for contexts with the same innermost frames: by these frames, if no other
  * context has them, or if the contexts are too many to be listed. The caller frees it. */
@@ -95,7 +96,7 @@ char *look_selector(const struct model *model, const struct blame_suspect *suspe
     if (!suspect->joined)
         return selector_of_alike(model, suspect);
     char *text = selector_of_alike(model, &suspect->parts[0]);
-    for (size_t i = 1; i < suspect->part_count; i++) {
+    for (size_t i = 1; i < suspect->part_count && i < SELECTOR_PARTS; i++) {
         char *part = selector_of_alike(model, &suspect->parts[i]);
         char *longer = cli_format("%s,%s", text, part);
         free(part);
