@@ -6,7 +6,7 @@ import re
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
-from planted import found_at, installed, names, planted
+from planted import check_near, found_at, installed, names, planted
 
 PYTHON_LEAK = """
 import sys
@@ -24,7 +24,7 @@ for round in range(4):
 """
 
 
-def causes(directory, case):
+def causes(directory, case, **extra):
     """A program of causes.c, causes.cc or causes.rs."""
     if case == "rust":
         program = os.path.join(directory, "causes-rs")
@@ -33,7 +33,7 @@ def causes(directory, case):
         check_equal(made.returncode, 0, f"rustc: {made.stderr}")
         return Target([program], directory, MEMCTX_CONTROL="eager")
     suffix, name = ("cc", "causes-cc") if case in ("orders", "strings", "threads") else ("c", "causes")
-    return Target([harness.build_program(f"tests/diagnosis/causes.{suffix}", name), case], directory, MEMCTX_CONTROL="eager")
+    return Target([harness.build_program(f"tests/diagnosis/causes.{suffix}", name), case], directory, MEMCTX_CONTROL="eager", **extra)
 
 
 def leaking_python(directory):
@@ -111,6 +111,7 @@ def two_causes_are_two_findings():
     """They have nothing but main in common."""
     with runtime_dir() as directory, causes(directory, "two") as target:
         grown = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]
+        check(verdict(told(target)).endswith("; 1 more below"), "the first line names one of them alone")
         check_equal([(finding["function"].split(",")[0], finding["parts"]) for finding in grown],
                     [("cache_fill", []), ("log_keep", [])], "what grew")
 
@@ -163,13 +164,19 @@ def lines_fit():
 
 @test
 def now_can_be_pasted():
-    """The command chooses what the finding is about, and predicts at least as many bytes."""
-    with runtime_dir() as directory, causes(directory, "sessions") as target:
+    """The command gives back what it says, once the program's thread has allocated again."""
+    with runtime_dir() as directory, causes(directory, "sessions", MEMCTX_DECAY_MS=10) as target:
         first = found_at(target, 1)["findings"][0]
         check(first["now"].startswith(f"memctx trim {target.pid} --context "), f"now: {first['now']}")
+        # What memctx keeps for reuse goes back by itself.
+        harness.wait_until(lambda: target.dump()["ledger"]["freelist_bytes"] == 0, "an empty freelist")
+        before = harness.rss_kib(target.pid) << 10
         done = run_cli(*first["now"].split()[1:], "--json", env=target.cli_env)
         check_equal((done.returncode, done.stderr), (0, ""), "memctx trim")
-        check(json.loads(done.stdout)["predicted_bytes"] >= first["now_bytes"] > 2**20, f"{done.stdout} {first['now_bytes']}")
+        check_near("by trim", first["now_bytes"], json.loads(done.stdout)["predicted_bytes"])
+        target.ask("")
+        check_near("the resident set", first["now_bytes"], before - (harness.rss_kib(target.pid) << 10))
+        return f"{first['now_bytes'] >> 10} KiB"
 
 
 @test

@@ -15,6 +15,7 @@ static enum severity empty_severity(const struct look *look, int64_t bytes) {
 struct pages_look {
     uint32_t oldest;
     int64_t alone;         /* bytes of pages that come back when the suspect frees all its chunks */
+    int64_t empty;         /* bytes of empty OS pages in these contexts' pages */
     int64_t trim, isolate; /* bytes that these verbs would save */
 };
 
@@ -27,8 +28,10 @@ static struct pages_look look_at_pages(const struct look *look,
     for (size_t i = 0; i < suspect->count; i++) {
         const struct holder *holder = holders_of(&look->holders, look->model, suspect->members[i]);
         pages.oldest = holder->oldest > pages.oldest ? holder->oldest : pages.oldest;
-        pages.trim = model_tame(pages.trim + holder->empty_os_bytes);
+        pages.empty = model_tame(pages.empty + holder->empty_os_bytes);
     }
+    /* trim empties the freelist, too, but that memory soon goes back by itself. */
+    pages.trim = holders_trim(look->model, members);
     pages.alone = holders_alone(look->model, members, &free_bytes);
     pages.isolate = holders_isolate(look->model, members);
     free(members);
@@ -44,9 +47,10 @@ static void tell_of_pages(const struct look *look, struct finding *finding,
                       cli_format("puts the next chunks into pages of their own, which would keep "
                                  "%s less; nothing comes back at once",
                                  look_bytes(pages->isolate)));
-    } else if (pages->trim > finding->bytes / 10) {
+    } else if (pages->empty > finding->bytes / 10) {
         finding_helps(look, finding, "trim", "", pages->trim,
-                      cli_format("returns %s at once", look_bytes(pages->trim)));
+                      cli_format("returns %s, as soon as the threads allocate again",
+                                 look_bytes(pages->trim)));
     }
 }
 

@@ -49,11 +49,16 @@ static char *write_harmless(const struct model *model, const struct findings *fi
 static void print_verdict(const struct findings_input *input, const struct findings *findings) {
     const struct model *model = input->model;
     char rss[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], *what;
-    if (findings->count > 0 && findings->list[0].severity > SEVERITY_INFO) {
+    size_t severe = 0;
+    while (severe < findings->count && findings->list[severe].severity > SEVERITY_INFO)
+        severe++;
+    if (severe > 0) {
         const struct finding *first = &findings->list[0];
         char *place = write_place(model, first);
-        what = cli_format("%s%s", first->verdict ? first->verdict : first->title, place);
+        char *others = severe > 1 ? cli_format("; %zu more below", severe - 1) : cli_copy("");
+        what = cli_format("%s%s%s", first->verdict ? first->verdict : first->title, place, others);
         free(place);
+        free(others);
     } else {
         what = write_harmless(model, findings);
     }
