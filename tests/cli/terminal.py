@@ -124,3 +124,42 @@ def redis_is_named_redis_server():
             live.wait_socket()
             text = succeed("doctor", live.pid, env=live.cli_env)
             check(re.search(r"^redis-server \(pid ", text, re.M), text)
+
+
+SHORT_NAMES = (  # a function's name, how a text has it, and how the table of who.c has it
+    ("operator new(unsigned long)", "operator new", "operator new"),
+    ("void* operator new(unsigned long, std::align_val_t)", "operator new", "operator new"),
+    ("session_open()", "session_open", "session_open"),
+    ("foo::operator()(int) const", "foo::operator()", "foo::operator()"),
+    ("std::function<void (int)>::operator()(int) const", "std::function<void (int)>::operator()", "std::function::operator()"),
+    ("void (anonymous namespace)::f<int>(int)", "f<int>", "f"),
+    ("main::{lambda(int)#1}::operator()(int) const", "main::{lambda(int)#1}::operator()", "main::{lambda(int)#1}::operator()"),
+    ("std::ostream& operator<<(std::ostream&, int)", "operator<<", "operator<<"),
+    ("Foo::operator bool() const", "Foo::operator bool", "Foo::operator bool"),
+    ("Foo::operator->()", "Foo::operator->", "Foo::operator->"),
+    ("ns::Pool<Session>::get()", "ns::Pool<Session>::get", "ns::Pool::get"),
+    ("std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::_M_create(unsigned long&, unsigned long)",
+     "std::basic_string<...>::_M_create", "std::basic_string::_M_create"),
+    ("std::enable_if<std::is_same<int, int>::value, int>::type ns::h<int>(int)", "ns::h<int>", "ns::h"),
+    ("decltype(auto) g<x>(y)", "g<x>", "g"),
+    ("leak::foo::h0123456789abcdef", "leak::foo", "leak::foo"),
+    ("<&dyn core::ops::Fn(u8) -> u8 as core::ops::FnOnce>::call", "<&dyn core::ops::Fn(u8) -> u8 as core::ops::FnOnce>::call",
+     "<&dyn core::ops::Fn(u8) -> u8 as core::ops::FnOnce>::call"),
+    ("f<g<h", "f<g<h", "f<g<h"),
+    ("<", "<", "<"),
+    ("", "?", "?"),
+)
+
+
+@test
+def names_are_shortened():
+    """Without parameters and return types; with template arguments only where they are short."""
+    tools = os.path.join(harness.ROOT, "tools/memctx")
+    program = build_program("tests/cli/programs/short_names.c", "short_names",
+                            ["-I" + tools, '-DMEMCTX_VERSION="test"', "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+                             os.path.join(tools, "model/shorten.c"), os.path.join(tools, "base/cli.c")])
+    done = harness.run_program([program], clean_env(ASAN_OPTIONS="detect_leaks=0"),
+                               stdin="".join(name + "\n" for name, _, _ in SHORT_NAMES))
+    check_equal((done.returncode, done.stderr), (0, ""), "short_names")
+    for (name, text, plain_name), line in zip(SHORT_NAMES, done.stdout.splitlines(), strict=True):
+        check_equal(line.split("\t"), [text, plain_name], name)

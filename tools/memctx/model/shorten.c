@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cli.h"
@@ -113,7 +114,7 @@ static char *end_of_arguments(const char *name, char *at, bool *nested) {
         } else if (*at == '<') {
             *nested = *nested || depth > 0;
             depth++;
-        } else if (*at == '>' && --depth == 0) {
+        } else if (*at == '>' && at[-1] != '-' && --depth == 0) {
             return at;
         }
     }
@@ -151,15 +152,17 @@ static void replace_arguments(char *name, bool plain) {
     }
 }
 
-/* Cuts the name where its parameters begin. A type in brackets that opens the name has none. */
+/* Cuts the name where its parameters begin, outside of template arguments and lambdas. */
 static void cut_parameters(char *name) {
     int braces = 0;
     bool nested;
-    char *type = name[0] == '<' ? end_of_arguments(name, name, &nested) : NULL;
-    for (char *at = type ? type : name; *at != '\0'; at++) {
+    for (char *at = name; *at != '\0'; at++) {
         size_t length = operator_length(name, at);
+        char *end = *at == '<' && length == 0 ? end_of_arguments(name, at, &nested) : NULL;
         if (length > 0) {
             at += length - 1;
+        } else if (end) {
+            at = end;
         } else if (*at == '{' || *at == '}') {
             braces += *at == '{' ? 1 : -1;
         } else if (*at == '(' && braces == 0 && at > name) {
@@ -179,7 +182,7 @@ static void drop_return_type(char *name) {
             break;
         if (strchr("<({[", *at))
             depth++;
-        else if (strchr(">)}]", *at))
+        else if (strchr(">)}]", *at) && (at == name || at[-1] != '-'))
             depth--;
         else if (*at == ' ' && depth == 0)
             start = at + 1;
@@ -198,13 +201,16 @@ static void drop_hash(char *name) {
 char *shorten_to_name(const char *name, bool plain) {
     char *text = cli_copy(name);
     remove_part(text, "(anonymous namespace)::");
+    remove_part(text, "decltype(auto) ");
     remove_part(text, "__cxx11::");
     drop_hash(text);
     replace_arguments(text, plain);
     cut_parameters(text);
     drop_return_type(text);
-    if (text[0] == '\0')
-        strcpy(text, "?");
+    if (text[0] == '\0') {
+        free(text);
+        return cli_copy("?");
+    }
     if (strlen(text) > CUT_COLUMNS)
         strcpy(text + CUT_COLUMNS - 3, "...");
     return text;
