@@ -35,7 +35,9 @@ def snapshot_has_the_same_findings():
         for found in (live, kept):
             for finding in found["findings"]:
                 finding["action"] = re.sub(r"(?<= )(\d+|\S+\.mctx)(?= )", "TARGET", finding["action"])
-                finding["evidence"] = re.sub(r"in [0-9.]+ s \([^)]*\)|the oldest chunk is [^;]*", "", finding["evidence"])
+                finding["evidence"] = re.sub(r"in [0-9.]+ s \([^)]*\)", "", finding["evidence"])
+                for key in ("since", "now", "now_bytes"):  # they depend on the moment, or need a process
+                    del finding[key]
         check_equal(kept["findings"], live["findings"], "what is found in the snapshot")
 
 
@@ -92,20 +94,9 @@ def says_it_in_words():
         target.wait_socket()
         done = run_cli("doctor", target.pid, env=target.cli_env)
         check_equal((done.returncode, done.stderr), (0, ""), "memctx doctor")
-        for words in ("1. critical: nearly empty pages", "session_open()", "Why it matters: ",
-                      f"Next: memctx frag {target.pid} --context "):
+        for words in ("1. critical: nearly empty pages", "session_open (planted.cc:", "   why:   memctx returns a page",
+                      f"   next:  memctx frag {target.pid} --context "):
             check(words in done.stdout, f"{words!r} is not in: {done.stdout}")
-        command = re.search(r"Next: memctx (.*)", done.stdout)[1].replace("'", "").split()
+        command = re.search(r"next:  memctx (.*)", done.stdout)[1].split()
         shown = run_cli(*command, env=target.cli_env)
         check(shown.returncode == 0 and "session_open" in shown.stdout, f"the next command: {shown.stdout}{shown.stderr}")
-
-
-@test
-def says_whether_a_problem_was_found():
-    """That none was found does not stand below findings."""
-    for case, said in (("small", "No memory problem was found."), ("mapped", "None of these findings is a problem by itself.")):
-        with runtime_dir() as directory, planted(directory, case) as target:
-            target.hear(60)
-            target.wait_socket()
-            lines = run_cli("doctor", target.pid, env=target.cli_env).stdout.splitlines()
-            check_equal([line for line in lines if "problem" in line], [said], f"{case}: {lines}")

@@ -303,9 +303,10 @@ def read(data):
     texts = texts_of(blocks)
     table = Table(blocks, PROCESS)
     (pid,), (depth,), (build,) = table.figures(1), table.figures(4), table.figures(8)
-    (exe,), (bits,), (exact,), (ticks,), (version,), (names,), (has_threads,), (has_pages,), (has_mappings,) = map(
-        table.numbers, (2, 3, 5, 6, 7, 9, 10, 11, 12))
-    dump = {"schema": "memctx/1", "pid": pid, "exe": texts[exe], "depth": depth, "exact": exact != 0,
+    (exe,), (bits,), (exact,), (ticks,), (version,), (names,), (has_threads,), (has_pages,), (has_mappings,), (program,) = map(
+        table.numbers, (2, 3, 5, 6, 7, 9, 10, 11, 12, 13))
+    dump = {"schema": "memctx/1", "pid": pid, "exe": texts[exe], "program": texts[program] or texts[exe].rsplit("/", 1)[-1],
+            "depth": depth, "exact": exact != 0,
             "uptime_s": round(struct.unpack("<d", struct.pack("<Q", bits))[0], 6), "start_ticks": ticks,
             "library_version": texts[version], "build_ns": build, "has_names": names != 0, "filtered": False}
     table = Table(blocks, FIGURES)

@@ -37,20 +37,20 @@ _memctx() {
     fi
     case $verb in
         run) options="--depth --verify --no-children --rule --set -v --verbose" ;;
-        ps) options="--json --human" ;;
+        ps) options="--json --human --bytes" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
-            --human --peak --self --svg $names" ;;
-        frag) options="--json --map --quick --sort --min --limit --depth --context --site --human $names" ;;
-        doctor) options="--json --watch --fail-on --depth $names" ;;
+            --human --bytes --peak --self --svg $names" ;;
+        frag) options="--json --map --quick --sort --min --limit --depth --context --site --human --bytes $names" ;;
+        doctor) options="--json --watch --fail-on --all --full --depth $names" ;;
         export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         mark) ;;
-        diff) options="--json --min --limit --depth --human $names" ;;
+        diff) options="--json --min --limit --depth --human --bytes $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
-        trim | isolate | merge) options="--json --site --human $names" ;;
-        set) options="--json --site --for --human $names" ;;
-        verify) options="--json --human" ;;
-        rules) options="--json --human --add --again --clear" ;;
+        trim | isolate | merge) options="--json --context --site --human --bytes $names" ;;
+        set) options="--json --context --site --for --human --bytes $names" ;;
+        verify) options="--json --human --bytes" ;;
+        rules) options="--json --human --bytes --add --again --clear" ;;
         options) options="--json" ;;
         *) return ;;
     esac

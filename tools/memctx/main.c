@@ -30,13 +30,13 @@ static const struct cli_verb verbs[] = {
      "machine (exit status 1). Exit status 126: the program cannot be executed. 127: the program\n"
      "was not found. MEMCTX_LIBRARY names another libmemctx.so.",
      run_main},
-    {"ps", "[--json] [--human]", "list the processes that run on memctx",
+    {"ps", "[--json] [--human | --bytes]", "list the processes that run on memctx",
      "Lists the processes that have libmemctx.so loaded: pid, uid, uptime in seconds, resident\n"
      "set, requested bytes, contexts and command. If a process cannot be asked, the line says\n"
      "why. Removes the sockets of processes that have ended.\n\n"
      "  --json             print one object:\n"
-     "                     {\"schema\":\"memctx-ps/1\",\"processes\":[...],\"swept\":N}\n"
-     "  --human            print KiB and MiB instead of bytes\n" COMMON_HELP,
+     "                     "
+     "{\"schema\":\"memctx-ps/1\",\"processes\":[...],\"swept\":N}\n" READING_UNIT_HELP COMMON_HELP,
      ps_main},
     {"dump", "TARGET [OPTIONS]", "show the heap as a tree of call paths",
      TARGET_HELP
@@ -62,8 +62,7 @@ static const struct cli_verb verbs[] = {
      "                     subtotals in the text count only these contexts\n"
      "  --svg FILE         write a flame graph of the sort key (default requested) to FILE\n"
      "                     (or to -, which is standard output)\n"
-     "  --threads          show what each thread did in each context\n"
-     "  --human            print KiB and MiB instead of bytes\n"
+     "  --threads          show what each thread did in each context\n" READING_UNIT_HELP
      "  --peak             also print the highest number of requested bytes (Maximum Storage)\n"
      "  --self             print the library's own statistics instead\n" READING_NAME_HELP
          COMMON_HELP,
@@ -80,21 +79,33 @@ static const struct cli_verb verbs[] = {
      "  --sort KEY         " VIEW_SORT_WORDS " (default waste)\n"
      "  --min BYTES        hide contexts below BYTES of the sort key\n"
      "  --limit N          print N contexts (default 20; 0 for all)\n"
-     "  --depth N          print N frames of each path (default 6)\n"
+     "  --depth N          print N frames of each path (default 6; default 3 functions of what\n"
+     "                     holds pages)\n"
      "  --context ID,...   show only these contexts; ID/N means all contexts that share the\n"
      "                     innermost N frames of context ID\n"
-     "  --site REGEX       show only contexts whose site matches\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "  --site REGEX       show only contexts whose site matches\n" READING_UNIT_HELP
+         READING_NAME_HELP COMMON_HELP,
      frag_main},
     {"doctor", "TARGET [OPTIONS]", "find memory problems and say what to do",
      TARGET_HELP
-     "\nPrints findings, worst first. Each finding has its evidence and the next command to run.\n"
+     "\nThe first line is the verdict. Then come the findings, worst first: what was found and "
+     "how\n"
+     "much it is, since when, the functions that allocate, why it matters, what to do in the "
+     "source,\n"
+     "a command that helps at once, how sure the finding is, and the next command to run. Call\n"
+     "paths with one cause are one finding, at the function that they have in common.\n\n"
+     "Wrappers of malloc, the inside of the C++ and Rust libraries and what starts a thread are "
+     "not\n"
+     "shown as functions; \"via std::string\" names what was left out.\n\n"
      "Growth needs several states of the process to compare: set at least three marks with memctx\n"
      "mark, or use --watch.\n\n"
      "  --json             print one object of schema memctx-doctor/1\n"
      "  --watch SECONDS    look four more times within SECONDS (running targets only)\n"
      "  --fail-on LEVEL    exit with 5 on a finding of at least LEVEL: info, warning or critical\n"
-     "  --depth N          print N frames of each path (default 6)\n" READING_NAME_HELP COMMON_HELP,
+     "  --all              print all findings and call paths instead of the first five\n"
+     "  --full             print every frame of each path\n"
+     "  --depth N          print N functions of each path (default 3)\n" READING_NAME_HELP
+         COMMON_HELP,
      doctor_main},
     {"export", "TARGET FORMAT... [OPTIONS]", "write a dump in the format of another tool",
      TARGET_HELP
@@ -139,8 +150,8 @@ static const struct cli_verb verbs[] = {
      "  --json             print one object of schema memctx-diff/1\n"
      "  --min BYTES        hide contexts that changed by less than BYTES\n"
      "  --limit N          print N contexts (default 20; 0 for all)\n"
-     "  --depth N          print N frames of each path (default 8)\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "  --depth N          print N frames of each path (default 8)\n" READING_UNIT_HELP
+         READING_NAME_HELP COMMON_HELP,
      diff_main},
     {"reset", "TARGET [--context ID | --site REGEX | --named NAME]", "start counting from zero",
      LIVE_TARGET_HELP
@@ -159,45 +170,55 @@ static const struct cli_verb verbs[] = {
      "  --named NAME       reset the program's own contexts of that name and free their chunks\n"
      "  --timeout SECONDS  wait this long for --named (default 10)\n" READING_NAME_HELP COMMON_HELP,
      reset_main},
-    {"trim", "TARGET [CONTEXT... | --site REGEX]", "give empty memory back to the kernel",
+    {"trim", "TARGET [CONTEXT... | --context ID,... | --site REGEX]",
+     "give empty memory back to the kernel",
      LIVE_TARGET_HELP
      "\nPrints how many bytes went back, and the resident set before and after. With contexts it\n"
      "also gives back OS pages without live chunks inside pages that are in use, and prints the\n"
      "predicted saving. Each thread does its part in its next malloc, which takes some\n"
      "microseconds for each page.\n\n"
+     "  --context ID,...   trim only these contexts; ID/N means all contexts that share the\n"
+     "                     innermost N frames of context ID\n"
      "  --site REGEX       trim every context whose site matches\n"
-     "  --json             print one object of schema memctx-trim/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "  --json             print one object of schema memctx-trim/1\n" READING_UNIT_HELP
+         READING_NAME_HELP COMMON_HELP,
      trim_main},
-    {"isolate", "TARGET CONTEXT... | --site REGEX", "give contexts pages of their own",
+    {"isolate", "TARGET CONTEXT... | --context ID,... | --site REGEX",
+     "give contexts pages of their own",
      LIVE_TARGET_HELP
      "\nThe next chunks of these contexts go to pages that no other context shares, even past the\n"
      "waste cap. CONTEXT is a number, as memctx frag prints it, and includes all contexts below\n"
      "it. Prints the predicted saving. No chunk is moved.\n\n"
+     "  --context ID,...   isolate only these contexts; ID/N means all contexts that share the\n"
+     "                     innermost N frames of context ID\n"
      "  --site REGEX       isolate every context whose site matches\n"
-     "  --json             print one object of schema memctx-place/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "  --json             print one object of schema memctx-place/1\n" READING_UNIT_HELP
+         READING_NAME_HELP COMMON_HELP,
      isolate_main},
-    {"merge", "TARGET CONTEXT... | --site REGEX", "put contexts into pages shared with others",
+    {"merge", "TARGET CONTEXT... | --context ID,... | --site REGEX",
+     "put contexts into pages shared with others",
      LIVE_TARGET_HELP
      "\nThe next chunks of these contexts go to mixed pages. Free memory in the contexts' own "
      "pages\n"
      "serves all other contexts. memctx set TARGET CONTEXT policy=default ends this.\n\n"
+     "  --context ID,...   merge only these contexts; ID/N means all contexts that share the\n"
+     "                     innermost N frames of context ID\n"
      "  --site REGEX       merge every context whose site matches\n"
-     "  --json             print one object of schema memctx-place/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "  --json             print one object of schema memctx-place/1\n" READING_UNIT_HELP
+         READING_NAME_HELP COMMON_HELP,
      merge_main},
-    {"verify", "TARGET [--json] [--human]", "compare predicted savings with what happened",
+    {"verify", "TARGET [--json] [--human | --bytes]",
+     "compare predicted savings with what happened",
      TARGET_HELP
      "\nCovers the last 16 actions: isolate, merge, trim, and set policy= of contexts. For each "
      "it\n"
      "prints the predicted saving and compares two moments, then and now: the free memory around\n"
      "these contexts; for a policy, the rounding and holes of their chunks; for a trim, the\n"
      "resident set.\n\n"
-     "  --json             print one object of schema memctx-verify/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" COMMON_HELP,
+     "  --json             print one object of schema memctx-verify/1\n" READING_UNIT_HELP
+         COMMON_HELP,
      verify_main},
-    {"rules", "TARGET [--add RULE] [--again] [--clear] [--json] [--human]",
+    {"rules", "TARGET [--add RULE] [--again] [--clear] [--json] [--human | --bytes]",
      "place call paths by the functions on them",
      LIVE_TARGET_HELP
      "\nLists the rules of the process. For each rule it prints how many call paths it placed, "
@@ -230,8 +251,8 @@ static const struct cli_verb verbs[] = {
      "  --add RULE         add a rule behind the others\n"
      "  --again            resolve the rules in objects where they are not resolved yet\n"
      "  --clear            first remove all rules; the allocator places their paths again\n"
-     "  --json             print one object of schema memctx-rules/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" COMMON_HELP,
+     "  --json             print one object of schema memctx-rules/1\n" READING_UNIT_HELP
+         COMMON_HELP,
      rules_main},
     {"set", "TARGET NAME=VALUE... | TARGET CONTEXT...|--site REGEX policy=POLICY|unfold|fold",
      "change options, or the policy or unfolding of contexts",
@@ -258,12 +279,13 @@ static const struct cli_verb verbs[] = {
      "The\n"
      "unfolded paths stay in the tree afterwards. fold ends the time at once. memctx dump --self\n"
      "shows what is unfolded, and for how long.\n\n"
+     "  --context ID,...   choose only these contexts; ID/N means all contexts that share the\n"
+     "                     innermost N frames of context ID\n"
      "  --site REGEX       choose every context whose site matches; with unfold and fold, every\n"
      "                     recursive context whose function matches\n"
      "  --for SECONDS      with unfold: how long (default 60)\n"
      "  --json             with contexts: print one object of schema memctx-place/1 or\n"
-     "                     memctx-unfold/1\n"
-     "  --human            print KiB and MiB instead of bytes\n" READING_NAME_HELP COMMON_HELP,
+     "                     memctx-unfold/1\n" READING_UNIT_HELP READING_NAME_HELP COMMON_HELP,
      set_main},
     {"options", "[TARGET] [--json]", "list the options and their values",
      "Without a TARGET it prints every MEMCTX_* option with its default. With a TARGET it also\n"

@@ -254,9 +254,26 @@ void blame_widen(const struct blame_paths *paths, const struct blame_suspect *su
     free(meant);
 }
 
+static void free_suspect(struct blame_suspect *suspect) {
+    for (size_t i = 0; i < suspect->part_count; i++)
+        free(suspect->parts[i].members);
+    free(suspect->parts);
+    free(suspect->members);
+}
+
+void blame_drop(struct blame *blame, const bool *dropped) {
+    size_t left = 0;
+    for (size_t i = 0; i < blame->count; i++)
+        if (dropped[i])
+            free_suspect(&blame->suspects[i]);
+        else
+            blame->suspects[left++] = blame->suspects[i];
+    blame->count = left;
+}
+
 void blame_free(struct blame *blame) {
     for (size_t i = 0; i < blame->count; i++)
-        free(blame->suspects[i].members);
+        free_suspect(&blame->suspects[i]);
     free(blame->suspects);
     *blame = (struct blame){0};
 }

@@ -16,13 +16,25 @@
 #define MEMCTX_BLAME_H
 
 #include "model/model.h"
+#include "model/who.h"
+
+#define BLAME_GROUPS 2
 
 struct blame_suspect {
     int64_t figure;    /* sum over the members */
     uint32_t *members; /* indices of the contexts; members[0] has the largest figure */
     size_t count;
     uint32_t frames; /* number of innermost frames that the members share; all frames of a single
-                        member */
+                        member, and of members[0] of a joined suspect */
+    size_t alike; /* 0, or for a single member: number of contexts that have these innermost frames
+                     and are meant, too */
+    /* Suspects that join_suspects has put together have a function in common instead. Only
+     * suspects of the same group are joined; groups are below BLAME_GROUPS. */
+    uint8_t group;
+    bool joined;
+    struct who_step common;      /* the innermost function that nearly all paths have in common */
+    struct blame_suspect *parts; /* sorted by falling figure */
+    size_t part_count;
 };
 
 struct blame {
@@ -55,6 +67,8 @@ void blame_make(struct blame *blame, const struct blame_paths *paths, const int6
  * them, even if nothing is alive in it. */
 void blame_widen(const struct blame_paths *paths, const struct blame_suspect *suspect,
                  bool *members);
+/* Removes the suspects for which `dropped` is true. */
+void blame_drop(struct blame *blame, const bool *dropped);
 void blame_free(struct blame *blame);
 
 #endif

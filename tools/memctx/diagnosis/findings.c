@@ -25,9 +25,17 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
         cli_format("memctx returned %s to the kernel in %.1f s, %s per second; it keeps at most "
                    "MEMCTX_FREELIST_KIB for reuse, or 5 %% of the live bytes if that is more",
                    look_bytes(bytes), model->uptime_s, look_bytes((int64_t)rate));
+    int64_t freelist_kib = 4 * larger(8 * KIB, look->rss_bytes / KIB / 4);
+    finding->verdict = cli_format("%s per second go back to the kernel and are needed again",
+                                  look_bytes((int64_t)rate));
     finding->action =
         cli_format("memctx set %s freelist_kib=%" PRId64 ", then compare its processor time",
-                   look->input->target, 4 * larger(8 * KIB, look->rss_bytes / KIB / 4));
+                   look->input->target, freelist_kib);
+    char *setting = cli_format(" freelist_kib=%" PRId64, freelist_kib);
+    finding_helps(look, finding, "set", setting, 0,
+                  cli_format("keeps up to %s for reuse; compare the processor time",
+                             look_bytes(freelist_kib * KIB)));
+    free(setting);
 }
 
 static void look_for_freelist(struct look *look, const struct rule *rule) {
@@ -41,6 +49,8 @@ static void look_for_freelist(struct look *look, const struct rule *rule) {
                    "resident set",
                    look_bytes(bytes), 100 * finding->ratio);
     finding->action = cli_format("memctx trim %s", look->input->target);
+    finding_helps(look, finding, "trim", "", bytes,
+                  cli_format("returns %s at once", look_bytes(bytes)));
 }
 
 static void look_for_past_peak(struct look *look, const struct rule *rule) {
@@ -56,7 +66,7 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
             continue; /* the root's peak is that of the whole process */
         above[i] = larger(0, model_tame(self->peak_requested_bytes) - self->requested_bytes);
     }
-    blame_make(&blame, &look->paths, above, (peak - now) / 4);
+    look_blame(look, &blame, above, (peak - now) / 4);
     struct finding *finding =
         blame.count > 0
             ? finding_on(look, rule, SEVERITY_INFO, &blame.suspects[0], peak - now,
@@ -64,7 +74,10 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
             : finding_new(look, rule, SEVERITY_INFO, peak - now, share(peak - now, peak));
     finding->evidence = cli_format(
         "the resident set was %s at its peak and is %s now%s%s", look_bytes(peak), look_bytes(now),
-        blame.count > 0 ? "; at its own peak, this call path held more than now by " : "",
+        blame.count == 0              ? ""
+        : blame.suspects[0].count > 1 ? "; at their own peaks, these call paths held more than "
+                                        "now by "
+                                      : "; at its own peak, this call path held more than now by ",
         blame.count > 0 ? look_bytes(blame.suspects[0].figure) : "");
     finding->action = cli_format("memctx dump %s --flat --sort peak", look->input->target);
     blame_free(&blame);
@@ -117,67 +130,74 @@ static void look_for_lost(struct look *look, const struct rule *rule) {
     if (look->model->exact)
         return;
     struct finding *finding = finding_new(look, rule, SEVERITY_WARNING, 0, 0);
+    finding->verdict = cli_copy("some operations were not charged to their call path");
     finding->evidence =
         cli_copy("the dump is not exact: some operations were not charged to their call path");
     finding->action = cli_format("memctx dump --self %s", look->input->target);
 }
 
+#define COUNTED "certain: counted, not estimated"
+
 static const struct rule rules[] = {
     {"nearly-empty-pages", "nearly empty pages",
      "memctx returns a page to the kernel only when no chunk in it is live, so a few live chunks "
-     "keep much memory. Free these chunks together, or allocate them apart from short-lived "
-     "chunks.",
+     "keep much memory.",
+     "Free these chunks together, or allocate them apart from short-lived chunks.", COUNTED,
      look_for_empty_pages},
     {"growth", "growth that does not stop",
      "The program allocates this memory and does not free it. If that goes on, memory runs out.",
-     look_for_growth},
+     "Find out what should free these chunks and when, or give the container that keeps them a "
+     "limit.",
+     NULL, look_for_growth},
     {"rounding", "sizes just above a block size",
-     "Each chunk occupies a whole block of the next larger size. Slightly smaller chunks, or "
-     "several objects in one chunk, would save the difference.",
-     look_for_rounding},
+     "Each chunk occupies a whole block of the next larger size.",
+     "Slightly smaller chunks, or several objects in one chunk, would save the difference.",
+     COUNTED, look_for_rounding},
     {"thread-memory", "free memory in the pages of many threads",
-     "Each thread that allocates has pages of its own. With fewer threads, less of the memory in "
-     "such pages would be free.",
+     "Each thread that allocates has pages of its own.",
+     "With fewer threads, less of the memory in such pages would be free.", COUNTED,
      look_for_thread_memory},
     {"huge-pages", "partly used huge pages",
      "When the program touches the first byte of a huge page, the kernel makes all of its 2 MiB "
      "resident.",
-     look_for_huge_pages},
+     "Nothing in the source: this is a setting of the system or of memctx.",
+     "likely: the kernel counts more than was touched, and has huge pages", look_for_huge_pages},
     {"not-exact", "operations not charged to a call path",
      "Memory ran short while memctx counted these operations. The figures of single call paths "
      "may be slightly too low.",
-     look_for_lost},
+     NULL, COUNTED, look_for_lost},
     {"foreign-frees", "pointers from another allocator",
      "A library that is bound to libc's own malloc (RTLD_DEEPBIND), or a second malloc in the "
      "program, allocated these chunks. They are not freed.",
-     look_for_foreign_frees},
+     NULL, COUNTED, look_for_foreign_frees},
     {"thrashing", "memory that is returned to the kernel and soon needed again",
      "Each OS page that the kernel hands out again costs a page fault and is filled with zeros. "
      "Memory that memctx keeps for reuse costs neither.",
+     "A working set that is kept and reused needs no memory from the kernel.", COUNTED,
      look_for_thrashing},
     {"past-peak", "a peak in the past",
-     "Nothing needs to be done now. The program may need as much memory again.",
-     look_for_past_peak},
+     "Nothing needs to be done now. The program may need as much memory again.", NULL,
+     "certain for the peak; the call path is the one that shrank most", look_for_past_peak},
     {"freelist", "empty memory that is kept for reuse",
      "Harmless: the next allocations use this memory first, and the rest goes back to the kernel "
      "after MEMCTX_DECAY_MS milliseconds.",
-     look_for_freelist},
+     NULL, COUNTED, look_for_freelist},
     {"not-malloc", "memory that is not from malloc",
      "The program, its libraries or its language runtime mapped this memory. memctx has no call "
      "paths for it.",
-     look_for_others_memory},
+     NULL, COUNTED, look_for_others_memory},
     {"temporary", "short-lived chunks",
-     "Each of these chunks costs the time of a malloc and a free. A buffer that is kept and "
-     "reused would not.",
-     look_for_temporary},
+     "Each of these chunks costs the time of a malloc and a free.",
+     "A buffer that is kept and reused costs neither.", COUNTED, look_for_temporary},
     {"copies", "arrays that grow by copying",
+     "During each copy, the old and the new array both take memory, and copying takes time.",
      "If the program knows the final size beforehand, one allocation of that size (reserve, or one "
      "larger realloc) avoids the copies and the old chunks.",
-     look_for_copies},
+     "likely: many smaller chunks were freed for each one that stays", look_for_copies},
     {"remote-frees", "chunks that another thread frees",
      "This is usual in a pipeline of threads. Each such free costs an atomic operation, and chunks "
      "pile up when one thread lags behind.",
-     look_for_remote_frees},
+     NULL, COUNTED, look_for_remote_frees},
 };
 
 /* Sorts by severity. Findings of severity info keep the order of the rules; the others are sorted
@@ -227,6 +247,12 @@ void findings_make(struct findings *findings, const struct findings_input *input
     blame_paths_free(&look.paths);
     if (findings->count > 0)
         qsort(findings->list, findings->count, sizeof *findings->list, by_weight);
+}
+
+struct who_part finding_who(const struct model *model, const struct finding *finding) {
+    if (finding->common.context != WIRE_NONE)
+        return (struct who_part){finding->common, {WIRE_NONE, 0}, true};
+    return who_frames(model, finding->example, finding->frames);
 }
 
 static const char *const severity_words[SEVERITIES] = {"info", "warning", "critical"};

@@ -11,12 +11,22 @@
 
 #include "model/memory.h"
 #include "model/samples.h"
+#include "model/who.h"
 
 enum severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL, SEVERITIES };
 #define SEVERITY_WORDS "info, warning, critical"
 
+/* One of several groups of call paths that have one cause. */
+struct finding_part {
+    uint32_t example, frames; /* as in struct finding */
+    size_t contexts;
+    double share;  /* of what all groups have together */
+    int64_t bytes; /* WIRE_UNKNOWN: the rule counts chunks, not bytes */
+};
+
 struct finding {
     const char *id, *title, *why;
+    const char *advice; /* what to do in the source */
     size_t rule; /* index of the rule in the table, which begins with the most telling rules */
     enum severity severity;
     uint32_t context; /* index; WIRE_NONE: the whole process, or several contexts */
@@ -26,7 +36,20 @@ struct finding {
     char *selector;  /* these contexts for --context (model/selector.h); NULL: not told */
     int64_t bytes;
     double ratio;
+    /* A finding about call paths that only share an outer function: that function, and the groups
+     * of paths below it, the largest first. `example` and `frames` are the whole path of the
+     * largest group. */
+    struct who_step common; /* common.context is WIRE_NONE: the paths share inner frames */
+    struct finding_part *parts;
+    size_t part_count;
     char *evidence, *action;
+    /* Sentences for the text; NULL: nothing is known. */
+    char *verdict;     /* the finding in one clause, without the function */
+    char *since;       /* since when */
+    char *now;         /* command that helps at once, or at least from now on */
+    char *now_effect;  /* what `now` does */
+    int64_t now_bytes; /* bytes that it returns or will save */
+    const char *sure;  /* how sure the finding is, and from what */
 };
 
 struct findings {
@@ -42,6 +65,8 @@ struct findings_input {
     int64_t foreign_frees; /* frees that the library ignored; WIRE_UNKNOWN: not asked */
 };
 
+/* Returns the part of the call path that the finding is about: what its paths share. */
+struct who_part finding_who(const struct model *model, const struct finding *finding);
 void findings_make(struct findings *findings, const struct findings_input *input);
 const char *severity_word(enum severity severity);
 /* Returns SEVERITIES if no severity has this name. */

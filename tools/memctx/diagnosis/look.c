@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diagnosis/join.h"
 #include "formats/render.h"
 #include "model/selector.h"
 
@@ -23,6 +24,19 @@ const char *look_bytes(int64_t bytes) {
     return render_bytes(texts[next++ % 8], bytes, true);
 }
 
+char *look_time(double seconds) {
+    return seconds < 120      ? cli_format("%.1f s", seconds)
+           : seconds < 7200   ? cli_format("%.1f min", seconds / 60)
+           : seconds < 172800 ? cli_format("%.1f h", seconds / 3600)
+                              : cli_format("%.1f days", seconds / 86400);
+}
+
+void look_blame(const struct look *look, struct blame *blame, const int64_t *figures,
+                int64_t floor) {
+    blame_make(blame, &look->paths, figures, floor);
+    join_suspects(blame, &look->paths, figures);
+}
+
 struct finding *finding_new(struct look *look, const struct rule *rule, enum severity severity,
                             int64_t bytes, double ratio) {
     struct findings *findings = look->findings;
@@ -34,23 +48,29 @@ struct finding *finding_new(struct look *look, const struct rule *rule, enum sev
     *finding = (struct finding){.id = rule->id,
                                 .title = rule->title,
                                 .why = rule->why,
+                                .advice = rule->advice,
+                                .sure = rule->sure,
                                 .rule = (size_t)(rule - look->rules),
                                 .severity = severity,
                                 .context = WIRE_NONE,
                                 .example = WIRE_NONE,
+                                .common = {WIRE_NONE, 0},
                                 .bytes = bytes,
                                 .ratio = ratio};
     return finding;
 }
 
-#define SELECTOR_IDS 12 /* of more contexts the common frames are told */
+#define SELECTOR_IDS 12   /* of more contexts the common frames are told */
+#define SELECTOR_PARTS 40 /* of more groups of one cause only the largest are told */
 
-/* Returns a selector for the suspect's contexts: by the frames that they share, if no other context
- * has these, or if they are too many to be listed. The caller frees it. */
-static char *selector_of(const struct model *model, const struct blame_suspect *suspect) {
+/* Returns a selector for contexts with the same innermost frames: by these frames, if no other
+ * context has them, or if the contexts are too many to be listed. The caller frees it. */
+static char *selector_of_alike(const struct model *model, const struct blame_suspect *suspect) {
     uint32_t example = suspect->members[0], frames = suspect->frames;
-    char *text = cli_format("%" PRIu32, model->contexts[example].id);
     size_t alike = 0, members = 0;
+    if (suspect->alike > 0)
+        return cli_format("%" PRIu32 "/%" PRIu32, model->contexts[example].id, frames);
+    char *text = cli_format("%" PRIu32, model->contexts[example].id);
     if (suspect->count == 1)
         return text;
     for (uint32_t i = 0; i < model->context_count; i++)
@@ -72,16 +92,66 @@ static char *selector_of(const struct model *model, const struct blame_suspect *
     return text;
 }
 
+char *look_selector(const struct model *model, const struct blame_suspect *suspect) {
+    if (!suspect->joined)
+        return selector_of_alike(model, suspect);
+    char *text = selector_of_alike(model, &suspect->parts[0]);
+    for (size_t i = 1; i < suspect->part_count && i < SELECTOR_PARTS; i++) {
+        char *part = selector_of_alike(model, &suspect->parts[i]);
+        char *longer = cli_format("%s,%s", text, part);
+        free(part);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static size_t count_meant(const struct blame_suspect *suspect) {
+    size_t count = suspect->alike > 0 ? suspect->alike : suspect->joined ? 0 : suspect->count;
+    for (size_t i = 0; i < suspect->part_count; i++)
+        count += count_meant(&suspect->parts[i]);
+    return count;
+}
+
 struct finding *finding_on(struct look *look, const struct rule *rule, enum severity severity,
                            const struct blame_suspect *suspect, int64_t bytes, double ratio) {
     struct finding *finding = finding_new(look, rule, severity, bytes, ratio);
     finding->example = suspect->members[0];
     finding->frames = suspect->frames;
-    finding->contexts = suspect->count;
-    finding->selector = selector_of(look->model, suspect);
-    if (suspect->count == 1)
+    finding->contexts = count_meant(suspect);
+    finding->selector = look_selector(look->model, suspect);
+    if (finding->contexts == 1)
         finding->context = suspect->members[0];
+    if (suspect->joined) {
+        finding->common = suspect->common;
+        finding->parts = cli_alloc(suspect->part_count, sizeof *finding->parts);
+    }
+    for (size_t i = 0; i < suspect->part_count; i++) {
+        const struct blame_suspect *part = &suspect->parts[i];
+        finding->parts[finding->part_count++] =
+            (struct finding_part){part->members[0], part->frames, count_meant(part),
+                                  share(part->figure, suspect->figure), part->figure};
+    }
     return finding;
+}
+
+void finding_counts_chunks(struct finding *finding) {
+    for (size_t i = 0; i < finding->part_count; i++)
+        finding->parts[i].bytes = WIRE_UNKNOWN;
+}
+
+void finding_helps(const struct look *look, struct finding *finding, const char *verb,
+                   const char *words, int64_t bytes, char *effect) {
+    if (look->model->from_snapshot) { /* there may be no such process any more */
+        free(effect);
+        return;
+    }
+    finding->now = finding->selector
+                       ? cli_format("memctx %s %s --context %s%s", verb, look->input->target,
+                                    finding->selector, words)
+                       : cli_format("memctx %s %s%s", verb, look->input->target, words);
+    finding->now_bytes = bytes;
+    finding->now_effect = effect;
 }
 
 char *look_closer(const struct look *look, const char *verb, const char *options,

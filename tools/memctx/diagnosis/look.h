@@ -28,7 +28,7 @@ struct look {
 };
 
 struct rule {
-    const char *id, *title, *why;
+    const char *id, *title, *why, *advice, *sure; /* as in struct finding */
     void (*look)(struct look *look, const struct rule *rule);
 };
 
@@ -49,6 +49,8 @@ static inline int64_t floor_of(const struct look *look, int64_t bytes, int per_c
 int64_t look_ledger_line(const struct look *look, const char *key);
 /* Returns bytes as text with a unit. The text stays valid for the next seven calls. */
 const char *look_bytes(int64_t bytes);
+/* Returns a span of time as text, such as "6.2 h". The caller frees it. */
+char *look_time(double seconds);
 /* Sum of a figure, which is a member of struct model_totals, over the contexts of a suspect. */
 #define SUM_OVER(look, suspect, figure)                                                            \
     look_sum(look, suspect, offsetof(struct model_totals, figure))
@@ -60,6 +62,17 @@ struct finding *finding_new(struct look *look, const struct rule *rule, enum sev
                             int64_t bytes, double ratio);
 struct finding *finding_on(struct look *look, const struct rule *rule, enum severity severity,
                            const struct blame_suspect *suspect, int64_t bytes, double ratio);
+/* Makes suspects of the figures, as blame_make does, and joins those with one cause (join.h). */
+void look_blame(const struct look *look, struct blame *blame, const int64_t *figures,
+                int64_t floor);
+/* Says that the figures of the suspect are numbers of chunks, not of bytes. */
+void finding_counts_chunks(struct finding *finding);
+/* Tells a command that acts on the contexts of a finding: "memctx trim TARGET --context IDS WORDS".
+ * Takes over `effect`, which says what the command does. A snapshot takes no such command. */
+void finding_helps(const struct look *look, struct finding *finding, const char *verb,
+                   const char *words, int64_t bytes, char *effect);
+/* Returns a selector (model/selector.h) for the suspect's contexts. The caller frees it. */
+char *look_selector(const struct model *model, const struct blame_suspect *suspect);
 /* Returns the command that shows the contexts of the finding, or all contexts if the finding is
  * about the whole process. The caller frees it. */
 char *look_closer(const struct look *look, const char *verb, const char *options,

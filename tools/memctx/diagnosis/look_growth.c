@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "diagnosis/join.h"
 #include "diagnosis/look.h"
 #include "diagnosis/trend.h"
 
@@ -216,18 +217,28 @@ static char *when_it_grew(const struct growth *growth, size_t intervals) {
     }
 }
 
+/* Returns how sure it is that the growth does not stop. */
+static const char *how_sure(const struct growth *growth, size_t intervals) {
+    return growth->slowing ? "hardly a leak: it grows less each time, like a cache that fills"
+           : intervals < 3 ? "open: fewer than four looks show no trend"
+           : growth->kind == TREND_STEADY
+               ? "likely: it grew in every interval; whether the program still uses the "
+                 "memory is not known"
+               : "likely: it grew in spite of dips; whether the program still uses the "
+                 "memory is not known";
+}
+
 /* Returns a text that says how much of what the path allocates stays. The caller frees it. */
 static char *what_stays(const struct growth *growth) {
     if (growth->chunks <= 0)
-        return cli_copy("its number of chunks did not grow, so its chunks are larger");
+        return cli_copy("the number of chunks did not grow, so the chunks are larger");
     int64_t kept_of = growth->allocs / growth->chunks;
-    return kept_of > 1 ? cli_format("one of %" PRId64 " chunks that it allocates stays", kept_of)
-                       : cli_copy("nearly every chunk that it allocates stays");
+    return kept_of > 1 ? cli_format("one of %" PRId64 " chunks stays", kept_of)
+                       : cli_copy("nearly every chunk stays");
 }
 
 static void tell_growth(struct look *look, const struct rule *rule, enum severity severity,
                         const struct blame_suspect *suspect, const struct growth *growth) {
-    const struct model *model = look->model;
     size_t intervals = look->input->samples->count - 1;
     int64_t chunks = larger(growth->chunks, 0);
     struct finding *finding = finding_on(look, rule, severity, suspect, growth->bytes,
@@ -236,8 +247,15 @@ static void tell_growth(struct look *look, const struct rule *rule, enum severit
     char *count = chunks > 0
                       ? cli_format("%" PRId64 " chunk%s and ", chunks, chunks == 1 ? "" : "s")
                       : cli_copy("");
+    char *time = look_time(growth->seconds);
+    finding->verdict = cli_format("%s were added in %s%s", look_bytes(growth->bytes), time,
+                                  growth->slowing || intervals < 3 ? "" : " and stay");
+    finding->since = cli_format("at least %s ago", time);
+    finding->sure = how_sure(growth, intervals);
+    free(time);
     finding->evidence = cli_format(
-        "this call path %s by %s%s in %.1f s (%s a day at this rate); %s; %s", when, count,
+        "%s %s by %s%s in %.1f s (%s a day at this rate); %s; %s",
+        suspect->joined ? "together, these call paths" : "this call path", when, count,
         look_bytes(growth->bytes), growth->seconds,
         look_bytes(growth->a_day < 9e18 ? (int64_t)growth->a_day : INT64_MAX), stays,
         growth->slowing  ? "it grows less each time, like a cache that fills, so it is hardly a "
@@ -247,16 +265,6 @@ static void tell_growth(struct look *look, const struct rule *rule, enum severit
     free(when);
     free(count);
     free(stays);
-    uint32_t number = blame_number(&look->paths, suspect->members[0]);
-    size_t alike = look->paths.alike[number];
-    if (suspect->count == 1 && alike > 1) { /* all contexts with this folded path */
-        finding->context = WIRE_NONE;
-        finding->contexts = alike;
-        finding->frames = look->paths.plain[number];
-        free(finding->selector);
-        finding->selector = cli_format("%" PRIu32 "/%" PRIu32, model->contexts[finding->example].id,
-                                       finding->frames);
-    }
     finding->action = intervals >= 3
                           ? look_closer(look, "dump", " --flat --sort chunks", finding)
                           : cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
@@ -281,14 +289,27 @@ void look_for_growth(struct look *look, const struct rule *rule) {
     }
     struct blame blame;
     blame_make(&blame, &look->paths, figures, 4 * KIB);
+    bool *dropped = cli_alloc(blame.count, sizeof *dropped);
+    for (size_t i = 0; i < blame.count; i++) {
+        struct blame_suspect *suspect = &blame.suspects[i];
+        dropped[i] = is_replacement(look, &series, suspect);
+        uint32_t number = blame_number(&look->paths, suspect->members[0]);
+        if (suspect->count == 1 && look->paths.alike[number] > 1) {
+            suspect->alike = look->paths.alike[number];
+            suspect->frames = look->paths.plain[number];
+        }
+        /* A cache that fills is not put together with a leak. */
+        suspect->group = growth_of_suspect(look, growths, suspect).slowing;
+    }
+    blame_drop(&blame, dropped);
+    free(dropped);
+    join_suspects(&blame, &look->paths, figures);
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         struct growth growth = growth_of_suspect(look, growths, suspect);
         enum severity severity = growth_severity(look, intervals, &growth);
-        if ((severity == SEVERITY_INFO && growth.bytes < floor) ||
-            is_replacement(look, &series, suspect))
-            continue;
-        tell_growth(look, rule, severity, suspect, &growth);
+        if (severity > SEVERITY_INFO || growth.bytes >= floor)
+            tell_growth(look, rule, severity, suspect, &growth);
     }
     blame_free(&blame);
     series_free(&series);

@@ -15,6 +15,7 @@ static enum severity empty_severity(const struct look *look, int64_t bytes) {
 struct pages_look {
     uint32_t oldest;
     int64_t alone;         /* bytes of pages that come back when the suspect frees all its chunks */
+    int64_t empty;         /* bytes of empty OS pages in these contexts' pages */
     int64_t trim, isolate; /* bytes that these verbs would save */
 };
 
@@ -27,27 +28,38 @@ static struct pages_look look_at_pages(const struct look *look,
     for (size_t i = 0; i < suspect->count; i++) {
         const struct holder *holder = holders_of(&look->holders, look->model, suspect->members[i]);
         pages.oldest = holder->oldest > pages.oldest ? holder->oldest : pages.oldest;
-        pages.trim = model_tame(pages.trim + holder->empty_os_bytes);
+        pages.empty = model_tame(pages.empty + holder->empty_os_bytes);
     }
+    /* trim empties the freelist, too, but that memory soon goes back by itself. */
+    pages.trim = holders_trim(look->model, members);
     pages.alone = holders_alone(look->model, members, &free_bytes);
     pages.isolate = holders_isolate(look->model, members);
     free(members);
     return pages;
 }
 
-/* Returns a text with the age of the oldest chunk and the verb that would help. */
-static char *tell_of_pages(const struct pages_look *pages, int64_t held) {
-    const char *age = holders_age(pages->oldest);
-    return pages->isolate > held / 4
-               ? cli_format("; the oldest chunk is %s old; in pages of their own (memctx isolate) "
-                            "these chunks would keep %s less",
-                            age, look_bytes(pages->isolate))
-           : pages->trim > held / 10
-               ? cli_format(
-                     "; the oldest chunk is %s old; memctx trim of these contexts returns %s "
-                     "at once",
-                     age, look_bytes(pages->trim))
-               : cli_format("; the oldest chunk is %s old", age);
+/* Tells the age of the oldest chunk and the verb that would help. */
+static void tell_of_pages(const struct look *look, struct finding *finding,
+                          const struct pages_look *pages) {
+    finding->since = cli_format("the oldest of these chunks is %s old", holders_age(pages->oldest));
+    if (pages->isolate > finding->bytes / 4) {
+        finding_helps(look, finding, "isolate", "", pages->isolate,
+                      cli_format("puts the next chunks into pages of their own, which would keep "
+                                 "%s less; nothing comes back at once",
+                                 look_bytes(pages->isolate)));
+    } else if (pages->empty > finding->bytes / 10) {
+        finding_helps(look, finding, "trim", "", pages->trim,
+                      cli_format("returns %s, as soon as the threads allocate again",
+                                 look_bytes(pages->trim)));
+    }
+}
+
+/* What an interpreter keeps has the interpreter's loop in common, whatever the cause. So only the
+ * largest group of such paths makes it severe. */
+static enum severity severity_of_suspect(const struct look *look,
+                                         const struct blame_suspect *suspect) {
+    bool loop = suspect->joined && who_kind_of(look->model, suspect->common) == WHO_INTERPRETER;
+    return empty_severity(look, loop ? suspect->parts[0].figure : suspect->figure);
 }
 
 /* Finds contexts whose pages have more free than used bytes. */
@@ -59,25 +71,27 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
         pinned[i] = self->pinned_bytes > self->block_bytes ? self->pinned_bytes : 0;
     }
     struct blame blame;
-    blame_make(&blame, &look->paths, pinned, floor_of(look, 8 * MIB, 5));
+    look_blame(look, &blame, pinned, floor_of(look, 8 * MIB, 5));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t blocks = SUM_OVER(look, suspect, block_bytes), bytes = suspect->figure;
         int64_t alone = SUM_OVER(look, suspect, sole_pinned_bytes);
-        struct finding *finding = finding_on(look, rule, empty_severity(look, bytes), suspect,
-                                             bytes, share(bytes, bytes + blocks));
-        bool known = look->holders.list != NULL;
-        struct pages_look pages = known ? look_at_pages(look, suspect) : (struct pages_look){0};
-        char *more = known ? tell_of_pages(&pages, bytes) : cli_copy("");
-        alone = known ? pages.alone : alone;
+        int64_t chunks = SUM_OVER(look, suspect, live_chunks);
+        struct finding *finding = finding_on(look, rule, severity_of_suspect(look, suspect),
+                                             suspect, bytes, share(bytes, bytes + blocks));
+        if (look->holders.list) {
+            struct pages_look pages = look_at_pages(look, suspect);
+            tell_of_pages(look, finding, &pages);
+            alone = pages.alone;
+        }
+        finding->verdict =
+            cli_format("%s are held by %" PRId64 " chunks that live on", look_bytes(bytes), chunks);
         finding->evidence = cli_format(
             "%" PRId64
             " chunks, %s in all, keep %s of otherwise empty pages in use, %.0f %% of the resident "
-            "set; freeing them all returns %s of pages%s",
-            SUM_OVER(look, suspect, live_chunks),
-            look_bytes(SUM_OVER(look, suspect, requested_bytes)), look_bytes(bytes),
-            100 * share(bytes, look->rss_bytes), look_bytes(alone), more);
-        free(more);
+            "set; freeing them all returns %s of pages",
+            chunks, look_bytes(SUM_OVER(look, suspect, requested_bytes)), look_bytes(bytes),
+            100 * share(bytes, look->rss_bytes), look_bytes(alone));
         finding->action = look_closer(look, "frag", "", finding);
     }
     blame_free(&blame);
@@ -103,7 +117,7 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
         rounding[i] = bytes > self->block_bytes / 8 ? bytes : 0;
     }
     struct blame blame;
-    blame_make(&blame, &look->paths, rounding, floor_of(look, 8 * MIB, 5));
+    look_blame(look, &blame, rounding, floor_of(look, 8 * MIB, 5));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t chunks = larger(1, SUM_OVER(look, suspect, live_chunks));
@@ -111,18 +125,19 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
         struct finding *finding = finding_on(look, rule, SEVERITY_WARNING, suspect, suspect->figure,
                                              share(suspect->figure, blocks));
         int64_t slab = saved_by_slabs(look, suspect);
-        char *cure =
-            slab > suspect->figure / 2
-                ? cli_format("; blocks of exactly their size (policy=slab, see memctx set --help) "
-                             "would save %s",
-                             look_bytes(slab))
-                : cli_copy("");
+        if (slab > suspect->figure / 2) {
+            finding_helps(look, finding, "set", " policy=slab", slab,
+                          cli_format("gives the next chunks blocks of exactly their size, which "
+                                     "would save %s; live chunks stay where they are",
+                                     look_bytes(slab)));
+        }
+        finding->verdict = cli_format("%s are lost between the sizes of chunks and of their blocks",
+                                      look_bytes(suspect->figure));
         finding->evidence = cli_format(
             "%" PRId64 " chunks of %" PRId64 " bytes on average occupy blocks of %" PRId64
-            " bytes; the difference is %s in all, %.0f %% of the resident set%s",
+            " bytes; the difference is %s in all, %.0f %% of the resident set",
             chunks, SUM_OVER(look, suspect, requested_bytes) / chunks, blocks / chunks,
-            look_bytes(suspect->figure), 100 * share(suspect->figure, look->rss_bytes), cure);
-        free(cure);
+            look_bytes(suspect->figure), 100 * share(suspect->figure, look->rss_bytes));
         finding->action = look_closer(look, "frag", " --sort waste", finding);
     }
     blame_free(&blame);
@@ -137,6 +152,8 @@ void look_for_thread_memory(struct look *look, const struct rule *rule) {
         return;
     struct finding *finding =
         finding_new(look, rule, SEVERITY_WARNING, bytes, share(bytes, look->rss_bytes));
+    finding->verdict =
+        cli_format("%s lie free in the pages of %zu threads", look_bytes(bytes), threads);
     finding->evidence = cli_format("%zu threads have mixed pages of their own, which call paths "
                                    "share; %s in these pages is free, %.0f %% of the resident set",
                                    threads, look_bytes(bytes), 100 * finding->ratio);
@@ -151,6 +168,7 @@ void look_for_huge_pages(struct look *look, const struct rule *rule) {
         return;
     struct finding *finding =
         finding_new(look, rule, SEVERITY_WARNING, bytes, share(bytes, look->rss_bytes));
+    finding->verdict = cli_format("%s are resident only because of huge pages", look_bytes(bytes));
     finding->evidence =
         cli_format("%s more is resident than the program ever touched; %s of the process is in "
                    "huge pages",

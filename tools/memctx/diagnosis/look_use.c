@@ -19,12 +19,13 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
         allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->allocs : 0;
     }
     struct blame blame;
-    blame_make(&blame, &look->paths, allocs, larger(1000000, model_tame(model->totals.allocs) / 5));
+    look_blame(look, &blame, allocs, larger(1000000, model_tame(model->totals.allocs) / 5));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t bytes = SUM_OVER(look, suspect, requested_cum_bytes);
         struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, bytes,
                                              share(suspect->figure, model->totals.allocs));
+        finding_counts_chunks(finding);
         finding->evidence = cli_format(
             "%" PRId64
             " chunks, %.0f %% of all allocations, were each freed before their call path "
@@ -51,7 +52,7 @@ void look_for_copies(struct look *look, const struct rule *rule) {
         }
     }
     struct blame blame;
-    blame_make(&blame, &look->paths, copied, floor_of(look, 8 * MIB, 10));
+    look_blame(look, &blame, copied, floor_of(look, 8 * MIB, 10));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t live = SUM_OVER(look, suspect, requested_bytes);
@@ -60,9 +61,10 @@ void look_for_copies(struct look *look, const struct rule *rule) {
         struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, suspect->figure,
                                              share(suspect->figure, live));
         finding->evidence = cli_format(
-            "%" PRId64 " chunks of %s on average grew through %" PRId64
+            "%" PRId64 " chunk%s of %s on average grew through %" PRId64
             " smaller chunks (%s in all), each copied into the next; during a copy both exist",
-            chunks, look_bytes(live / chunks), frees, look_bytes(suspect->figure));
+            chunks, chunks == 1 ? "" : "s", look_bytes(live / chunks), frees,
+            look_bytes(suspect->figure));
         finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
     }
     blame_free(&blame);
@@ -100,7 +102,7 @@ void look_for_remote_frees(struct look *look, const struct rule *rule) {
         crossed[i] = crossed[i] > look->totals[i].frees / 2 ? crossed[i] : 0;
     }
     struct blame blame;
-    blame_make(&blame, &look->paths, crossed, larger(1000000, model_tame(model->totals.frees) / 4));
+    look_blame(look, &blame, crossed, larger(1000000, model_tame(model->totals.frees) / 4));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t allocs = SUM_OVER(look, suspect, allocs);
@@ -108,6 +110,7 @@ void look_for_remote_frees(struct look *look, const struct rule *rule) {
         int64_t live = SUM_OVER(look, suspect, requested_bytes);
         struct finding *finding =
             finding_on(look, rule, SEVERITY_INFO, suspect, live, share(suspect->figure, frees));
+        finding_counts_chunks(finding);
         char *who = tell_who_frees(model);
         finding->evidence =
             cli_format("another thread than the allocating one freed %" PRId64 " of %" PRId64

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diagnosis/look.h"
 #include "formats/render.h"
 #include "model/frames.h"
 
@@ -74,15 +75,14 @@ void pinners_make(struct pinners *pinners, const struct model *model, const stru
 
 /* --- text ------------------------------------------------------------------------------------ */
 
-/* Returns the words for the members on a command line: the number of a single context, or the site
- * that several contexts share. */
+/* Returns the words for the members on a command line. */
 static char *name_members(const struct pinner *pinner, const struct model *model) {
-    const struct model_context *example = &model->contexts[pinner->suspect->members[0]];
-    const char *name = example->frame->names ? example->frame->names->functions[0].name : NULL;
     if (pinner->suspect->count == 1)
-        return cli_format("%" PRIu32, example->id);
-    return name ? cli_format("--site '%.*s'", (int)strcspn(name, "(<"), name)
-                : cli_copy("CONTEXT...");
+        return cli_format("%" PRIu32, model->contexts[pinner->suspect->members[0]].id);
+    char *selector = look_selector(model, pinner->suspect);
+    char *words = cli_format("--context %s", selector);
+    free(selector);
+    return words;
 }
 
 static void print_line(const char *remedy, int64_t bytes, bool human, const char *verb,
@@ -112,13 +112,11 @@ static void print_what_if(const struct pinner *pinner, const struct model *model
     free(members);
 }
 
-static void print_path(const struct pinner *pinner, const struct model *model, int64_t frames) {
+static void print_path(const struct pinner *pinner, const struct model *model, int64_t functions) {
     const struct blame_suspect *suspect = pinner->suspect;
-    bool group = suspect->count > 1;
-    if (group && suspect->frames < frames)
-        frames = suspect->frames;
-    char *path = frames_write_path(model, suspect->members[0], frames);
-    if (group)
+    struct who_part part = who_frames(model, suspect->members[0], suspect->frames);
+    char *path = who_write(model, &part, functions);
+    if (suspect->count > 1)
         printf("%zu contexts: %s\n", suspect->count, path);
     else
         printf("context %" PRIu32 ": %s\n", model->contexts[suspect->members[0]].id, path);
@@ -137,12 +135,12 @@ static void print_ages(const struct pinner *pinner) {
         printf(", of the median: %s", holders_age(sum->median_most));
 }
 
-static void print_pinner(const struct pinner *pinner, const struct model *model, int64_t frames,
+static void print_pinner(const struct pinner *pinner, const struct model *model, int64_t functions,
                          bool human) {
     char back[RENDER_NUMBER_BYTES], asked[RENDER_NUMBER_BYTES], empty[RENDER_NUMBER_BYTES];
     const struct holder *sum = &pinner->sum;
     printf("%20s ", render_bytes(back, sum->alone_bytes, human));
-    print_path(pinner, model, frames);
+    print_path(pinner, model, functions);
     printf("%20s %" PRId64 " chunks, %s in all, keep %s of otherwise empty pages in use", "",
            sum->chunks, render_bytes(asked, pinner->requested_bytes, human),
            render_bytes(empty, sum->alone_free, human));
@@ -154,7 +152,8 @@ static void print_pinner(const struct pinner *pinner, const struct model *model,
     for (size_t i = 0; i < pinner->partner_count && sum->shared_free > sum->alone_free / 8; i++) {
         const struct holder_partner *partner = &pinner->partners[i];
         char bytes[RENDER_NUMBER_BYTES];
-        char *path = frames_write_path(model, partner->context, 2);
+        struct who_part part = who_frames(model, partner->context, UINT32_MAX);
+        char *path = who_write(model, &part, 2);
         printf("%20s these pages also hold %s of context %" PRIu32 ": %s\n", "",
                render_bytes(bytes, partner->block_bytes, human),
                model->contexts[partner->context].id, path);
@@ -164,7 +163,7 @@ static void print_pinner(const struct pinner *pinner, const struct model *model,
 }
 
 void pinners_print(const struct pinners *pinners, const struct model *model,
-                   const struct holders *holders, int64_t frames, bool human) {
+                   const struct holders *holders, int64_t functions, bool human) {
     char freelist[RENDER_NUMBER_BYTES], kept[RENDER_NUMBER_BYTES];
     if (!holders->list)
         return;
@@ -174,7 +173,7 @@ void pinners_print(const struct pinners *pinners, const struct model *model,
             "chunks returns:\n");
     }
     for (size_t i = 0; i < pinners->count; i++)
-        print_pinner(&pinners->list[i], model, frames, human);
+        print_pinner(&pinners->list[i], model, functions, human);
     printf("%sempty memory that memctx keeps for reuse: %s in the freelist, %s in empty pages; "
            "memctx trim %" PRId64 " returns it\n\n",
            pinners->count > 0

@@ -33,8 +33,9 @@ struct pinners {
 /* Finds the pinners that hold at least a hundredth of the resident set. */
 void pinners_make(struct pinners *pinners, const struct model *model, const struct holders *holders,
                   int64_t rss_bytes);
+/* Prints the pinners, each with at most `functions` functions of its path (model/who.h). */
 void pinners_print(const struct pinners *pinners, const struct model *model,
-                   const struct holders *holders, int64_t frames, bool human);
+                   const struct holders *holders, int64_t functions, bool human);
 /* Writes the key "pinners". */
 void pinners_write(const struct pinners *pinners, const struct model *model,
                    struct json_writer *json);

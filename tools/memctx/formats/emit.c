@@ -297,6 +297,7 @@ void emit_json(const struct model *model, FILE *file, const struct model_write_o
     json_put_text(&json, "schema", "memctx/1");
     json_put_integer(&json, "pid", model->pid);
     json_put_text(&json, "exe", model->exe);
+    json_put_text(&json, "program", model_program(model));
     json_put_decimal(&json, "uptime_s", model->uptime_s);
     json_put_integer(&json, "depth", model->depth);
     json_put_boolean(&json, "exact", model->exact);

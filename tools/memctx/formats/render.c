@@ -103,7 +103,7 @@ void render_head(const struct model *model, const struct render_options *options
     char rss[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
     printf("%s (pid %" PRId64 "): up %.3f s, resident set %s (memctx itself: %s), depth %" PRId64
            ", %zu contexts%s\n",
-           shorten_path(model->exe), model->pid, model->uptime_s,
+           model_program(model), model->pid, model->uptime_s,
            render_bytes(rss, model->ledger.rss_bytes, options->human),
            render_bytes(own, memory_own_bytes(model), options->human), model->depth,
            model->context_count + model->left_out_count,
@@ -173,10 +173,13 @@ static void print_hidden(const struct tree *tree, const uint32_t *children, size
     if (contexts == 0)
         return;
     char text[RENDER_NUMBER_BYTES];
-    printf("%*s... %zu more contexts, %s bytes", indent, "", contexts,
-           render_bytes(text, bytes, false));
-    if (tree->view->sort != VIEW_SORT_REQUESTED)
-        printf(", %" PRId64 " %s", weight, view_sort_word(tree->view->sort));
+    printf("%*s... %zu more contexts, %s%s", indent, "", contexts,
+           render_bytes(text, bytes, tree->options->human), tree->options->human ? "" : " bytes");
+    if (tree->view->sort != VIEW_SORT_REQUESTED) {
+        bool counts = view_counts(tree->view->sort);
+        printf(", %s %s", render_bytes(text, weight, tree->options->human && !counts),
+               view_sort_word(tree->view->sort));
+    }
     putchar('\n');
 }
 
@@ -272,7 +275,8 @@ void render_flat(const struct model *model, const struct view *view,
     size_t more = count - printed + model->left_out_leaves;
     if (more > 0) {
         char text[RENDER_NUMBER_BYTES];
-        printf("... %zu more contexts, %s bytes\n", more, render_bytes(text, bytes, false));
+        printf("... %zu more contexts, %s%s\n", more, render_bytes(text, bytes, options->human),
+               options->human ? "" : " bytes");
     }
     free(leaves);
 }

@@ -10,6 +10,11 @@ static int compare_ids(const void *a, const void *b) {
     return left->id < right->id ? -1 : left->id > right->id;
 }
 
+const char *model_program(const struct model *model) {
+    const char *slash = strrchr(model->exe, '/');
+    return model->program ? model->program : slash && slash[1] != '\0' ? slash + 1 : model->exe;
+}
+
 uint32_t model_find_context(const struct model *model, uint32_t id) {
     size_t low = 0, high = model->context_count;
     if (!model->by_id)

@@ -198,7 +198,9 @@ struct model {
     uint64_t start_ticks;
     char *library_version;
     char *exe;
-    char *source; /* name in messages: "pid 12" or the snapshot's file name */
+    char *program; /* as the user named it, without folders: "redis-server", where exe may be the
+                      file behind a symbolic link; NULL: not known */
+    char *source;  /* name in messages: "pid 12" or the snapshot's file name */
     double uptime_s;
     int64_t build_ns;
     int64_t depth;
@@ -265,6 +267,8 @@ bool model_link(struct model *model, struct cli_failure *failure);
 /* Call this when all figures are set: it computes all totals. A context that a page or a mark
  * names gets figures of its own, so that their number identifies it. */
 void model_add_up(struct model *model);
+/* Returns the name of the program: as the user named it, or else the file name of exe. */
+const char *model_program(const struct model *model);
 /* Returns the index of the context with this id, or WIRE_NONE. */
 uint32_t model_find_context(const struct model *model, uint32_t id);
 /* Computes the total of every context from the contexts that `included` marks (NULL: all). */

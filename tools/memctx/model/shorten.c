@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cli.h"
@@ -27,10 +28,10 @@ static size_t operator_length(const char *start, const char *at) {
     return signs > 0 ? word + signs : 0;
 }
 
-/* Removes the text between < and >. */
+/* Replaces the text between < and > by "...", or by nothing if it is shorter. */
 static void drop_templates(char *name) {
     char *out = name;
-    const char *at = name;
+    const char *at = name, *opened = name;
     int depth = 0;
     while (*at != '\0') {
         size_t length = operator_length(name, at);
@@ -44,6 +45,12 @@ static void drop_templates(char *name) {
         }
         bool opens = *at == '<';
         bool closes = *at == '>' && depth > 0;
+        if (opens && depth == 0)
+            opened = at;
+        if (closes && depth == 1 && at - opened > 3) {
+            memmove(out, "...", 3);
+            out += 3;
+        }
         if ((opens && depth == 0) || (closes && depth == 1) || (depth == 0 && !closes))
             *out++ = *at;
         depth += opens - closes;
@@ -79,6 +86,131 @@ char *shorten_function(const char *name) {
         drop_templates(text);
     if (strlen(text) > LONG_COLUMNS)
         drop_parameters(text);
+    if (strlen(text) > CUT_COLUMNS)
+        strcpy(text + CUT_COLUMNS - 3, "...");
+    return text;
+}
+
+/* --- names in prose -------------------------------------------------------------------------- */
+
+#define ARGUMENTS_COLUMNS 20 /* longer template arguments become "..." */
+
+/* Removes every occurrence of `part` from a name. */
+static void remove_part(char *name, const char *part) {
+    size_t length = strlen(part);
+    for (char *at = name; (at = strstr(at, part));)
+        memmove(at, at + length, strlen(at + length) + 1);
+}
+
+/* Returns the end of the template arguments that begin at the '<' of `at`; NULL if they do not
+ * end. *nested tells whether they have template arguments of their own. */
+static char *end_of_arguments(const char *name, char *at, bool *nested) {
+    int depth = 0;
+    *nested = false;
+    for (; *at != '\0'; at++) {
+        size_t length = operator_length(name, at);
+        if (length > 0) {
+            at += length - 1;
+        } else if (*at == '<') {
+            *nested = *nested || depth > 0;
+            depth++;
+        } else if (*at == '>' && at[-1] != '-' && --depth == 0) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+/* Replaces template arguments by "..." if they are long or nested; with `plain`, removes all of
+ * them. Rust writes "<Type as Trait>::method": these brackets, which open the name, stay. */
+static void replace_arguments(char *name, bool plain) {
+    for (char *at = name; *at != '\0'; at++) {
+        size_t length = operator_length(name, at);
+        bool nested;
+        if (length > 0) {
+            at += length - 1;
+            continue;
+        }
+        if (*at != '<' || at == name)
+            continue;
+        char *end = end_of_arguments(name, at, &nested);
+        if (!end)
+            return;
+        if (plain) {
+            memmove(at, end + 1, strlen(end + 1) + 1);
+            at--; /* the next character stands here now */
+        } else if (nested || end - at > ARGUMENTS_COLUMNS) {
+            if (end - at > 4) { /* there is room for the three dots */
+                memcpy(at + 1, "...", 3);
+                memmove(at + 4, end, strlen(end) + 1);
+                end = at + 4;
+            }
+            at = end;
+        } else {
+            at = end;
+        }
+    }
+}
+
+/* Cuts the name where its parameters begin, outside of template arguments and lambdas. */
+static void cut_parameters(char *name) {
+    int braces = 0;
+    bool nested;
+    for (char *at = name; *at != '\0'; at++) {
+        size_t length = operator_length(name, at);
+        char *end = *at == '<' && length == 0 ? end_of_arguments(name, at, &nested) : NULL;
+        if (length > 0) {
+            at += length - 1;
+        } else if (end) {
+            at = end;
+        } else if (*at == '{' || *at == '}') {
+            braces += *at == '{' ? 1 : -1;
+        } else if (*at == '(' && braces == 0 && at > name) {
+            *at = '\0';
+            return;
+        }
+    }
+}
+
+/* Removes a return type: all up to the last space outside of brackets. The spaces in "operator
+ * new" and "Type::operator bool" are no such spaces. */
+static void drop_return_type(char *name) {
+    int depth = 0;
+    char *start = name;
+    for (char *at = name; *at != '\0'; at++) {
+        if (strncmp(at, operator_word, strlen(operator_word)) == 0)
+            break;
+        if (strchr("<({[", *at))
+            depth++;
+        else if (strchr(">)}]", *at) && (at == name || at[-1] != '-'))
+            depth--;
+        else if (*at == ' ' && depth == 0)
+            start = at + 1;
+    }
+    memmove(name, start, strlen(start) + 1);
+}
+
+/* Removes "::h" and 16 hexadecimal digits, which older Rust compilers add to a name. */
+static void drop_hash(char *name) {
+    size_t length = strlen(name);
+    if (length > 19 && strncmp(name + length - 19, "::h", 3) == 0 &&
+        strspn(name + length - 16, "0123456789abcdef") == 16)
+        name[length - 19] = '\0';
+}
+
+char *shorten_to_name(const char *name, bool plain) {
+    char *text = cli_copy(name);
+    remove_part(text, "(anonymous namespace)::");
+    remove_part(text, "decltype(auto) ");
+    remove_part(text, "__cxx11::");
+    drop_hash(text);
+    replace_arguments(text, plain);
+    cut_parameters(text);
+    drop_return_type(text);
+    if (text[0] == '\0') {
+        free(text);
+        return cli_copy("?");
+    }
     if (strlen(text) > CUT_COLUMNS)
         strcpy(text + CUT_COLUMNS - 3, "...");
     return text;

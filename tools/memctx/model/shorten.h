@@ -5,10 +5,16 @@
 #ifndef MEMCTX_SHORTEN_H
 #define MEMCTX_SHORTEN_H
 
-/* Returns a name as it is if it is short. Otherwise removes template arguments ("vector<>"), then
- * parameters ("f(...)"), then cuts the name, until it is short. The caller frees the text. JSON
- * always has the whole name. */
+#include <stdbool.h>
+
+/* Returns a name as it is if it is short. Otherwise removes template arguments ("vector<...>"),
+ * then parameters ("f(...)"), then cuts the name, until it is short. The caller frees the text.
+ * JSON always has the whole name. */
 char *shorten_function(const char *name);
+/* Returns the name of a function as prose has it: without parameters, return type, anonymous
+ * namespaces and the hash of a Rust name. Template arguments become "<...>" if they are long or
+ * nested; `plain` leaves all of them out ("std::vector::push_back"). The caller frees the text. */
+char *shorten_to_name(const char *name, bool plain);
 /* Returns the file name without directories; it points into `path`. */
 const char *shorten_path(const char *path);
 

@@ -29,6 +29,10 @@ const char *view_sort_word(enum view_sort sort) {
     return sort_words[sort];
 }
 
+bool view_counts(enum view_sort sort) {
+    return sort == VIEW_SORT_ALLOCS || sort == VIEW_SORT_FREES || sort == VIEW_SORT_CHUNKS;
+}
+
 static int64_t key_figure(const struct model_totals *totals, enum view_sort sort) {
     switch (sort) {
     case VIEW_SORT_RESERVED: return totals->reserved_bytes;

@@ -47,6 +47,8 @@ struct view {
 
 /* Returns the sort key for a word of --sort; another word is a usage error. */
 enum view_sort view_parse_sort(const char *word);
+/* Returns true if the key is a number of chunks or calls, not of bytes. */
+bool view_counts(enum view_sort sort);
 const char *view_sort_word(enum view_sort sort);
 /* Returns the figure of the sort key; 0 if it is unknown. */
 int64_t view_key(const struct model_totals *totals, enum view_sort sort);

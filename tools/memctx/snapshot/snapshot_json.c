@@ -407,6 +407,7 @@ static bool load_memory(struct model *model, const json_t *root, struct cli_fail
 static bool load_root(struct model *model, const json_t *root, struct cli_failure *failure) {
     model->pid = integer_of(root, "pid");
     model->exe = text_of(root, "exe");
+    model->program = text_of(root, "program");
     model->uptime_s = json_number_value(json_object_get(root, "uptime_s"));
     model->depth = integer_of(root, "depth");
     model->exact = json_is_true(json_object_get(root, "exact"));

@@ -51,6 +51,7 @@ static void number_all(struct snapshot_writer *writer) {
     const struct model *model = writer->model;
     struct share *share = &writer->share;
     share_text(share, model->exe);
+    share_text(share, model->program);
     share_text(share, model->library_version);
     number_figures(writer);
     for (size_t i = 0; i < model->module_count; i++) {
@@ -145,6 +146,7 @@ static void write_process(struct snapshot_writer *writer) {
     pack_number(pack, PROCESS_HAS_THREADS, writer->options.threads);
     pack_number(pack, PROCESS_HAS_PAGES, model->has_pages);
     pack_number(pack, PROCESS_HAS_MAPPINGS, model->has_mappings);
+    put_text(writer, PROCESS_PROGRAM, model->program);
     pack_end_row(pack);
     pack_end_table(pack);
 }

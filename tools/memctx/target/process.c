@@ -136,6 +136,36 @@ static bool is_base_name(const char *path, const char *word) {
     return strcmp(slash ? slash + 1 : path, word) == 0;
 }
 
+/* Copies a word of a command line without folders, and without the ':' that ends the name of a
+ * program in its title. */
+static void copy_base_name(char *name, size_t bytes, const char *word) {
+    size_t length = strcspn(word, " ");
+    const char *start = word;
+    for (size_t i = 0; i < length; i++)
+        if (word[i] == '/' && i + 1 < length)
+            start = word + i + 1;
+    length -= (size_t)(start - word);
+    if (length > 0 && start[length - 1] == ':')
+        length--;
+    snprintf(name, bytes, "%.*s", (int)length, start);
+}
+
+char *process_program(const struct process_facts *facts) {
+    char first[sizeof facts->command], second[sizeof facts->command] = "";
+    const char *command = facts->command[0] == '-' ? facts->command + 1 : facts->command;
+    const char *space = strchr(command, ' ');
+    size_t known = strlen(facts->name);
+    if (facts->command[0] == '[' || facts->command[0] == '\0')
+        return cli_clean(cli_copy(facts->name));
+    copy_base_name(first, sizeof first, command);
+    if (space)
+        copy_base_name(second, sizeof second, space + 1);
+    /* The kernel names a script after its file, and the interpreter is argument 0. */
+    bool script = known > 0 && strncmp(second, facts->name, known) == 0 &&
+                  strncmp(first, facts->name, known) != 0;
+    return cli_clean(cli_copy(script ? second : first[0] != '\0' ? first : facts->name));
+}
+
 bool process_has_name(const struct process_facts *facts, const char *word) {
     char path[64], target[PATH_MAX], argument[256];
     if (strcmp(facts->name, word) == 0)

@@ -35,6 +35,11 @@ enum process_library process_find_library(pid_t pid);
 /* Returns the value that an environment variable had when the program started; NULL: not set, or
  * not readable. Programs may overwrite it. The text stays valid until the next call. */
 const char *process_find_variable(pid_t pid, const char *name);
+/* Returns the name of the program as the user started it, without folders: the script of an
+ * interpreter, or the program's argument 0, which symbolic links do not change. A program that
+ * writes a title into its arguments ("nginx: worker process") keeps the word before it. The caller
+ * frees the text. */
+char *process_program(const struct process_facts *facts);
 /* Returns true if `word` is the process's name in the kernel, or the file name of its program or of
  * its first argument. */
 bool process_has_name(const struct process_facts *facts, const char *word);

@@ -288,6 +288,7 @@ void target_load_begun(struct target *target, struct model *model,
     target_ask_part(target, WIRE_PART_NOTES, 0);
     model->pid = target->facts.pid;
     model->start_ticks = target->facts.start_ticks;
+    model->program = process_program(&target->facts);
     model->library_version = cli_copy(target->client.hello.library_version);
     for (size_t i = 0; options->every_mark && i < model->mark_count; i++)
         load_entries(target, &model->marks[i]);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "model/selector.h"
 #include "model/view.h"
 
 static void choose_below(struct chosen *chosen, const struct model *model, const char *word) {
@@ -28,28 +29,41 @@ static void choose_below(struct chosen *chosen, const struct model *model, const
 }
 
 const struct option choose_options[] = {{"json", no_argument, NULL, READING_JSON},
-                                        {"human", no_argument, NULL, READING_HUMAN},
+                                        READING_UNIT_OPTIONS,
                                         {"site", required_argument, NULL, CHOOSE_SITE},
+                                        {"context", required_argument, NULL, CHOOSE_CONTEXT},
                                         READING_NAME_OPTIONS,
                                         CLI_COMMON_OPTIONS};
 
 void choose_take(struct choice *choice, int option) {
     switch (option) {
     case READING_JSON: choice->json = true; break;
-    case READING_HUMAN: choice->human = true; break;
+    case READING_HUMAN:
+    case READING_BYTES:
+        choice->human = option == READING_HUMAN;
+        choice->units = true;
+        break;
     case CHOOSE_SITE: choice->site = optarg; break;
+    case CHOOSE_CONTEXT:
+        selector_check(optarg);
+        choice->selector = optarg;
+        break;
     default: reading_take(&choice->names, option); break;
     }
 }
 
 void choose_parse(struct choice *choice, int argc, char **argv) {
     int option;
-    *choice = (struct choice){.site = NULL};
+    *choice = (struct choice){.human = reading_wants_human()};
     while ((option = cli_next_option(argc, argv, ":hV", choose_options)) != -1)
         choose_take(choice, option);
     choice->target = reading_target_word(argc, argv, INT32_MAX);
     choice->ids = argv + optind + 1;
     choice->id_count = (size_t)(argc - optind - 1);
+}
+
+bool choose_chooses(const struct choice *choice) {
+    return choice->id_count > 0 || choice->site || choice->selector;
 }
 
 void choose_contexts(struct chosen *chosen, struct target *target, struct model *model,
@@ -63,6 +77,12 @@ void choose_contexts(struct chosen *chosen, struct target *target, struct model 
     chosen->count = 0;
     for (size_t i = 0; i < choice->id_count; i++)
         choose_below(chosen, model, choice->ids[i]);
+    if (choice->selector) {
+        bool *selected = selector_members(model, choice->selector);
+        for (size_t i = 0; i < model->context_count; i++)
+            chosen->members[i] |= selected[i];
+        free(selected);
+    }
     if (site) {
         regex_t regex;
         view_compile_site(&regex, site);

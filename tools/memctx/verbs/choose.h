@@ -1,28 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * choose.h - the contexts that a verb acts on: ids on the command line, each with all contexts
- * below it, or --site.
+ * below it, --context or --site.
  */
 #ifndef MEMCTX_CHOOSE_H
 #define MEMCTX_CHOOSE_H
 
 #include "verbs/reading.h"
 
-/* The command line of such a verb: TARGET, then CONTEXT... or --site. */
+/* The command line of such a verb: TARGET, then CONTEXT..., --context or --site. */
 struct choice {
     const char *target;
     char *const *ids; /* words that should be numbers */
     size_t id_count;
-    const char *site; /* a regular expression or NULL */
+    const char *site;     /* a regular expression or NULL */
+    const char *selector; /* the value of --context (model/selector.h) or NULL */
     struct reading_names names;
     bool json, human;
+    bool units; /* --human or --bytes was given */
 };
-/* The options of such verbs, and the function that handles each one. CHOOSE_SITE is not a
- * character, so it cannot be a short option. */
-enum { CHOOSE_SITE = 1 };
+/* The options of such verbs, and the function that handles each one. Their values are
+ * no characters, so they cannot be short options. */
+enum { CHOOSE_SITE = 1, CHOOSE_CONTEXT };
 extern const struct option choose_options[];
 void choose_take(struct choice *choice, int option);
 void choose_parse(struct choice *choice, int argc, char **argv);
+
+/* Returns true if the choice names any contexts. */
+bool choose_chooses(const struct choice *choice);
 
 struct chosen {
     bool *members; /* by index of the model's contexts: those with figures of their own */

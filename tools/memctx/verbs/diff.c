@@ -16,7 +16,7 @@
 enum { OPTION_MIN = 1, OPTION_LIMIT, OPTION_DEPTH };
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             READING_UNIT_OPTIONS,
                                              {"min", required_argument, NULL, OPTION_MIN},
                                              {"limit", required_argument, NULL, OPTION_LIMIT},
                                              {"depth", required_argument, NULL, OPTION_DEPTH},
@@ -37,12 +37,13 @@ struct diff_ends {
 };
 
 static struct diff_request parse(int argc, char **argv) {
-    struct diff_request request = {.limit = 20, .frames = 8};
+    struct diff_request request = {.limit = 20, .frames = 8, .human = reading_wants_human()};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
         case READING_JSON: request.json = true; break;
-        case READING_HUMAN: request.human = true; break;
+        case READING_HUMAN:
+        case READING_BYTES: request.human = option == READING_HUMAN; break;
         case OPTION_MIN: request.min_bytes = cli_parse_bytes("--min", optarg); break;
         case OPTION_LIMIT: request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX); break;
         case OPTION_DEPTH:
@@ -65,11 +66,12 @@ static char *signed_bytes(char *text, int64_t bytes, bool human) {
 static void print_figures(const struct compare_figures *growth, bool human) {
     char bytes[RENDER_NUMBER_BYTES + 1], chunks[RENDER_NUMBER_BYTES + 1];
     char allocs[RENDER_NUMBER_BYTES], frees[RENDER_NUMBER_BYTES], sum[RENDER_NUMBER_BYTES];
-    printf("%s bytes in %s chunks; %s allocs of %s bytes; %s frees",
-           signed_bytes(bytes, growth->requested_bytes, human),
+    const char *unit = human ? "" : " bytes"; /* a human number has its unit already */
+    printf("%s%s in %s chunks; %s allocs of %s%s; %s frees",
+           signed_bytes(bytes, growth->requested_bytes, human), unit,
            signed_bytes(chunks, growth->live_chunks, false),
            render_bytes(allocs, growth->allocs, false),
-           render_bytes(sum, growth->requested_cum_bytes, human),
+           render_bytes(sum, growth->requested_cum_bytes, human), unit,
            render_bytes(frees, growth->frees, false));
 }
 
@@ -99,7 +101,8 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
     }
     if (more > 0) {
         char text[RENDER_NUMBER_BYTES + 1];
-        printf("... %zu more contexts, %s bytes\n", more, signed_bytes(text, rest, request->human));
+        printf("... %zu more contexts, %s%s\n", more, signed_bytes(text, rest, request->human),
+               request->human ? "" : " bytes");
     }
     if (compare->left_out) {
         printf("the mark has no counters of %" PRIu64 " contexts that held at most %" PRId64
@@ -108,8 +111,9 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
                compare->left_out->contexts, compare->left_out->most_bytes,
                compare->left_out->requested_bytes, compare->left_out->most_bytes);
     }
-    printf("Grand total: %s bytes requested before, %s after: ",
+    printf("Grand total: %s%s requested before, %s after: ",
            render_bytes(a, compare->before.requested_bytes, request->human),
+           request->human ? "" : " bytes",
            render_bytes(b, compare->after.requested_bytes, request->human));
     print_figures(&compare->growth, request->human);
     putchar('\n');

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "diagnosis/findings.h"
+#include "diagnosis/tell.h"
 #include "formats/render.h"
 #include "model/frames.h"
 #include "verbs/reading.h"
@@ -16,25 +16,28 @@
 
 #define LOOKS 4 /* looks before the last one, with --watch */
 
-enum { OPTION_FAIL_ON = 1, OPTION_WATCH, OPTION_DEPTH };
+enum { OPTION_FAIL_ON = 1, OPTION_WATCH, OPTION_DEPTH, OPTION_FULL, OPTION_ALL };
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
                                              {"fail-on", required_argument, NULL, OPTION_FAIL_ON},
                                              {"watch", required_argument, NULL, OPTION_WATCH},
                                              {"depth", required_argument, NULL, OPTION_DEPTH},
+                                             {"full", no_argument, NULL, OPTION_FULL},
+                                             {"all", no_argument, NULL, OPTION_ALL},
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
 struct doctor_request {
     struct reading_names names;
-    int64_t frames, watch_s;
+    int64_t watch_s;
     enum severity fail_on; /* SEVERITIES: --fail-on was not given */
-    bool json, color;
+    bool json;
+    struct tell_options tell;
 };
 
 static struct doctor_request parse(int argc, char **argv) {
     struct doctor_request request = {
-        .frames = 6, .fail_on = SEVERITIES, .color = render_wants_color()};
+        .fail_on = SEVERITIES, .tell = {.functions = WHO_FUNCTIONS, .color = render_wants_color()}};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
@@ -46,8 +49,10 @@ static struct doctor_request parse(int argc, char **argv) {
             break;
         case OPTION_WATCH: request.watch_s = cli_parse_number("--watch", optarg, 1, 86400); break;
         case OPTION_DEPTH:
-            request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
+            request.tell.functions = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
             break;
+        case OPTION_FULL: request.tell.full = true; break;
+        case OPTION_ALL: request.tell.all = true; break;
         default: reading_take(&request.names, option); break;
         }
     }
@@ -76,69 +81,15 @@ static struct samples_look *watch(struct target *target, int64_t seconds) {
     return looks;
 }
 
-/* --- text ------------------------------------------------------------------------------------ */
-
-static void print_path(const struct model *model, const struct finding *finding, int64_t frames) {
-    bool common = finding->contexts > 1;
-    if (common && finding->frames < frames)
-        frames = finding->frames;
-    char *path = frames_write_path(model, finding->example, frames);
-    printf("   %s\n", path);
-    if (common)
-        printf("   (common to %zu call paths)\n", finding->contexts);
-    free(path);
-}
-
-static void print_finding(const struct model *model, const struct finding *finding, size_t number,
-                          const struct doctor_request *request) {
-    static const char *const colors[SEVERITIES] = {"\033[36m", "\033[33m", "\033[31m"};
-    char bytes[RENDER_NUMBER_BYTES];
-    printf("\n%zu. %s%s%s: %s", number, request->color ? colors[finding->severity] : "",
-           severity_word(finding->severity), request->color ? "\033[0m" : "", finding->title);
-    if (finding->bytes > 0)
-        printf(", %s", render_bytes(bytes, finding->bytes, true));
-    printf(" (%s)\n", finding->id);
-    if (finding->example != WIRE_NONE)
-        print_path(model, finding, request->frames);
-    printf("   %s\n   Why it matters: %s\n   Next: %s\n", finding->evidence, finding->why,
-           finding->action);
-}
-
-static void print_text(const struct findings_input *input, const struct findings *findings,
-                       const struct doctor_request *request) {
-    const struct model *model = input->model;
-    const struct memory_ledger *ledger = input->ledger;
-    char rss[RENDER_NUMBER_BYTES], asked[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
-    size_t worse = 0;
-    for (size_t i = 0; i < findings->count; i++)
-        worse += findings->list[i].severity > SEVERITY_INFO;
-    printf("%s (pid %" PRId64
-           "), up %.1f s: resident set %s, requested by the program %s, memctx itself %s\n",
-           model->exe, model->pid, model->uptime_s, render_bytes(rss, ledger->rss_bytes, true),
-           render_bytes(asked, model->totals.requested_bytes, true),
-           render_bytes(own, memory_own_bytes(model), true));
-    for (size_t i = 0; i < findings->count; i++)
-        print_finding(model, &findings->list[i], i + 1, request);
-    printf("%s%s", findings->count > 0 ? "\n" : "",
-           worse > 0             ? ""
-           : findings->count > 0 ? "None of these findings is a problem by itself.\n"
-                                 : "No memory problem was found.\n");
-    if (input->samples->count < 4) {
-        printf("%zu mark%s: too few to find leaks; set at least three with memctx mark %s, or use "
-               "--watch SECONDS.\n",
-               input->samples->count - 1, input->samples->count == 2 ? "" : "s", input->target);
-    }
-}
-
 /* --- JSON ------------------------------------------------------------------------------------ */
 
 /* Writes the functions of the path, innermost first: of each frame the inlined ones, then the
  * function that they were inlined into. */
-static void write_path(struct json_writer *json, const struct model *model,
-                       const struct finding *finding) {
-    uint32_t at = finding->example;
+static void write_path(struct json_writer *json, const struct model *model, uint32_t example,
+                       uint32_t frames) {
+    uint32_t at = example;
     json_put_open(json, "path", '[');
-    for (uint32_t i = 0; at != WIRE_NONE && i < finding->frames; i++) {
+    for (uint32_t i = 0; at != WIRE_NONE && i < frames; i++) {
         const struct model_context *context = &model->contexts[at];
         const struct model_names *names = context->frame->names;
         if (names && names->functions[0].name) {
@@ -155,6 +106,29 @@ static void write_path(struct json_writer *json, const struct model *model,
     json_put_close(json, ']');
 }
 
+/* Writes the function that the finding is about, and the groups of call paths below it. */
+static void write_cause(struct json_writer *json, const struct model *model,
+                        const struct finding *finding) {
+    char *function = NULL;
+    if (finding->example != WIRE_NONE) {
+        struct who_part part = finding_who(model, finding);
+        function = who_write_short(model, &part);
+    }
+    json_put_text(json, "function", function);
+    free(function);
+    json_put_open(json, "parts", '[');
+    for (size_t i = 0; i < finding->part_count; i++) {
+        const struct finding_part *part = &finding->parts[i];
+        json_put_open(json, NULL, '{');
+        json_put_integer(json, "contexts", (int64_t)part->contexts);
+        json_put_decimal(json, "share", part->share);
+        json_put_integer(json, "bytes", part->bytes);
+        write_path(json, model, part->example, part->frames);
+        json_put_close(json, '}');
+    }
+    json_put_close(json, ']');
+}
+
 static void print_json(const struct findings_input *input, const struct findings *findings) {
     const struct model *model = input->model;
     struct json_writer json = {.file = stdout};
@@ -162,6 +136,7 @@ static void print_json(const struct findings_input *input, const struct findings
     json_put_text(&json, "schema", "memctx-doctor/1");
     json_put_integer(&json, "pid", model->pid);
     json_put_text(&json, "exe", model->exe);
+    json_put_text(&json, "program", model_program(model));
     json_put_decimal(&json, "uptime_s", model->uptime_s);
     json_put_integer(&json, "rss_bytes", input->ledger->rss_bytes);
     json_put_integer(&json, "requested_bytes", model->totals.requested_bytes);
@@ -177,13 +152,19 @@ static void print_json(const struct findings_input *input, const struct findings
                          finding->context == WIRE_NONE ? WIRE_UNKNOWN
                                                        : model->contexts[finding->context].id);
         json_put_integer(&json, "contexts", (int64_t)finding->contexts);
-        write_path(&json, model, finding);
+        write_path(&json, model, finding->example, finding->frames);
+        write_cause(&json, model, finding);
         json_put_integer(&json, "bytes", finding->bytes);
         json_put_decimal(&json, "ratio", finding->ratio);
         json_put_text(&json, "title", finding->title);
         json_put_text(&json, "evidence", finding->evidence);
         json_put_text(&json, "why", finding->why);
         json_put_text(&json, "action", finding->action);
+        json_put_text(&json, "since", finding->since);
+        json_put_text(&json, "advice", finding->advice);
+        json_put_text(&json, "now", finding->now);
+        json_put_integer(&json, "now_bytes", finding->now ? finding->now_bytes : WIRE_UNKNOWN);
+        json_put_text(&json, "sure", finding->sure);
         json_put_close(&json, '}');
     }
     json_put_close(&json, ']');
@@ -233,6 +214,6 @@ int doctor_main(int argc, char **argv) {
     if (request.json)
         print_json(&input, &findings);
     else
-        print_text(&input, &findings, &request);
+        tell_findings(&input, &findings, &request.tell);
     return cli_finish_output(is_failure(&findings, request.fail_on) ? CLI_FOUND : CLI_DONE);
 }

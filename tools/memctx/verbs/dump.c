@@ -30,7 +30,7 @@ enum {
 };
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             READING_UNIT_OPTIONS,
                                              {"threads", no_argument, NULL, OPTION_THREADS},
                                              {"sort", required_argument, NULL, OPTION_SORT},
                                              {"min", required_argument, NULL, OPTION_MIN},
@@ -57,7 +57,8 @@ struct dump_request {
 static void take_option(struct dump_request *request, int option) {
     switch (option) {
     case READING_JSON: request->json = true; break;
-    case READING_HUMAN: request->render.human = true; break;
+    case READING_HUMAN:
+    case READING_BYTES: request->render.human = option == READING_HUMAN; break;
     case OPTION_THREADS: request->render.threads = true; break;
     case OPTION_SORT: request->view.sort = view_parse_sort(optarg); break;
     case OPTION_MIN: request->view.min_bytes = cli_parse_bytes("--min", optarg); break;
@@ -81,7 +82,10 @@ static void take_option(struct dump_request *request, int option) {
 static struct dump_request parse(int argc, char **argv) {
     struct dump_request request = {
         .view = {.min_bytes = -1, .levels = -1},
-        .render = {.levels = -1, .limit = 20, .color = render_wants_color()},
+        .render = {.levels = -1,
+                   .limit = 20,
+                   .color = render_wants_color(),
+                   .human = reading_wants_human()},
     };
     int option;
     while ((option = cli_next_option(argc, argv, ":o:hV", options_list)) != -1)

@@ -30,7 +30,7 @@ enum {
 #define MAP_ROWS 32
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             READING_UNIT_OPTIONS,
                                              {"sort", required_argument, NULL, OPTION_SORT},
                                              {"min", required_argument, NULL, OPTION_MIN},
                                              {"site", required_argument, NULL, OPTION_SITE},
@@ -48,18 +48,24 @@ static const char *const bin_names[WIRE_OCCUPANCY_BINS] = {"<=6",  "<=12", "<=25
 struct frag_request {
     struct view_options view;
     struct reading_names names;
-    int64_t limit, frames;
+    int64_t limit;
+    int64_t frames;    /* of each path in the table */
+    int64_t functions; /* of each path that holds pages */
     bool json, human, map, quick;
 };
 
 static struct frag_request parse(int argc, char **argv) {
-    struct frag_request request = {
-        .view = {.sort = VIEW_SORT_WASTE, .min_bytes = -1, .levels = -1}, .limit = 20, .frames = 6};
+    struct frag_request request = {.view = {.sort = VIEW_SORT_WASTE, .min_bytes = -1, .levels = -1},
+                                   .limit = 20,
+                                   .frames = 6,
+                                   .functions = WHO_FUNCTIONS,
+                                   .human = reading_wants_human()};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
         case READING_JSON: request.json = true; break;
-        case READING_HUMAN: request.human = true; break;
+        case READING_HUMAN:
+        case READING_BYTES: request.human = option == READING_HUMAN; break;
         case OPTION_SORT: request.view.sort = view_parse_sort(optarg); break;
         case OPTION_MIN: request.view.min_bytes = cli_parse_bytes("--min", optarg); break;
         case OPTION_SITE: request.view.site = optarg; break;
@@ -69,6 +75,7 @@ static struct frag_request parse(int argc, char **argv) {
         case OPTION_LIMIT: request.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX); break;
         case OPTION_DEPTH:
             request.frames = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
+            request.functions = request.frames;
             break;
         default: reading_take(&request.names, option); break;
         }
@@ -89,8 +96,7 @@ static double share(int64_t bytes, int64_t whole) {
 static void print_ledger(const struct model *model, const struct memory_ledger *ledger,
                          bool human) {
     char text[RENDER_NUMBER_BYTES];
-    const char *exe = model->exe;
-    printf("%s (pid %" PRId64 "), up %.3f s\n", exe, model->pid, model->uptime_s);
+    printf("%s (pid %" PRId64 "), up %.3f s\n", model_program(model), model->pid, model->uptime_s);
     printf("%20s %7.2f %%  resident set, as the kernel counts it\n",
            render_bytes(text, ledger->rss_bytes, human), 100.0);
     for (size_t i = 0; i < ledger->count; i++) {
@@ -127,7 +133,7 @@ static void print_text(const struct model *model, const struct view *view,
     print_ledger(model, ledger, request->human);
     if (request->map)
         pagemap_print(model, render_wants_color(), MAP_ROWS);
-    pinners_print(pinners, model, holders, request->frames, request->human);
+    pinners_print(pinners, model, holders, request->functions, request->human);
     printf("%12s %12s %12s %12s %12s %12s %12s ", "requested", "rounding", "holes", "reserved",
            "resident", "pinned", "sole-pinned");
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)

@@ -134,8 +134,10 @@ void place_contexts(const struct choice *choice, const struct placing *placing) 
 static int place_main(int argc, char **argv, const char *action) {
     struct choice choice;
     choose_parse(&choice, argc, argv);
-    if (choice.id_count == 0 && !choice.site)
-        cli_usage("missing contexts; give their numbers, which memctx frag shows, or --site REGEX");
+    if (!choose_chooses(&choice)) {
+        cli_usage("missing contexts; give their numbers, which memctx frag shows, --context or "
+                  "--site REGEX");
+    }
     place_contexts(&choice, placing_by_action(action));
     return cli_finish_output(CLI_DONE);
 }

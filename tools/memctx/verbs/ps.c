@@ -20,9 +20,8 @@
 
 #define TEMPORARY_MAX_AGE_S 60
 
-static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
-                                             CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {
+    {"json", no_argument, NULL, READING_JSON}, READING_UNIT_OPTIONS, CLI_COMMON_OPTIONS};
 
 struct row {
     struct process_facts facts;
@@ -201,12 +200,12 @@ static void print_text(const struct list *list, size_t swept, bool human) {
 }
 
 int ps_main(int argc, char **argv) {
-    bool json = false, human = false;
+    bool json = false, human = reading_wants_human();
     struct list list = {0};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         json = json || option == READING_JSON;
-        human = human || option == READING_HUMAN;
+        human = (human && option != READING_BYTES) || option == READING_HUMAN;
     }
     if (optind < argc)
         cli_usage("ps takes no TARGET; got %s", argv[optind]);

@@ -2,7 +2,13 @@
 /* reading.c - options and name look-up that all reading verbs share. */
 #include "verbs/reading.h"
 
+#include <unistd.h>
+
 #include "names/symbols.h"
+
+bool reading_wants_human(void) {
+    return isatty(STDOUT_FILENO);
+}
 
 void reading_take(struct reading_names *names, int option) {
     if (option == READING_NO_SYMBOLS)

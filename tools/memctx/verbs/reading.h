@@ -15,7 +15,7 @@ struct reading_names {
 
 /* The values of common long options. reading_take handles the options of READING_NAME_OPTIONS, and
  * no others. */
-enum { READING_NO_SYMBOLS = 1000, READING_DEBUG_DIR, READING_HUMAN, READING_JSON };
+enum { READING_NO_SYMBOLS = 1000, READING_DEBUG_DIR, READING_HUMAN, READING_BYTES, READING_JSON };
 #define READING_NAME_OPTIONS                                                                       \
     {"no-symbols", no_argument, NULL, READING_NO_SYMBOLS}, {                                       \
         "debug-dir", required_argument, NULL, READING_DEBUG_DIR                                    \
@@ -23,6 +23,17 @@ enum { READING_NO_SYMBOLS = 1000, READING_DEBUG_DIR, READING_HUMAN, READING_JSON
 #define READING_NAME_HELP                                                                          \
     "  --no-symbols       print modules and offsets instead of names, which is quicker\n"          \
     "  --debug-dir DIR    also look for separate debug files below DIR\n"
+
+/* Text has KiB and MiB on a terminal and exact bytes elsewhere, where another program may read it;
+ * either option says otherwise. reading_wants_human returns the default. */
+#define READING_UNIT_OPTIONS                                                                       \
+    {"human", no_argument, NULL, READING_HUMAN}, {                                                 \
+        "bytes", no_argument, NULL, READING_BYTES                                                  \
+    }
+#define READING_UNIT_HELP                                                                          \
+    "  --human            print KiB and MiB (the default on a terminal)\n"                         \
+    "  --bytes            print exact numbers of bytes (the default elsewhere)\n"
+bool reading_wants_human(void);
 
 void reading_take(struct reading_names *names, int option);
 /* Resolves the model's names as asked, unless the snapshot has them already. */

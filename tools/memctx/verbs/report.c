@@ -12,7 +12,7 @@
 
 #include "base/json.h"
 #include "base/output.h"
-#include "diagnosis/findings.h"
+#include "diagnosis/tell.h"
 #include "formats/emit.h"
 #include "model/compare.h"
 #include "model/frames.h"
@@ -258,6 +258,7 @@ static void write_state(struct json_writer *json, const struct state *state) {
 }
 
 static void write_findings(struct json_writer *json, struct state *state, const char *target) {
+    const struct tell_options options = {.functions = WHO_FUNCTIONS};
     struct samples samples;
     struct findings findings;
     struct findings_input input = {.model = state->model,
@@ -271,10 +272,7 @@ static void write_findings(struct json_writer *json, struct state *state, const 
     json_put_open(json, "findings", '[');
     for (size_t i = 0; i < findings.count; i++) {
         const struct finding *finding = &findings.list[i];
-        char *path = finding->example != WIRE_NONE
-                         ? frames_write_path(state->model, finding->example,
-                                             finding->frames < 8 ? finding->frames : 8)
-                         : NULL;
+        char *path = tell_who(state->model, finding, &options);
         json_put_open(json, NULL, '{');
         json_put_text(json, "severity", severity_word(finding->severity));
         json_put_text(json, "id", finding->id);
@@ -283,8 +281,21 @@ static void write_findings(struct json_writer *json, struct state *state, const 
         json_put_integer(json, "context",
                          finding->example == WIRE_NONE ? -1 : (int64_t)finding->example);
         json_put_text(json, "path", path);
+        json_put_open(json, "parts", '[');
+        for (size_t k = 0; k < finding->part_count && k < TELL_PARTS; k++) {
+            char *part = tell_part(state->model, finding, k, &options);
+            json_put_text(json, NULL, part);
+            free(part);
+        }
+        json_put_close(json, ']');
+        json_put_integer(json, "part_count", (int64_t)finding->part_count);
         json_put_text(json, "evidence", finding->evidence);
+        json_put_text(json, "since", finding->since);
         json_put_text(json, "why", finding->why);
+        json_put_text(json, "fix", finding->advice);
+        json_put_text(json, "now", finding->now);
+        json_put_text(json, "effect", finding->now_effect);
+        json_put_text(json, "sure", finding->sure);
         json_put_text(json, "action", finding->action);
         json_put_close(json, '}');
         free(path);
@@ -412,9 +423,8 @@ static void write_report(const struct report_request *request, struct state *now
         cli_die(CLI_REFUSED, "out of memory");
     write_data(memory, now, before, compare, target);
     fclose(memory);
-    const char *name = strrchr(now->model->exe, '/');
     char *title =
-        cli_format("%s (%" PRId64 ") - memctx", name ? name + 1 : now->model->exe, now->model->pid);
+        cli_format("%s (%" PRId64 ") - memctx", model_program(now->model), now->model->pid);
     output_begin(&output, request->output);
     write_page(output.file, title, data, length);
     output_finish(&output);

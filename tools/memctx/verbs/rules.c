@@ -16,7 +16,7 @@
 enum { OPTION_ADD = 1, OPTION_CLEAR, OPTION_AGAIN };
 
 static const struct option options_list[] = {
-    {"json", no_argument, NULL, READING_JSON},    {"human", no_argument, NULL, READING_HUMAN},
+    {"json", no_argument, NULL, READING_JSON},    READING_UNIT_OPTIONS,
     {"add", required_argument, NULL, OPTION_ADD}, {"clear", no_argument, NULL, OPTION_CLEAR},
     {"again", no_argument, NULL, OPTION_AGAIN},   CLI_COMMON_OPTIONS};
 
@@ -105,7 +105,7 @@ static void print_text(char *text, const struct rule_waiting *waiting, bool huma
 }
 
 int rules_main(int argc, char **argv) {
-    bool as_json = false, human = false, clear = false, again = false, all = true;
+    bool as_json = false, human = reading_wants_human(), clear = false, again = false, all = true;
     const char **added = cli_alloc((size_t)argc, sizeof *added);
     size_t count = 0;
     struct target target;
@@ -116,7 +116,8 @@ int rules_main(int argc, char **argv) {
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
         case READING_JSON: as_json = true; break;
-        case READING_HUMAN: human = true; break;
+        case READING_HUMAN:
+        case READING_BYTES: human = option == READING_HUMAN; break;
         case OPTION_CLEAR: clear = true; break;
         case OPTION_AGAIN: again = true; break;
         case OPTION_ADD: added[count++] = optarg; break;

@@ -7,11 +7,12 @@
 #include "verbs/unfold.h"
 #include "verbs/verbs.h"
 
-enum { OPTION_FOR = CHOOSE_SITE + 1 };
+enum { OPTION_FOR = CHOOSE_CONTEXT + 1 };
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
+                                             READING_UNIT_OPTIONS,
                                              {"site", required_argument, NULL, CHOOSE_SITE},
+                                             {"context", required_argument, NULL, CHOOSE_CONTEXT},
                                              {"for", required_argument, NULL, OPTION_FOR},
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
@@ -34,6 +35,10 @@ static void set_by_rule(const struct choice *choice, const char *wanted) {
         cli_usage("--site takes no policy options; use a rule: memctx rules TARGET --add "
                   "'regex:%.100s=%.100s'",
                   choice->site, wanted);
+    }
+    if (choice->selector) {
+        cli_usage("--context takes no policy options; give the numbers of contexts; got \"%.100s\"",
+                  wanted);
     }
     if (strlen(wanted) > WIRE_REQUEST_MAX / 2)
         cli_usage("too many options; got \"%.100s\"", wanted);
@@ -83,6 +88,8 @@ static void set_context(const struct choice *choice, const char *what, int64_t s
         set_policy(choice, what);
         return;
     }
+    if (choice->selector)
+        cli_usage("--context does not go with %s; give the numbers of contexts", what);
     if (choice->site && choice->id_count > 0)
         cli_usage("contexts are chosen twice; give their numbers or --site REGEX, not both");
     if (!choice->site && choice->id_count == 0) {
@@ -94,7 +101,7 @@ static void set_context(const struct choice *choice, const char *what, int64_t s
 
 int set_main(int argc, char **argv) {
     struct target target;
-    struct choice choice = {.site = NULL};
+    struct choice choice = {.human = reading_wants_human()};
     int64_t seconds = -1;
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
@@ -106,7 +113,7 @@ int set_main(int argc, char **argv) {
     if (optind + 1 >= argc)
         cli_usage("set needs at least one name=value; see memctx options");
     int64_t context;
-    if (choice.site || cli_is_number(argv[optind + 1], &context) ||
+    if (choice.site || choice.selector || cli_is_number(argv[optind + 1], &context) ||
         is_about_folding(argv[argc - 1])) {
         choice.target = word;
         choice.ids = argv + optind + 1;
@@ -116,9 +123,9 @@ int set_main(int argc, char **argv) {
     }
     if (seconds >= 0)
         cli_usage("--for applies to unfold only; see memctx set TARGET CONTEXT unfold");
-    if (choice.json || choice.human) {
-        cli_usage(
-            "--json and --human apply to contexts; for options use memctx options TARGET --json");
+    if (choice.json || choice.units) {
+        cli_usage("--json, --human and --bytes apply to contexts; for options use memctx options "
+                  "TARGET --json");
     }
     /* All assignments are checked before the first one is sent. */
     for (int i = optind + 1; i < argc; i++) {

@@ -97,7 +97,7 @@ int trim_main(int argc, char **argv) {
     int64_t predicted = WIRE_UNKNOWN;
     choose_parse(&choice, argc, argv);
     target_open(&target, choice.target, true);
-    if (choice.id_count > 0 || choice.site)
+    if (choose_chooses(&choice))
         predicted = trim_some(&target, &trim, &choice);
     else
         trim_all(&target, &trim);

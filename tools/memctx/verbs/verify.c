@@ -12,9 +12,8 @@
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
-static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             {"human", no_argument, NULL, READING_HUMAN},
-                                             CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {
+    {"json", no_argument, NULL, READING_JSON}, READING_UNIT_OPTIONS, CLI_COMMON_OPTIONS};
 
 struct outcome {
     struct note note;
@@ -86,7 +85,7 @@ static void write_json(struct json_writer *json, const struct outcome *outcome) 
 }
 
 int verify_main(int argc, char **argv) {
-    bool as_json = false, human = false;
+    bool as_json = false, human = reading_wants_human();
     size_t shown = 0;
     struct target target;
     struct model model;
@@ -94,7 +93,7 @@ int verify_main(int argc, char **argv) {
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         as_json = as_json || option == READING_JSON;
-        human = human || option == READING_HUMAN;
+        human = (human && option != READING_BYTES) || option == READING_HUMAN;
     }
     target_open(&target, reading_target_word(argc, argv, 1), false);
     target_load(&target, &model, &load);

@@ -461,8 +461,14 @@
       const box = element("div", {className: `finding ${one.severity}`},
         element("h3", {textContent: `${one.severity}: ${one.title}${one.bytes > 0 ? ", " + bytesText(one.bytes) : ""}`}));
       if (one.path) box.append(element("p", {className: "path", textContent: one.path}));
-      box.append(element("p", {textContent: one.evidence}), element("p", {className: "soft", textContent: one.why}),
-        element("p", {}, "Next: ", element("code", {textContent: one.action})));
+      for (const part of one.parts) box.append(element("p", {className: "path part", textContent: part}));
+      if (one.part_count > one.parts.length)
+        box.append(element("p", {className: "path part", textContent: `and ${one.part_count - one.parts.length} more`}));
+      box.append(element("p", {textContent: one.evidence}));
+      for (const [label, text] of [["Since: ", one.since], ["Why: ", one.why], ["Fix: ", one.fix], ["Sure: ", one.sure]])
+        if (text) box.append(element("p", {className: "soft", textContent: label + text}));
+      if (one.now) box.append(element("p", {}, "Now: ", element("code", {textContent: one.now}), ` ${one.effect}`));
+      box.append(element("p", {}, "Next: ", element("code", {textContent: one.action})));
       if (one.context > 0) {
         const button = element("button", {type: "button", textContent: "Show it in the graph"});
         button.addEventListener("click", () => { open("graph"); zoom(one.context); });

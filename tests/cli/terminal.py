@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: MIT
+"""What the command prints on a terminal: units, width, colour; and the name of the program."""
+import fcntl
+import json
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import termios
+
+import harness
+from harness import Skip, Target, build_program, check, check_equal, clean_env, test
+from clitest import CLI, scratch, succeed, target
+
+EXACT = re.compile(r"\b\d{5,}\b")  # a number of bytes that nobody rounded
+
+
+def on_terminal(*words, env=None, columns=80, **extra):
+    """What the command prints where standard output is a terminal of so many columns."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    env = {**(env or clean_env()), "TERM": "xterm", **extra}
+    with subprocess.Popen([CLI, *map(str, words)], stdin=subprocess.DEVNULL, stdout=slave, stderr=subprocess.PIPE, env=env) as process:
+        os.close(slave)
+        text = b""
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:  # EIO: the command has closed the terminal
+                break
+            if not part:
+                break
+            text += part
+        error = process.stderr.read().decode()
+    os.close(master)
+    check_equal((process.returncode, error), (0, ""), f"memctx {words}")
+    return text.decode().replace("\r\n", "\n")
+
+
+def plain(text):
+    return re.sub(r"\033\[\d*m", "", text)
+
+
+@test
+def units_on_a_terminal():
+    """KiB and MiB on a terminal, exact bytes elsewhere; --bytes and --human say otherwise, and the last one counts."""
+    program = build_program("tests/cli/programs/allocate.c")
+    with target([program]) as live:
+        env = live.cli_env
+        succeed("mark", live.pid, env=env)
+        succeed("ps", env=env)  # it removes sockets that other tests left, and says so
+        context = next(one["id"] for one in live.dump()["contexts"] if one["self"]["live_chunks"] > 0)
+        for words in (["dump", live.pid], ["dump", live.pid, "--flat"], ["frag", live.pid], ["ps"], ["diff", live.pid],
+                      ["trim", live.pid, context]):
+            human, exact = plain(on_terminal(*words, env=env)), plain(on_terminal(*words, "--human", "--bytes", env=env))
+            check(re.search(r"\d [KM]iB", human), f"{words} on a terminal: {human}")
+            check(not re.search(r"\d [KM]iB", exact.replace("pages of 4 KiB", "")), f"{words} --bytes: {exact}")
+            elsewhere = succeed(*words, env=env)
+            check(not re.search(r"\d [KM]iB", elsewhere.replace("pages of 4 KiB", "")), f"{words} elsewhere: {elsewhere}")
+            asked = succeed(*words, "--bytes", "--human", env=env)
+            check(re.search(r"\d [KM]iB", asked), f"{words} --human: {asked}")
+        for words in (["dump"], ["diff"]):
+            check(not EXACT.search(re.sub(r"pid \d+|0x[0-9a-f]+", "", plain(on_terminal(*words, live.pid, env=env)))), f"{words}")
+
+
+@test
+def doctor_fits_the_terminal():
+    """Lines break where the terminal ends; the severity alone has a colour."""
+    program = build_program("tests/diagnosis/planted.cc")
+    with harness.runtime_dir() as runtime, Target([program, "survivors"], runtime, MEMCTX_CONTROL="eager") as live:
+        check_equal(live.hear(60), "look", "what the program says")
+        live.wait_socket()
+        counts = []
+        for columns in (60, 80, 130):
+            text = on_terminal("doctor", live.pid, env=live.cli_env, columns=columns)
+            check_equal(re.findall(r"\033\[\d+m.*?\033\[0m", text), ["\033[31mcritical\033[0m"], "what has a colour")
+            lines = plain(text).splitlines()
+            for line in lines:
+                check(len(line) <= columns or re.match(r"   (now|next): +memctx ", line), f"{columns} columns: {line}")
+            check(max(map(len, lines)) > columns - 25, f"lines for {columns} columns are short: {lines}")
+            counts.append(len(lines))
+        check(counts[0] > counts[1] > counts[2], f"lines: {counts}")
+        check("\033" not in on_terminal("doctor", live.pid, env=live.cli_env, NO_COLOR="1"), "NO_COLOR")
+
+
+@test
+def program_is_named_as_started():
+    """By the symbolic link, or the script, that the user started; in a snapshot, too."""
+    program = build_program("tests/cli/programs/allocate.c")
+    with scratch() as directory:
+        link = os.path.join(directory, "shop-server")
+        script = os.path.join(directory, "report-maker")
+        os.symlink(program, link)
+        with open(script, "w") as file:
+            file.write("#!/usr/bin/python3\nimport sys\nprint('ready', flush=True)\nsys.stdin.readline()\n")
+        os.chmod(script, 0o755)
+        for path in (link, script):
+            name = os.path.basename(path)
+            with target([path]) as live:
+                snapshots = [os.path.join(directory, f"{name}.{kind}") for kind in ("mctx", "json")]
+                succeed("dump", live.pid, "-o", snapshots[0], env=live.cli_env)
+                succeed("dump", live.pid, "--json", "-o", snapshots[1], env=live.cli_env)
+                for where in (live.pid, *snapshots):
+                    for verb in ("dump", "frag", "doctor"):
+                        text = succeed(verb, where, env=live.cli_env)
+                        check(re.search(rf"^{name} \(pid {live.pid}\)", text, re.M), f"{verb} {where}: {text[:300]}")
+                    found = json.loads(succeed("doctor", "--json", where, env=live.cli_env))
+                    check_equal(found["program"], name, f"doctor --json {where}")
+                    check(os.path.basename(found["exe"]) != name, f"exe: {found['exe']}")
+
+
+@test
+def redis_is_named_redis_server():
+    """Debian's redis-server is a symbolic link to redis-check-rdb, and writes a title into its arguments."""
+    server = shutil.which("redis-server")
+    if not server:
+        raise Skip("redis-server is not installed")
+    with harness.runtime_dir() as runtime:
+        path = os.path.join(runtime, "redis.sock")
+        with Target([server, "--port", "0", "--unixsocket", path, "--save", "", "--dir", runtime], runtime, MEMCTX_CONTROL="eager") as live:
+            harness.wait_until(lambda: os.path.exists(path), "redis-server's socket")
+            live.wait_socket()
+            text = succeed("doctor", live.pid, env=live.cli_env)
+            check(re.search(r"^redis-server \(pid ", text, re.M), text)
+
+
+SHORT_NAMES = (  # a function's name, how a text has it, and how the table of who.c has it
+    ("operator new(unsigned long)", "operator new", "operator new"),
+    ("void* operator new(unsigned long, std::align_val_t)", "operator new", "operator new"),
+    ("session_open()", "session_open", "session_open"),
+    ("foo::operator()(int) const", "foo::operator()", "foo::operator()"),
+    ("std::function<void (int)>::operator()(int) const", "std::function<void (int)>::operator()", "std::function::operator()"),
+    ("void (anonymous namespace)::f<int>(int)", "f<int>", "f"),
+    ("main::{lambda(int)#1}::operator()(int) const", "main::{lambda(int)#1}::operator()", "main::{lambda(int)#1}::operator()"),
+    ("std::ostream& operator<<(std::ostream&, int)", "operator<<", "operator<<"),
+    ("Foo::operator bool() const", "Foo::operator bool", "Foo::operator bool"),
+    ("Foo::operator->()", "Foo::operator->", "Foo::operator->"),
+    ("ns::Pool<Session>::get()", "ns::Pool<Session>::get", "ns::Pool::get"),
+    ("std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::_M_create(unsigned long&, unsigned long)",
+     "std::basic_string<...>::_M_create", "std::basic_string::_M_create"),
+    ("std::enable_if<std::is_same<int, int>::value, int>::type ns::h<int>(int)", "ns::h<int>", "ns::h"),
+    ("decltype(auto) g<x>(y)", "g<x>", "g"),
+    ("leak::foo::h0123456789abcdef", "leak::foo", "leak::foo"),
+    ("<&dyn core::ops::Fn(u8) -> u8 as core::ops::FnOnce>::call", "<&dyn core::ops::Fn(u8) -> u8 as core::ops::FnOnce>::call",
+     "<&dyn core::ops::Fn(u8) -> u8 as core::ops::FnOnce>::call"),
+    ("f<g<h", "f<g<h", "f<g<h"),
+    ("<", "<", "<"),
+    ("", "?", "?"),
+)
+
+
+@test
+def names_are_shortened():
+    """Without parameters and return types; with template arguments only where they are short."""
+    tools = os.path.join(harness.ROOT, "tools/memctx")
+    program = build_program("tests/cli/programs/short_names.c", "short_names",
+                            ["-I" + tools, '-DMEMCTX_VERSION="test"', "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+                             os.path.join(tools, "model/shorten.c"), os.path.join(tools, "base/cli.c")])
+    done = harness.run_program([program], clean_env(ASAN_OPTIONS="detect_leaks=0"),
+                               stdin="".join(name + "\n" for name, _, _ in SHORT_NAMES))
+    check_equal((done.returncode, done.stderr), (0, ""), "short_names")
+    for (name, text, plain_name), line in zip(SHORT_NAMES, done.stdout.splitlines(), strict=True):
+        check_equal(line.split("\t"), [text, plain_name], name)

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * causes.c - programs in which one cause shows at several call paths, and one with two causes.
+ *
+ *     causes sessions   1 of 50 sessions stays; each has four chunks, made in four functions
+ *     causes requests   the parts of requests are never freed, made below one function
+ *     causes main       main itself makes the chunks of orders, of which 1 in 50 stays
+ *     causes two        two containers grow that have nothing to do with each other
+ *
+ * It prints "look" and waits for a line, as planted.cc does.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOINLINE __attribute__((noinline))
+
+static void *volatile kept;
+
+static void look(void) {
+    char line[16];
+    printf("look\n");
+    fflush(stdout);
+    if (!fgets(line, sizeof line, stdin))
+        exit(1);
+}
+
+NOINLINE static void *xmalloc(size_t bytes) {
+    void *chunk = malloc(bytes);
+    if (!chunk)
+        abort();
+    memset(chunk, 1, bytes);
+    return chunk;
+}
+
+NOINLINE static void *body_parse(void) {
+    char *body = xmalloc(700);
+    body[0] = 'b';
+    return body;
+}
+
+/* --- sessions -------------------------------------------------------------------------------- */
+
+struct session {
+    char *name, *buffer, *cookie;
+    char rest[200];
+};
+
+NOINLINE static char *name_make(void) {
+    char *name = xmalloc(120);
+    name[0] = 'n';
+    return name;
+}
+
+NOINLINE static char *buffer_make(void) {
+    char *buffer = xmalloc(400);
+    buffer[0] = 'b';
+    return buffer;
+}
+
+NOINLINE static char *cookie_make(void) {
+    char *cookie = malloc(64);
+    memset(cookie, 'c', 64);
+    return cookie;
+}
+
+NOINLINE static struct session *session_open(void) {
+    struct session *session = xmalloc(sizeof *session);
+    session->name = name_make();
+    session->buffer = buffer_make();
+    session->cookie = cookie_make();
+    return session;
+}
+
+static void sessions(void) {
+    enum { COUNT = 100000 };
+    static struct session *all[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        all[i] = session_open();
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 50 == 0)
+            continue;
+        free(all[i]->name);
+        free(all[i]->buffer);
+        free(all[i]->cookie);
+        free(all[i]);
+    }
+    look();
+    /* A thread does its part of memctx trim when it next needs a page. */
+    for (int i = 0; i < 1000; i++)
+        kept = body_parse();
+    look();
+}
+
+/* --- requests -------------------------------------------------------------------------------- */
+
+NOINLINE static void *header_parse(void) {
+    char *header = strdup("Content-Type: text/plain; charset=utf-8; and more of it, and more");
+    header[0] = 'c';
+    return header;
+}
+
+NOINLINE static void *route_find(void) {
+    char *route = calloc(1, 300);
+    route[0] = 'r';
+    return route;
+}
+
+NOINLINE static void request_handle(void) {
+    kept = header_parse();
+    kept = body_parse();
+    kept = route_find();
+}
+
+NOINLINE static void requests_serve(int count) {
+    for (int i = 0; i < count; i++)
+        request_handle();
+}
+
+static void requests(void) {
+    for (int round = 0; round < 4; round++) {
+        requests_serve(20000);
+        look();
+    }
+}
+
+/* --- all in main ----------------------------------------------------------------------------- */
+
+struct order {
+    char *customer, *items[2];
+    char rest[300];
+};
+
+/* --- two causes ------------------------------------------------------------------------------ */
+
+NOINLINE static void *cache_fill(int round) {
+    char *entry = xmalloc(500);
+    entry[0] = (char)round;
+    return entry;
+}
+
+NOINLINE static void *log_keep(int round) {
+    char *line = malloc(300);
+    line[0] = (char)round;
+    return line;
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "sessions") == 0)
+        sessions();
+    else if (strcmp(what, "requests") == 0)
+        requests();
+    enum { COUNT = 60000 };
+    static struct order *all[COUNT];
+    for (int i = 0; i < COUNT && strcmp(what, "main") == 0; i++) {
+        all[i] = xmalloc(sizeof *all[i]);
+        all[i]->customer = xmalloc(200);
+        for (int k = 0; k < 2; k++)
+            all[i]->items[k] = xmalloc(150);
+    }
+    for (int i = 0; i < COUNT && strcmp(what, "main") == 0; i++) {
+        if (i % 50 == 0)
+            continue;
+        free(all[i]->customer);
+        free(all[i]->items[0]);
+        free(all[i]->items[1]);
+        free(all[i]);
+    }
+    if (strcmp(what, "main") == 0)
+        look();
+    for (int round = 0; round < 4 && strcmp(what, "two") == 0; round++) {
+        for (int i = 0; i < 30000; i++)
+            kept = cache_fill(round);
+        for (int i = 0; i < 40000; i++)
+            kept = log_keep(round);
+        look();
+    }
+    return 0;
+}

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: MIT
+"""The text of doctor: its first line, one finding for one cause, functions that mean something, lines that fit."""
+import json
+import os
+import re
+
+import harness
+from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
+from planted import check_near, found_at, installed, names, planted
+
+PYTHON_LEAK = """
+import sys
+kept, log = {}, []
+class Order:
+    def __init__(self, number):
+        self.items = [number] * 10
+        self.note = "order %d" % number * 3
+for round in range(4):
+    for number in range(round * 20000, round * 20000 + 20000):
+        kept[str(number)] = Order(number)
+        log.append({"number": number, "all": (number, str(number * 7)), "price": [float(number), number * 1.5]})
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def causes(directory, case, **extra):
+    """A program of causes.c, causes.cc or causes.rs."""
+    if case == "rust":
+        program = os.path.join(directory, "causes-rs")
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "causes.rs")
+        made = harness.run_program([installed("rustc"), "-O", "-g", source, "-o", program], os.environ)
+        check_equal(made.returncode, 0, f"rustc: {made.stderr}")
+        return Target([program], directory, MEMCTX_CONTROL="eager")
+    suffix, name = ("cc", "causes-cc") if case in ("orders", "strings", "threads") else ("c", "causes")
+    return Target([harness.build_program(f"tests/diagnosis/causes.{suffix}", name), case], directory, MEMCTX_CONTROL="eager", **extra)
+
+
+def leaking_python(directory):
+    return Target(["/usr/bin/python3", "-c", PYTHON_LEAK], directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc")
+
+
+def told(target, *options):
+    target.wait_socket()
+    done = run_cli("doctor", target.pid, *options, env=target.cli_env)
+    check_equal((done.returncode, done.stderr), (0, ""), "memctx doctor")
+    return done.stdout
+
+
+def verdict(text):
+    """The first sentence, which may take more than one line."""
+    return re.split(r"\n\S+ \(pid", text)[0].replace("\n", " ")
+
+
+def labelled(text, number, label):
+    """What a finding says behind a label, as one line."""
+    finding = re.split(r"\n\n(?=\d+\. )", text)[number]
+    found = re.search(rf"^   {label}: +(.*(?:\n {{10}}.*)*)", finding, re.M)
+    return re.sub(r"\n +", " ", found[1]) if found else None
+
+
+# --- one cause, one finding ---------------------------------------------------------------------
+
+
+def one_finding(case, ident, function, parts, looks):
+    def run():
+        with runtime_dir() as directory, causes(directory, case) as target:
+            found = found_at(target, looks)["findings"]
+            text = told(target)
+        same = [finding for finding in found if finding["id"] == ident]
+        check_equal(len(same), 1, f"findings {ident}: {[finding['path'][:4] for finding in same]}")
+        check(same[0]["function"].startswith(function + ", "), f"the cause is {same[0]['function']}")
+        check(len(same[0]["parts"]) >= parts, f"parts: {same[0]['parts']}")
+        check(sum(part["bytes"] for part in same[0]["parts"]) == same[0]["bytes"], f"parts do not add up: {same[0]}")
+        check(abs(sum(part["share"] for part in same[0]["parts"]) - 1) < 0.001, f"shares do not add up: {same[0]}")
+        check(names(same[0], function), f"path: {same[0]['path']}")
+        check(f"({function}, causes." in verdict(text), text)
+        check(labelled(text, 1, "who").startswith(f"{function} (causes."), text)
+        check_equal(text.count(f"({ident})"), 1, text)
+        return labelled(text, 1, "who")
+    test_named(f"one-cause-{case}")(run)
+
+
+one_finding("sessions", "nearly-empty-pages", "session_open", 3, 1)
+one_finding("requests", "growth", "request_handle", 3, 4)
+one_finding("orders", "growth", "order_accept", 4, 4)
+one_finding("threads", "nearly-empty-pages", "session_open", 3, 1)
+one_finding("main", "nearly-empty-pages", "main", 3, 1)
+one_finding("rust", "growth", "causes::order_accept", 4, 4)
+
+
+@test
+def one_cause_in_python():
+    """What a script keeps has only the interpreter's loop in common."""
+    with runtime_dir() as directory, leaking_python(directory) as target:
+        found = found_at(target, 4)["findings"]
+        text = told(target)
+        grown = [finding for finding in found if finding["id"] == "growth" and finding["severity"] != "info"]
+        check_equal(len(grown), 1, f"{[finding['path'][:4] for finding in grown]}")
+        check(len(grown[0]["parts"]) > 5 and "_PyEval_EvalFrameDefault" in grown[0]["path"], f"{grown[0]}")
+        check(re.search(r"^ +and \d+ more$", text, re.M), f"more than five call paths: {text}")
+        check_equal(text.count(" %, "), 5, f"paths with their shares: {text}")
+        # The next command chooses all that the finding is about.
+        command = re.search(r"next:  memctx (.*)", text)[1].split()
+        shown = run_cli(*command, "--limit", "0", env=target.cli_env).stdout
+        check_equal(len(re.findall(r"^(?!Grand total|mixed pages)(\S.*?): .*\d+ total in ", shown, re.M)), grown[0]["contexts"], "contexts")
+
+
+@test
+def two_causes_are_two_findings():
+    """They have nothing but main in common."""
+    with runtime_dir() as directory, causes(directory, "two") as target:
+        grown = [finding for finding in found_at(target, 4)["findings"] if finding["id"] == "growth"]
+        check(verdict(told(target)).endswith("; 1 more below"), "the first line names one of them alone")
+        check_equal([(finding["function"].split(",")[0], finding["parts"]) for finding in grown],
+                    [("cache_fill", []), ("log_keep", [])], "what grew")
+
+
+# --- who ------------------------------------------------------------------------------------------
+
+
+@test
+def leaves_out_what_means_nothing():
+    for case, looks, first, via in (("strings", 4, "word_remember (causes.cc:", "std::string"),
+                                    ("two", 4, "cache_fill (causes.c:", "xmalloc"),
+                                    ("rust", 4, "causes::order_accept (causes.rs:", None)):
+        with runtime_dir() as directory, causes(directory, case) as target:
+            found_at(target, looks)
+            text, full = told(target), told(target, "--full")
+        who = labelled(text, 1, "who")
+        check(who.startswith(first) and (via is None or who.endswith(f", via {via}")), who)
+        check(via or {", via Vec", ", via HashMap"} <= set(re.findall(r", via \w+", who)), who)
+        check(who.split(" call paths:")[0].count(" < ") <= 2 and "__libc_start" not in who and "_M_" not in who, who)
+        check("__libc_start_call_main" in full and labelled(full, 1, "who").count(" < ") > 3, full)
+
+
+# --- the first line, and lines that fit -----------------------------------------------------------
+
+
+@test
+def first_line_is_the_verdict():
+    number = r"\d+(\.\d)? [KMG]iB"
+    for case, arguments, expected in (
+            (planted, ("survivors",), rf"{number} resident, {number} in use: {number} are held by \d+ chunks that live on \(\S+, planted.cc:\d+\)"),
+            (planted, ("above",), rf"{number} resident, {number} in use: {number} are lost between .* \(get, planted.cc:\d+\)"),
+            (planted, ("small",), rf"{number} resident, {number} in use: no memory problem was found"),
+            (planted, ("mapped",), rf"{number} resident, {number} in use: no memory problem was found; the remark below is no problem by itself"),
+            (causes, ("sessions",), rf"{number} resident, {number} in use: {number} are held by \d+ chunks that live on \(session_open, causes.c:\d+\)")):
+        with runtime_dir() as directory, case(directory, *arguments) as target:
+            check_equal(target.hear(60), "look", f"{arguments}")
+            text = told(target)
+            check(re.fullmatch(expected, verdict(text)), f"{arguments}: {verdict(text)!r} is not {expected!r}")
+            check("no memory problem" not in text or "warning" not in text and "critical" not in text, text)
+
+
+@test
+def lines_fit():
+    """80 columns where there is no terminal; only commands, which are to be pasted, may be longer."""
+    with runtime_dir() as directory, leaking_python(directory) as target:
+        found_at(target, 4)
+        for line in told(target).splitlines():
+            check(len(line) <= 80 or re.match(r"   (now|next): +memctx ", line), f"{len(line)} columns: {line}")
+
+
+@test
+def now_can_be_pasted():
+    """The command gives back what it says, once the program's thread has allocated again."""
+    with runtime_dir() as directory, causes(directory, "sessions", MEMCTX_DECAY_MS=10) as target:
+        first = found_at(target, 1)["findings"][0]
+        check(first["now"].startswith(f"memctx trim {target.pid} --context "), f"now: {first['now']}")
+        # What memctx keeps for reuse goes back by itself.
+        harness.wait_until(lambda: target.dump()["ledger"]["freelist_bytes"] == 0, "an empty freelist")
+        before = harness.rss_kib(target.pid) << 10
+        done = run_cli(*first["now"].split()[1:], "--json", env=target.cli_env)
+        check_equal((done.returncode, done.stderr), (0, ""), "memctx trim")
+        check_near("by trim", first["now_bytes"], json.loads(done.stdout)["predicted_bytes"])
+        target.ask("")
+        check_near("the resident set", first["now_bytes"], before - (harness.rss_kib(target.pid) << 10))
+        return f"{first['now_bytes'] >> 10} KiB"
+
+
+@test
+def context_chooses_for_verbs_that_act():
+    with runtime_dir() as directory, causes(directory, "sessions") as target:
+        first = found_at(target, 1)["findings"][0]
+        selector = re.search(r"--context (\S+)", first["action"])[1]
+        for words in (["isolate"], ["merge"], ["set", "policy=slab"], ["trim"]):
+            verb, *rest = words
+            done = run_cli(verb, target.pid, "--context", selector, *rest, "--json", env=target.cli_env)
+            check_equal((done.returncode, done.stderr), (0, ""), f"memctx {words}")
+            check_equal(json.loads(done.stdout).get("contexts", first["contexts"]), first["contexts"], f"{words}")
+        for words in (["set", "policy=slab,own"], ["set", "unfold"], ["isolate"]):
+            bad = "x" if words == ["isolate"] else selector
+            done = run_cli(words[0], target.pid, "--context", bad, *words[1:], env=target.cli_env)
+            check_equal(done.returncode, 2, f"{words}: {done.stderr}")
+
+
+@test
+def frag_names_who_holds():
+    """What holds pages is named as in a finding: three functions, without wrappers of malloc."""
+    with runtime_dir() as directory, causes(directory, "sessions") as target:
+        found_at(target, 1)
+        done = run_cli("frag", target.pid, env=target.cli_env)
+        check_equal((done.returncode, done.stderr), (0, ""), "memctx frag")
+        check(re.search(r" context \d+: buffer_make \(causes.c:\d+\) < session_open \(causes.c:\d+\) < sessions \(causes.c:\d+\), via xmalloc$",
+                        done.stdout, re.M), done.stdout)

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+/* join.c - finds the innermost function that (nearly) all of several suspects have in common. */
+#include "diagnosis/join.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/folding.h"
+
+#define NEARLY_ALL_PER_CENT 90
+#define SMALL_SHARE 64 /* what has less than 1/SMALL_SHARE of all is not searched */
+#define MULTIPLE_MOST 8
+#define NONE UINT32_MAX
+
+/* A function in the tree of the paths of all members. The root, node 0, is no function. */
+struct node {
+    uint64_t key; /* of the function */
+    uint32_t parent, first_child, next_sibling;
+    struct who_step step; /* one of the steps in that function */
+    int64_t figure;       /* sum over the members at this node and below it */
+    uint32_t suspects;    /* how many suspects have members at this node or below it */
+    uint32_t counted;     /* the suspect that was counted last, plus one */
+    bool has_kind;        /* `kind` has been found out */
+    enum who_kind kind;
+};
+
+/* A member of a suspect, and the node where its path ends. */
+struct end {
+    uint32_t suspect, node;
+    int64_t figure;
+};
+
+struct tree {
+    const struct blame_paths *paths;
+    struct node *nodes;
+    size_t count, capacity;
+    uint32_t *slots; /* hash table of nodes; 0: free */
+    size_t slot_count;
+    struct end *ends;
+    size_t end_count;
+    uint64_t **keys; /* of the functions of each frame; NULL: not computed yet */
+};
+
+/* --- the tree -------------------------------------------------------------------------------- */
+
+static size_t slot_of(const struct tree *tree, uint32_t parent, uint64_t key) {
+    size_t slot = folding_mix(key, parent) >> 7 & (tree->slot_count - 1);
+    while (tree->slots[slot] != 0 && (tree->nodes[tree->slots[slot]].parent != parent ||
+                                      tree->nodes[tree->slots[slot]].key != key))
+        slot = (slot + 1) & (tree->slot_count - 1);
+    return slot;
+}
+
+static void grow(struct tree *tree) {
+    tree->capacity = 2 * tree->capacity + 512;
+    tree->nodes = cli_grow(tree->nodes, tree->capacity, sizeof *tree->nodes);
+    free(tree->slots);
+    tree->slot_count = 1024;
+    while (tree->slot_count < 2 * tree->capacity)
+        tree->slot_count *= 2;
+    tree->slots = cli_alloc(tree->slot_count, sizeof *tree->slots);
+    for (uint32_t i = 1; i < tree->count; i++)
+        tree->slots[slot_of(tree, tree->nodes[i].parent, tree->nodes[i].key)] = i;
+}
+
+static uint32_t child_of(struct tree *tree, uint32_t parent, uint64_t key, struct who_step step) {
+    if (tree->count == tree->capacity)
+        grow(tree);
+    size_t slot = slot_of(tree, parent, key);
+    if (tree->slots[slot] == 0) {
+        uint32_t node = (uint32_t)tree->count++;
+        tree->nodes[node] = (struct node){.key = key,
+                                          .parent = parent,
+                                          .first_child = NONE,
+                                          .next_sibling = tree->nodes[parent].first_child,
+                                          .step = step};
+        tree->nodes[parent].first_child = node;
+        tree->slots[slot] = node;
+    }
+    return tree->slots[slot];
+}
+
+static uint64_t key_of(struct tree *tree, struct who_step step) {
+    const struct model *model = tree->paths->model;
+    const struct model_frame *frame = model->contexts[step.context].frame;
+    if (!tree->keys[frame->number]) {
+        uint32_t count = frame->names && frame->names->count > 0 ? frame->names->count : 1;
+        tree->keys[frame->number] = cli_alloc(count, sizeof(uint64_t));
+        for (uint32_t i = 0; i < count; i++)
+            tree->keys[frame->number][i] = who_key(model, (struct who_step){step.context, i});
+    }
+    return tree->keys[frame->number][step.function];
+}
+
+static void add_figure(struct tree *tree, uint32_t node, int64_t figure) {
+    tree->nodes[node].figure = model_tame(tree->nodes[node].figure + model_tame(figure));
+}
+
+/* Adds the folded path of a member, from its outermost function inwards. */
+static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int64_t figure) {
+    const struct blame_paths *paths = tree->paths;
+    uint32_t node = 0;
+    add_figure(tree, 0, figure);
+    for (uint32_t i = paths->first[number + 1]; i-- > paths->first[number];) {
+        uint32_t context = paths->frames[i];
+        const struct model_frame *frame = paths->model->contexts[context].frame;
+        uint32_t count = frame->kind == WIRE_KIND_PATH && frame->names ? frame->names->count : 1;
+        struct who_step step = {context, 0};
+        /* Function 0 is the outermost one, and function 1 the innermost one. */
+        for (uint32_t k = 0; k < count || k == 0; k++) {
+            step.function = k == 0 ? 0 : count - k;
+            node = child_of(tree, node, key_of(tree, step), step);
+            add_figure(tree, node, figure);
+        }
+    }
+    tree->ends[tree->end_count++] = (struct end){suspect, node, model_tame(figure)};
+}
+
+static void make_tree(struct tree *tree, const struct blame *blame, const struct blame_paths *paths,
+                      const int64_t *figures, uint8_t group) {
+    size_t members = 0;
+    for (size_t i = 0; i < blame->count; i++)
+        members += blame->suspects[i].count;
+    *tree = (struct tree){.paths = paths};
+    tree->ends = cli_alloc(members, sizeof *tree->ends);
+    tree->keys = cli_alloc(paths->model->frame_count, sizeof *tree->keys);
+    grow(tree);
+    tree->nodes[tree->count++] = (struct node){.first_child = NONE, .next_sibling = NONE};
+    for (size_t i = 0; i < blame->count; i++) {
+        const struct blame_suspect *suspect = &blame->suspects[i];
+        for (size_t k = 0; k < suspect->count && suspect->group == group; k++) {
+            uint32_t number = blame_number(paths, suspect->members[k]);
+            add_member(tree, (uint32_t)i, number, figures[number]);
+        }
+    }
+}
+
+static void count_suspects(struct tree *tree) {
+    for (size_t i = 0; i < tree->end_count; i++) {
+        uint32_t suspect = tree->ends[i].suspect + 1;
+        for (uint32_t at = tree->ends[i].node; at != 0 && tree->nodes[at].counted != suspect;
+             at = tree->nodes[at].parent) {
+            tree->nodes[at].counted = suspect;
+            tree->nodes[at].suspects++;
+        }
+    }
+}
+
+static void free_tree(struct tree *tree) {
+    for (size_t i = 0; i < tree->paths->model->frame_count; i++)
+        free(tree->keys[i]);
+    free(tree->keys);
+    free(tree->nodes);
+    free(tree->slots);
+    free(tree->ends);
+}
+
+/* --- the search ------------------------------------------------------------------------------ */
+
+static bool is_nearly_all(int64_t part, int64_t whole) {
+    return part / NEARLY_ALL_PER_CENT >= whole / 100;
+}
+
+static enum who_kind kind_of(const struct tree *tree, uint32_t index) {
+    struct node *node = &tree->nodes[index];
+    if (!node->has_kind)
+        node->kind = who_kind_of(tree->paths->model, node->step);
+    node->has_kind = true;
+    return node->kind;
+}
+
+/* Returns the innermost node at or below `root` that has nearly all of its figure. */
+static uint32_t find_innermost(const struct tree *tree, uint32_t root) {
+    const struct node *nodes = tree->nodes;
+    uint32_t at = root;
+    for (;;) {
+        uint32_t child = nodes[at].first_child;
+        while (child != NONE && !is_nearly_all(nodes[child].figure, nodes[root].figure))
+            child = nodes[child].next_sibling;
+        if (child == NONE)
+            return at;
+        at = child;
+    }
+}
+
+/* Returns the innermost node from `node` outwards to `root` that can be the cause of something: a
+ * function of the program, or the loop of an interpreter. Returns NONE if there is none. */
+static uint32_t find_cause(const struct tree *tree, uint32_t node, uint32_t root) {
+    for (uint32_t at = node; at != 0; at = tree->nodes[at].parent) {
+        enum who_kind kind = kind_of(tree, at);
+        if (kind == WHO_MEANS || kind == WHO_INTERPRETER)
+            return at;
+        if (at == root)
+            break;
+    }
+    return NONE;
+}
+
+/* Marks the suspects nearly all of whose figure is below a node. Returns how many they are. */
+static size_t find_inside(const struct tree *tree, uint32_t node, const struct blame *blame,
+                          bool *inside) {
+    size_t count = 0;
+    int64_t *sums = cli_alloc(blame->count, sizeof *sums);
+    for (size_t i = 0; i < tree->end_count; i++) {
+        uint32_t at = tree->ends[i].node;
+        while (at != 0 && at != node)
+            at = tree->nodes[at].parent;
+        if (at == node)
+            sums[tree->ends[i].suspect] += tree->ends[i].figure;
+    }
+    for (size_t i = 0; i < blame->count; i++) {
+        inside[i] = sums[i] > 0 && is_nearly_all(sums[i], model_tame(blame->suspects[i].figure));
+        count += inside[i];
+    }
+    free(sums);
+    return count;
+}
+
+/* Returns main from `node` outwards to `root`; NONE if it is not there. */
+static uint32_t find_main(const struct tree *tree, uint32_t node, uint32_t root) {
+    for (uint32_t at = node; at != 0; at = tree->nodes[at].parent) {
+        if (kind_of(tree, at) == WHO_MAIN)
+            return at;
+        if (at == root)
+            break;
+    }
+    return NONE;
+}
+
+/* Marks the suspects that main itself allocates, with no function of the program in between. */
+static void find_direct(const struct tree *tree, uint32_t main, const struct blame *blame,
+                        bool *direct) {
+    find_inside(tree, main, blame, direct);
+    for (size_t i = 0; i < tree->end_count; i++) {
+        uint32_t at = tree->ends[i].node;
+        for (; at != 0 && at != main; at = tree->nodes[at].parent)
+            if (kind_of(tree, at) == WHO_MEANS)
+                direct[tree->ends[i].suspect] = false;
+    }
+}
+
+static int64_t count_chunks(const struct model *model, const struct blame_suspect *suspect) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < suspect->count; i++)
+        sum += model_tame(model->contexts[suspect->members[i]].figures->self.live_chunks);
+    return sum;
+}
+
+/* True if one count is (nearly) a small multiple of the other. */
+static bool are_multiples(int64_t a, int64_t b) {
+    int64_t more = a > b ? a : b, less = a > b ? b : a;
+    int64_t times = less > 0 ? (more + less / 2) / less : 0;
+    int64_t off = more - times * less;
+    return times > 0 && times <= MULTIPLE_MOST && (off < 0 ? -off : off) <= more / 50;
+}
+
+/* A small program may do everything in main. Then main is no cause by itself, but suspects that it
+ * allocates directly have one cause if their numbers of chunks fit: a session of four chunks has
+ * the same number of each, or twice as many. */
+static void search_main(const struct tree *tree, uint32_t main, const struct blame *blame,
+                        uint32_t *causes) {
+    const struct model *model = tree->paths->model;
+    bool *direct = cli_alloc(blame->count, sizeof *direct);
+    size_t largest = 0, fitting = 0;
+    find_direct(tree, main, blame, direct);
+    while (largest < blame->count && !direct[largest])
+        largest++;
+    for (size_t i = largest; i < blame->count; i++) {
+        direct[i] = direct[i] && are_multiples(count_chunks(model, &blame->suspects[largest]),
+                                               count_chunks(model, &blame->suspects[i]));
+        fitting += direct[i];
+    }
+    for (size_t i = largest; i < blame->count && fitting > 1; i++)
+        if (direct[i])
+            causes[i] = main;
+    free(direct);
+}
+
+static void search(const struct tree *tree, uint32_t root, const struct blame *blame,
+                   uint32_t *causes);
+
+/* Looks for causes below the functions from `inner` outwards to `root`, except below `inner` itself
+ * if `done` is true. */
+static void search_around(const struct tree *tree, uint32_t inner, uint32_t root, bool done,
+                          const struct blame *blame, uint32_t *causes) {
+    const struct node *nodes = tree->nodes;
+    uint32_t from = NONE; /* the child that has been looked at already */
+    for (uint32_t at = inner;; from = at, at = nodes[at].parent) {
+        for (uint32_t child = nodes[at].first_child; child != NONE && !(done && at == inner);
+             child = nodes[child].next_sibling)
+            if (child != from && nodes[child].suspects > 1 &&
+                nodes[child].figure >= nodes[0].figure / SMALL_SHARE)
+                search(tree, child, blame, causes);
+        if (at == root)
+            break;
+    }
+}
+
+/* Looks for causes at `root` and below it. causes[i] receives the node where suspect i is joined
+ * with others. */
+static void search(const struct tree *tree, uint32_t root, const struct blame *blame,
+                   uint32_t *causes) {
+    bool *inside = cli_alloc(blame->count, sizeof *inside);
+    uint32_t innermost = find_innermost(tree, root);
+    uint32_t cause = find_cause(tree, innermost, root);
+    bool found = cause != NONE && find_inside(tree, cause, blame, inside) > 1;
+    for (size_t i = 0; i < blame->count && found; i++)
+        if (inside[i])
+            causes[i] = cause;
+    free(inside);
+    uint32_t main = !found ? find_main(tree, innermost, root) : NONE;
+    if (main != NONE)
+        search_main(tree, main, blame, causes);
+    search_around(tree, found ? cause : innermost, root, found, blame, causes);
+}
+
+/* --- joining --------------------------------------------------------------------------------- */
+
+static int by_falling_figure(const void *a, const void *b) {
+    const struct blame_suspect *left = a, *right = b;
+    if (left->figure != right->figure)
+        return left->figure > right->figure ? -1 : 1;
+    return left->members[0] < right->members[0] ? -1 : left->members[0] > right->members[0];
+}
+
+/* Makes one suspect of all suspects with this cause. The first one's place receives it; the others
+ * are left without members. */
+static void join(struct blame *blame, const struct tree *tree, const uint32_t *causes,
+                 size_t first) {
+    const struct model *model = tree->paths->model;
+    struct blame_suspect sum = {.group = blame->suspects[first].group, .joined = true};
+    sum.common = tree->nodes[causes[first]].step;
+    sum.parts = cli_alloc(blame->count, sizeof *sum.parts);
+    for (size_t i = first; i < blame->count; i++) {
+        struct blame_suspect *part = &blame->suspects[i];
+        if (part->count == 0 || causes[i] != causes[first])
+            continue;
+        sum.members = cli_grow(sum.members, sum.count + part->count, sizeof *sum.members);
+        memcpy(sum.members + sum.count, part->members, part->count * sizeof *sum.members);
+        sum.count += part->count;
+        sum.figure = model_tame(sum.figure + model_tame(part->figure));
+        sum.parts[sum.part_count++] = *part;
+        part->count = 0;
+    }
+    /* The suspects were sorted, so the first member has the largest figure of the largest part. */
+    sum.frames = model->contexts[sum.members[0]].level;
+    sum.common = who_find(model, who_first(model, sum.members[0]), sum.common);
+    blame->suspects[first] = sum;
+}
+
+static void join_group(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
+                       uint8_t group) {
+    struct tree tree;
+    uint32_t *causes = cli_alloc(blame->count, sizeof *causes);
+    make_tree(&tree, blame, paths, figures, group);
+    count_suspects(&tree);
+    search(&tree, 0, blame, causes);
+    for (size_t i = 0; i < blame->count; i++)
+        if (causes[i] != 0 && blame->suspects[i].count > 0 && !blame->suspects[i].joined)
+            join(blame, &tree, causes, i);
+    free_tree(&tree);
+    free(causes);
+}
+
+void join_suspects(struct blame *blame, const struct blame_paths *paths, const int64_t *figures) {
+    size_t left = 0;
+    for (uint8_t group = 0; group < BLAME_GROUPS && blame->count > 1; group++)
+        join_group(blame, paths, figures, group);
+    for (size_t i = 0; i < blame->count; i++)
+        if (blame->suspects[i].count > 0)
+            blame->suspects[left++] = blame->suspects[i];
+    blame->count = left;
+    if (left > 0)
+        qsort(blame->suspects, left, sizeof *blame->suspects, by_falling_figure);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * join.h - puts suspects together that one function caused.
+ *
+ * Blame (blame.h) groups contexts by their inner frames. So a session of four chunks, which
+ * open_session makes in four places, is four suspects, and what a script in an interpreter keeps is
+ * as many suspects as the interpreter has kinds of objects. They share their outer frames instead.
+ *
+ * Suspects are joined at the innermost function that has nine tenths of the sum of all of them. If
+ * that is main, or what starts a thread, then the suspects below each of its callees are looked at
+ * in the same way.
+ */
+#ifndef MEMCTX_JOIN_H
+#define MEMCTX_JOIN_H
+
+#include "diagnosis/blame.h"
+
+/* Joins suspects of the same `group`. `figures` is as for blame_make. A joined suspect has the old
+ * ones as its parts. */
+void join_suspects(struct blame *blame, const struct blame_paths *paths, const int64_t *figures);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* tell.c - the text of memctx doctor. */
+#include "diagnosis/tell.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/render.h"
+#include "formats/wrap.h"
+#include "model/frames.h"
+
+#define FINDINGS_TOLD 5
+#define INDENT 3
+#define LABEL_COLUMNS 7 /* "since: " */
+#define TEXT_COLUMN (INDENT + LABEL_COLUMNS)
+
+/* --- the verdict ----------------------------------------------------------------------------- */
+
+/* Returns the function that a finding is about, in brackets; an empty text if it is about the whole
+ * process. The caller frees it. */
+static char *write_place(const struct model *model, const struct finding *finding) {
+    if (finding->example == WIRE_NONE)
+        return cli_copy("");
+    struct who_part part = finding_who(model, finding);
+    char *name = who_write_short(model, &part), *text = cli_format(" (%s)", name);
+    free(name);
+    return text;
+}
+
+/* Returns the sentence about a process without warnings. A finding of severity info may still
+ * become a problem, or be one in a smaller process; the others are remarks. */
+static char *write_harmless(const struct model *model, const struct findings *findings) {
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *finding = &findings->list[i];
+        if (!finding->verdict)
+            continue;
+        char *place = write_place(model, finding);
+        char *text = cli_format("no severe problem was found; %s%s", finding->verdict, place);
+        free(place);
+        return text;
+    }
+    return cli_format("no memory problem was found%s",
+                      findings->count == 0   ? ""
+                      : findings->count == 1 ? "; the remark below is no problem by itself"
+                                             : "; the remarks below are no problem by themselves");
+}
+
+static void print_verdict(const struct findings_input *input, const struct findings *findings) {
+    const struct model *model = input->model;
+    char rss[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], *what;
+    size_t severe = 0;
+    while (severe < findings->count && findings->list[severe].severity > SEVERITY_INFO)
+        severe++;
+    if (severe > 0) {
+        const struct finding *first = &findings->list[0];
+        char *place = write_place(model, first);
+        char *others = severe > 1 ? cli_format("; %zu more below", severe - 1) : cli_copy("");
+        what = cli_format("%s%s%s", first->verdict ? first->verdict : first->title, place, others);
+        free(place);
+        free(others);
+    } else {
+        what = write_harmless(model, findings);
+    }
+    char *line =
+        cli_format("%s resident, %s in use: %s", render_bytes(rss, input->ledger->rss_bytes, true),
+                   render_bytes(used, model->totals.requested_bytes, true), what);
+    wrap_print(line, 0, 0);
+    free(line);
+    free(what);
+}
+
+static void print_process(const struct findings_input *input) {
+    const struct model *model = input->model;
+    char own[RENDER_NUMBER_BYTES];
+    char *line =
+        cli_format("%s (pid %" PRId64 "), up %.1f s; memctx itself uses %s", model_program(model),
+                   model->pid, model->uptime_s, render_bytes(own, memory_own_bytes(model), true));
+    wrap_print(line, 0, 0);
+    free(line);
+}
+
+/* --- one finding ----------------------------------------------------------------------------- */
+
+/* Prints "   LABEL: TEXT" with the text in a column of its own. */
+static void print_labelled(const char *label, const char *text) {
+    printf("%*s%-*s", INDENT, "", LABEL_COLUMNS, label);
+    wrap_print(text, TEXT_COLUMN, TEXT_COLUMN);
+}
+
+/* Prints a command in a line of its own, which is not broken, and below it what it does. */
+static void print_command(const char *label, const char *command, const char *effect) {
+    printf("%*s%-*s%s\n", INDENT, "", LABEL_COLUMNS, label, command);
+    if (effect) {
+        printf("%*s", TEXT_COLUMN, "");
+        wrap_print(effect, TEXT_COLUMN, TEXT_COLUMN);
+    }
+}
+
+static char *write_path(const struct model *model, const struct who_part *part, uint32_t context,
+                        uint32_t frames, const struct tell_options *options) {
+    return options->full ? frames_write_path(model, context, frames)
+                         : who_write(model, part, options->functions);
+}
+
+char *tell_who(const struct model *model, const struct finding *finding,
+               const struct tell_options *options) {
+    if (finding->example == WIRE_NONE)
+        return NULL;
+    struct who_part part = finding_who(model, finding);
+    bool joined = finding->part_count > 0;
+    char *path = write_path(model, &part, joined ? finding->common.context : finding->example,
+                            joined ? UINT32_MAX : finding->frames, options);
+    if (finding->contexts < 2)
+        return path;
+    char *text = cli_format("%s, in %zu call paths%s", path, finding->contexts, joined ? ":" : "");
+    free(path);
+    return text;
+}
+
+char *tell_part(const struct model *model, const struct finding *finding, size_t index,
+                const struct tell_options *options) {
+    const struct finding_part *group = &finding->parts[index];
+    struct who_part part = who_frames(model, group->example, group->frames);
+    struct who_step common = who_find(model, part.from, finding->common);
+    if (common.context != WIRE_NONE && group->frames >= model->contexts[group->example].level)
+        part.end = common;
+    if (common.context != WIRE_NONE && !who_means(model, &part))
+        part.end = who_next(model, common); /* the line in the common function tells them apart */
+    char bytes[RENDER_NUMBER_BYTES + 2] = "";
+    char *path = write_path(model, &part, group->example, group->frames, options);
+    char *many =
+        group->contexts > 1 ? cli_format(" (%zu call paths)", group->contexts) : cli_copy("");
+    if (group->bytes != WIRE_UNKNOWN) {
+        strcpy(bytes, ", ");
+        render_bytes(bytes + 2, group->bytes, true);
+    }
+    char *text = cli_format("%.0f %%%s: %s%s", 100 * group->share, bytes, path, many);
+    free(many);
+    free(path);
+    return text;
+}
+
+static void print_who(const struct model *model, const struct finding *finding,
+                      const struct tell_options *options) {
+    char *who = tell_who(model, finding, options);
+    print_labelled("who:", who);
+    free(who);
+    for (size_t i = 0; i < finding->part_count; i++) {
+        if (i == TELL_PARTS && !options->all) {
+            printf("%*sand %zu more\n", TEXT_COLUMN, "", finding->part_count - i);
+            break;
+        }
+        char *text = tell_part(model, finding, i, options);
+        printf("%*s", TEXT_COLUMN, "");
+        wrap_print(text, TEXT_COLUMN, TEXT_COLUMN + 2);
+        free(text);
+    }
+}
+
+static void print_finding(const struct model *model, const struct finding *finding, size_t number,
+                          const struct tell_options *options) {
+    static const char *const colors[SEVERITIES] = {"\033[36m", "\033[33m", "\033[31m"};
+    char bytes[RENDER_NUMBER_BYTES], head[RENDER_NUMBER_BYTES];
+    const char *severity = severity_word(finding->severity);
+    snprintf(head, sizeof head, "%zu. %s: ", number, severity);
+    printf("\n%zu. %s%s%s: ", number, options->color ? colors[finding->severity] : "", severity,
+           options->color ? "\033[0m" : "");
+    char *amount = finding->bytes > 0
+                       ? cli_format(", %s", render_bytes(bytes, finding->bytes, true))
+                       : cli_copy("");
+    char *title = cli_format("%s%s (%s)", finding->title, amount, finding->id);
+    wrap_print(title, (unsigned)strlen(head), INDENT);
+    free(title);
+    free(amount);
+    printf("%*s", INDENT, "");
+    wrap_print(finding->evidence, INDENT, INDENT);
+    if (finding->since)
+        print_labelled("since:", finding->since);
+    if (finding->example != WIRE_NONE)
+        print_who(model, finding, options);
+    print_labelled("why:", finding->why);
+    if (finding->advice)
+        print_labelled("fix:", finding->advice);
+    if (finding->now)
+        print_command("now:", finding->now, finding->now_effect);
+    else if (finding->severity > SEVERITY_INFO && finding->example != WIRE_NONE &&
+             !model->from_snapshot)
+        print_labelled("now:", "no command returns this memory while these chunks are live");
+    if (finding->sure)
+        print_labelled("sure:", finding->sure);
+    if (!finding->now || strcmp(finding->now, finding->action) != 0)
+        print_command("next:", finding->action, NULL);
+}
+
+void tell_findings(const struct findings_input *input, const struct findings *findings,
+                   const struct tell_options *options) {
+    size_t marks = input->samples->count - 1;
+    print_verdict(input, findings);
+    print_process(input);
+    for (size_t i = 0; i < findings->count; i++) {
+        if (i == FINDINGS_TOLD && !options->all) {
+            printf("\n%zu more: memctx doctor %s --all\n", findings->count - i, input->target);
+            break;
+        }
+        print_finding(input->model, &findings->list[i], i + 1, options);
+    }
+    if (marks < 3) {
+        char *line = cli_format("%zu mark%s: too few to find leaks; set at least three with memctx "
+                                "mark %s, or use --watch SECONDS.",
+                                marks, marks == 1 ? "" : "s", input->target);
+        putchar('\n');
+        wrap_print(line, 0, 0);
+        free(line);
+    }
+}

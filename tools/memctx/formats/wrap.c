@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* wrap.c - breaks lines between words. */
+#include "formats/wrap.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define COLUMNS 80
+#define COLUMNS_LEAST 40 /* a narrower terminal gets lines of this width */
+
+static unsigned find_width(void) {
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return COLUMNS;
+    return size.ws_col < COLUMNS_LEAST ? COLUMNS_LEAST : size.ws_col;
+}
+
+/* Returns the columns that some bytes of UTF-8 take. */
+static unsigned count_columns(const char *text, size_t bytes) {
+    unsigned columns = 0;
+    for (size_t i = 0; i < bytes; i++)
+        columns += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return columns;
+}
+
+static bool is_unit(const char *word) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "%", "s", "min", "h"};
+    size_t length = strcspn(word, " ,;:)(");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strlen(units[i]) == length && strncmp(units[i], word, length) == 0)
+            return true;
+    return false;
+}
+
+/* Returns the bytes up to the next space at which a line may end. */
+static size_t next_length(const char *text) {
+    size_t length = strcspn(text, " ");
+    while (length > 0 && text[length] == ' ' && isdigit((unsigned char)text[length - 1]) &&
+           is_unit(text + length + 1))
+        length += 1 + strcspn(text + length + 1, " ");
+    return length;
+}
+
+void wrap_print(const char *text, unsigned column, unsigned indent) {
+    static unsigned width;
+    if (width == 0)
+        width = find_width();
+    for (bool first = true; *text != '\0'; first = false) {
+        size_t length = next_length(text);
+        unsigned columns = count_columns(text, length);
+        if (!first && column + 1 + columns > width) {
+            printf("\n%*s", (int)indent, "");
+            column = indent;
+        } else if (!first) {
+            putchar(' ');
+            column++;
+        }
+        fwrite(text, 1, length, stdout);
+        column += columns;
+        text += length;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: MIT */
+/* who.c - which functions of a call path mean something, and their names as text. */
+#include "model/who.h"
+
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/folding.h"
+#include "model/frames.h"
+#include "model/shorten.h"
+
+#define FUNCTION_BYTES 128
+
+/* --- which functions mean something ---------------------------------------------------------- */
+
+/* The first pattern that matches decides. Names have neither template arguments nor parameters
+ * here. `via` is the word for a function that is left out at the inner end of a path; NULL: its own
+ * name, or of a member function of the library the class. */
+static const struct {
+    const char *pattern;
+    enum who_kind kind;
+    const char *via;
+} functions[] = {
+    {"main", WHO_MAIN, NULL},
+    {"*::main", WHO_MAIN, NULL},
+    /* What starts a program or a thread. */
+    {"_start", WHO_RUNTIME, NULL},
+    {"__libc_*", WHO_RUNTIME, NULL},
+    {"start_thread", WHO_RUNTIME, NULL},
+    {"thread_start", WHO_RUNTIME, NULL},
+    {"clone", WHO_RUNTIME, NULL},
+    {"clone3", WHO_RUNTIME, NULL},
+    {"__clone*", WHO_RUNTIME, NULL},
+    {"__GI___clone*", WHO_RUNTIME, NULL},
+    {"execute_native_thread_routine*", WHO_RUNTIME, NULL},
+    {"call_init*", WHO_RUNTIME, NULL},
+    {"_dl_*", WHO_RUNTIME, NULL},
+    {"_GLOBAL__sub_I_*", WHO_RUNTIME, NULL},
+    {"__restore_rt", WHO_RUNTIME, NULL},
+    /* Rust: the words for containers, then the rest of its library. */
+    {"alloc::vec::*", WHO_LIBRARY, "Vec"},
+    {"alloc::raw_vec::*", WHO_LIBRARY, "Vec"},
+    {"alloc::slice::*", WHO_LIBRARY, "Vec"},
+    {"<alloc::vec::*", WHO_LIBRARY, "Vec"},
+    {"alloc::string::*", WHO_LIBRARY, "String"},
+    {"alloc::str::*", WHO_LIBRARY, "String"},
+    {"alloc::fmt::*", WHO_LIBRARY, "String"},
+    {"<alloc::string::*", WHO_LIBRARY, "String"},
+    {"<str as *", WHO_LIBRARY, "String"},
+    {"alloc::boxed::*", WHO_LIBRARY, "Box"},
+    {"<alloc::boxed::*", WHO_LIBRARY, "Box"},
+    {"alloc::rc::*", WHO_LIBRARY, "Rc"},
+    {"alloc::sync::*", WHO_LIBRARY, "Arc"},
+    {"alloc::collections::btree*", WHO_LIBRARY, "BTreeMap"},
+    {"alloc::collections::vec_deque*", WHO_LIBRARY, "VecDeque"},
+    {"std::collections::hash*", WHO_LIBRARY, "HashMap"},
+    {"hashbrown::*", WHO_LIBRARY, "HashMap"},
+    {"alloc::alloc::*", WHO_LIBRARY, "Box"},
+    {"alloc::*", WHO_LIBRARY, "alloc"},
+    {"core::*", WHO_LIBRARY, "core"},
+    {"<alloc::*", WHO_LIBRARY, "alloc"},
+    {"<core::*", WHO_LIBRARY, "core"},
+    {"<std::*", WHO_LIBRARY, "std"},
+    {"<str>::*", WHO_LIBRARY, "String"},
+    {"<\\[*", WHO_LIBRARY, "Vec"},
+    {"<T as *", WHO_LIBRARY, "Vec"},
+    {"<&mut alloc::*", WHO_LIBRARY, "String"},
+    {"<&mut core::*", WHO_LIBRARY, "core"},
+    {"<&mut std::*", WHO_LIBRARY, "std"},
+    {"<&dyn *", WHO_LIBRARY, "core"},
+    {"<dyn *", WHO_LIBRARY, "core"},
+    {"__rust_*", WHO_ALLOCATOR, "Box"},
+    {"__rdl_*", WHO_ALLOCATOR, "Box"},
+    {"__rg_*", WHO_ALLOCATOR, "Box"},
+    /* C++: internal classes with the container that they are of, then the rest. */
+    {"std::basic_string*", WHO_LIBRARY, "std::string"},
+    {"std::to_string*", WHO_LIBRARY, "std::string"},
+    {"std::operator+*", WHO_LIBRARY, "std::string"},
+    {"std::_Vector_base*", WHO_LIBRARY, "std::vector"},
+    {"std::_Bvector_base*", WHO_LIBRARY, "std::vector"},
+    {"std::_Deque_base*", WHO_LIBRARY, "std::deque"},
+    {"std::_List_*", WHO_LIBRARY, "std::list"},
+    {"std::_Fwd_list*", WHO_LIBRARY, "std::forward_list"},
+    {"std::_Rb_tree*", WHO_LIBRARY, "std::map"},
+    {"std::_Hashtable*", WHO_LIBRARY, "std::unordered_map"},
+    {"std::__detail::*", WHO_LIBRARY, "std::unordered_map"},
+    {"std::__shared_*", WHO_LIBRARY, "std::shared_ptr"},
+    {"std::make_shared*", WHO_LIBRARY, "std::shared_ptr"},
+    {"std::allocate_shared*", WHO_LIBRARY, "std::shared_ptr"},
+    {"std::_Sp_*", WHO_LIBRARY, "std::shared_ptr"},
+    {"std::_Function_*", WHO_LIBRARY, "std::function"},
+    {"std::allocator*", WHO_LIBRARY, "operator new"},
+    {"std::__new_allocator*", WHO_LIBRARY, "operator new"},
+    {"std::__allocate_*", WHO_LIBRARY, "operator new"},
+    {"__gnu_cxx::*", WHO_LIBRARY, "operator new"},
+    {"std::*", WHO_LIBRARY, NULL},
+    {"operator new*", WHO_ALLOCATOR, "operator new"},
+    /* Wrappers of malloc in C. */
+    {"*malloc", WHO_ALLOCATOR, NULL},
+    {"*calloc", WHO_ALLOCATOR, NULL},
+    {"*realloc", WHO_ALLOCATOR, NULL},
+    {"*_malloc[0-9_]*", WHO_ALLOCATOR, NULL},
+    {"*reallocarray", WHO_ALLOCATOR, NULL},
+    {"*memalign", WHO_ALLOCATOR, NULL},
+    {"aligned_alloc", WHO_ALLOCATOR, NULL},
+    {"strdup", WHO_ALLOCATOR, NULL},
+    {"strndup", WHO_ALLOCATOR, NULL},
+    {"__strdup", WHO_ALLOCATOR, "strdup"},
+    {"__strndup", WHO_ALLOCATOR, "strndup"},
+    {"wcsdup", WHO_ALLOCATOR, NULL},
+    {"x*alloc", WHO_ALLOCATOR, NULL},
+    {"x*alloc[0-9_]*", WHO_ALLOCATOR, NULL},
+    {"x*strdup", WHO_ALLOCATOR, NULL},
+    {"x*strndup", WHO_ALLOCATOR, NULL},
+    {"xmemdup*", WHO_ALLOCATOR, NULL},
+    {"z*alloc_usable*", WHO_ALLOCATOR, NULL},
+    {"g_*alloc*", WHO_ALLOCATOR, NULL},
+    {"g_strdup*", WHO_ALLOCATOR, NULL},
+    {"g_strndup", WHO_ALLOCATOR, NULL},
+    {"CRYPTO_*alloc", WHO_ALLOCATOR, NULL},
+    {"CRYPTO_*dup", WHO_ALLOCATOR, NULL},
+    {"sqlite3*[mM]alloc*", WHO_ALLOCATOR, NULL},
+    {"sqlite3*Realloc*", WHO_ALLOCATOR, NULL},
+    {"Perl_safesys*", WHO_ALLOCATOR, NULL},
+    {"palloc*", WHO_ALLOCATOR, NULL},
+    {"repalloc*", WHO_ALLOCATOR, NULL},
+    {"MemoryContext*Alloc*", WHO_ALLOCATOR, NULL},
+    {"AllocSetAlloc*", WHO_ALLOCATOR, NULL},
+    {"AllocSetRealloc*", WHO_ALLOCATOR, NULL},
+    {"ngx_alloc", WHO_ALLOCATOR, NULL},
+    {"ngx_p*alloc*", WHO_ALLOCATOR, NULL},
+    {"_PyMem_*", WHO_ALLOCATOR, NULL},
+    {"PyMem_*", WHO_ALLOCATOR, NULL},
+    {"pymalloc_alloc", WHO_ALLOCATOR, NULL},
+    {"_PyObject_GC_*", WHO_ALLOCATOR, NULL},
+    {"gc_alloc", WHO_ALLOCATOR, NULL},
+    {"_PyType_AllocNoTrack", WHO_ALLOCATOR, NULL},
+    {"PyType_GenericAlloc", WHO_ALLOCATOR, NULL},
+    /* Interpreters: python, perl, node, lua, ruby, php. */
+    {"_PyEval_*", WHO_INTERPRETER, NULL},
+    {"PyEval_*", WHO_INTERPRETER, NULL},
+    {"_PyFunction_Vectorcall*", WHO_INTERPRETER, NULL},
+    {"*PyObject_Vectorcall*", WHO_INTERPRETER, NULL},
+    {"*PyObject_Call*", WHO_INTERPRETER, NULL},
+    {"_PyObject_MakeTpCall*", WHO_INTERPRETER, NULL},
+    {"_PyVectorcall_Call*", WHO_INTERPRETER, NULL},
+    {"method_vectorcall*", WHO_INTERPRETER, NULL},
+    {"cfunction_*", WHO_INTERPRETER, NULL},
+    {"run_mod", WHO_INTERPRETER, NULL},
+    {"run_eval_code_obj", WHO_INTERPRETER, NULL},
+    {"pyrun_*", WHO_INTERPRETER, NULL},
+    {"_PyRun_*", WHO_INTERPRETER, NULL},
+    {"PyRun_*", WHO_INTERPRETER, NULL},
+    {"pymain_*", WHO_INTERPRETER, NULL},
+    {"Py_RunMain", WHO_INTERPRETER, NULL},
+    {"Py_BytesMain", WHO_INTERPRETER, NULL},
+    {"Perl_runops*", WHO_INTERPRETER, NULL},
+    {"perl_run", WHO_INTERPRETER, NULL},
+    {"Builtins_*", WHO_INTERPRETER, NULL},
+    {"v8::internal::Execution::*", WHO_INTERPRETER, NULL},
+    {"luaV_execute", WHO_INTERPRETER, NULL},
+    {"luaD_*", WHO_INTERPRETER, NULL},
+    {"vm_exec*", WHO_INTERPRETER, NULL},
+    {"rb_vm_exec", WHO_INTERPRETER, NULL},
+    {"execute_ex", WHO_INTERPRETER, NULL},
+};
+#define FUNCTION_COUNT (sizeof functions / sizeof functions[0])
+
+/* Libraries whose frames mean nothing where they have no names. */
+static const char *const runtimes[] = {"libc.so*",       "libc-*.so*",   "ld-linux*",
+                                       "libpthread.so*", "libgcc_s.so*", "libstdc++.so*"};
+
+static const struct model_names *names_of(const struct model *model, struct who_step step) {
+    const struct model_frame *frame = model->contexts[step.context].frame;
+    return frame->kind == WIRE_KIND_PATH && frame->names && frame->names->count > 0 ? frame->names
+                                                                                    : NULL;
+}
+
+static const char *name_of(const struct model *model, struct who_step step) {
+    const struct model_names *names = names_of(model, step);
+    return names ? names->functions[step.function].name : NULL;
+}
+
+static const char *module_of(const struct model *model, struct who_step step) {
+    uint32_t module = model->contexts[step.context].frame->module;
+    return module != WIRE_NONE ? shorten_path(model->modules[module].path) : NULL;
+}
+
+/* Returns the index of the function's row in the table; FUNCTION_COUNT if it has none. */
+static size_t row_of(const char *name) {
+    char *plain = shorten_to_name(name, true);
+    size_t row = 0;
+    while (row < FUNCTION_COUNT && fnmatch(functions[row].pattern, plain, 0) != 0)
+        row++;
+    free(plain);
+    return row;
+}
+
+enum who_kind who_kind_of(const struct model *model, struct who_step step) {
+    const struct model_frame *frame = model->contexts[step.context].frame;
+    const char *name = name_of(model, step), *module = module_of(model, step);
+    if (frame->kind == WIRE_KIND_NAMED)
+        return WHO_MEANS;
+    if (frame->kind != WIRE_KIND_PATH)
+        return WHO_RUNTIME;
+    if (name) {
+        size_t row = row_of(name);
+        return row < FUNCTION_COUNT ? functions[row].kind : WHO_MEANS;
+    }
+    for (size_t i = 0; module && i < sizeof runtimes / sizeof runtimes[0]; i++)
+        if (fnmatch(runtimes[i], module, 0) == 0)
+            return WHO_RUNTIME;
+    return WHO_MEANS;
+}
+
+/* --- steps ----------------------------------------------------------------------------------- */
+
+struct who_step who_first(const struct model *model, uint32_t context) {
+    struct who_step step = {context, 0};
+    if (context != WIRE_NONE && model->contexts[context].parent == WIRE_NONE)
+        step.context = WIRE_NONE; /* the root is no function */
+    const struct model_names *names = step.context != WIRE_NONE ? names_of(model, step) : NULL;
+    if (names && names->count > 1)
+        step.function = 1;
+    return step;
+}
+
+struct who_step who_next(const struct model *model, struct who_step step) {
+    const struct model_names *names = names_of(model, step);
+    if (names && step.function > 0) {
+        step.function = step.function + 1 < names->count ? step.function + 1 : 0;
+        return step;
+    }
+    return who_first(model, model->contexts[step.context].parent);
+}
+
+uint64_t who_key(const struct model *model, struct who_step step) {
+    const struct model_frame *frame = model->contexts[step.context].frame;
+    const char *name = name_of(model, step);
+    uint64_t hash = folding_mix(4, frame->module);
+    if (!name)
+        return folding_function_key(frame);
+    for (; *name != '\0'; name++)
+        hash = folding_mix(hash, (unsigned char)*name);
+    return hash;
+}
+
+struct who_part who_frames(const struct model *model, uint32_t context, uint32_t frames) {
+    struct who_part part = {.from = who_first(model, context)};
+    for (uint32_t i = 0; i < frames && context != WIRE_NONE; i++)
+        context = model->contexts[context].parent;
+    part.end = who_first(model, context);
+    return part;
+}
+
+struct who_step who_find(const struct model *model, struct who_step from, struct who_step wanted) {
+    uint64_t key = who_key(model, wanted);
+    while (from.context != WIRE_NONE && who_key(model, from) != key)
+        from = who_next(model, from);
+    return from;
+}
+
+/* --- text ------------------------------------------------------------------------------------ */
+
+static bool is_end(struct who_step step, struct who_step end) {
+    return step.context == WIRE_NONE ||
+           (step.context == end.context && step.function == end.function);
+}
+
+/* True if a frame of the same module on this part of the path has a name. */
+static bool has_named_neighbour(const struct model *model, const struct who_part *part,
+                                struct who_step step) {
+    uint32_t module = model->contexts[step.context].frame->module;
+    for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at))
+        if (model->contexts[at.context].frame->module == module && name_of(model, at) &&
+            who_kind_of(model, at) != WHO_RUNTIME)
+            return true;
+    return false;
+}
+
+static enum who_kind kind_on(const struct model *model, const struct who_part *part,
+                             struct who_step step) {
+    enum who_kind kind = who_kind_of(model, step);
+    bool nameless =
+        model->contexts[step.context].frame->kind == WIRE_KIND_PATH && !name_of(model, step);
+    return kind == WHO_MEANS && nameless && has_named_neighbour(model, part, step) ? WHO_NAMELESS
+                                                                                   : kind;
+}
+
+/* Returns the least telling kind that is shown of a part of a path. */
+static enum who_kind find_shown(const struct model *model, const struct who_part *part) {
+    enum who_kind shown = WHO_RUNTIME;
+    for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at)) {
+        enum who_kind kind = kind_on(model, part, at);
+        if (kind == WHO_MEANS)
+            return WHO_MAIN;
+        if (kind <= WHO_INTERPRETER)
+            shown = WHO_INTERPRETER;
+    }
+    return shown;
+}
+
+bool who_means(const struct model *model, const struct who_part *part) {
+    return find_shown(model, part) == WHO_MAIN;
+}
+
+/* True if a step is shown behind `count` others. A wrapper of malloc outside of a function that is
+ * shown is a function like any other, because it called more than malloc. */
+static bool shows(const struct model *model, const struct who_part *part, struct who_step step,
+                  enum who_kind shown, size_t count) {
+    enum who_kind kind = kind_on(model, part, step);
+    return kind <= shown || (kind == WHO_ALLOCATOR && count > 0) ||
+           (part->keeps_first && step.context == part->from.context &&
+            step.function == part->from.function);
+}
+
+/* Returns the word for a function that was left out. */
+static char *write_via(const struct model *model, struct who_step step) {
+    const char *name = name_of(model, step);
+    size_t row = name ? row_of(name) : FUNCTION_COUNT;
+    if (row < FUNCTION_COUNT && functions[row].via)
+        return cli_copy(functions[row].via);
+    char *plain = name ? shorten_to_name(name, true)
+                       : frames_write(model, &model->contexts[step.context], false);
+    if (row < FUNCTION_COUNT && functions[row].kind == WHO_LIBRARY) {
+        char *member = strstr(plain, "::"); /* std::vector::push_back: the class is enough */
+        member = member ? strstr(member + 2, "::") : NULL;
+        if (member)
+            *member = '\0';
+    }
+    return plain;
+}
+
+static char *write_function(const struct model *model, struct who_step step, bool brief) {
+    const struct model_context *context = &model->contexts[step.context];
+    const struct model_names *names = names_of(model, step);
+    const struct model_function *function = names ? &names->functions[step.function] : NULL;
+    const char *module = module_of(model, step);
+    const char *recursive = context->flags & WIRE_CONTEXT_RECURSIVE && !brief ? ", recursive" : "";
+    if (!function || !function->name)
+        return frames_write(model, context, false);
+    char *name = shorten_to_name(function->name, false), *text;
+    if (function->file && function->line > 0) {
+        text = cli_format(brief ? "%s, %s:%" PRId64 "%s" : "%s (%s:%" PRId64 "%s)", name,
+                          shorten_path(function->file), function->line, recursive);
+    } else {
+        text = cli_format(brief ? "%s, %s%s" : "%s (%s%s)", name, module ? module : "?", recursive);
+    }
+    free(name);
+    return text;
+}
+
+char *who_write(const struct model *model, const struct who_part *part, int64_t most) {
+    enum who_kind shown = find_shown(model, part);
+    char *text = cli_copy(""), *via = NULL;
+    size_t count = 0;
+    for (struct who_step at = part->from; !is_end(at, part->end) && (int64_t)count < most;
+         at = who_next(model, at)) {
+        if (!shows(model, part, at, shown, count)) {
+            enum who_kind kind = who_kind_of(model, at);
+            if (count == 0 && (kind == WHO_ALLOCATOR || kind == WHO_LIBRARY)) {
+                free(via);
+                via = write_via(model, at);
+            }
+            continue;
+        }
+        char *function = write_function(model, at, false);
+        char *longer = cli_format("%s%s%s", text, count > 0 ? " < " : "", function);
+        free(function);
+        free(text);
+        text = longer;
+        count++;
+    }
+    if (via) {
+        char *longer = cli_format("%s, via %s", text, via);
+        free(text);
+        free(via);
+        text = longer;
+    }
+    return text;
+}
+
+char *who_write_short(const struct model *model, const struct who_part *part) {
+    enum who_kind shown = find_shown(model, part);
+    for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at))
+        if (shows(model, part, at, shown, 0))
+            return write_function(model, at, true);
+    return cli_copy("[no call path]");
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * who.h - names who allocates: the functions of a call path that tell a reader something.
+ *
+ * A path has frames that say little: wrappers of malloc, the inside of the C++ and Rust libraries,
+ * the start of a thread, the loop of an interpreter. who_write leaves these out. An inlined
+ * function counts as a function of its own. One table, in who.c, decides what is left out.
+ *
+ * A step is one function of a path: a context's frame, and one of the functions of that frame.
+ */
+#ifndef MEMCTX_WHO_H
+#define MEMCTX_WHO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model/model.h"
+
+#define WHO_FUNCTIONS 3 /* functions shown where the user did not ask for another number */
+
+struct who_step {
+    uint32_t context;  /* index; WIRE_NONE: behind the outermost function */
+    uint32_t function; /* index in the names of the frame; 0 if it has none */
+};
+
+/* Later kinds are shown only where a path has nothing better. */
+enum who_kind {
+    WHO_MEANS,       /* a function of the program */
+    WHO_MAIN,        /* main: it is shown, but it is the cause of nothing in particular */
+    WHO_NAMELESS,    /* an address in a module of which other frames of the path have names */
+    WHO_INTERPRETER, /* the loop of an interpreter */
+    WHO_ALLOCATOR,   /* a wrapper of malloc; left out at the inner end of a path */
+    WHO_LIBRARY,     /* the inside of the C++ or Rust library */
+    WHO_RUNTIME,     /* what starts the program or a thread, and labels such as [truncated] */
+};
+
+/* Return the innermost step of a context, and the step around another one. */
+struct who_step who_first(const struct model *model, uint32_t context);
+struct who_step who_next(const struct model *model, struct who_step step);
+/* Never returns WHO_NAMELESS, which depends on the rest of the path. */
+enum who_kind who_kind_of(const struct model *model, struct who_step step);
+/* Returns a key that all steps in the same function share. Other steps differ, except for
+ * collisions of 64 bits. Without names, the function is the return address. */
+uint64_t who_key(const struct model *model, struct who_step step);
+
+/* A part of a path: from a step outwards, without `end` and what is around it. */
+struct who_part {
+    struct who_step from, end; /* end.context is WIRE_NONE: as far as the path goes */
+    bool keeps_first;          /* `from` is shown, whatever its kind */
+};
+/* Returns the part of a context's path that has the innermost `frames` frames. */
+struct who_part
+who_frames(const struct model *model, uint32_t context,
+           uint32_t frames); /* Returns true if a function of this part means something. */
+bool who_means(const struct model *model, const struct who_part *part);
+
+/* Returns the first step from `from` outwards in the same function as `wanted`; WIRE_NONE as its
+ * context: there is none. */
+struct who_step who_find(const struct model *model, struct who_step from, struct who_step wanted);
+
+/* Returns the functions that mean something, at most `most` of them, innermost first: "open_session
+ * (srv.cc:10) < main (srv.cc:40), via std::string". The part after "via" names what was left out at
+ * the inner end. If nothing means anything, the innermost functions are named. The caller frees the
+ * text. */
+char *who_write(const struct model *model, const struct who_part *part, int64_t most);
+/* Returns the first of these functions as "open_session, srv.cc:10". The caller frees the text. */
+char *who_write_short(const struct model *model, const struct who_part *part);
+
+#endif
