@@ -24,6 +24,7 @@
 #include "names/answer.h"
 #include "names/demangle.h"
 #include "names/elf_code.h"
+#include "names/tail_calls.h"
 
 #define INLINE_LEVELS_MAX 48
 #define SCOPE_LEVELS_MAX 64
@@ -478,4 +479,5 @@ void elf_names_answer(const struct symbols_request *request, FILE *answer) {
     putc((int)source, answer);
     for (size_t i = 0; i < request->count; i++)
         code_put_names(&names, request->addresses[i] - names.dwarf_bias, answer);
+    tail_calls_answer(&names, request, answer);
 }
