@@ -2,9 +2,11 @@
 """Functions that ended in a tail call: the call paths name them where DWARF proves them."""
 import json
 import os
+import re
 import shutil
 
 import packed
+import pprof_file
 from clitest import scratch, succeed, target, tool
 from harness import Skip, check, check_equal, test
 from symbols import SOURCES, line_of, path_of_size
@@ -181,6 +183,58 @@ def tail_calls_in_every_output():
         json_snapshot = os.path.join(where, "snapshot.json")
         succeed("dump", snapshot, "--json", "--threads", "-o", json_snapshot)
         check_c(json.loads(succeed("dump", json_snapshot, "--json")))
+
+
+@test
+def tail_calls_in_profiles():
+    """Readers of other formats see a frame as any other."""
+    with scratch() as where:
+        names = {kind: os.path.join(where, kind)
+                 for kind in ("pprof", "few", "speedscope", "heaptrack", "heaptrack.gz")}
+        with target([compile_c(where)]) as live:
+            env = live.cli_env
+            succeed("export", live.pid, "--pprof", names["pprof"], "--speedscope", names["speedscope"], env=env)
+            succeed("export", live.pid, "--heaptrack", names["heaptrack"], env=env)
+            succeed("export", live.pid, "--heaptrack", names["heaptrack.gz"], env=env)
+            snapshot = os.path.join(where, "snapshot")
+            succeed("dump", live.pid, "-o", snapshot, env=env)
+            held = sum(context["self"]["live_chunks"] for context in live.dump()["contexts"])
+        profile = pprof_file.load(names["pprof"])
+        check_equal(pprof_file.complaints(profile), [], "pprof")
+        check_stacks({stack: values[3] for stack, values in pprof_file.stacks(profile)})
+        for limit in range(1, 18):
+            succeed("export", snapshot, "--pprof", names["few"], "--limit-samples", limit)
+            few = pprof_file.load(names["few"])
+            check_equal(pprof_file.complaints(few), [], f"{limit} samples")
+            check_equal(pprof_file.sums(few), pprof_file.sums(profile), f"sums of {limit} samples")
+            merged = [values[3] for stack, values in pprof_file.stacks(few) if stack[0] == "both"]
+            check(set(merged) <= {3000}, f"{limit} samples: what others allocated is told of `both`: {merged}")
+        with open(names["speedscope"], encoding="utf-8") as file:
+            content = json.load(file)
+        frames = [frame["name"] for frame in content["shared"]["frames"]]
+        requested = content["profiles"][0]
+        check_stacks({tuple(frames[at] for at in reversed(sample)): weight
+                      for sample, weight in zip(requested["samples"], requested["weights"])})
+        if not shutil.which("heaptrack_print"):
+            raise Skip("no heaptrack_print")
+        for kind in ("heaptrack", "heaptrack.gz"):
+            text = tool("heaptrack_print", "-l", "1", "-n", "100", "-f", names[kind])
+            check(f"calls to allocation functions: {held} " in text, f"{kind}: chunks")
+            leaks = text[text.index("MEMORY LEAKS"):]
+            check(re.search(r"leaked over 1 calls from\n *make\n.*\n.*\n.* from:\n *main\n", leaks), f"{kind}: make\n{leaks}")
+            check(re.search(r"\n *one_work\n.*\n.*\n.* from:\n *one\n.*\n.*\n *main\n", leaks), f"{kind}: one\n{leaks}")
+
+
+def check_stacks(held):
+    """`held`: bytes by stack, innermost first."""
+    def up_to_main(*names):
+        return [size for stack, size in held.items() if stack[:len(names)] == names and stack[len(names)] == "main"]
+    check_equal(up_to_main("one_work", "one"), [1011], "one")
+    check_equal(up_to_main("two_work", "two_inner", "two_outer"), [1022], "two")
+    check_equal(up_to_main("inlined_work", "inlined_step", "inlined_outer"), [1072], "across an inlined function")
+    check_equal(up_to_main("either_work"), [1032], "two ways")
+    check_equal(up_to_main("make"), [1131], "malloc")
+    check_equal((up_to_main("both"), up_to_main("both_work", "both")), ([3000], [3001]), "one return address")
 
 
 @test

@@ -163,6 +163,7 @@ struct pprof {
     uint64_t *context_locations; /* number of each context's location; 0: not written yet */
     struct location *slots;
     size_t mask, location_count;
+    bool merged; /* small samples were added to those of their callers */
 };
 
 static void put_types(struct pprof *pprof) {
@@ -385,7 +386,9 @@ static bool is_sample(const int64_t *row) {
 
 static void put_sample(struct pprof *pprof, uint32_t index, const int64_t *row) {
     const struct model_context *contexts = pprof->model->contexts;
-    put_tails(pprof, tails_to_malloc(pprof->model, &contexts[index]), index);
+    /* A merged sample has the allocations of several paths below its context. */
+    if (!pprof->merged || contexts[index].first_child == WIRE_NONE)
+        put_tails(pprof, tails_to_malloc(pprof->model, &contexts[index]), index);
     for (uint32_t at = index; at != WIRE_NONE; at = contexts[at].parent) {
         if (at == index || contexts[at].frame->kind != WIRE_KIND_ROOT) {
             put_varint(&pprof->numbers, location_number(pprof, at));
@@ -405,7 +408,8 @@ static void put_samples(struct pprof *pprof, size_t limit) {
     for (size_t i = 0; i < model->context_count; i++)
         read_figures(&model->contexts[i].figures->self, rows[i]);
     pprof->root_name = "[no call path]";
-    if (limit > 0 && condense_rows(model, rows[0], TYPES, limit))
+    pprof->merged = limit > 0 && condense_rows(model, rows[0], TYPES, limit);
+    if (pprof->merged)
         pprof->root_name = "[other paths]";
     for (uint32_t i = 0; i < model->context_count; i++)
         if (is_sample(rows[i]))
