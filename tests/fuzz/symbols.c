@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ADDRESSES = 64 };
+enum { ADDRESSES = 64, PAIRS = ADDRESSES - 1 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,7 +24,7 @@ Dwfl *fuzz_dwfl_begin(const Dwfl_Callbacks *callbacks) {
     return opened = dwfl_begin(callbacks);
 }
 
-static uint64_t functions, ends;
+static uint64_t functions, ends, tails, frames;
 
 void answer_put_function(FILE *answer, const char *name, const char *file, int64_t line) {
     (void)answer;
@@ -36,7 +36,19 @@ void answer_put_end(FILE *answer) {
     ends++;
 }
 
+void answer_put_tails(FILE *answer, size_t count) {
+    (void)answer;
+    tails++;
+    frames += count;
+}
+
+void answer_put_address(FILE *answer, uint64_t address) {
+    (void)answer;
+    (void)address;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct symbols_pair pairs[PAIRS];
     static int file = -1;
     static FILE *answer;
     static uint64_t addresses[ADDRESSES];
@@ -47,15 +59,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         snprintf(path, sizeof path, "/proc/self/fd/%d", file);
         for (unsigned i = 0; i < ADDRESSES; i++)
             addresses[i] = 0x1000 + i * 16;
+        for (unsigned i = 0; i < PAIRS; i++)
+            pairs[i] =
+                (struct symbols_pair){addresses[i], i % 2 ? addresses[i + 1] : SYMBOLS_ALLOCATOR};
     }
     if (ftruncate(file, 0) || pwrite(file, data, size, 0) != (ssize_t)size)
         abort();
     struct model_module module = {.path = path};
-    struct symbols_request request = {
-        .module = &module, .addresses = addresses, .count = ADDRESSES};
-    uint64_t before = ends;
+    struct symbols_request request = {.module = &module,
+                                      .addresses = addresses,
+                                      .count = ADDRESSES,
+                                      .pairs = pairs,
+                                      .pair_count = PAIRS};
+    uint64_t ends_before = ends, tails_before = tails, frames_before = frames;
     elf_names_answer(&request, answer);
-    if (ends - before != ADDRESSES)
+    if (ends - ends_before != ADDRESSES + frames - frames_before || tails - tails_before != PAIRS)
         abort();
     if (opened)
         dwfl_end(opened);

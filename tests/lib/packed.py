@@ -11,7 +11,7 @@ KINDS = ["unknown", "path", "named", "unknown"]
 POLICIES = ["none", "aset", "mixed", "slab", "generation", "bump", "simple"]
 PLACEMENTS = ["default", "apart", "shared", *POLICIES[3:]]
 (TEXTS, PROCESS, FIGURES, MODULES, FUNCTIONS, FRAMES, CONTEXTS, THREADS, VIEWS, REMOTES, MARKS, ENTRIES, PAGES, SHARES,
- NOTES) = range(1, 16)
+ NOTES, TAILS) = range(1, 17)
 WORD = (1 << 64) - 1
 
 
@@ -184,7 +184,7 @@ def contexts_of(blocks, texts, modules):
                       for address, module, names in zip(table.delta(1), table.numbers(2), table.numbers(3)))]
     table = Table(blocks, CONTEXTS)
     occupancy = list(zip(*(table.numbers(16 + number) for number in range(7))))
-    contexts, before = [], -1
+    contexts, numbers, before = [], [], -1
     rows = zip(table.signed(1), *map(table.numbers, range(2, 11)), totals_of(table), occupancy)
     for step, up, kind, policy, placement, flags, frame, label, why, loop, own, bins in rows:
         before += 1 + step
@@ -201,7 +201,25 @@ def contexts_of(blocks, texts, modules):
         context |= {"partial": True} if flags & 2 else {}
         context |= {"late": True} if flags & 4 else {}
         contexts.append(context)
+        numbers.append(frame)
+    add_tails(blocks, contexts, frames, numbers)
     return contexts
+
+
+def add_tails(blocks, contexts, frames, numbers):
+    """The functions that ended in tail calls: beside their callers' frames, which are those of ordinary calls."""
+    table, tails = Table(blocks, TAILS), {}
+    for outer, inner, function in zip(*map(table.numbers, (1, 2, 3))):
+        tails.setdefault((outer + 1, inner), []).append(frames[function + 1])
+    calls = {context["id"]: number for context, number in zip(contexts, numbers)
+             if context["kind"] == "path" and not {"recursive", "exact_address"} & set(context)}
+    for context, number in zip(contexts, numbers):
+        if context["kind"] != "path" or not context["frame"]:
+            continue
+        before = tails.get((calls.get(context["parent"]), number))
+        behind = tails.get((calls.get(context["id"]), 0)) if (context["self"]["allocs"] or 0) > 0 else None
+        context["frame"] = {**context["frame"], **({"tail_calls": before} if before else {}),
+                            **({"tail_calls_to_malloc": behind} if behind else {})}
 
 
 def name_loops(contexts):

@@ -127,8 +127,10 @@ static const struct cli_verb verbs[] = {
      TARGET_HELP
      "\nWrites one HTML file that needs no network. The page shows the findings of doctor, a "
      "flame\n"
-     "graph and an icicle of any figure, a table, a treemap, a map of all pages and occupancy.\n"
-     "With --before it also shows what changed.\n\n"
+     "graph and an icicle of any figure, the callers of each site, a table, a treemap, a map of "
+     "all\n"
+     "pages and occupancy; each thread, if there are several; and what every path held at the\n"
+     "marks. With --before, and since any mark, it shows what changed.\n\n"
      "  -o, --output FILE  write to FILE instead of memctx-PID.html; - is standard output\n"
      "  --before WHAT      compare with a mark of the target, or with a "
      "snapshot\n" READING_NAME_HELP COMMON_HELP,

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "model/folding.h"
+#include "model/tails.h"
 
 void emit_totals(struct json_writer *json, const char *key, const struct model_totals *totals) {
     json_put_open(json, key, '{');
@@ -22,22 +23,22 @@ void emit_totals(struct json_writer *json, const char *key, const struct model_t
 }
 
 static void write_place(struct json_writer *json, const struct model *model,
-                        const struct model_context *context) {
-    if (context->frame->kind != WIRE_KIND_PATH) {
+                        const struct model_frame *frame) {
+    if (frame->kind != WIRE_KIND_PATH) {
         json_put_null(json, "addr");
         json_put_null(json, "module");
         json_put_null(json, "offset");
         return;
     }
-    json_put_hex(json, "addr", context->frame->address);
-    if (context->frame->module == WIRE_NONE) {
+    json_put_hex(json, "addr", frame->address);
+    if (frame->module == WIRE_NONE) {
         json_put_null(json, "module");
         json_put_null(json, "offset");
         return;
     }
-    const struct model_module *module = &model->modules[context->frame->module];
+    const struct model_module *module = &model->modules[frame->module];
     json_put_text(json, "module", module->path);
-    json_put_hex(json, "offset", context->frame->address - module->bias);
+    json_put_hex(json, "offset", frame->address - module->bias);
 }
 
 static void write_function(struct json_writer *json, const struct model_function *function) {
@@ -46,17 +47,13 @@ static void write_function(struct json_writer *json, const struct model_function
     json_put_integer(json, "line", function && function->file ? function->line : WIRE_UNKNOWN);
 }
 
-void emit_frame(struct json_writer *json, const char *key, const struct model *model,
-                const struct model_context *context, bool names) {
-    if (context->frame->kind == WIRE_KIND_ROOT) {
-        json_put_null(json, key);
-        return;
-    }
-    const struct model_names *found = names ? context->frame->names : NULL;
-    json_put_open(json, key, '{');
-    write_place(json, model, context);
-    if (context->frame->kind != WIRE_KIND_PATH) {
-        struct model_function label = {.name = context->frame->label};
+/* Writes the keys of a frame, without the braces around them. */
+static void write_frame(struct json_writer *json, const struct model *model,
+                        const struct model_frame *frame, bool names) {
+    const struct model_names *found = names ? frame->names : NULL;
+    write_place(json, model, frame);
+    if (frame->kind != WIRE_KIND_PATH) {
+        struct model_function label = {.name = frame->label};
         write_function(json, &label);
     } else {
         write_function(json, found ? &found->functions[0] : NULL);
@@ -64,13 +61,40 @@ void emit_frame(struct json_writer *json, const char *key, const struct model *m
     json_put_open(json, "inlined", '[');
     for (uint32_t i = 1; found && i < found->count; i++) {
         json_put_open(json, NULL, '{');
-        write_place(json, model, context);
+        write_place(json, model, frame);
         write_function(json, &found->functions[i]);
         json_put_open(json, "inlined", '[');
         json_put_close(json, ']');
         json_put_close(json, '}');
     }
     json_put_close(json, ']');
+}
+
+static void write_tails(struct json_writer *json, const char *key, const struct model *model,
+                        const struct model_tails *tails) {
+    if (!tails)
+        return;
+    json_put_open(json, key, '[');
+    for (uint32_t i = 0; i < tails->count; i++) {
+        json_put_open(json, NULL, '{');
+        write_frame(json, model, &tails->frames[i], true);
+        json_put_close(json, '}');
+    }
+    json_put_close(json, ']');
+}
+
+void emit_frame(struct json_writer *json, const char *key, const struct model *model,
+                const struct model_context *context, bool names) {
+    if (context->frame->kind == WIRE_KIND_ROOT) {
+        json_put_null(json, key);
+        return;
+    }
+    json_put_open(json, key, '{');
+    write_frame(json, model, context->frame, names);
+    if (names) {
+        write_tails(json, "tail_calls", model, tails_before(model, context));
+        write_tails(json, "tail_calls_to_malloc", model, tails_to_malloc(model, context));
+    }
     json_put_close(json, '}');
 }
 

@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "formats/condense.h"
 #include "formats/profile.h"
+#include "model/tails.h"
 
 enum { /* fields of Profile */
        PROFILE_SAMPLE_TYPE = 1,
@@ -162,6 +163,7 @@ struct pprof {
     uint64_t *context_locations; /* number of each context's location; 0: not written yet */
     struct location *slots;
     size_t mask, location_count;
+    bool merged; /* small samples were added to those of their callers */
 };
 
 static void put_types(struct pprof *pprof) {
@@ -291,32 +293,70 @@ static void put_line(struct pprof *pprof, const char *name, const char *file, in
     put_message(&pprof->location, 4, part);
 }
 
+/* Returns the slot of a location. If it is new, gives it a number and writes all but its lines;
+ * the caller then writes them and calls end_location. */
+static struct location *begin_location(struct pprof *pprof, const struct location *key,
+                                       bool *fresh) {
+    make_room_for_location(pprof);
+    struct location *slot = find_location(pprof, key);
+    *fresh = slot->number == 0;
+    if (*fresh) {
+        *slot = *key;
+        slot->number = ++pprof->location_count;
+        put_number(&pprof->location, 1, slot->number);
+        put_number(&pprof->location, 2, slot->mapping);
+        put_number(&pprof->location, 3, slot->address);
+    }
+    return slot;
+}
+
+static void put_lines(struct pprof *pprof, const struct profile_frame *frames, size_t count) {
+    for (size_t i = 0; i < count; i++) /* innermost first */
+        put_line(pprof, frames[i].function, frames[i].file, frames[i].line);
+}
+
+static void end_location(struct pprof *pprof) {
+    put_message(&pprof->profile, PROFILE_LOCATION, &pprof->location);
+}
+
 /* Returns the number of a context's location. The first call writes the location. */
 static uint64_t location_number(struct pprof *pprof, uint32_t index) {
     uint64_t *number = &pprof->context_locations[index];
     if (*number != 0)
         return *number;
-    make_room_for_location(pprof);
+    bool fresh;
     struct location key = key_of(pprof, index);
-    struct location *slot = find_location(pprof, &key);
-    if (slot->number == 0) {
-        *slot = key;
-        slot->number = ++pprof->location_count;
-        put_number(&pprof->location, 1, slot->number);
-        put_number(&pprof->location, 2, slot->mapping);
-        put_number(&pprof->location, 3, slot->address);
+    struct location *slot = begin_location(pprof, &key, &fresh);
+    if (fresh) {
+        size_t count;
         if (index == 0) {
             put_line(pprof, pprof->root_name, NULL, 0);
         } else {
-            size_t count;
             const struct profile_frame *frames = profile_frames(pprof->model, index, &count);
-            for (size_t i = 0; i < count; i++) /* innermost first */
-                put_line(pprof, frames[i].function, frames[i].file, frames[i].line);
+            put_lines(pprof, frames, count);
         }
-        put_message(&pprof->profile, PROFILE_LOCATION, &pprof->location);
+        end_location(pprof);
     }
     *number = slot->number;
     return *number;
+}
+
+/* Puts the locations of functions that ended in tail calls into the sample that is being built. */
+static void put_tails(struct pprof *pprof, const struct model_tails *tails, uint32_t index) {
+    for (uint32_t i = 0; tails && i < tails->count; i++) {
+        bool fresh;
+        const struct model_frame *frame = &tails->frames[i];
+        struct location key = {.mapping = pprof->module_mappings[frame->module],
+                               .address = frame->address - 1};
+        struct location *slot = begin_location(pprof, &key, &fresh);
+        if (fresh) {
+            size_t count;
+            const struct profile_frame *frames = profile_tail_frames(frame, index, &count);
+            put_lines(pprof, frames, count);
+            end_location(pprof);
+        }
+        put_varint(&pprof->numbers, slot->number);
+    }
 }
 
 /* --- samples ---------------------------------------------------------------------------------- */
@@ -346,9 +386,15 @@ static bool is_sample(const int64_t *row) {
 
 static void put_sample(struct pprof *pprof, uint32_t index, const int64_t *row) {
     const struct model_context *contexts = pprof->model->contexts;
-    for (uint32_t at = index; at != WIRE_NONE; at = contexts[at].parent)
-        if (at == index || contexts[at].frame->kind != WIRE_KIND_ROOT)
+    /* A merged sample has the allocations of several paths below its context. */
+    if (!pprof->merged || contexts[index].first_child == WIRE_NONE)
+        put_tails(pprof, tails_to_malloc(pprof->model, &contexts[index]), index);
+    for (uint32_t at = index; at != WIRE_NONE; at = contexts[at].parent) {
+        if (at == index || contexts[at].frame->kind != WIRE_KIND_ROOT) {
             put_varint(&pprof->numbers, location_number(pprof, at));
+            put_tails(pprof, tails_before(pprof->model, &contexts[at]), at);
+        }
+    }
     put_message(&pprof->sample, 1, &pprof->numbers);
     for (size_t i = 0; i < TYPES; i++)
         put_varint(&pprof->numbers, (uint64_t)row[i]);
@@ -362,7 +408,8 @@ static void put_samples(struct pprof *pprof, size_t limit) {
     for (size_t i = 0; i < model->context_count; i++)
         read_figures(&model->contexts[i].figures->self, rows[i]);
     pprof->root_name = "[no call path]";
-    if (limit > 0 && condense_rows(model, rows[0], TYPES, limit))
+    pprof->merged = limit > 0 && condense_rows(model, rows[0], TYPES, limit);
+    if (pprof->merged)
         pprof->root_name = "[other paths]";
     for (uint32_t i = 0; i < model->context_count; i++)
         if (is_sample(rows[i]))

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "model/frames.h"
+#include "model/tails.h"
 
 /* --- paths ----------------------------------------------------------------------------------- */
 
@@ -33,28 +34,39 @@ static const char *made_up_name(const struct model *model, uint32_t context) {
         path.model = model;
     }
     if (!path.names[context])
-        path.names[context] = frames_write(model, &model->contexts[context], false);
+        path.names[context] = frames_write_frame(model, model->contexts[context].frame, false);
     return path.names[context];
 }
 
-static void add_frames_of(const struct model *model, uint32_t index) {
-    const struct model_names *names = model->contexts[index].frame->names;
-    if (!names || !names->functions[0].name) {
-        add_frame(made_up_name(model, index), NULL, 0, index);
-        return;
-    }
+static void add_names(const struct model_names *names, uint32_t index) {
     for (uint32_t k = 1; k <= names->count; k++) { /* the frame's own function comes last */
         const struct model_function *function = &names->functions[k % names->count];
         add_frame(function->name ? function->name : "?", function->file, function->line, index);
     }
 }
 
+static void add_frames_of(const struct model *model, uint32_t index) {
+    const struct model_names *names = model->contexts[index].frame->names;
+    if (names && names->functions[0].name)
+        add_names(names, index);
+    else
+        add_frame(made_up_name(model, index), NULL, 0, index);
+}
+
+static void add_tails(const struct model_tails *tails, uint32_t index) {
+    for (uint32_t i = 0; tails && i < tails->count; i++)
+        if (tails->frames[i].names)
+            add_names(tails->frames[i].names, index);
+}
+
 const struct profile_frame *profile_path(const struct model *model, uint32_t index, size_t *count) {
     path.count = 0;
+    add_tails(tails_to_malloc(model, &model->contexts[index]), index);
     for (uint32_t at = index; at != WIRE_NONE; at = model->contexts[at].parent) {
         if (model->contexts[at].frame->kind == WIRE_KIND_ROOT && at != index)
             break;
         add_frames_of(model, at);
+        add_tails(tails_before(model, &model->contexts[at]), at);
     }
     *count = path.count;
     return path.frames;
@@ -64,6 +76,15 @@ const struct profile_frame *profile_frames(const struct model *model, uint32_t i
                                            size_t *count) {
     path.count = 0;
     add_frames_of(model, index);
+    *count = path.count;
+    return path.frames;
+}
+
+const struct profile_frame *profile_tail_frames(const struct model_frame *tail, uint32_t index,
+                                                size_t *count) {
+    path.count = 0;
+    if (tail->names)
+        add_names(tail->names, index);
     *count = path.count;
     return path.frames;
 }
@@ -297,61 +318,94 @@ static uint32_t heaptrack_string(struct profile_numbers *numbers, FILE *file, co
     return number;
 }
 
-static void heaptrack_instruction(const struct model *model, uint32_t index,
+/* Writes an instruction pointer with its functions. */
+static void heaptrack_instruction(const struct model *model, const struct model_frame *from,
+                                  const struct profile_frame *frames, size_t count,
                                   struct profile_numbers *strings, FILE *file) {
-    const struct model_context *context = &model->contexts[index];
-    const struct model_names *names = context->frame->names;
-    const char *module =
-        context->frame->module != WIRE_NONE ? model->modules[context->frame->module].path : NULL;
+    const char *module = from->module != WIRE_NONE ? model->modules[from->module].path : NULL;
     uint32_t module_string = heaptrack_string(strings, file, module);
-    bool named = names && names->functions[0].name;
-    size_t count = named ? names->count : 1;
     uint32_t *numbers = cli_alloc(2 * count, sizeof *numbers);
     for (size_t i = 0; i < count; i++) { /* innermost first, as addr2line gives them */
-        const struct model_function *function = named ? &names->functions[(i + 1) % count] : NULL;
-        const char *name = !named           ? made_up_name(model, index)
-                           : function->name ? function->name
-                                            : "?";
-        numbers[2 * i] = heaptrack_string(strings, file, name);
-        numbers[2 * i + 1] = named ? heaptrack_string(strings, file, function->file) : 0;
+        numbers[2 * i] = heaptrack_string(strings, file, frames[i].function);
+        numbers[2 * i + 1] = heaptrack_string(strings, file, frames[i].file);
     }
-    fprintf(file, "i %" PRIx64 " %x", context->frame->address, module_string);
-    for (size_t i = 0; i < count; i++) {
-        int64_t line = named ? names->functions[(i + 1) % count].line : 0;
-        fprintf(file, " %x %x %" PRIx64, numbers[2 * i], numbers[2 * i + 1], line);
-    }
+    fprintf(file, "i %" PRIx64 " %x", from->address, module_string);
+    for (size_t i = 0; i < count; i++)
+        fprintf(file, " %x %x %" PRIx64, numbers[2 * i], numbers[2 * i + 1], frames[i].line);
     putc('\n', file);
     free(numbers);
 }
 
-/* Writes a trace node for each context. A parent stands before its children, so the number of a
- * node is the index of its context; the root, which has no frame, is 0. */
+/* heaptrack numbers instructions and trace nodes in the order of their lines, from 1 on; each node
+ * has an instruction of its own, so both have the same number. */
+struct heaptrack {
+    const struct model *model;
+    struct profile_numbers strings;
+    FILE *file;
+    uint32_t count;
+};
+
+static uint32_t heaptrack_node(struct heaptrack *heaptrack, const struct model_frame *from,
+                               const struct profile_frame *frames, size_t count, uint32_t parent) {
+    heaptrack_instruction(heaptrack->model, from, frames, count, &heaptrack->strings,
+                          heaptrack->file);
+    fprintf(heaptrack->file, "t %x %x\n", ++heaptrack->count, parent);
+    return heaptrack->count;
+}
+
+/* Writes the nodes of functions that ended in tail calls. Returns the innermost one. */
+static uint32_t heaptrack_tails(struct heaptrack *heaptrack, const struct model_tails *tails,
+                                uint32_t context, uint32_t parent) {
+    for (uint32_t i = tails ? tails->count : 0; i-- > 0;) {
+        size_t count;
+        const struct profile_frame *frames =
+            profile_tail_frames(&tails->frames[i], context, &count);
+        parent = heaptrack_node(heaptrack, &tails->frames[i], frames, count, parent);
+    }
+    return parent;
+}
+
+/* Writes the allocations of a context: with equal sizes, because sizes of single chunks are not
+ * known. */
+static void heaptrack_chunks(struct heaptrack *heaptrack, const struct model_totals *self,
+                             uint32_t node, uint32_t *infos) {
+    int64_t chunks = self->live_chunks, bytes = self->requested_bytes;
+    int64_t size = bytes / chunks,
+            larger = bytes % chunks; /* `larger` chunks have size + 1 bytes */
+    for (int part = 0; part < 2; part++) {
+        int64_t count = part ? larger : chunks - larger;
+        if (count <= 0)
+            continue;
+        fprintf(heaptrack->file, "a %" PRIx64 " %x\n", (uint64_t)(size + part), node);
+        for (int64_t k = 0; k < count; k++)
+            fprintf(heaptrack->file, "+ %x\n", *infos);
+        ++*infos;
+    }
+}
+
+/* Writes a trace node for each context but the root, which is node 0. */
 void profile_write_heaptrack(const struct model *model, FILE *file) {
-    struct profile_numbers strings = {0};
+    struct heaptrack heaptrack = {.model = model, .file = file};
     uint32_t infos = 0;
+    uint32_t *nodes = cli_alloc(model->context_count, sizeof *nodes);
     fprintf(file, "v 10400 2\nX %s\nI 1000 0\n", model->exe);
     for (uint32_t i = 1; i < model->context_count; i++) {
-        heaptrack_instruction(model, i, &strings, file);
-        fprintf(file, "t %x %x\n", i, model->contexts[i].parent);
+        const struct model_context *context = &model->contexts[i];
+        uint32_t parent =
+            heaptrack_tails(&heaptrack, tails_before(model, context), i, nodes[context->parent]);
+        size_t count;
+        const struct profile_frame *frames = profile_frames(model, i, &count);
+        nodes[i] = heaptrack_node(&heaptrack, context->frame, frames, count, parent);
     }
     for (uint32_t i = 1; i < model->context_count; i++) {
-        const struct model_totals *self = &model->contexts[i].figures->self;
-        int64_t chunks = self->live_chunks, bytes = self->requested_bytes;
-        if (chunks <= 0 || bytes < 0)
+        const struct model_context *context = &model->contexts[i];
+        if (context->figures->self.live_chunks <= 0 || context->figures->self.requested_bytes < 0)
             continue;
-        int64_t size = bytes / chunks,
-                larger = bytes % chunks; /* `larger` chunks have size + 1 bytes */
-        for (int part = 0; part < 2; part++) {
-            int64_t count = part ? larger : chunks - larger;
-            if (count > 0) {
-                fprintf(file, "a %" PRIx64 " %x\n", (uint64_t)(size + part), i);
-                for (int64_t k = 0; k < count; k++)
-                    fprintf(file, "+ %x\n", infos);
-                infos++;
-            }
-        }
+        uint32_t node = heaptrack_tails(&heaptrack, tails_to_malloc(model, context), i, nodes[i]);
+        heaptrack_chunks(&heaptrack, &context->figures->self, node, &infos);
     }
     fprintf(file, "c %" PRIx64 "\nR %" PRIx64 "\n", (uint64_t)(model->uptime_s * 1000),
             (uint64_t)(model->ledger.rss_bytes > 0 ? model->ledger.rss_bytes / 4096 : 0));
-    free(strings.slots);
+    free(nodes);
+    free(heaptrack.strings.slots);
 }

@@ -2,8 +2,8 @@
 /*
  * profile.h - writes the contexts of a model in the formats of other tools.
  *
- * Each writer writes every context with figures of its own. Frames that were inlined become frames
- * of their own; a frame without a name is "module+0xoffset".
+ * Each writer writes every context with figures of its own. Functions that were inlined or that
+ * ended in a tail call become frames of their own; a frame without a name is "module+0xoffset".
  */
 #ifndef MEMCTX_PROFILE_H
 #define MEMCTX_PROFILE_H
@@ -28,6 +28,11 @@ const struct profile_frame *profile_path(const struct model *model, uint32_t con
  * function that they were inlined into. */
 const struct profile_frame *profile_frames(const struct model *model, uint32_t context,
                                            size_t *count);
+
+/* Returns the functions of a frame that ended in a tail call (model/tails.h), on the path of a
+ * context; *count may be 0. */
+const struct profile_frame *profile_tail_frames(const struct model_frame *tail, uint32_t context,
+                                                size_t *count);
 
 /* Gives equal strings, or frames of equal name, file and line, the same number. The caller frees
  * the slots. */

@@ -79,12 +79,10 @@ static struct {
 } marked;
 
 /* Prints a context's figures, with the marks ">=" (partial) and "since admitted" (late). */
-static void print_context(const struct model *model, uint32_t index,
+static void print_context(const struct model *model, uint32_t index, const char *name,
                           const struct model_totals *totals, const struct render_options *options) {
     const struct model_context *context = &model->contexts[index];
-    char *name = frames_write_step(model, index);
     printf("%s%s%s: ", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "");
-    free(name);
     if (context->flags & WIRE_CONTEXT_PARTIAL) {
         int64_t bound_bytes = folding_find_bound(model, index);
         if (!marked.partial || bound_bytes > marked.bound_bytes)
@@ -211,7 +209,9 @@ static void print_node(const struct tree *tree, uint32_t index, int64_t level, i
         return;
     }
     printf("%*s", indent, "");
-    print_context(model, index, context->total, tree->options);
+    char *step = frames_write_step(model, index);
+    print_context(model, index, step, context->total, tree->options);
+    free(step);
     print_reason(context, indent + 2);
     if (tree->options->threads)
         print_threads(model, context, tree->options, indent + 2);
@@ -252,20 +252,15 @@ void render_flat(const struct model *model, const struct view *view,
         /* The list is sorted: behind the first context below the threshold, all are below it. */
         if (view_key(&context->figures->self, view->sort) < view->threshold)
             break;
-        print_context(model, leaves[printed], &context->figures->self, options);
+        struct frames_path path;
+        frames_make_path(&path, model, leaves[printed], options->levels);
+        print_context(model, leaves[printed], path.steps[0], &context->figures->self, options);
         print_reason(context, 4);
-        uint32_t at = context->parent;
-        for (int64_t frame = 1; at != WIRE_NONE && model->contexts[at].parent != WIRE_NONE;
-             frame++) {
-            if (options->levels >= 0 && frame >= options->levels) {
-                printf("    ...\n");
-                break;
-            }
-            char *name = frames_write_step(model, at);
-            printf("    < %s\n", name);
-            free(name);
-            at = model->contexts[at].parent;
-        }
+        for (size_t i = 1; i < path.count; i++)
+            printf("    < %s\n", path.steps[i]);
+        if (path.cut)
+            printf("    ...\n");
+        frames_free_path(&path);
         if (options->threads)
             print_threads(model, context, options, 4);
     }

@@ -224,6 +224,7 @@ struct model {
     struct model_id *by_id;     /* contexts in the order of ids; NULL: each id equals its index */
     struct model_store *store;  /* memory of the frames, figures and totals */
     struct model_frame *frames; /* list of all frames */
+    struct model_tail_table *tails; /* functions that paths lack (tails.h); NULL: none */
     size_t frame_count;
     size_t figures_count; /* one more than the highest number; number 0 is of contexts without
                              figures */

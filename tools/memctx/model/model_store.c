@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "model/tails.h"
 
 #define BLOCK_FIGURES 1024
 
@@ -279,5 +280,6 @@ void model_drop(struct model *model) {
     free(store);
     free(model->contexts);
     free(model->by_id);
+    tails_free(model);
     *model = (struct model){0};
 }

@@ -7,6 +7,7 @@
 
 #include "model/frames.h"
 #include "model/selector.h"
+#include "model/tails.h"
 
 /* Without --min, the tree hides a subtree below 1/DEFAULT_SHARE of the whole. */
 #define DEFAULT_SHARE 200
@@ -63,22 +64,31 @@ void view_compile_site(regex_t *regex, const char *text) {
     }
 }
 
-bool view_matches_frame(const struct model *model, struct model_frame *frame,
+bool view_matches_frame(const struct model *model, const struct model_frame *frame,
                         const regex_t *regex) {
-    struct model_context context = {.frame = frame};
     if (frame->kind == WIRE_KIND_ROOT)
         return false;
-    char *name = frames_write(model, &context, true);
+    char *name = frames_write_frame(model, frame, true);
     bool matches = regexec(regex, name, 0, NULL, 0) == 0;
     free(name);
     return matches || (frame->module != WIRE_NONE &&
                        regexec(regex, model->modules[frame->module].path, 0, NULL, 0) == 0);
 }
 
+bool view_matches_tails(const struct model *model, const struct model_frame *frame,
+                        const regex_t *regex) {
+    const struct model_tails *tails = tails_of_frame(model, frame);
+    for (uint32_t i = 0; tails && i < tails->count; i++)
+        if (view_matches_frame(model, &tails->frames[i], regex))
+            return true;
+    return false;
+}
+
 bool view_matches_site(const struct model *model, const struct model_context *context,
                        const regex_t *regex) {
     return model_totals_any(&context->figures->self) &&
-           view_matches_frame(model, context->frame, regex);
+           (view_matches_frame(model, context->frame, regex) ||
+            (tails_to_malloc(model, context) && view_matches_tails(model, context->frame, regex)));
 }
 
 static void add_weights(struct view *view, const struct model *model) {

@@ -59,11 +59,17 @@ bool view_chooses(const struct view_options *options);
 /* Compiles a regular expression of the user; an invalid one is a usage error. */
 void view_compile_site(regex_t *regex, const char *text);
 /* Returns true if the context's own frame (function, inlined function, file:line, module) matches,
- * and if the context is an allocation site, which means that it has figures of its own. */
+ * or a function between the frame and malloc, and if the context is an allocation site, which means
+ * that it has figures of its own. */
 bool view_matches_site(const struct model *model, const struct model_context *context,
                        const regex_t *regex);
 /* Returns true if the frame matches, of an allocation site or not. */
-bool view_matches_frame(const struct model *model, struct model_frame *frame, const regex_t *regex);
+bool view_matches_frame(const struct model *model, const struct model_frame *frame,
+                        const regex_t *regex);
+/* Returns true if a function matches that this frame called, and that ended in the tail call to
+ * malloc (tails.h). */
+bool view_matches_tails(const struct model *model, const struct model_frame *frame,
+                        const regex_t *regex);
 /* Returns the indices of the *count contexts with figures of their own, by falling sort key. The
  * caller frees the array. */
 uint32_t *view_sort_leaves(const struct view *view, const struct model *model, size_t *count);

@@ -25,6 +25,24 @@ void answer_put_end(FILE *answer) {
     putc('.', answer);
 }
 
+void answer_put_tails(FILE *answer, size_t count) {
+    putc((int)count, answer);
+}
+
+bool answer_get_tails(FILE *answer, size_t *count) {
+    int number = getc(answer);
+    *count = number > 0 ? (size_t)number : 0;
+    return number >= 0 && number <= ANSWER_TAILS_MAX;
+}
+
+void answer_put_address(FILE *answer, uint64_t address) {
+    fwrite(&address, sizeof address, 1, answer);
+}
+
+bool answer_get_address(FILE *answer, uint64_t *address) {
+    return fread(address, sizeof *address, 1, answer) == 1;
+}
+
 static bool get_text(FILE *answer, char **text) {
     uint32_t length;
     *text = NULL;

@@ -3,7 +3,8 @@
  * answer.h - the child process that reads a module's symbols sends the names through a pipe.
  *
  * An answer is one byte of enum symbols_source. Then each address of the request follows in turn:
- * its functions, inlined ones included, and an end mark.
+ * its functions, inlined ones included, and an end mark. Then each pair of the request follows: the
+ * number of its tail frames, and of each one the address and the functions, innermost first.
  */
 #ifndef MEMCTX_ANSWER_H
 #define MEMCTX_ANSWER_H
@@ -30,6 +31,15 @@ enum symbols_source {
 void answer_put_function(FILE *answer, const char *name, const char *file, int64_t line);
 /* Ends the functions of one address. */
 void answer_put_end(FILE *answer);
+
+#define ANSWER_TAILS_MAX 16 /* tail frames of one pair */
+void answer_put_tails(FILE *answer, size_t count);
+/* The address in the file behind a tail call. The functions of the tail frame follow. */
+void answer_put_address(FILE *answer, uint64_t address);
+/* Return false: the stream is damaged or has ended. */
+bool answer_get_tails(FILE *answer, size_t *count);
+bool answer_get_address(FILE *answer, uint64_t *address);
+
 /* Reads the functions of one address; *names is NULL if it has none. False: the stream is damaged
  * or has ended. */
 bool answer_get_names(FILE *answer, struct model_names **names);

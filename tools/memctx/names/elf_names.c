@@ -23,38 +23,11 @@
 
 #include "names/answer.h"
 #include "names/demangle.h"
+#include "names/elf_code.h"
+#include "names/tail_calls.h"
 
 #define INLINE_LEVELS_MAX 48
 #define SCOPE_LEVELS_MAX 64
-
-/* A range of code. Units and functions have a DIE; symbols have a name instead. */
-struct range {
-    uint64_t start, end;
-    Dwarf_Die die;
-    const char *name;
-    int rank; /* of symbols: global before weak before local */
-    uint32_t unit;
-};
-
-struct ranges {
-    struct range *items;
-    size_t count, capacity;
-};
-
-struct unit {
-    Dwarf_Die die;
-    struct ranges functions;
-    bool read;
-};
-
-struct names {
-    Dwfl_Module *module;
-    Dwarf_Addr dwarf_bias;
-    struct unit *units;
-    size_t unit_count, unit_capacity;
-    struct ranges unit_ranges, symbols;
-    bool from_symtab;
-};
 
 static void add_range(struct ranges *ranges, const struct range *range) {
     if (range->end <= range->start)
@@ -83,9 +56,8 @@ static void sort_ranges(struct ranges *ranges) {
         qsort(ranges->items, ranges->count, sizeof *ranges->items, compare_ranges);
 }
 
-/* Returns the last range that begins at or before the address and contains it. Ranges hardly nest,
- * so a few steps back are enough. */
-static const struct range *find_range(const struct ranges *ranges, uint64_t address) {
+/* Ranges hardly nest, so a few steps back are enough. */
+const struct range *code_find_range(const struct ranges *ranges, uint64_t address) {
     size_t low = 0, high = ranges->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -211,7 +183,7 @@ static void read_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t
 /* Returns the name of a function. The linkage name has namespaces and parameters; the plain name is
  * second best. In DWARF, functions of an anonymous namespace have no linkage name, but the symbol
  * table has one (`symbol`). */
-static char *find_function_name(Dwarf_Die *die, const char *symbol) {
+char *code_function_name(Dwarf_Die *die, const char *symbol) {
     Dwarf_Attribute attribute;
     const char *linkage = symbol;
     if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) ||
@@ -279,21 +251,31 @@ static char *find_call_file(Dwarf_Die *unit, Dwarf_Die *inlined) {
     return full_path(unit, dwarf_filesrc(files, (size_t)index, NULL, NULL));
 }
 
+const struct ranges *code_unit_functions(struct names *names, uint32_t number) {
+    struct unit *unit = &names->units[number];
+    if (!unit->read) {
+        unit->read = true;
+        read_functions(&unit->functions, &unit->die, number, 0);
+        sort_ranges(&unit->functions);
+    }
+    return &unit->functions;
+}
+
+const struct range *code_find_function(struct names *names, uint64_t address) {
+    const struct range *range = code_find_range(&names->unit_ranges, address);
+    return range ? code_find_range(code_unit_functions(names, range->unit), address) : NULL;
+}
+
 /* Writes the machine function, then the functions that were inlined into it, innermost first. Each
  * function has the line that was executed in it: the innermost one the line of the address, the
  * others the line of the call. */
 static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer) {
-    const struct range *range = find_range(&names->unit_ranges, address);
+    const struct range *range = code_find_range(&names->unit_ranges, address);
     if (!range)
         return false;
     struct unit *unit = &names->units[range->unit];
-    if (!unit->read) {
-        unit->read = true;
-        read_functions(&unit->functions, &unit->die, range->unit, 0);
-        sort_ranges(&unit->functions);
-    }
-    const struct range *found = find_range(&unit->functions, address);
-    const struct range *symbol = find_range(&names->symbols, address + names->dwarf_bias);
+    const struct range *found = code_find_range(code_unit_functions(names, range->unit), address);
+    const struct range *symbol = code_find_range(&names->symbols, address + names->dwarf_bias);
     Dwarf_Die chain[INLINE_LEVELS_MAX];
     Dwarf_Die function;
     int inlined = 0;
@@ -301,7 +283,7 @@ static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer)
     if (found) {
         function = found->die;
         inlined = find_inlined(&function, address, chain);
-        name = find_function_name(&function, symbol ? symbol->name : NULL);
+        name = code_function_name(&function, symbol ? symbol->name : NULL);
     }
     if (!name) {
         if (!symbol)
@@ -324,7 +306,7 @@ static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer)
                             find_number(&chain[0], DW_AT_call_line));
     }
     for (int i = inlined; i-- > 0;) {
-        char *inner = find_function_name(&chain[i], NULL);
+        char *inner = code_function_name(&chain[i], NULL);
         bool innermost = i == inlined - 1;
         answer_put_function(answer, inner,
                             innermost ? own_file : find_call_file(&unit->die, &chain[i + 1]),
@@ -333,10 +315,9 @@ static bool put_dwarf_names(struct names *names, uint64_t address, FILE *answer)
     return true;
 }
 
-static void put_names(struct names *names, uint64_t address, FILE *answer) {
-    if (names->unit_ranges.count == 0 ||
-        !put_dwarf_names(names, address - names->dwarf_bias, answer)) {
-        const struct range *symbol = find_range(&names->symbols, address);
+void code_put_names(struct names *names, uint64_t address, FILE *answer) {
+    if (names->unit_ranges.count == 0 || !put_dwarf_names(names, address, answer)) {
+        const struct range *symbol = code_find_range(&names->symbols, address + names->dwarf_bias);
         if (symbol) {
             char *demangled = demangle_name(symbol->name);
             answer_put_function(answer, demangled ? demangled : symbol->name, NULL, 0);
@@ -497,5 +478,6 @@ void elf_names_answer(const struct symbols_request *request, FILE *answer) {
         source = read_names(&names);
     putc((int)source, answer);
     for (size_t i = 0; i < request->count; i++)
-        put_names(&names, request->addresses[i], answer);
+        code_put_names(&names, request->addresses[i] - names.dwarf_bias, answer);
+    tail_calls_answer(&names, request, answer);
 }

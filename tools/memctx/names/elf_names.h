@@ -13,12 +13,23 @@
 #include "model/model.h"
 #include "names/answer.h"
 
+/* Two frames of a path, one behind the other, between which functions may have ended in a tail
+ * call.
+ */
+struct symbols_pair {
+    uint64_t return_address; /* of the outer frame, in the file */
+    uint64_t inner;          /* look-up address of the inner frame in the file */
+};
+#define SYMBOLS_ALLOCATOR 0 /* as `inner`: the outer frame's call led to malloc */
+
 struct symbols_request {
     const struct model_module *module;
     pid_t live_pid;
     const char *debug_directory;
     const uint64_t *addresses; /* look-up addresses in the file */
     size_t count;
+    const struct symbols_pair *pairs;
+    size_t pair_count;
 };
 
 /* Writes an answer to the request (answer.h). */

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "model/tails.h"
 #include "names/answer.h"
 #include "names/elf_names.h"
 
@@ -40,6 +41,25 @@ static int compare_wishes(const void *a, const void *b) {
     return left->address < right->address ? -1 : left->address > right->address;
 }
 
+/* Two frames of one module, between which functions may have ended in a tail call. */
+struct pair {
+    const struct model_frame *outer, *inner; /* `inner` is NULL for malloc */
+};
+
+static int compare_pairs(const void *a, const void *b) {
+    const struct pair *left = a, *right = b;
+    if (left->outer->module != right->outer->module)
+        return left->outer->module < right->outer->module ? -1 : 1;
+    return left->outer->address < right->outer->address
+               ? -1
+               : left->outer->address > right->outer->address;
+}
+
+/* A return address may already belong to the next function or line. */
+static uint64_t look_up_address(const struct model_frame *frame) {
+    return frame->address - (frame->exact_address ? 0 : 1);
+}
+
 /* --- one module -------------------------------------------------------------------------- */
 
 static _Noreturn void run_child(const struct symbols_request *request, int fd) {
@@ -53,18 +73,28 @@ static _Noreturn void run_child(const struct symbols_request *request, int fd) {
     _exit(fflush(answer) == 0 ? 0 : 1);
 }
 
-/* A module's wishes, which are sorted, and the child that looks them up. */
+/* A module's wishes, which are sorted, its pairs, and the child that looks them up. */
 struct lookup {
+    uint32_t module;
     const struct wish *wishes;
     size_t count, distinct;
     uint64_t *addresses; /* without duplicates */
-    FILE *answer;        /* NULL: no child was started */
+    const struct pair *pairs;
+    size_t pair_count;
+    FILE *answer; /* NULL: no child was started */
     pid_t child;
 };
 
 static void start_lookup(struct lookup *lookup, const struct model *model,
                          const struct symbols_options *options) {
-    const struct model_module *module = &model->modules[lookup->wishes[0].frame->module];
+    const struct model_module *module = &model->modules[lookup->module];
+    struct symbols_pair *pairs = cli_alloc(lookup->pair_count, sizeof *pairs);
+    for (size_t i = 0; i < lookup->pair_count; i++) {
+        const struct pair *pair = &lookup->pairs[i];
+        pairs[i].return_address = pair->outer->address - module->bias;
+        pairs[i].inner =
+            pair->inner ? look_up_address(pair->inner) - module->bias : SYMBOLS_ALLOCATOR;
+    }
     lookup->addresses = cli_alloc(lookup->count, sizeof *lookup->addresses);
     for (size_t i = 0; i < lookup->count; i++) {
         uint64_t address = lookup->wishes[i].address - module->bias;
@@ -75,7 +105,9 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
                                       .live_pid = options->live_pid,
                                       .debug_directory = options->debug_directory,
                                       .addresses = lookup->addresses,
-                                      .count = lookup->distinct};
+                                      .count = lookup->distinct,
+                                      .pairs = pairs,
+                                      .pair_count = lookup->pair_count};
     int pipe_fds[2];
     fflush(NULL);
     if (pipe2(pipe_fds, O_CLOEXEC) != 0)
@@ -87,6 +119,7 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
         run_child(&request, pipe_fds[1]);
     }
     close(pipe_fds[1]);
+    free(pairs);
     lookup->answer = lookup->child > 0 ? fdopen(pipe_fds[0], "r") : NULL;
     if (!lookup->answer) {
         cli_die(CLI_REFUSED, "cannot start a process that looks up names; %s; try --no-symbols",
@@ -94,10 +127,33 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
     }
 }
 
+/* Reads the functions between the two frames of a pair. */
+static bool take_tails(struct lookup *lookup, struct model *model, const struct pair *pair) {
+    size_t count;
+    bool good = answer_get_tails(lookup->answer, &count);
+    if (!good || count == 0)
+        return good;
+    struct model_tails tails = {.outer = pair->outer->number,
+                                .inner = pair->inner ? pair->inner->number : WIRE_NONE,
+                                .frames = cli_alloc(count, sizeof *tails.frames)};
+    for (; good && tails.count < count; tails.count++) {
+        struct model_names *names = NULL;
+        struct model_frame *frame = &tails.frames[tails.count];
+        *frame = (struct model_frame){.kind = WIRE_KIND_PATH, .module = lookup->module};
+        good = answer_get_address(lookup->answer, &frame->address) &&
+               answer_get_names(lookup->answer, &names);
+        frame->address += model->modules[lookup->module].bias;
+        frame->names = names;
+    }
+    if (good)
+        tails_add(model, &tails);
+    return good;
+}
+
 /* Reads the child's answer and gives the frames their names. */
-static enum symbols_source finish_lookup(struct lookup *lookup, const struct model *model) {
+static enum symbols_source finish_lookup(struct lookup *lookup, struct model *model) {
     const struct wish *wishes = lookup->wishes;
-    uint64_t bias = model->modules[wishes[0].frame->module].bias;
+    uint64_t bias = model->modules[lookup->module].bias;
     int first = getc(lookup->answer);
     bool good = first >= 0 && first < SYMBOLS_SOURCES;
     size_t next = 0;
@@ -107,6 +163,8 @@ static enum symbols_source finish_lookup(struct lookup *lookup, const struct mod
         for (; next < lookup->count && wishes[next].address - bias == lookup->addresses[i]; next++)
             wishes[next].frame->names = good ? names : NULL;
     }
+    for (size_t i = 0; i < lookup->pair_count && good; i++)
+        good = take_tails(lookup, model, &lookup->pairs[i]);
     fclose(lookup->answer);
     int status;
     while (waitpid(lookup->child, &status, 0) < 0 && errno == EINTR) {
@@ -215,16 +273,84 @@ static size_t collect_wishes(const struct model *model, const bool *only, struct
     size_t count = 0;
     for (size_t i = 0; only && i < model->context_count; i++)
         wanted[model->contexts[i].frame->number] |= only[i];
-    for (struct model_frame *frame = model->frames; frame; frame = frame->next) {
+    for (struct model_frame *frame = model->frames; frame; frame = frame->next)
         if (frame->kind == WIRE_KIND_PATH && frame->address != 0 && !frame->names &&
-            (!only || wanted[frame->number])) {
-            /* A return address may already belong to the next function or line. */
-            wishes[count++] = (struct wish){frame->address - (frame->exact_address ? 0 : 1), frame};
-        }
-    }
+            (!only || wanted[frame->number]))
+            wishes[count++] = (struct wish){look_up_address(frame), frame};
     free(wanted);
     qsort(wishes, count, sizeof *wishes, compare_wishes);
     return count;
+}
+
+/* The pairs of frames that have no functions between them yet, each once. */
+struct pairs {
+    struct pair *list;
+    size_t count, capacity;
+    uint32_t *slots; /* hash table: number of a pair plus 1; 0: the slot is empty */
+    size_t mask;
+};
+
+static uint32_t *find_pair_slot(const struct pairs *pairs, const struct pair *pair) {
+    uint64_t inner = pair->inner ? pair->inner->number : WIRE_NONE;
+    uint64_t hash = ((uint64_t)pair->outer->number << 32 | inner) * 0x9e3779b97f4a7c15U;
+    for (size_t at = hash >> 32;; at++) {
+        uint32_t *slot = &pairs->slots[at & pairs->mask];
+        if (*slot == 0 || (pairs->list[*slot - 1].outer == pair->outer &&
+                           pairs->list[*slot - 1].inner == pair->inner))
+            return slot;
+    }
+}
+
+static void add_pair(struct pairs *pairs, const struct pair *pair) {
+    if (pairs->count == pairs->capacity) {
+        pairs->capacity = 2 * pairs->capacity + 512;
+        pairs->list = cli_grow(pairs->list, pairs->capacity, sizeof *pairs->list);
+        size_t slots = 1024;
+        while (slots < 2 * pairs->capacity)
+            slots *= 2;
+        free(pairs->slots);
+        pairs->slots = cli_alloc(slots, sizeof *pairs->slots);
+        pairs->mask = slots - 1;
+        for (size_t i = 0; i < pairs->count; i++)
+            *find_pair_slot(pairs, &pairs->list[i]) = (uint32_t)i + 1;
+    }
+    uint32_t *slot = find_pair_slot(pairs, pair);
+    if (*slot == 0) {
+        pairs->list[pairs->count] = *pair;
+        *slot = (uint32_t)++pairs->count;
+    }
+}
+
+static bool is_of_file(const struct model *model, const struct model_frame *frame) {
+    return frame->module != WIRE_NONE && model->modules[frame->module].path[0] == '/';
+}
+
+static size_t collect_pairs(const struct model *model, const struct symbols_options *options,
+                            struct pair **list) {
+    struct pairs pairs = {.count = 0};
+    const bool *only = options->only;
+    const struct model_frame *any = options->any_site ? model->frames : NULL;
+    for (; any; any = any->next)
+        if (any->kind == WIRE_KIND_PATH && !any->exact_address && is_of_file(model, any))
+            add_pair(&pairs, &(struct pair){any, NULL});
+    for (size_t i = 1; i < model->context_count; i++) {
+        const struct model_context *context = &model->contexts[i];
+        const struct model_frame *frame = context->frame;
+        if ((only && !only[i]) || !is_of_file(model, frame))
+            continue;
+        if (tails_possible_to_malloc(context))
+            add_pair(&pairs, &(struct pair){frame, NULL});
+        if (!tails_possible_before(model, context))
+            continue;
+        const struct model_frame *outer = model->contexts[context->parent].frame;
+        if (outer->module == frame->module)
+            add_pair(&pairs, &(struct pair){outer, frame});
+    }
+    if (pairs.count > 0)
+        qsort(pairs.list, pairs.count, sizeof *pairs.list, compare_pairs);
+    free(pairs.slots);
+    *list = pairs.list;
+    return pairs.count;
 }
 
 static void note_source(struct model_module *module, enum symbols_source source) {
@@ -254,6 +380,7 @@ static void show_progress(const struct model_module *module, const struct timesp
 struct symbols_work {
     struct symbols_options options;
     struct wish *wishes;
+    struct pair *pairs;
     struct lookup *lookups; /* one for each module, in the order of the wishes */
     size_t count, started;
 };
@@ -263,9 +390,26 @@ struct symbols_work {
 
 static void start_some(struct symbols_work *work, const struct model *model, size_t done) {
     for (; work->started < work->count && work->started < done + CHILDREN_MAX; work->started++) {
-        uint32_t module = work->lookups[work->started].wishes[0].frame->module;
+        uint32_t module = work->lookups[work->started].module;
         if (module != WIRE_NONE && model->modules[module].path[0] == '/')
             start_lookup(&work->lookups[work->started], model, &work->options);
+    }
+}
+
+/* Makes a look-up for each module that has wishes or pairs. Both are sorted by module. */
+static void make_lookups(struct symbols_work *work, size_t wish_count, size_t pair_count) {
+    size_t wish = 0, pair = 0;
+    while (wish < wish_count || pair < pair_count) {
+        uint32_t wished = wish < wish_count ? work->wishes[wish].frame->module : WIRE_NONE;
+        uint32_t paired = pair < pair_count ? work->pairs[pair].outer->module : WIRE_NONE;
+        struct lookup *lookup = &work->lookups[work->count++];
+        *lookup = (struct lookup){.module = wished < paired ? wished : paired,
+                                  .wishes = &work->wishes[wish],
+                                  .pairs = work->pairs + pair};
+        for (; wish < wish_count && work->wishes[wish].frame->module == lookup->module; wish++)
+            lookup->count++;
+        for (; pair < pair_count && work->pairs[pair].outer->module == lookup->module; pair++)
+            lookup->pair_count++;
     }
 }
 
@@ -274,13 +418,10 @@ struct symbols_work *symbols_begin(const struct model *model,
     struct symbols_work *work = cli_alloc(1, sizeof *work);
     work->options = *options;
     work->wishes = cli_alloc(model->frame_count, sizeof *work->wishes);
-    size_t count = collect_wishes(model, options->only, work->wishes);
+    size_t wishes = collect_wishes(model, options->only, work->wishes);
+    size_t pairs = collect_pairs(model, options, &work->pairs);
     work->lookups = cli_alloc(model->module_count + 1, sizeof *work->lookups);
-    for (size_t i = 0; i < count; i++) {
-        if (i == 0 || work->wishes[i].frame->module != work->wishes[i - 1].frame->module)
-            work->lookups[work->count++] = (struct lookup){.wishes = &work->wishes[i]};
-        work->lookups[work->count - 1].count++;
-    }
+    make_lookups(work, wishes, pairs);
     start_some(work, model, 0);
     return work;
 }
@@ -291,13 +432,12 @@ void symbols_finish(struct symbols_work *work, struct model *model) {
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (size_t i = 0; i < work->count; i++) {
         struct lookup *lookup = &work->lookups[i];
-        uint32_t index = lookup->wishes[0].frame->module;
         start_some(work, model, i);
-        if (index == WIRE_NONE) {
+        if (lookup->module == WIRE_NONE) {
             resolve_generated(lookup->wishes, lookup->count, &work->options);
             continue;
         }
-        struct model_module *module = &model->modules[index];
+        struct model_module *module = &model->modules[lookup->module];
         if (progress)
             show_progress(module, &start);
         /* [vdso] and such are not files, so they have no child. */
@@ -310,5 +450,6 @@ void symbols_finish(struct symbols_work *work, struct model *model) {
     model->has_names = true;
     free(work->lookups);
     free(work->wishes);
+    free(work->pairs);
     free(work);
 }

@@ -26,6 +26,7 @@ struct symbols_options {
     const char *debug_directory; /* searched beside the usual ones; NULL: none */
     bool progress;               /* show long look-ups on standard error */
     const bool *only;            /* true for each context that needs names; NULL: all contexts */
+    bool any_site;               /* every frame may be the innermost one of a path */
 };
 
 /* Give every context of the model its names, and every module that has frames its `symbols`.

@@ -83,6 +83,7 @@ enum snapshot_table {
     SNAPSHOT_PAGES = 13,
     SNAPSHOT_SHARES = 14,
     SNAPSHOT_NOTES = 15,
+    SNAPSHOT_TAILS = 16,
     SNAPSHOT_TABLES,
 };
 
@@ -284,6 +285,14 @@ enum snapshot_shares {
 
 enum snapshot_notes {
     NOTES_TEXT = 1, /* text */
+};
+
+/* Functions that ended in tail calls between two frames of a path, or between a frame and malloc.
+ * They stand one behind the other, innermost first. */
+enum snapshot_tails {
+    TAILS_OUTER = 1,    /* index of the frames */
+    TAILS_INNER = 2,    /* index or none, of the frames; none: malloc */
+    TAILS_FUNCTION = 3, /* index of the frames: the address behind the tail call, with its names */
 };
 
 #endif

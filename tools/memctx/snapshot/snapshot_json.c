@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/tails.h"
 #include "snapshot/snapshot.h"
 
 #define SCHEMA "memctx/1"
@@ -96,16 +97,19 @@ static uint32_t find_module(const struct model *model, const char *path, uint64_
     return WIRE_NONE;
 }
 
-/* Each context gets a frame of its own, as in the file, because names of equal frames may differ
- * there. */
-static bool load_frame(struct model *model, struct model_frame *context, const json_t *frame,
-                       struct cli_failure *failure) {
-    if (!json_is_object(frame))
-        return damaged(model, failure, "a context has no frame");
-    if (context->kind != WIRE_KIND_PATH) {
-        context->label = text_of(frame, "function");
-        return true;
-    }
+static const struct model_names *load_names(const json_t *frame) {
+    const json_t *inlined = json_object_get(frame, "inlined");
+    struct model_names *names = cli_alloc(1, sizeof *names);
+    names->count = 1 + (uint32_t)json_array_size(inlined);
+    names->functions = cli_alloc(names->count, sizeof *names->functions);
+    load_function(&names->functions[0], frame);
+    for (uint32_t i = 1; i < names->count; i++)
+        load_function(&names->functions[i], json_array_get(inlined, i - 1));
+    return names->count > 1 || names->functions[0].name || names->functions[0].file ? names : NULL;
+}
+
+static bool load_path_frame(struct model *model, struct model_frame *context, const json_t *frame,
+                            struct cli_failure *failure) {
     context->address = hex_of(frame, "addr");
     const char *path = json_string_value(json_object_get(frame, "module"));
     if (path) {
@@ -116,15 +120,39 @@ static bool load_frame(struct model *model, struct model_frame *context, const j
         if (context->module == WIRE_NONE)
             return damaged(model, failure, "a frame lies in a module that is not listed");
     }
-    const json_t *inlined = json_object_get(frame, "inlined");
-    struct model_names *names = cli_alloc(1, sizeof *names);
-    names->count = 1 + (uint32_t)json_array_size(inlined);
-    names->functions = cli_alloc(names->count, sizeof *names->functions);
-    load_function(&names->functions[0], frame);
-    for (uint32_t i = 1; i < names->count; i++)
-        load_function(&names->functions[i], json_array_get(inlined, i - 1));
-    if (names->count > 1 || names->functions[0].name || names->functions[0].file)
-        context->names = names;
+    context->names = load_names(frame);
+    return true;
+}
+
+/* Each context gets a frame of its own, as in the file, because names of equal frames may differ
+ * there. */
+static bool load_frame(struct model *model, struct model_frame *context, const json_t *frame,
+                       struct cli_failure *failure) {
+    if (!json_is_object(frame))
+        return damaged(model, failure, "a context has no frame");
+    if (context->kind != WIRE_KIND_PATH) {
+        context->label = text_of(frame, "function");
+        return true;
+    }
+    return load_path_frame(model, context, frame, failure);
+}
+
+/* Loads functions that ended in tail calls. Those without a name or a module are left out. */
+static bool load_tails(struct model *model, uint32_t outer, uint32_t inner, const json_t *list,
+                       struct cli_failure *failure) {
+    struct model_tails tails = {.outer = outer, .inner = inner};
+    size_t count = json_array_size(list);
+    if (count == 0)
+        return true;
+    tails.frames = cli_alloc(count, sizeof *tails.frames);
+    for (size_t i = 0; i < count; i++) {
+        struct model_frame frame = {.kind = WIRE_KIND_PATH, .module = WIRE_NONE};
+        if (!load_path_frame(model, &frame, json_array_get(list, i), failure))
+            return false;
+        if (frame.names && frame.module != WIRE_NONE)
+            tails.frames[tails.count++] = frame;
+    }
+    tails_add(model, &tails);
     return true;
 }
 
@@ -188,6 +216,20 @@ static uint32_t thread_of(const struct model *model, uint32_t tid) {
         if (model->threads[i].tid == tid)
             return (uint32_t)i;
     return WIRE_NONE;
+}
+
+static bool load_all_tails(struct model *model, const json_t *list, struct cli_failure *failure) {
+    for (size_t i = 1; i < model->context_count; i++) {
+        const struct model_context *context = &model->contexts[i];
+        const json_t *frame = json_object_get(json_array_get(list, i), "frame");
+        uint32_t number = context->frame->number;
+        if (!load_tails(model, model->contexts[context->parent].frame->number, number,
+                        json_object_get(frame, "tail_calls"), failure) ||
+            !load_tails(model, number, WIRE_NONE, json_object_get(frame, "tail_calls_to_malloc"),
+                        failure))
+            return false;
+    }
+    return true;
 }
 
 static bool load_views(struct model *model, const json_t *root, const json_t *list,
@@ -427,8 +469,8 @@ static bool load_root(struct model *model, const json_t *root, struct cli_failur
     const json_t *contexts = json_object_get(root, "contexts");
     if (!load_memory(model, root, failure) || !load_modules(model, root, failure) ||
         !load_contexts(model, contexts, failure) || !model_link(model, failure) ||
-        !load_views(model, root, contexts, failure) || !load_remotes(model, root, failure) ||
-        !load_pages(model, root, failure))
+        !load_all_tails(model, contexts, failure) || !load_views(model, root, contexts, failure) ||
+        !load_remotes(model, root, failure) || !load_pages(model, root, failure))
         return false;
     load_marks(model, root);
     load_notes(model, root);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/tails.h"
 #include "snapshot/snapshot.h"
 #include "snapshot/unpack.h"
 
@@ -34,6 +35,7 @@ struct snapshot_reader {
     size_t text_count, function_count, list_count, frame_count, entry_count, process_count;
     struct wire_mark_entry *entries;
     uint64_t shares_told, entries_told;
+    struct model_tails tails; /* functions of the pair whose rows are being read */
     /* Values of the previous row, to which the next row is relative. */
     uint64_t address, page_end, id_expected;
     uint32_t view_context, entry_context;
@@ -487,6 +489,42 @@ static void read_notes(struct snapshot_reader *reader) {
     }
 }
 
+/* Returns the frame of a row of the frames; NULL: no context has it. */
+static struct model_frame *made_frame(const struct snapshot_reader *reader, uint32_t index) {
+    return reader->frames[index].made[0];
+}
+
+/* Reads functions that ended in tail calls. The rows of a pair of frames stand together. */
+static void read_tails(struct snapshot_reader *reader) {
+    struct model_tails *tails = &reader->tails;
+    const char *wrong = "a tail call belongs to a frame that is not listed";
+    for (uint32_t i = 0; i < reader->block.rows; i++) {
+        uint32_t outer = get_index(reader, TAILS_OUTER, reader->frame_count, wrong);
+        uint32_t inner = get_index_or_none(reader, TAILS_INNER, reader->frame_count, wrong);
+        uint32_t at = get_index(reader, TAILS_FUNCTION, reader->frame_count, wrong);
+        if (reader->wrong)
+            return;
+        const struct snapshot_frame *from = &reader->frames[at];
+        const struct model_frame *caller = made_frame(reader, outer);
+        const struct model_frame *callee = inner != WIRE_NONE ? made_frame(reader, inner) : NULL;
+        if (!caller || (inner != WIRE_NONE && !callee) || from->module == WIRE_NONE ||
+            from->list == WIRE_NONE)
+            continue;
+        uint32_t number = callee ? callee->number : WIRE_NONE;
+        if (tails->count > 0 && (tails->outer != caller->number || tails->inner != number)) {
+            tails_add(reader->model, tails);
+            *tails = (struct model_tails){0};
+        }
+        tails->outer = caller->number;
+        tails->inner = number;
+        tails->frames = room(reader, tails->frames, tails->count, sizeof *tails->frames);
+        tails->frames[tails->count++] = (struct model_frame){.address = from->address,
+                                                             .module = from->module,
+                                                             .kind = WIRE_KIND_PATH,
+                                                             .names = &reader->names[from->list]};
+    }
+}
+
 /* --- all of it --------------------------------------------------------------------------- */
 
 static void (*const readers[SNAPSHOT_TABLES])(struct snapshot_reader *reader) = {
@@ -497,7 +535,7 @@ static void (*const readers[SNAPSHOT_TABLES])(struct snapshot_reader *reader) = 
     [SNAPSHOT_VIEWS] = read_views,         [SNAPSHOT_REMOTES] = read_remotes,
     [SNAPSHOT_MARKS] = read_marks,         [SNAPSHOT_MARK_ENTRIES] = read_mark_entries,
     [SNAPSHOT_PAGES] = read_pages,         [SNAPSHOT_SHARES] = read_shares,
-    [SNAPSHOT_NOTES] = read_notes,
+    [SNAPSHOT_NOTES] = read_notes,         [SNAPSHOT_TAILS] = read_tails,
 };
 
 static bool read_block(struct snapshot_reader *reader) {
@@ -541,6 +579,8 @@ static bool check_whole(struct snapshot_reader *reader) {
         context->recursive_from = model->contexts[context->recursive_from].id; /* for model_link */
     }
     hand_out_entries(reader);
+    if (reader->tails.count > 0)
+        tails_add(model, &reader->tails);
     if (!model_link(model, reader->failure))
         return false;
     model_add_up(model);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/tails.h"
 #include "snapshot/pack.h"
 #include "snapshot/share.h"
 
@@ -19,10 +20,18 @@ struct snapshot_writer {
     struct model_write_options options;
     struct pack *pack;
     struct share share;
-    uint32_t *frames; /* number of each context's frame, as share_frame gives it */
+    uint32_t *frames;       /* number of each context's frame, as share_frame gives it */
+    uint32_t *model_frames; /* the same numbers by the numbers of the model's frames; 0: none */
 };
 
 /* --- numbers ----------------------------------------------------------------------------- */
+
+static uint32_t number_frame(struct snapshot_writer *writer, const struct model_frame *frame) {
+    struct share *share = &writer->share;
+    uint32_t list = share_names(share, writer->options.names ? frame->names : NULL);
+    uint32_t module = frame->module == WIRE_NONE ? 0 : frame->module + 1;
+    return share_frame(share, frame->address, module, list);
+}
 
 static void number_context(struct snapshot_writer *writer, size_t i) {
     const struct model_context *context = &writer->model->contexts[i];
@@ -32,9 +41,13 @@ static void number_context(struct snapshot_writer *writer, size_t i) {
         share_text(share, context->frame->label);
         return;
     }
-    uint32_t list = share_names(share, writer->options.names ? context->frame->names : NULL);
-    uint32_t module = context->frame->module == WIRE_NONE ? 0 : context->frame->module + 1;
-    writer->frames[i] = share_frame(share, context->frame->address, module, list);
+    writer->frames[i] = number_frame(writer, context->frame);
+    writer->model_frames[context->frame->number] = writer->frames[i];
+}
+
+static void number_tails(const struct model_tails *tails, void *writer) {
+    for (uint32_t i = 0; i < tails->count; i++)
+        number_frame(writer, &tails->frames[i]);
 }
 
 static void number_figures(struct snapshot_writer *writer) {
@@ -65,8 +78,11 @@ static void number_all(struct snapshot_writer *writer) {
     for (size_t i = 0; i < model->note_count; i++)
         share_text(share, model->notes[i]);
     writer->frames = cli_alloc(model->context_count, sizeof *writer->frames);
+    writer->model_frames = cli_alloc(model->frame_count, sizeof *writer->model_frames);
     for (size_t i = 0; i < model->context_count; i++)
         number_context(writer, i);
+    if (writer->options.names)
+        tails_visit(model, number_tails, writer);
 }
 
 static void put_text(struct snapshot_writer *writer, unsigned column, const char *text) {
@@ -386,6 +402,28 @@ static void write_notes(struct snapshot_writer *writer) {
     pack_end_table(writer->pack);
 }
 
+static void put_tails(const struct model_tails *tails, void *data) {
+    struct snapshot_writer *writer = data;
+    uint32_t outer = writer->model_frames[tails->outer];
+    uint32_t inner = tails->inner != WIRE_NONE ? writer->model_frames[tails->inner] : 0;
+    /* A frame whose context is not in the file has no number. */
+    if (outer == 0 || (tails->inner != WIRE_NONE && inner == 0))
+        return;
+    for (uint32_t i = 0; i < tails->count; i++) {
+        pack_number(writer->pack, TAILS_OUTER, outer - 1);
+        pack_number(writer->pack, TAILS_INNER, inner);
+        pack_number(writer->pack, TAILS_FUNCTION, number_frame(writer, &tails->frames[i]) - 1);
+        pack_end_row(writer->pack);
+    }
+}
+
+static void write_tails(struct snapshot_writer *writer) {
+    pack_begin_table(writer->pack, SNAPSHOT_TAILS);
+    if (writer->options.names)
+        tails_visit(writer->model, put_tails, writer);
+    pack_end_table(writer->pack);
+}
+
 void snapshot_write(const struct model *model, FILE *file,
                     const struct model_write_options *options) {
     struct snapshot_writer writer = {.model = model, .options = *options};
@@ -405,7 +443,9 @@ void snapshot_write(const struct model *model, FILE *file,
     if (model->has_pages)
         write_pages(&writer);
     write_notes(&writer);
+    write_tails(&writer);
     pack_finish(writer.pack);
     free(writer.frames);
+    free(writer.model_frames);
     share_end(&writer.share);
 }

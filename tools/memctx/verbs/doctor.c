@@ -10,6 +10,7 @@
 #include "diagnosis/tell.h"
 #include "formats/render.h"
 #include "model/frames.h"
+#include "model/tails.h"
 #include "verbs/reading.h"
 #include "verbs/self.h"
 #include "verbs/verbs.h"
@@ -83,25 +84,39 @@ static struct samples_look *watch(struct target *target, int64_t seconds) {
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
+static void write_functions(struct json_writer *json, const struct model *model,
+                            const struct model_frame *frame) {
+    const struct model_names *names = frame->names;
+    if (names && names->functions[0].name) {
+        for (uint32_t k = 1; k < names->count; k++)
+            json_put_text(json, NULL, names->functions[k].name);
+        json_put_text(json, NULL, names->functions[0].name);
+    } else {
+        char *name = frames_write_frame(model, frame, true);
+        json_put_text(json, NULL, name);
+        free(name);
+    }
+}
+
+static void write_tails(struct json_writer *json, const struct model *model,
+                        const struct model_tails *tails) {
+    for (uint32_t i = 0; tails && i < tails->count; i++)
+        write_functions(json, model, &tails->frames[i]);
+}
+
 /* Writes the functions of the path, innermost first: of each frame the inlined ones, then the
- * function that they were inlined into. */
+ * function that they were inlined into. Functions that ended in tail calls stand between the
+ * frames. */
 static void write_path(struct json_writer *json, const struct model *model, uint32_t example,
                        uint32_t frames) {
     uint32_t at = example;
     json_put_open(json, "path", '[');
+    if (at != WIRE_NONE && frames > 0)
+        write_tails(json, model, tails_to_malloc(model, &model->contexts[at]));
     for (uint32_t i = 0; at != WIRE_NONE && i < frames; i++) {
-        const struct model_context *context = &model->contexts[at];
-        const struct model_names *names = context->frame->names;
-        if (names && names->functions[0].name) {
-            for (uint32_t k = 1; k < names->count; k++)
-                json_put_text(json, NULL, names->functions[k].name);
-            json_put_text(json, NULL, names->functions[0].name);
-        } else {
-            char *name = frames_write(model, context, true);
-            json_put_text(json, NULL, name);
-            free(name);
-        }
-        at = context->parent;
+        write_functions(json, model, model->contexts[at].frame);
+        write_tails(json, model, tails_before(model, &model->contexts[at]));
+        at = model->contexts[at].parent;
     }
     json_put_close(json, ']');
 }

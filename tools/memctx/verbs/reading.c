@@ -22,17 +22,29 @@ void reading_resolve(struct model *model, const struct target *target,
     reading_finish(reading_begin(model, target, names, NULL), model, names);
 }
 
-struct symbols_work *reading_begin(const struct model *model, const struct target *target,
-                                   const struct reading_names *names, const bool *only) {
+static struct symbols_work *begin(const struct model *model, const struct target *target,
+                                  const struct reading_names *names,
+                                  struct symbols_options options) {
     if (names->none || model->has_names)
         return NULL;
-    struct symbols_options options = {
-        .debug_directory = names->debug_directory, .progress = true, .only = only};
+    options.debug_directory = names->debug_directory;
+    options.progress = true;
     if (!target->is_snapshot) {
         options.live_pid = target->facts.pid;
         options.inner_pid = target->facts.inner_pid;
     }
     return symbols_begin(model, &options);
+}
+
+struct symbols_work *reading_begin(const struct model *model, const struct target *target,
+                                   const struct reading_names *names, const bool *only) {
+    return begin(model, target, names, (struct symbols_options){.only = only});
+}
+
+void reading_resolve_sites(struct model *model, const struct target *target,
+                           const struct reading_names *names) {
+    struct symbols_options options = {.any_site = true};
+    reading_finish(begin(model, target, names, options), model, names);
 }
 
 void reading_finish(struct symbols_work *work, struct model *model,

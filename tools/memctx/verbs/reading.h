@@ -39,6 +39,10 @@ void reading_take(struct reading_names *names, int option);
 /* Resolves the model's names as asked, unless the snapshot has them already. */
 void reading_resolve(struct model *model, const struct target *target,
                      const struct reading_names *names);
+/* As reading_resolve, for a model that has frames but no contexts yet: any frame may be that of a
+ * site. */
+void reading_resolve_sites(struct model *model, const struct target *target,
+                           const struct reading_names *names);
 /* As reading_resolve, in two steps, so that the look-ups run while the caller does other work.
  * `only`: the contexts that need names, or NULL for all. */
 struct symbols_work *reading_begin(const struct model *model, const struct target *target,

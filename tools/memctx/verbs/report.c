@@ -18,6 +18,7 @@
 #include "model/frames.h"
 #include "pages/holders.h"
 #include "verbs/reading.h"
+#include "verbs/report_parts.h"
 #include "verbs/verbs.h"
 
 #define CELLS_MAX 40000    /* cells of the page map: with more pages, several share a cell */
@@ -29,6 +30,8 @@
     extern const char name[]
 ASSET(asset_page, "report.html");
 ASSET(asset_style, "report.css");
+ASSET(asset_trees, "trees.js");
+ASSET(asset_time, "time.js");
 ASSET(asset_program, "report.js");
 
 enum { OPTION_BEFORE = 1 };
@@ -43,7 +46,9 @@ struct report_request {
     const char *output, *before;
 };
 
-/* One state of memory: that of the target, or the one that it is compared with. */
+/* One state of memory: that of the target, or the one that it is compared with. A mark has no
+ * model.
+ */
 struct state {
     struct model *model;
     struct memory_ledger ledger;
@@ -257,16 +262,15 @@ static void write_state(struct json_writer *json, const struct state *state) {
     write_cells(json, model);
 }
 
-static void write_findings(struct json_writer *json, struct state *state, const char *target) {
+static void write_findings(struct json_writer *json, struct state *state,
+                           const struct samples *samples, const char *target) {
     const struct tell_options options = {.functions = WHO_FUNCTIONS};
-    struct samples samples;
     struct findings findings;
     struct findings_input input = {.model = state->model,
                                    .ledger = &state->ledger,
-                                   .samples = &samples,
+                                   .samples = samples,
                                    .target = target,
                                    .foreign_frees = WIRE_UNKNOWN};
-    samples_make(&samples, state->model, NULL, 0);
     findings_make(&findings, &input);
     json_put_newline(json);
     json_put_open(json, "findings", '[');
@@ -309,6 +313,31 @@ static int by_change(const void *a, const void *b) {
     return (left < right) - (left > right);
 }
 
+/* Writes the sums over all contexts, which a mark has, too; all else is known of snapshots only. */
+static void write_change_sums(struct json_writer *json, const struct compare *compare) {
+    const struct {
+        const char *name;
+        int64_t before, after;
+    } sums[] = {
+        {"requested_bytes", compare->before.requested_bytes, compare->after.requested_bytes},
+        {"live_chunks", compare->before.live_chunks, compare->after.live_chunks},
+        {"allocs", compare->before.allocs, compare->after.allocs},
+        {"frees", compare->before.frees, compare->after.frees},
+        {"requested_cum_bytes", compare->before.requested_cum_bytes,
+         compare->after.requested_cum_bytes},
+    };
+    json_put_newline(json);
+    json_put_open(json, "sums", '[');
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++) {
+        json_put_open(json, NULL, '[');
+        json_put_text(json, NULL, sums[i].name);
+        json_put_integer(json, NULL, sums[i].before);
+        json_put_integer(json, NULL, sums[i].after);
+        json_put_close(json, ']');
+    }
+    json_put_close(json, ']');
+}
+
 /* Each row is a list: the context in this dump or -1, its path if it is gone, requested bytes
  * before and after, chunks before and after. */
 static void write_changes(struct json_writer *json, const struct model *model,
@@ -340,6 +369,7 @@ static void write_changes(struct json_writer *json, const struct model *model,
 static void write_data(FILE *file, struct state *now, const struct state *before,
                        const struct compare *compare, const char *target) {
     struct json_writer json = {.file = file};
+    struct samples samples;
     char taken[64];
     time_t clock = time(NULL);
     struct tm local;
@@ -353,13 +383,19 @@ static void write_data(FILE *file, struct state *now, const struct state *before
     json_put_boolean(&json, "exact", now->model->exact);
     json_put_newline(&json);
     write_state(&json, now);
-    write_findings(&json, now, target);
+    samples_make(&samples, now->model, NULL, 0);
+    write_findings(&json, now, &samples, target);
     write_contexts(&json, now->model);
+    report_write_threads(&json, now->model);
+    report_write_series(&json, now->model, &samples);
     if (compare) {
         json_put_newline(&json);
         json_put_open(&json, "before", '{');
-        if (before)
+        if (before->model)
             write_state(&json, before);
+        else
+            json_put_text(&json, "title", before->title);
+        write_change_sums(&json, compare);
         write_changes(&json, now->model, compare);
         json_put_close(&json, '}');
     }
@@ -391,7 +427,8 @@ static void put_text(FILE *file, const char *text) { /* the text of an HTML elem
     }
 }
 
-/* Writes the page with its marks @TITLE@, @STYLE@, @PROGRAM@ and @DATA@ replaced. */
+/* Writes the page with its marks @TITLE@, @STYLE@, @TREES@, @TIME@, @PROGRAM@ and @DATA@ replaced.
+ */
 static void write_page(FILE *file, const char *title, const char *data, size_t data_length) {
     const char *text = asset_page;
     const char *mark;
@@ -403,6 +440,10 @@ static void write_page(FILE *file, const char *title, const char *data, size_t d
             put_text(file, title);
         else if (strncmp(mark + 1, "STYLE", length) == 0)
             fputs(asset_style, file);
+        else if (strncmp(mark + 1, "TREES", length) == 0)
+            fputs(asset_trees, file);
+        else if (strncmp(mark + 1, "TIME", length) == 0)
+            fputs(asset_time, file);
         else if (strncmp(mark + 1, "PROGRAM", length) == 0)
             fputs(asset_program, file);
         else if (strncmp(mark + 1, "DATA", length) == 0)
@@ -450,7 +491,7 @@ int report_main(int argc, char **argv) {
     const char *word = reading_target_word(argc, argv, 1);
     struct target target, earlier;
     struct model model, other;
-    struct state now = {.model = &model}, then = {.model = &other};
+    struct state now = {.model = &model}, then = {.model = NULL};
     struct compare compare;
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
                                        .every_mark = true,
@@ -467,18 +508,20 @@ int report_main(int argc, char **argv) {
     bool snapshot = request.before && !mark;
     if (mark) {
         compare_with_mark(&compare, &model, mark);
+        then.title = cli_format("mark %s", mark->name);
     } else if (snapshot) {
         target_open(&earlier, request.before, false);
         load.flags &= ~MODEL_THREADS;
         target_load(&earlier, &other, &load);
         reading_resolve(&other, &earlier, &request.names);
+        then.model = &other;
         memory_make_ledger(&other, &then.ledger);
         then.title = other.source;
         compare_models(&compare, &other, &model);
     }
     if (!request.output)
         request.output = cli_format("memctx-%" PRId64 ".html", model.pid);
-    write_report(&request, &now, snapshot ? &then : NULL, request.before ? &compare : NULL, word);
+    write_report(&request, &now, &then, request.before ? &compare : NULL, word);
     if (strcmp(request.output, "-") != 0)
         fprintf(stderr, "memctx: wrote %s; open it in a browser\n", request.output);
     return cli_finish_output(CLI_DONE);

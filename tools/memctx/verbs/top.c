@@ -167,13 +167,14 @@ static void find_matches(struct target *target, struct model *model, struct surv
     ask_modules(target);
     if (!loader_check_frames(&target->loader))
         cli_die_failure(&target->failure);
-    reading_resolve(model, target, names);
+    reading_resolve_sites(model, target, names);
     model->has_names = false; /* further frames will be added */
     view_compile_site(&regex, site);
     survey->frame_count = model->frame_count;
     survey->matches = cli_alloc(survey->frame_count, sizeof *survey->matches);
     for (struct model_frame *frame = model->frames; frame; frame = frame->next)
-        survey->matches[frame->number] = view_matches_frame(model, frame, &regex);
+        survey->matches[frame->number] =
+            view_matches_frame(model, frame, &regex) || view_matches_tails(model, frame, &regex);
     regfree(&regex);
 }
 

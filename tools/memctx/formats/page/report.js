@@ -36,25 +36,22 @@
   // --- the tree ---
 
   const nameOf = (index) => index === 0 ? "all" : data.names[contexts.name[index]];
-  const children = Array.from({length: count}, () => []);
-  const level = new Uint16Array(count);
-  for (let i = 1; i < count; i++) {
-    children[contexts.parent[i]].push(i);
-    level[i] = level[contexts.parent[i]] + 1;
-  }
+  const {children, level} = trees.finish(contexts.parent, new Array(count).fill(0));
   const pathOf = (index, most = 40) => {
     const names = [];
     for (let at = index; at > 0 && names.length < most; at = contexts.parent[at]) names.push(nameOf(at));
     return names.join(" < ") || "all";
   };
 
-  const column = (name) => (i) => contexts[name][i] || 0;
+  // The figures of the chosen thread; null: all threads together.
+  let ofThread = null;
+  const column = (name) => (i) => ofThread ? (ofThread[name] ? ofThread[name][i] : null) : contexts[name][i] || 0;
   const METRICS = [
     {id: "requested", title: "requested", unit: bytesText, of: column("requested_bytes")},
     {id: "chunks", title: "chunks alive", unit: numberText, of: column("live_chunks")},
     {id: "allocs", title: "allocations", unit: numberText, of: column("allocs")},
     {id: "waste", title: "waste", unit: bytesText,
-      of: (i) => Math.max(0, (contexts.reserved_bytes[i] || 0) - (contexts.requested_bytes[i] || 0))},
+      of: (i) => ofThread ? null : Math.max(0, (contexts.reserved_bytes[i] || 0) - (contexts.requested_bytes[i] || 0))},
     {id: "pinned", title: "pinned", unit: bytesText, of: column("pinned_bytes")},
     {id: "resident", title: "resident", unit: bytesText, of: column("resident_bytes")},
     {id: "reserved", title: "reserved", unit: bytesText, of: column("reserved_bytes")},
@@ -64,7 +61,7 @@
   let metric = METRICS[0];
   const totals = new Map();
   const totalOf = (wanted) => {
-    if (totals.has(wanted.id)) return totals.get(wanted.id);
+    if (totals.has(wanted.id)) return totals.get(wanted.id); // of the chosen thread
     const sums = new Float64Array(count);
     for (let i = 0; i < count; i++) sums[i] = Math.max(0, wanted.of(i));
     for (let i = count - 1; i > 0; i--) sums[contexts.parent[i]] += sums[i];
@@ -109,8 +106,14 @@
     }
     return hue;
   };
-  const colourOf = (index, faded) => faded ? (dark() ? "#2a2f37" : "#e7e9ee")
-    : `hsl(${hueOf(nameOf(index))}, ${dark() ? "38%, 36%" : "62%, 78%"})`;
+  const fadedColour = () => dark() ? "#2a2f37" : "#e7e9ee";
+  const colourOfName = (name) => `hsl(${hueOf(name)}, ${dark() ? "38%, 36%" : "62%, 78%"})`;
+  const colourOf = (index, faded) => faded ? fadedColour() : colourOfName(nameOf(index));
+  // From orange through the background's grey to blue, which people who do not see red or green tell apart, too.
+  const ramp = (part) => {
+    const far = Math.abs(part - .5) * 2;
+    return `hsl(${part < .5 ? 24 : 212}, ${20 + 65 * far}%, ${dark() ? 34 + 18 * far : 84 - 30 * far}%)`;
+  };
 
   // --- the pointer ---
 
@@ -157,25 +160,72 @@
   // --- flame graph and icicle ---
 
   const ROW = 19;
-  const graph = {root: 0, boxes: [], canvas: $("graph")};
+  const graph = {kind: "outward", root: 0, at: 0, boxes: [], canvas: $("graph"), tree: null};
+  const ownFigures = () => Float64Array.from({length: count}, (_, i) => Math.max(0, metric.of(i)));
+  const outwardTree = () => ({parent: contexts.parent, children, level, total: totalOf(metric), name: nameOf, hit: isMatch,
+    context: (node) => node, colour: (node) => colourOf(node), describe, path: pathOf});
+  const inwardTree = () => {
+    const tree = trees.inverted(contexts.parent, contexts.name, ownFigures());
+    const name = (node) => node === 0 ? "all" : data.names[tree.name[node]];
+    return {...tree, name, context: (node) => tree.context[node], colour: (node) => colourOfName(name(node)),
+      hit: (node) => matched === null || (node > 0 && matched[tree.name[node]]),
+      describe: (node) => `${name(node)}\n${metric.title}: ${metric.unit(tree.total[node])} (${percent(tree.total[node], tree.total[0])})`,
+      path: (node) => {
+        const names = [];
+        for (let at = node; at > 0; at = tree.parent[at]) names.unshift(name(at));
+        return names.join(" < ") || "all";
+      }};
+  };
+  // The states that the present one can be compared with: the one that was asked for, and each mark.
+  const states = [];
+  if (data.before) {
+    const before = Float64Array.from(contexts.requested_bytes, (bytes) => bytes || 0), gone = [];
+    for (const [index, path, from] of data.before.changes) {
+      if (index >= 0) before[index] = from;
+      else gone.push({path, bytes: from});
+    }
+    states.push({title: data.before.title, before, gone,
+      note: data.before.changed > data.before.changes.length ? `the ${numberText(data.before.changes.length)} largest of ${numberText(data.before.changed)} changes` : ""});
+  }
+  if (data.series) {
+    data.series.samples.slice(0, -1).forEach(([name, seconds], k) => {
+      const before = Float64Array.from(contexts.requested_bytes, (bytes) => bytes || 0);
+      for (const [index, ...bytes] of data.series.rows) before[index] = bytes[k];
+      states.push({title: `mark ${name || "?"} at ${seconds.toFixed(1)} s`, sample: k, before, gone: [],
+        note: data.series.rest.some((bytes) => bytes > 0) ? `the ${numberText(data.series.rows.length)} largest contexts` : ""});
+    });
+  }
+  let since = 0;
+  const signed = (bytes) => (bytes > 0 ? "+" : "") + bytesText(bytes);
+  const changeTree = () => {
+    const state = states[since], now = Float64Array.from(contexts.requested_bytes, (bytes) => bytes || 0);
+    const tree = trees.changed(contexts.parent, state.before, now, state.gone);
+    const name = (node) => node < count ? nameOf(node) : `gone: ${state.gone[node - count].path}`;
+    const growth = (node) => tree.after[node] - tree.before[node];
+    return {...tree, name, context: (node) => node < count ? node : 0,
+      hit: (node) => node < count ? isMatch(node) : matched === null || name(node).toLowerCase().includes(needle),
+      colour: (node) => ramp(.5 - .5 * Math.max(-1, Math.min(1, growth(node) / (tree.total[node] || 1)))),
+      describe: (node) => `${name(node)}\nrequested: ${bytesText(tree.before[node])} before, ${bytesText(tree.after[node])} now, ${signed(growth(node))}`,
+      path: (node) => node < count ? pathOf(node) : name(node)};
+  };
+  const makeTree = () => { graph.tree = {outward: outwardTree, inward: inwardTree, change: changeTree}[graph.kind](); };
   const layoutGraph = (width) => {
-    const total = totalOf(metric), boxes = [];
-    const start = level[graph.root];
-    let deepest = start;
+    const {total, level: levels, children: below, parent} = graph.tree, boxes = [];
+    let deepest = levels[graph.root];
     // The way to the zoomed node is as wide as everything.
     const outside = [];
-    for (let at = graph.root; at > 0; at = contexts.parent[at]) outside.unshift(contexts.parent[at]);
-    for (const index of outside) boxes.push({index, x: 0, width, level: level[index], outside: true});
+    for (let at = graph.root; at > 0; at = parent[at]) outside.unshift(parent[at]);
+    for (const index of outside) boxes.push({index, x: 0, width, level: levels[index], outside: true});
     const place = (index, x, scale) => {
       const stack = [[index, x]];
       while (stack.length) {
         const [at, left] = stack.pop();
-        const box = {index: at, x: left, width: total[at] * scale, level: level[at]};
+        const box = {index: at, x: left, width: total[at] * scale, level: levels[at]};
         if (box.width < .4) continue;
         boxes.push(box);
         deepest = Math.max(deepest, box.level);
         let from = left;
-        const sorted = children[at].length > 1 ? [...children[at]].sort((a, b) => total[b] - total[a]) : children[at];
+        const sorted = below[at].length > 1 ? [...below[at]].sort((a, b) => total[b] - total[a]) : below[at];
         for (const child of sorted) {
           stack.push([child, from]);
           from += total[child] * scale;
@@ -187,20 +237,21 @@
     return deepest + 1;
   };
   const drawGraph = () => {
-    const probe = graph.canvas.parentElement.clientWidth - 2;
+    makeTree();
+    const probe = graph.canvas.parentElement.clientWidth - 2, tree = graph.tree;
     const rows = layoutGraph(probe), height = rows * ROW + 4;
     const [pen] = prepare(graph.canvas, height);
     const down = $("icicle").checked, ink = style("--text");
     for (const box of graph.boxes) {
       box.y = down ? box.level * ROW : height - (box.level + 1) * ROW;
-      pen.fillStyle = box.outside ? style("--panel") : colourOf(box.index, matched && !isMatch(box.index));
+      pen.fillStyle = box.outside ? style("--panel") : matched && !tree.hit(box.index) ? fadedColour() : tree.colour(box.index);
       pen.fillRect(box.x, box.y, Math.max(.5, box.width - .6), ROW - 1);
-      if (box.index === chosen) {
+      if (box.index === graph.at) {
         pen.strokeStyle = style("--link");
         pen.lineWidth = 2;
         pen.strokeRect(box.x + 1, box.y + 1, Math.max(1, box.width - 2.6), ROW - 3);
       }
-      const text = fitText(pen, nameOf(box.index), box.width - 6);
+      const text = fitText(pen, tree.name(box.index), box.width - 6);
       if (text) {
         pen.fillStyle = ink;
         pen.fillText(text, box.x + 4, box.y + ROW / 2);
@@ -208,24 +259,48 @@
     }
     graph.canvas.dataset.boxes = graph.boxes.length;
     graph.canvas.dataset.root = graph.root;
+    graph.canvas.dataset.kind = graph.kind;
+    $("since-choice").hidden = graph.kind !== "change";
+    $("graph-note").textContent = graph.kind === "change" ? ["orange grew, blue shrank", states[since].note].filter(Boolean).join("; ")
+      : ofThread ? `thread ${$("thread").selectedOptions[0].textContent}` : "";
   };
-  const zoom = (index) => { graph.root = index; choose(index); drawGraph(); };
+  const pick = (node) => {
+    graph.at = node;
+    if (graph.kind === "outward") { choose(node); return; }
+    if (!graph.tree) makeTree();
+    chosen = graph.tree.context(node);
+    detail.textContent = `${graph.tree.describe(node).replace("\n", "  ·  ")}  ·  ${graph.tree.path(node)}`;
+  };
+  const zoom = (node) => { graph.root = node; pick(node); drawGraph(); };
+  const setKind = (kind) => {
+    if (kind === "change" && !states.length) return;
+    graph.kind = kind;
+    $("graph-kind").value = kind;
+    makeTree();
+    zoom(0);
+  };
+  // Shows a context in the graph of call paths.
+  const show = (context) => {
+    if (graph.kind !== "outward") setKind("outward");
+    open("graph");
+    zoom(context);
+  };
   const boxAt = (boxes, event) => {
     const at = event.target.getBoundingClientRect(), x = event.clientX - at.left, y = event.clientY - at.top;
     return boxes.find((box) => x >= box.x && x < box.x + Math.max(1, box.width) && y >= box.y && y < box.y + (box.height || ROW));
   };
 
   const moveInGraph = (key) => {
-    const total = totalOf(metric), siblings = (index) => [...children[contexts.parent[index]]].sort((a, b) => total[b] - total[a]);
+    const {total, children: below, parent} = graph.tree, sorted = (list) => [...list].sort((a, b) => total[b] - total[a]);
     const inward = $("icicle").checked ? "ArrowDown" : "ArrowUp", outward = $("icicle").checked ? "ArrowUp" : "ArrowDown";
     if (key === inward) {
-      const best = [...children[chosen]].sort((a, b) => total[b] - total[a])[0];
-      if (best !== undefined) choose(best);
+      const best = sorted(below[graph.at])[0];
+      if (best !== undefined) pick(best);
     } else if (key === outward) {
-      if (chosen > 0) choose(contexts.parent[chosen]);
-    } else if (chosen > 0) {
-      const list = siblings(chosen), next = list[list.indexOf(chosen) + (key === "ArrowRight" ? 1 : -1)];
-      if (next !== undefined) choose(next);
+      if (graph.at > 0) pick(parent[graph.at]);
+    } else if (graph.at > 0) {
+      const list = sorted(below[parent[graph.at]]), next = list[list.indexOf(graph.at) + (key === "ArrowRight" ? 1 : -1)];
+      if (next !== undefined) pick(next);
     }
     drawGraph();
   };
@@ -306,7 +381,8 @@
     $("table").tHead.replaceChildren(head);
     const list = [];
     for (let i = 0; i < count; i++) {
-      const any = contexts.live_chunks[i] || contexts.allocs[i] || contexts.reserved_bytes[i];
+      const any = ofThread ? ofThread.live_chunks[i] || ofThread.allocs[i]
+        : contexts.live_chunks[i] || contexts.allocs[i] || contexts.reserved_bytes[i];
       if (any && (!matched || isMatch(i))) list.push(i);
     }
     const key = COLUMNS.find((one) => one.id === sortBy);
@@ -339,11 +415,6 @@
     });
   };
   const maps = [];
-  // From orange through the background's grey to blue, which people who do not see red or green tell apart, too.
-  const ramp = (part) => {
-    const far = Math.abs(part - .5) * 2;
-    return `hsl(${part < .5 ? 24 : 212}, ${20 + 65 * far}%, ${dark() ? 34 + 18 * far : 84 - 30 * far}%)`;
-  };
   const cellColour = (cell, oldest) => {
     const mine = !matched || (cell.owner >= 0 ? isMatch(cell.owner) : cell.shares.some(([index]) => isMatch(index)));
     if (!mine) return dark() ? "#23272e" : "#eceef2";
@@ -471,18 +542,27 @@
       box.append(element("p", {}, "Next: ", element("code", {textContent: one.action})));
       if (one.context > 0) {
         const button = element("button", {type: "button", textContent: "Show it in the graph"});
-        button.addEventListener("click", () => { open("graph"); zoom(one.context); });
+        button.addEventListener("click", () => show(one.context));
         box.append(button);
       }
       return box;
     }));
-    if (!data.findings.length) $("findings").append(element("p", {textContent: "No memory problem was found."}));
+    if (!data.findings.some((one) => one.severity !== "info")) {
+      $("findings").append(element("p", {textContent: data.findings.length ? "None of these findings is a problem by itself."
+        : "No memory problem was found."}));
+    }
   };
   const drawChanges = () => {
     const before = data.before;
     if (!before) return;
     const sums = [["", "before", "after", "change"]];
-    const add = (name, from, to) => { if (from || to) sums.push([name, bytesText(from), bytesText(to), bytesText(to - from)]); };
+    const add = (name, from, to, unit = bytesText) => {
+      if (from || to) sums.push([name, unit(from), unit(to), (to > from ? "+" : "") + unit(to - from)]);
+    };
+    const SUMS = {requested_bytes: ["requested by the program", bytesText], live_chunks: ["chunks alive", numberText],
+      allocs: ["allocations since the start", numberText], frees: ["frees since the start", numberText],
+      requested_cum_bytes: ["requested since the start", bytesText]};
+    for (const [key, from, to] of before.sums) if (SUMS[key]) add(SUMS[key][0], from, to, SUMS[key][1]);
     if (before.totals) {
       add("resident set", before.rss_bytes, data.rss_bytes);
       before.ledger.forEach(([name, bytes]) => {
@@ -492,6 +572,7 @@
     }
     $("change-sums").replaceChildren(...sums.map((cells, i) => element("tr", {}, ...cells.map((text) =>
       element(i ? "td" : "th", {textContent: text})))));
+    $("change-title").textContent = `${before.title}, and now`;
     $("changes").tHead.replaceChildren(element("tr", {}, ...["context", "growth", "before", "after", "chunks before", "chunks after"].map((text) =>
       element("th", {textContent: text, scope: "col"}))));
     const rows = before.changes.filter(([index, path, from, to, chunksFrom, chunksTo]) => (from !== to || chunksFrom !== chunksTo) &&
@@ -506,11 +587,74 @@
     }));
   };
 
+  // --- threads ---
+
+  const THREAD_COLUMNS = ["requested", "chunks", "allocs", "churn"].map((id) => METRICS.find((one) => one.id === id));
+  const threadTitle = (k) => {
+    const [tid, name] = data.threads.list[k];
+    return tid === 0 ? "threads that have ended" : `${name || "?"} (${tid})`;
+  };
+  const setThread = (k) => {
+    ofThread = null;
+    if (k >= 0) {
+      ofThread = {};
+      data.threads.figures.forEach((figure) => { ofThread[figure] = new Array(count).fill(0); });
+      for (const [thread, context, ...values] of data.threads.rows) {
+        if (thread === k) values.forEach((value, f) => { ofThread[data.threads.figures[f]][context] = value; });
+      }
+    }
+    totals.clear();
+    $("thread").value = String(k);
+    for (const option of $("metric").options) option.disabled = k >= 0 && !THREAD_COLUMNS.some((one) => one.id === option.value);
+    if (graph.kind === "change") setKind("outward");
+    graph.root = graph.at = 0;
+    setMetric(k >= 0 && !THREAD_COLUMNS.includes(metric) ? "requested" : metric.id);
+    choose(0);
+  };
+  const drawThreads = () => {
+    const {list, sums, left_out: leftOut} = data.threads, most = Math.max(1, ...sums.map((one) => Math.abs(one[0])));
+    $("threads").tHead.replaceChildren(element("tr", {}, ...["thread", ...THREAD_COLUMNS.map((one) => one.title), ""].map((text) =>
+      element("th", {textContent: text, scope: "col"}))));
+    const order = list.map((_, k) => k).sort((a, b) => sums[b][0] - sums[a][0] || a - b);
+    $("threads").tBodies[0].replaceChildren(...order.map((k) => {
+      const fill = element("div", {className: "fill"}), row = element("tr", {tabIndex: 0});
+      fill.style.width = 100 * Math.max(0, sums[k][0]) / most + "%";
+      row.dataset.thread = k;
+      row.append(element("td", {textContent: threadTitle(k)}), ...THREAD_COLUMNS.map((one, f) => element("td", {textContent: one.unit(sums[k][f])})),
+        element("td", {className: "share"}, fill));
+      return row;
+    }));
+    detail.textContent = leftOut ? `${numberText(leftOut)} small figures of threads in contexts are left out of the graph` : "\u00a0";
+  };
+  const chooseThread = (event) => {
+    const row = event.target.closest("tr[data-thread]");
+    if (!row) return;
+    setThread(Number(row.dataset.thread));
+    open("graph");
+  };
+
+  // --- time ---
+
+  const compareSince = (sample) => {
+    const found = states.findIndex((state) => state.sample === sample);
+    if (found < 0) return;
+    since = found;
+    $("since").value = String(since);
+    open("graph");
+    setKind("change");
+    graph.canvas.focus();
+  };
+  const time = data.series && makeTimeView({series: data.series, canvas: $("time"), bytesText, ageText, pathOf, prepare, style, dark,
+    fitText, showTip, tell: (text) => { detail.textContent = text; }, fadedColour, fades: (index) => matched && !isMatch(index),
+    chose: (index) => { chosen = index; }, compareSince});
+
   // --- tabs ---
 
   const TABS = [["overview", "Overview", () => {}], ["graph", "Flame graph", drawGraph], ["table", "Table", drawTable],
     ["treemap", "Treemap", drawTreemap], ["pages", "Page map", drawPages], ["occupancy", "Occupancy", drawOccupancy],
-    ["changes", "Before and after", drawChanges]].filter(([id]) => id !== "changes" || data.before);
+    ["threads", "Threads", drawThreads], ["time", "Time", () => time.draw()], ["changes", "Before and after", drawChanges]]
+    .filter(([id]) => ({threads: data.threads, time: data.series, changes: data.before})[id] !== undefined ||
+      !["threads", "time", "changes"].includes(id));
   let current = "overview";
   const draw = () => TABS.find(([id]) => id === current)[2]();
   const open = (id) => {
@@ -544,7 +688,7 @@
 
   graph.canvas.addEventListener("mousemove", (event) => {
     const box = boxAt(graph.boxes, event);
-    showTip(event, box ? describe(box.index) : "");
+    showTip(event, box ? graph.tree.describe(box.index) : "");
   });
   graph.canvas.addEventListener("mouseleave", (event) => showTip(event, ""));
   graph.canvas.addEventListener("click", (event) => {
@@ -553,8 +697,8 @@
   });
   graph.canvas.addEventListener("keydown", (event) => {
     if (event.key.startsWith("Arrow")) moveInGraph(event.key);
-    else if (event.key === "Enter") zoom(chosen);
-    else if (event.key === "Backspace") zoom(graph.root > 0 ? contexts.parent[graph.root] : 0);
+    else if (event.key === "Enter") zoom(graph.at);
+    else if (event.key === "Backspace") zoom(graph.root > 0 ? graph.tree.parent[graph.root] : 0);
     else return;
     event.preventDefault();
   });
@@ -573,11 +717,15 @@
     const at = tiles.findIndex((tile) => tile.index === chosen);
     const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
     if (step) pointTile(tiles[at < 0 ? 0 : at + step]);
-    else if (event.key === "Enter") { open("graph"); zoom(chosen); } else return;
+    else if (event.key === "Enter") show(chosen); else return;
     event.preventDefault();
   });
   $("graph-out").addEventListener("click", () => zoom(0));
   $("icicle").addEventListener("change", drawGraph);
+  if (states.length) $("graph-kind").append(element("option", {value: "change", textContent: "what changed"}));
+  states.forEach((state, i) => $("since").append(element("option", {value: i, textContent: state.title})));
+  $("graph-kind").addEventListener("change", () => setKind($("graph-kind").value));
+  $("since").addEventListener("change", () => { since = Number($("since").value); zoom(0); });
   $("page-colour").addEventListener("change", drawPages);
   $("table-more").addEventListener("click", () => { shown += 1000; drawTable(); });
   $("table").tHead.addEventListener("click", (event) => {
@@ -594,12 +742,20 @@
     if (index < 0) return;
     choose(index);
     for (const other of row.parentElement.children) other.classList.toggle("chosen", other === row);
-    if (event.type === "dblclick" || event.key === "Enter") { open("graph"); zoom(index); }
+    if (event.type === "dblclick" || event.key === "Enter") show(index);
   };
   for (const id of ["table", "changes"]) {
     $(id).tBodies[0].addEventListener("click", chooseRow);
     $(id).tBodies[0].addEventListener("dblclick", chooseRow);
     $(id).tBodies[0].addEventListener("keydown", (event) => { if (event.key === "Enter") chooseRow(event); });
+  }
+  if (data.threads) {
+    $("thread-choice").hidden = false;
+    $("thread").append(element("option", {value: "-1", textContent: "all"}),
+      ...data.threads.list.map((_, k) => element("option", {value: String(k), textContent: threadTitle(k)})));
+    $("thread").addEventListener("change", () => setThread(Number($("thread").value)));
+    $("threads").tBodies[0].addEventListener("click", chooseThread);
+    $("threads").tBodies[0].addEventListener("keydown", (event) => { if (event.key === "Enter") chooseThread(event); });
   }
   METRICS.forEach((one) => $("metric").append(element("option", {value: one.id, textContent: one.title})));
   const setMetric = (id) => {
@@ -608,6 +764,10 @@
     if (COLUMNS.some((one) => one.id === id)) sortBy = id;
     falling = true;
     search($("search").value);
+  };
+  const nextMetric = () => {
+    const list = ofThread ? THREAD_COLUMNS : METRICS;
+    return list[(list.indexOf(metric) + 1) % list.length].id;
   };
   $("metric").addEventListener("change", () => setMetric($("metric").value));
   let typing = 0;
@@ -624,13 +784,19 @@
     if (event.key === "Escape") {
       $("search").value = "";
       graph.root = 0;
+      graph.at = 0;
       search("");
       return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT)$/.test(event.target.tagName)) return;
     if (event.key === "/") { event.preventDefault(); $("search").focus(); }
-    else if (event.key === "m") setMetric(METRICS[(METRICS.indexOf(metric) + 1) % METRICS.length].id);
-    else if (event.key === "t") { open("table"); $("table").querySelector("tr.chosen")?.scrollIntoView({block: "center"}); }
+    else if (event.key === "m") setMetric(nextMetric());
+    else if (event.key === "i" || event.key === "d") {
+      const kind = event.key === "i" ? "inward" : "change";
+      open("graph");
+      setKind(graph.kind === kind ? "outward" : kind);
+      graph.canvas.focus();
+    } else if (event.key === "t") { open("table"); $("table").querySelector("tr.chosen")?.scrollIntoView({block: "center"}); }
     else if (TABS[Number(event.key) - 1]) { const [id] = TABS[Number(event.key) - 1]; open(id); $(`tab-${id}`).focus(); }
   });
   let resizing = 0;

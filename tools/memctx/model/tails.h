@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tails.h - functions that a call path lacks, because they ended in a tail call.
+ *
+ * Such a function jumped to the next one and left no return address. names/tail_calls.h finds the
+ * functions between two frames of a path, or between the innermost frame and malloc. They belong to
+ * the pair of frames, because each frame may have other neighbours on other paths.
+ */
+#ifndef MEMCTX_TAILS_H
+#define MEMCTX_TAILS_H
+
+#include "model/model.h"
+
+/* The functions between two frames, innermost first. They are frames of call paths that have names;
+ * the address is the one behind the tail call. They are not in model->frames. */
+struct model_tails {
+    uint32_t outer, inner; /* numbers of the frames; `inner` is WIRE_NONE for malloc */
+    uint32_t count;        /* at least 1 */
+    struct model_frame *frames;
+};
+
+/* Sets the functions between two frames, and keeps `frames`. A pair is set only once. */
+void tails_add(struct model *model, const struct model_tails *tails);
+/* Calls `visit` for each pair of frames that has such functions. */
+void tails_visit(const struct model *model,
+                 void (*visit)(const struct model_tails *tails, void *data), void *data);
+void tails_free(struct model *model);
+
+/* Return the functions between the frame of a context and that of its caller, and between the frame
+ * of a context that allocates and malloc. NULL: there are none. The context must be one of the
+ * model's. */
+const struct model_tails *tails_before(const struct model *model,
+                                       const struct model_context *context);
+const struct model_tails *tails_to_malloc(const struct model *model,
+                                          const struct model_context *context);
+
+/* Returns the functions between a frame and malloc on those paths on which the frame called one of
+ * them; NULL: none. */
+const struct model_tails *tails_of_frame(const struct model *model,
+                                         const struct model_frame *frame);
+
+/* Return true if there may be such functions before a context or between it and malloc: all frames
+ * are of call paths, and none were left out in between. */
+bool tails_possible_before(const struct model *model, const struct model_context *context);
+bool tails_possible_to_malloc(const struct model_context *context);
+
+#endif

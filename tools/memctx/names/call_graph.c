@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * call_graph.c - reads the call sites of functions from DWARF.
+ *
+ * The target of a call through a register is unknown, and so is a function of another library. A
+ * call into the C library has a node of its own.
+ */
+#include "names/call_graph.h"
+
+#include <dwarf.h>
+#include <gelf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cli.h"
+
+#define SITES_MAX 4096 /* call sites of one function */
+#define LEVELS_MAX 64
+#define ORIGINS_MAX 8 /* from a function to its declaration */
+
+/* A function, and the declaration or the abstract function that it is an instance of. */
+struct instance {
+    const void *origin;
+    const struct range *function;
+};
+
+struct instances {
+    struct instance *items;
+    size_t count;
+    bool read;
+};
+
+/* --- names ------------------------------------------------------------------------------- */
+
+static uint64_t hash_name(const char *name, size_t length) {
+    uint64_t hash = 0xcbf29ce484222325U;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 0x100000001b3U;
+    return hash ^ hash >> 32;
+}
+
+static size_t slots_for(size_t count) {
+    size_t slots = 64;
+    while (slots < 2 * count)
+        slots *= 2;
+    return slots;
+}
+
+static void hash_symbols(struct graph *graph) {
+    const struct ranges *symbols = &graph->names->symbols;
+    size_t slots = slots_for(symbols->count);
+    graph->symbols = cli_alloc(slots, sizeof *graph->symbols);
+    graph->symbol_mask = slots - 1;
+    for (size_t i = 0; i < symbols->count; i++) {
+        const struct range *symbol = &symbols->items[i];
+        if (symbol->rank < 1) /* local symbols may share a name */
+            continue;
+        size_t at = hash_name(symbol->name, strlen(symbol->name)) & graph->symbol_mask;
+        while (graph->symbols[at] && strcmp(graph->symbols[at]->name, symbol->name) != 0)
+            at = (at + 1) & graph->symbol_mask;
+        graph->symbols[at] = symbol;
+    }
+}
+
+static const struct range *find_symbol(struct graph *graph, const char *name) {
+    if (!graph->symbols)
+        hash_symbols(graph);
+    size_t at = hash_name(name, strlen(name)) & graph->symbol_mask;
+    while (graph->symbols[at] && strcmp(graph->symbols[at]->name, name) != 0)
+        at = (at + 1) & graph->symbol_mask;
+    return graph->symbols[at];
+}
+
+/* Finds the slot of a name in the table of names such as "puts@GLIBC_2.2.5". */
+static const char **find_libc_slot(const struct graph *graph, const char *name, size_t length) {
+    size_t at = hash_name(name, length) & graph->libc_mask;
+    while (graph->libc[at] &&
+           (strncmp(graph->libc[at], name, length) != 0 || graph->libc[at][length] != '@'))
+        at = (at + 1) & graph->libc_mask;
+    return &graph->libc[at];
+}
+
+/* The linker writes the version of each undefined function into the symbol table. */
+static void hash_libc(struct graph *graph) {
+    int count = dwfl_module_getsymtab(graph->names->module);
+    size_t slots = slots_for(count > 0 ? (size_t)count : 0);
+    graph->libc = cli_alloc(slots, sizeof *graph->libc);
+    graph->libc_mask = slots - 1;
+    for (int i = 1; i < count; i++) {
+        GElf_Sym symbol;
+        GElf_Addr address;
+        GElf_Word section;
+        const char *name = dwfl_module_getsym_info(graph->names->module, i, &symbol, &address,
+                                                   &section, NULL, NULL);
+        const char *version = name && section == SHN_UNDEF ? strstr(name, "@GLIBC_") : NULL;
+        if (version)
+            *find_libc_slot(graph, name, (size_t)(version - name)) = name;
+    }
+}
+
+static bool is_of_libc(struct graph *graph, const char *name) {
+    if (!graph->libc)
+        hash_libc(graph);
+    return *find_libc_slot(graph, name, strlen(name)) != NULL;
+}
+
+static bool is_allocator(const char *name) {
+    static const char *const names[] = {
+        "malloc",        "calloc",         "realloc",        "reallocarray", "memalign",
+        "aligned_alloc", "posix_memalign", "valloc",         "pvalloc",      "__libc_malloc",
+        "__libc_calloc", "__libc_realloc", "__libc_memalign"};
+    if (strncmp(name, "_Znw", 4) == 0 || strncmp(name, "_Zna", 4) == 0 ||
+        strncmp(name, "memctx_", 7) == 0)
+        return true;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Returns true for a program; a position-independent one looks much like a library. */
+static bool find_is_program(Dwfl_Module *module) {
+    GElf_Addr bias;
+    GElf_Ehdr header;
+    Elf_Scn *section = NULL;
+    Elf *elf = dwfl_module_getelf(module, &bias);
+    bool program = elf && gelf_getehdr(elf, &header) && header.e_type == ET_EXEC;
+    while (elf && (section = elf_nextscn(elf, section))) {
+        GElf_Shdr head;
+        GElf_Dyn entry;
+        if (!gelf_getshdr(section, &head) || head.sh_type != SHT_DYNAMIC)
+            continue;
+        Elf_Data *data = elf_getdata(section, NULL);
+        for (int i = 0; data && gelf_getdyn(data, i, &entry); i++)
+            program |= entry.d_tag == DT_FLAGS_1 && (entry.d_un.d_val & DF_1_PIE) != 0;
+    }
+    return program;
+}
+
+/* --- nodes ------------------------------------------------------------------------------- */
+
+static size_t find_slot(const struct graph *graph, uint64_t key) {
+    size_t at = (key * 0x9e3779b97f4a7c15U >> 32) & graph->mask;
+    while (graph->slots[at] != 0 && graph->nodes[graph->slots[at] - 1].key != key)
+        at = (at + 1) & graph->mask;
+    return at;
+}
+
+static void grow_slots(struct graph *graph) {
+    size_t slots = slots_for(2 * graph->count);
+    graph->slots = cli_alloc(slots, sizeof *graph->slots);
+    graph->mask = slots - 1;
+    for (uint32_t i = NODES_FIXED; i < graph->count; i++)
+        graph->slots[find_slot(graph, graph->nodes[i].key)] = i + 1;
+}
+
+static uint32_t add_node(struct graph *graph, const struct node *node) {
+    if (graph->count == graph->capacity) {
+        graph->capacity = 2 * graph->capacity + 64;
+        graph->nodes = cli_grow(graph->nodes, graph->capacity, sizeof *graph->nodes);
+    }
+    graph->nodes[graph->count] = *node;
+    return (uint32_t)graph->count++;
+}
+
+/* Returns the lowest address of a function. It may be that of a part that the compiler moved away,
+ * but no other function has it. */
+static uint64_t lowest_address(const struct range *function) {
+    Dwarf_Die die = function->die;
+    Dwarf_Addr base, start, end, lowest = function->start;
+    ptrdiff_t at = 0;
+    while (die.addr && (at = dwarf_ranges(&die, at, &base, &start, &end)) > 0)
+        lowest = start < lowest ? start : lowest;
+    return lowest;
+}
+
+/* Returns the node of a function. Functions are told apart by their addresses, because the DWARF
+ * may describe an inline function of C++ once for each file that has it. */
+static uint32_t node_of(struct graph *graph, const struct range *function) {
+    uint64_t key = lowest_address(function) << 1 | (function->die.addr ? 0 : 1);
+    if (2 * graph->count >= graph->mask)
+        grow_slots(graph);
+    size_t at = find_slot(graph, key);
+    if (graph->slots[at] == 0)
+        graph->slots[at] = add_node(graph, &(struct node){.key = key, .range = *function}) + 1;
+    return graph->slots[at] - 1;
+}
+
+/* Returns the node of the function at an address, from DWARF or else from the symbols. */
+uint32_t graph_node_at(struct graph *graph, uint64_t address) {
+    const struct range *function = code_find_function(graph->names, address);
+    if (!function)
+        function = code_find_range(&graph->names->symbols, address + graph->names->dwarf_bias);
+    return function ? node_of(graph, function) : NODE_UNKNOWN;
+}
+
+/* --- the function that a call site calls -------------------------------------------------- */
+
+/* Returns the declaration or abstract function that a function is an instance of, or itself. */
+static Dwarf_Die origin_of(Dwarf_Die die) {
+    for (int i = 0; i < ORIGINS_MAX; i++) {
+        Dwarf_Attribute attribute;
+        Dwarf_Die next;
+        if ((!dwarf_attr(&die, DW_AT_abstract_origin, &attribute) &&
+             !dwarf_attr(&die, DW_AT_specification, &attribute)) ||
+            !dwarf_formref_die(&attribute, &next))
+            break;
+        die = next;
+    }
+    return die;
+}
+
+static int compare_instances(const void *a, const void *b) {
+    const struct instance *left = a, *right = b;
+    return left->origin < right->origin ? -1 : left->origin > right->origin;
+}
+
+static const struct instances *instances_of(struct graph *graph, uint32_t unit) {
+    struct instances *instances = &graph->instances[unit];
+    if (instances->read)
+        return instances;
+    const struct ranges *functions = code_unit_functions(graph->names, unit);
+    instances->read = true;
+    instances->items = cli_alloc(functions->count + 1, sizeof *instances->items);
+    for (size_t i = 0; i < functions->count; i++) {
+        const struct range *function = &functions->items[i];
+        instances->items[instances->count++] =
+            (struct instance){origin_of(function->die).addr, function};
+    }
+    if (instances->count > 0)
+        qsort(instances->items, instances->count, sizeof *instances->items, compare_instances);
+    return instances;
+}
+
+void graph_add_target(struct targets *targets, uint32_t node) {
+    for (size_t i = 0; i < targets->count; i++)
+        if (targets->nodes[i] == node)
+            return;
+    if (targets->count == GRAPH_TARGETS_MAX)
+        targets->nodes[0] = NODE_UNKNOWN;
+    else
+        targets->nodes[targets->count++] = node;
+}
+
+static void add_instances(struct graph *graph, uint32_t unit, const void *origin,
+                          struct targets *targets) {
+    const struct instances *instances = instances_of(graph, unit);
+    size_t low = 0, high = instances->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (instances->items[middle].origin < origin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < instances->count && instances->items[low].origin == origin; low++)
+        graph_add_target(targets, node_of(graph, instances->items[low].function));
+}
+
+static const char *linkage_name(Dwarf_Die *die) {
+    Dwarf_Attribute attribute;
+    if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) ||
+        dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute))
+        return dwarf_formstring(&attribute);
+    return dwarf_diename(die);
+}
+
+static bool is_external(Dwarf_Die *die) {
+    Dwarf_Attribute attribute;
+    bool external = false;
+    return dwarf_attr_integrate(die, DW_AT_external, &attribute) &&
+           dwarf_formflag(&attribute, &external) == 0 && external;
+}
+
+/* Adds the functions that a call site may call. There are several if the compiler made clones of
+ * the function, which DWARF does not tell apart. */
+static void find_targets(struct graph *graph, uint32_t unit, Dwarf_Die *site,
+                         struct targets *targets) {
+    Dwarf_Attribute attribute;
+    Dwarf_Die callee;
+    unsigned name =
+        dwarf_tag(site) == DW_TAG_GNU_call_site ? DW_AT_abstract_origin : DW_AT_call_origin;
+    if (!dwarf_attr(site, name, &attribute) || !dwarf_formref_die(&attribute, &callee)) {
+        graph_add_target(targets, NODE_UNKNOWN);
+        return;
+    }
+    add_instances(graph, unit, origin_of(callee).addr, targets);
+    if (targets->count > 0)
+        return;
+    const char *symbol_name = is_external(&callee) ? linkage_name(&callee) : NULL;
+    bool allocator = symbol_name && is_allocator(symbol_name);
+    const struct range *symbol =
+        symbol_name && (graph->is_program || !allocator) ? find_symbol(graph, symbol_name) : NULL;
+    if (symbol)
+        graph_add_target(targets, graph_node_at(graph, symbol->start - graph->names->dwarf_bias));
+    else if (allocator)
+        graph_add_target(targets, NODE_ALLOCATOR);
+    else if (symbol_name && is_of_libc(graph, symbol_name))
+        graph_add_target(targets, NODE_LIBC);
+    else
+        graph_add_target(targets, NODE_UNKNOWN);
+}
+
+/* --- the call sites of a function --------------------------------------------------------- */
+
+static void add_site(struct sites *sites, const struct site *site) {
+    if (sites->count == sites->capacity) {
+        sites->capacity = 2 * sites->capacity + 8;
+        sites->items = cli_grow(sites->items, sites->capacity, sizeof *sites->items);
+    }
+    sites->items[sites->count++] = *site;
+}
+
+static bool has_flag(Dwarf_Die *die, unsigned name) {
+    Dwarf_Attribute attribute;
+    bool flag = false;
+    return dwarf_attr(die, name, &attribute) && dwarf_formflag(&attribute, &flag) == 0 && flag;
+}
+
+/* Returns the address behind a call; 0: not known. clang gives the address of a tail call itself.
+ * The look-up is done one byte before the address that is returned, so one is added. */
+static uint64_t address_behind(Dwarf_Die *site) {
+    Dwarf_Attribute attribute;
+    Dwarf_Addr address = 0;
+    if (dwarf_attr(site, DW_AT_call_return_pc, &attribute) ||
+        (dwarf_tag(site) == DW_TAG_GNU_call_site && dwarf_attr(site, DW_AT_low_pc, &attribute)))
+        return dwarf_formaddr(&attribute, &address) == 0 ? address : 0;
+    return dwarf_attr(site, DW_AT_call_pc, &attribute) && dwarf_formaddr(&attribute, &address) == 0
+               ? address + 1
+               : 0;
+}
+
+static void add_tail(struct sites *tails, uint64_t address, uint32_t target) {
+    for (size_t i = 0; i < tails->count; i++) {
+        if (tails->items[i].target == target) {
+            tails->items[i].several = true;
+            return;
+        }
+    }
+    add_site(tails, &(struct site){.address = address, .target = target});
+}
+
+/* Adds a call site to the node. The node is named by its number, because new nodes may move it. */
+static void read_site(struct graph *graph, uint32_t number, Dwarf_Die *site) {
+    struct targets targets = {.count = 0};
+    uint64_t address = address_behind(site);
+    bool tail = has_flag(site, DW_AT_call_tail_call) || has_flag(site, DW_AT_GNU_tail_call);
+    find_targets(graph, graph->nodes[number].range.unit, site, &targets);
+    struct node *node = &graph->nodes[number];
+    if (address == 0 || node->calls.count + node->tails.count > SITES_MAX) {
+        node->complete = false;
+        return;
+    }
+    for (size_t i = 0; i < targets.count; i++)
+        if (tail)
+            add_tail(&node->tails, address, targets.nodes[i]);
+        else
+            add_site(&node->calls, &(struct site){.address = address, .target = targets.nodes[i]});
+}
+
+/* Reads the call sites below a DIE; they stand in the blocks and inlined functions, too. */
+static void read_sites(struct graph *graph, uint32_t number, Dwarf_Die *parent, int level) {
+    Dwarf_Die child;
+    if (dwarf_child(parent, &child) != 0)
+        return;
+    if (level > LEVELS_MAX) {
+        graph->nodes[number].complete = false;
+        return;
+    }
+    do {
+        switch (dwarf_tag(&child)) {
+        case DW_TAG_call_site:
+        case DW_TAG_GNU_call_site: read_site(graph, number, &child); break;
+        case DW_TAG_inlined_subroutine:
+        case DW_TAG_lexical_block:
+        case DW_TAG_try_block:
+        case DW_TAG_catch_block: read_sites(graph, number, &child, level + 1); break;
+        default: break;
+        }
+    } while (dwarf_siblingof(&child, &child) == 0);
+}
+
+/* clang says that it described all calls, but leaves out those of functions that it knows itself,
+ * as it knows malloc. */
+static bool describes_builtins(const struct graph *graph, uint32_t unit) {
+    Dwarf_Attribute attribute;
+    const char *producer = dwarf_attr(&graph->names->units[unit].die, DW_AT_producer, &attribute)
+                               ? dwarf_formstring(&attribute)
+                               : NULL;
+    return producer && strncmp(producer, "GNU ", 4) == 0;
+}
+
+void graph_read_node(struct graph *graph, uint32_t number) {
+    struct node *node = &graph->nodes[number];
+    Dwarf_Die die = node->range.die;
+    if (node->read || number < NODES_FIXED)
+        return;
+    node->read = true;
+    if (!die.addr)
+        return;
+    /* Without one of these flags, the compiler does not say that it described all tail calls. */
+    node->complete =
+        has_flag(&die, DW_AT_call_all_calls) || has_flag(&die, DW_AT_call_all_tail_calls) ||
+        has_flag(&die, DW_AT_GNU_all_call_sites) || has_flag(&die, DW_AT_GNU_all_tail_call_sites);
+    read_sites(graph, number, &die, 0);
+    node = &graph->nodes[number];
+    node->complete_to_malloc = node->complete && describes_builtins(graph, node->range.unit);
+}
+
+void graph_begin(struct graph *graph, struct names *names) {
+    *graph = (struct graph){.names = names, .is_program = find_is_program(names->module)};
+    grow_slots(graph);
+    graph->instances = cli_alloc(names->unit_count, sizeof *graph->instances);
+    for (int i = 0; i < NODES_FIXED; i++)
+        add_node(graph, &(struct node){.read = true});
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * elf_code.h - the code of one ELF file: its symbols, and the functions that DWARF describes.
+ *
+ * elf_names.c reads both into sorted tables; tail_calls.c looks functions up in them. All addresses
+ * are those of the DWARF, which are less than those of the file by dwarf_bias; only the symbols
+ * have the addresses of the file.
+ */
+#ifndef MEMCTX_ELF_CODE_H
+#define MEMCTX_ELF_CODE_H
+
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* A range of code. Units and functions have a DIE; symbols have a name instead. */
+struct range {
+    uint64_t start, end;
+    Dwarf_Die die;
+    const char *name;
+    int rank; /* of symbols: global before weak before local */
+    uint32_t unit;
+};
+
+struct ranges {
+    struct range *items;
+    size_t count, capacity;
+};
+
+struct unit {
+    Dwarf_Die die;
+    struct ranges functions;
+    bool read;
+};
+
+struct names {
+    Dwfl_Module *module;
+    Dwarf_Addr dwarf_bias;
+    struct unit *units;
+    size_t unit_count, unit_capacity;
+    struct ranges unit_ranges, symbols;
+    bool from_symtab;
+};
+
+/* Returns the last range that begins at or before the address and contains it; NULL: none. */
+const struct range *code_find_range(const struct ranges *ranges, uint64_t address);
+/* Returns the range of the function at an address, with the number of its unit; NULL: none. */
+const struct range *code_find_function(struct names *names, uint64_t address);
+/* Returns the functions of a unit, each with all its ranges. */
+const struct ranges *code_unit_functions(struct names *names, uint32_t unit);
+/* Returns the name of a function for people. `symbol`: its name in the symbol table, or NULL. The
+ * caller frees the name. */
+char *code_function_name(Dwarf_Die *die, const char *symbol);
+/* Writes the functions at an address into the answer, then the end mark. */
+void code_put_names(struct names *names, uint64_t address, FILE *answer);
+
+#endif
