@@ -289,8 +289,16 @@ def check_lost(program, pid=None):
 def outermost(dump, phase):
     """The nodes of a function that have none of the same function above them."""
     by_id = {context["id"]: context for context in dump["contexts"]}
-    return [context for context in dump["contexts"] if function_of(context) == phase and
-            function_of(by_id[context["parent"]]) != phase]
+
+    def is_below(context):
+        while context["parent"] is not None:
+            context = by_id[context["parent"]]
+            if function_of(context) == phase:  # perhaps with [other callers] between the two
+                return True
+        return False
+
+    return [context for context in dump["contexts"]
+            if function_of(context) == phase and not is_below(context)]
 
 
 def check_subtotals(program, dump, phases, whole="main"):
