@@ -57,7 +57,7 @@ MUTANTS = {
         MALLOC, "    return allocate_aligned(size, OS_PAGE_BYTES, FRAME);\n}\n\nEXPORT void *pvalloc",
         "    return allocate(size, ALLOCATE_PLAIN, FRAME);\n}\n\nEXPORT void *pvalloc", ["aligned-page-aligned"]),
     "alignment-is-not-rounded": (
-        MALLOC, "    while (power < alignment)\n        power *= 2;", "    while (power < alignment / 2)\n        power *= 2;",
+        MALLOC, "__builtin_clzl(alignment - 1)", "__builtin_clzl(alignment / 2 - 1)",
         ["aligned-odd-alignment"]),
     # --- contents ---
     "calloc-leaves-old-bytes": (
@@ -186,7 +186,7 @@ MUTANTS = {
         "EXPORT void *malloc(size_t size) {\n    if (size > 8 && size < 16)\n"
         "        return (char *)allocate(size + 8, ALLOCATE_PLAIN, FRAME) + 8;\n", ["aligned-tiny-block"]),
     "great-alignments-are-refused-as-no-memory": (
-        MALLOC, "    if (alignment > SIZE_MAX / 2 + 1) {\n        errno = EINVAL;", "    if (alignment > SIZE_MAX / 2 + 1) {\n        errno = ENOMEM;",
+        MALLOC, "(alignment > SIZE_MAX / 2 + 1)) {\n        errno = EINVAL;", "(alignment > SIZE_MAX / 2 + 1)) {\n        errno = ENOMEM;",
         ["aligned-impossible-alignment"]),
     "great-alignments-are-a-segment-s": (
         "src/segment/huge.c", "align_up((uintptr_t)padding + SEGMENT_BYTES, alignment) - SEGMENT_BYTES;",
