@@ -139,13 +139,16 @@ def tail_calls_of_cxx():
 
 def compile_across(where, source, compiler, *library_flags):
     """A program, and the libraries beside it that it calls."""
-    path = os.path.join(SOURCES, source)
+    path, script = os.path.join(SOURCES, source), os.path.join(where, "versions")
+    with open(script, "w", encoding="ascii") as file:
+        file.write("V1 { global: *; };\n")
     program, libraries = os.path.join(where, "across"), []
     for name, macro in (("first", "LIBRARY"), ("second", "SECOND")):
         if macro == "SECOND" and compiler == "g++":
             continue
         libraries.append(os.path.join(where, f"lib{name}.so"))
-        tool(compiler, "-O2", *library_flags, "-fPIC", "-shared", f"-D{macro}", path, "-o", libraries[-1])
+        tool(compiler, "-O2", *library_flags, "-fPIC", "-shared", f"-D{macro}",
+             f"-Wl,--version-script={script}", path, "-o", libraries[-1])
     tool(compiler, "-O2", "-g", path, "-Wl,--no-as-needed", *libraries, f"-Wl,-rpath,{where}", "-o", program)
     return program
 
@@ -164,6 +167,7 @@ def tail_calls_into_a_library():
                     (1232, ["inside"] if known else None),  # by lib_open or by lib_other
                     (1251, ["lib_make [tail call]"] if known else []),
                     (1263, []),  # of the first library or of the second
+                    (1285, ["inside", "lib_version_1 [tail call]"] if known else None),
                     (1271, ["called"])):  # lib_call may call any function
                 if expected is not None:
                     check_equal(functions_of(dump, size), expected, f"functions of {size} bytes with {flags}")

@@ -18,6 +18,7 @@ char *lib_other(size_t bytes);
 void *lib_make(size_t bytes);
 void *twin_make(size_t bytes);
 char *lib_call(char *(*function)(size_t bytes), size_t bytes);
+char *lib_versioned(size_t bytes);
 
 #if defined LIBRARY || defined SECOND
 void *twin_make(size_t bytes) {
@@ -50,6 +51,13 @@ char *lib_other(size_t bytes) {
 void *lib_make(size_t bytes) {
     return malloc(bytes + 1); /* MARK lib_make */
 }
+
+/* The library has it under another name, and with a version. */
+char *lib_version_1(size_t bytes);
+char *lib_version_1(size_t bytes) {
+    return inside(bytes + 4);
+}
+__asm__(".symver lib_version_1, lib_versioned@@V1");
 
 char *lib_call(char *(*function)(size_t bytes), size_t bytes) {
     return function(bytes + 1);
@@ -102,6 +110,7 @@ int main(void) {
     keep = lib_make(1250);
     keep = twin_make(1260);
     keep = by_library(1270);
+    keep = lib_versioned(1280);
     puts("ready");
     fflush(stdout);
     for (;;)

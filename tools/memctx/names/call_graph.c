@@ -46,6 +46,20 @@ static size_t slots_for(size_t count) {
     return slots;
 }
 
+/* Returns the length of a symbol's name without its version: "fopen@@GLIBC_2.2.5". */
+static size_t name_length(const char *name) {
+    return strcspn(name, "@");
+}
+
+static const struct range **find_symbol_slot(const struct graph_module *module, const char *name,
+                                             size_t length) {
+    size_t at = hash_name(name, length) & module->symbol_mask;
+    while (module->symbols[at] && (name_length(module->symbols[at]->name) != length ||
+                                   strncmp(module->symbols[at]->name, name, length) != 0))
+        at = (at + 1) & module->symbol_mask;
+    return &module->symbols[at];
+}
+
 static void hash_symbols(struct graph_module *module) {
     const struct ranges *symbols = &module->names->symbols;
     size_t slots = slots_for(symbols->count);
@@ -53,22 +67,19 @@ static void hash_symbols(struct graph_module *module) {
     module->symbol_mask = slots - 1;
     for (size_t i = 0; i < symbols->count; i++) {
         const struct range *symbol = &symbols->items[i];
-        if (symbol->rank < 1) /* local symbols may share a name */
-            continue;
-        size_t at = hash_name(symbol->name, strlen(symbol->name)) & module->symbol_mask;
-        while (module->symbols[at] && strcmp(module->symbols[at]->name, symbol->name) != 0)
-            at = (at + 1) & module->symbol_mask;
-        module->symbols[at] = symbol;
+        size_t length = name_length(symbol->name);
+        bool is_old = symbol->name[length] == '@' && symbol->name[length + 1] != '@';
+        /* Local symbols may share a name. Old versions are for programs that were linked long ago.
+         */
+        if (symbol->rank >= 1 && !is_old)
+            *find_symbol_slot(module, symbol->name, length) = symbol;
     }
 }
 
 static const struct range *find_symbol(struct graph_module *module, const char *name) {
     if (!module->symbols)
         hash_symbols(module);
-    size_t at = hash_name(name, strlen(name)) & module->symbol_mask;
-    while (module->symbols[at] && strcmp(module->symbols[at]->name, name) != 0)
-        at = (at + 1) & module->symbol_mask;
-    return module->symbols[at];
+    return *find_symbol_slot(module, name, strlen(name));
 }
 
 /* Finds the slot of a name in the table of names such as "puts@GLIBC_2.2.5". */
