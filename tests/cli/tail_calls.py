@@ -137,6 +137,59 @@ def tail_calls_of_cxx():
                   f"the caller of a function that calls operator new itself: {frames}")
 
 
+def compile_across(where, source, compiler, *library_flags):
+    """A program, and the libraries beside it that it calls."""
+    path, script = os.path.join(SOURCES, source), os.path.join(where, "versions")
+    with open(script, "w", encoding="ascii") as file:
+        file.write("V1 { global: *; };\n")
+    program, libraries = os.path.join(where, "across"), []
+    for name, macro in (("first", "LIBRARY"), ("second", "SECOND")):
+        if macro == "SECOND" and compiler == "g++":
+            continue
+        libraries.append(os.path.join(where, f"lib{name}.so"))
+        tool(compiler, "-O2", *library_flags, "-fPIC", "-shared", f"-D{macro}",
+             f"-Wl,--version-script={script}", path, "-o", libraries[-1])
+    tool(compiler, "-O2", "-g", path, "-Wl,--no-as-needed", *libraries, f"-Wl,-rpath,{where}", "-o", program)
+    return program
+
+
+@test
+def tail_calls_into_a_library():
+    with scratch() as where:
+        for flags in (("-g",), ("-g", "-gdwarf-4"), ("-g0",)):
+            with target([compile_across(where, "tails_across.c", "gcc", *flags)]) as live:
+                dump = live.dump()
+            known = flags != ("-g0",)  # the library's own tail calls
+            for size, expected in (
+                    (1201, ["lib_work", "wrap [tail call]"]),
+                    (1213, ["inside", "lib_open [tail call]", "wrap_open [tail call]"] if known else None),
+                    (1222, ["inside", "lib_open [tail call]"] if known else None),
+                    (1232, ["inside"] if known else None),  # by lib_open or by lib_other
+                    (1251, ["lib_make [tail call]"] if known else []),
+                    (1263, []),  # of the first library or of the second
+                    (1285, ["inside", "lib_version_1 [tail call]"] if known else None),
+                    (1271, ["called"])):  # lib_call may call any function
+                if expected is not None:
+                    check_equal(functions_of(dump, size), expected, f"functions of {size} bytes with {flags}")
+            names = functions_of(dump, 1240)
+            check_equal((len(names), names[-1]), (2, "copy [tail call]"), f"into the C library: {names}")
+            check_equal(lines_of(dump, 1201), [line_of("tails_across.c", "MARK wrap ")], "line of the program")
+            if known:
+                check_equal(lines_of(dump, 1213), [line_of("tails_across.c", "MARK lib_open"),
+                                                   line_of("tails_across.c", "MARK wrap_open")], "lines of both")
+                tails = path_of_size(dump, 1213)[0]["tail_calls"]
+                check_equal([os.path.basename(tail["module"]) for tail in tails], ["libfirst.so", "across"], "modules")
+
+
+@test
+def tail_calls_into_a_library_of_cxx():
+    with scratch() as where:
+        with target([compile_across(where, "tails_across.cc", "g++", "-g")]) as live:
+            dump = live.dump()
+        check_equal(functions_of(dump, 1301), ["fill(unsigned long)", "shop::Shelf::order(unsigned long) [tail call]"], "order")
+        check_equal(functions_of(dump, 1311), ["shop::Shelf::make(unsigned long) [tail call]"], "make")
+
+
 @test
 def no_tail_calls_without_optimisation():
     """Each function is a frame, and stands in the path once."""

@@ -42,8 +42,9 @@ void answer_put_tails(FILE *answer, size_t count) {
     frames += count;
 }
 
-void answer_put_address(FILE *answer, uint64_t address) {
+void answer_put_address(FILE *answer, uint32_t module, uint64_t address) {
     (void)answer;
+    (void)module;
     (void)address;
 }
 
@@ -70,7 +71,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                       .addresses = addresses,
                                       .count = ADDRESSES,
                                       .pairs = pairs,
-                                      .pair_count = PAIRS};
+                                      .pair_count = PAIRS,
+                                      .modules = &module,
+                                      .module_count = 1};
     uint64_t ends_before = ends, tails_before = tails, frames_before = frames;
     elf_names_answer(&request, answer);
     if (ends - ends_before != ADDRESSES + frames - frames_before || tails - tails_before != PAIRS)

@@ -35,12 +35,14 @@ bool answer_get_tails(FILE *answer, size_t *count) {
     return number >= 0 && number <= ANSWER_TAILS_MAX;
 }
 
-void answer_put_address(FILE *answer, uint64_t address) {
+void answer_put_address(FILE *answer, uint32_t module, uint64_t address) {
+    fwrite(&module, sizeof module, 1, answer);
     fwrite(&address, sizeof address, 1, answer);
 }
 
-bool answer_get_address(FILE *answer, uint64_t *address) {
-    return fread(address, sizeof *address, 1, answer) == 1;
+bool answer_get_address(FILE *answer, uint32_t *module, uint64_t *address) {
+    return fread(module, sizeof *module, 1, answer) == 1 &&
+           fread(address, sizeof *address, 1, answer) == 1;
 }
 
 static bool get_text(FILE *answer, char **text) {

@@ -34,11 +34,12 @@ void answer_put_end(FILE *answer);
 
 #define ANSWER_TAILS_MAX 16 /* tail frames of one pair */
 void answer_put_tails(FILE *answer, size_t count);
-/* The address in the file behind a tail call. The functions of the tail frame follow. */
-void answer_put_address(FILE *answer, uint64_t address);
+/* A module, and the address in its file behind a tail call. The functions of the tail frame follow.
+ */
+void answer_put_address(FILE *answer, uint32_t module, uint64_t address);
 /* Return false: the stream is damaged or has ended. */
 bool answer_get_tails(FILE *answer, size_t *count);
-bool answer_get_address(FILE *answer, uint64_t *address);
+bool answer_get_address(FILE *answer, uint32_t *module, uint64_t *address);
 
 /* Reads the functions of one address; *names is NULL if it has none. False: the stream is damaged
  * or has ended. */

@@ -2,8 +2,8 @@
 /*
  * call_graph.c - reads the call sites of functions from DWARF.
  *
- * The target of a call through a register is unknown, and so is a function of another library. A
- * call into the C library has a node of its own.
+ * The target of a call through a register is unknown. A function of another module has a node with
+ * its name; graph_resolve finds the function when a search comes to it.
  */
 #include "names/call_graph.h"
 
@@ -46,62 +46,74 @@ static size_t slots_for(size_t count) {
     return slots;
 }
 
-static void hash_symbols(struct graph *graph) {
-    const struct ranges *symbols = &graph->names->symbols;
+/* Returns the length of a symbol's name without its version: "fopen@@GLIBC_2.2.5". */
+static size_t name_length(const char *name) {
+    return strcspn(name, "@");
+}
+
+static const struct range **find_symbol_slot(const struct graph_module *module, const char *name,
+                                             size_t length) {
+    size_t at = hash_name(name, length) & module->symbol_mask;
+    while (module->symbols[at] && (name_length(module->symbols[at]->name) != length ||
+                                   strncmp(module->symbols[at]->name, name, length) != 0))
+        at = (at + 1) & module->symbol_mask;
+    return &module->symbols[at];
+}
+
+static void hash_symbols(struct graph_module *module) {
+    const struct ranges *symbols = &module->names->symbols;
     size_t slots = slots_for(symbols->count);
-    graph->symbols = cli_alloc(slots, sizeof *graph->symbols);
-    graph->symbol_mask = slots - 1;
+    module->symbols = cli_alloc(slots, sizeof *module->symbols);
+    module->symbol_mask = slots - 1;
     for (size_t i = 0; i < symbols->count; i++) {
         const struct range *symbol = &symbols->items[i];
-        if (symbol->rank < 1) /* local symbols may share a name */
-            continue;
-        size_t at = hash_name(symbol->name, strlen(symbol->name)) & graph->symbol_mask;
-        while (graph->symbols[at] && strcmp(graph->symbols[at]->name, symbol->name) != 0)
-            at = (at + 1) & graph->symbol_mask;
-        graph->symbols[at] = symbol;
+        size_t length = name_length(symbol->name);
+        bool is_old = symbol->name[length] == '@' && symbol->name[length + 1] != '@';
+        /* Local symbols may share a name. Old versions are for programs that were linked long ago.
+         */
+        if (symbol->rank >= 1 && !is_old)
+            *find_symbol_slot(module, symbol->name, length) = symbol;
     }
 }
 
-static const struct range *find_symbol(struct graph *graph, const char *name) {
-    if (!graph->symbols)
-        hash_symbols(graph);
-    size_t at = hash_name(name, strlen(name)) & graph->symbol_mask;
-    while (graph->symbols[at] && strcmp(graph->symbols[at]->name, name) != 0)
-        at = (at + 1) & graph->symbol_mask;
-    return graph->symbols[at];
+static const struct range *find_symbol(struct graph_module *module, const char *name) {
+    if (!module->symbols)
+        hash_symbols(module);
+    return *find_symbol_slot(module, name, strlen(name));
 }
 
 /* Finds the slot of a name in the table of names such as "puts@GLIBC_2.2.5". */
-static const char **find_libc_slot(const struct graph *graph, const char *name, size_t length) {
-    size_t at = hash_name(name, length) & graph->libc_mask;
-    while (graph->libc[at] &&
-           (strncmp(graph->libc[at], name, length) != 0 || graph->libc[at][length] != '@'))
-        at = (at + 1) & graph->libc_mask;
-    return &graph->libc[at];
+static const char **find_libc_slot(const struct graph_module *module, const char *name,
+                                   size_t length) {
+    size_t at = hash_name(name, length) & module->libc_mask;
+    while (module->libc[at] &&
+           (strncmp(module->libc[at], name, length) != 0 || module->libc[at][length] != '@'))
+        at = (at + 1) & module->libc_mask;
+    return &module->libc[at];
 }
 
 /* The linker writes the version of each undefined function into the symbol table. */
-static void hash_libc(struct graph *graph) {
-    int count = dwfl_module_getsymtab(graph->names->module);
+static void hash_libc(struct graph_module *module) {
+    int count = dwfl_module_getsymtab(module->names->module);
     size_t slots = slots_for(count > 0 ? (size_t)count : 0);
-    graph->libc = cli_alloc(slots, sizeof *graph->libc);
-    graph->libc_mask = slots - 1;
+    module->libc = cli_alloc(slots, sizeof *module->libc);
+    module->libc_mask = slots - 1;
     for (int i = 1; i < count; i++) {
         GElf_Sym symbol;
         GElf_Addr address;
         GElf_Word section;
-        const char *name = dwfl_module_getsym_info(graph->names->module, i, &symbol, &address,
+        const char *name = dwfl_module_getsym_info(module->names->module, i, &symbol, &address,
                                                    &section, NULL, NULL);
         const char *version = name && section == SHN_UNDEF ? strstr(name, "@GLIBC_") : NULL;
         if (version)
-            *find_libc_slot(graph, name, (size_t)(version - name)) = name;
+            *find_libc_slot(module, name, (size_t)(version - name)) = name;
     }
 }
 
-static bool is_of_libc(struct graph *graph, const char *name) {
-    if (!graph->libc)
-        hash_libc(graph);
-    return *find_libc_slot(graph, name, strlen(name)) != NULL;
+static bool is_of_libc(struct graph_module *module, const char *name) {
+    if (!module->libc)
+        hash_libc(module);
+    return *find_libc_slot(module, name, strlen(name)) != NULL;
 }
 
 static bool is_allocator(const char *name) {
@@ -139,9 +151,33 @@ static bool find_is_program(Dwfl_Module *module) {
 
 /* --- nodes ------------------------------------------------------------------------------- */
 
-static size_t find_slot(const struct graph *graph, uint64_t key) {
-    size_t at = (key * 0x9e3779b97f4a7c15U >> 32) & graph->mask;
-    while (graph->slots[at] != 0 && graph->nodes[graph->slots[at] - 1].key != key)
+static struct graph_module *module_of(struct graph *graph, uint32_t number) {
+    struct graph_module *module = &graph->modules[number];
+    if (!module->opened) {
+        module->opened = true;
+        module->names = graph->open(graph->data, number);
+        if (module->names) {
+            module->instances = cli_alloc(module->names->unit_count, sizeof *module->instances);
+            module->is_program = find_is_program(module->names->module);
+        }
+    }
+    return module;
+}
+
+struct names *graph_names(struct graph *graph, uint32_t module) {
+    return module_of(graph, module)->names;
+}
+
+static bool is_node(const struct node *node, const struct node *wanted) {
+    return node->key == wanted->key && node->module == wanted->module &&
+           (!node->name) == (!wanted->name) &&
+           (!node->name || strcmp(node->name, wanted->name) == 0);
+}
+
+static size_t find_slot(const struct graph *graph, const struct node *wanted) {
+    size_t at =
+        ((wanted->key ^ (uint64_t)wanted->module << 48) * 0x9e3779b97f4a7c15U >> 32) & graph->mask;
+    while (graph->slots[at] != 0 && !is_node(&graph->nodes[graph->slots[at] - 1], wanted))
         at = (at + 1) & graph->mask;
     return at;
 }
@@ -151,7 +187,7 @@ static void grow_slots(struct graph *graph) {
     graph->slots = cli_alloc(slots, sizeof *graph->slots);
     graph->mask = slots - 1;
     for (uint32_t i = NODES_FIXED; i < graph->count; i++)
-        graph->slots[find_slot(graph, graph->nodes[i].key)] = i + 1;
+        graph->slots[find_slot(graph, &graph->nodes[i])] = i + 1;
 }
 
 static uint32_t add_node(struct graph *graph, const struct node *node) {
@@ -161,6 +197,16 @@ static uint32_t add_node(struct graph *graph, const struct node *node) {
     }
     graph->nodes[graph->count] = *node;
     return (uint32_t)graph->count++;
+}
+
+/* Returns the number of an equal node, which is added if there is none. */
+static uint32_t find_node(struct graph *graph, const struct node *wanted) {
+    if (2 * graph->count >= graph->mask)
+        grow_slots(graph);
+    size_t at = find_slot(graph, wanted);
+    if (graph->slots[at] == 0)
+        graph->slots[at] = add_node(graph, wanted) + 1;
+    return graph->slots[at] - 1;
 }
 
 /* Returns the lowest address of a function. It may be that of a part that the compiler moved away,
@@ -176,22 +222,50 @@ static uint64_t lowest_address(const struct range *function) {
 
 /* Returns the node of a function. Functions are told apart by their addresses, because the DWARF
  * may describe an inline function of C++ once for each file that has it. */
-static uint32_t node_of(struct graph *graph, const struct range *function) {
+static uint32_t node_of(struct graph *graph, uint32_t module, const struct range *function) {
     uint64_t key = lowest_address(function) << 1 | (function->die.addr ? 0 : 1);
-    if (2 * graph->count >= graph->mask)
-        grow_slots(graph);
-    size_t at = find_slot(graph, key);
-    if (graph->slots[at] == 0)
-        graph->slots[at] = add_node(graph, &(struct node){.key = key, .range = *function}) + 1;
-    return graph->slots[at] - 1;
+    return find_node(graph, &(struct node){.key = key, .module = module, .range = *function});
 }
 
-/* Returns the node of the function at an address, from DWARF or else from the symbols. */
-uint32_t graph_node_at(struct graph *graph, uint64_t address) {
-    const struct range *function = code_find_function(graph->names, address);
+/* The function may be in DWARF or else in the symbol table. */
+uint32_t graph_node_at(struct graph *graph, uint32_t module, uint64_t address) {
+    struct names *names = graph_names(graph, module);
+    if (!names)
+        return NODE_UNKNOWN;
+    const struct range *function = code_find_function(names, address);
     if (!function)
-        function = code_find_range(&graph->names->symbols, address + graph->names->dwarf_bias);
-    return function ? node_of(graph, function) : NODE_UNKNOWN;
+        function = code_find_range(&names->symbols, address + names->dwarf_bias);
+    return function ? node_of(graph, module, function) : NODE_UNKNOWN;
+}
+
+/* Returns the function of this name in a module, or NODE_UNKNOWN. */
+static uint32_t node_of_symbol(struct graph *graph, uint32_t number, const char *name) {
+    struct graph_module *module = module_of(graph, number);
+    const struct range *symbol = module->names ? find_symbol(module, name) : NULL;
+    return symbol ? graph_node_at(graph, number, symbol->start - module->names->dwarf_bias)
+                  : NODE_UNKNOWN;
+}
+
+uint32_t graph_resolve(struct graph *graph, uint32_t number, uint32_t hint) {
+    const char *name = graph->nodes[number].name;
+    bool of_libc = graph->nodes[number].of_libc;
+    uint32_t module = graph->nodes[number].module, found = NODE_UNKNOWN;
+    if (!name)
+        return number;
+    if (hint != GRAPH_NO_MODULE && hint != module)
+        found = node_of_symbol(graph, hint, name);
+    if (found != NODE_UNKNOWN || of_libc)
+        return found != NODE_UNKNOWN ? found : NODE_LIBC;
+    bool search = graph->has_all && hint == GRAPH_NO_MODULE;
+    for (uint32_t i = 0; i < graph->module_count && search; i++) {
+        uint32_t other = i != module ? node_of_symbol(graph, i, name) : NODE_UNKNOWN;
+        if (other == NODE_UNKNOWN)
+            continue;
+        if (found != NODE_UNKNOWN)
+            return NODE_UNKNOWN; /* the loader's order decides, which is not known here */
+        found = other;
+    }
+    return found;
 }
 
 /* --- the function that a call site calls -------------------------------------------------- */
@@ -215,11 +289,11 @@ static int compare_instances(const void *a, const void *b) {
     return left->origin < right->origin ? -1 : left->origin > right->origin;
 }
 
-static const struct instances *instances_of(struct graph *graph, uint32_t unit) {
-    struct instances *instances = &graph->instances[unit];
+static const struct instances *instances_of(struct graph_module *module, uint32_t unit) {
+    struct instances *instances = &module->instances[unit];
     if (instances->read)
         return instances;
-    const struct ranges *functions = code_unit_functions(graph->names, unit);
+    const struct ranges *functions = code_unit_functions(module->names, unit);
     instances->read = true;
     instances->items = cli_alloc(functions->count + 1, sizeof *instances->items);
     for (size_t i = 0; i < functions->count; i++) {
@@ -242,9 +316,9 @@ void graph_add_target(struct targets *targets, uint32_t node) {
         targets->nodes[targets->count++] = node;
 }
 
-static void add_instances(struct graph *graph, uint32_t unit, const void *origin,
+static void add_instances(struct graph *graph, uint32_t module, uint32_t unit, const void *origin,
                           struct targets *targets) {
-    const struct instances *instances = instances_of(graph, unit);
+    const struct instances *instances = instances_of(module_of(graph, module), unit);
     size_t low = 0, high = instances->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -254,7 +328,7 @@ static void add_instances(struct graph *graph, uint32_t unit, const void *origin
             high = middle;
     }
     for (; low < instances->count && instances->items[low].origin == origin; low++)
-        graph_add_target(targets, node_of(graph, instances->items[low].function));
+        graph_add_target(targets, node_of(graph, module, instances->items[low].function));
 }
 
 static const char *linkage_name(Dwarf_Die *die) {
@@ -272,33 +346,38 @@ static bool is_external(Dwarf_Die *die) {
            dwarf_formflag(&attribute, &external) == 0 && external;
 }
 
+/* Returns the function that a module knows by name only. */
+static uint32_t find_named(struct graph *graph, uint32_t number, const char *name) {
+    struct graph_module *module = module_of(graph, number);
+    bool allocator = is_allocator(name);
+    uint32_t own =
+        module->is_program || !allocator ? node_of_symbol(graph, number, name) : NODE_UNKNOWN;
+    if (own != NODE_UNKNOWN || allocator)
+        return own != NODE_UNKNOWN ? own : NODE_ALLOCATOR;
+    return find_node(graph, &(struct node){.key = hash_name(name, strlen(name)),
+                                           .name = name,
+                                           .of_libc = is_of_libc(module, name),
+                                           .module = number,
+                                           .read = true});
+}
+
 /* Adds the functions that a call site may call. There are several if the compiler made clones of
  * the function, which DWARF does not tell apart. */
-static void find_targets(struct graph *graph, uint32_t unit, Dwarf_Die *site,
+static void find_targets(struct graph *graph, uint32_t module, uint32_t unit, Dwarf_Die *site,
                          struct targets *targets) {
     Dwarf_Attribute attribute;
     Dwarf_Die callee;
-    unsigned name =
+    unsigned origin =
         dwarf_tag(site) == DW_TAG_GNU_call_site ? DW_AT_abstract_origin : DW_AT_call_origin;
-    if (!dwarf_attr(site, name, &attribute) || !dwarf_formref_die(&attribute, &callee)) {
+    if (!dwarf_attr(site, origin, &attribute) || !dwarf_formref_die(&attribute, &callee)) {
         graph_add_target(targets, NODE_UNKNOWN);
         return;
     }
-    add_instances(graph, unit, origin_of(callee).addr, targets);
+    add_instances(graph, module, unit, origin_of(callee).addr, targets);
     if (targets->count > 0)
         return;
-    const char *symbol_name = is_external(&callee) ? linkage_name(&callee) : NULL;
-    bool allocator = symbol_name && is_allocator(symbol_name);
-    const struct range *symbol =
-        symbol_name && (graph->is_program || !allocator) ? find_symbol(graph, symbol_name) : NULL;
-    if (symbol)
-        graph_add_target(targets, graph_node_at(graph, symbol->start - graph->names->dwarf_bias));
-    else if (allocator)
-        graph_add_target(targets, NODE_ALLOCATOR);
-    else if (symbol_name && is_of_libc(graph, symbol_name))
-        graph_add_target(targets, NODE_LIBC);
-    else
-        graph_add_target(targets, NODE_UNKNOWN);
+    const char *name = is_external(&callee) ? linkage_name(&callee) : NULL;
+    graph_add_target(targets, name ? find_named(graph, module, name) : NODE_UNKNOWN);
 }
 
 /* --- the call sites of a function --------------------------------------------------------- */
@@ -345,7 +424,8 @@ static void read_site(struct graph *graph, uint32_t number, Dwarf_Die *site) {
     struct targets targets = {.count = 0};
     uint64_t address = address_behind(site);
     bool tail = has_flag(site, DW_AT_call_tail_call) || has_flag(site, DW_AT_GNU_tail_call);
-    find_targets(graph, graph->nodes[number].range.unit, site, &targets);
+    find_targets(graph, graph->nodes[number].module, graph->nodes[number].range.unit, site,
+                 &targets);
     struct node *node = &graph->nodes[number];
     if (address == 0 || node->calls.count + node->tails.count > SITES_MAX) {
         node->complete = false;
@@ -382,9 +462,9 @@ static void read_sites(struct graph *graph, uint32_t number, Dwarf_Die *parent, 
 
 /* clang says that it described all calls, but leaves out those of functions that it knows itself,
  * as it knows malloc. */
-static bool describes_builtins(const struct graph *graph, uint32_t unit) {
+static bool describes_builtins(const struct names *names, uint32_t unit) {
     Dwarf_Attribute attribute;
-    const char *producer = dwarf_attr(&graph->names->units[unit].die, DW_AT_producer, &attribute)
+    const char *producer = dwarf_attr(&names->units[unit].die, DW_AT_producer, &attribute)
                                ? dwarf_formstring(&attribute)
                                : NULL;
     return producer && strncmp(producer, "GNU ", 4) == 0;
@@ -404,13 +484,16 @@ void graph_read_node(struct graph *graph, uint32_t number) {
         has_flag(&die, DW_AT_GNU_all_call_sites) || has_flag(&die, DW_AT_GNU_all_tail_call_sites);
     read_sites(graph, number, &die, 0);
     node = &graph->nodes[number];
-    node->complete_to_malloc = node->complete && describes_builtins(graph, node->range.unit);
+    node->complete_to_malloc =
+        node->complete && describes_builtins(graph_names(graph, node->module), node->range.unit);
 }
 
-void graph_begin(struct graph *graph, struct names *names) {
-    *graph = (struct graph){.names = names, .is_program = find_is_program(names->module)};
+void graph_begin(struct graph *graph, uint32_t module_count, bool has_all,
+                 struct names *(*open)(void *data, uint32_t module), void *data) {
+    *graph = (struct graph){
+        .module_count = module_count, .has_all = has_all, .open = open, .data = data};
+    graph->modules = cli_alloc(module_count, sizeof *graph->modules);
     grow_slots(graph);
-    graph->instances = cli_alloc(names->unit_count, sizeof *graph->instances);
     for (int i = 0; i < NODES_FIXED; i++)
         add_node(graph, &(struct node){.read = true});
 }

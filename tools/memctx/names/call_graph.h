@@ -30,6 +30,9 @@ struct sites {
 
 struct node {
     uint64_t key;       /* of functions: unique in the module */
+    const char *name;   /* of functions of other modules; they have no range and no sites */
+    bool of_libc;       /* the function of another module is one of the C library */
+    uint32_t module;    /* number of the module that has the function or that names it */
     struct range range; /* range.die.addr is NULL if the function is not in DWARF */
     struct sites calls, tails;
     bool read;
@@ -37,23 +40,34 @@ struct node {
     bool complete_to_malloc; /* ... also those of the allocator, which clang does not describe */
 };
 
-/* Nodes that are no functions of this module. */
+/* Nodes that are no functions. */
 enum { NODE_ALLOCATOR, NODE_LIBC, NODE_UNKNOWN, NODES_FIXED };
 
-struct instances;
-
-struct graph {
-    struct names *names;
-    struct node *nodes;
-    size_t count, capacity;
-    uint32_t *slots; /* hash table of the nodes by key: number plus 1; 0: the slot is empty */
-    size_t mask;
+/* A module, and tables for looking up its functions. */
+struct graph_module {
+    struct names *names;          /* NULL: not opened yet, or it cannot be read */
     struct instances *instances;  /* of each unit */
     const struct range **symbols; /* hash table of the global symbols by name */
     size_t symbol_mask;
     const char **libc; /* hash table of the names that the module takes from the C library */
     size_t libc_mask;
     bool is_program; /* false: a shared library, whose malloc gives way to the preloaded one */
+    bool opened;
+};
+
+#define GRAPH_NO_MODULE UINT32_MAX
+
+struct graph {
+    struct graph_module *modules;
+    uint32_t module_count;
+    bool has_all; /* these are all modules of the process */
+    /* Opens a module when it is needed. Returns NULL if it cannot be read. */
+    struct names *(*open)(void *data, uint32_t module);
+    void *data;
+    struct node *nodes;
+    size_t count, capacity;
+    uint32_t *slots; /* hash table of the nodes by key: number plus 1; 0: the slot is empty */
+    size_t mask;
 };
 
 /* The functions that one call site may call. */
@@ -62,9 +76,17 @@ struct targets {
     size_t count;
 };
 
-void graph_begin(struct graph *graph, struct names *names);
-/* Returns the node of the function at an address, or NODE_UNKNOWN. */
-uint32_t graph_node_at(struct graph *graph, uint64_t address);
+void graph_begin(struct graph *graph, uint32_t module_count, bool has_all,
+                 struct names *(*open)(void *data, uint32_t module), void *data);
+/* Returns the names of a module; NULL: it cannot be read. */
+struct names *graph_names(struct graph *graph, uint32_t module);
+/* Returns the node of the function at an address of a module's DWARF, or NODE_UNKNOWN. */
+uint32_t graph_node_at(struct graph *graph, uint32_t module, uint64_t address);
+/* Returns the node of the function that a node names: of a function of another module, the one in
+ * module `hint`; without a hint, the only one in all modules of the process. NODE_UNKNOWN: not
+ * found.
+ */
+uint32_t graph_resolve(struct graph *graph, uint32_t number, uint32_t hint);
 /* Reads the call sites of a node. The nodes may move. */
 void graph_read_node(struct graph *graph, uint32_t number);
 /* Adds a node to the targets, unless it is one of them. */

@@ -471,13 +471,95 @@ static enum symbols_source read_names(struct names *names) {
                                           : SYMBOLS_DYNSYM;
 }
 
+/* The only module that a child may read, when it answers for one module. */
+struct opened {
+    struct names names;
+    uint32_t number;
+};
+
+static struct names *open_only(void *data, uint32_t module) {
+    struct opened *opened = data;
+    return module == opened->number && opened->names.module ? &opened->names : NULL;
+}
+
 void elf_names_answer(const struct symbols_request *request, FILE *answer) {
-    struct names names = {0};
-    enum symbols_source source = elf_names_open(request, &names.module);
+    struct opened opened = {.number = request->number};
+    struct names *names = &opened.names;
+    enum symbols_source source = elf_names_open(request, &names->module);
     if (source == SYMBOLS_DWARF)
-        source = read_names(&names);
+        source = read_names(names);
+    else
+        names->module = NULL;
     putc((int)source, answer);
     for (size_t i = 0; i < request->count; i++)
-        code_put_names(&names, request->addresses[i] - names.dwarf_bias, answer);
-    tail_calls_answer(&names, request, answer);
+        code_put_names(names, request->addresses[i] - names->dwarf_bias, answer);
+    const struct tail_modules modules = {.count = request->module_count,
+                                         .named = request->module_count,
+                                         .open = open_only,
+                                         .data = &opened};
+    tail_calls_answer(&modules, request->pairs, request->pair_count, answer);
+}
+
+/* Adds the files that the process maps and that are not among the modules, because no call path
+ * comes through them. A call may still lead into one of them. Returns false if the files are not
+ * known. */
+static bool add_mapped_files(struct symbols_request *request) {
+    char path[64];
+    char *line = NULL;
+    size_t capacity = 0;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)request->live_pid);
+    FILE *maps = request->live_pid != 0 ? fopen(path, "re") : NULL;
+    struct model_module *modules = NULL;
+    uint32_t room = 0, count = request->module_count;
+    while (maps && getline(&line, &capacity, maps) > 0) {
+        unsigned long long start, end;
+        int name_at = 0;
+        char rights[5];
+        line[strcspn(line, "\n")] = '\0';
+        if (sscanf(line, "%llx-%llx %4s %*x %*s %*u %n", &start, &end, rights, &name_at) < 3 ||
+            name_at == 0 || line[name_at] != '/' || rights[2] != 'x')
+            continue;
+        bool known = false;
+        const struct model_module *list = modules ? modules : request->modules;
+        for (uint32_t i = 0; i < count && !known; i++)
+            known = strcmp(list[i].path, line + name_at) == 0;
+        if (known)
+            continue;
+        if (count >= room) {
+            room = 2 * count + 16;
+            struct model_module *grown = cli_alloc(room, sizeof *grown);
+            memcpy(grown, list, count * sizeof *grown);
+            modules = grown;
+        }
+        modules[count++] =
+            (struct model_module){.start = start, .end = end, .path = cli_copy(line + name_at)};
+    }
+    free(line);
+    if (!maps)
+        return false;
+    fclose(maps);
+    if (modules)
+        request->modules = modules;
+    request->module_count = count;
+    return true;
+}
+
+static struct names *open_any(void *data, uint32_t module) {
+    const struct symbols_request *all = data;
+    struct symbols_request request = *all;
+    struct names *names = cli_alloc(1, sizeof *names);
+    request.module = &all->modules[module];
+    if (request.module->path[0] != '/' || elf_names_open(&request, &names->module) != SYMBOLS_DWARF)
+        return NULL;
+    read_names(names);
+    return names;
+}
+
+void elf_names_answer_across(const struct symbols_request *request, FILE *answer) {
+    struct symbols_request all = *request;
+    struct tail_modules modules = {.named = request->module_count, .open = open_any, .data = &all};
+    modules.are_all = add_mapped_files(&all);
+    modules.count = all.module_count;
+    putc(SYMBOLS_DWARF, answer);
+    tail_calls_answer(&modules, request->pairs, request->pair_count, answer);
 }

@@ -17,8 +17,9 @@
  * call.
  */
 struct symbols_pair {
-    uint64_t return_address; /* of the outer frame, in the file */
-    uint64_t inner;          /* look-up address of the inner frame in the file */
+    uint64_t return_address;             /* of the outer frame, in its file */
+    uint64_t inner;                      /* look-up address of the inner frame in its file */
+    uint32_t outer_module, inner_module; /* numbers of the modules */
 };
 #define SYMBOLS_ALLOCATOR 0 /* as `inner`: the outer frame's call led to malloc */
 
@@ -28,12 +29,18 @@ struct symbols_request {
     const char *debug_directory;
     const uint64_t *addresses; /* look-up addresses in the file */
     size_t count;
+    /* All modules of the process; `number` is that of the module above. */
+    const struct model_module *modules;
+    uint32_t module_count, number;
     const struct symbols_pair *pairs;
     size_t pair_count;
 };
 
-/* Writes an answer to the request (answer.h). */
+/* Writes an answer to the request (answer.h). All pairs lie in the module. */
 void elf_names_answer(const struct symbols_request *request, FILE *answer);
+/* Writes the answer for pairs that lie in several modules, and for those of malloc. The request has
+ * no module and no addresses. */
+void elf_names_answer_across(const struct symbols_request *request, FILE *answer);
 /* Opens the file of the request with elfutils and sets *module. Returns SYMBOLS_DWARF, or else why
  * the file could not be opened. */
 struct Dwfl_Module;

@@ -41,13 +41,21 @@ static int compare_wishes(const void *a, const void *b) {
     return left->address < right->address ? -1 : left->address > right->address;
 }
 
-/* Two frames of one module, between which functions may have ended in a tail call. */
+/* Two frames, between which functions may have ended in a tail call. */
 struct pair {
     const struct model_frame *outer, *inner; /* `inner` is NULL for malloc */
 };
 
+/* Returns true if the functions between may belong to several modules. */
+static bool is_across(const struct pair *pair) {
+    return !pair->inner || pair->inner->module != pair->outer->module;
+}
+
+/* The pairs in one module come first. */
 static int compare_pairs(const void *a, const void *b) {
     const struct pair *left = a, *right = b;
+    if (is_across(left) != is_across(right))
+        return is_across(left) ? 1 : -1;
     if (left->outer->module != right->outer->module)
         return left->outer->module < right->outer->module ? -1 : 1;
     return left->outer->address < right->outer->address
@@ -69,13 +77,17 @@ static _Noreturn void run_child(const struct symbols_request *request, int fd) {
     FILE *answer = fdopen(fd, "w");
     if (!answer)
         _exit(1);
-    elf_names_answer(request, answer);
+    if (request->module)
+        elf_names_answer(request, answer);
+    else
+        elf_names_answer_across(request, answer);
     _exit(fflush(answer) == 0 ? 0 : 1);
 }
 
-/* A module's wishes, which are sorted, its pairs, and the child that looks them up. */
+/* A module's wishes, which are sorted, its pairs, and the child that looks them up. One look-up is
+ * for the pairs across modules. */
 struct lookup {
-    uint32_t module;
+    uint32_t module; /* WIRE_NONE: generated code, or pairs across modules */
     const struct wish *wishes;
     size_t count, distinct;
     uint64_t *addresses; /* without duplicates */
@@ -85,19 +97,28 @@ struct lookup {
     pid_t child;
 };
 
-static void start_lookup(struct lookup *lookup, const struct model *model,
-                         const struct symbols_options *options) {
-    const struct model_module *module = &model->modules[lookup->module];
+static struct symbols_pair *write_pairs(const struct model *model, const struct lookup *lookup) {
     struct symbols_pair *pairs = cli_alloc(lookup->pair_count, sizeof *pairs);
     for (size_t i = 0; i < lookup->pair_count; i++) {
-        const struct pair *pair = &lookup->pairs[i];
-        pairs[i].return_address = pair->outer->address - module->bias;
+        const struct model_frame *outer = lookup->pairs[i].outer, *inner = lookup->pairs[i].inner;
+        pairs[i].outer_module = outer->module;
+        pairs[i].return_address = outer->address - model->modules[outer->module].bias;
+        pairs[i].inner_module = inner ? inner->module : WIRE_NONE;
         pairs[i].inner =
-            pair->inner ? look_up_address(pair->inner) - module->bias : SYMBOLS_ALLOCATOR;
+            inner ? look_up_address(inner) - model->modules[inner->module].bias : SYMBOLS_ALLOCATOR;
     }
+    return pairs;
+}
+
+static void start_lookup(struct lookup *lookup, const struct model *model,
+                         const struct symbols_options *options) {
+    const struct model_module *module =
+        lookup->module != WIRE_NONE ? &model->modules[lookup->module] : NULL;
+    uint64_t bias = module ? module->bias : 0;
+    struct symbols_pair *pairs = write_pairs(model, lookup);
     lookup->addresses = cli_alloc(lookup->count, sizeof *lookup->addresses);
     for (size_t i = 0; i < lookup->count; i++) {
-        uint64_t address = lookup->wishes[i].address - module->bias;
+        uint64_t address = lookup->wishes[i].address - bias;
         if (lookup->distinct == 0 || lookup->addresses[lookup->distinct - 1] != address)
             lookup->addresses[lookup->distinct++] = address;
     }
@@ -106,6 +127,9 @@ static void start_lookup(struct lookup *lookup, const struct model *model,
                                       .debug_directory = options->debug_directory,
                                       .addresses = lookup->addresses,
                                       .count = lookup->distinct,
+                                      .modules = model->modules,
+                                      .module_count = (uint32_t)model->module_count,
+                                      .number = lookup->module,
                                       .pairs = pairs,
                                       .pair_count = lookup->pair_count};
     int pipe_fds[2];
@@ -139,10 +163,10 @@ static bool take_tails(struct lookup *lookup, struct model *model, const struct 
     for (; good && tails.count < count; tails.count++) {
         struct model_names *names = NULL;
         struct model_frame *frame = &tails.frames[tails.count];
-        *frame = (struct model_frame){.kind = WIRE_KIND_PATH, .module = lookup->module};
-        good = answer_get_address(lookup->answer, &frame->address) &&
-               answer_get_names(lookup->answer, &names);
-        frame->address += model->modules[lookup->module].bias;
+        *frame = (struct model_frame){.kind = WIRE_KIND_PATH};
+        good = answer_get_address(lookup->answer, &frame->module, &frame->address) &&
+               frame->module < model->module_count && answer_get_names(lookup->answer, &names);
+        frame->address += good ? model->modules[frame->module].bias : 0;
         frame->names = names;
     }
     if (good)
@@ -153,7 +177,7 @@ static bool take_tails(struct lookup *lookup, struct model *model, const struct 
 /* Reads the child's answer and gives the frames their names. */
 static enum symbols_source finish_lookup(struct lookup *lookup, struct model *model) {
     const struct wish *wishes = lookup->wishes;
-    uint64_t bias = model->modules[lookup->module].bias;
+    uint64_t bias = lookup->module != WIRE_NONE ? model->modules[lookup->module].bias : 0;
     int first = getc(lookup->answer);
     bool good = first >= 0 && first < SYMBOLS_SOURCES;
     size_t next = 0;
@@ -343,7 +367,7 @@ static size_t collect_pairs(const struct model *model, const struct symbols_opti
         if (!tails_possible_before(model, context))
             continue;
         const struct model_frame *outer = model->contexts[context->parent].frame;
-        if (outer->module == frame->module)
+        if (is_of_file(model, outer))
             add_pair(&pairs, &(struct pair){outer, frame});
     }
     if (pairs.count > 0)
@@ -383,6 +407,7 @@ struct symbols_work {
     struct pair *pairs;
     struct lookup *lookups; /* one for each module, in the order of the wishes */
     size_t count, started;
+    struct lookup across;
 };
 
 /* The most children at one time. A module that is not a file needs no child. */
@@ -419,9 +444,15 @@ struct symbols_work *symbols_begin(const struct model *model,
     work->options = *options;
     work->wishes = cli_alloc(model->frame_count, sizeof *work->wishes);
     size_t wishes = collect_wishes(model, options->only, work->wishes);
-    size_t pairs = collect_pairs(model, options, &work->pairs);
+    size_t pairs = collect_pairs(model, options, &work->pairs), alone = 0;
+    while (alone < pairs && !is_across(&work->pairs[alone]))
+        alone++;
     work->lookups = cli_alloc(model->module_count + 1, sizeof *work->lookups);
-    make_lookups(work, wishes, pairs);
+    make_lookups(work, wishes, alone);
+    work->across = (struct lookup){
+        .module = WIRE_NONE, .pairs = work->pairs + alone, .pair_count = pairs - alone};
+    if (work->across.pair_count > 0)
+        start_lookup(&work->across, model, &work->options);
     start_some(work, model, 0);
     return work;
 }
@@ -447,6 +478,8 @@ void symbols_finish(struct symbols_work *work, struct model *model) {
             fputs("\r\033[K", stderr);
         note_source(module, source);
     }
+    if (work->across.answer)
+        finish_lookup(&work->across, model);
     model->has_names = true;
     free(work->lookups);
     free(work->wishes);

@@ -2,9 +2,10 @@
 /*
  * tail_calls.c - searches chains of tail calls.
  *
- * A tail call through a register or into another library may lead anywhere. So a chain that a
- * search meets with such a call makes its answer unknown. Calls into the C library are the
- * exception, because it never ends in a tail call back into the program.
+ * A tail call through a register may lead anywhere, and so may one to a function without DWARF. So
+ * a search that meets such a call has no answer. Calls into the C library are the exception,
+ * because none of its functions ends in a tail call of the program's; but if the last function
+ * belongs to the C library, its functions are functions like any other.
  */
 #include "names/tail_calls.h"
 
@@ -20,6 +21,7 @@ struct search {
     uint32_t nodes[SEARCH_NODES_MAX];
     bool leads[SEARCH_NODES_MAX]; /* a chain of tail calls leads from it to the last function */
     size_t count;
+    uint32_t hint; /* module of the last function; GRAPH_NO_MODULE: it is the allocator */
 };
 
 /* Returns the place of a node in the search, which is added; SEARCH_NODES_MAX: there is no room. */
@@ -34,10 +36,11 @@ static size_t place_of(struct search *search, uint32_t node) {
 
 /* Adds the functions that the tail calls of a function lead to. Returns false if there are too
  * many. */
-static bool add_tails(const struct graph *graph, struct search *search, uint32_t number) {
-    const struct sites *tails = &graph->nodes[number].tails;
-    for (size_t i = 0; i < tails->count; i++)
-        if (place_of(search, tails->items[i].target) == SEARCH_NODES_MAX)
+static bool add_tails(struct graph *graph, struct search *search, uint32_t number) {
+    struct sites tails = graph->nodes[number].tails; /* a copy, because nodes may move */
+    for (size_t i = 0; i < tails.count; i++)
+        if (place_of(search, graph_resolve(graph, tails.items[i].target, search->hint)) ==
+            SEARCH_NODES_MAX)
             return false;
     return true;
 }
@@ -68,35 +71,38 @@ static bool meet_all(struct graph *graph, struct search *search, uint32_t last) 
     return true;
 }
 
+/* Returns true if a tail call to this function leads to the last one. */
+static bool leads(struct graph *graph, struct search *search, uint32_t target) {
+    return search->leads[place_of(search, graph_resolve(graph, target, search->hint))];
+}
+
 /* Marks all functions from which a chain leads to the last one. */
-static void mark_leads(const struct graph *graph, struct search *search, uint32_t last) {
+static void mark_leads(struct graph *graph, struct search *search, uint32_t last) {
     for (size_t i = 0; i < search->count; i++)
         search->leads[i] = search->nodes[i] == last;
     for (bool changed = true; changed;) {
         changed = false;
         for (size_t i = 0; i < search->count; i++) {
-            const struct sites *tails = &graph->nodes[search->nodes[i]].tails;
-            for (size_t k = 0; k < tails->count && !search->leads[i]; k++)
-                changed |= search->leads[i] =
-                    search->leads[place_of(search, tails->items[k].target)];
+            struct sites tails = graph->nodes[search->nodes[i]].tails;
+            for (size_t k = 0; k < tails.count && !search->leads[i]; k++)
+                changed |= search->leads[i] = leads(graph, search, tails.items[k].target);
         }
     }
 }
 
-/* Returns the only tail call of a function from which a chain leads to the last function; NULL:
- * there is none, or there are several. */
-static const struct site *only_tail(const struct graph *graph, struct search *search,
-                                    uint32_t number, size_t *count) {
-    const struct sites *tails = &graph->nodes[number].tails;
-    const struct site *found = NULL;
-    *count = 0;
-    for (size_t i = 0; i < tails->count; i++) {
-        if (search->leads[place_of(search, tails->items[i].target)]) {
-            found = &tails->items[i];
-            ++*count;
+/* Counts the tail calls of a function from which a chain leads to the last function; *found is set
+ * to one of them. */
+static size_t count_tails(struct graph *graph, struct search *search, uint32_t number,
+                          struct site *found) {
+    struct sites tails = graph->nodes[number].tails;
+    size_t count = 0;
+    for (size_t i = 0; i < tails.count; i++) {
+        if (leads(graph, search, tails.items[i].target)) {
+            *found = tails.items[i];
+            count++;
         }
     }
-    return *count == 1 ? found : NULL;
+    return count;
 }
 
 /* A function of a chain, and its tail call. */
@@ -108,33 +114,33 @@ struct link {
 /* Fills in the chain of tail calls from one of the starts to the last function, outermost first.
  * Returns the number of links; 0: there is no chain, or more than one. */
 static size_t find_chain(struct graph *graph, const struct targets *starts, uint32_t last,
-                         struct link *chain) {
-    struct search search = {.count = 0};
+                         uint32_t hint, struct link *chain) {
+    struct search search = {.hint = hint};
     uint32_t at = NODE_UNKNOWN;
-    size_t ways = 0, count = 0, tails;
+    size_t ways = 0, count = 0;
+    struct site tail;
     for (size_t i = 0; i < starts->count; i++)
-        place_of(&search, starts->nodes[i]);
+        place_of(&search, graph_resolve(graph, starts->nodes[i], hint));
+    size_t start_count = search.count;
     if (last == NODE_UNKNOWN || !meet_all(graph, &search, last))
         return 0;
     mark_leads(graph, &search, last);
-    for (size_t i = 0; i < starts->count; i++) {
+    for (size_t i = 0; i < start_count; i++) {
         if (search.leads[i]) {
-            at = starts->nodes[i];
+            at = search.nodes[i];
             ways++;
         }
     }
     if (ways != 1)
         return 0;
     while (at != last) {
-        const struct site *tail = only_tail(graph, &search, at, &tails);
-        if (!tail || count == ANSWER_TAILS_MAX)
+        if (count_tails(graph, &search, at, &tail) != 1 || count == ANSWER_TAILS_MAX)
             return 0;
-        chain[count++] = (struct link){at, *tail};
-        at = tail->target;
+        chain[count++] = (struct link){at, tail};
+        at = graph_resolve(graph, tail.target, hint);
     }
     /* A way from the last function back to itself would make a second chain. */
-    only_tail(graph, &search, last, &tails);
-    return tails == 0 ? count : 0;
+    return count_tails(graph, &search, last, &tail) == 0 ? count : 0;
 }
 
 /* --- the answer -------------------------------------------------------------------------- */
@@ -142,52 +148,64 @@ static size_t find_chain(struct graph *graph, const struct targets *starts, uint
 /* Writes a function of the chain: with the line and the inlined functions of its tail call if only
  * one of its tail calls leads on. */
 static void put_link(struct graph *graph, const struct link *link, FILE *answer) {
-    const struct range *function = &graph->nodes[link->node].range;
-    uint64_t bias = graph->names->dwarf_bias;
-    uint64_t address = link->tail.several ? function->start + 1 : link->tail.address;
-    answer_put_address(answer, address + bias);
+    const struct node *node = &graph->nodes[link->node];
+    struct names *names = graph_names(graph, node->module);
+    uint64_t bias = names->dwarf_bias;
+    uint64_t address = link->tail.several ? node->range.start + 1 : link->tail.address;
+    answer_put_address(answer, node->module, address + bias);
     if (!link->tail.several) {
-        code_put_names(graph->names, address - 1, answer);
+        code_put_names(names, address - 1, answer);
         return;
     }
-    Dwarf_Die die = function->die;
-    const struct range *symbol = code_find_range(&graph->names->symbols, function->start + bias);
+    Dwarf_Die die = node->range.die;
+    const struct range *symbol = code_find_range(&names->symbols, node->range.start + bias);
     char *name = code_function_name(&die, symbol ? symbol->name : NULL);
     answer_put_function(answer, name, NULL, 0);
     answer_put_end(answer);
 }
 
-static size_t search_pair(struct graph *graph, const struct symbols_pair *pair,
-                          struct link *chain) {
-    uint64_t bias = graph->names->dwarf_bias, return_address = pair->return_address - bias;
-    struct targets starts = {.count = 0};
-    uint32_t outer = graph_node_at(graph, return_address - 1);
+/* Adds the functions that are called at the return address of the outer frame. */
+static void find_starts(struct graph *graph, const struct symbols_pair *pair,
+                        struct targets *starts) {
+    struct names *names = graph_names(graph, pair->outer_module);
+    if (!names || names->unit_ranges.count == 0)
+        return;
+    uint64_t address = pair->return_address - names->dwarf_bias;
+    uint32_t outer = graph_node_at(graph, pair->outer_module, address - 1);
     graph_read_node(graph, outer);
     const struct sites *calls = &graph->nodes[outer].calls;
     for (size_t i = 0; i < calls->count; i++)
-        if (calls->items[i].address == return_address)
-            graph_add_target(&starts, calls->items[i].target);
-    if (starts.count == 0)
-        return 0;
-    return find_chain(graph, &starts,
-                      pair->inner == SYMBOLS_ALLOCATOR ? NODE_ALLOCATOR
-                                                       : graph_node_at(graph, pair->inner - bias),
-                      chain);
+        if (calls->items[i].address == address)
+            graph_add_target(starts, calls->items[i].target);
 }
 
-void tail_calls_answer(struct names *names, const struct symbols_request *request, FILE *answer) {
-    if (!names->module || names->unit_ranges.count == 0) {
-        for (size_t i = 0; i < request->pair_count; i++)
-            answer_put_tails(answer, 0);
-        return;
-    }
+static size_t search_pair(struct graph *graph, const struct symbols_pair *pair,
+                          struct link *chain) {
+    struct targets starts = {.count = 0};
+    find_starts(graph, pair, &starts);
+    if (starts.count == 0)
+        return 0;
+    if (pair->inner == SYMBOLS_ALLOCATOR)
+        return find_chain(graph, &starts, NODE_ALLOCATOR, GRAPH_NO_MODULE, chain);
+    struct names *names = graph_names(graph, pair->inner_module);
+    return names ? find_chain(
+                       graph, &starts,
+                       graph_node_at(graph, pair->inner_module, pair->inner - names->dwarf_bias),
+                       pair->inner_module, chain)
+                 : 0;
+}
+
+void tail_calls_answer(const struct tail_modules *modules, const struct symbols_pair *pairs,
+                       size_t count, FILE *answer) {
     struct graph graph;
     struct link chain[ANSWER_TAILS_MAX];
-    graph_begin(&graph, names);
-    for (size_t i = 0; i < request->pair_count; i++) {
-        size_t count = search_pair(&graph, &request->pairs[i], chain);
-        answer_put_tails(answer, count);
-        while (count-- > 0)
-            put_link(&graph, &chain[count], answer);
+    graph_begin(&graph, modules->count, modules->are_all, modules->open, modules->data);
+    for (size_t i = 0; i < count; i++) {
+        size_t links = search_pair(&graph, &pairs[i], chain);
+        for (size_t k = 0; k < links; k++)
+            links = graph.nodes[chain[k].node].module < modules->named ? links : 0;
+        answer_put_tails(answer, links);
+        while (links-- > 0)
+            put_link(&graph, &chain[links], answer);
     }
 }

@@ -9,8 +9,8 @@
  * chain of tail calls leads from the function that the outer frame calls to the function of the
  * inner frame. Otherwise the answer is that no function is known.
  *
- * Cost: each function's call sites are read once in a module. A search looks at a bounded number of
- * functions. Only the child process that reads a module calls this.
+ * Cost: each function's call sites are read once. A search looks at a bounded number of functions.
+ * Only a child process calls this.
  */
 #ifndef MEMCTX_TAIL_CALLS_H
 #define MEMCTX_TAIL_CALLS_H
@@ -20,7 +20,17 @@
 #include "names/elf_code.h"
 #include "names/elf_names.h"
 
-/* Writes the tail frames between the two frames of each pair of the request (answer.h). */
-void tail_calls_answer(struct names *names, const struct symbols_request *request, FILE *answer);
+/* The modules that a search may look at. `open` opens one when it is needed, and returns NULL if it
+ * cannot be read. Frames may lie in the first `named` modules only. */
+struct tail_modules {
+    uint32_t count, named;
+    bool are_all; /* they are all modules of the process */
+    struct names *(*open)(void *data, uint32_t module);
+    void *data;
+};
+
+/* Writes the tail frames between the two frames of each pair (answer.h). */
+void tail_calls_answer(const struct tail_modules *modules, const struct symbols_pair *pairs,
+                       size_t count, FILE *answer);
 
 #endif
