@@ -4,6 +4,7 @@
  *
  *     causes sessions   1 of 50 sessions stays; each has four chunks, made in four functions
  *     causes requests   the parts of requests are never freed, made below one function
+ *     causes buffers    buffers stay; each has a small header beside it
  *     causes main       main itself makes the chunks of orders, of which 1 in 50 stays
  *     causes two        two containers grow that have nothing to do with each other
  *
@@ -131,6 +132,37 @@ struct order {
     char rest[300];
 };
 
+/* --- buffers with headers -------------------------------------------------------------------- */
+
+NOINLINE static void *header_make(void) {
+    char *header = malloc(40);
+    header[0] = 'h';
+    return header;
+}
+
+NOINLINE static void *data_make(void) {
+    char *data = xmalloc(6000);
+    data[0] = 'd';
+    return data;
+}
+
+NOINLINE static void picture_load(void) {
+    kept = header_make();
+    kept = data_make();
+}
+
+NOINLINE static void pictures_show(int count) {
+    for (int i = 0; i < count; i++)
+        picture_load();
+}
+
+static void buffers(void) {
+    for (int round = 0; round < 4; round++) {
+        pictures_show(4000);
+        look();
+    }
+}
+
 /* --- two causes ------------------------------------------------------------------------------ */
 
 NOINLINE static void *cache_fill(int round) {
@@ -151,6 +183,8 @@ int main(int argc, char **argv) {
         sessions();
     else if (strcmp(what, "requests") == 0)
         requests();
+    else if (strcmp(what, "buffers") == 0)
+        buffers();
     enum { COUNT = 60000 };
     static struct order *all[COUNT];
     for (int i = 0; i < COUNT && strcmp(what, "main") == 0; i++) {

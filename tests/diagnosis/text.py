@@ -85,6 +85,7 @@ one_finding("sessions", "nearly-empty-pages", "session_open", 3, 1)
 one_finding("requests", "growth", "request_handle", 3, 4)
 one_finding("orders", "growth", "order_accept", 4, 4)
 one_finding("threads", "nearly-empty-pages", "session_open", 3, 1)
+one_finding("buffers", "growth", "picture_load", 2, 4)
 one_finding("main", "nearly-empty-pages", "main", 3, 1)
 one_finding("rust", "growth", "causes::order_accept", 4, 4)
 

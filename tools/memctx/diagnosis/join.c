@@ -32,6 +32,7 @@ struct end {
 
 struct tree {
     const struct blame_paths *paths;
+    const int64_t *chunks; /* by number of a context's figures */
     struct node *nodes;
     size_t count, capacity;
     uint32_t *slots; /* hash table of nodes; 0: free */
@@ -239,10 +240,10 @@ static void find_direct(const struct tree *tree, uint32_t main, const struct bla
     }
 }
 
-static int64_t count_chunks(const struct model *model, const struct blame_suspect *suspect) {
+static int64_t count_chunks(const struct tree *tree, const struct blame_suspect *suspect) {
     int64_t sum = 0;
     for (size_t i = 0; i < suspect->count; i++)
-        sum += model_tame(model->contexts[suspect->members[i]].figures->self.live_chunks);
+        sum += model_tame(tree->chunks[blame_number(tree->paths, suspect->members[i])]);
     return sum;
 }
 
@@ -259,21 +260,59 @@ static bool are_multiples(int64_t a, int64_t b) {
  * the same number of each, or twice as many. */
 static void search_main(const struct tree *tree, uint32_t main, const struct blame *blame,
                         uint32_t *causes) {
-    const struct model *model = tree->paths->model;
     bool *direct = cli_alloc(blame->count, sizeof *direct);
     size_t largest = 0, fitting = 0;
     find_direct(tree, main, blame, direct);
+    for (size_t i = 0; i < blame->count; i++)
+        direct[i] = direct[i] && causes[i] == 0;
     while (largest < blame->count && !direct[largest])
         largest++;
     for (size_t i = largest; i < blame->count; i++) {
-        direct[i] = direct[i] && are_multiples(count_chunks(model, &blame->suspects[largest]),
-                                               count_chunks(model, &blame->suspects[i]));
+        direct[i] = direct[i] && are_multiples(count_chunks(tree, &blame->suspects[largest]),
+                                               count_chunks(tree, &blame->suspects[i]));
         fitting += direct[i];
     }
     for (size_t i = largest; i < blame->count && fitting > 1; i++)
         if (direct[i])
             causes[i] = main;
     free(direct);
+}
+
+/* One suspect may have nearly all by itself: of a buffer and its small header, the buffer. Suspects
+ * whose numbers of chunks fit are joined with it, at the innermost function outside of `inner` that
+ * has most of them. `inner` has nearly all of the figure of suspect `large`. */
+static void search_fitting(const struct tree *tree, uint32_t inner, uint32_t root, size_t large,
+                           const struct blame *blame, uint32_t *causes) {
+    bool *inside = cli_alloc(blame->count, sizeof *inside);
+    bool *fits = cli_alloc(blame->count, sizeof *fits);
+    bool *joined = cli_alloc(blame->count, sizeof *joined);
+    uint32_t best = NONE;
+    size_t most = 1;
+    int64_t chunks = count_chunks(tree, &blame->suspects[large]);
+    for (size_t i = 0; i < blame->count; i++)
+        fits[i] = are_multiples(chunks, count_chunks(tree, &blame->suspects[i]));
+    for (uint32_t at = inner; at != 0; at = tree->nodes[at].parent) {
+        uint32_t cause = find_cause(tree, at, at);
+        size_t count = 0;
+        if (cause != NONE)
+            find_inside(tree, cause, blame, inside);
+        for (size_t i = 0; i < blame->count && cause != NONE; i++)
+            count += inside[i] && fits[i];
+        if (count > most) {
+            best = cause;
+            most = count;
+            for (size_t i = 0; i < blame->count; i++)
+                joined[i] = inside[i] && fits[i];
+        }
+        if (at == root)
+            break;
+    }
+    for (size_t i = 0; i < blame->count && best != NONE; i++)
+        if (joined[i])
+            causes[i] = best;
+    free(inside);
+    free(fits);
+    free(joined);
 }
 
 static void search(const struct tree *tree, uint32_t root, const struct blame *blame,
@@ -303,10 +342,15 @@ static void search(const struct tree *tree, uint32_t root, const struct blame *b
     bool *inside = cli_alloc(blame->count, sizeof *inside);
     uint32_t innermost = find_innermost(tree, root);
     uint32_t cause = find_cause(tree, innermost, root);
-    bool found = cause != NONE && find_inside(tree, cause, blame, inside) > 1;
+    size_t count = cause != NONE ? find_inside(tree, cause, blame, inside) : 0, first = 0;
+    bool found = count > 1;
     for (size_t i = 0; i < blame->count && found; i++)
         if (inside[i])
             causes[i] = cause;
+    while (count == 1 && !inside[first])
+        first++;
+    if (count == 1)
+        search_fitting(tree, cause, root, first, blame, causes);
     free(inside);
     uint32_t main = !found ? find_main(tree, innermost, root) : NONE;
     if (main != NONE)
@@ -349,10 +393,11 @@ static void join(struct blame *blame, const struct tree *tree, const uint32_t *c
 }
 
 static void join_group(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
-                       uint8_t group) {
+                       const int64_t *chunks, uint8_t group) {
     struct tree tree;
     uint32_t *causes = cli_alloc(blame->count, sizeof *causes);
     make_tree(&tree, blame, paths, figures, group);
+    tree.chunks = chunks;
     count_suspects(&tree);
     search(&tree, 0, blame, causes);
     for (size_t i = 0; i < blame->count; i++)
@@ -362,10 +407,15 @@ static void join_group(struct blame *blame, const struct blame_paths *paths, con
     free(causes);
 }
 
-void join_suspects(struct blame *blame, const struct blame_paths *paths, const int64_t *figures) {
+void join_suspects(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
+                   const int64_t *chunks) {
     size_t left = 0;
+    int64_t *live = cli_alloc(paths->model->figures_count, sizeof *live);
+    for (size_t i = 0; i < paths->model->figures_count; i++)
+        live[i] = model_figures_at(paths->model, i)->self.live_chunks;
     for (uint8_t group = 0; group < BLAME_GROUPS && blame->count > 1; group++)
-        join_group(blame, paths, figures, group);
+        join_group(blame, paths, figures, chunks ? chunks : live, group);
+    free(live);
     for (size_t i = 0; i < blame->count; i++)
         if (blame->suspects[i].count > 0)
             blame->suspects[left++] = blame->suspects[i];

@@ -8,15 +8,19 @@
  *
  * Suspects are joined at the innermost function that has nine tenths of the sum of all of them. If
  * that is main, or what starts a thread, then the suspects below each of its callees are looked at
- * in the same way.
+ * in the same way. Where one suspect has nine tenths by itself, or where main allocates, suspects
+ * are joined if their numbers of chunks are small multiples of each other: a session of four chunks
+ * has the same number of each.
  */
 #ifndef MEMCTX_JOIN_H
 #define MEMCTX_JOIN_H
 
 #include "diagnosis/blame.h"
 
-/* Joins suspects of the same `group`. `figures` is as for blame_make. A joined suspect has the old
- * ones as its parts. */
-void join_suspects(struct blame *blame, const struct blame_paths *paths, const int64_t *figures);
+/* Joins suspects of the same `group`. `figures` is as for blame_make. `chunks` has a number of
+ * chunks for each context in the same way; NULL: live chunks. A joined suspect has the old ones as
+ * its parts. */
+void join_suspects(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
+                   const int64_t *chunks);
 
 #endif

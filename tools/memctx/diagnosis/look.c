@@ -34,7 +34,7 @@ char *look_time(double seconds) {
 void look_blame(const struct look *look, struct blame *blame, const int64_t *figures,
                 int64_t floor) {
     blame_make(blame, &look->paths, figures, floor);
-    join_suspects(blame, &look->paths, figures);
+    join_suspects(blame, &look->paths, figures, NULL);
 }
 
 struct finding *finding_new(struct look *look, const struct rule *rule, enum severity severity,

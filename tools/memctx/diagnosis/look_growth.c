@@ -303,7 +303,11 @@ void look_for_growth(struct look *look, const struct rule *rule) {
     }
     blame_drop(&blame, dropped);
     free(dropped);
-    join_suspects(&blame, &look->paths, figures);
+    int64_t *chunks = cli_alloc(model->figures_count, sizeof *chunks);
+    for (size_t i = 0; i < model->figures_count; i++)
+        chunks[i] = growths[i].chunks;
+    join_suspects(&blame, &look->paths, figures, chunks);
+    free(chunks);
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         struct growth growth = growth_of_suspect(look, growths, suspect);

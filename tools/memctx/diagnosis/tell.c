@@ -135,7 +135,9 @@ char *tell_part(const struct model *model, const struct finding *finding, size_t
         strcpy(bytes, ", ");
         render_bytes(bytes + 2, group->bytes, true);
     }
-    char *text = cli_format("%.0f %%%s: %s%s", 100 * group->share, bytes, path, many);
+    char *text = group->share < 0.005
+                     ? cli_format("<1 %%%s: %s%s", bytes, path, many)
+                     : cli_format("%.0f %%%s: %s%s", 100 * group->share, bytes, path, many);
     free(many);
     free(path);
     return text;

@@ -49,9 +49,9 @@ struct who_part {
     bool keeps_first;          /* `from` is shown, whatever its kind */
 };
 /* Returns the part of a context's path that has the innermost `frames` frames. */
-struct who_part
-who_frames(const struct model *model, uint32_t context,
-           uint32_t frames); /* Returns true if a function of this part means something. */
+struct who_part who_frames(const struct model *model, uint32_t context, uint32_t frames);
+
+/* Returns true if a function of this part means something. */
 bool who_means(const struct model *model, const struct who_part *part);
 
 /* Returns the first step from `from` outwards in the same function as `wanted`; WIRE_NONE as its
