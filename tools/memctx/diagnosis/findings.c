@@ -131,6 +131,11 @@ static const struct rule rules[] = {
     {"growth", "growth that does not stop",
      "The program allocates this memory and does not free it. If that goes on, memory runs out.",
      look_for_growth},
+    {"growth-not-malloc", "growth of memory that is not from malloc",
+     "The program, its libraries or its language runtime mapped this memory and keep it. memctx "
+     "has "
+     "no call paths for it. If that goes on, memory runs out.",
+     look_for_mapped_growth},
     {"rounding", "sizes just above a block size",
      "Each chunk occupies a whole block of the next larger size. Slightly smaller chunks, or "
      "several objects in one chunk, would save the difference.",

@@ -24,8 +24,6 @@ struct mapping {
     char path[256];
 };
 
-enum mapping_kind { KIND_FILE, KIND_STACK, KIND_HEAP, KIND_CODE, KIND_SHARED, KIND_ANONYMOUS };
-
 static bool parse_header(const char *line, struct mapping *mapping) {
     unsigned long long start, end;
     *mapping = (struct mapping){0};
@@ -37,38 +35,38 @@ static bool parse_header(const char *line, struct mapping *mapping) {
     return true;
 }
 
-static enum mapping_kind find_kind(const struct mapping *mapping, const struct mapping *before,
-                                   enum mapping_kind before_kind) {
+static enum model_place_kind find_kind(const struct mapping *mapping, const struct mapping *before,
+                                       enum model_place_kind before_kind) {
     bool adjacent = before->end == mapping->start;
     uint64_t bytes = mapping->end - mapping->start;
     if (strncmp(mapping->path, "/dev/zero", 9) == 0 || strncmp(mapping->path, "/memfd:", 7) == 0 ||
         strncmp(mapping->path, "/SYSV", 5) == 0 || strncmp(mapping->path, "/dev/shm/", 9) == 0 ||
         strncmp(mapping->path, "[anon", 5) == 0)
-        return KIND_SHARED;
+        return MODEL_PLACE_SHARED;
     if (mapping->inode != 0 || strncmp(mapping->path, "[v", 2) == 0)
-        return KIND_FILE;
+        return MODEL_PLACE_FILE;
     if (strncmp(mapping->path, "[stack", 6) == 0)
-        return KIND_STACK;
+        return MODEL_PLACE_STACK;
     if (strcmp(mapping->path, "[heap]") == 0)
-        return KIND_HEAP;
+        return MODEL_PLACE_HEAP;
     if (mapping->permissions[2] == 'x')
-        return KIND_CODE;
-    if (adjacent && before->inode != 0 && before_kind == KIND_FILE &&
+        return MODEL_PLACE_CODE;
+    if (adjacent && before->inode != 0 && before_kind == MODEL_PLACE_FILE &&
         mapping->permissions[1] == 'w' && bytes < BSS_MAX_BYTES)
-        return KIND_FILE;
+        return MODEL_PLACE_FILE;
     if (adjacent && strcmp(before->permissions, "---p") == 0 && before->inode == 0 &&
         before->end - before->start == GUARD_BYTES && bytes >= THREAD_STACK_MIN_BYTES)
-        return KIND_STACK;
-    return KIND_ANONYMOUS;
+        return MODEL_PLACE_STACK;
+    return MODEL_PLACE_ANONYMOUS;
 }
 
-static int64_t *find_sum(struct model_mappings *mappings, enum mapping_kind kind) {
+static int64_t *find_sum(struct model_mappings *mappings, enum model_place_kind kind) {
     switch (kind) {
-    case KIND_FILE: return &mappings->file_bytes;
-    case KIND_STACK: return &mappings->stack_bytes;
-    case KIND_HEAP: return &mappings->heap_bytes;
-    case KIND_CODE: return &mappings->executable_bytes;
-    case KIND_SHARED: return &mappings->shared_bytes;
+    case MODEL_PLACE_FILE: return &mappings->file_bytes;
+    case MODEL_PLACE_STACK: return &mappings->stack_bytes;
+    case MODEL_PLACE_HEAP: return &mappings->heap_bytes;
+    case MODEL_PLACE_CODE: return &mappings->executable_bytes;
+    case MODEL_PLACE_SHARED: return &mappings->shared_bytes;
     default: return &mappings->anonymous_bytes;
     }
 }
@@ -93,15 +91,31 @@ static bool is_control_memory(const char *flags) {
     return strstr(flags, " wf") && strstr(flags, " nr");
 }
 
-bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
+static void add_place(struct memory_places *places, const struct mapping *mapping,
+                      enum model_place_kind kind, int64_t bytes) {
+    if (places->count == places->capacity) {
+        places->capacity = 2 * places->capacity + 64;
+        places->list = cli_grow(places->list, places->capacity, sizeof *places->list);
+    }
+    places->list[places->count++] =
+        (struct model_place){.start = mapping->start,
+                             .end = mapping->end,
+                             .bytes = bytes,
+                             .kind = kind,
+                             .path = mapping->path[0] != '\0' ? cli_copy(mapping->path) : NULL};
+}
+
+bool memory_read_mappings(pid_t pid, struct model_mappings *mappings,
+                          struct memory_places *places) {
     char path[64];
+    *places = (struct memory_places){0};
     snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
     *mappings = (struct model_mappings){.peak_rss_bytes = read_peak(pid)};
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
     struct mapping mapping = {0}, before = {0};
-    enum mapping_kind kind = KIND_ANONYMOUS;
+    enum model_place_kind kind = MODEL_PLACE_ANONYMOUS;
     char *line = NULL;
     size_t capacity = 0, seen = 0;
     int64_t rss = 0;
@@ -111,13 +125,16 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
             rss = kib * 1024;
             *find_sum(mappings, kind) += rss;
             mappings->rss_bytes += kib * 1024;
+            if (rss > 0)
+                add_place(places, &mapping, kind, rss);
             seen++;
         } else if (sscanf(line, "AnonHugePages: %lld kB", &kib) == 1) {
             mappings->huge_bytes += kib * 1024;
         } else if (sscanf(line, "Swap: %lld kB", &kib) == 1) {
             mappings->swap_bytes += kib * 1024;
-        } else if (strncmp(line, "VmFlags:", 8) == 0) {
-            *find_sum(mappings, kind) -= is_control_memory(line) ? rss : 0;
+        } else if (strncmp(line, "VmFlags:", 8) == 0 && is_control_memory(line)) {
+            *find_sum(mappings, kind) -= rss;
+            places->count -= rss > 0;
         } else if (line[0] < 'A' ||
                    line[0] > 'Z') { /* a header begins with an address in lower-case hex digits */
             before = mapping;
@@ -154,9 +171,7 @@ int64_t memory_own_bytes(const struct model *model) {
     return model_tame(tables) + model_tame(ledger->control_bytes);
 }
 
-/* Returns the anonymous memory that does not belong to the library. The tables of the library
- * begin inside its own data. */
-static int64_t own_mappings(const struct model *model) {
+int64_t memory_own_mappings(const struct model *model) {
     int64_t ours =
         model_tame(model->ledger.segments_resident) + model_tame(model->ledger.metadata_resident);
     int64_t left = model_tame(model->mappings.anonymous_bytes) - ours;
@@ -209,7 +224,7 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
                  mappings->shared_bytes);
         if (wire->segments_resident != WIRE_UNKNOWN && wire->metadata_resident != WIRE_UNKNOWN) {
             add_line(ledger, "own_mappings_bytes", "the program's own anonymous mappings",
-                     own_mappings(model));
+                     memory_own_mappings(model));
         }
     }
     int64_t sum = 0;

@@ -26,9 +26,20 @@ struct memory_ledger {
     size_t count;
 };
 
+/* The mappings of a process that have resident memory, except the control thread's. Sorted by
+ * address. */
+struct memory_places {
+    struct model_place *list;
+    size_t count, capacity;
+};
+
 /* Reads /proc/PID/smaps; returns false if it may not be read. The kernel walks over the page tables
  * for this, which takes some milliseconds for each GiB that is resident. */
-bool memory_read_mappings(pid_t pid, struct model_mappings *mappings);
+bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct memory_places *places);
+
+/* Returns the resident anonymous memory that does not belong to the library. The tables of the
+ * library begin inside its own data. */
+int64_t memory_own_mappings(const struct model *model);
 
 /* Returns the memory that memctx itself takes in the process: its tables, the stack and the answers
  * of the control thread. */

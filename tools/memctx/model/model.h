@@ -91,6 +91,24 @@ struct model_mappings {
 #undef X
 };
 
+enum model_place_kind {
+    MODEL_PLACE_FILE,
+    MODEL_PLACE_STACK,
+    MODEL_PLACE_HEAP,
+    MODEL_PLACE_CODE,
+    MODEL_PLACE_SHARED,
+    MODEL_PLACE_ANONYMOUS,
+    MODEL_PLACE_KINDS
+};
+
+/* One mapping of the process. The kinds are those of struct model_mappings. */
+struct model_place {
+    uint64_t start, end;
+    int64_t bytes; /* resident */
+    enum model_place_kind kind;
+    char *path; /* as in smaps; NULL: none */
+};
+
 /* One function, with the line that was executed in it. */
 struct model_function {
     char *name; /* NULL: not known */
@@ -210,6 +228,7 @@ struct model {
     struct wire_ledger ledger;
     bool has_mappings;
     struct model_mappings mappings;
+    struct model_place *places; /* sorted by address; a snapshot has none */
     struct model_totals totals;
     /* Contexts that the target counted but did not send, because only some were asked for
      * (top.h): how many, how many of them have figures, and the sum of these. */
@@ -236,7 +255,7 @@ struct model {
     struct model_share *shares;
     char **notes; /* predictions of memctx isolate, merge, set and trim (notes.h) */
     size_t context_count, module_count, thread_count, view_count, remote_count, mark_count;
-    size_t page_count, share_count, note_count;
+    size_t page_count, share_count, note_count, place_count;
 };
 
 /* For the loaders: makes an empty model. Copies `source`. */

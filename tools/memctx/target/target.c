@@ -248,12 +248,13 @@ struct map_reader {
     pthread_t thread;
     pid_t pid;
     struct model_mappings mappings;
+    struct memory_places places;
     bool started, good;
 };
 
 static void *read_map(void *argument) {
     struct map_reader *reader = argument;
-    reader->good = memory_read_mappings(reader->pid, &reader->mappings);
+    reader->good = memory_read_mappings(reader->pid, &reader->mappings, &reader->places);
     return NULL;
 }
 
@@ -269,7 +270,7 @@ static void load_process(struct target *target, struct model *model,
     uint32_t threads = options->flags & MODEL_THREADS ? WIRE_DUMP_THREADS : 0;
     struct loader *loader = &target->loader;
     loader_begin(loader, model, target->client.source, &target->failure);
-    loader->keep_pages = options->pages;
+    loader->keep_pages = options->pages || options->light_pages;
     target_ask_head(target, WIRE_DUMP_BEGIN);
     target_ask_part(target, WIRE_PART_CONTEXTS, threads);
     target_ask_part(target, WIRE_PART_MODULES, 0); /* after the contexts, so that none is missing */
@@ -310,6 +311,8 @@ void target_load_rest(struct target *target, struct model *model,
             pthread_join(reader.thread, NULL);
         model->has_mappings = reader.good;
         model->mappings = reader.mappings;
+        model->places = reader.places.list;
+        model->place_count = reader.places.count;
     }
 }
 

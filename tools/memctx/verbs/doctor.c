@@ -57,12 +57,15 @@ static struct doctor_request parse(int argc, char **argv) {
 /* Takes the looks before the last one, at equal intervals. */
 static struct samples_look *watch(struct target *target, int64_t seconds) {
     struct samples_look *looks = cli_alloc(LOOKS, sizeof *looks);
-    struct target_load_options load = {.sums_only = true};
+    struct target_load_options load = {
+        .flags = MODEL_RESIDENT, .mappings = true, .light_pages = true};
     bool progress = isatty(STDERR_FILENO);
     for (int i = 0; i < LOOKS; i++) {
         struct model model;
         target_load(target, &model, &load);
         samples_keep(&looks[i], &model);
+        free(model.pages);
+        free(model.shares);
         model_drop(&model);
         if (progress)
             fprintf(stderr, "\rmemctx: watching, look %d of %d", i + 1, LOOKS + 1);

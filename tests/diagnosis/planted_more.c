@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * planted_more.c - further programs with one thing wrong each, in C, for more_cases.py.
+ *
+ * planted_more CASE says "look" when there is something to see. Cases that go on working, as a
+ * server does, end with a line on stdin or its end.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define APART __attribute__((noinline, noclone))
+#define STEP_BYTES (256 << 10)
+
+static void say_look(void) {
+    puts("look");
+    fflush(stdout);
+}
+
+/* Returns true when a line came, or the end of stdin. */
+static bool told_within(int ms) {
+    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+    char line[100];
+    return poll(&input, 1, ms) > 0 && (fgets(line, sizeof line, stdin) || true);
+}
+
+/* Does a step of the case every few milliseconds until a line comes. */
+static void go_on(void (*step)(int number)) {
+    say_look();
+    for (int number = 0; !told_within(10); number++)
+        step(number);
+}
+
+static void *map_touched(size_t bytes, int flags, int fd) {
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+    if (memory == MAP_FAILED)
+        _exit(3);
+    memset(memory, 'm', bytes);
+    return memory;
+}
+
+/* --- growth that is not malloc's ---------------------------------------------------------------
+ */
+
+static void map_more(int number) {
+    (void)number;
+    map_touched(STEP_BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+
+static void move_break(int number) {
+    (void)number;
+    char *more = sbrk(STEP_BYTES);
+    if (more == (void *)-1)
+        _exit(3);
+    memset(more, 'b', STEP_BYTES);
+}
+
+static void *sit_on_stack(void *argument) {
+    volatile char room[STEP_BYTES];
+    for (size_t i = 0; i < sizeof room; i += 4096)
+        room[i] = 's';
+    pause();
+    return argument;
+}
+
+static void start_thread(int number) {
+    pthread_t thread;
+    if (number < 1500 && pthread_create(&thread, NULL, sit_on_stack, NULL) == 0)
+        pthread_detach(thread);
+}
+
+static void share_more(int number) {
+    static int fd = -1;
+    if (number == 0)
+        fd = memfd_create("ledger", MFD_CLOEXEC);
+    if (ftruncate(fd, (number + 1L) * STEP_BYTES) != 0)
+        _exit(3);
+    char *memory =
+        mmap(NULL, STEP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (long)number * STEP_BYTES);
+    if (memory == MAP_FAILED)
+        _exit(3);
+    memset(memory, 's', STEP_BYTES);
+}
+
+/* Malloc's memory grows, and nothing else. */
+static void only_malloc(int number) {
+    for (int i = 0; i < 200 && number >= 0; i++)
+        memset(malloc(1000), 'm', 1000);
+}
+
+/* A garbage collector's heap: it fills and is emptied, again and again. */
+static void collector(int number) {
+    static char *places[100];
+    int at = number % 100;
+    if (at == 0)
+        for (int i = 0; i < 100 && places[i]; i++)
+            munmap(places[i], STEP_BYTES);
+    places[at] = map_touched(STEP_BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+
+static void maps(void) {
+    go_on(map_more);
+}
+
+static void brk_heap(void) {
+    go_on(move_break);
+}
+
+static void stacks(void) {
+    go_on(start_thread);
+}
+
+static void shared(void) {
+    go_on(share_more);
+}
+
+static void mallocs(void) {
+    go_on(only_malloc);
+}
+
+static void collects(void) {
+    for (int number = 0; number < 100; number++)
+        collector(number);
+    go_on(collector);
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {
+        {"maps", maps},     {"brk", brk_heap},    {"stacks", stacks},
+        {"shared", shared}, {"mallocs", mallocs}, {"collects", collects},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (argc > 1 && strcmp(argv[1], cases[i].name) == 0) {
+            cases[i].run();
+            return 0;
+        }
+    fprintf(stderr, "planted_more: no such case\n");
+    return 2;
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// planted_more.cc - further programs with one thing wrong each, in C++, for more_cases.py.
+//
+// planted_more CASE says "look" when there is something to see. Cases that go on working, as a
+// server does, end with a line on stdin or its end.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define APART __attribute__((noinline, noclone))
+
+static bool told_within(int ms) {
+    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+    char line[100];
+    return poll(&input, 1, ms) > 0 && (fgets(line, sizeof line, stdin) || true);
+}
+
+static void look() {
+    puts("look");
+    fflush(stdout);
+}
+
+template <typename Step> static void go_on(Step step) {
+    look();
+    while (!told_within(10))
+        step();
+}
+
+// --- growth that is not malloc's ----------------------------------------------------------------
+
+// An array in a mapping of its own, which mremap makes larger and may move.
+template <typename T> class MappedArray {
+    T *items = nullptr;
+    size_t count = 0, capacity = 0;
+
+  public:
+    void push(const T &item) {
+        if (count == capacity) {
+            size_t more = capacity + (1 << 20) / sizeof(T);
+            void *moved = items ? mremap(static_cast<void *>(items), capacity * sizeof(T),
+                                         more * sizeof(T), MREMAP_MAYMOVE)
+                                : mmap(nullptr, more * sizeof(T), PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (moved == MAP_FAILED)
+                _exit(3);
+            items = static_cast<T *>(moved);
+            capacity = more;
+        }
+        items[count++] = item;
+    }
+};
+
+static void moved() {
+    MappedArray<long> events;
+    go_on([&] {
+        for (int i = 0; i < 30000; i++)
+            events.push(i);
+        free(malloc(100000));
+    });
+}
+
+struct Case {
+    const char *name;
+    void (*run)();
+};
+
+int main(int argc, char **argv) {
+    static const Case cases[] = {
+        {"moved", moved},
+    };
+    for (const Case &one : cases)
+        if (argc > 1 && !strcmp(argv[1], one.name)) {
+            one.run();
+            return 0;
+        }
+    fprintf(stderr, "planted_more: no such case\n");
+    return 2;
+}
