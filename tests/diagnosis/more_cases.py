@@ -4,7 +4,7 @@ import re
 
 import harness
 from harness import Target, check, check_equal, runtime_dir, test, test_named
-from planted import ALARMING, doctor, installed
+from planted import ALARMING, command, doctor, installed, pinner
 
 
 def more_c(directory, *arguments, **extra):
@@ -110,3 +110,47 @@ console.log('look');
 def a_node_that_works_is_no_alarm():
     with runtime_dir() as directory, Target([installed("node"), "-e", NODE_WORKS], directory, MEMCTX_CONTROL="eager") as target:
         check_no_alarm(watched(target, 3))
+
+
+# --- memory that was never touched ----------------------------------------------------------------
+
+FREE_LINES = ("holes_bytes", "mixed_free_bytes", "kept_bytes", "freelist_bytes")
+
+
+def check_waste_is_resident(target, live_is_touched):
+    """No figure of free memory counts more than what is resident beside the live chunks."""
+    check_equal(target.hear(), "look", "what the program says")
+    found = doctor(target)
+    ledger = command(target, "frag", target.pid)["ledger"]
+    lines = {line["name"]: line["bytes"] for line in ledger["lines"]}
+    rss = ledger["rss_bytes"]
+    free = sum(lines[name] for name in FREE_LINES)
+    check(0 < free < rss, f"{free} bytes are free, {rss} resident")
+    if live_is_touched:
+        check(abs(lines["not_resident_bytes"]) < rss / 33, f"not explained by touched memory: {lines}")
+    for finding in found["findings"]:
+        check(finding["bytes"] <= free * 1.1, f"only {free} bytes are free: {finding}")
+    return found, free
+
+
+@test
+def waste_of_sleeping_threads_is_what_they_touched():
+    with runtime_dir() as directory, more_c(directory, "sleepers") as target:
+        found, free = check_waste_is_resident(target, True)
+        return f"{free >> 10} KiB are free; {[(finding['id'], finding['bytes'] >> 10) for finding in found['findings']]}"
+
+
+@test
+def waste_of_buffers_is_what_they_touched():
+    with runtime_dir() as directory, more_cc(directory, "barely-written") as target:
+        found, free = check_waste_is_resident(target, False)
+        first = of_id(found, "nearly-empty-pages")[0]
+        check(first["bytes"] > free / 2, f"of {free} bytes that are free: {first}")
+        held = pinner(target, "buffer_new")
+        trimmed = command(target, "trim", target.pid, held["context"])
+        target.say("malloc")  # the thread gives back its own pages with its next malloc
+        check_equal(target.hear(), "look", "what the program says")
+        came = trimmed["rss_before_bytes"] - (harness.rss_kib(target.pid) << 10)
+        predicted = held["what_if"]["trim_bytes"]
+        check(0 < predicted * 0.95 < came, f"trim of {predicted} bytes at least gave back {came}")
+        return f"trim: predicted {predicted >> 10} KiB, {came >> 10} KiB came back"

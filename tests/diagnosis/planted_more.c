@@ -130,13 +130,52 @@ static void collects(void) {
     go_on(collector);
 }
 
+/* --- memory that was never touched -------------------------------------------------------------
+ */
+
+#define SLEEPERS 500
+
+APART static void *job_state(size_t bytes) {
+    return memset(malloc(bytes), 'j', bytes);
+}
+
+/* Each thread allocates often enough to get a heap of its own, and keeps a few chunks of many
+ * sizes. Each size has a page of its own, of which only the first blocks are touched. */
+static void *sleep_with_little(void *argument) {
+    pthread_barrier_t *barrier = argument;
+    void *kept[40] = {NULL};
+    for (int round = 0; round < 100; round++)
+        for (size_t i = 0; i < 40; i++) {
+            free(kept[i]);
+            kept[i] = job_state(16 + i * 24);
+        }
+    for (size_t i = 0; i < 40; i += 2)
+        free(kept[i]);
+    pthread_barrier_wait(barrier);
+    pause();
+    return kept[1];
+}
+
+static void sleepers(void) {
+    static pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, SLEEPERS + 1);
+    for (int i = 0; i < SLEEPERS; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, sleep_with_little, &barrier) != 0)
+            _exit(3);
+    }
+    pthread_barrier_wait(&barrier);
+    say_look();
+    told_within(-1);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
     } cases[] = {
-        {"maps", maps},     {"brk", brk_heap},    {"stacks", stacks},
-        {"shared", shared}, {"mallocs", mallocs}, {"collects", collects},
+        {"maps", maps},       {"brk", brk_heap},      {"stacks", stacks},     {"shared", shared},
+        {"mallocs", mallocs}, {"collects", collects}, {"sleepers", sleepers},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (argc > 1 && strcmp(argv[1], cases[i].name) == 0) {

@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <poll.h>
+#include <string>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <vector>
 
 #define APART __attribute__((noinline, noclone))
 
@@ -62,6 +64,32 @@ static void moved() {
     });
 }
 
+// --- memory that was never touched --------------------------------------------------------------
+
+struct Buffer {
+    size_t used = 0;
+    char room[7800];
+};
+
+APART static Buffer *buffer_new() {
+    return new Buffer;
+}
+
+// Buffers of which only the beginning is ever written; one of four stays.
+static void barely_written() {
+    std::vector<Buffer *> buffers(16000);
+    for (auto &buffer : buffers)
+        buffer = buffer_new();
+    for (size_t i = 0; i < buffers.size(); i++)
+        if (i % 4)
+            delete buffers[i];
+    look();
+    told_within(-1);
+    std::vector<std::string> other(10000, "a text that is too long to stand in the object itself");
+    look();
+    told_within(-1);
+}
+
 struct Case {
     const char *name;
     void (*run)();
@@ -70,6 +98,7 @@ struct Case {
 int main(int argc, char **argv) {
     static const Case cases[] = {
         {"moved", moved},
+        {"barely-written", barely_written},
     };
     for (const Case &one : cases)
         if (argc > 1 && !strcmp(argv[1], one.name)) {

@@ -56,7 +56,12 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
     int64_t *pinned = cli_alloc(model->figures_count, sizeof *pinned);
     for (size_t i = 0; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
-        pinned[i] = self->pinned_bytes > self->block_bytes ? self->pinned_bytes : 0;
+        int64_t bytes = self->pinned_bytes;
+        if (look->holders.list) {
+            const struct holder *holder = &look->holders.list[i];
+            bytes = holder->alone_free + holder->shared_free;
+        }
+        pinned[i] = bytes > self->block_bytes ? bytes : 0;
     }
     struct blame blame;
     blame_make(&blame, &look->paths, pinned, floor_of(look, 8 * MIB, 5));
@@ -130,8 +135,9 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
 }
 
 void look_for_thread_memory(struct look *look, const struct rule *rule) {
-    const struct wire_ledger *ledger = &look->model->ledger;
-    int64_t bytes = model_tame(ledger->mixed_reserved) - model_tame(ledger->mixed_block_bytes);
+    /* Only bytes that are in memory: a page that a thread has just begun is mostly untouched. */
+    int64_t bytes = look->holders.list ? look->holders.mixed_free_bytes
+                                       : look_ledger_line(look, "mixed_free_bytes");
     size_t threads = look->model->thread_count;
     if (threads < 32 || bytes < floor_of(look, 32 * MIB, 20))
         return;

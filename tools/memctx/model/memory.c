@@ -152,16 +152,45 @@ static void add_line(struct memory_ledger *ledger, const char *key, const char *
     ledger->lines[ledger->count++] = (struct memory_line){key, name, bytes};
 }
 
-/* Adds up the bytes of block pages without live blocks. They were read a moment after the other
- * figures, so the sum is cut to `most`, the sum that they are part of. */
-static int64_t kept_bytes(const struct model *model, uint8_t kind, int64_t most) {
-    int64_t sum = 0;
+int64_t memory_held_bytes(const struct wire_page *page) {
+    int64_t touched = model_tame((int64_t)page->touched_bytes);
+    int64_t resident =
+        page->resident_bytes == WIRE_UNKNOWN ? touched : model_tame(page->resident_bytes);
+    return resident < touched ? resident : touched;
+}
+
+int64_t memory_free_bytes(const struct wire_page *page) {
+    int64_t touched = model_tame((int64_t)page->touched_bytes);
+    int64_t unused = touched - model_tame((int64_t)page->live_bytes);
+    return unused > 0 ? model_share(unused, memory_held_bytes(page), touched) : unused;
+}
+
+/* The bytes of pages of one kind that no live block has. `holes` and `kept` are in memory. */
+struct free_bytes {
+    int64_t holes;  /* in pages with live blocks */
+    int64_t kept;   /* in pages without live blocks */
+    int64_t unheld; /* not touched, or not resident */
+};
+
+/* Adds up the pages of one kind. */
+static struct free_bytes free_in(const struct model *model, uint8_t kind) {
+    struct free_bytes sum = {0};
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
-        if (page->kind == kind && page->live == 0)
-            sum = model_tame(sum + model_tame((int64_t)page->bytes));
+        if (page->kind != kind)
+            continue;
+        int64_t all = model_tame((int64_t)page->bytes) - model_tame((int64_t)page->live_bytes) +
+                      page->guard_bytes;
+        int64_t held = memory_free_bytes(page);
+        if (kind == WIRE_PAGE_LARGE) { /* the bytes behind the chunk may be resident, too */
+            held = model_tame(page->resident_bytes) - model_tame((int64_t)page->live_bytes);
+            held = held > 0 ? held : 0;
+        }
+        int64_t *part = page->live > 0 ? &sum.holes : &sum.kept;
+        *part = model_tame(*part + held);
+        sum.unheld = model_tame(sum.unheld + all - held);
     }
-    return sum < most ? sum : most > 0 ? most : 0;
+    return sum;
 }
 
 int64_t memory_own_bytes(const struct model *model) {
@@ -189,25 +218,28 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
              model_tame(totals->requested_bytes));
     add_line(ledger, "rounding_bytes", "rounding up to block sizes",
              model_tame(totals->block_bytes) - model_tame(totals->requested_bytes));
-    int64_t holes = model_tame(wire->pages_reserved) - own_blocks;
-    int64_t mixed_free = model_tame(wire->mixed_reserved) - model_tame(wire->mixed_block_bytes);
-    int64_t kept_own = kept_bytes(model, WIRE_PAGE_OWN, holes);
-    int64_t kept_mixed = kept_bytes(model, WIRE_PAGE_MIXED, mixed_free);
-    add_line(ledger, "holes_bytes", "holes (free in pages of one context)", holes - kept_own);
+    struct free_bytes own = free_in(model, WIRE_PAGE_OWN);
+    struct free_bytes mixed = free_in(model, WIRE_PAGE_MIXED);
+    struct free_bytes large = free_in(model, WIRE_PAGE_LARGE);
+    int64_t unheld = own.unheld + mixed.unheld + large.unheld;
+    add_line(ledger, "holes_bytes", "holes (free in pages of one context)",
+             model_tame(wire->pages_reserved) - own_blocks - own.unheld - own.kept - large.unheld);
     add_line(ledger, "mixed_free_bytes", "free in mixed pages (of several contexts)",
-             mixed_free - kept_mixed);
+             model_tame(wire->mixed_reserved) - model_tame(wire->mixed_block_bytes) - mixed.unheld -
+                 mixed.kept);
     if (model->has_pages) {
         add_line(ledger, "kept_bytes", "empty pages kept for the next chunks",
-                 kept_own + kept_mixed);
+                 own.kept + mixed.kept);
     }
     add_line(ledger, "freelist_bytes", "freelist (empty memory kept for reuse)",
              model_tame(wire->freelist_bytes));
     add_line(ledger, "segment_headers_bytes", "page headers of memctx",
              model_tame(wire->segment_headers));
-    add_line(ledger, "not_resident_bytes", "part of the above that is not resident",
+    add_line(ledger, "not_resident_bytes",
+             "part of the above that is not resident, or more that is",
              wire->segments_resident == WIRE_UNKNOWN
                  ? 0
-                 : model_tame(wire->segments_resident) - segments);
+                 : model_tame(wire->segments_resident) + unheld - segments);
     add_line(ledger, "metadata_bytes", "tables of memctx",
              wire->metadata_resident == WIRE_UNKNOWN ? model_tame(wire->metadata_mapped)
                                                      : model_tame(wire->metadata_resident));

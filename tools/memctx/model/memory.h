@@ -45,6 +45,12 @@ int64_t memory_own_mappings(const struct model *model);
  * of the control thread. */
 int64_t memory_own_bytes(const struct model *model);
 
+/* Returns the bytes of a page that were touched and, if that is known, are resident. */
+int64_t memory_held_bytes(const struct wire_page *page);
+/* Returns the part of these bytes that is free. Which blocks are resident is not known, so free and
+ * live blocks are taken to be resident alike. */
+int64_t memory_free_bytes(const struct wire_page *page);
+
 /* Makes the ledger of a model that was loaded with MODEL_RESIDENT. Without has_mappings, all other
  * memory is part of the residue. */
 void memory_make_ledger(const struct model *model, struct memory_ledger *ledger);

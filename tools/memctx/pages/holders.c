@@ -5,20 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/memory.h"
+
 #define OS_PAGE_BYTES 4096
 #define BLOCK_UNIT 16
 
-static int64_t touched_of(const struct wire_page *page) {
-    return model_tame((int64_t)page->touched_bytes);
-}
-
-static int64_t alive_in(const struct wire_page *page) {
-    return model_tame((int64_t)page->live_bytes);
+/* Returns the bytes of OS pages without live chunks that are surely resident, in a page that is in
+ * use. Where a page is only partly resident, its other OS pages are taken to be resident first. */
+static int64_t empty_os_bytes(const struct wire_page *page) {
+    int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES;
+    int64_t missing = model_tame((int64_t)page->touched_bytes) - memory_held_bytes(page);
+    return empty > missing ? empty - missing : 0;
 }
 
 /* Returns the bytes of `live` of the page's live blocks. */
 static int64_t live_bytes(const struct wire_page *page, uint32_t live) {
-    return live == page->live ? alive_in(page) : (int64_t)live * page->block_bytes;
+    return live == page->live ? model_tame((int64_t)page->live_bytes)
+                              : (int64_t)live * page->block_bytes;
 }
 
 static void add_to(int64_t *sum, int64_t bytes) {
@@ -136,8 +139,8 @@ const char *holders_age(uint32_t age) {
 static void add_page(struct holders *holders, const struct model *model,
                      const struct wire_page *page) {
     struct shares shares;
-    int64_t free_bytes = touched_of(page) - alive_in(page);
-    int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES;
+    int64_t free_bytes = memory_free_bytes(page);
+    int64_t empty = empty_os_bytes(page);
     struct holder *own =
         page->context != WIRE_NONE ? holders_of(holders, model, page->context) : NULL;
     uint32_t *os_pages = own ? own->os_pages : holders->mixed_os_pages;
@@ -145,10 +148,12 @@ static void add_page(struct holders *holders, const struct model *model,
         os_pages[bin] += page->os_pages[bin];
     add_to(own ? &own->empty_os_bytes : &holders->mixed_empty_os_bytes, empty);
     os_pages[0] += page->os_empty;
+    if (page->kind == WIRE_PAGE_MIXED)
+        add_to(&holders->mixed_free_bytes, free_bytes);
     if (page->live == 0) {
-        add_to(&holders->kept_bytes, touched_of(page));
+        add_to(&holders->kept_bytes, memory_held_bytes(page));
         if (own)
-            add_to(&own->kept_bytes, touched_of(page));
+            add_to(&own->kept_bytes, memory_held_bytes(page));
         return;
     }
     shares_of(model, page, &shares);
@@ -159,7 +164,7 @@ static void add_page(struct holders *holders, const struct model *model,
         add_to(&holder->mixed_chunks, !own ? share->live : 0);
         add_to(&holder->block_bytes, live_bytes(page, share->live));
         if (shares.count == 1) {
-            add_to(&holder->alone_bytes, touched_of(page));
+            add_to(&holder->alone_bytes, memory_held_bytes(page));
             add_to(&holder->alone_free, free_bytes);
         } else {
             add_to(&holder->shared_free, model_share(free_bytes, share->live, page->live));
@@ -186,9 +191,9 @@ static void predict_serial(struct holders *holders, const struct model *model) {
                                     model_share(chunks < 0 ? 0 : chunks, SERIAL_CHUNK_BYTES, 1));
         int64_t blocks = model_share(page->capacity, page->block_bytes, 1);
         int64_t then = model_share(model_share(blocks, needed, holder->block_bytes),
-                                   touched_of(page), (int64_t)page->bytes);
+                                   memory_held_bytes(page), (int64_t)page->bytes);
         if (context->placement < WIRE_PLACE_GENERATION && holder->block_bytes > 0)
-            add_to(&holder->generation_bytes, touched_of(page) - then);
+            add_to(&holder->generation_bytes, memory_held_bytes(page) - then);
     }
     for (size_t i = 0; i < model->figures_count; i++) {
         int64_t *saved = &holders->list[i].generation_bytes;
@@ -292,7 +297,7 @@ int64_t holders_waste(const struct model *model, const bool *members) {
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         if (page->kind == WIRE_PAGE_OWN && members[page->context])
-            add_to(&sum, touched_of(page) - alive_in(page));
+            add_to(&sum, memory_free_bytes(page));
     }
     return sum;
 }
@@ -303,7 +308,7 @@ int64_t holders_free_around(const struct model *model, const bool *members) {
         const struct wire_page *page = &model->pages[i];
         if (page->kind == WIRE_PAGE_MIXED ||
             (page->kind == WIRE_PAGE_OWN && members[page->context]))
-            add_to(&sum, touched_of(page) - alive_in(page));
+            add_to(&sum, memory_free_bytes(page));
     }
     return sum;
 }
@@ -341,8 +346,8 @@ int64_t holders_alone(const struct model *model, const bool *members, int64_t *f
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         if (page->live > 0 && members_live(model, page, members) == page->live) {
-            add_to(&sum, touched_of(page));
-            add_to(free_bytes, touched_of(page) - alive_in(page));
+            add_to(&sum, memory_held_bytes(page));
+            add_to(free_bytes, memory_free_bytes(page));
         }
     }
     return sum;
@@ -397,7 +402,7 @@ int64_t holders_isolate(const struct model *model, const bool *members) {
         if (need)
             add_to(&need->blocks, live);
         if (live == page->live)
-            add_to(&saved, touched_of(page));
+            add_to(&saved, memory_held_bytes(page));
     }
     for (size_t i = 0; i < count; i++) {
         const struct need *need = &needs[i];
@@ -415,7 +420,7 @@ int64_t holders_trim(const struct model *model, const bool *members) {
         const struct wire_page *page = &model->pages[i];
         if (page->context != WIRE_NONE && !members[page->context])
             continue;
-        add_to(&sum, page->live == 0 ? touched_of(page) : (int64_t)page->os_empty * OS_PAGE_BYTES);
+        add_to(&sum, page->live == 0 ? memory_held_bytes(page) : empty_os_bytes(page));
     }
     return sum;
 }

@@ -54,7 +54,7 @@ void choose_parse(struct choice *choice, int argc, char **argv) {
 
 void choose_contexts(struct chosen *chosen, struct target *target, struct model *model,
                      const struct choice *choice) {
-    struct target_load_options load = {.flags = MODEL_PINNED, .pages = true};
+    struct target_load_options load = {.flags = MODEL_PINNED | MODEL_RESIDENT, .pages = true};
     const char *site = choice->site;
     target_load(target, model, &load);
     if (site)

@@ -90,7 +90,7 @@ int verify_main(int argc, char **argv) {
     size_t shown = 0;
     struct target target;
     struct model model;
-    struct target_load_options load = {.flags = MODEL_PINNED, .pages = true};
+    struct target_load_options load = {.flags = MODEL_PINNED | MODEL_RESIDENT, .pages = true};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         as_json = as_json || option == READING_JSON;
