@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Doctor tells further faults, and only these: growth that is not malloc's, memory that was never touched, peaks."""
+import json
+import os
 import re
 
 import harness
-from harness import Target, check, check_equal, runtime_dir, test, test_named
+from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
 from planted import ALARMING, command, doctor, installed, pinner
 
 
@@ -110,6 +112,81 @@ console.log('look');
 def a_node_that_works_is_no_alarm():
     with runtime_dir() as directory, Target([installed("node"), "-e", NODE_WORKS], directory, MEMCTX_CONTROL="eager") as target:
         check_no_alarm(watched(target, 3))
+
+
+# --- memctx's own memory --------------------------------------------------------------------------
+
+MANY_PATHS = """
+import sys
+source = "def f%d(n, kept):\\n  kept.append([n, str(n) * 3])\\n  return f%d(n - 1, kept) if n else 0"
+for i in range(40):
+    exec(source % (i, (i * 7 + 1) % 40))
+for round in range(3):
+    kept = []
+    for i in range(4000):
+        globals()[f"f{i % 40}"](i % 60, kept)
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@test
+def own_memory_is_not_the_programs():
+    """A program of many paths, with tables that may be as large as it likes, which is dumped often."""
+    argv = ["/usr/bin/python3", "-c", MANY_PATHS]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc",
+                                            MEMCTX_TABLES="400M", MEMCTX_FOLD="off", MEMCTX_DEPTH="64") as target:
+        files = []
+        for count in range(3):
+            check_equal(target.hear(), "look", "what the program says")
+            for _ in range(4):
+                target.dump("--threads")
+            files.append(os.path.join(directory, f"look-{count}"))
+            check_equal(run_cli("dump", target.pid, "-o", files[-1], env=target.cli_env).returncode, 0, "dump")
+            check_equal(of_id(doctor(target), "past-peak"), [], "a peak in the past")
+            row = next(one for one in command(target, "ps")["processes"] if one["pid"] == target.pid)
+            ledger = {line["name"]: line["bytes"] for line in command(target, "frag", target.pid)["ledger"]["lines"]}
+            own = ledger["metadata_bytes"] + ledger["control_bytes"]
+            check(abs(row["memctx_bytes"] - own) < 1 << 20, f"ps says {row['memctx_bytes']}, frag {own}")
+            target.say("")
+        check(own > 2 << 20, f"the tables have only {own} bytes")
+        found = json.loads(run_cli("diff", files[0], files[2], "--json").stdout)
+        said = run_cli("diff", files[0], files[2]).stdout
+        wanted = [found[end]["rss_bytes"] - found[end]["memctx_bytes"] for end in ("from", "to")]
+        check(f"Resident set without memctx itself: {wanted[0]} before, {wanted[1]} after" in said, f"{wanted}: {said[-300:]}")
+        check(found["to"]["memctx_bytes"] > 2 << 20, f"diff: {found['to']}")
+        file = os.path.join(directory, "heap.txt")
+        run_cli("export", files[2], "--heaptrack", file)
+        with open(file, encoding="utf-8") as lines:
+            rss = next(int(line[2:], 16) for line in lines if line.startswith("R "))
+        check(abs(rss * 4096 - wanted[1]) < 8192, f"heaptrack: {rss * 4096} of {wanted[1]}")
+
+
+def past_peaks(directory, dump, peak, mapped):
+    """The past peak that doctor tells of a snapshot with this peak and tables."""
+    dump["mappings"]["peak_rss_bytes"] = dump["ledger"]["rss_bytes"] + peak
+    dump["ledger"]["metadata_mapped"] = mapped
+    file = os.path.join(directory, "changed.json")
+    with open(file, "w", encoding="utf-8") as out:
+        json.dump(dump, out)
+    done = run_cli("doctor", file, "--json")
+    check_equal((done.returncode, done.stderr), (0, ""), "memctx doctor")
+    return [finding["bytes"] >> 20 for finding in of_id(json.loads(done.stdout), "past-peak")]
+
+
+@test
+def a_peak_of_memctx_itself_is_not_told():
+    """The tables may have been resident as a whole at the time of the peak."""
+    with runtime_dir() as directory, more_c(directory, "sleepers") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        file = os.path.join(directory, "look.json")
+        check_equal(run_cli("dump", target.pid, "--json", "-o", file, env=target.cli_env).returncode, 0, "dump")
+        with open(file, encoding="utf-8") as lines:
+            dump = json.load(lines)
+        check_equal(past_peaks(directory, dump, 200 << 20, 180 << 20), [], "a peak that may be memctx's")
+        told = past_peaks(directory, dump, 400 << 20, 100 << 20)
+        check(len(told) == 1 and 280 <= told[0] <= 310, f"a peak of the program's: {told}")
 
 
 # --- memory that was never touched ----------------------------------------------------------------

@@ -45,7 +45,9 @@ static void look_for_freelist(struct look *look, const struct rule *rule) {
 
 static void look_for_past_peak(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t peak = model_tame(model->mappings.peak_rss_bytes), now = look->rss_bytes;
+    /* The kernel's peak includes what memctx itself used at that time, which is not known. */
+    int64_t peak = model_tame(model->mappings.peak_rss_bytes) - memory_own_most(&model->ledger);
+    int64_t now = look->rss_bytes;
     if (!model->has_mappings || peak - now < 64 * MIB || peak / 2 < now)
         return;
     struct blame blame;
@@ -63,7 +65,8 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
                          share(peak - now, peak))
             : finding_new(look, rule, SEVERITY_INFO, peak - now, share(peak - now, peak));
     finding->evidence = cli_format(
-        "the resident set was %s at its peak and is %s now%s%s", look_bytes(peak), look_bytes(now),
+        "the program's resident set was %s at its peak and is %s now%s%s", look_bytes(peak),
+        look_bytes(now),
         blame.count > 0 ? "; at its own peak, this call path held more than now by " : "",
         blame.count > 0 ? look_bytes(blame.suspects[0].figure) : "");
     finding->action = cli_format("memctx dump %s --flat --sort peak", look->input->target);
@@ -200,11 +203,10 @@ static int by_weight(const void *a, const void *b) {
                : (left->example > right->example) - (left->example < right->example);
 }
 
-/* Returns the resident set without the memory of the control thread, most of which only this dump
- * needs. The library's tables count, because they stay and are part of the peak, too. */
+/* Returns the program's part of the resident set. */
 static int64_t resident_without_us(const struct findings_input *input) {
     int64_t rss = model_tame(input->ledger->rss_bytes);
-    return larger(rss - model_tame(input->model->ledger.control_bytes), 1);
+    return larger(rss - memory_own_bytes(&input->model->ledger), 1);
 }
 
 void findings_make(struct findings *findings, const struct findings_input *input) {

@@ -193,11 +193,16 @@ static struct free_bytes free_in(const struct model *model, uint8_t kind) {
     return sum;
 }
 
-int64_t memory_own_bytes(const struct model *model) {
-    const struct wire_ledger *ledger = &model->ledger;
+int64_t memory_own_bytes(const struct wire_ledger *ledger) {
     int64_t tables = ledger->metadata_resident != WIRE_UNKNOWN ? ledger->metadata_resident
                                                                : ledger->metadata_used;
     return model_tame(tables) + model_tame(ledger->control_bytes);
+}
+
+int64_t memory_own_most(const struct wire_ledger *ledger) {
+    int64_t tables = model_tame(ledger->metadata_mapped), own = memory_own_bytes(ledger);
+    tables = model_tame(tables + model_tame(ledger->control_bytes));
+    return tables > own ? tables : own;
 }
 
 int64_t memory_own_mappings(const struct model *model) {

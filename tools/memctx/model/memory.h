@@ -41,9 +41,11 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct mem
  * library begin inside its own data. */
 int64_t memory_own_mappings(const struct model *model);
 
-/* Returns the memory that memctx itself takes in the process: its tables, the stack and the answers
- * of the control thread. */
-int64_t memory_own_bytes(const struct model *model);
+/* Returns the resident memory that memctx itself takes in the process: its tables, the stack and
+ * the answers of the control thread. */
+int64_t memory_own_bytes(const struct wire_ledger *ledger);
+/* Returns the most that this may have been in the past: tables that shrank stay mapped. */
+int64_t memory_own_most(const struct wire_ledger *ledger);
 
 /* Returns the bytes of a page that were touched and, if that is known, are resident. */
 int64_t memory_held_bytes(const struct wire_page *page);

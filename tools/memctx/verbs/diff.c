@@ -10,6 +10,7 @@
 #include "formats/render.h"
 #include "model/compare.h"
 #include "model/frames.h"
+#include "model/memory.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
@@ -34,6 +35,7 @@ struct diff_ends {
     char *from, *to;
     double from_s, to_s;
     int64_t from_rss_bytes, to_rss_bytes;
+    int64_t from_own_bytes, to_own_bytes; /* of these, memctx itself */
 };
 
 static struct diff_request parse(int argc, char **argv) {
@@ -114,8 +116,9 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
     print_figures(&compare->growth, request->human);
     putchar('\n');
     if (ends->from_rss_bytes != WIRE_UNKNOWN) {
-        printf("Resident set: %s before, ", render_bytes(a, ends->from_rss_bytes, request->human));
-        printf("%s after\n", render_bytes(a, ends->to_rss_bytes, request->human));
+        printf("Resident set without memctx itself: %s before, %s after\n",
+               render_bytes(a, ends->from_rss_bytes - ends->from_own_bytes, request->human),
+               render_bytes(b, ends->to_rss_bytes - ends->to_own_bytes, request->human));
     }
 }
 
@@ -131,11 +134,12 @@ static void write_figures(struct json_writer *json, const char *key,
 }
 
 static void write_end(struct json_writer *json, const char *key, const char *what, double uptime_s,
-                      int64_t rss_bytes) {
+                      int64_t rss_bytes, int64_t own_bytes) {
     json_put_open(json, key, '{');
     json_put_text(json, "name", what);
     json_put_decimal(json, "uptime_s", uptime_s);
     json_put_integer(json, "rss_bytes", rss_bytes);
+    json_put_integer(json, "memctx_bytes", own_bytes);
     json_put_close(json, '}');
 }
 
@@ -167,8 +171,8 @@ static void print_json(const struct model *model, const struct compare *compare,
     json_put_text(&json, "schema", "memctx-diff/1");
     json_put_integer(&json, "pid", model->pid);
     json_put_text(&json, "exe", model->exe);
-    write_end(&json, "from", ends->from, ends->from_s, ends->from_rss_bytes);
-    write_end(&json, "to", ends->to, ends->to_s, ends->to_rss_bytes);
+    write_end(&json, "from", ends->from, ends->from_s, ends->from_rss_bytes, ends->from_own_bytes);
+    write_end(&json, "to", ends->to, ends->to_s, ends->to_rss_bytes, ends->to_own_bytes);
     json_put_open(&json, "totals", '{');
     write_figures(&json, "before", &compare->before);
     write_figures(&json, "after", &compare->after);
@@ -217,8 +221,14 @@ int diff_main(int argc, char **argv) {
         reading_resolve(&model, &target, &request.names);
         reading_resolve(&later, &other, &request.names);
         compare_models(&compare, &model, &later);
-        ends = (struct diff_ends){model.source,   later.source,           model.uptime_s,
-                                  later.uptime_s, model.ledger.rss_bytes, later.ledger.rss_bytes};
+        ends = (struct diff_ends){model.source,
+                                  later.source,
+                                  model.uptime_s,
+                                  later.uptime_s,
+                                  model_tame(model.ledger.rss_bytes),
+                                  model_tame(later.ledger.rss_bytes),
+                                  memory_own_bytes(&model.ledger),
+                                  memory_own_bytes(&later.ledger)};
     } else {
         const struct model_mark *mark = target_load_mark(&target, &model, second);
         reading_resolve(&model, &target, &request.names);
@@ -228,7 +238,9 @@ int diff_main(int argc, char **argv) {
                                   mark->uptime_s,
                                   model.uptime_s,
                                   WIRE_UNKNOWN,
-                                  model.ledger.rss_bytes};
+                                  model_tame(model.ledger.rss_bytes),
+                                  WIRE_UNKNOWN,
+                                  memory_own_bytes(&model.ledger)};
         later = model;
     }
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);

@@ -119,7 +119,7 @@ static void print_text(const struct findings_input *input, const struct findings
            "), up %.1f s: resident set %s, requested by the program %s, memctx itself %s\n",
            model->exe, model->pid, model->uptime_s, render_bytes(rss, ledger->rss_bytes, true),
            render_bytes(asked, model->totals.requested_bytes, true),
-           render_bytes(own, memory_own_bytes(model), true));
+           render_bytes(own, memory_own_bytes(&model->ledger), true));
     for (size_t i = 0; i < findings->count; i++)
         print_finding(model, &findings->list[i], i + 1, request);
     printf("%s%s", findings->count > 0 ? "\n" : "",
