@@ -189,6 +189,66 @@ def a_peak_of_memctx_itself_is_not_told():
         check(len(told) == 1 and 280 <= told[0] <= 310, f"a peak of the program's: {told}")
 
 
+# --- peaks of threads that have ended -------------------------------------------------------------
+
+def check_not_temporary(target):
+    check_equal(target.hear(), "look", "what the program says")
+    found = doctor(target)
+    check_equal([(one["path"][:3], one["evidence"]) for one in of_id(found, "temporary")], [], "short-lived chunks")
+    return found
+
+
+@test
+def what_ended_threads_held_is_not_temporary():
+    with runtime_dir() as directory, more_c(directory, "one-after-another") as target:
+        check_not_temporary(target)
+        by_size = sorted(target.dump()["contexts"], key=lambda one: one["self"]["allocs"])
+        check_equal(by_size[-1]["self"]["allocs"], 1500000, "chunks of the path")
+        check_equal(by_size[-1]["self"]["peak_requested_bytes"], None, "its peak")
+
+
+THREADS_HOLD = """
+import sys, threading
+def hold():
+    kept = [bytearray(20) for i in range(250000)]
+for round in range(3):
+    threads = [threading.Thread(target=hold) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+print("look", flush=True)
+sys.stdin.readline()
+"""
+
+
+@test
+def what_ended_threads_of_python_held_is_not_temporary():
+    argv = ["/usr/bin/python3", "-c", THREADS_HOLD]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+        check_not_temporary(target)
+
+
+@test
+def isolating_what_an_ended_thread_thinned_out_is_not_promised():
+    """The holes are its own: in pages of their own, the same chunks would leave them as well."""
+    with runtime_dir() as directory, more_cc(directory, "thinned") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        held = pinner(target, "item_new")
+        promised = held["what_if"]["isolate_bytes"]
+        placed = command(target, "isolate", target.pid, "--site", "item_new")
+        check_equal(placed["predicted_bytes"], promised, "what isolate says")
+        before = harness.rss_kib(target.pid) << 10
+        target.say("again")
+        check_equal(target.hear(), "look", "what the program says")
+        command(target, "trim", target.pid)
+        saved = before - (harness.rss_kib(target.pid) << 10)
+        check(promised <= max(saved, 0) + before / 10, f"promised {promised}, saved {saved} of {before}")
+        evidence = [one["evidence"] for one in doctor(target)["findings"] if "memctx isolate" in one["evidence"]]
+        check_equal(evidence, [], "isolate in the findings")
+        return f"promised {promised >> 10} KiB, saved {saved >> 10} KiB of {before >> 10}"
+
+
 # --- memory that was never touched ----------------------------------------------------------------
 
 FREE_LINES = ("holes_bytes", "mixed_free_bytes", "kept_bytes", "freelist_bytes")

@@ -169,13 +169,52 @@ static void sleepers(void) {
     told_within(-1);
 }
 
+/* --- peaks of threads that have ended -----------------------------------------------------------
+ */
+
+#define HELD 300000
+
+APART static char *index_entry(size_t bytes) {
+    char *entry = malloc(bytes);
+    entry[0] = 'i';
+    return entry;
+}
+
+/* Has all its chunks at the same time, and none when it ends. */
+static void *hold_all(void *argument) {
+    char **held = malloc(HELD * sizeof *held);
+    for (size_t i = 0; i < HELD; i++)
+        held[i] = index_entry(40);
+    for (size_t i = 0; i < HELD; i++)
+        free(held[i]);
+    free(held);
+    return argument;
+}
+
+static void one_after_another(void) {
+    for (int i = 0; i < 5; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, hold_all, NULL) != 0)
+            _exit(3);
+        pthread_join(thread, NULL);
+    }
+    say_look();
+    told_within(-1);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
     } cases[] = {
-        {"maps", maps},       {"brk", brk_heap},      {"stacks", stacks},     {"shared", shared},
-        {"mallocs", mallocs}, {"collects", collects}, {"sleepers", sleepers},
+        {"one-after-another", one_after_another},
+        {"maps", maps},
+        {"brk", brk_heap},
+        {"stacks", stacks},
+        {"shared", shared},
+        {"mallocs", mallocs},
+        {"collects", collects},
+        {"sleepers", sleepers},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (argc > 1 && strcmp(argv[1], cases[i].name) == 0) {

@@ -9,7 +9,9 @@
 #include <poll.h>
 #include <string>
 #include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #define APART __attribute__((noinline, noclone))
@@ -90,6 +92,49 @@ static void barely_written() {
     told_within(-1);
 }
 
+// --- peaks of threads that have ended ------------------------------------------------------------
+
+struct Item {
+    char text[104];
+};
+
+APART static Item *item_new() {
+    Item *item = new Item;
+    item->text[0] = 'i';
+    return item;
+}
+
+template <int id> APART static void handle(std::vector<Item *> &items) {
+    for (int i = 0; i < 60; i++)
+        items.push_back(item_new());
+    asm volatile("" : : "r"(id));
+}
+
+template <int... ids>
+static void handle_all(std::vector<Item *> &items, std::integer_sequence<int, ids...>) {
+    (handle<ids>(items), ...);
+}
+
+// Many paths with little each, so all of them share mixed pages. A thread makes the items and frees
+// nearly all of them again; those that stay would stand as wide apart in pages of their own.
+static void thinned() {
+    for (;;) {
+        std::vector<Item *> items;
+        items.reserve(60 * 1500);
+        std::thread([&] {
+            handle_all(items, std::make_integer_sequence<int, 1500>{});
+            for (size_t i = 0; i < items.size(); i++)
+                if (i % 30)
+                    delete items[i];
+        }).join();
+        look();
+        if (told_within(-1) && feof(stdin))
+            return;
+        for (size_t i = 0; i < items.size(); i += 30)
+            delete items[i];
+    }
+}
+
 struct Case {
     const char *name;
     void (*run)();
@@ -97,6 +142,7 @@ struct Case {
 
 int main(int argc, char **argv) {
     static const Case cases[] = {
+        {"thinned", thinned},
         {"moved", moved},
         {"barely-written", barely_written},
     };

@@ -220,12 +220,14 @@ void findings_make(struct findings *findings, const struct findings_input *input
     blame_paths_make(&look.paths, input->model);
     look.totals = cli_alloc(input->model->figures_count, sizeof *look.totals);
     for (size_t i = 0; i < input->model->figures_count; i++) {
-        const struct model_totals *self = &model_figures_at(input->model, i)->self;
+        const struct model_figures *figures = model_figures_at(input->model, i);
+        const struct model_totals *self = &figures->self;
 #define X(name) look.totals[i].name = model_tame(self->name);
         MODEL_TOTALS(X)
 #undef X
-        if (self->peak_requested_bytes == WIRE_UNKNOWN)
-            look.totals[i].peak_requested_bytes = WIRE_UNKNOWN;
+        look.totals[i].peak_requested_bytes =
+            figures->context == WIRE_NONE ? WIRE_UNKNOWN
+                                          : model_peak(&input->model->contexts[figures->context]);
     }
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         rules[i].look(&look, &rules[i]);

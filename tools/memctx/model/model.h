@@ -296,6 +296,10 @@ int64_t model_add(int64_t a, int64_t b);
 int64_t model_tame(int64_t value);
 /* Returns a * b / c without overflow, limited as by model_tame; 0 if c is 0. */
 int64_t model_share(int64_t a, int64_t b, int64_t c);
+/* Returns the peak of a context's own live bytes; WIRE_UNKNOWN where it is not exact. Other paths
+ * are charged to a label such as [other callers], without their peaks, and a partial context lacks
+ * chunks. */
+int64_t model_peak(const struct model_context *context);
 /* Limits the figures of a page to values that a page can have, so that sums do not overflow. */
 void model_tame_page(struct wire_page *page);
 void model_add_totals(struct model_totals *sum, const struct model_totals *part);

@@ -374,13 +374,13 @@ static struct need *need_of(struct need *needs, size_t *count, const struct wire
 }
 
 /* Returns the bytes that the members have freed since their peak. In pages of their own they
- * would have these holes, too. */
+ * would have these holes, too. Where a peak is not known, all that was freed may be such holes. */
 static int64_t own_holes(const struct model *model, const bool *members) {
     int64_t sum = 0;
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_totals *self = &model->contexts[i].figures->self;
-        int64_t most = self->peak_requested_bytes != WIRE_UNKNOWN ? self->peak_requested_bytes
-                                                                  : self->requested_cum_bytes;
+        int64_t peak = model_peak(&model->contexts[i]);
+        int64_t most = peak != WIRE_UNKNOWN ? peak : self->requested_cum_bytes;
         int64_t freed = model_tame(model_tame(most) - model_tame(self->requested_bytes));
         add_to(&sum, members[i] && freed > 0 ? freed : 0);
     }
