@@ -58,6 +58,8 @@ static void *alloc_with_room(struct heap *heap, struct view *view, size_t size, 
         return region_alloc_large(heap, view, size, alignment, false);
     unsigned size_class = blocks_class_of(size);
     size_t room = size;
+    if (view->region && alignment > 16)
+        store_owner(&region_of(view->region)->aligned, true);
     bool plain = !(recipe & ~RECIPE_OF_TERMS);
     if (alignment > 64 || blocks_bytes_table[size_class] % alignment || !plain) {
         room = (size ? size : 1) + node + alignment - 16;

@@ -169,6 +169,44 @@ static void sleepers(void) {
     told_within(-1);
 }
 
+/* --- chunks that another policy may serve better -----------------------------------------------
+ */
+
+static unsigned dice(unsigned sides) {
+    static unsigned state = 12345;
+    state = state * 1103515245 + 12345;
+    return (state >> 8) % sides;
+}
+
+APART static char *row_make(size_t bytes, size_t alignment) {
+    char *row = alignment ? aligned_alloc(alignment, bytes) : malloc(bytes);
+    if (!row)
+        _exit(3);
+    return memset(row, 'r', bytes);
+}
+
+/* rows COUNT LEAST MOST ALIGNMENT ORDER: rows of LEAST to MOST bytes are replaced, in the order of
+ * their allocation (fifo), in any order (any), or half of them are freed in any order (half). */
+static void rows(char **words) {
+    size_t count = strtoul(words[0], NULL, 10), least = strtoul(words[1], NULL, 10);
+    size_t most = strtoul(words[2], NULL, 10), alignment = strtoul(words[3], NULL, 10);
+    bool any = strcmp(words[4], "fifo") != 0, half = strcmp(words[4], "half") == 0;
+    char **all = calloc(count, sizeof *all);
+    do {
+        for (size_t i = 0; i < (any ? 12 : 3) * count; i++) {
+            size_t at = i < count || !any ? i % count : dice((unsigned)count);
+            free(all[at]);
+            all[at] = row_make(least + dice((unsigned)(most - least) + 1), alignment);
+        }
+        for (size_t i = 0; i < count && half; i++)
+            if (dice(2)) {
+                free(all[i]);
+                all[i] = NULL;
+            }
+        say_look();
+    } while (!told_within(-1) || !feof(stdin));
+}
+
 /* --- peaks of threads that have ended -----------------------------------------------------------
  */
 
@@ -216,6 +254,10 @@ int main(int argc, char **argv) {
         {"collects", collects},
         {"sleepers", sleepers},
     };
+    if (argc > 6 && strcmp(argv[1], "rows") == 0) {
+        rows(argv + 2);
+        return 0;
+    }
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (argc > 1 && strcmp(argv[1], cases[i].name) == 0) {
             cases[i].run();

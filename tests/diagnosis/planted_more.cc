@@ -135,6 +135,33 @@ static void thinned() {
     }
 }
 
+// --- chunks that another policy may serve better -------------------------------------------------
+
+struct alignas(128) AlignedSample {
+    char values[384];
+};
+struct PlainSample {
+    char values[1160];
+};
+
+template <typename Sample> APART static Sample *sample_new() {
+    return new Sample();
+}
+
+template <typename Sample> static void samples() {
+    std::vector<Sample *> all(30000);
+    for (size_t at = 0;; at = at * 7 + 1) {
+        for (size_t i = 0; i < 2 * all.size(); i++) {
+            Sample *&sample = all[(i * 7919 + at) % all.size()];
+            delete sample;
+            sample = sample_new<Sample>();
+        }
+        look();
+        if (told_within(-1) && feof(stdin))
+            return;
+    }
+}
+
 struct Case {
     const char *name;
     void (*run)();
@@ -142,6 +169,8 @@ struct Case {
 
 int main(int argc, char **argv) {
     static const Case cases[] = {
+        {"plain-samples", samples<PlainSample>},
+        {"aligned-samples", samples<AlignedSample>},
         {"thinned", thinned},
         {"moved", moved},
         {"barely-written", barely_written},

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "model/memory.h"
+#include "pages/policies.h"
 
 #define OS_PAGE_BYTES 4096
-#define BLOCK_UNIT 16
 
 /* Returns the bytes of OS pages without live chunks that are surely resident, in a page that is in
  * use. Where a page is only partly resident, its other OS pages are taken to be resident first. */
@@ -172,95 +172,6 @@ static void add_page(struct holders *holders, const struct model *model,
     }
 }
 
-/* In pages of policy generation, chunks start at multiples of 16. Each chunk loses 8 bytes to
- * that on average, and needs a record of 4 bytes. */
-#define SERIAL_CHUNK_BYTES (BLOCK_UNIT / 2 + 4)
-
-/* Predicts how much smaller each context's own pages would be if its chunks stood one behind the
- * other. It assumes as many holes as now, which holds if chunks are freed in the order of their
- * allocation, or all together. */
-static void predict_serial(struct holders *holders, const struct model *model) {
-    for (size_t i = 0; i < model->page_count; i++) {
-        const struct wire_page *page = &model->pages[i];
-        if (page->kind != WIRE_PAGE_OWN || page->live == 0)
-            continue;
-        const struct model_context *context = &model->contexts[page->context];
-        struct holder *holder = holders_of(holders, model, page->context);
-        int64_t chunks = model_tame(context->figures->self.live_chunks);
-        int64_t needed = model_tame(model_tame(context->figures->self.requested_bytes) +
-                                    model_share(chunks < 0 ? 0 : chunks, SERIAL_CHUNK_BYTES, 1));
-        int64_t blocks = model_share(page->capacity, page->block_bytes, 1);
-        int64_t then = model_share(model_share(blocks, needed, holder->block_bytes),
-                                   memory_held_bytes(page), (int64_t)page->bytes);
-        if (context->placement < WIRE_PLACE_GENERATION && holder->block_bytes > 0)
-            add_to(&holder->generation_bytes, memory_held_bytes(page) - then);
-    }
-    for (size_t i = 0; i < model->figures_count; i++) {
-        int64_t *saved = &holders->list[i].generation_bytes;
-        *saved = *saved > 0 ? *saved : 0;
-    }
-}
-
-/* A context's own pages of one block size. */
-struct slab {
-    uint32_t block_bytes, spare_units;
-    int64_t live;
-};
-
-static int by_size(const void *a, const void *b) {
-    const struct slab *left = a, *right = b;
-    return (left->block_bytes > right->block_bytes) - (left->block_bytes < right->block_bytes);
-}
-
-/* Returns the saving for one context. In each block size, the new blocks would be as large as the
- * largest chunk. */
-static int64_t slab_saving(struct slab *slabs, size_t count) {
-    int64_t saved = 0;
-    qsort(slabs, count, sizeof *slabs, by_size);
-    for (size_t i = 0, end; i < count; i = end) {
-        struct slab sum = slabs[i];
-        for (end = i + 1; end < count && slabs[end].block_bytes == sum.block_bytes; end++) {
-            sum.live = model_tame(sum.live + slabs[end].live);
-            sum.spare_units =
-                slabs[end].spare_units < sum.spare_units ? slabs[end].spare_units : sum.spare_units;
-        }
-        add_to(&saved, model_share(sum.live, (int64_t)sum.spare_units * BLOCK_UNIT, 1));
-    }
-    return saved;
-}
-
-static bool has_slab(const struct wire_page *page) {
-    return page->kind == WIRE_PAGE_OWN && page->live > 0;
-}
-
-static uint32_t number_of(const struct model *model, const struct wire_page *page) {
-    return model->contexts[page->context].figures->number;
-}
-
-/* Predicts the saving of policy slab for each context. There may be very many pages, so a counting
- * sort puts them into the order of their contexts. */
-static void predict_slabs(struct holders *holders, const struct model *model) {
-    size_t *ends = cli_alloc(model->figures_count + 1, sizeof *ends);
-    struct slab *slabs = cli_alloc(model->page_count, sizeof *slabs);
-    for (size_t i = 0; i < model->page_count; i++)
-        if (has_slab(&model->pages[i]))
-            ends[number_of(model, &model->pages[i]) + 1]++;
-    for (size_t i = 1; i <= model->figures_count; i++)
-        ends[i] += ends[i - 1]; /* now the start of each context's pages; after the loop, the end */
-    for (size_t i = 0; i < model->page_count; i++) {
-        const struct wire_page *page = &model->pages[i];
-        if (has_slab(page)) {
-            slabs[ends[number_of(model, page)]++] =
-                (struct slab){page->block_bytes, page->spare_units, (int64_t)page->live};
-        }
-    }
-    for (size_t i = 0, first = 0; i < model->figures_count; first = ends[i++])
-        if (ends[i] > first)
-            holders->list[i].slab_bytes = slab_saving(slabs + first, ends[i] - first);
-    free(slabs);
-    free(ends);
-}
-
 void holders_make(struct holders *holders, const struct model *model) {
     *holders = (struct holders){0};
     if (!model->has_pages)
@@ -268,8 +179,12 @@ void holders_make(struct holders *holders, const struct model *model) {
     holders->list = cli_alloc(model->figures_count, sizeof *holders->list);
     for (size_t i = 0; i < model->page_count; i++)
         add_page(holders, model, &model->pages[i]);
-    predict_serial(holders, model);
-    predict_slabs(holders, model);
+    struct policies_saving *savings = policies_predict(model);
+    for (size_t i = 0; i < model->figures_count; i++) {
+        holders->list[i].slab_bytes = savings[i].slab_bytes;
+        holders->list[i].generation_bytes = savings[i].serial_bytes;
+    }
+    free(savings);
     find_ages(holders, model);
 }
 

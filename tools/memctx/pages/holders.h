@@ -22,10 +22,8 @@ struct holder {
     /* OS pages without live chunks in pages that are in use: memctx trim TARGET CONTEXT gives them
      * back. */
     int64_t empty_os_bytes;
-    /* What other policies would save on the live chunks. slab: blocks of exactly the requested
-     * size (0 if sizes differ). generation: chunks side by side without rounding, but without a
-     * free for single chunks, so everything freed since the start or the last reset would still
-     * be held. */
+    /* What other policies would save (policies.h); generation only if the chunks are freed in the
+     * order of their allocation, or all together. */
     int64_t slab_bytes, generation_bytes;
     /* Ages in units of WIRE_AGE_NS. No chunk is older than `oldest`; the age of the median chunk
      * lies between the other two. */
