@@ -290,4 +290,50 @@ def waste_of_buffers_is_what_they_touched():
         came = trimmed["rss_before_bytes"] - (harness.rss_kib(target.pid) << 10)
         predicted = held["what_if"]["trim_bytes"]
         check(0 < predicted * 0.95 < came, f"trim of {predicted} bytes at least gave back {came}")
+        actions = command(target, "verify", target.pid)["actions"]
+        check(actions[0]["saved_bytes"] > came * 0.9 and actions[0]["ratio"] > 0.9, f"verify: {actions}, and {came} came back")
         return f"trim: predicted {predicted >> 10} KiB, {came >> 10} KiB came back"
+
+
+# --- trims of threads that sleep ------------------------------------------------------------------
+
+def check_verify_looks_again(target, function):
+    """The thread sleeps while it is asked; what it gives back with its next malloc counts."""
+    check_equal(target.hear(), "look", "what the program says")
+    target.wait_socket()
+    held = pinner(target, function)
+    trimmed = command(target, "trim", target.pid, *([held["context"]] if held["context"] else ["--site", function]))
+    check_equal(trimmed["threads_waiting"], 1, "threads that sleep")
+    check(command(target, "verify", target.pid)["actions"][0]["ratio"] < 0.5, "given back while it sleeps")
+    target.say("go on")
+    check_equal(target.hear(), "look", "what the program says")
+    action = command(target, "verify", target.pid)["actions"][0]
+    rss = harness.rss_kib(target.pid) << 10
+    check(abs(action["now_bytes"] - rss) < 1 << 20, f"{rss} bytes are resident: {action}")
+    check(0.8 < action["ratio"] < 1.2, f"verify: {action}")
+    return f"{action['ratio']:.2f} of {action['predicted_bytes'] >> 10} KiB"
+
+
+@test
+def verify_looks_again_after_a_trim():
+    with runtime_dir() as directory, more_c(directory, "sessions") as target:
+        return check_verify_looks_again(target, "session_keep")
+
+
+PYTHON_SPARSE = """
+import sys
+kept = [bytes(400) for i in range(150000)]
+kept = kept[::40]
+print("look", flush=True)
+sys.stdin.readline()
+more = [bytes(900) for i in range(200)]
+print("look", flush=True)
+sys.stdin.readline()
+"""
+
+
+@test
+def verify_looks_again_at_python():
+    argv = ["/usr/bin/python3", "-c", PYTHON_SPARSE]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+        return check_verify_looks_again(target, "_PyObject_MakeTpCall")

@@ -207,6 +207,28 @@ static void rows(char **words) {
     } while (!told_within(-1) || !feof(stdin));
 }
 
+/* --- sessions of which one in 50 stays ----------------------------------------------------------
+ */
+
+APART static char *session_keep(void) {
+    return memset(malloc(250), 's', 250);
+}
+
+static void sessions(void) {
+    static char *all[200000];
+    for (size_t i = 0; i < 200000; i++)
+        all[i] = session_keep();
+    for (size_t i = 0; i < 200000; i++)
+        if (i % 50)
+            free(all[i]);
+    say_look();
+    while (!told_within(-1) || !feof(stdin)) {
+        for (size_t i = 0; i < 100; i++)
+            free(row_make(1000 + i * 60, 0));
+        say_look();
+    }
+}
+
 /* --- peaks of threads that have ended -----------------------------------------------------------
  */
 
@@ -245,13 +267,10 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } cases[] = {
-        {"one-after-another", one_after_another},
-        {"maps", maps},
-        {"brk", brk_heap},
-        {"stacks", stacks},
-        {"shared", shared},
-        {"mallocs", mallocs},
-        {"collects", collects},
+        {"sessions", sessions}, {"one-after-another", one_after_another},
+        {"maps", maps},         {"brk", brk_heap},
+        {"stacks", stacks},     {"shared", shared},
+        {"mallocs", mallocs},   {"collects", collects},
         {"sleepers", sleepers},
     };
     if (argc > 6 && strcmp(argv[1], "rows") == 0) {

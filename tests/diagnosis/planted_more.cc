@@ -149,7 +149,7 @@ template <typename Sample> APART static Sample *sample_new() {
 }
 
 template <typename Sample> static void samples() {
-    std::vector<Sample *> all(30000);
+    std::vector<Sample *> all(80000);
     for (size_t at = 0;; at = at * 7 + 1) {
         for (size_t i = 0; i < 2 * all.size(); i++) {
             Sample *&sample = all[(i * 7919 + at) % all.size()];

@@ -95,3 +95,31 @@ def policy_python_rows():
         check_equal(target.hear(), "look", "what the program says")
         target.wait_socket()
         return check_prediction(target, "slab", True, "")
+
+
+# --- rounding that no policy saves ----------------------------------------------------------------
+
+def check_rounding(target, says):
+    check_equal(target.hear(), "look", "what the program says")
+    found = [one["evidence"] for one in doctor(target)["findings"] if one["id"] == "rounding"]
+    check_equal(len(found), 1, f"rounding: {found}")
+    check(says in found[0], f"{says}: {found[0]}")
+    return found[0]
+
+
+@test
+def rounding_above_8192_has_no_cure():
+    with runtime_dir() as directory, more_c(directory, "rows", "8000", "8200", "8200", "0", "any") as target:
+        return check_rounding(target, "no policy saves it, because chunks above 8192 bytes take whole OS pages; 8 bytes less")
+
+
+@test
+def rounding_of_aligned_samples_has_no_cure():
+    with runtime_dir() as directory, more_cc(directory, "aligned-samples") as target:
+        return check_rounding(target, "no policy is known to save it, other sizes would")
+
+
+@test
+def rounding_of_chunks_in_order_has_a_cure():
+    with runtime_dir() as directory, more_c(directory, "rows", "140000", "513", "600", "0", "fifo") as target:
+        return check_rounding(target, "(policy=generation")

@@ -89,13 +89,36 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
     free(pinned);
 }
 
-static int64_t saved_by_slabs(const struct look *look, const struct blame_suspect *suspect) {
-    int64_t sum = 0;
-    for (size_t i = 0; i < suspect->count && look->holders.list; i++) {
-        sum = model_add(sum,
-                        holders_of(&look->holders, look->model, suspect->members[i])->slab_bytes);
+/* Larger chunks take whole OS pages, whatever the policy. */
+#define BLOCK_MAX 8192
+
+/* Returns a text that says what would save the rounding of the suspect, or that no policy does. The
+ * caller frees it. */
+static char *cure_of_rounding(const struct look *look, const struct blame_suspect *suspect,
+                              int64_t mean_bytes) {
+    int64_t slab = 0, serial = 0;
+    if (!look->holders.list)
+        return cli_copy("");
+    for (size_t i = 0; i < suspect->count; i++) {
+        const struct holder *holder = holders_of(&look->holders, look->model, suspect->members[i]);
+        slab = model_tame(slab + holder->slab_bytes);
+        serial = model_tame(serial + holder->generation_bytes);
     }
-    return model_tame(sum);
+    if (slab > suspect->figure / 2) {
+        return cli_format("; blocks of exactly their size (policy=slab, see memctx set --help) "
+                          "would save %s",
+                          look_bytes(slab));
+    }
+    if (serial > suspect->figure / 2) {
+        return cli_format("; one behind the other (policy=generation, see memctx set --help) they "
+                          "would save %s, if they are freed in the order of allocation",
+                          look_bytes(serial));
+    }
+    return mean_bytes > BLOCK_MAX
+               ? cli_format("; no policy saves it, because chunks above %d bytes take whole OS "
+                            "pages; %" PRId64 " bytes less in each chunk would",
+                            BLOCK_MAX, mean_bytes % 4096)
+               : cli_copy("; no policy is known to save it, other sizes would");
 }
 
 /* Finds chunks that are much smaller than their blocks. */
@@ -115,18 +138,13 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
         int64_t blocks = SUM_OVER(look, suspect, block_bytes);
         struct finding *finding = finding_on(look, rule, SEVERITY_WARNING, suspect, suspect->figure,
                                              share(suspect->figure, blocks));
-        int64_t slab = saved_by_slabs(look, suspect);
-        char *cure =
-            slab > suspect->figure / 2
-                ? cli_format("; blocks of exactly their size (policy=slab, see memctx set --help) "
-                             "would save %s",
-                             look_bytes(slab))
-                : cli_copy("");
+        int64_t mean = SUM_OVER(look, suspect, requested_bytes) / chunks;
+        char *cure = cure_of_rounding(look, suspect, mean);
         finding->evidence = cli_format(
             "%" PRId64 " chunks of %" PRId64 " bytes on average occupy blocks of %" PRId64
             " bytes; the difference is %s in all, %.0f %% of the resident set%s",
-            chunks, SUM_OVER(look, suspect, requested_bytes) / chunks, blocks / chunks,
-            look_bytes(suspect->figure), 100 * share(suspect->figure, look->rss_bytes), cure);
+            chunks, mean, blocks / chunks, look_bytes(suspect->figure),
+            100 * share(suspect->figure, look->rss_bytes), cure);
         free(cure);
         finding->action = look_closer(look, "frag", " --sort waste", finding);
     }
