@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,52 @@ static void sessions(void) {
     }
 }
 
+/* --- very many call paths -----------------------------------------------------------------------
+ */
+
+typedef void turn(uint64_t way, int depth);
+static turn *const turns[4];
+
+static size_t left_bytes = 48; /* of the next chunk */
+
+APART static void leave_chunk(void) {
+    memset(malloc(left_bytes), 'c', left_bytes);
+}
+
+/* Two bits of `way` choose the next function. */
+static void take_turn(uint64_t way, int depth) {
+    if (depth == 0)
+        leave_chunk();
+    else
+        turns[way % 4](way / 4, depth - 1);
+}
+
+#define TURN(name)                                                                                 \
+    APART static void name(uint64_t way, int depth) {                                              \
+        take_turn(way, depth);                                                                     \
+        __asm__ volatile("" : : : "memory");                                                       \
+    }
+TURN(turn_left)
+TURN(turn_right)
+TURN(go_up)
+TURN(go_down)
+static turn *const turns[4] = {turn_left, turn_right, go_up, go_down};
+
+/* paths COUNT TURNS: so many ways through TURNS turns. Each ends in a path of its own, which leaves
+ * a chunk each time. */
+static void paths(char **words) {
+    uint64_t count = strtoull(words[0], NULL, 10);
+    int turns_made = atoi(words[1]);
+    do {
+        for (uint64_t i = 0; i < count; i++) {
+            uint64_t way = i * 0x9e3779b97f4a7c15U;
+            left_bytes = i % 100 == 0 ? 3000 : 48;
+            take_turn(way >> (64 - 2 * turns_made), turns_made);
+        }
+        say_look();
+    } while (!told_within(-1) || !feof(stdin));
+}
+
 /* --- peaks of threads that have ended -----------------------------------------------------------
  */
 
@@ -273,6 +320,10 @@ int main(int argc, char **argv) {
         {"mallocs", mallocs},   {"collects", collects},
         {"sleepers", sleepers},
     };
+    if (argc > 3 && strcmp(argv[1], "paths") == 0) {
+        paths(argv + 2);
+        return 0;
+    }
     if (argc > 6 && strcmp(argv[1], "rows") == 0) {
         rows(argv + 2);
         return 0;

@@ -3,6 +3,7 @@
 //
 // planted_more CASE says "look" when there is something to see. Cases that go on working, as a
 // server does, end with a line on stdin or its end.
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -162,6 +163,41 @@ template <typename Sample> static void samples() {
     }
 }
 
+// --- very many call paths, without any recursion
+// ----------------------------------------------------
+
+static int left_chunks;
+
+APART static void leave_chunks() {
+    for (int i = 0; i < left_chunks; i++)
+        memset(malloc(200), 'c', 200);
+}
+
+// Two bits of `way` choose one of four functions on each level.
+template <int level, int number> APART static void step(uint64_t way) {
+    if constexpr (level == 0)
+        leave_chunks();
+    else
+        switch (way % 4) {
+        case 0: step<level - 1, 0>(way / 4); break;
+        case 1: step<level - 1, 1>(way / 4); break;
+        case 2: step<level - 1, 2>(way / 4); break;
+        default: step<level - 1, 3>(way / 4);
+        }
+    asm volatile("" : : "r"(number));
+}
+
+// A million contexts. One path in a hundred leaves more chunks than the others.
+static void levels() {
+    do {
+        for (uint64_t i = 0; i < 300000; i++) {
+            left_chunks = i % 100 ? 1 : 20;
+            step<11, 0>((i * 0x9e3779b97f4a7c15U) >> 42);
+        }
+        look();
+    } while (!told_within(-1) || !feof(stdin));
+}
+
 struct Case {
     const char *name;
     void (*run)();
@@ -169,6 +205,7 @@ struct Case {
 
 int main(int argc, char **argv) {
     static const Case cases[] = {
+        {"levels", levels},
         {"plain-samples", samples<PlainSample>},
         {"aligned-samples", samples<AlignedSample>},
         {"thinned", thinned},

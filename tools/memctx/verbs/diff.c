@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/json.h"
+#include "base/progress.h"
 #include "formats/emit.h"
 #include "formats/render.h"
 #include "model/compare.h"
@@ -220,6 +221,7 @@ int diff_main(int argc, char **argv) {
         target_load(&other, &later, &load);
         reading_resolve(&model, &target, &request.names);
         reading_resolve(&later, &other, &request.names);
+        progress_tell("comparing");
         compare_models(&compare, &model, &later);
         ends = (struct diff_ends){model.source,
                                   later.source,
@@ -243,6 +245,7 @@ int diff_main(int argc, char **argv) {
                                   memory_own_bytes(&model.ledger)};
         later = model;
     }
+    progress_end();
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);
     if (request.json)
         print_json(&later, &compare, &ends, &request);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/progress.h"
 #include "diagnosis/findings.h"
 #include "formats/render.h"
 #include "model/frames.h"
@@ -230,9 +231,11 @@ int doctor_main(int argc, char **argv) {
     struct symbols_work *work = reading_begin(&model, &target, &request.names, NULL);
     target_load_rest(&target, &model, &load);
     reading_finish(work, &model, &request.names);
+    progress_tell("looking for problems");
     memory_make_ledger(&model, &ledger);
     samples_make(&samples, &model, looks, looks ? LOOKS : 0);
     findings_make(&findings, &input);
+    progress_end();
     if (request.json)
         print_json(&input, &findings);
     else
