@@ -75,6 +75,30 @@ def grows_elsewhere_python():
         return evidence
 
 
+def keep_mapped_diff(case, key, says, start=more_c):
+    def run():
+        with runtime_dir() as directory, start(directory, case) as target:
+            check_equal(target.hear(), "look", "what the program says")
+            target.wait_socket()
+            file = os.path.join(directory, "before")
+            check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0, "memctx dump -o")
+            begun = harness.rss_kib(target.pid)
+            harness.wait_until(lambda: harness.rss_kib(target.pid) > begun + (8 << 10), "growth")
+            found = json.loads(run_cli("diff", file, target.pid, "--json", env=target.cli_env).stdout)
+            grown = {name: found["to"][name] - found["from"][name] for name in found["to"] if name.endswith("_bytes")}
+            check(grown[key] > 6 << 20, f"growth: {grown}")
+            others = [name for name in grown if name not in (key, "rss_bytes") and grown[name] > 1 << 20]
+            check_equal(others, [], f"growth of something else: {grown}")
+            text = run_cli("diff", file, target.pid, env=target.cli_env).stdout
+            check(f"Not from malloc: {says}" in text, text[-400:])
+    test_named(f"diff-tells-{case}")(run)
+
+
+keep_mapped_diff("maps", "own_mappings_bytes", "mappings that the program made itself: ")
+keep_mapped_diff("brk", "brk_heap_bytes", "the brk heap: ")
+keep_mapped_diff("moved", "own_mappings_bytes", "mappings that the program made itself: ", more_cc)
+
+
 @test
 def growth_of_malloc_is_not_told_twice():
     with runtime_dir() as directory, more_c(directory, "mallocs") as target:

@@ -10,15 +10,6 @@
 #define DAY_S 86400.0
 #define OURS_MOST 10 /* growth of the library's memory is at most so many times the growth told */
 
-static const char *const kinds[MODEL_PLACE_KINDS] = {
-    [MODEL_PLACE_FILE] = "mapped files",
-    [MODEL_PLACE_STACK] = "thread stacks",
-    [MODEL_PLACE_HEAP] = "the brk heap",
-    [MODEL_PLACE_CODE] = "code generated at run time",
-    [MODEL_PLACE_SHARED] = "shared memory and named mappings",
-    [MODEL_PLACE_ANONYMOUS] = "mappings that the program made itself",
-};
-
 struct mapped_trend {
     size_t from, to; /* samples */
     int64_t bytes;
@@ -94,12 +85,12 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
                                           growth->bytes, share(growth->bytes, all));
     struct mapped_growth most = mapped_compare(from, to, kind);
     char *where = tell_where(&most, growth->bytes);
-    finding->evidence =
-        cli_format("%s grew by %s to %s in %.1f s (%s a day at this rate), over %zu looks%s%s",
-                   kinds[kind], look_bytes(growth->bytes), look_bytes(all), growth->seconds,
-                   look_bytes(growth->a_day < 9e18 ? (int64_t)growth->a_day : INT64_MAX),
-                   samples->mapped_count, where,
-                   growth->slowing ? "; it grows less each time, like a cache that fills" : "");
+    finding->evidence = cli_format(
+        "%s grew by %s to %s in %.1f s (%s a day at this rate), over %zu looks%s%s",
+        mapped_kinds[kind].name, look_bytes(growth->bytes), look_bytes(all), growth->seconds,
+        look_bytes(growth->a_day < 9e18 ? (int64_t)growth->a_day : INT64_MAX),
+        samples->mapped_count, where,
+        growth->slowing ? "; it grows less each time, like a cache that fills" : "");
     free(where);
     finding->action =
         kind == MODEL_PLACE_ANONYMOUS && is_python(model)

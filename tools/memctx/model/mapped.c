@@ -4,6 +4,15 @@
 
 #include "model/memory.h"
 
+const struct mapped_kind mapped_kinds[MODEL_PLACE_KINDS] = {
+    [MODEL_PLACE_FILE] = {"files_bytes", "mapped files"},
+    [MODEL_PLACE_STACK] = {"stacks_bytes", "thread stacks"},
+    [MODEL_PLACE_HEAP] = {"brk_heap_bytes", "the brk heap"},
+    [MODEL_PLACE_CODE] = {"runtime_code_bytes", "code generated at run time"},
+    [MODEL_PLACE_SHARED] = {"shared_bytes", "shared memory and named mappings"},
+    [MODEL_PLACE_ANONYMOUS] = {"own_mappings_bytes", "mappings that the program made itself"},
+};
+
 /* Returns the last place that starts at or before an address; NULL: none contains it. */
 static struct model_place *find_place(const struct mapped *mapped, uint64_t address) {
     size_t low = 0, high = mapped->place_count;

@@ -14,6 +14,9 @@
 
 #include "model/model.h"
 
+/* The key of each kind in JSON, which is that of the ledger's line, and its name in sentences. */
+extern const struct mapped_kind { const char *key, *name; } mapped_kinds[MODEL_PLACE_KINDS];
+
 struct mapped {
     bool known;                      /* false: smaps could not be read, or is not asked for */
     int64_t sums[MODEL_PLACE_KINDS]; /* resident bytes by kind */
