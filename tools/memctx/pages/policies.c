@@ -30,7 +30,8 @@ struct block_size {
 };
 
 static double round_up(double bytes, int step) {
-    return (double)(((int64_t)(bytes + 0.5) + step - 1) / step * step);
+    int64_t steps = ((int64_t)(bytes + 0.5) + step - 1) / step;
+    return (double)steps * step;
 }
 
 /* How a page of blocks of one size is laid out. */
