@@ -15,7 +15,8 @@
 #define GRANULE_BLOCK_MAX 128  /* pages of blocks up to this size are cut into OS pages */
 #define GRANULE_BLOCKS_MAX 255 /* blocks of a granule with records of one byte */
 #define SERIAL_LARGE_BYTES (256 << 10)
-#define RECORD_BYTES 4    /* in a serial page, of a chunk that is not like the one before */
+#define RECORD_BYTES 4 /* in a serial page, of a chunk that is not like the one before */
+#define SAVED_MAX ((int64_t)1 << 50) /* damaged dumps may say anything */
 #define GONE_SHARE 64     /* a serial page with frees has a table of this part of its size */
 #define SMALLEST_MEAN 7.5 /* bytes by which sizes that differ are rounded up to units */
 
@@ -88,7 +89,8 @@ static uint32_t units_least(const struct block_size *size) {
 }
 
 static int64_t saving(double held, double then) {
-    return held > then ? model_tame((int64_t)(held - then)) : 0;
+    double saved = held - then;
+    return saved > SAVED_MAX ? SAVED_MAX : saved > 0 ? (int64_t)saved : 0;
 }
 
 static int64_t slab_saving(const struct block_size *sizes, size_t count) {
@@ -97,7 +99,8 @@ static int64_t slab_saving(const struct block_size *sizes, size_t count) {
         const struct block_size *size = &sizes[i];
         uint32_t block = units_most(size) * UNIT;
         if (block < size->block_bytes)
-            saved += saving(size->held_bytes, size->blocks * layout_of(block).block_bytes);
+            saved = model_tame(
+                saved + saving(size->held_bytes, size->blocks * layout_of(block).block_bytes));
     }
     return saved;
 }
@@ -126,6 +129,7 @@ static int64_t serial_saving(const struct block_size *sizes, size_t count,
         return 0; /* most chunks are large ones, or stand in mixed pages */
     bool alike = count == 1 && asked % chunks == 0;
     double mean = (double)asked * blocks / all / live;
+    mean = mean < 0 ? 0 : mean > SMALL_MAX ? SMALL_MAX : mean;
     double bytes = alike ? round_up(mean, UNIT) : mean + SMALLEST_MEAN;
     bytes = bytes < least / live ? least / live : bytes > most / live ? most / live : bytes;
     double spread = alike ? 0 : (largest - smallest + UNIT) / 3.46;
