@@ -364,6 +364,8 @@ enum wire_page_state {
     WIRE_PAGE_LISTED = 2,  /* has free blocks, and waits to become current */
 };
 
+#define WIRE_PAGE_ALIGNED 2 /* a value of wire_page.apart */
+
 /* A page, or a run of adjacent pages of one context that are alike: full pages, or, with LIGHT,
  * pages of one occupancy. Ages are in units of WIRE_AGE_NS. With LIGHT the ages, os_pages and
  * spare_units are 0. */
@@ -391,8 +393,11 @@ struct wire_page {
     uint16_t further;     /* 1: not another page, but further shares of the previous record's */
     uint8_t kind;         /* enum wire_page_kind */
     uint8_t state;        /* enum wire_page_state */
-    uint8_t apart;        /* mixed page: only of contexts with WIRE_PLACE_APART */
-    uint8_t spare_units;  /* own page: at least this many times 16 bytes of each block are spare */
+    /* Mixed page: 1: only of contexts with WIRE_PLACE_APART. Own page: WIRE_PAGE_ALIGNED: its
+     * context asked for alignments above 16 bytes, which another policy may serve with larger
+     * blocks; or 0. */
+    uint8_t apart;
+    uint8_t spare_units; /* own page: at least this many times 16 bytes of each block are spare */
 };
 
 /* The part of one context in a mixed page. The first share belongs to the context of the first

@@ -413,7 +413,8 @@ static bool scan_own(struct scan *scan, const struct page *page, const char *sta
     out.live = page->used > pending ? (uint32_t)(page->used - pending) : 0;
     out.live_bytes = (uint64_t)out.live * out.block_bytes;
     if (!scan->light) {
-        out.apart = (page->meta_shift & META_APART) != 0;
+        struct bins *bins = load_acquire(&view->region);
+        out.apart = bins && load_relaxed(&region_of(bins)->aligned) ? WIRE_PAGE_ALIGNED : 0;
         if (out.state != WIRE_PAGE_CURRENT)
             out.newest_age = at_least_since(page->filled);
         out.spare_units = pages_spare_units(page, start);

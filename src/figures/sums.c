@@ -3,6 +3,8 @@
 #include "figures/sums.h"
 #include "region/heap.h"
 
+#include <memctx/wire.h>
+
 /*
  * While threads run, a chunk may be allocated in one view and freed in another between the readings
  * of the two. So the views of one context are read together, all frees before all allocations:
@@ -50,8 +52,9 @@ static void add_frees(struct sum *sum, const struct view *view) {
     sum->live_bytes -= (int64_t)load_acquire(&view->freed_cum_bytes);
 }
 
-/* Adds the allocations of the view; returns how many frees the view has counted by now. */
-static int64_t add_allocs(struct sum *sum, const struct view *view) {
+/* Adds the allocations of the view; returns how many frees the view has counted by now. The view of
+ * all ended threads has no peak: each of them added what was alive when it ended. */
+static int64_t add_allocs(struct sum *sum, const struct heap *heap, const struct view *view) {
     int64_t allocs = (int64_t)load_acquire(&view->allocs);
     int64_t bytes = (int64_t)load_acquire(&view->requested_cum_bytes);
     int64_t peak = load_relaxed(&view->peak_bytes);
@@ -61,7 +64,7 @@ static int64_t add_allocs(struct sum *sum, const struct view *view) {
     sum->live_bytes += bytes;
     sum->views += allocs || frees;
     if (allocs || frees)
-        sum->peak_bytes = peak;
+        sum->peak_bytes = heap == load_relaxed(&heap_global.totals) ? WIRE_UNKNOWN : peak;
     return frees;
 }
 
@@ -92,7 +95,7 @@ static int64_t read_once(uint32_t context, struct sum *sum, struct sums_parts *p
         struct sum *part = part_of(parts, sum, walk.heap);
         if (!part)
             continue;
-        frees_after += add_allocs(part, view);
+        frees_after += add_allocs(part, walk.heap, view);
         add_base(part, walk.heap, view);
     }
     return frees_after;
@@ -149,7 +152,7 @@ struct sum sums_all(void) {
                 if (round == 0)
                     add_frees(&sum, view);
                 else
-                    add_allocs(&sum, view);
+                    add_allocs(&sum, heap, view);
             }
         }
     lock_release(&heap_global.lock);

@@ -21,8 +21,10 @@ struct sum {
     int64_t allocs, frees, live_bytes, requested_cum_bytes; /* since the start */
     /* The values at the last `memctx reset`, which dumps subtract. */
     int64_t base_allocs, base_frees, base_requested_cum_bytes;
-    int64_t peak_bytes; /* highest live bytes; exact only if `views` is 1 */
-    uint32_t views;     /* number of views that allocated or freed anything */
+    /* Highest live bytes; exact only if `views` is 1. WIRE_UNKNOWN: a thread that has ended
+     * allocated some of them. */
+    int64_t peak_bytes;
+    uint32_t views; /* number of views that allocated or freed anything */
 };
 /* The sums of one context for each heap, for the heaps numbered from `first` on. */
 #define SUMS_HEAPS 128U

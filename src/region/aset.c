@@ -56,6 +56,8 @@ static void *alloc_with_room(struct heap *heap, struct view *view, size_t size, 
     size_t node = recipe & RECIPE_CHAINED ? sizeof(struct simple_node) : 0;
     if (size + node + alignment > SMALL_MAX)
         return region_alloc_large(heap, view, size, alignment, false);
+    if (view->region && alignment > 16)
+        store_owner(&region_of(view->region)->aligned, true);
     bool plain = !(recipe & ~RECIPE_OF_TERMS);
     size_t room = aset_aligned_room(size, alignment);
     unsigned size_class = blocks_class_of(room);

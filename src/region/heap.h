@@ -364,6 +364,7 @@ struct region {
     /* The region is that of a named context: the program can free all its chunks at once, see
      * region/reset.h. */
     bool named;
+    bool aligned; /* atomic; some chunk was requested with an alignment above 16 bytes */
 };
 /* A value of others_chunks: the chunks have to be counted one by one before the view's numbers can
  * be compared with the region's. */

@@ -351,8 +351,8 @@ MUTANTS = {
         "    (void)heap;\n    if (!(load_acquire(&page->flags) & PAGE_EMERGENCY))\n        return true;",
         ["model:emergency-is-settled-and-freed"]),
     "frees-are-read-last": (
-        "src/figures/sums.c", "        frees_after += add_allocs(part, view);\n",
-        "        frees_after += add_allocs(part, view);\n        sum->frees = frees_after;\n",
+        "src/figures/sums.c", "        frees_after += add_allocs(part, walk.heap, view);\n",
+        "        frees_after += add_allocs(part, walk.heap, view);\n        sum->frees = frees_after;\n",
         ["model:dump-of-one-moment"]),
     "slots-are-freed-under-a-reader": (
         "src/region/heap.c", "    if (!load_full(&heap_global.reading)) {\n", "    if (1) {\n",

@@ -122,6 +122,7 @@ Test(sums, invariant_6_reset_frees_nothing_and_takes_a_subtree) {
     heap_park(heap); /* the baseline moves with the numbers */
     cr_assert_eq(sums_of(below).base_allocs, 2);
     cr_assert_eq(sums_of(below).allocs, 1002);
+    cr_assert_eq(sums_of(below).peak_bytes, WIRE_UNKNOWN, "of a thread that has ended");
     request.context = tree_count();
     cr_assert_eq(reset_run(&request, &text), WIRE_REFUSED);
 }

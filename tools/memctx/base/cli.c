@@ -7,9 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/progress.h"
+
 const struct cli_verb *cli_current_verb;
 
 static void print_message(const char *format, va_list arguments) {
+    progress_end();
     fflush(stdout);
     fputs("memctx: ", stderr);
     vfprintf(stderr, format, arguments);

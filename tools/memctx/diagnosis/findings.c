@@ -55,7 +55,9 @@ static void look_for_freelist(struct look *look, const struct rule *rule) {
 
 static void look_for_past_peak(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t peak = model_tame(model->mappings.peak_rss_bytes), now = look->rss_bytes;
+    /* The kernel's peak includes what memctx itself used at that time, which is not known. */
+    int64_t peak = model_tame(model->mappings.peak_rss_bytes) - memory_own_most(&model->ledger);
+    int64_t now = look->rss_bytes;
     if (!model->has_mappings || peak - now < 64 * MIB || peak / 2 < now)
         return;
     struct blame blame;
@@ -73,7 +75,8 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
                          share(peak - now, peak))
             : finding_new(look, rule, SEVERITY_INFO, peak - now, share(peak - now, peak));
     finding->evidence = cli_format(
-        "the resident set was %s at its peak and is %s now%s%s", look_bytes(peak), look_bytes(now),
+        "the program's resident set was %s at its peak and is %s now%s%s", look_bytes(peak),
+        look_bytes(now),
         blame.count == 0              ? ""
         : blame.suspects[0].count > 1 ? "; at their own peaks, these call paths held more than "
                                         "now by "
@@ -149,6 +152,12 @@ static const struct rule rules[] = {
      "Find out what should free these chunks and when, or give the container that keeps them a "
      "limit.",
      NULL, look_for_growth},
+    {"growth-not-malloc", "growth of memory that is not from malloc",
+     "The program, its libraries or its language runtime mapped this memory and keep it. memctx "
+     "has "
+     "no call paths for it. If that goes on, memory runs out.",
+     "Find out which code maps this memory, and what should unmap it and when.", NULL,
+     look_for_mapped_growth},
     {"rounding", "sizes just above a block size",
      "Each chunk occupies a whole block of the next larger size.",
      "Slightly smaller chunks, or several objects in one chunk, would save the difference.",
@@ -215,11 +224,10 @@ static int by_weight(const void *a, const void *b) {
                : (left->example > right->example) - (left->example < right->example);
 }
 
-/* Returns the resident set without the memory of the control thread, most of which only this dump
- * needs. The library's tables count, because they stay and are part of the peak, too. */
+/* Returns the program's part of the resident set. */
 static int64_t resident_without_us(const struct findings_input *input) {
     int64_t rss = model_tame(input->ledger->rss_bytes);
-    return larger(rss - model_tame(input->model->ledger.control_bytes), 1);
+    return larger(rss - memory_own_bytes(&input->model->ledger), 1);
 }
 
 void findings_make(struct findings *findings, const struct findings_input *input) {
@@ -233,12 +241,14 @@ void findings_make(struct findings *findings, const struct findings_input *input
     blame_paths_make(&look.paths, input->model);
     look.totals = cli_alloc(input->model->figures_count, sizeof *look.totals);
     for (size_t i = 0; i < input->model->figures_count; i++) {
-        const struct model_totals *self = &model_figures_at(input->model, i)->self;
+        const struct model_figures *figures = model_figures_at(input->model, i);
+        const struct model_totals *self = &figures->self;
 #define X(name) look.totals[i].name = model_tame(self->name);
         MODEL_TOTALS(X)
 #undef X
-        if (self->peak_requested_bytes == WIRE_UNKNOWN)
-            look.totals[i].peak_requested_bytes = WIRE_UNKNOWN;
+        look.totals[i].peak_requested_bytes =
+            figures->context == WIRE_NONE ? WIRE_UNKNOWN
+                                          : model_peak(&input->model->contexts[figures->context]);
     }
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         rules[i].look(&look, &rules[i]);

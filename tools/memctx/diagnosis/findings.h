@@ -47,7 +47,7 @@ struct finding {
     char *verdict;     /* the finding in one clause, without the function */
     char *since;       /* since when */
     char *now;         /* command that helps at once, or at least from now on */
-    char *now_effect;  /* what `now` does */
+    char *now_effect;  /* what `now` does; without `now`, why no command helps */
     int64_t now_bytes; /* bytes that it returns or will save */
     const char *sure;  /* how sure the finding is, and from what */
 };

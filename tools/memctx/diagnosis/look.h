@@ -85,6 +85,8 @@ void look_for_thread_memory(struct look *look, const struct rule *rule);
 void look_for_huge_pages(struct look *look, const struct rule *rule);
 /* look_growth.c: memory that keeps growing. */
 void look_for_growth(struct look *look, const struct rule *rule);
+/* look_mapped.c: memory that keeps growing and did not come from malloc. */
+void look_for_mapped_growth(struct look *look, const struct rule *rule);
 /* look_use.c: how memory is used. */
 void look_for_temporary(struct look *look, const struct rule *rule);
 void look_for_copies(struct look *look, const struct rule *rule);

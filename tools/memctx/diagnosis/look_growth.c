@@ -30,7 +30,8 @@ struct series {
     double *allocs;           /* of the process, by sample */
     double *x;                /* for one path at a time, as `values` */
     int64_t *values;
-    bool *falls;                  /* by number: the path shrinks */
+    size_t *falling; /* numbers of the paths that shrink */
+    size_t falling_count;
     struct sample_row *shrinking; /* by sample: sum over the paths that shrink */
 };
 
@@ -61,7 +62,7 @@ static void series_make(struct series *series, const struct look *look) {
                               .allocs = cli_alloc(count, sizeof *series->allocs),
                               .x = cli_alloc(count, sizeof *series->x),
                               .values = cli_alloc(count, sizeof(int64_t)),
-                              .falls = cli_alloc(paths, sizeof(bool)),
+                              .falling = cli_alloc(paths, sizeof *series->falling),
                               .shrinking = cli_alloc(count, sizeof(struct sample_row))};
     for (size_t i = 0; i < count; i++) {
         series->rows[i] = sum_alike(look, &samples->samples[i]);
@@ -71,8 +72,10 @@ static void series_make(struct series *series, const struct look *look) {
     }
     for (size_t k = 0; k < paths; k++) {
         take_bytes(series, k);
-        series->falls[k] = trend_falls(series->values, count);
-        for (size_t i = 0; series->falls[k] && i < count; i++) {
+        if (!trend_falls(series->values, count))
+            continue;
+        series->falling[series->falling_count++] = k;
+        for (size_t i = 0; i < count; i++) {
             struct sample_row *sum = &series->shrinking[i];
             const struct sample_row *row = &series->rows[i][k];
             sum->requested_bytes = model_tame(sum->requested_bytes + row->requested_bytes);
@@ -89,7 +92,7 @@ static void series_free(struct series *series) {
     free(series->allocs);
     free(series->x);
     free(series->values);
-    free(series->falls);
+    free(series->falling);
     free(series->shrinking);
 }
 
@@ -156,9 +159,10 @@ static int64_t lost_at_site(const struct look *look, const struct series *series
     const struct model_frame *site = model->contexts[suspect->members[0]].frame;
     size_t last = series->samples->count - 1;
     int64_t lost = 0;
-    for (size_t i = 1; i < model->figures_count; i++) {
+    for (size_t k = 0; k < series->falling_count; k++) {
+        size_t i = series->falling[k];
         uint32_t context = model_figures_at(model, i)->context;
-        if (!series->falls[i] || context == WIRE_NONE || context == 0)
+        if (i == 0 || context == WIRE_NONE || context == 0)
             continue;
         const struct model_frame *frame = model->contexts[context].frame;
         if (frame && frame->kind == site->kind && frame->address == site->address)

@@ -68,7 +68,12 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
     int64_t *pinned = cli_alloc(model->figures_count, sizeof *pinned);
     for (size_t i = 0; i < model->figures_count; i++) {
         const struct model_totals *self = &look->totals[i];
-        pinned[i] = self->pinned_bytes > self->block_bytes ? self->pinned_bytes : 0;
+        int64_t bytes = self->pinned_bytes;
+        if (look->holders.list) {
+            const struct holder *holder = &look->holders.list[i];
+            bytes = holder->alone_free + holder->shared_free;
+        }
+        pinned[i] = bytes > self->block_bytes ? bytes : 0;
     }
     struct blame blame;
     look_blame(look, &blame, pinned, floor_of(look, 8 * MIB, 5));
@@ -98,13 +103,42 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
     free(pinned);
 }
 
-static int64_t saved_by_slabs(const struct look *look, const struct blame_suspect *suspect) {
-    int64_t sum = 0;
-    for (size_t i = 0; i < suspect->count && look->holders.list; i++) {
-        sum = model_add(sum,
-                        holders_of(&look->holders, look->model, suspect->members[i])->slab_bytes);
+#define BLOCK_MAX 8192 /* larger chunks take whole OS pages, whatever the policy */
+#define OS_PAGE 4096
+
+/* Tells the policy that would save most of the suspect's rounding, or that there is none. */
+static void tell_cure_of_rounding(const struct look *look, struct finding *finding,
+                                  const struct blame_suspect *suspect, int64_t mean_bytes) {
+    int64_t slab = 0, serial = 0;
+    if (!look->holders.list)
+        return;
+    for (size_t i = 0; i < suspect->count; i++) {
+        const struct holder *holder = holders_of(&look->holders, look->model, suspect->members[i]);
+        slab = model_tame(slab + holder->slab_bytes);
+        serial = model_tame(serial + holder->generation_bytes);
     }
-    return model_tame(sum);
+    if (slab > suspect->figure / 2) {
+        finding_helps(look, finding, "set", " policy=slab", slab,
+                      cli_format("gives the next chunks blocks of exactly their size, which would "
+                                 "save %s; live chunks stay where they are",
+                                 look_bytes(slab)));
+    } else if (serial > suspect->figure / 2) {
+        finding_helps(look, finding, "set", " policy=generation", serial,
+                      cli_format("puts the next chunks one behind the other, which would save %s, "
+                                 "if they are freed in the order of allocation; live chunks stay "
+                                 "where they are",
+                                 look_bytes(serial)));
+    } else if (mean_bytes > BLOCK_MAX && mean_bytes % OS_PAGE > 0) {
+        finding->now_effect = cli_format("no policy saves this memory, because chunks above %d "
+                                         "bytes take whole OS pages",
+                                         BLOCK_MAX);
+        finding->advice = cli_format("%" PRId64 " bytes less in each chunk, on average, would save "
+                                     "the difference.",
+                                     mean_bytes % OS_PAGE);
+    } else {
+        finding->now_effect = cli_copy("no policy is known to save most of this memory; other "
+                                       "sizes of the chunks would");
+    }
 }
 
 /* Finds chunks that are much smaller than their blocks. */
@@ -124,20 +158,15 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
         int64_t blocks = SUM_OVER(look, suspect, block_bytes);
         struct finding *finding = finding_on(look, rule, SEVERITY_WARNING, suspect, suspect->figure,
                                              share(suspect->figure, blocks));
-        int64_t slab = saved_by_slabs(look, suspect);
-        if (slab > suspect->figure / 2) {
-            finding_helps(look, finding, "set", " policy=slab", slab,
-                          cli_format("gives the next chunks blocks of exactly their size, which "
-                                     "would save %s; live chunks stay where they are",
-                                     look_bytes(slab)));
-        }
+        int64_t mean = SUM_OVER(look, suspect, requested_bytes) / chunks;
+        tell_cure_of_rounding(look, finding, suspect, mean);
         finding->verdict = cli_format("%s are lost between the sizes of chunks and of their blocks",
                                       look_bytes(suspect->figure));
         finding->evidence = cli_format(
             "%" PRId64 " chunks of %" PRId64 " bytes on average occupy blocks of %" PRId64
             " bytes; the difference is %s in all, %.0f %% of the resident set",
-            chunks, SUM_OVER(look, suspect, requested_bytes) / chunks, blocks / chunks,
-            look_bytes(suspect->figure), 100 * share(suspect->figure, look->rss_bytes));
+            chunks, mean, blocks / chunks, look_bytes(suspect->figure),
+            100 * share(suspect->figure, look->rss_bytes));
         finding->action = look_closer(look, "frag", " --sort waste", finding);
     }
     blame_free(&blame);
@@ -145,8 +174,9 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
 }
 
 void look_for_thread_memory(struct look *look, const struct rule *rule) {
-    const struct wire_ledger *ledger = &look->model->ledger;
-    int64_t bytes = model_tame(ledger->mixed_reserved) - model_tame(ledger->mixed_block_bytes);
+    /* Only bytes that are in memory: a page that a thread has just begun is mostly untouched. */
+    int64_t bytes = look->holders.list ? look->holders.mixed_free_bytes
+                                       : look_ledger_line(look, "mixed_free_bytes");
     size_t threads = look->model->thread_count;
     if (threads < 32 || bytes < floor_of(look, 32 * MIB, 20))
         return;

@@ -16,7 +16,7 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
             continue; /* the root's peak is that of the whole process */
         int64_t peak = self->peak_requested_bytes;
         int64_t mean = self->allocs > 0 ? self->requested_cum_bytes / self->allocs : 0;
-        allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->allocs : 0;
+        allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? self->frees : 0;
     }
     struct blame blame;
     look_blame(look, &blame, allocs, larger(1000000, model_tame(model->totals.allocs) / 5));

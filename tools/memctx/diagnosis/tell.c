@@ -73,9 +73,9 @@ static void print_verdict(const struct findings_input *input, const struct findi
 static void print_process(const struct findings_input *input) {
     const struct model *model = input->model;
     char own[RENDER_NUMBER_BYTES];
-    char *line =
-        cli_format("%s (pid %" PRId64 "), up %.1f s; memctx itself uses %s", model_program(model),
-                   model->pid, model->uptime_s, render_bytes(own, memory_own_bytes(model), true));
+    char *line = cli_format("%s (pid %" PRId64 "), up %.1f s; memctx itself uses %s",
+                            model_program(model), model->pid, model->uptime_s,
+                            render_bytes(own, memory_own_bytes(&model->ledger), true));
     wrap_print(line, 0, 0);
     free(line);
 }
@@ -186,6 +186,8 @@ static void print_finding(const struct model *model, const struct finding *findi
         print_labelled("fix:", finding->advice);
     if (finding->now)
         print_command("now:", finding->now, finding->now_effect);
+    else if (finding->now_effect)
+        print_labelled("now:", finding->now_effect);
     else if (finding->severity > SEVERITY_INFO && finding->example != WIRE_NONE &&
              !model->from_snapshot)
         print_labelled("now:", "no command returns this memory while these chunks are live");

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "model/frames.h"
+#include "model/memory.h"
 #include "model/tails.h"
 
 /* --- paths ----------------------------------------------------------------------------------- */
@@ -404,8 +405,9 @@ void profile_write_heaptrack(const struct model *model, FILE *file) {
         uint32_t node = heaptrack_tails(&heaptrack, tails_to_malloc(model, context), i, nodes[i]);
         heaptrack_chunks(&heaptrack, &context->figures->self, node, &infos);
     }
+    int64_t rss = model_tame(model->ledger.rss_bytes) - memory_own_bytes(&model->ledger);
     fprintf(file, "c %" PRIx64 "\nR %" PRIx64 "\n", (uint64_t)(model->uptime_s * 1000),
-            (uint64_t)(model->ledger.rss_bytes > 0 ? model->ledger.rss_bytes / 4096 : 0));
+            (uint64_t)(rss > 0 ? rss / 4096 : 0));
     free(nodes);
     free(heaptrack.strings.slots);
 }

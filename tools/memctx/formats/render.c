@@ -103,7 +103,7 @@ void render_head(const struct model *model, const struct render_options *options
            ", %zu contexts%s\n",
            model_program(model), model->pid, model->uptime_s,
            render_bytes(rss, model->ledger.rss_bytes, options->human),
-           render_bytes(own, memory_own_bytes(model), options->human), model->depth,
+           render_bytes(own, memory_own_bytes(&model->ledger), options->human), model->depth,
            model->context_count + model->left_out_count,
            model->exact ? "" : "; not exact: some operations were not charged to their path");
     for (size_t i = 0; i < model->mark_count; i++)

@@ -24,8 +24,6 @@ struct mapping {
     char path[256];
 };
 
-enum mapping_kind { KIND_FILE, KIND_STACK, KIND_HEAP, KIND_CODE, KIND_SHARED, KIND_ANONYMOUS };
-
 static bool parse_header(const char *line, struct mapping *mapping) {
     unsigned long long start, end;
     *mapping = (struct mapping){0};
@@ -37,38 +35,38 @@ static bool parse_header(const char *line, struct mapping *mapping) {
     return true;
 }
 
-static enum mapping_kind find_kind(const struct mapping *mapping, const struct mapping *before,
-                                   enum mapping_kind before_kind) {
+static enum model_place_kind find_kind(const struct mapping *mapping, const struct mapping *before,
+                                       enum model_place_kind before_kind) {
     bool adjacent = before->end == mapping->start;
     uint64_t bytes = mapping->end - mapping->start;
     if (strncmp(mapping->path, "/dev/zero", 9) == 0 || strncmp(mapping->path, "/memfd:", 7) == 0 ||
         strncmp(mapping->path, "/SYSV", 5) == 0 || strncmp(mapping->path, "/dev/shm/", 9) == 0 ||
         strncmp(mapping->path, "[anon", 5) == 0)
-        return KIND_SHARED;
+        return MODEL_PLACE_SHARED;
     if (mapping->inode != 0 || strncmp(mapping->path, "[v", 2) == 0)
-        return KIND_FILE;
+        return MODEL_PLACE_FILE;
     if (strncmp(mapping->path, "[stack", 6) == 0)
-        return KIND_STACK;
+        return MODEL_PLACE_STACK;
     if (strcmp(mapping->path, "[heap]") == 0)
-        return KIND_HEAP;
+        return MODEL_PLACE_HEAP;
     if (mapping->permissions[2] == 'x')
-        return KIND_CODE;
-    if (adjacent && before->inode != 0 && before_kind == KIND_FILE &&
+        return MODEL_PLACE_CODE;
+    if (adjacent && before->inode != 0 && before_kind == MODEL_PLACE_FILE &&
         mapping->permissions[1] == 'w' && bytes < BSS_MAX_BYTES)
-        return KIND_FILE;
+        return MODEL_PLACE_FILE;
     if (adjacent && strcmp(before->permissions, "---p") == 0 && before->inode == 0 &&
         before->end - before->start == GUARD_BYTES && bytes >= THREAD_STACK_MIN_BYTES)
-        return KIND_STACK;
-    return KIND_ANONYMOUS;
+        return MODEL_PLACE_STACK;
+    return MODEL_PLACE_ANONYMOUS;
 }
 
-static int64_t *find_sum(struct model_mappings *mappings, enum mapping_kind kind) {
+static int64_t *find_sum(struct model_mappings *mappings, enum model_place_kind kind) {
     switch (kind) {
-    case KIND_FILE: return &mappings->file_bytes;
-    case KIND_STACK: return &mappings->stack_bytes;
-    case KIND_HEAP: return &mappings->heap_bytes;
-    case KIND_CODE: return &mappings->executable_bytes;
-    case KIND_SHARED: return &mappings->shared_bytes;
+    case MODEL_PLACE_FILE: return &mappings->file_bytes;
+    case MODEL_PLACE_STACK: return &mappings->stack_bytes;
+    case MODEL_PLACE_HEAP: return &mappings->heap_bytes;
+    case MODEL_PLACE_CODE: return &mappings->executable_bytes;
+    case MODEL_PLACE_SHARED: return &mappings->shared_bytes;
     default: return &mappings->anonymous_bytes;
     }
 }
@@ -93,15 +91,31 @@ static bool is_control_memory(const char *flags) {
     return strstr(flags, " wf") && strstr(flags, " nr");
 }
 
-bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
+static void add_place(struct memory_places *places, const struct mapping *mapping,
+                      enum model_place_kind kind, int64_t bytes) {
+    if (places->count == places->capacity) {
+        places->capacity = 2 * places->capacity + 64;
+        places->list = cli_grow(places->list, places->capacity, sizeof *places->list);
+    }
+    places->list[places->count++] =
+        (struct model_place){.start = mapping->start,
+                             .end = mapping->end,
+                             .bytes = bytes,
+                             .kind = kind,
+                             .path = mapping->path[0] != '\0' ? cli_copy(mapping->path) : NULL};
+}
+
+bool memory_read_mappings(pid_t pid, struct model_mappings *mappings,
+                          struct memory_places *places) {
     char path[64];
+    *places = (struct memory_places){0};
     snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
     *mappings = (struct model_mappings){.peak_rss_bytes = read_peak(pid)};
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
     struct mapping mapping = {0}, before = {0};
-    enum mapping_kind kind = KIND_ANONYMOUS;
+    enum model_place_kind kind = MODEL_PLACE_ANONYMOUS;
     char *line = NULL;
     size_t capacity = 0, seen = 0;
     int64_t rss = 0;
@@ -111,13 +125,16 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings) {
             rss = kib * 1024;
             *find_sum(mappings, kind) += rss;
             mappings->rss_bytes += kib * 1024;
+            if (rss > 0)
+                add_place(places, &mapping, kind, rss);
             seen++;
         } else if (sscanf(line, "AnonHugePages: %lld kB", &kib) == 1) {
             mappings->huge_bytes += kib * 1024;
         } else if (sscanf(line, "Swap: %lld kB", &kib) == 1) {
             mappings->swap_bytes += kib * 1024;
-        } else if (strncmp(line, "VmFlags:", 8) == 0) {
-            *find_sum(mappings, kind) -= is_control_memory(line) ? rss : 0;
+        } else if (strncmp(line, "VmFlags:", 8) == 0 && is_control_memory(line)) {
+            *find_sum(mappings, kind) -= rss;
+            places->count -= rss > 0;
         } else if (line[0] < 'A' ||
                    line[0] > 'Z') { /* a header begins with an address in lower-case hex digits */
             before = mapping;
@@ -135,28 +152,60 @@ static void add_line(struct memory_ledger *ledger, const char *key, const char *
     ledger->lines[ledger->count++] = (struct memory_line){key, name, bytes};
 }
 
-/* Adds up the bytes of block pages without live blocks. They were read a moment after the other
- * figures, so the sum is cut to `most`, the sum that they are part of. */
-static int64_t kept_bytes(const struct model *model, uint8_t kind, int64_t most) {
-    int64_t sum = 0;
-    for (size_t i = 0; i < model->page_count; i++) {
-        const struct wire_page *page = &model->pages[i];
-        if (page->kind == kind && page->live == 0)
-            sum = model_tame(sum + model_tame((int64_t)page->bytes));
-    }
-    return sum < most ? sum : most > 0 ? most : 0;
+int64_t memory_held_bytes(const struct wire_page *page) {
+    int64_t touched = model_tame((int64_t)page->touched_bytes);
+    int64_t resident =
+        page->resident_bytes == WIRE_UNKNOWN ? touched : model_tame(page->resident_bytes);
+    return resident < touched ? resident : touched;
 }
 
-int64_t memory_own_bytes(const struct model *model) {
-    const struct wire_ledger *ledger = &model->ledger;
+int64_t memory_free_bytes(const struct wire_page *page) {
+    int64_t touched = model_tame((int64_t)page->touched_bytes);
+    int64_t unused = touched - model_tame((int64_t)page->live_bytes);
+    return unused > 0 ? model_share(unused, memory_held_bytes(page), touched) : unused;
+}
+
+/* The bytes of pages of one kind that no live block has. `holes` and `kept` are in memory. */
+struct free_bytes {
+    int64_t holes;  /* in pages with live blocks */
+    int64_t kept;   /* in pages without live blocks */
+    int64_t unheld; /* not touched, or not resident */
+};
+
+/* Adds up the pages of one kind. */
+static struct free_bytes free_in(const struct model *model, uint8_t kind) {
+    struct free_bytes sum = {0};
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        if (page->kind != kind)
+            continue;
+        int64_t all = model_tame((int64_t)page->bytes) - model_tame((int64_t)page->live_bytes) +
+                      page->guard_bytes;
+        int64_t held = memory_free_bytes(page);
+        if (kind == WIRE_PAGE_LARGE) { /* the bytes behind the chunk may be resident, too */
+            held = model_tame(page->resident_bytes) - model_tame((int64_t)page->live_bytes);
+            held = held > 0 ? held : 0;
+        }
+        int64_t *part = page->live > 0 ? &sum.holes : &sum.kept;
+        *part = model_tame(*part + held);
+        sum.unheld = model_tame(sum.unheld + all - held);
+    }
+    return sum;
+}
+
+int64_t memory_own_bytes(const struct wire_ledger *ledger) {
     int64_t tables = ledger->metadata_resident != WIRE_UNKNOWN ? ledger->metadata_resident
                                                                : ledger->metadata_used;
     return model_tame(tables) + model_tame(ledger->control_bytes);
 }
 
-/* Returns the anonymous memory that does not belong to the library. The tables of the library
- * begin inside its own data. */
-static int64_t own_mappings(const struct model *model) {
+int64_t memory_own_most(const struct wire_ledger *ledger) {
+    int64_t tables = model_tame(ledger->metadata_mapped), own = memory_own_bytes(ledger);
+    tables = model_tame(tables + model_tame(ledger->control_bytes));
+    return tables > own ? tables : own;
+}
+
+int64_t memory_own_mappings(const struct model *model) {
     int64_t ours =
         model_tame(model->ledger.segments_resident) + model_tame(model->ledger.metadata_resident);
     int64_t left = model_tame(model->mappings.anonymous_bytes) - ours;
@@ -174,25 +223,28 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
              model_tame(totals->requested_bytes));
     add_line(ledger, "rounding_bytes", "rounding up to block sizes",
              model_tame(totals->block_bytes) - model_tame(totals->requested_bytes));
-    int64_t holes = model_tame(wire->pages_reserved) - own_blocks;
-    int64_t mixed_free = model_tame(wire->mixed_reserved) - model_tame(wire->mixed_block_bytes);
-    int64_t kept_own = kept_bytes(model, WIRE_PAGE_OWN, holes);
-    int64_t kept_mixed = kept_bytes(model, WIRE_PAGE_MIXED, mixed_free);
-    add_line(ledger, "holes_bytes", "holes (free in pages of one context)", holes - kept_own);
+    struct free_bytes own = free_in(model, WIRE_PAGE_OWN);
+    struct free_bytes mixed = free_in(model, WIRE_PAGE_MIXED);
+    struct free_bytes large = free_in(model, WIRE_PAGE_LARGE);
+    int64_t unheld = own.unheld + mixed.unheld + large.unheld;
+    add_line(ledger, "holes_bytes", "holes (free in pages of one context)",
+             model_tame(wire->pages_reserved) - own_blocks - own.unheld - own.kept - large.unheld);
     add_line(ledger, "mixed_free_bytes", "free in mixed pages (of several contexts)",
-             mixed_free - kept_mixed);
+             model_tame(wire->mixed_reserved) - model_tame(wire->mixed_block_bytes) - mixed.unheld -
+                 mixed.kept);
     if (model->has_pages) {
         add_line(ledger, "kept_bytes", "empty pages kept for the next chunks",
-                 kept_own + kept_mixed);
+                 own.kept + mixed.kept);
     }
     add_line(ledger, "freelist_bytes", "freelist (empty memory kept for reuse)",
              model_tame(wire->freelist_bytes));
     add_line(ledger, "segment_headers_bytes", "page headers of memctx",
              model_tame(wire->segment_headers));
-    add_line(ledger, "not_resident_bytes", "part of the above that is not resident",
+    add_line(ledger, "not_resident_bytes",
+             "part of the above that is not resident, or more that is",
              wire->segments_resident == WIRE_UNKNOWN
                  ? 0
-                 : model_tame(wire->segments_resident) - segments);
+                 : model_tame(wire->segments_resident) + unheld - segments);
     add_line(ledger, "metadata_bytes", "tables of memctx",
              wire->metadata_resident == WIRE_UNKNOWN ? model_tame(wire->metadata_mapped)
                                                      : model_tame(wire->metadata_resident));
@@ -209,7 +261,7 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
                  mappings->shared_bytes);
         if (wire->segments_resident != WIRE_UNKNOWN && wire->metadata_resident != WIRE_UNKNOWN) {
             add_line(ledger, "own_mappings_bytes", "the program's own anonymous mappings",
-                     own_mappings(model));
+                     memory_own_mappings(model));
         }
     }
     int64_t sum = 0;

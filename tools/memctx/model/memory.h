@@ -26,13 +26,32 @@ struct memory_ledger {
     size_t count;
 };
 
+/* The mappings of a process that have resident memory, except the control thread's. Sorted by
+ * address. */
+struct memory_places {
+    struct model_place *list;
+    size_t count, capacity;
+};
+
 /* Reads /proc/PID/smaps; returns false if it may not be read. The kernel walks over the page tables
  * for this, which takes some milliseconds for each GiB that is resident. */
-bool memory_read_mappings(pid_t pid, struct model_mappings *mappings);
+bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct memory_places *places);
 
-/* Returns the memory that memctx itself takes in the process: its tables, the stack and the answers
- * of the control thread. */
-int64_t memory_own_bytes(const struct model *model);
+/* Returns the resident anonymous memory that does not belong to the library. The tables of the
+ * library begin inside its own data. */
+int64_t memory_own_mappings(const struct model *model);
+
+/* Returns the resident memory that memctx itself takes in the process: its tables, the stack and
+ * the answers of the control thread. */
+int64_t memory_own_bytes(const struct wire_ledger *ledger);
+/* Returns the most that this may have been in the past: tables that shrank stay mapped. */
+int64_t memory_own_most(const struct wire_ledger *ledger);
+
+/* Returns the bytes of a page that were touched and, if that is known, are resident. */
+int64_t memory_held_bytes(const struct wire_page *page);
+/* Returns the part of these bytes that is free. Which blocks are resident is not known, so free and
+ * live blocks are taken to be resident alike. */
+int64_t memory_free_bytes(const struct wire_page *page);
 
 /* Makes the ledger of a model that was loaded with MODEL_RESIDENT. Without has_mappings, all other
  * memory is part of the residue. */

@@ -150,6 +150,13 @@ int64_t model_share(int64_t a, int64_t b, int64_t c) {
     return share > INT64_MAX ? model_tame(INT64_MAX) : model_tame((int64_t)share);
 }
 
+int64_t model_peak(const struct model_context *context) {
+    bool exact = context->frame->kind != WIRE_KIND_UNKNOWN &&
+                 context->frame->kind != WIRE_KIND_ROOT &&
+                 (context->flags & WIRE_CONTEXT_PARTIAL) == 0;
+    return exact ? context->figures->self.peak_requested_bytes : WIRE_UNKNOWN;
+}
+
 static uint64_t at_most(uint64_t value, uint64_t most) {
     return value < most ? value : most;
 }

@@ -91,6 +91,24 @@ struct model_mappings {
 #undef X
 };
 
+enum model_place_kind {
+    MODEL_PLACE_FILE,
+    MODEL_PLACE_STACK,
+    MODEL_PLACE_HEAP,
+    MODEL_PLACE_CODE,
+    MODEL_PLACE_SHARED,
+    MODEL_PLACE_ANONYMOUS,
+    MODEL_PLACE_KINDS
+};
+
+/* One mapping of the process. The kinds are those of struct model_mappings. */
+struct model_place {
+    uint64_t start, end;
+    int64_t bytes; /* resident */
+    enum model_place_kind kind;
+    char *path; /* as in smaps; NULL: none */
+};
+
 /* One function, with the line that was executed in it. */
 struct model_function {
     char *name; /* NULL: not known */
@@ -212,6 +230,7 @@ struct model {
     struct wire_ledger ledger;
     bool has_mappings;
     struct model_mappings mappings;
+    struct model_place *places; /* sorted by address; a snapshot has none */
     struct model_totals totals;
     /* Contexts that the target counted but did not send, because only some were asked for
      * (top.h): how many, how many of them have figures, and the sum of these. */
@@ -239,7 +258,7 @@ struct model {
     struct model_share *shares;
     char **notes; /* predictions of memctx isolate, merge, set and trim (notes.h) */
     size_t context_count, module_count, thread_count, view_count, remote_count, mark_count;
-    size_t page_count, share_count, note_count;
+    size_t page_count, share_count, note_count, place_count;
 };
 
 /* For the loaders: makes an empty model. Copies `source`. */
@@ -282,6 +301,10 @@ int64_t model_add(int64_t a, int64_t b);
 int64_t model_tame(int64_t value);
 /* Returns a * b / c without overflow, limited as by model_tame; 0 if c is 0. */
 int64_t model_share(int64_t a, int64_t b, int64_t c);
+/* Returns the peak of a context's own live bytes; WIRE_UNKNOWN where it is not exact. Other paths
+ * are charged to a label such as [other callers], without their peaks, and a partial context lacks
+ * chunks. */
+int64_t model_peak(const struct model_context *context);
 /* Limits the figures of a page to values that a page can have, so that sums do not overflow. */
 void model_tame_page(struct wire_page *page);
 void model_add_totals(struct model_totals *sum, const struct model_totals *part);

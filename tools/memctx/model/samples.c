@@ -26,8 +26,9 @@ static int by_time(const void *a, const void *b) {
     return left->uptime_s < right->uptime_s ? -1 : left->uptime_s > right->uptime_s;
 }
 
-void samples_keep(struct samples_look *look, const struct model *model) {
+void samples_keep(struct samples_look *look, struct model *model) {
     *look = (struct samples_look){.uptime_s = model->uptime_s};
+    mapped_take(&look->mapped, model);
     look->rows = cli_alloc(model->figures_count, sizeof *look->rows);
     for (size_t i = 1; i < model->figures_count; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
@@ -75,10 +76,18 @@ static void add_look(struct samples *samples, const struct model *model,
     }
 }
 
+static void add_mapped(struct samples *samples, double uptime_s, const struct mapped *mapped) {
+    if (mapped->known)
+        samples->mapped[samples->mapped_count++] = (struct samples_mapped){uptime_s, *mapped};
+}
+
 void samples_make(struct samples *samples, struct model *model, const struct samples_look *earlier,
                   size_t earlier_count) {
     *samples = (struct samples){
-        .samples = cli_alloc(model->mark_count + earlier_count + 1, sizeof *samples->samples)};
+        .samples = cli_alloc(model->mark_count + earlier_count + 1, sizeof *samples->samples),
+        .mapped = cli_alloc(earlier_count + 1, sizeof *samples->mapped)};
+    struct mapped mapped;
+    mapped_take(&mapped, model);
     for (size_t i = 0; i < earlier_count; i++)
         own_rows(model, &earlier[i]);
     for (size_t i = 0; i < model->mark_count; i++) {
@@ -95,6 +104,9 @@ void samples_make(struct samples *samples, struct model *model, const struct sam
     }
     for (size_t i = 0; i < earlier_count; i++)
         add_look(samples, model, &earlier[i]);
+    for (size_t i = 0; i < earlier_count; i++)
+        add_mapped(samples, earlier[i].uptime_s, &earlier[i].mapped);
+    add_mapped(samples, model->uptime_s, &mapped);
     qsort(samples->samples, samples->count, sizeof *samples->samples, by_time);
     struct sample *now = add_sample(samples, model, model->uptime_s);
     for (size_t i = 0; i < model->figures_count; i++)

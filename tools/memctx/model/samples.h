@@ -6,6 +6,7 @@
 #ifndef MEMCTX_SAMPLES_H
 #define MEMCTX_SAMPLES_H
 
+#include "model/mapped.h"
 #include "model/model.h"
 
 struct sample_row {
@@ -26,14 +27,21 @@ struct samples_look {
         struct sample_row row;
     } * rows;
     size_t count;
+    struct mapped mapped;
 };
 
 struct samples {
     struct sample *samples; /* sorted by rising time; the last sample is the model itself */
     size_t count;
+    /* What did not come from malloc, at the earlier looks and now; marks do not tell. */
+    struct samples_mapped {
+        double uptime_s;
+        struct mapped mapped;
+    } * mapped;
+    size_t mapped_count;
 };
 
-void samples_keep(struct samples_look *look, const struct model *model);
+void samples_keep(struct samples_look *look, struct model *model);
 /* Makes samples of three kinds: the marks of `model` that have counters, the `earlier` looks at
  * the same process, and `model` itself. A context gets figures of its own in `model` if an
  * earlier look has figures for it. */

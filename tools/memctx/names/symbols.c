@@ -12,9 +12,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/progress.h"
 #include "model/tails.h"
 #include "names/answer.h"
 #include "names/elf_names.h"
@@ -394,13 +394,6 @@ static void note_source(struct model_module *module, enum symbols_source source)
     }
 }
 
-static void show_progress(const struct model_module *module, const struct timespec *start) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec - start->tv_sec >= 1)
-        fprintf(stderr, "\r\033[Kreading the symbols of %.100s ...", module->path);
-}
-
 struct symbols_work {
     struct symbols_options options;
     struct wish *wishes;
@@ -458,9 +451,6 @@ struct symbols_work *symbols_begin(const struct model *model,
 }
 
 void symbols_finish(struct symbols_work *work, struct model *model) {
-    bool progress = work->options.progress && isatty(STDERR_FILENO);
-    struct timespec start;
-    clock_gettime(CLOCK_MONOTONIC, &start);
     for (size_t i = 0; i < work->count; i++) {
         struct lookup *lookup = &work->lookups[i];
         start_some(work, model, i);
@@ -469,17 +459,16 @@ void symbols_finish(struct symbols_work *work, struct model *model) {
             continue;
         }
         struct model_module *module = &model->modules[lookup->module];
-        if (progress)
-            show_progress(module, &start);
+        if (work->options.progress)
+            progress_tell("reading the symbols of %s", module->path);
         /* [vdso] and such are not files, so they have no child. */
         enum symbols_source source =
             lookup->answer ? finish_lookup(lookup, model) : SYMBOLS_MISSING;
-        if (progress)
-            fputs("\r\033[K", stderr);
         note_source(module, source);
     }
     if (work->across.answer)
         finish_lookup(&work->across, model);
+    progress_end();
     model->has_names = true;
     free(work->lookups);
     free(work->wishes);

@@ -5,20 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/memory.h"
+#include "pages/policies.h"
+
 #define OS_PAGE_BYTES 4096
-#define BLOCK_UNIT 16
 
-static int64_t touched_of(const struct wire_page *page) {
-    return model_tame((int64_t)page->touched_bytes);
-}
-
-static int64_t alive_in(const struct wire_page *page) {
-    return model_tame((int64_t)page->live_bytes);
+/* Returns the bytes of OS pages without live chunks that are surely resident, in a page that is in
+ * use. Where a page is only partly resident, its other OS pages are taken to be resident first. */
+static int64_t empty_os_bytes(const struct wire_page *page) {
+    int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES;
+    int64_t missing = model_tame((int64_t)page->touched_bytes) - memory_held_bytes(page);
+    return empty > missing ? empty - missing : 0;
 }
 
 /* Returns the bytes of `live` of the page's live blocks. */
 static int64_t live_bytes(const struct wire_page *page, uint32_t live) {
-    return live == page->live ? alive_in(page) : (int64_t)live * page->block_bytes;
+    return live == page->live ? model_tame((int64_t)page->live_bytes)
+                              : (int64_t)live * page->block_bytes;
 }
 
 static void add_to(int64_t *sum, int64_t bytes) {
@@ -136,8 +139,8 @@ const char *holders_age(uint32_t age) {
 static void add_page(struct holders *holders, const struct model *model,
                      const struct wire_page *page) {
     struct shares shares;
-    int64_t free_bytes = touched_of(page) - alive_in(page);
-    int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES;
+    int64_t free_bytes = memory_free_bytes(page);
+    int64_t empty = empty_os_bytes(page);
     struct holder *own =
         page->context != WIRE_NONE ? holders_of(holders, model, page->context) : NULL;
     uint32_t *os_pages = own ? own->os_pages : holders->mixed_os_pages;
@@ -145,10 +148,12 @@ static void add_page(struct holders *holders, const struct model *model,
         os_pages[bin] += page->os_pages[bin];
     add_to(own ? &own->empty_os_bytes : &holders->mixed_empty_os_bytes, empty);
     os_pages[0] += page->os_empty;
+    if (page->kind == WIRE_PAGE_MIXED)
+        add_to(&holders->mixed_free_bytes, free_bytes);
     if (page->live == 0) {
-        add_to(&holders->kept_bytes, touched_of(page));
+        add_to(&holders->kept_bytes, memory_held_bytes(page));
         if (own)
-            add_to(&own->kept_bytes, touched_of(page));
+            add_to(&own->kept_bytes, memory_held_bytes(page));
         return;
     }
     shares_of(model, page, &shares);
@@ -159,101 +164,12 @@ static void add_page(struct holders *holders, const struct model *model,
         add_to(&holder->mixed_chunks, !own ? share->live : 0);
         add_to(&holder->block_bytes, live_bytes(page, share->live));
         if (shares.count == 1) {
-            add_to(&holder->alone_bytes, touched_of(page));
+            add_to(&holder->alone_bytes, memory_held_bytes(page));
             add_to(&holder->alone_free, free_bytes);
         } else {
             add_to(&holder->shared_free, model_share(free_bytes, share->live, page->live));
         }
     }
-}
-
-/* In pages of policy generation, chunks start at multiples of 16. Each chunk loses 8 bytes to
- * that on average, and needs a record of 4 bytes. */
-#define SERIAL_CHUNK_BYTES (BLOCK_UNIT / 2 + 4)
-
-/* Predicts how much smaller each context's own pages would be if its chunks stood one behind the
- * other. It assumes as many holes as now, which holds if chunks are freed in the order of their
- * allocation, or all together. */
-static void predict_serial(struct holders *holders, const struct model *model) {
-    for (size_t i = 0; i < model->page_count; i++) {
-        const struct wire_page *page = &model->pages[i];
-        if (page->kind != WIRE_PAGE_OWN || page->live == 0)
-            continue;
-        const struct model_context *context = &model->contexts[page->context];
-        struct holder *holder = holders_of(holders, model, page->context);
-        int64_t chunks = model_tame(context->figures->self.live_chunks);
-        int64_t needed = model_tame(model_tame(context->figures->self.requested_bytes) +
-                                    model_share(chunks < 0 ? 0 : chunks, SERIAL_CHUNK_BYTES, 1));
-        int64_t blocks = model_share(page->capacity, page->block_bytes, 1);
-        int64_t then = model_share(model_share(blocks, needed, holder->block_bytes),
-                                   touched_of(page), (int64_t)page->bytes);
-        if (context->placement < WIRE_PLACE_GENERATION && holder->block_bytes > 0)
-            add_to(&holder->generation_bytes, touched_of(page) - then);
-    }
-    for (size_t i = 0; i < model->figures_count; i++) {
-        int64_t *saved = &holders->list[i].generation_bytes;
-        *saved = *saved > 0 ? *saved : 0;
-    }
-}
-
-/* A context's own pages of one block size. */
-struct slab {
-    uint32_t block_bytes, spare_units;
-    int64_t live;
-};
-
-static int by_size(const void *a, const void *b) {
-    const struct slab *left = a, *right = b;
-    return (left->block_bytes > right->block_bytes) - (left->block_bytes < right->block_bytes);
-}
-
-/* Returns the saving for one context. In each block size, the new blocks would be as large as the
- * largest chunk. */
-static int64_t slab_saving(struct slab *slabs, size_t count) {
-    int64_t saved = 0;
-    qsort(slabs, count, sizeof *slabs, by_size);
-    for (size_t i = 0, end; i < count; i = end) {
-        struct slab sum = slabs[i];
-        for (end = i + 1; end < count && slabs[end].block_bytes == sum.block_bytes; end++) {
-            sum.live = model_tame(sum.live + slabs[end].live);
-            sum.spare_units =
-                slabs[end].spare_units < sum.spare_units ? slabs[end].spare_units : sum.spare_units;
-        }
-        add_to(&saved, model_share(sum.live, (int64_t)sum.spare_units * BLOCK_UNIT, 1));
-    }
-    return saved;
-}
-
-static bool has_slab(const struct wire_page *page) {
-    return page->kind == WIRE_PAGE_OWN && page->live > 0;
-}
-
-static uint32_t number_of(const struct model *model, const struct wire_page *page) {
-    return model->contexts[page->context].figures->number;
-}
-
-/* Predicts the saving of policy slab for each context. There may be very many pages, so a counting
- * sort puts them into the order of their contexts. */
-static void predict_slabs(struct holders *holders, const struct model *model) {
-    size_t *ends = cli_alloc(model->figures_count + 1, sizeof *ends);
-    struct slab *slabs = cli_alloc(model->page_count, sizeof *slabs);
-    for (size_t i = 0; i < model->page_count; i++)
-        if (has_slab(&model->pages[i]))
-            ends[number_of(model, &model->pages[i]) + 1]++;
-    for (size_t i = 1; i <= model->figures_count; i++)
-        ends[i] += ends[i - 1]; /* now the start of each context's pages; after the loop, the end */
-    for (size_t i = 0; i < model->page_count; i++) {
-        const struct wire_page *page = &model->pages[i];
-        if (has_slab(page)) {
-            slabs[ends[number_of(model, page)]++] =
-                (struct slab){page->block_bytes, page->spare_units, (int64_t)page->live};
-        }
-    }
-    for (size_t i = 0, first = 0; i < model->figures_count; first = ends[i++])
-        if (ends[i] > first)
-            holders->list[i].slab_bytes = slab_saving(slabs + first, ends[i] - first);
-    free(slabs);
-    free(ends);
 }
 
 void holders_make(struct holders *holders, const struct model *model) {
@@ -263,8 +179,12 @@ void holders_make(struct holders *holders, const struct model *model) {
     holders->list = cli_alloc(model->figures_count, sizeof *holders->list);
     for (size_t i = 0; i < model->page_count; i++)
         add_page(holders, model, &model->pages[i]);
-    predict_serial(holders, model);
-    predict_slabs(holders, model);
+    struct policies_saving *savings = policies_predict(model);
+    for (size_t i = 0; i < model->figures_count; i++) {
+        holders->list[i].slab_bytes = savings[i].slab_bytes;
+        holders->list[i].generation_bytes = savings[i].serial_bytes;
+    }
+    free(savings);
     find_ages(holders, model);
 }
 
@@ -292,7 +212,7 @@ int64_t holders_waste(const struct model *model, const bool *members) {
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         if (page->kind == WIRE_PAGE_OWN && members[page->context])
-            add_to(&sum, touched_of(page) - alive_in(page));
+            add_to(&sum, memory_free_bytes(page));
     }
     return sum;
 }
@@ -303,7 +223,7 @@ int64_t holders_free_around(const struct model *model, const bool *members) {
         const struct wire_page *page = &model->pages[i];
         if (page->kind == WIRE_PAGE_MIXED ||
             (page->kind == WIRE_PAGE_OWN && members[page->context]))
-            add_to(&sum, touched_of(page) - alive_in(page));
+            add_to(&sum, memory_free_bytes(page));
     }
     return sum;
 }
@@ -341,8 +261,8 @@ int64_t holders_alone(const struct model *model, const bool *members, int64_t *f
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         if (page->live > 0 && members_live(model, page, members) == page->live) {
-            add_to(&sum, touched_of(page));
-            add_to(free_bytes, touched_of(page) - alive_in(page));
+            add_to(&sum, memory_held_bytes(page));
+            add_to(free_bytes, memory_free_bytes(page));
         }
     }
     return sum;
@@ -369,13 +289,13 @@ static struct need *need_of(struct need *needs, size_t *count, const struct wire
 }
 
 /* Returns the bytes that the members have freed since their peak. In pages of their own they
- * would have these holes, too. */
+ * would have these holes, too. Where a peak is not known, all that was freed may be such holes. */
 static int64_t own_holes(const struct model *model, const bool *members) {
     int64_t sum = 0;
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_totals *self = &model->contexts[i].figures->self;
-        int64_t most = self->peak_requested_bytes != WIRE_UNKNOWN ? self->peak_requested_bytes
-                                                                  : self->requested_cum_bytes;
+        int64_t peak = model_peak(&model->contexts[i]);
+        int64_t most = peak != WIRE_UNKNOWN ? peak : self->requested_cum_bytes;
         int64_t freed = model_tame(model_tame(most) - model_tame(self->requested_bytes));
         add_to(&sum, members[i] && freed > 0 ? freed : 0);
     }
@@ -397,7 +317,7 @@ int64_t holders_isolate(const struct model *model, const bool *members) {
         if (need)
             add_to(&need->blocks, live);
         if (live == page->live)
-            add_to(&saved, touched_of(page));
+            add_to(&saved, memory_held_bytes(page));
     }
     for (size_t i = 0; i < count; i++) {
         const struct need *need = &needs[i];
@@ -415,7 +335,7 @@ int64_t holders_trim(const struct model *model, const bool *members) {
         const struct wire_page *page = &model->pages[i];
         if (page->context != WIRE_NONE && !members[page->context])
             continue;
-        add_to(&sum, page->live == 0 ? touched_of(page) : (int64_t)page->os_empty * OS_PAGE_BYTES);
+        add_to(&sum, page->live == 0 ? memory_held_bytes(page) : empty_os_bytes(page));
     }
     return sum;
 }

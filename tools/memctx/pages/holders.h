@@ -22,10 +22,8 @@ struct holder {
     /* OS pages without live chunks in pages that are in use: memctx trim TARGET CONTEXT gives them
      * back. */
     int64_t empty_os_bytes;
-    /* What other policies would save on the live chunks. slab: blocks of exactly the requested
-     * size (0 if sizes differ). generation: chunks side by side without rounding, but without a
-     * free for single chunks, so everything freed since the start or the last reset would still
-     * be held. */
+    /* What other policies would save (policies.h); generation only if the chunks are freed in the
+     * order of their allocation, or all together. */
     int64_t slab_bytes, generation_bytes;
     /* Ages in units of WIRE_AGE_NS. No chunk is older than `oldest`; the age of the median chunk
      * lies between the other two. */
@@ -37,6 +35,7 @@ struct holders {
     struct holder *list; /* by number of a context's figures; NULL: the pages are not known */
     int64_t kept_bytes;  /* all pages without live chunks, mixed ones included */
     int64_t mixed_empty_os_bytes;
+    int64_t mixed_free_bytes; /* free in mixed pages, with and without live chunks */
     uint32_t mixed_os_pages[WIRE_OCCUPANCY_BINS];
 };
 

@@ -14,6 +14,7 @@ struct note {
     int64_t contexts, first; /* number of contexts, and the id of the first */
     int64_t predicted_bytes;
     int64_t before_bytes, after_bytes; /* trim: resident set; otherwise: waste before, and 0 */
+    int64_t waiting; /* trim: threads that give back their part with their next malloc */
 };
 
 /* Leaves a note in the target. */

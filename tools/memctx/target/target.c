@@ -10,11 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/progress.h"
 #include "model/memory.h"
 #include "snapshot/snapshot.h"
-
-#define PROGRESS_AFTER_MS 1000
-#define PROGRESS_STEP_MS 200
 
 struct name_search {
     const char *word;
@@ -160,61 +158,27 @@ void target_ask_piece(struct target *target, struct wire_piece_request *request)
         cli_die_failure(&target->failure);
 }
 
-/* Shows on a terminal how far the reading of a part is, if it takes longer than a second. */
-struct progress {
-    struct timespec start, last;
-    bool possible, shown;
-};
-
-static int64_t ms_between(const struct timespec *from, const struct timespec *to) {
-    return (to->tv_sec - from->tv_sec) * 1000 + (to->tv_nsec - from->tv_nsec) / 1000000;
-}
-
-static void progress_begin(struct progress *progress) {
-    *progress = (struct progress){.possible = isatty(STDERR_FILENO) != 0};
-    clock_gettime(CLOCK_MONOTONIC, &progress->start);
-    progress->last = progress->start;
-}
-
-static void progress_tell(struct progress *progress, const struct target *target,
-                          const struct wire_piece_request *request) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (!progress->possible || ms_between(&progress->start, &now) < PROGRESS_AFTER_MS ||
-        ms_between(&progress->last, &now) < PROGRESS_STEP_MS)
-        return;
-    progress->last = now;
-    progress->shown = true;
+static void tell_progress(const struct target *target, const struct wire_piece_request *request) {
     if (request->part == WIRE_PART_CONTEXTS || request->part == WIRE_PART_BEST) {
         uint64_t all = target->loader.contexts > 0 ? target->loader.contexts : 1;
-        fprintf(stderr, "\r\033[Kmemctx: reading contexts, %d %%",
-                (int)(100 * (request->from >> 16) / all));
+        progress_tell("reading contexts, %d %%", (int)(100 * (request->from >> 16) / all));
     } else {
-        fprintf(stderr, "\r\033[Kmemctx: reading %s",
-                request->part == WIRE_PART_PAGES     ? "pages"
-                : request->part == WIRE_PART_ENTRIES ? "a mark"
-                                                     : "paths");
+        progress_tell("reading %s", request->part == WIRE_PART_PAGES     ? "pages"
+                                    : request->part == WIRE_PART_ENTRIES ? "a mark"
+                                                                         : "paths");
     }
-}
-
-static void progress_end(const struct progress *progress) {
-    if (progress->shown)
-        fputs("\r\033[K", stderr);
 }
 
 /* Asks for pieces until the last one. The size of an answer is bounded, but the number of
  * answers is not. Each piece goes on where the last one ended, even over a new connection. */
 static bool ask_pieces(struct target *target, struct wire_piece_request *request) {
-    struct progress progress;
     uint64_t before;
     bool good;
-    progress_begin(&progress);
     do {
         before = request->from;
+        tell_progress(target, request);
         good = ask_piece(target, request);
-        progress_tell(&progress, target, request);
     } while (good && request->from > before);
-    progress_end(&progress);
     return good;
 }
 
@@ -248,12 +212,13 @@ struct map_reader {
     pthread_t thread;
     pid_t pid;
     struct model_mappings mappings;
+    struct memory_places places;
     bool started, good;
 };
 
 static void *read_map(void *argument) {
     struct map_reader *reader = argument;
-    reader->good = memory_read_mappings(reader->pid, &reader->mappings);
+    reader->good = memory_read_mappings(reader->pid, &reader->mappings, &reader->places);
     return NULL;
 }
 
@@ -266,10 +231,11 @@ static void start_map_reader(struct map_reader *reader, pid_t pid) {
 
 static void load_process(struct target *target, struct model *model,
                          const struct target_load_options *options) {
+    progress_tell("asking %s", target->client.source);
     uint32_t threads = options->flags & MODEL_THREADS ? WIRE_DUMP_THREADS : 0;
     struct loader *loader = &target->loader;
     loader_begin(loader, model, target->client.source, &target->failure);
-    loader->keep_pages = options->pages;
+    loader->keep_pages = options->pages || options->light_pages;
     target_ask_head(target, WIRE_DUMP_BEGIN);
     target_ask_part(target, WIRE_PART_CONTEXTS, threads);
     target_ask_part(target, WIRE_PART_MODULES, 0); /* after the contexts, so that none is missing */
@@ -298,6 +264,7 @@ void target_load_rest(struct target *target, struct model *model,
                       const struct target_load_options *options) {
     struct map_reader reader;
     uint32_t resident = options->flags & MODEL_RESIDENT ? WIRE_DUMP_RESIDENT : 0;
+    progress_end();
     if (target->is_snapshot) /* it was loaded as a whole */
         return;
     if (options->mappings) /* now, because the sums were read just before */
@@ -307,11 +274,15 @@ void target_load_rest(struct target *target, struct model *model,
     target_ask_head(target, WIRE_DUMP_RESIDENT | WIRE_DUMP_END); /* cheap for the tables */
     loader_finish(&target->loader, options->flags);
     if (options->mappings) {
+        progress_tell("reading the kernel's map of the process");
         if (reader.started)
             pthread_join(reader.thread, NULL);
         model->has_mappings = reader.good;
         model->mappings = reader.mappings;
+        model->places = reader.places.list;
+        model->place_count = reader.places.count;
     }
+    progress_end();
 }
 
 void target_load(struct target *target, struct model *model,
@@ -323,6 +294,8 @@ void target_load(struct target *target, struct model *model,
 void target_load_contexts(struct target *target, struct model *model,
                           const struct target_load_options *options) {
     struct cli_failure failure;
+    if (target->is_snapshot)
+        progress_tell("reading %s", target->path);
     if (!target->is_snapshot) {
         load_process(target, model, options);
     } else if (!snapshot_load(model, target->path, &failure)) {

@@ -28,11 +28,12 @@ struct target {
 void target_open(struct target *target, const char *word, bool live);
 /* What to load of a target's dump. */
 struct target_load_options {
-    uint32_t flags;  /* a sum of enum model_flags */
-    bool every_mark; /* the counters of each mark, which a snapshot file needs */
-    bool mappings;   /* the kernel's map of the process */
-    bool pages;      /* the page records */
-    bool sums_only;  /* no figures that come from pages */
+    uint32_t flags;   /* a sum of enum model_flags */
+    bool every_mark;  /* the counters of each mark, which a snapshot file needs */
+    bool mappings;    /* the kernel's map of the process */
+    bool pages;       /* the page records */
+    bool light_pages; /* the page records in the form of WIRE_DUMP_LIGHT */
+    bool sums_only;   /* no figures that come from pages */
 };
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);

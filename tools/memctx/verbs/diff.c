@@ -6,12 +6,17 @@
 #include <sys/stat.h>
 
 #include "base/json.h"
+#include "base/progress.h"
 #include "formats/emit.h"
 #include "formats/render.h"
 #include "model/compare.h"
 #include "model/frames.h"
+#include "model/mapped.h"
+#include "model/memory.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
+
+#define MAPPED_CHANGE_MIN (1 << 20)
 
 enum { OPTION_MIN = 1, OPTION_LIMIT, OPTION_DEPTH };
 
@@ -34,6 +39,8 @@ struct diff_ends {
     char *from, *to;
     double from_s, to_s;
     int64_t from_rss_bytes, to_rss_bytes;
+    int64_t from_own_bytes, to_own_bytes; /* of these, memctx itself */
+    struct mapped from_mapped, to_mapped; /* of these, what did not come from malloc */
 };
 
 static struct diff_request parse(int argc, char **argv) {
@@ -80,6 +87,18 @@ static bool is_large(const struct compare_row *row, const struct diff_request *r
     return growth == WIRE_UNKNOWN || llabs(growth) >= request->min_bytes;
 }
 
+/* Prints what did not come from malloc and changed by an MiB or more. */
+static void print_mapped(const struct diff_ends *ends, bool human) {
+    for (int kind = 0; ends->from_mapped.known && ends->to_mapped.known && kind < MODEL_PLACE_KINDS;
+         kind++) {
+        char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES];
+        int64_t from = ends->from_mapped.sums[kind], to = ends->to_mapped.sums[kind];
+        if (to - from >= MAPPED_CHANGE_MIN || from - to >= MAPPED_CHANGE_MIN)
+            printf("Not from malloc: %s: %s before, %s after\n", mapped_kinds[kind].name,
+                   render_bytes(a, from, human), render_bytes(b, to, human));
+    }
+}
+
 static void print_text(const struct compare *compare, const struct diff_ends *ends,
                        const struct diff_request *request) {
     char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES];
@@ -118,8 +137,10 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
     print_figures(&compare->growth, request->human);
     putchar('\n');
     if (ends->from_rss_bytes != WIRE_UNKNOWN) {
-        printf("Resident set: %s before, ", render_bytes(a, ends->from_rss_bytes, request->human));
-        printf("%s after\n", render_bytes(a, ends->to_rss_bytes, request->human));
+        printf("Resident set without memctx itself: %s before, %s after\n",
+               render_bytes(a, ends->from_rss_bytes - ends->from_own_bytes, request->human),
+               render_bytes(b, ends->to_rss_bytes - ends->to_own_bytes, request->human));
+        print_mapped(ends, request->human);
     }
 }
 
@@ -135,11 +156,16 @@ static void write_figures(struct json_writer *json, const char *key,
 }
 
 static void write_end(struct json_writer *json, const char *key, const char *what, double uptime_s,
-                      int64_t rss_bytes) {
+                      int64_t rss_bytes, int64_t own_bytes, const struct mapped *mapped) {
     json_put_open(json, key, '{');
     json_put_text(json, "name", what);
     json_put_decimal(json, "uptime_s", uptime_s);
     json_put_integer(json, "rss_bytes", rss_bytes);
+    json_put_integer(json, "memctx_bytes", own_bytes);
+    for (int kind = 0; kind < MODEL_PLACE_KINDS; kind++) {
+        json_put_integer(json, mapped_kinds[kind].key,
+                         mapped->known ? mapped->sums[kind] : WIRE_UNKNOWN);
+    }
     json_put_close(json, '}');
 }
 
@@ -171,8 +197,10 @@ static void print_json(const struct model *model, const struct compare *compare,
     json_put_text(&json, "schema", "memctx-diff/1");
     json_put_integer(&json, "pid", model->pid);
     json_put_text(&json, "exe", model->exe);
-    write_end(&json, "from", ends->from, ends->from_s, ends->from_rss_bytes);
-    write_end(&json, "to", ends->to, ends->to_s, ends->to_rss_bytes);
+    write_end(&json, "from", ends->from, ends->from_s, ends->from_rss_bytes, ends->from_own_bytes,
+              &ends->from_mapped);
+    write_end(&json, "to", ends->to, ends->to_s, ends->to_rss_bytes, ends->to_own_bytes,
+              &ends->to_mapped);
     json_put_open(&json, "totals", '{');
     write_figures(&json, "before", &compare->before);
     write_figures(&json, "after", &compare->after);
@@ -217,12 +245,24 @@ int diff_main(int argc, char **argv) {
     target_load(&target, &model, &load);
     if (is_second_target(&target, second)) {
         target_open(&other, second, false);
+        load = (struct target_load_options){.flags = MODEL_RESIDENT, .mappings = true};
         target_load(&other, &later, &load);
         reading_resolve(&model, &target, &request.names);
         reading_resolve(&later, &other, &request.names);
+        progress_tell("comparing");
         compare_models(&compare, &model, &later);
-        ends = (struct diff_ends){model.source,   later.source,           model.uptime_s,
-                                  later.uptime_s, model.ledger.rss_bytes, later.ledger.rss_bytes};
+        ends = (struct diff_ends){model.source,
+                                  later.source,
+                                  model.uptime_s,
+                                  later.uptime_s,
+                                  model_tame(model.ledger.rss_bytes),
+                                  model_tame(later.ledger.rss_bytes),
+                                  memory_own_bytes(&model.ledger),
+                                  memory_own_bytes(&later.ledger),
+                                  {0},
+                                  {0}};
+        mapped_take(&ends.from_mapped, &model);
+        mapped_take(&ends.to_mapped, &later);
     } else {
         const struct model_mark *mark = target_load_mark(&target, &model, second);
         reading_resolve(&model, &target, &request.names);
@@ -232,9 +272,14 @@ int diff_main(int argc, char **argv) {
                                   mark->uptime_s,
                                   model.uptime_s,
                                   WIRE_UNKNOWN,
-                                  model.ledger.rss_bytes};
+                                  model_tame(model.ledger.rss_bytes),
+                                  WIRE_UNKNOWN,
+                                  memory_own_bytes(&model.ledger),
+                                  {0},
+                                  {0}};
         later = model;
     }
+    progress_end();
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);
     if (request.json)
         print_json(&later, &compare, &ends, &request);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/progress.h"
 #include "diagnosis/tell.h"
 #include "formats/render.h"
 #include "model/frames.h"
@@ -63,12 +64,15 @@ static struct doctor_request parse(int argc, char **argv) {
 /* Takes the looks before the last one, at equal intervals. */
 static struct samples_look *watch(struct target *target, int64_t seconds) {
     struct samples_look *looks = cli_alloc(LOOKS, sizeof *looks);
-    struct target_load_options load = {.sums_only = true};
+    struct target_load_options load = {
+        .flags = MODEL_RESIDENT, .mappings = true, .light_pages = true};
     bool progress = isatty(STDERR_FILENO);
     for (int i = 0; i < LOOKS; i++) {
         struct model model;
         target_load(target, &model, &load);
         samples_keep(&looks[i], &model);
+        free(model.pages);
+        free(model.shares);
         model_drop(&model);
         if (progress)
             fprintf(stderr, "\rmemctx: watching, look %d of %d", i + 1, LOOKS + 1);
@@ -223,9 +227,11 @@ int doctor_main(int argc, char **argv) {
     struct symbols_work *work = reading_begin(&model, &target, &request.names, NULL);
     target_load_rest(&target, &model, &load);
     reading_finish(work, &model, &request.names);
+    progress_tell("looking for problems");
     memory_make_ledger(&model, &ledger);
     samples_make(&samples, &model, looks, looks ? LOOKS : 0);
     findings_make(&findings, &input);
+    progress_end();
     if (request.json)
         print_json(&input, &findings);
     else

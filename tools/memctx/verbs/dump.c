@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/output.h"
+#include "base/progress.h"
 #include "formats/emit.h"
 #include "formats/flame.h"
 #include "formats/render.h"
@@ -161,11 +162,14 @@ int dump_main(int argc, char **argv) {
     if (request.output) {
         struct output output;
         output_begin(&output, request.output);
+        if (strcmp(request.output, "-") != 0)
+            progress_tell("writing %s", request.output);
         if (request.json)
             emit_json(&model, output.file, &write);
         else
             snapshot_write(&model, output.file, &write);
         output_finish(&output);
+        progress_end();
         return CLI_DONE;
     }
     if (request.svg) {
@@ -173,8 +177,10 @@ int dump_main(int argc, char **argv) {
         output_begin(&output, request.svg);
         flame_write(&model, output.file, request.view.sort);
         output_finish(&output);
+        progress_end();
         return CLI_DONE;
     }
+    progress_end();
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);
     if (request.json) {
         struct view view;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/output.h"
+#include "base/progress.h"
 #include "formats/profile.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
@@ -92,8 +93,12 @@ int export_main(int argc, char **argv) {
     target_open(&target, word, false);
     target_load(&target, &model, &load);
     reading_resolve(&model, &target, &names);
-    for (size_t i = 0; i < FORMAT_COUNT; i++)
+    for (size_t i = 0; i < FORMAT_COUNT; i++) {
+        if (paths[i] && strcmp(paths[i], "-") != 0)
+            progress_tell("writing %s", paths[i]);
         if (paths[i])
             write_format(i, paths[i], &model);
+        progress_end();
+    }
     return CLI_DONE;
 }

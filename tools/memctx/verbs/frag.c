@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/progress.h"
 #include "diagnosis/pinners.h"
 #include "formats/emit.h"
 #include "formats/render.h"
@@ -295,10 +296,12 @@ int frag_main(int argc, char **argv) {
         target_load_rest(&target, &model, &load);
     reading_finish(work, &model, &request.names);
     free(shown);
+    progress_tell("looking at who holds the pages");
     view_make(&view, &model, &request.view);
     memory_make_ledger(&model, &ledger);
     holders_make(&holders, &model);
     pinners_make(&pinners, &model, &holders, ledger.rss_bytes);
+    progress_end();
     setvbuf(stdout, NULL, _IOFBF, 1 << 18);
     if (request.json)
         print_json(&model, &view, &holders, &pinners, &ledger, &request);

@@ -15,6 +15,7 @@
 
 #include "base/json.h"
 #include "formats/render.h"
+#include "model/memory.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
@@ -27,6 +28,7 @@ struct row {
     struct process_facts facts;
     bool has_socket;
     int64_t requested_bytes, contexts;
+    int64_t own_bytes; /* part of the resident set that memctx itself takes */
     double uptime_s;
     char *library_version;
     char *reason; /* why the process cannot be asked; NULL: it answered */
@@ -39,7 +41,7 @@ struct list {
 
 /* Asks for the sums over all contexts, whose answer has one size for any number of contexts. */
 static bool ask_sums(struct client *client, struct row *row, struct cli_failure *failure) {
-    struct wire_dump_request request = {.flags = WIRE_DUMP_SUMS};
+    struct wire_dump_request request = {.flags = WIRE_DUMP_SUMS | WIRE_DUMP_RESIDENT};
     struct client_answer answer;
     struct wire_dump dump;
     if (!client_read(client, WIRE_DUMP, &request, sizeof request, &answer, failure))
@@ -51,6 +53,7 @@ static bool ask_sums(struct client *client, struct row *row, struct cli_failure 
         memcpy(&dump, answer.body, sizeof dump);
         row->requested_bytes = dump.requested_bytes;
         row->contexts = dump.contexts;
+        row->own_bytes = memory_own_bytes(&dump.ledger);
         row->uptime_s = (double)dump.uptime_ns / 1e9;
     }
     free(answer.body);
@@ -78,7 +81,8 @@ static void ask_process(struct row *row) {
 
 static bool visit_process(pid_t pid, void *argument) {
     struct list *list = argument;
-    struct row row = {.requested_bytes = WIRE_UNKNOWN, .contexts = WIRE_UNKNOWN};
+    struct row row = {
+        .requested_bytes = WIRE_UNKNOWN, .contexts = WIRE_UNKNOWN, .own_bytes = WIRE_UNKNOWN};
     if (pid == getpid() || !process_read_facts(pid, &row.facts) || row.facts.state == 'Z' ||
         (geteuid() != 0 && row.facts.uid != geteuid()) || process_find_library(pid) != PROCESS_WITH)
         return true;
@@ -160,6 +164,7 @@ static void print_json(const struct list *list, size_t swept) {
         json_put_integer(&json, "uid", row->facts.uid);
         json_put_decimal(&json, "uptime_s", row->uptime_s);
         json_put_integer(&json, "rss_bytes", row->facts.rss_bytes);
+        json_put_integer(&json, "memctx_bytes", row->own_bytes);
         json_put_integer(&json, "requested_bytes", row->requested_bytes);
         json_put_integer(&json, "contexts", row->contexts);
         json_put_text(&json, "name", row->facts.name);
@@ -177,15 +182,16 @@ static void print_json(const struct list *list, size_t swept) {
 
 static void print_text(const struct list *list, size_t swept, bool human) {
     if (list->count > 0) {
-        printf("%8s %8s %12s %14s %14s %9s  %s\n", "pid", "uid", "uptime_s", "rss", "requested",
-               "contexts", "command");
+        printf("%8s %8s %12s %14s %12s %14s %9s  %s\n", "pid", "uid", "uptime_s", "rss", "memctx",
+               "requested", "contexts", "command");
     }
     for (size_t i = 0; i < list->count; i++) {
         const struct row *row = &list->rows[i];
         char rss[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
-        char contexts[RENDER_NUMBER_BYTES];
-        printf("%8d %8u %12.3f %14s %14s %9s  %s\n", (int)row->facts.pid, row->facts.uid,
+        char contexts[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
+        printf("%8d %8u %12.3f %14s %12s %14s %9s  %s\n", (int)row->facts.pid, row->facts.uid,
                row->uptime_s, render_bytes(rss, row->facts.rss_bytes, human),
+               render_bytes(own, row->own_bytes, human),
                render_bytes(requested, row->requested_bytes, human),
                render_bytes(contexts, row->contexts, false), row->facts.command);
         if (row->reason)

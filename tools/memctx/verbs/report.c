@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/output.h"
+#include "base/progress.h"
 #include "diagnosis/tell.h"
 #include "formats/emit.h"
 #include "model/compare.h"
@@ -521,7 +522,9 @@ int report_main(int argc, char **argv) {
     }
     if (!request.output)
         request.output = cli_format("memctx-%" PRId64 ".html", model.pid);
+    progress_tell("writing %s", request.output);
     write_report(&request, &now, &then, request.before ? &compare : NULL, word);
+    progress_end();
     if (strcmp(request.output, "-") != 0)
         fprintf(stderr, "memctx: wrote %s; open it in a browser\n", request.output);
     return cli_finish_output(CLI_DONE);

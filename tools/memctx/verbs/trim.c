@@ -85,7 +85,8 @@ static int64_t trim_some(struct target *target, struct wire_trim *trim,
                         .first = chosen.first,
                         .predicted_bytes = predicted,
                         .before_bytes = trim->rss_before,
-                        .after_bytes = trim->rss_after};
+                        .after_bytes = trim->rss_after,
+                        .waiting = trim->threads_waiting};
     note_write(target, &note);
     return predicted;
 }

@@ -33,13 +33,21 @@ static int64_t waste_now(const struct model *model, const struct placing *placin
     return sum;
 }
 
+/* Returns the resident set after a trim. Threads that had not allocated by then gave back their
+ * part later, so the resident set of now may be the better figure. */
+static int64_t after_trim(const struct model *model, const struct note *note) {
+    int64_t now = model_tame(model->ledger.rss_bytes);
+    return note->waiting > 0 && now > 0 && now < note->after_bytes ? now : note->after_bytes;
+}
+
 static bool find_outcome(struct outcome *outcome, const struct model *model, const char *text) {
     struct note *note = &outcome->note;
     if (!note_read(note, text))
         return false;
     outcome->placing = placing_by_action(note->action); /* else it is a trim */
     outcome->ago_s = model->uptime_s - note->uptime_s;
-    outcome->now_bytes = outcome->placing ? waste_now(model, outcome->placing) : note->after_bytes;
+    outcome->now_bytes =
+        outcome->placing ? waste_now(model, outcome->placing) : after_trim(model, note);
     outcome->saved_bytes = note->before_bytes - outcome->now_bytes;
     outcome->ratio = note->predicted_bytes > 0
                          ? (double)outcome->saved_bytes / (double)note->predicted_bytes
@@ -89,7 +97,7 @@ int verify_main(int argc, char **argv) {
     size_t shown = 0;
     struct target target;
     struct model model;
-    struct target_load_options load = {.flags = MODEL_PINNED, .pages = true};
+    struct target_load_options load = {.flags = MODEL_PINNED | MODEL_RESIDENT, .pages = true};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         as_json = as_json || option == READING_JSON;

@@ -539,6 +539,7 @@
       for (const [label, text] of [["Since: ", one.since], ["Why: ", one.why], ["Fix: ", one.fix], ["Sure: ", one.sure]])
         if (text) box.append(element("p", {className: "soft", textContent: label + text}));
       if (one.now) box.append(element("p", {}, "Now: ", element("code", {textContent: one.now}), ` ${one.effect}`));
+      else if (one.effect) box.append(element("p", {className: "soft", textContent: "Now: " + one.effect}));
       box.append(element("p", {}, "Next: ", element("code", {textContent: one.action})));
       if (one.context > 0) {
         const button = element("button", {type: "button", textContent: "Show it in the graph"});

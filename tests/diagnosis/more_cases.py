@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: MIT
+"""Doctor tells further faults, and only these: growth that is not malloc's, memory that was never touched, peaks."""
+import json
+import os
+import re
+
+import harness
+from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
+from planted import ALARMING, command, doctor, installed, pinner
+
+
+def more_c(directory, *arguments, **extra):
+    program = harness.build_program("tests/diagnosis/planted_more.c", "planted-more-c")
+    return Target([program, *arguments], directory, MEMCTX_CONTROL="eager", **extra)
+
+
+def more_cc(directory, *arguments, **extra):
+    program = harness.build_program("tests/diagnosis/planted_more.cc", "planted-more-cc")
+    return Target([program, *arguments], directory, MEMCTX_CONTROL="eager", **extra)
+
+
+def watched(target, seconds=2):
+    """What doctor finds when it watches, after the program has said that it works."""
+    check_equal(target.hear(), "look", "what the program says")
+    return doctor(target, "--watch", str(seconds))
+
+
+def of_id(found, ident):
+    return [finding for finding in found["findings"] if finding["id"] == ident]
+
+
+# --- growth that is not malloc's ------------------------------------------------------------------
+
+def check_mapped_growth(found, kind, place):
+    listed = [(finding["id"], finding["severity"], finding["evidence"]) for finding in found["findings"]]
+    check(listed, "nothing was found")
+    check_equal(listed[0][0], "growth-not-malloc", f"the first of {listed}")
+    check(listed[0][1] in ALARMING, f"only told: {listed}")
+    evidence = of_id(found, "growth-not-malloc")[0]["evidence"]
+    check(evidence.startswith(kind), f"what grows: {evidence}")
+    check(re.search(r"is in [0-9a-f]+-[0-9a-f]+ " + place, evidence), f"the mapping that grew: {evidence}")
+    return evidence
+
+
+def keep_mapped_growth(case, kind, place, start=more_c):
+    def run():
+        with runtime_dir() as directory, start(directory, case) as target:
+            return check_mapped_growth(watched(target), kind, place)
+    test_named(f"grows-elsewhere-{case}")(run)
+
+
+keep_mapped_growth("maps", "mappings that the program made itself", r"\[anon\]")
+keep_mapped_growth("brk", "the brk heap", r"\[heap\]")
+keep_mapped_growth("stacks", "thread stacks", r"\[anon\]")
+keep_mapped_growth("shared", "shared memory", "/memfd:ledger")
+keep_mapped_growth("moved", "mappings that the program made itself", r"\[anon\]", more_cc)
+
+PYTHON_GROWS = """
+import select, sys
+kept = []
+print("look", flush=True)
+while not select.select([sys.stdin], [], [], 0.01)[0]:
+    kept.append([(i, str(i)) for i in range(3000)])
+"""
+
+
+@test
+def grows_elsewhere_python():
+    """Python's own allocator maps memory for small objects."""
+    argv = ["/usr/bin/python3", "-c", PYTHON_GROWS]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager") as target:
+        found = watched(target)
+        evidence = check_mapped_growth(found, "mappings that the program made itself", r"\[anon\]")
+        check("PYTHONMALLOC=malloc" in of_id(found, "growth-not-malloc")[0]["action"], "what to do")
+        return evidence
+
+
+def keep_mapped_diff(case, key, says, start=more_c):
+    def run():
+        with runtime_dir() as directory, start(directory, case) as target:
+            check_equal(target.hear(), "look", "what the program says")
+            target.wait_socket()
+            file = os.path.join(directory, "before")
+            check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0, "memctx dump -o")
+            begun = harness.rss_kib(target.pid)
+            harness.wait_until(lambda: harness.rss_kib(target.pid) > begun + (8 << 10), "growth")
+            found = json.loads(run_cli("diff", file, target.pid, "--json", env=target.cli_env).stdout)
+            grown = {name: found["to"][name] - found["from"][name] for name in found["to"] if name.endswith("_bytes")}
+            check(grown[key] > 6 << 20, f"growth: {grown}")
+            others = [name for name in grown if name not in (key, "rss_bytes") and grown[name] > 1 << 20]
+            check_equal(others, [], f"growth of something else: {grown}")
+            text = run_cli("diff", file, target.pid, env=target.cli_env).stdout
+            check(f"Not from malloc: {says}" in text, text[-400:])
+    test_named(f"diff-tells-{case}")(run)
+
+
+keep_mapped_diff("maps", "own_mappings_bytes", "mappings that the program made itself: ")
+keep_mapped_diff("brk", "brk_heap_bytes", "the brk heap: ")
+keep_mapped_diff("moved", "own_mappings_bytes", "mappings that the program made itself: ", more_cc)
+
+
+@test
+def growth_of_malloc_is_not_told_twice():
+    with runtime_dir() as directory, more_c(directory, "mallocs") as target:
+        found = watched(target)
+        check_equal(of_id(found, "growth-not-malloc"), [], "growth elsewhere")
+        check(of_id(found, "growth"), "growth of malloc's memory")
+
+
+def check_no_alarm(found):
+    alarms = [(finding["id"], finding["evidence"]) for finding in found["findings"] if finding["severity"] in ALARMING]
+    check_equal(alarms, [], "alarms")
+
+
+@test
+def a_collectors_heap_is_no_alarm():
+    with runtime_dir() as directory, more_c(directory, "collects") as target:
+        check_no_alarm(watched(target))
+
+
+NODE_WORKS = """
+const kept = new Map(Array.from({length: 50000}, (_, i) => [i, 'x'.repeat(50)]));
+function work() {
+    for (let i = 0; i < 20; i++)
+        JSON.parse(JSON.stringify(Array.from({length: 1000}, (_, k) => ({key: k, value: 'v' + k}))));
+}
+for (let i = 0; i < 200; i++)
+    work();
+setInterval(work, 10);
+process.stdin.on('data', () => process.exit());
+console.log('look');
+"""
+
+
+@test
+def a_node_that_works_is_no_alarm():
+    with runtime_dir() as directory, Target([installed("node"), "-e", NODE_WORKS], directory, MEMCTX_CONTROL="eager") as target:
+        check_no_alarm(watched(target, 3))
+
+
+# --- memctx's own memory --------------------------------------------------------------------------
+
+MANY_PATHS = """
+import sys
+source = "def f%d(n, kept):\\n  kept.append([n, str(n) * 3])\\n  return f%d(n - 1, kept) if n else 0"
+for i in range(40):
+    exec(source % (i, (i * 7 + 1) % 40))
+for round in range(3):
+    kept = []
+    for i in range(4000):
+        globals()[f"f{i % 40}"](i % 60, kept)
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@test
+def own_memory_is_not_the_programs():
+    """A program of many paths, with tables that may be as large as it likes, which is dumped often."""
+    argv = ["/usr/bin/python3", "-c", MANY_PATHS]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc",
+                                            MEMCTX_TABLES="400M", MEMCTX_FOLD="off", MEMCTX_DEPTH="64") as target:
+        files = []
+        for count in range(3):
+            check_equal(target.hear(), "look", "what the program says")
+            for _ in range(4):
+                target.dump("--threads")
+            files.append(os.path.join(directory, f"look-{count}"))
+            check_equal(run_cli("dump", target.pid, "-o", files[-1], env=target.cli_env).returncode, 0, "dump")
+            check_equal(of_id(doctor(target), "past-peak"), [], "a peak in the past")
+            row = next(one for one in command(target, "ps")["processes"] if one["pid"] == target.pid)
+            ledger = {line["name"]: line["bytes"] for line in command(target, "frag", target.pid)["ledger"]["lines"]}
+            own = ledger["metadata_bytes"] + ledger["control_bytes"]
+            check(abs(row["memctx_bytes"] - own) < 1 << 20, f"ps says {row['memctx_bytes']}, frag {own}")
+            target.say("")
+        check(own > 2 << 20, f"the tables have only {own} bytes")
+        found = json.loads(run_cli("diff", files[0], files[2], "--json").stdout)
+        said = run_cli("diff", files[0], files[2]).stdout
+        wanted = [found[end]["rss_bytes"] - found[end]["memctx_bytes"] for end in ("from", "to")]
+        check(f"Resident set without memctx itself: {wanted[0]} before, {wanted[1]} after" in said, f"{wanted}: {said[-300:]}")
+        check(found["to"]["memctx_bytes"] > 2 << 20, f"diff: {found['to']}")
+        file = os.path.join(directory, "heap.txt")
+        run_cli("export", files[2], "--heaptrack", file)
+        with open(file, encoding="utf-8") as lines:
+            rss = next(int(line[2:], 16) for line in lines if line.startswith("R "))
+        check(abs(rss * 4096 - wanted[1]) < 8192, f"heaptrack: {rss * 4096} of {wanted[1]}")
+
+
+def past_peaks(directory, dump, peak, mapped):
+    """The past peak that doctor tells of a snapshot with this peak and tables."""
+    dump["mappings"]["peak_rss_bytes"] = dump["ledger"]["rss_bytes"] + peak
+    dump["ledger"]["metadata_mapped"] = mapped
+    file = os.path.join(directory, "changed.json")
+    with open(file, "w", encoding="utf-8") as out:
+        json.dump(dump, out)
+    done = run_cli("doctor", file, "--json")
+    check_equal((done.returncode, done.stderr), (0, ""), "memctx doctor")
+    return [finding["bytes"] >> 20 for finding in of_id(json.loads(done.stdout), "past-peak")]
+
+
+@test
+def a_peak_of_memctx_itself_is_not_told():
+    """The tables may have been resident as a whole at the time of the peak."""
+    with runtime_dir() as directory, more_c(directory, "sleepers") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        file = os.path.join(directory, "look.json")
+        check_equal(run_cli("dump", target.pid, "--json", "-o", file, env=target.cli_env).returncode, 0, "dump")
+        with open(file, encoding="utf-8") as lines:
+            dump = json.load(lines)
+        check_equal(past_peaks(directory, dump, 200 << 20, 180 << 20), [], "a peak that may be memctx's")
+        told = past_peaks(directory, dump, 400 << 20, 100 << 20)
+        check(len(told) == 1 and 280 <= told[0] <= 310, f"a peak of the program's: {told}")
+
+
+# --- peaks of threads that have ended -------------------------------------------------------------
+
+def check_not_temporary(target):
+    check_equal(target.hear(), "look", "what the program says")
+    found = doctor(target)
+    check_equal([(one["path"][:3], one["evidence"]) for one in of_id(found, "temporary")], [], "short-lived chunks")
+    return found
+
+
+@test
+def what_ended_threads_held_is_not_temporary():
+    with runtime_dir() as directory, more_c(directory, "one-after-another") as target:
+        check_not_temporary(target)
+        by_size = sorted(target.dump()["contexts"], key=lambda one: one["self"]["allocs"])
+        check_equal(by_size[-1]["self"]["allocs"], 1500000, "chunks of the path")
+        check_equal(by_size[-1]["self"]["peak_requested_bytes"], None, "its peak")
+
+
+THREADS_HOLD = """
+import sys, threading
+def hold():
+    kept = [bytearray(20) for i in range(250000)]
+for round in range(3):
+    threads = [threading.Thread(target=hold) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+print("look", flush=True)
+sys.stdin.readline()
+"""
+
+
+@test
+def what_ended_threads_of_python_held_is_not_temporary():
+    argv = ["/usr/bin/python3", "-c", THREADS_HOLD]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+        check_not_temporary(target)
+
+
+@test
+def isolating_what_an_ended_thread_thinned_out_is_not_promised():
+    """The holes are its own: in pages of their own, the same chunks would leave them as well."""
+    with runtime_dir() as directory, more_cc(directory, "thinned") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        held = pinner(target, "item_new")
+        promised = held["what_if"]["isolate_bytes"]
+        placed = command(target, "isolate", target.pid, "--site", "item_new")
+        check_equal(placed["predicted_bytes"], promised, "what isolate says")
+        before = harness.rss_kib(target.pid) << 10
+        target.say("again")
+        check_equal(target.hear(), "look", "what the program says")
+        command(target, "trim", target.pid)
+        saved = before - (harness.rss_kib(target.pid) << 10)
+        check(promised <= max(saved, 0) + before / 10, f"promised {promised}, saved {saved} of {before}")
+        isolated = [one["now"] for one in doctor(target)["findings"] if "memctx isolate" in (one["now"] or "")]
+        check_equal(isolated, [], "isolate in the findings")
+        return f"promised {promised >> 10} KiB, saved {saved >> 10} KiB of {before >> 10}"
+
+
+# --- memory that was never touched ----------------------------------------------------------------
+
+FREE_LINES = ("holes_bytes", "mixed_free_bytes", "kept_bytes", "freelist_bytes")
+
+
+def check_waste_is_resident(target, live_is_touched):
+    """No figure of free memory counts more than what is resident beside the live chunks."""
+    check_equal(target.hear(), "look", "what the program says")
+    found = doctor(target)
+    ledger = command(target, "frag", target.pid)["ledger"]
+    lines = {line["name"]: line["bytes"] for line in ledger["lines"]}
+    rss = ledger["rss_bytes"]
+    free = sum(lines[name] for name in FREE_LINES)
+    check(0 < free < rss, f"{free} bytes are free, {rss} resident")
+    if live_is_touched:
+        check(abs(lines["not_resident_bytes"]) < rss / 33, f"not explained by touched memory: {lines}")
+    for finding in found["findings"]:
+        check(finding["bytes"] <= free * 1.1, f"only {free} bytes are free: {finding}")
+    return found, free
+
+
+@test
+def waste_of_sleeping_threads_is_what_they_touched():
+    with runtime_dir() as directory, more_c(directory, "sleepers") as target:
+        found, free = check_waste_is_resident(target, True)
+        return f"{free >> 10} KiB are free; {[(finding['id'], finding['bytes'] >> 10) for finding in found['findings']]}"
+
+
+@test
+def waste_of_buffers_is_what_they_touched():
+    with runtime_dir() as directory, more_cc(directory, "barely-written") as target:
+        found, free = check_waste_is_resident(target, False)
+        first = of_id(found, "nearly-empty-pages")[0]
+        check(first["bytes"] > free / 2, f"of {free} bytes that are free: {first}")
+        held = pinner(target, "buffer_new")
+        trimmed = command(target, "trim", target.pid, held["context"])
+        target.say("malloc")  # the thread gives back its own pages with its next malloc
+        check_equal(target.hear(), "look", "what the program says")
+        came = trimmed["rss_before_bytes"] - (harness.rss_kib(target.pid) << 10)
+        predicted = held["what_if"]["trim_bytes"]
+        check(0 < predicted * 0.95 < came, f"trim of {predicted} bytes at least gave back {came}")
+        actions = command(target, "verify", target.pid)["actions"]
+        check(actions[0]["saved_bytes"] > came * 0.9 and actions[0]["ratio"] > 0.9, f"verify: {actions}, and {came} came back")
+        return f"trim: predicted {predicted >> 10} KiB, {came >> 10} KiB came back"
+
+
+# --- trims of threads that sleep ------------------------------------------------------------------
+
+def check_verify_looks_again(target, function):
+    """The thread sleeps while it is asked; what it gives back with its next malloc counts."""
+    check_equal(target.hear(), "look", "what the program says")
+    target.wait_socket()
+    held = pinner(target, function)
+    trimmed = command(target, "trim", target.pid, *([held["context"]] if held["context"] else ["--site", function]))
+    check_equal(trimmed["threads_waiting"], 1, "threads that sleep")
+    check(command(target, "verify", target.pid)["actions"][0]["ratio"] < 0.5, "given back while it sleeps")
+    target.say("go on")
+    check_equal(target.hear(), "look", "what the program says")
+    action = command(target, "verify", target.pid)["actions"][0]
+    rss = harness.rss_kib(target.pid) << 10
+    check(abs(action["now_bytes"] - rss) < 1 << 20, f"{rss} bytes are resident: {action}")
+    check(0.8 < action["ratio"] < 1.2, f"verify: {action}")
+    return f"{action['ratio']:.2f} of {action['predicted_bytes'] >> 10} KiB"
+
+
+@test
+def verify_looks_again_after_a_trim():
+    with runtime_dir() as directory, more_c(directory, "sessions") as target:
+        return check_verify_looks_again(target, "session_keep")
+
+
+PYTHON_SPARSE = """
+import sys
+kept = [bytes(400) for i in range(150000)]
+kept = kept[::40]
+print("look", flush=True)
+sys.stdin.readline()
+more = [bytes(900) for i in range(200)]
+print("look", flush=True)
+sys.stdin.readline()
+"""
+
+
+@test
+def verify_looks_again_at_python():
+    argv = ["/usr/bin/python3", "-c", PYTHON_SPARSE]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+        return check_verify_looks_again(target, "_PyObject_MakeTpCall")

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""The text about memory that malloc did not give: the first line, and what stands behind each label."""
+import os
+import re
+
+import harness
+from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
+from more_cases import PYTHON_GROWS, more_c, more_cc
+from text import labelled, told, verdict
+
+AMOUNT = r"[0-9.]+ [KMG]iB"
+
+
+def check_told(target, kind, fix, following):
+    """Doctor watches, and its first finding is the growth of this kind of memory."""
+    check_equal(target.hear(), "look", "what the program says")
+    text = told(target, "--watch", "2")
+    check(re.search(rf"in use: in [0-9.]+ s, {AMOUNT} were added to {kind}(;|$)", verdict(text)), text)
+    check(re.search(r"^\n1\. (warning|critical): growth of memory", text, re.M), text)
+    for label, says in (("since", r"^at least [0-9.]+ s ago$"), ("who", None), ("why", "^The program, its libraries"), ("fix", fix),
+                        ("now", "^memctx cannot return memory that is not from malloc$"),
+                        ("sure", "^likely: it grew while memctx watched"), ("next", following)):
+        said = labelled(text, 1, label)
+        check(bool(re.search(says, said or "")) if says else said is None, f"{label}, {says}: {text}")
+    wide = [line for line in text.splitlines() if len(line) > 80]
+    check_equal(wide, [], "lines that do not fit")
+    return verdict(text)
+
+
+def keep_told(case, kind, start):
+    def run():
+        with runtime_dir() as directory, start(directory, case) as target:
+            return check_told(target, kind, "^Find out which code maps this memory", "^grep -A 22 .*/smaps$")
+    test_named(f"growth-elsewhere-is-told-{case}")(run)
+
+
+keep_told("brk", "the brk heap", more_c)
+keep_told("moved", "mappings that the program made itself", more_cc)
+
+
+@test
+def growth_elsewhere_is_told_python():
+    argv = ["/usr/bin/python3", "-c", PYTHON_GROWS]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager") as target:
+        return check_told(target, "mappings that the program made itself", "PYTHONMALLOC=malloc, each object has a call path",
+                          "^start the program with PYTHONMALLOC=malloc")
+
+
+@test
+def a_report_says_that_no_policy_saves_rounding():
+    """The reason why no command helps stands in the report, too."""
+    with runtime_dir() as directory, more_c(directory, "rows", "8000", "8200", "8200", "0", "any") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        page = os.path.join(directory, "page.html")
+        done = run_cli("report", target.pid, "-o", page, env=target.cli_env)
+        check_equal(done.returncode, 0, f"memctx report: {done.stderr}")
+        with open(page, encoding="utf-8") as report:
+            check("no policy saves this memory" in report.read(), "the reason")

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""What a policy is predicted to save comes within a tenth of the resident set, or it is not offered."""
+import re
+
+import harness
+from harness import Target, check, check_equal, runtime_dir, test, test_named
+from more_cases import more_c, more_cc
+from planted import command, doctor
+from text import labelled, told
+
+ROWS = {  # case: rows, bytes from and to, alignment, order; the policies that must be offered
+    "one-size": (20000, 1040, 1040, 0, "any", "slab"),
+    "one-size-in-order": (20000, 1040, 1040, 0, "fifo", "slab generation"),
+    "just-above-128": (150000, 130, 130, 0, "any", "slab"),
+    "no-room": (200000, 100, 100, 0, "any", ""),
+    "one-byte": (600000, 1, 1, 0, "fifo", "generation"),
+    "no-byte": (400000, 0, 0, 0, "fifo", ""),
+    "aligned-to-64": (80000, 192, 192, 64, "any", ""),
+    "aligned-to-128": (60000, 384, 384, 128, "fifo", ""),
+    "few-sizes": (40000, 517, 607, 0, "fifo", "slab generation"),
+    "all-sizes": (60000, 100, 1000, 0, "fifo", "generation"),
+    "above-1024": (6000, 5200, 5200, 0, "any", "slab"),
+    "nine-to-a-page": (6000, 6200, 7000, 0, "fifo", ""),
+    "half-freed": (60000, 520, 520, 0, "half", "slab"),
+    "above-8192": (4000, 8200, 8200, 0, "fifo", ""),
+}
+
+
+def check_prediction(target, policy, offered, function):
+    """Sets the policy; the program then makes all of its chunks anew, twice."""
+    command(target, "trim", target.pid)
+    before = harness.rss_kib(target.pid) << 10
+    frag = command(target, "frag", target.pid)
+    context = max((one for one in frag["contexts"] if function in one["path"][0]), key=lambda one: one["requested_bytes"])
+    predicted = command(target, "set", target.pid, context["id"], f"policy={policy}")["predicted_bytes"]
+    check((predicted > before / 50) == offered, f"{policy} is predicted to save {predicted} bytes of {before}")
+    told = [one["now"] for one in doctor(target)["findings"] if "policy=slab" in (one["now"] or "")]
+    check_equal(told, [], "slab proposed where a policy was set already")
+    again = [one["what_if"] for one in command(target, "frag", target.pid)["pinners"] if one["context"] == context["id"]]
+    for what_if in again:
+        check_equal((what_if["slab_bytes"], what_if["generation_bytes"]), (0, 0), "proposed again")
+    for _ in range(2):
+        target.say("go on")
+        check_equal(target.hear(), "look", "what the program says")
+    command(target, "trim", target.pid)
+    saved = before - (harness.rss_kib(target.pid) << 10)
+    if offered:
+        check(abs(predicted - saved) < before / 10, f"{policy} saved {saved} of {before} bytes, predicted {predicted}")
+    return f"{policy}: predicted {predicted >> 10} KiB, saved {saved >> 10} of {before >> 10}"
+
+
+def keep_rows(case, words):
+    def run():
+        notes = []
+        for policy in ("slab", "generation", "bump") if words[4] == "fifo" else ("slab",):
+            with runtime_dir() as directory, more_c(directory, "rows", *map(str, words[:5])) as target:
+                check_equal(target.hear(), "look", "what the program says")
+                target.wait_socket()
+                wanted = policy.replace("bump", "generation") in words[5].split()
+                notes.append(check_prediction(target, policy, wanted, "row_make"))
+        return "; ".join(notes)
+    test_named(f"policy-{case}")(run)
+
+
+for rows_case, rows_words in ROWS.items():
+    keep_rows(rows_case, rows_words)
+
+
+def keep_aligned(case, offered):
+    def run():
+        with runtime_dir() as directory, more_cc(directory, case) as target:
+            check_equal(target.hear(), "look", "what the program says")
+            target.wait_socket()
+            return check_prediction(target, "slab", offered, "sample_new")
+    test_named(f"policy-{case}")(run)
+
+
+keep_aligned("aligned-samples", False)
+keep_aligned("wide-samples", False)
+keep_aligned("plain-samples", True)
+
+PYTHON_ROWS = """
+import sys
+rows = [None] * 20000
+while True:
+    for _ in range(3):
+        for i in range(len(rows)):
+            rows[i] = bytes(1030)
+    print("look", flush=True)
+    if not sys.stdin.readline():
+        break
+"""
+
+
+@test
+def policy_python_rows():
+    argv = ["/usr/bin/python3", "-c", PYTHON_ROWS]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager", PYTHONMALLOC="malloc") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        return check_prediction(target, "slab", True, "")
+
+
+# --- rounding that no policy saves ----------------------------------------------------------------
+
+def check_rounding(target, now, fix):
+    """What the text of the finding says behind two of its labels; the program has no other finding."""
+    check_equal(target.hear(), "look", "what the program says")
+    found = [one for one in doctor(target)["findings"] if one["id"] == "rounding"]
+    check_equal(len(found), 1, f"rounding: {found}")
+    text = told(target)
+    check_equal(text.count("(rounding)"), 1, text)
+    for label, says in (("now", now), ("fix", fix)):
+        said = labelled(text, 1, label)
+        check(said and re.search(says, said), f"{label}, {says}: {text}")
+    return labelled(text, 1, "now")
+
+
+@test
+def rounding_above_8192_has_no_cure():
+    with runtime_dir() as directory, more_c(directory, "rows", "8000", "8200", "8200", "0", "any") as target:
+        return check_rounding(target, "^no policy saves this memory, because chunks above 8192 bytes take whole OS pages$",
+                              "^8 bytes less in each chunk")
+
+
+@test
+def rounding_of_wide_samples_has_no_cure():
+    with runtime_dir() as directory, more_cc(directory, "wide-samples") as target:
+        return check_rounding(target, "^no policy is known to save most of this memory; other sizes", "^Slightly smaller chunks")
+
+
+@test
+def rounding_of_chunks_in_order_has_a_cure():
+    with runtime_dir() as directory, more_c(directory, "rows", "140000", "513", "600", "0", "fifo") as target:
+        return check_rounding(target, "policy=generation puts the next chunks one behind the other, which would save [0-9.]+ MiB, if",
+                              "^Slightly smaller chunks")

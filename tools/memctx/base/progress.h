@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * progress.h - says on a terminal what the command does, when that takes longer than a second.
+ *
+ * The line stands on standard error and is removed before anything else is written. A timer's
+ * signal writes it, so that it appears while the command computes or waits, too. Where standard
+ * error is no terminal, these functions do nothing.
+ */
+#ifndef MEMCTX_PROGRESS_H
+#define MEMCTX_PROGRESS_H
+
+#include "base/cli.h"
+
+/* Begins a piece of work, or goes on to the next one. The second counts from the first call in this
+ * process. The text is cut after about a hundred bytes. */
+void progress_tell(const char *format, ...) CLI_PRINTF(1, 2);
+/* Removes the line. Call it before output and before messages. */
+void progress_end(void);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* look_mapped.c - finds memory that keeps growing and did not come from malloc. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diagnosis/look.h"
+#include "diagnosis/trend.h"
+
+#define DAY_S 86400.0
+#define OURS_MOST 10 /* growth of the library's memory is at most so many times the growth told */
+
+struct mapped_trend {
+    size_t from, to; /* samples */
+    int64_t bytes;
+    double seconds, a_day;
+    bool slowing;
+};
+
+static bool grows(const struct samples *samples, enum model_place_kind kind,
+                  struct mapped_trend *growth) {
+    size_t count = samples->mapped_count;
+    int64_t *values = cli_alloc(count, sizeof *values);
+    double *seconds = cli_alloc(count, sizeof *seconds);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = samples->mapped[i].mapped.sums[kind];
+        seconds[i] = samples->mapped[i].uptime_s;
+    }
+    struct trend trend = trend_of(values, count);
+    *growth = (struct mapped_trend){.from = trend.from, .to = trend.to};
+    if (trend.kind != TREND_NONE) {
+        growth->bytes = values[trend.to] - values[trend.from];
+        growth->seconds = seconds[trend.to] - seconds[trend.from];
+        growth->a_day = growth->seconds > 0 ? (double)growth->bytes / growth->seconds * DAY_S : 0;
+        growth->slowing = trend_slows(seconds, values, count);
+    }
+    free(values);
+    free(seconds);
+    return trend.kind != TREND_NONE;
+}
+
+/* The kernel can drop pages of files at any time. A resident set below its old peak may be that of
+ * a garbage collector, whose memory rises between two collections. */
+static enum severity severity_of_growth(const struct look *look, enum model_place_kind kind,
+                                        const struct mapped_trend *growth) {
+    const struct samples *samples = look->input->samples;
+    const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
+    bool alarming = kind != MODEL_PLACE_FILE && !growth->slowing && samples->mapped_count >= 4 &&
+                    growth->a_day >= 64.0 * (double)MIB &&
+                    growth->bytes >= floor_of(look, 4 * MIB, 5) &&
+                    now->peak_bytes - now->rss_bytes <= growth->bytes / 4 + MIB;
+    return alarming ? SEVERITY_WARNING : SEVERITY_INFO;
+}
+
+/* Returns a text that names the mapping which grew most. The caller frees it. */
+static char *tell_where(const struct mapped_growth *most, int64_t grown) {
+    const struct model_place *place = most->place;
+    if (!place)
+        return cli_copy("");
+    char *fresh = most->new_places > 1 ? cli_format("%zu mappings are new; ", most->new_places)
+                                       : cli_copy("");
+    char *text = cli_format("; %s%s, %s, is in %" PRIx64 "-%" PRIx64 " %s", fresh,
+                            most->bytes > grown / 2 ? "most of it" : "the largest part",
+                            look_bytes(most->bytes), place->start, place->end,
+                            place->path ? place->path : "[anon]");
+    free(fresh);
+    return text;
+}
+
+/* python3 maps memory for small objects itself, without malloc. */
+static bool is_python(const struct model *model) {
+    const char *slash = strrchr(model->exe, '/');
+    return strncmp(slash ? slash + 1 : model->exe, "python", 6) == 0;
+}
+
+/* Returns how sure it is that the growth does not stop. */
+static const char *how_sure(const struct samples *samples, enum model_place_kind kind,
+                            const struct mapped_trend *growth) {
+    return growth->slowing             ? "hardly a leak: it grows less each time, like a cache "
+                                         "that fills"
+           : samples->mapped_count < 4 ? "open: fewer than four looks show no trend"
+           : kind == MODEL_PLACE_FILE ? "open: the kernel drops pages of files when it needs memory"
+                                      : "likely: it grew while memctx watched; whether the "
+                                        "program still uses the memory is not known";
+}
+
+static void tell_growth(struct look *look, const struct rule *rule, enum model_place_kind kind,
+                        const struct mapped_trend *growth) {
+    const struct samples *samples = look->input->samples;
+    const struct mapped *from = &samples->mapped[growth->from].mapped;
+    const struct mapped *to = &samples->mapped[growth->to].mapped;
+    const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
+    const struct model *model = look->model;
+    int64_t all = now->sums[kind];
+    struct finding *finding = finding_new(look, rule, severity_of_growth(look, kind, growth),
+                                          growth->bytes, share(growth->bytes, all));
+    struct mapped_growth most = mapped_compare(from, to, kind);
+    char *where = tell_where(&most, growth->bytes);
+    finding->evidence = cli_format(
+        "%s grew by %s to %s in %.1f s (%s a day at this rate), over %zu looks%s%s",
+        mapped_kinds[kind].name, look_bytes(growth->bytes), look_bytes(all), growth->seconds,
+        look_bytes(growth->a_day < 9e18 ? (int64_t)growth->a_day : INT64_MAX),
+        samples->mapped_count, where,
+        growth->slowing ? "; it grows less each time, like a cache that fills" : "");
+    free(where);
+    char *time = look_time(growth->seconds);
+    finding->verdict = cli_format("in %s, %s were added to %s", time, look_bytes(growth->bytes),
+                                  mapped_kinds[kind].name);
+    finding->since = cli_format("at least %s ago", time);
+    finding->sure = how_sure(samples, kind, growth);
+    finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
+    free(time);
+    bool python = kind == MODEL_PLACE_ANONYMOUS && is_python(model);
+    if (python) {
+        finding->advice = "Python maps memory for small objects itself. With PYTHONMALLOC=malloc, "
+                          "each object has a call path.";
+    }
+    finding->action =
+        python       ? cli_copy("start the program with PYTHONMALLOC=malloc, then look again")
+        : most.place ? cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
+                                  most.place->start, model->pid)
+                     : cli_format("less /proc/%" PRId64 "/smaps", model->pid);
+}
+
+void look_for_mapped_growth(struct look *look, const struct rule *rule) {
+    const struct samples *samples = look->input->samples;
+    if (samples->mapped_count < 2)
+        return;
+    const struct mapped *first = &samples->mapped[0].mapped;
+    const struct mapped *last = &samples->mapped[samples->mapped_count - 1].mapped;
+    /* The kernel's map and the library's pages are read one after the other. Where the library's
+     * memory grows much faster, the difference may be only that delay. */
+    int64_t ours = larger(0, last->segments_bytes - first->segments_bytes) / OURS_MOST;
+    for (int kind = 0; kind < MODEL_PLACE_KINDS; kind++) {
+        struct mapped_trend growth;
+        int64_t least = floor_of(look, MIB, 2);
+        if (kind == MODEL_PLACE_ANONYMOUS)
+            least = larger(least, ours);
+        if (grows(samples, (enum model_place_kind)kind, &growth) && growth.bytes >= least)
+            tell_growth(look, rule, (enum model_place_kind)kind, &growth);
+    }
+}

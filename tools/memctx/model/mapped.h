@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mapped.h - the resident memory of a process at one moment that did not come from malloc: files,
+ * stacks, the brk heap, code made at run time, shared memory, and mappings of the program.
+ *
+ * The kernel may put a mapping of the program and one of the library into one entry of smaps. So
+ * the sum over the program's own mappings is what the library's own figures leave over, and the
+ * library's pages are subtracted from the entry that they lie in. The library's tables and empty
+ * segments have no page records, so the bytes of a single entry are an estimate, good enough to
+ * name the entry that grew most.
+ */
+#ifndef MEMCTX_MAPPED_H
+#define MEMCTX_MAPPED_H
+
+#include "model/model.h"
+
+/* The key of each kind in JSON, which is that of the ledger's line, and its name in sentences. */
+extern const struct mapped_kind { const char *key, *name; } mapped_kinds[MODEL_PLACE_KINDS];
+
+struct mapped {
+    bool known;                      /* false: smaps could not be read, or is not asked for */
+    int64_t sums[MODEL_PLACE_KINDS]; /* resident bytes by kind */
+    int64_t segments_bytes;          /* resident bytes of the library's segments */
+    int64_t peak_bytes;              /* the highest resident set of the process so far */
+    int64_t rss_bytes;               /* the resident set without the control thread's memory */
+    struct model_place *places;      /* sorted by address */
+    size_t place_count;
+};
+
+/* Takes the places over from the model. They stay valid when the model is dropped. */
+void mapped_take(struct mapped *mapped, struct model *model);
+
+/* The mapping of one kind that grew most between two moments. */
+struct mapped_growth {
+    const struct model_place *place; /* at the later moment; NULL: none grew */
+    int64_t bytes;
+    size_t new_places; /* mappings of that kind where nothing was mapped at the earlier moment */
+};
+struct mapped_growth mapped_compare(const struct mapped *earlier, const struct mapped *later,
+                                    enum model_place_kind kind);
+
+#endif

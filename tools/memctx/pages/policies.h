@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * policies.h - predicts the memory that a context would need with another policy.
+ *
+ * The prediction lays out blocks and chunks by the library's rules for pages (src/region/blocks.c,
+ * slab.c and serial.c). It knows the block sizes of the context's own pages, how many 16-byte units
+ * of each block are spare at least, and the requested bytes of the whole context. It predicts
+ * nothing where these do not tell enough: for chunks with an alignment of their own, for contexts
+ * that have a policy already, and for pages of another size than usual.
+ */
+#ifndef MEMCTX_POLICIES_H
+#define MEMCTX_POLICIES_H
+
+#include "model/model.h"
+
+/* What other policies would save for one context, in bytes; 0: nothing, or not known. */
+struct policies_saving {
+    int64_t slab_bytes;
+    /* For generation and bump, if chunks are freed in the order of their allocation, or all
+     * together. */
+    int64_t serial_bytes;
+};
+
+/* Returns an array with the saving for each context, by number of its figures. The caller frees
+ * it. */
+struct policies_saving *policies_predict(const struct model *model);
+
+#endif
