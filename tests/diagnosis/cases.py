@@ -7,12 +7,12 @@ import socket
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
-from planted import PLAIN, PLANTED, SEVERE, ALARMING, CHUNKS_TOGETHER, doctor, looks, planted, check_first, installed, command
+from planted import PLAIN, PLANTED, SEVERE, SETTINGS, ALARMING, CHUNKS_TOGETHER, doctor, looks, planted, check_first, installed, command
 
 
 def plant(case, wrapper, ident, function):
     def run():
-        with runtime_dir() as directory, planted(directory, case, wrapper) as target:
+        with runtime_dir() as directory, planted(directory, case, wrapper, **SETTINGS.get(case, {})) as target:
             *_, last = looks(target)
             check_first(last, ident, function)
             check(case not in SEVERE or last["findings"][0]["severity"] in ALARMING, f"only told: {last['findings'][0]}")

@@ -35,6 +35,8 @@ SEVERE = ("survivors", "plugins", "recursion", "one-buffer", "few-large", "wider
 ALARMING = ("warning", "critical")
 # What the first finding has to put together, of the 11 700 that are left behind at any depth of a recursion.
 CHUNKS_TOGETHER = {"leaky-recursion": 11000}
+# Cases that need a setting: with a freelist, what is made and freed again and again is kept.
+SETTINGS = {"thrashing": {"MEMCTX_FREELIST_KIB": "0"}}
 
 
 def doctor(target, *options, pid=None, status=0):

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "os/meta.h"
+#include "region/aset.h"
 #include "region/region.h"
 #include "region_tests.h"
 
@@ -249,9 +250,11 @@ Test(region, aligned_chunks_share_as_far_as_the_slack_can_be_told) {
     const struct page *page = segment_page_of(region_alloc_aligned(heap, view, 70, 64));
     cr_assert_eq(page->block_bytes, 128);
     cr_assert_eq(segment_page_of(region_alloc(heap, view, 70, false)), page);
+    page = aset_page(heap, view, 80, blocks_class_of(320), 320);
+    cr_assert_eq(page->block_bytes, 320, "384 less 80 is more than 254");
     char *chunk = region_alloc_aligned(heap, view, 80, 256);
     cr_assert_eq((uintptr_t)chunk % 256, 0);
-    cr_assert_eq(segment_page_of(chunk)->block_bytes, 320, "384 less 80 is more than 254");
+    cr_assert_eq(segment_page_of(chunk)->block_bytes, 256, "a block of 256 bytes is aligned");
     region_free(heap, chunk);
     cr_assert_eq(view_live_bytes(view), 140);
 }
