@@ -38,12 +38,12 @@ struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_cl
  * if the records of the class cannot store the slack. */
 struct page *aset_page(struct heap *heap, struct view *view, size_t size, unsigned size_class,
                        size_t room);
-/* True when the record of a block can store the slack that a chunk of `size` bytes leaves. */
 /* Returns the bytes of a block for a chunk with that alignment: a block whose size is a multiple of
  * the alignment is aligned by itself if it is narrow, or if the alignment is at most CACHE_LINE. */
 INLINE size_t aset_aligned_room(size_t size, size_t alignment) {
     return align_up(size | !size, alignment);
 }
+/* True when the record of a block can store the slack that a chunk of `size` bytes leaves. */
 INLINE bool aset_slack_fits(uint32_t block_bytes, size_t size) {
     uint32_t max = block_bytes <= NARROW_MAX ? SLACK_NARROW_MAX : UINT16_MAX - 1;
     return block_bytes - size <= max;

@@ -10,6 +10,7 @@
 #include "model/folding.h"
 #include "model/frames.h"
 #include "model/shorten.h"
+#include "model/tails.h"
 
 #define FUNCTION_BYTES 128
 
@@ -352,40 +353,94 @@ static char *write_function(const struct model *model, struct who_step step, boo
     return text;
 }
 
+/* Functions, innermost first, as far as they were written. */
+struct written {
+    char *text;
+    size_t count, most;
+};
+
+static void write_next(struct written *written, char *function) {
+    char *longer = cli_format("%s%s%s", written->text, written->count > 0 ? " < " : "", function);
+    free(function);
+    free(written->text);
+    written->text = longer;
+    written->count++;
+}
+
+/* Returns the text of a function that ended in a tail call; NULL: it is not shown. */
+static char *write_tail(const struct model_function *function, enum who_kind shown, bool brief) {
+    size_t row = row_of(function->name);
+    if (row < FUNCTION_COUNT && functions[row].kind > shown)
+        return NULL;
+    char *name = shorten_to_name(function->name, false), *text;
+    if (function->file && function->line > 0)
+        text = cli_format(brief ? "%s [tail call], %s:%" PRId64 : "%s [tail call] (%s:%" PRId64 ")",
+                          name, shorten_path(function->file), function->line);
+    else
+        text = cli_format("%s [tail call]", name);
+    free(name);
+    return text;
+}
+
+static void write_tails(struct written *written, const struct model_tails *tails,
+                        enum who_kind shown, bool brief) {
+    for (uint32_t i = 0; tails && i < tails->count; i++) {
+        const struct model_names *names = tails->frames[i].names;
+        for (uint32_t k = 1; names && k <= names->count && written->count < written->most; k++) {
+            const struct model_function *function = &names->functions[k % names->count];
+            char *text = function->name ? write_tail(function, shown, brief) : NULL;
+            if (text)
+                write_next(written, text);
+        }
+    }
+}
+
+/* Writes the functions between malloc and a part of a path that begins at its innermost step. */
+static void write_tails_to_malloc(struct written *written, const struct model *model,
+                                  const struct who_part *part, enum who_kind shown, bool brief) {
+    uint32_t context = part->from.context;
+    if (!is_end(part->from, part->end) && part->from.function == who_first(model, context).function)
+        write_tails(written, tails_to_malloc(model, &model->contexts[context]), shown, brief);
+}
+
 char *who_write(const struct model *model, const struct who_part *part, int64_t most) {
     enum who_kind shown = find_shown(model, part);
-    char *text = cli_copy(""), *via = NULL;
-    size_t count = 0;
-    for (struct who_step at = part->from; !is_end(at, part->end) && (int64_t)count < most;
+    struct written written = {.text = cli_copy(""), .most = (size_t)most};
+    char *via = NULL;
+    write_tails_to_malloc(&written, model, part, shown, false);
+    for (struct who_step at = part->from; !is_end(at, part->end) && written.count < written.most;
          at = who_next(model, at)) {
-        if (!shows(model, part, at, shown, count)) {
+        if (shows(model, part, at, shown, written.count)) {
+            write_next(&written, write_function(model, at, false));
+        } else if (written.count == 0) {
             enum who_kind kind = who_kind_of(model, at);
-            if (count == 0 && (kind == WHO_ALLOCATOR || kind == WHO_LIBRARY)) {
+            if (kind == WHO_ALLOCATOR || kind == WHO_LIBRARY) {
                 free(via);
                 via = write_via(model, at);
             }
-            continue;
         }
-        char *function = write_function(model, at, false);
-        char *longer = cli_format("%s%s%s", text, count > 0 ? " < " : "", function);
-        free(function);
-        free(text);
-        text = longer;
-        count++;
+        if (at.function == 0)
+            write_tails(&written, tails_before(model, &model->contexts[at.context]), shown, false);
     }
     if (via) {
-        char *longer = cli_format("%s, via %s", text, via);
-        free(text);
+        char *longer = cli_format("%s, via %s", written.text, via);
+        free(written.text);
         free(via);
-        text = longer;
+        written.text = longer;
     }
-    return text;
+    return written.text;
 }
 
 char *who_write_short(const struct model *model, const struct who_part *part) {
     enum who_kind shown = find_shown(model, part);
-    for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at))
+    struct written written = {.text = cli_copy(""), .most = 1};
+    write_tails_to_malloc(&written, model, part, shown, true);
+    for (struct who_step at = part->from; !is_end(at, part->end) && written.count == 0;
+         at = who_next(model, at))
         if (shows(model, part, at, shown, 0))
-            return write_function(model, at, true);
+            write_next(&written, write_function(model, at, true));
+    if (written.count > 0)
+        return written.text;
+    free(written.text);
     return cli_copy("[no call path]");
 }
