@@ -366,9 +366,13 @@ static void end_caches(struct heap *heap) {
  * its lock keeps all threads out. */
 static void evict_idle(bool now) {
     uint32_t probes = PROBES_MAX;
-    find_alive();
+    bool found = false;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t kind = load_acquire(&heap->state);
+        if (!found && (kind == HEAP_TOTALS || kind == HEAP_PARKED)) {
+            find_alive(); /* parking and adopting a heap takes the lock that this thread holds */
+            found = true;
+        }
         if (kind == HEAP_TOTALS) {
             evict_views(heap, heap, NULL);
         } else if ((is_idle(heap) || (now && (kind == HEAP_PARKED || kind == HEAP_SHARED))) &&

@@ -243,9 +243,9 @@ def ps_asks_for_totals_alone():
             times = [wire.get(client.head(constant("WIRE_DUMP_SUMS")), "wire_dump.took_ns") for _ in range(20)]
             took[chunks] = min(times) / 1e6
             allocs = client.statistics()["allocs"]
-            shown = harness.run_cli("ps", env=target.cli_env)
-            row = next(line for line in shown.stdout.splitlines() if line.split()[0] == str(target.pid))
-            contexts = int(row.split()[5])
+            shown = harness.run_cli("ps", "--json", env=target.cli_env)
+            contexts = next(process["contexts"] for process in json.loads(shown.stdout)["processes"]
+                            if process["pid"] == target.pid)
             check_equal(contexts, wire.get(client.head(), "wire_dump.contexts"), "contexts")
             body = client.head(constant("WIRE_DUMP_SUMS"))
             dump = target.dump("--no-symbols")["totals"]

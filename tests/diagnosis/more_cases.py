@@ -288,7 +288,9 @@ def check_waste_is_resident(target, live_is_touched):
     free = sum(lines[name] for name in FREE_LINES)
     check(0 < free < rss, f"{free} bytes are free, {rss} resident")
     if live_is_touched:
-        check(abs(lines["not_resident_bytes"]) < rss / 33, f"not explained by touched memory: {lines}")
+        # Threads that wait for the shared heap get heaps of their own sooner, and touch fewer of
+        # their bytes: 1 % on a quiet machine, 6 % on a busy one. It was -115 % before.
+        check(abs(lines["not_resident_bytes"]) < rss / 10, f"not explained by touched memory: {lines}")
     for finding in found["findings"]:
         check(finding["bytes"] <= free * 1.1, f"only {free} bytes are free: {finding}")
     return found, free
