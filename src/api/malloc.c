@@ -9,6 +9,7 @@
 #include "context/tree.h"
 #include "control/control.h"
 #include "named/named.h"
+#include "region/aset.h"
 #include "region/terms.h"
 
 #include <errno.h>
@@ -17,7 +18,6 @@
 #include <string.h>
 
 #include "api/names.h"
-#include "region/aset.h"
 
 struct request {
     size_t size, alignment; /* alignment 1: the 16 bytes that every chunk has are enough */
@@ -226,7 +226,7 @@ static void *take_aligned_block(struct heap *heap, struct view *view, size_t siz
         return NULL;
     struct page *page = view->bins->current[bins_class_narrow(heap, room)];
     bool fresh;
-    return page->block_bytes % alignment || !aset_slack_fits(page->block_bytes, size)
+    return page->block_bytes & (alignment - 1) || !aset_slack_fits(page->block_bytes, size)
                ? NULL
                : region_take(heap, page, view, size, true, &fresh);
 }
