@@ -464,7 +464,8 @@ static uint32_t sight(struct admission *admission, uint32_t hash) {
     return weight;
 }
 
-/* The path waits no more. Its count would keep other paths of its place waiting. */
+/* Clears the count of a path that was admitted. The count would keep other paths waiting whose
+ * hashes lead to the same place in `sightings`. */
 static void sight_no_more(uint32_t hash) {
     uint32_t *place = &sightings[hash % SIGHTINGS];
     if ((load_relaxed(place) & 0xffff0000) == (hash & 0xffff0000))
@@ -502,8 +503,8 @@ static struct view *site_below(const struct admit *admit, uint32_t ancestor, boo
     return node ? heap_view_within(admit->heap, node, share) : NULL;
 }
 
-/* Where traces are all that keeps this share from having more, gives back this thread's. True:
- * something came free. */
+/* If this share is refused only because of traces, gives back the traces of this thread. True:
+ * memory came free. */
 static NOINLINE bool make_way(struct paths *paths, enum tables_share share) {
     bool had = paths->replays;
     if (!tables_are_crowded(0) || tables_are_past(share))
@@ -551,7 +552,7 @@ static struct view *view_of_site(const struct admit *admit, uint32_t ancestor) {
         add_relaxed(&admit_waited, WAITED_TOLD_EVERY);
     if (known->site != site || known->caller != caller || known->ancestor != ancestor)
         *known = (struct known){find_site(admit, ancestor), site, caller, ancestor};
-    /* There may be room, or memory, the next time. */
+    /* A site that was refused is looked for again the next time: there may be room by then. */
     if (UNLIKELY(!known->view) || UNLIKELY(known->view->context == TREE_OTHERS))
         known->site = 0;
     return known->view;

@@ -22,9 +22,8 @@
 #define SWEEP_MOST_NS 30000000000ULL /* ... at most this, ... */
 #define SWEEP_SHARE 50U              /* ... and so many times the length of the last sweep */
 #define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
-#define PROBES_MAX                                                                                 \
-    (1U << 18) /* look-ups in other heaps, each time a thread evicts its own views                 \
-                */
+/* look-ups in other heaps, each time a thread evicts its own views */
+#define PROBES_MAX (1U << 18)
 /* A context that made this part of all allocations, or of their bytes, stays. */
 #define HISTORY_SHARE 1024U
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
@@ -45,7 +44,7 @@ static struct {
     bool leaving;        /* some node is TREE_LEAVING */
     /* During a sweep, by context: its live chunks in all heaps, see find_alive. */
     uint32_t *alive, alive_count;
-    uint32_t over; /* atomic: the last so many sweeps found the tables above their limit */
+    uint32_t over; /* atomic: sweeps in a row that found the tables above their limit */
     bool alone;    /* atomic: the last sweep was made by a thread that waited for one */
     uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
 } state;
@@ -334,9 +333,10 @@ static void forget_alive(void) {
     state.alive_count = 0;
 }
 
-/* Counts the live chunks of each context. All frees are read before all allocations. So where the
- * result is 0, no chunk of the context was alive at one moment between the two, and none of a heap
- * is alive later on whose owner allocates nothing meanwhile. Without memory there is no result. */
+/* Counts the live chunks of each context. All frees are read before all allocations. So if the
+ * count of a context is 0, there was a moment between the two readings when none of its chunks was
+ * alive. A heap whose owner has allocated nothing since then has no live chunk of the context. If
+ * memory is short, no context has a count. */
 static void find_alive(void) {
     uint32_t count = tree_count();
     if (state.alive && state.alive_count >= count) {

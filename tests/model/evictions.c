@@ -265,17 +265,22 @@ void thread_evict_used(unsigned id) {
 
 /* --- chunks that others free ------------------------------------------------------------------ */
 
-/* The second heap has freed a chunk of the first one's, which has freed one of its: in both the
- * books are even, and the second one knows which view of its own stands for that of the first. */
-void evictions_handed_over(struct heap **of) {
-    begin(of, 2);
-    evicted_least = 1; /* a view with frees of others' chunks stays, and with it the group */
+/* Each of two heaps frees a chunk of the other one, so the books of both are even. */
+static void swap_frees(void) {
     put(heaps[0], 0, DEEP);
     put(heaps[1], 1, DEEP);
     give(heaps[1], 0);
     give(heaps[0], 1);
     heap_collect_remote(heaps[0]);
     heap_collect_remote(heaps[1]);
+}
+
+/* The second heap has freed a chunk of the first one's, which has freed one of its: in both the
+ * books are even, and the second one knows which view of its own stands for that of the first. */
+void evictions_handed_over(struct heap **of) {
+    begin(of, 2);
+    evicted_least = 1; /* a view with frees of others' chunks stays, and with it the group */
+    swap_frees();
     sweep();
     sweep();
     other_threads_come();
@@ -457,12 +462,7 @@ static void leave(struct heap *heap) {
  * and both heaps know which view of their own stands for it in the other one. */
 void evictions_sleeping(struct heap **of) {
     begin(of, 2);
-    put(heaps[0], 0, DEEP);
-    put(heaps[1], 1, DEEP);
-    give(heaps[1], 0);
-    give(heaps[0], 1);
-    heap_collect_remote(heaps[0]);
-    heap_collect_remote(heaps[1]);
+    swap_frees();
     put(heaps[1], 2, DEEP);
     evicted_least = 1;
     for (int i = 0; i < 3; i++)
