@@ -449,8 +449,14 @@ static int64_t bytes_wanted(void) {
     tables_limit_bytes(); /* makes it known */
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
     int64_t used = load_relaxed(&tables_used_bytes);
-    int64_t all = used + load_relaxed(&tables_trace_bytes) + load_relaxed(&tables_idle_bytes);
+    int64_t idle = load_relaxed(&tables_idle_bytes);
+    int64_t all = used + load_relaxed(&tables_trace_bytes) + idle;
     int64_t wanted = used > part * EVICT_PAST ? used - part * EVICT_TO : 0;
+    /* Memory that waits takes the room, and does not fit: its nodes were made before the parents of
+     * the new ones, or its views belong to other threads. */
+    if (!wanted && used + idle > part * TABLES_ADMITTED_IDLE &&
+        load_relaxed(&state.wanted) >= WANTED_LEAST)
+        wanted = part;
     if (all > part * EVICT_ALL_PAST && all - part * EVICT_ALL_TO > wanted)
         wanted = all - part * EVICT_ALL_TO;
     return wanted;

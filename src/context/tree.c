@@ -34,14 +34,13 @@ struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
 
 /* A removed child's entry in lists of children and in the table. It is no frame's node. */
 #define TOMBSTONE ((uint32_t)TREE_UNKNOWN)
-/* The parent of a removed node whose memory was not discarded. */
-#define GONE_HERE ((uint32_t)TREE_UNKNOWN)
 
-/* For the nodes of a block: which ids wait for a new node. The budget counts it when the block is
- * made, because a sweep that makes room must not be refused memory. */
+/* For the nodes of a block, a bit for each id that waits for a new node: in `idle` if the node's
+ * memory is still there, in `discarded` if it was given back. The budget counts the struct when the
+ * block is made, because a sweep that makes room must not be refused memory. */
+#define GONE_WORDS (TREE_NODES_PER_BLOCK / 64)
 struct gone {
-    uint32_t count;
-    uint64_t ids[TREE_NODES_PER_BLOCK / 64];
+    uint64_t idle[GONE_WORDS], discarded[GONE_WORDS];
 };
 static struct gone *gone[TREE_BLOCKS]; /* atomic; NULL: none did ever */
 static uint32_t waiting_ids, reused;   /* atomic: ids that wait, nodes that got one */
@@ -238,70 +237,93 @@ static struct gone *gone_block(uint32_t block) {
     return gone[block];
 }
 
-/* Lets the id wait for a new node. */
-static void give_gone(uint32_t id) {
-    struct gone *block = id ? gone[id / TREE_NODES_PER_BLOCK] : NULL;
-    if (!block)
-        return;
-    block->ids[id % TREE_NODES_PER_BLOCK / 64] |= 1UL << id % 64;
-    block->count++;
+/* Lets an id wait for a new node. `idle`: the node's memory is still there. */
+static void give_gone(uint32_t id, bool idle) {
+    struct gone *block = gone[id / TREE_NODES_PER_BLOCK];
+    uint64_t *ids = idle ? block->idle : block->discarded;
+    ids[id % TREE_NODES_PER_BLOCK / 64] |= 1UL << id % 64;
     store_owner(&waiting_ids, waiting_ids + 1);
 }
 
 /* If there is no memory to note the id, the id is never used again. */
 void tree_remove(uint32_t id) {
     struct gone *block = gone_block(id / TREE_NODES_PER_BLOCK);
-    *tree_node(id) = (struct tree_node){.parent = GONE_HERE};
+    *tree_node(id) = (struct tree_node){0};
     tables_add(-TREE_NODE_COUNTED);
-    tables_add_idle(TREE_NODE_COUNTED);
     uint32_t *leaf = load_relaxed(&loops[id / LOOPS_PER_LEAF]);
     if (leaf)
         store_owner(&leaf[id % LOOPS_PER_LEAF], 0);
-    if (block)
-        give_gone(id);
+    if (!block)
+        return;
+    give_gone(id, true);
+    tables_add_idle(TREE_NODE_COUNTED);
 }
 
-#define NODES_PER_PAGE (OS_PAGE_BYTES / sizeof(struct tree_node))
+#define WORDS_PER_PAGE (OS_PAGE_BYTES / sizeof(struct tree_node) / 64)
+
+/* Discards the OS page of nodes whose ids these words hold. Returns the number of nodes whose
+ * memory was there; 0 if one of the page's nodes is in use. */
+static int64_t discard_page(struct tree_node *first, uint64_t *idle, uint64_t *discarded) {
+    int64_t count = 0;
+    for (uint32_t i = 0; i < WORDS_PER_PAGE; i++) {
+        if (~(idle[i] | discarded[i]))
+            return 0;
+        count += __builtin_popcountl(idle[i]);
+    }
+    if (!count || (uintptr_t)first % OS_PAGE_BYTES)
+        return 0;
+    os_discard(first, OS_PAGE_BYTES);
+    for (uint32_t i = 0; i < WORDS_PER_PAGE; i++) {
+        idle[i] = 0;
+        discarded[i] = ~0UL;
+    }
+    return count;
+}
 
 void tree_discard(void) {
     for (uint32_t i = 0; i < TREE_BLOCKS && tree_blocks[i]; i++)
-        for (uint32_t id = 0; gone[i] && id < TREE_NODES_PER_BLOCK; id += NODES_PER_PAGE) {
-            struct tree_node *first = &tree_blocks[i][id];
-            bool all = !((uintptr_t)first % OS_PAGE_BYTES);
-            int64_t here = 0;
-            for (uint32_t at = id; all && at < id + NODES_PER_PAGE; at += 64)
-                all &= !~gone[i]->ids[at / 64];
-            for (uint32_t at = 0; all && at < NODES_PER_PAGE; at++)
-                here += first[at].parent == GONE_HERE;
-            if (!here)
-                continue;
-            os_discard(first, OS_PAGE_BYTES);
-            tables_add_idle(-here * TREE_NODE_COUNTED);
-        }
+        for (uint32_t at = 0; gone[i] && at < GONE_WORDS; at += WORDS_PER_PAGE)
+            tables_add_idle(-TREE_NODE_COUNTED * discard_page(&tree_blocks[i][at * 64UL],
+                                                              &gone[i]->idle[at],
+                                                              &gone[i]->discarded[at]));
 }
 
-/* Returns an id that waits for a new node and is greater than the parent's. 0: there is none, or a
- * reader of the tree still knows the id as another node's. */
-static uint32_t take_gone(uint32_t parent) {
+/* Removes the first id past the parent's from the ids that wait with their memory, or from the
+ * discarded ones, and returns it. 0: there is none. */
+static uint32_t take_first(uint32_t parent, bool idle) {
     uint32_t end = (tree.count - 1) / TREE_NODES_PER_BLOCK, first = parent + 1;
+    for (uint32_t i = first / TREE_NODES_PER_BLOCK; i <= end; i++) {
+        uint32_t from = i == first / TREE_NODES_PER_BLOCK ? first % TREE_NODES_PER_BLOCK : 0;
+        uint64_t *words = !gone[i] ? NULL : idle ? gone[i]->idle : gone[i]->discarded;
+        for (uint32_t at = from / 64; words && at < GONE_WORDS; at++) {
+            uint64_t ids = words[at] & (at == from / 64 ? ~0UL << from % 64 : ~0UL);
+            if (!ids)
+                continue;
+            uint32_t bit = (uint32_t)__builtin_ctzl(ids);
+            words[at] &= ~(1UL << bit);
+            store_owner(&waiting_ids, waiting_ids - 1);
+            return i * TREE_NODES_PER_BLOCK + at * 64 + bit;
+        }
+    }
+    return 0;
+}
+
+/* Takes an id that waits for a new node and is greater than the parent's, and the node's bytes from
+ * the budget. The ids whose memory is still there come first: the budget may have room for no
+ * others. 0: there is none, or a reader of the tree still knows the id as another node's. */
+static uint32_t take_gone(uint32_t parent, enum tables_share share) {
     /* Rules are applied to nodes in the order of ids, once to each. */
     if (LIKELY(!waiting_ids) || load_relaxed(&tree_read_until_ns) > os_now_ns() || tree_watch)
         return 0;
-    for (uint32_t i = first / TREE_NODES_PER_BLOCK; i <= end; i++) {
-        struct gone *block = gone[i];
-        uint32_t from = i == first / TREE_NODES_PER_BLOCK ? first % TREE_NODES_PER_BLOCK : 0;
-        for (uint32_t at = from / 64; block && block->count && at < TREE_NODES_PER_BLOCK / 64;
-             at++) {
-            uint64_t ids = block->ids[at] & (at == from / 64 ? ~0UL << from % 64 : ~0UL);
-            if (!ids)
-                continue;
-            uint32_t bit = (uint32_t)__builtin_ctzl(ids), place = at * 64 + bit;
-            block->ids[at] &= ~(1UL << bit);
-            block->count--;
-            store_owner(&waiting_ids, waiting_ids - 1);
-            return i * TREE_NODES_PER_BLOCK + place;
-        }
-    }
+    uint32_t id = take_first(parent, true);
+    bool idle = id;
+    if (!idle && !(id = take_first(parent, false)))
+        return 0;
+    if (idle && share == TABLES_UNCOUNTED)
+        tables_add_idle(-TREE_NODE_COUNTED);
+    if ((idle ? tables_reuse : tables_take)(TREE_NODE_COUNTED, share))
+        return id;
+    give_gone(id, idle);
     return 0;
 }
 
@@ -351,12 +373,10 @@ static uint32_t new_id(enum tables_share share) {
 
 /* Under tree_lock. */
 static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_share share) {
-    uint32_t id = take_gone(parent);
-    bool again = id, here = again && tree_node(id)->parent == GONE_HERE;
-    if (!(here ? tables_reuse : tables_take)(TREE_NODE_COUNTED, share)) {
-        give_gone(id);
+    uint32_t id = take_gone(parent, share);
+    bool again = id;
+    if (!again && !tables_take(TREE_NODE_COUNTED, share))
         return 0;
-    }
     if (!again && !(id = new_id(share))) {
         tables_add(share == TABLES_UNCOUNTED ? 0 : -TREE_NODE_COUNTED);
         return 0;
