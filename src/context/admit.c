@@ -294,7 +294,10 @@ INLINE void note(const struct admit *admit, struct place at, int i, int before) 
     frame->length = (uint16_t)at.length;
     frame->before = (uint16_t)(before + 1) & 0x7fff;
     if (LIKELY(!(at.node & WAITS))) {
-        uint32_t functions = before < 0 ? 0 : admit->stack->frames[before].hash;
+        const struct stack_frame *outer = &admit->stack->frames[before];
+        /* The hash of a path that waits is no set of bits. Such a path can be followed by one that
+         * begins at a later [truncated] and is in the tree. */
+        uint32_t functions = before < 0 ? 0 : outer->node & WAITS ? UINT32_MAX : outer->hash;
         frame->hash = functions | function_bit(rule_folded(frame->rule));
         return;
     }

@@ -129,11 +129,17 @@ def oracle_agrees_on_programs():
               "for i in range(300):\n"
               "    json.loads(json.dumps({str(j): [j] * 9 for j in range(50)}))\n"
               "print(len(re.findall('a.', 'abac' * 1000)))"]
+    # Ever new paths of functions that recur, longer than MEMCTX_DEPTH: folded, cut and waiting ones.
+    parser = ["/usr/bin/python3", "-c", "import argparse, ast, inspect, pickle, typing\n"
+              "for module in (argparse, typing, inspect, pickle) * 2:\n"
+              "    tree = ast.parse(open(module.__file__).read())\n"
+              "    ast.dump(tree)\n"
+              "    compile(tree, 'tree', 'exec')"]
     compiler = ["gcc", "-O2", "-c", "-o", "/dev/null", "-Iinclude",
                 os.path.join(harness.ROOT, "tests/control/control_target.c")]
     cxx = [harness.build_program("tests/abuse/api_cxx.cc"), "containers"]
     with runtime_dir() as directory:
-        for argv in (python, compiler, cxx):
+        for argv in (python, parser, compiler, cxx):
             done = verify_program(argv, directory)
             check_equal(done.returncode, 0, f"{argv[0]} ({done.stderr[:500]})")
 
