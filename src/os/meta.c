@@ -4,8 +4,8 @@
 
 #define CLASS_COUNT 13 /* a class has blocks of 64 << class bytes, at most 256 KiB */
 #define LARGEST (64UL << (CLASS_COUNT - 1))
-#define DISCARD_MIN (8UL << 10)
-#define MAPPINGS_MAX 3840 /* mappings remembered for the figure of resident bytes */
+#define DISCARD_MIN OS_PAGE_BYTES /* freed blocks of so many bytes or more are discarded */
+#define MAPPINGS_MAX 3840         /* mappings remembered for the figure of resident bytes */
 /* The first chunk is part of the library's own data, because each additional mapping costs a fork
  * about 4 us. */
 #define FIRST_BYTES (960UL << 10)
@@ -19,7 +19,7 @@ static struct {
     struct room chunk; /* the rest of the chunk that blocks are cut from */
     /* an OS page of the chunk, which keeps blocks smaller than an OS page together */
     struct room page;
-    void *free[CLASS_COUNT]; /* for each class, the list of its free blocks */
+    void *free[CLASS_COUNT]; /* for each class, the list of its free blocks: see struct note */
     int64_t mapped_bytes, used_bytes;
     size_t mapping_count;
 } meta FORK_PAGE; /* meta_lock guards this variable, `mappings` and `first_chunk` */
@@ -111,6 +111,47 @@ static void unmap_remembered(char *start, size_t bytes) {
     os_unmap(start, bytes);
 }
 
+/* The first word of a free block leads to the next one of its class. That word would keep an OS
+ * page of a discarded block in memory, so a note in a block of the smallest class stands for it. */
+struct note {
+    void *block, *next;
+};
+#define NOTE_CLASS 0U
+#define NOTED 1UL /* added to an address in meta.free that is a note's */
+
+static void push(unsigned class, void *block, void *entry) {
+    *(void **)block = meta.free[class];
+    meta.free[class] = entry;
+}
+
+/* Returns a free block, or a new one. NULL: no memory. */
+static void *pop(unsigned class) {
+    char *block = meta.free[class];
+    if (!block)
+        return cut_anew(64UL << class);
+    if (!((uintptr_t)block & NOTED)) {
+        meta.free[class] = *(void **)block;
+        *(void **)block = NULL; /* all other bytes were zeroed when the block was freed */
+        return block;
+    }
+    struct note *note = (void *)(block - NOTED);
+    block = note->block;
+    meta.free[class] = note->next;
+    *note = (struct note){0};
+    push(NOTE_CLASS, note, note);
+    return block;
+}
+
+static void push_discarded(unsigned class, void *block) {
+    struct note *note = pop(NOTE_CLASS);
+    if (!note) {
+        push(class, block, block);
+        return;
+    }
+    *note = (struct note){block, meta.free[class]};
+    meta.free[class] = (char *)note + NOTED;
+}
+
 void *meta_alloc(size_t bytes) {
     char *block;
     lock_take(&meta_lock);
@@ -123,20 +164,9 @@ void *meta_alloc(size_t bytes) {
         return block;
     }
     unsigned class = class_of(bytes);
-    size_t block_bytes = 64UL << class;
-    block = meta.free[class];
-    if (block) {
-        meta.free[class] = *(void **)block;
-    } else {
-        block = cut_anew(block_bytes);
-        if (!block) {
-            lock_release(&meta_lock);
-            return NULL;
-        }
-    }
-    meta.used_bytes += (int64_t)block_bytes;
+    block = pop(class);
+    meta.used_bytes += block ? (int64_t)(64UL << class) : 0;
     lock_release(&meta_lock);
-    *(void **)block = NULL; /* all other bytes were zeroed when the block was freed, or are fresh */
     return block;
 }
 
@@ -152,15 +182,17 @@ void meta_free(void *block, size_t bytes) {
         return;
     }
     unsigned class = class_of(bytes);
-    if (64UL << class >= DISCARD_MIN)
-        /* the block is whole OS pages, few of which may have been touched */
+    bool discarded = 64UL << class >= DISCARD_MIN; /* few of its OS pages may have been touched */
+    if (discarded)
         os_discard(block, 64UL << class);
     else
         __builtin_memset(block, 0, 64UL << class);
     lock_take(&meta_lock);
     meta.used_bytes -= (int64_t)(64UL << class);
-    *(void **)block = meta.free[class];
-    meta.free[class] = block;
+    if (discarded)
+        push_discarded(class, block);
+    else
+        push(class, block, block);
     lock_release(&meta_lock);
 }
 

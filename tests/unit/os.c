@@ -201,6 +201,27 @@ Test(meta, blocks_are_zero_distinct_and_used_again) {
     cr_assert_lt(mapped, 40 << 20, "what was freed is used again");
 }
 
+Test(meta, freed_blocks_of_whole_pages_go_back_to_the_kernel) {
+    enum { COUNT = 200, BYTES = 8 << 10 };
+    static char *blocks[COUNT];
+    for (int round = 0; round < 3; round++) {
+        int64_t before = meta_usage(true).resident_bytes;
+        for (int i = 0; i < COUNT; i++) {
+            blocks[i] = meta_alloc(BYTES);
+            for (int k = 0; k < BYTES; k++)
+                cr_assert_eq(blocks[i][k], 0);
+            memset(blocks[i], 1, BYTES);
+        }
+        int64_t full = meta_usage(true).resident_bytes;
+        cr_assert_geq(full - before, COUNT * BYTES - 2 * 4096);
+        for (int i = 0; i < COUNT; i++)
+            meta_free(blocks[i], BYTES);
+        int64_t left = meta_usage(true).resident_bytes - before;
+        cr_assert_lt(left, COUNT * 128 + 4 * 4096, "%ld bytes are left", (long)left);
+    }
+    cr_assert_lt(meta_usage(false).mapped_bytes, 3 * COUNT * BYTES, "blocks are used again");
+}
+
 Test(meta, large_blocks_have_mappings_of_their_own) {
     char *block = meta_alloc(10 << 20);
     cr_assert(block != NULL);
