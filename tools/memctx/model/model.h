@@ -233,7 +233,7 @@ struct model {
     struct model_place *places; /* sorted by address; a snapshot has none */
     struct model_totals totals;
     /* Contexts that the target counted but did not send, because only some were asked for
-     * (top.h): how many, how many of them have figures, and the sum of these. */
+     * (best.h): how many, how many of them have figures, and the sum of these. */
     size_t left_out_count, left_out_leaves;
     int64_t left_out_bytes; /* requested bytes of those with figures; with --site, only of matching
                                ones */

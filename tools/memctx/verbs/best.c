@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* top.c - loads the contexts that have most of the sort key. */
-#include "verbs/top.h"
+/* best.c - loads the contexts that have most of the sort key. */
+#include "verbs/best.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -280,7 +280,7 @@ static void set_figures(struct model *model, const struct survey *survey,
         all->contexts > model->context_count ? all->contexts - model->context_count : 0;
 }
 
-bool top_load(struct target *target, struct model *model, const struct target_load_options *options,
+bool best_load(struct target *target, struct model *model, const struct target_load_options *options,
               const struct view_options *view, int64_t limit, const struct reading_names *names) {
     struct survey survey = {.sort = view->sort, .limit = (size_t)limit, .minimum = INT64_MIN};
     struct loader *loader = &target->loader;
