@@ -280,8 +280,9 @@ static void set_figures(struct model *model, const struct survey *survey,
         all->contexts > model->context_count ? all->contexts - model->context_count : 0;
 }
 
-bool best_load(struct target *target, struct model *model, const struct target_load_options *options,
-              const struct view_options *view, int64_t limit, const struct reading_names *names) {
+bool best_load(struct target *target, struct model *model,
+               const struct target_load_options *options, const struct view_options *view,
+               int64_t limit, const struct reading_names *names) {
     struct survey survey = {.sort = view->sort, .limit = (size_t)limit, .minimum = INT64_MIN};
     struct loader *loader = &target->loader;
     if (limit <= 0 || limit > LIMIT_MAX || figure_of(view->sort) == WIRE_FIGURES)

@@ -18,7 +18,8 @@
 /* Loads at most `limit` contexts, those with most of the sort key; model->left_out has the sums
  * and the number of all others. Returns false and does nothing if the list is long, or is sorted
  * by a figure that only pages give. */
-bool best_load(struct target *target, struct model *model, const struct target_load_options *options,
-              const struct view_options *view, int64_t limit, const struct reading_names *names);
+bool best_load(struct target *target, struct model *model,
+               const struct target_load_options *options, const struct view_options *view,
+               int64_t limit, const struct reading_names *names);
 
 #endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* top.c - `memctx top`: shows running processes once a second, on the screen or as text. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "live/frame.h"
+#include "live/screen.h"
+#include "target/target.h"
+#include "verbs/reading.h"
+#include "verbs/verbs.h"
+
+enum { OPTION_BATCH = 1, OPTION_SORT, OPTION_LIMIT, OPTION_TREE, OPTION_ALL, OPTION_INTERVAL };
+
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             READING_UNIT_OPTIONS,
+                                             {"batch", required_argument, NULL, OPTION_BATCH},
+                                             {"interval", required_argument, NULL, OPTION_INTERVAL},
+                                             {"sort", required_argument, NULL, OPTION_SORT},
+                                             {"limit", required_argument, NULL, OPTION_LIMIT},
+                                             {"tree", no_argument, NULL, OPTION_TREE},
+                                             {"all", no_argument, NULL, OPTION_ALL},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
+
+#define PATIENCE_S 5 /* without an answer, before --batch gives up */
+
+struct top_request {
+    struct frame_options frame;
+    struct reading_names names;
+    bool json, all;
+    int64_t frames; /* 0: not --batch */
+};
+
+static enum rates_column parse_column(const char *word) {
+    enum rates_column column = rates_find_column(word);
+    if (column == RATES_COLUMNS)
+        cli_usage("--sort takes one of %s; got \"%s\"", RATES_COLUMN_WORDS, word);
+    return column;
+}
+
+static double parse_seconds(const char *text) {
+    char *end;
+    double seconds = strtod(text, &end);
+    if (end == text || *end != '\0' || !(seconds >= 0.1 && seconds <= 3600))
+        cli_usage("--interval takes a number of seconds from 0.1 to 3600; got \"%s\"", text);
+    return seconds;
+}
+
+static void take_option(struct top_request *request, int option) {
+    switch (option) {
+    case READING_JSON: request->json = true; break;
+    case READING_HUMAN:
+    case READING_BYTES: request->frame.human = option == READING_HUMAN; break;
+    case OPTION_BATCH: request->frames = cli_parse_number("--batch", optarg, 1, INT32_MAX); break;
+    case OPTION_INTERVAL: request->frame.interval_s = parse_seconds(optarg); break;
+    case OPTION_SORT: request->frame.rows.sort = parse_column(optarg); break;
+    case OPTION_LIMIT:
+        request->frame.rows.limit = (size_t)cli_parse_number("--limit", optarg, 1, ROWS_FLAT_MAX);
+        break;
+    case OPTION_TREE: request->frame.rows.tree = true; break;
+    case OPTION_ALL: request->all = true; break;
+    default: reading_take(&request->names, option); break;
+    }
+}
+
+static struct top_request parse(int argc, char **argv) {
+    struct top_request request = {
+        .frame = {.human = reading_wants_human(), .interval_s = 1, .rows = {.limit = 20}}};
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
+        take_option(&request, option);
+    if (request.json && request.frames == 0)
+        cli_usage("--json prints one object a frame and needs --batch N");
+    if (request.all && optind < argc)
+        cli_usage("--all takes no TARGET; got %s", argv[optind]);
+    if (!request.all && optind == argc)
+        cli_usage("top needs a TARGET, several of them, or --all: a pid or a process name");
+    return request;
+}
+
+/* Finds the processes of the command line. A mistake in any of them ends the command. */
+static void find_targets(struct herd *herd, const struct top_request *request, char **words) {
+    herd->all = request->all;
+    herd->no_names = request->names.none;
+    herd->debug_directory = request->names.debug_directory;
+    herd->interval_s = request->frame.interval_s;
+    for (; *words; words++) {
+        struct target target;
+        target_open(&target, *words, true);
+        watch_take(herd_add(herd, &target.facts), &target.client);
+    }
+}
+
+/* Sleeps until the next frame is due. If that was before now, because the reader of the output was
+ * slow, the frame comes a whole interval from now. */
+static void sleep_until_next(double *next_s, double interval_s) {
+    double now = watch_clock_s();
+    *next_s = *next_s + interval_s > now ? *next_s + interval_s : now + interval_s;
+    double left = *next_s - now;
+    struct timespec rest = {.tv_sec = (time_t)left,
+                            .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
+    nanosleep(&rest, NULL);
+}
+
+/* Ends the command if the process has ended or is silent for too long. */
+static void give_up(const struct watch *watch, double *silent_s) {
+    bool mistake = !watch->loaded && watch->state == WATCH_SILENT;
+    if (watch->state == WATCH_ENDED || mistake)
+        cli_die(mistake ? watch->failure.code : CLI_REFUSED, "%s", watch->how);
+    if (watch->state == WATCH_RUNS)
+        *silent_s = 0;
+    else if (*silent_s <= 0)
+        *silent_s = watch_clock_s();
+    else if (watch_clock_s() - *silent_s > PATIENCE_S)
+        cli_die(CLI_REFUSED, "%s", watch->how);
+}
+
+/* Prints frames of one process. Rates need two looks, so the first one prints nothing. */
+static int print_process(struct watch *watch, struct top_request *request) {
+    struct rows rows = {0};
+    double next_s = watch_clock_s(), silent_s = 0;
+    bool first = true;
+    while (request->frame.number < request->frames) {
+        bool good = watch_look(watch);
+        give_up(watch, &silent_s);
+        if (good && !first) {
+            request->frame.number++;
+            (request->json ? frame_print_json : frame_print_text)(watch, &rows, &request->frame);
+            if (fflush(stdout) != 0)
+                break;
+        }
+        first = first && !good;
+        if (request->frame.number < request->frames)
+            sleep_until_next(&next_s, request->frame.interval_s);
+    }
+    rows_free(&rows);
+    return cli_finish_output(CLI_DONE);
+}
+
+static int print_herd(struct herd *herd, struct top_request *request) {
+    double next_s = watch_clock_s();
+    herd_look(herd);
+    while (request->frame.number < request->frames) {
+        sleep_until_next(&next_s, request->frame.interval_s);
+        herd_look(herd);
+        request->frame.number++;
+        (request->json ? frame_print_herd_json : frame_print_herd_text)(herd, &request->frame);
+        if (fflush(stdout) != 0)
+            break;
+    }
+    return cli_finish_output(CLI_DONE);
+}
+
+int top_main(int argc, char **argv) {
+    struct top_request request = parse(argc, argv);
+    struct herd herd = {0};
+    request.frame.of = request.frames;
+    if (request.frames == 0)
+        screen_check();
+    find_targets(&herd, &request, argv + optind);
+    bool single = !herd.all && herd.count == 1;
+    if (request.frames > 0)
+        return single ? print_process(herd.watches[0], &request) : print_herd(&herd, &request);
+    struct screen_options options = {.rows = request.frame.rows,
+                                     .interval_s = request.frame.interval_s};
+    return screen_run(&herd, single, &options);
+}
