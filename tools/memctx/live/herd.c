@@ -54,6 +54,15 @@ static int compare_watches(const void *a, const void *b) {
     return left->facts.pid < right->facts.pid ? -1 : left->facts.pid > right->facts.pid;
 }
 
+/* A process that does not answer may take a second or two to find that out, so it is seldom asked.
+ */
+static void look_at_one(struct watch *watch, double now) {
+    if (watch->state == WATCH_SILENT && now - watch->tried_s < HERD_SCAN_S)
+        return;
+    watch->tried_s = now;
+    watch_look_at_totals(watch);
+}
+
 void herd_look(struct herd *herd) {
     double now = watch_clock_s();
     if (herd->all && (herd->scan_s <= 0 || now - herd->scan_s >= HERD_SCAN_S)) {
@@ -62,7 +71,7 @@ void herd_look(struct herd *herd) {
         process_for_each(visit_process, herd);
     }
     for (size_t i = 0; i < herd->count; i++)
-        watch_look_at_totals(herd->watches[i]);
+        look_at_one(herd->watches[i], now);
     if (herd->count > 0)
         qsort(herd->watches, herd->count, sizeof(struct watch *), compare_watches);
 }

@@ -7,7 +7,9 @@
 
 #include "live/watch.h"
 
-#define HERD_SCAN_S 5 /* seconds between two searches for new processes */
+/* Seconds between two searches for new processes, and between two tries to ask one that is silent.
+ */
+#define HERD_SCAN_S 5
 
 struct herd {
     struct watch **watches; /* in the order of their live bytes, after herd_look */

@@ -360,7 +360,9 @@ static bool ask_pages(struct watch *watch) {
         return false;
     for (size_t i = 0; i < model->context_count; i++) {
         int64_t held = model->contexts[i].figures->self.reserved_bytes;
-        rates_set_waste(&watch->rates, i, rates_less(held, watch->rates.rows[i].own.live_bytes));
+        int64_t waste = rates_less(held, watch->rates.rows[i].own.live_bytes);
+        /* The live bytes were read before the pages, so there may be more of them. */
+        rates_set_waste(&watch->rates, i, waste < 0 && waste != WIRE_UNKNOWN ? 0 : waste);
     }
     watch->waste_s = watch_clock_s();
     return true;
@@ -493,7 +495,8 @@ static bool explain(struct watch *watch) {
     return false;
 }
 
-static bool is_stopped(struct watch *watch) {
+/* Returns true if it is known without asking that the process will not answer. */
+static bool cannot_answer(const struct watch *watch) {
     struct process_facts now;
     return !process_read_facts(watch->facts.pid, &now) ||
            now.start_ticks != watch->facts.start_ticks || strchr("TtZX", now.state);
@@ -502,7 +505,7 @@ static bool is_stopped(struct watch *watch) {
 static bool run(struct watch *watch, bool (*what)(struct watch *)) {
     if (watch->state == WATCH_ENDED)
         return false;
-    if (is_stopped(watch))
+    if (cannot_answer(watch))
         return explain(watch);
     if (watch->client.fd < 0 &&
         !client_connect(&watch->client, &watch->facts, true, &watch->failure))

@@ -49,6 +49,7 @@ struct watch {
     bool no_names;
     const char *debug_directory;
     double interval_s; /* between two looks */
+    double tried_s;    /* for the caller: when the process was asked last */
 
     struct loader loader;
     struct model model; /* figures in it are not kept up to date; `rates` has them */
