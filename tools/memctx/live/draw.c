@@ -8,6 +8,7 @@
 
 #include "live/frame.h"
 #include "live/ui.h"
+#include "model/frames.h"
 
 #define TOO_SMALL "the terminal is too small"
 #define ROWS_LEAST 1
@@ -32,7 +33,7 @@ static const char *const help_lines[] = {
     "v, Tab       the tree of call paths, or the flat list",
     "1 2 3 4 5    sort by live, growth/s, waste, allocs/s, chunks",
     "< >          sort by the column before, by the next column",
-    "Enter        open or fold the line; Right opens, Left folds",
+    "Enter        open or fold the line; Right opens, Left folds. In the list: its whole path",
     "+ -          open, or fold, everything below the line",
     "/            search: only call paths with a frame that matches",
     "Esc          end the search",
@@ -260,10 +261,26 @@ static int draw_threads(const struct ui *ui, int y) {
         put(y, x, COLS - x, text, ui->utf8);
     }
     if (threads->leaves > UI_LEAVES && y < LINES - 1) {
-        snprintf(text, sizeof text, "    threads of the first %d of %zu call paths", UI_LEAVES,
+        snprintf(text, sizeof text, "    threads of the %d largest of %zu call paths", UI_LEAVES,
                  threads->leaves);
         put(y++, 0, COLS, text, ui->utf8);
     }
+    return y;
+}
+
+/* Draws the frames of the selected line of the flat list, from line `y` on, innermost first.
+ * Returns the line behind them. */
+static int draw_path(const struct ui *ui, int y, const struct rows_line *line) {
+    struct frames_path path;
+    if (!ui->whole_path || ui->options.tree || line->kind == ROWS_REST)
+        return y;
+    frames_make_path(&path, &ui->watch->model, line->context, -1);
+    for (size_t i = 0; i < path.count && y < LINES - 1; i++) {
+        char *text = cli_format("    %s %s", i > 0 ? "<" : " ", path.steps[i]);
+        put(y++, 0, COLS, text, ui->utf8);
+        free(text);
+    }
+    frames_free_path(&path);
     return y;
 }
 
@@ -271,8 +288,10 @@ static void draw_rows(const struct ui *ui) {
     int y = UI_HEAD;
     for (size_t i = ui->first; i < ui->rows.count && y < LINES - 1; i++) {
         draw_line(ui, y++, i);
-        if (i == ui->selected)
-            y = draw_threads(ui, y);
+        if (i != ui->selected)
+            continue;
+        y = draw_threads(ui, y);
+        y = draw_path(ui, y, &ui->rows.list[i]);
     }
     if (ui->rows.count == 0 && ui->watch->loaded)
         put(y, 0, COLS,

@@ -110,13 +110,17 @@ static void fold_line(struct ui *ui) {
 }
 
 static bool fold(struct ui *ui, int key) {
-    if (!strchr("+-", key) && key != KEY_LEFT && key != KEY_RIGHT && key != '\r' && key != '\n' &&
+    bool all = key == '+' || key == '-';
+    if (!all && key != KEY_LEFT && key != KEY_RIGHT && key != '\r' && key != '\n' &&
         key != KEY_ENTER)
         return false;
     if (!ui->watch || ui->rows.count == 0)
         return false;
     if (!ui->options.tree) {
-        say(ui, "the flat list has nothing to fold; v shows the tree");
+        if (all)
+            say(ui, "only the tree can be folded; v shows the tree");
+        else
+            ui->whole_path = key == KEY_RIGHT || (key != KEY_LEFT && !ui->whole_path);
         return true;
     }
     const struct rows_line *line = &ui->rows.list[ui->selected];
@@ -124,7 +128,7 @@ static bool fold(struct ui *ui, int key) {
         fold_line(ui);
     else if (line->kind != ROWS_CONTEXT || line->fold == ROWS_LEAF)
         return true;
-    else if (key == '+' || key == '-')
+    else if (all)
         rows_fold(&ui->rows, &ui->watch->model, line, key == '+' ? ROWS_OPEN : ROWS_FOLDED, true);
     else if (key == KEY_RIGHT)
         rows_fold(&ui->rows, &ui->watch->model, line, ROWS_OPEN, false);

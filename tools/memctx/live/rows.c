@@ -244,6 +244,17 @@ void rows_fold(struct rows *rows, const struct model *model, const struct rows_l
     free(below);
 }
 
+/* Puts a context into a full list, in place of the one with least live bytes if that has less. */
+static void replace_least(const struct rates *rates, uint32_t *list, size_t room,
+                          uint32_t context) {
+    size_t least = 0;
+    for (size_t i = 1; i < room; i++)
+        if (rates->rows[list[i]].own.live_bytes < rates->rows[list[least]].own.live_bytes)
+            least = i;
+    if (rates->rows[context].own.live_bytes > rates->rows[list[least]].own.live_bytes)
+        list[least] = context;
+}
+
 size_t rows_leaves(const struct rows *rows, const struct model *model, const struct rates *rates,
                    const struct rows_line *line, bool tree, uint32_t *list, size_t room) {
     size_t count = 0;
@@ -255,6 +266,8 @@ size_t rows_leaves(const struct rows *rows, const struct model *model, const str
             continue;
         if (count < room)
             list[count] = i;
+        else
+            replace_least(rates, list, room, i);
         count++;
     }
     free(below);

@@ -68,8 +68,8 @@ char *rows_name(const struct model *model, const struct rows_line *line, bool tr
 /* Returns a figure of a line. */
 int64_t rows_value(const struct rates *rates, const struct rows_line *line, bool tree,
                    enum rates_column column, bool difference);
-/* Puts the contexts that a line is the sum of into `list`, at most `room`. Returns how many there
- * are. */
+/* Puts the contexts that a line is the sum of into `list`, at most `room`: those with most live
+ * bytes. Returns how many there are. */
 size_t rows_leaves(const struct rows *rows, const struct model *model, const struct rates *rates,
                    const struct rows_line *line, bool tree, uint32_t *list, size_t room);
 void rows_free(struct rows *rows);

@@ -44,6 +44,7 @@ struct ui {
     uint32_t selected_id;
     uint8_t selected_kind;
     bool paused, by_thread, help, typing, quit;
+    bool whole_path; /* the flat list shows every frame of the selected line */
     char search[UI_SEARCH_BYTES], typed[UI_SEARCH_BYTES];
     regex_t regex;
     bool has_regex;
