@@ -52,7 +52,7 @@ lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fP
 # nostartfiles: what C++ objects would need, and costs every process a page when it ends.
 lib_link := -shared -nostartfiles -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
     -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code -Wl,--version-script=src/api/exports.map
-cli_libs := -ldw -lelf -liberty -ljansson -lz -lzstd
+cli_libs := -lncursesw -ltinfo -ldw -lelf -liberty -ljansson -lz -lzstd
 
 # Commands are shown short; V=1 shows them whole.
 ifeq ($(V),)
@@ -71,6 +71,9 @@ lib_sources := $(lib_first) $(filter-out $(lib_first) $(lib_late),$(sort $(wildc
     $(sort $(lib_late))
 cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
+# Parts of the command that need neither a target nor a terminal.
+unit_cli_sources := tools/memctx/live/rates.c $(addprefix tools/memctx/model/,model.c model_store.c tails.c) \
+    $(addprefix tools/memctx/base/,cli.c progress.c)
 unit_libs := -lcriterion
 ifeq ($(VARIANT),tsan)
 # Criterion crashes under ThreadSanitizer before it runs a test; see tests/unit/plain.
@@ -83,7 +86,8 @@ lib_objects := $(lib_sources:%.c=$(out)/lib/%.o)
 cli_objects := $(cli_sources:%.c=$(out)/cli/%.o)
 # The library's objects once more with -DMEMCTX_UNIT: the exported functions have other names then,
 # so that the test program keeps the malloc it was started with.
-unit_objects := $(lib_sources:%.c=$(out)/unit/%.o) $(unit_sources:%.c=$(out)/unit/%.o)
+unit_objects := $(lib_sources:%.c=$(out)/unit/%.o) $(unit_sources:%.c=$(out)/unit/%.o) \
+    $(unit_cli_sources:%.c=$(out)/unit/%.o)
 
 # And once more with a scheduler at each atomic operation; see tests/model/explore.h.
 model_objects := $(lib_sources:%.c=$(out)/model/%.o) $(patsubst %.c,$(out)/model/%.o,$(sort $(wildcard tests/model/*.c)))
@@ -148,6 +152,7 @@ $(out)/model/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(lib_flags) -DMEMCTX_UNIT -DMEMCTX_MODEL -DMEMCTX_DEBUG $(CFLAGS) -MMD -MP -c $< -o $@
 
+$(out)/unit/tools/%.o $(out)/unit/tests/unit/live_rates.o: lib_flags += -Itools/memctx
 $(out)/unit/tests/unit/shapes.o $(out)/lib/src/api/free.o: lib_flags += -fomit-frame-pointer
 # Their tables would be in a part of the library that a forked child has not mapped.
 $(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: lib_flags += -fno-jump-tables

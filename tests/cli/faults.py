@@ -119,7 +119,10 @@ def fault_test(fault, code, pattern):
     def run():
         with fake(fault) as live:
             flat = [] if fault == "deep" else [["dump", "--flat"]]  # nothing of it is in the list
-            for words in (["dump"], ["dump", "--json"], *flat, ["frag"], ["doctor"]):
+            # top connects as the others do, and reads neither the program's name nor marks.
+            answers = fault in (entry[0] for entry in ANSWER_FAULTS) and fault not in ("exe-open", "marks")
+            live_view = [["top", "--batch", "1", "--interval", "0.1"]] if answers else []
+            for words in (["dump"], ["dump", "--json"], *flat, ["frag"], ["doctor"], *live_view):
                 expect(code, pattern, *words, live.pid, env=live.cli_env)
             succeed("ps", env=live.cli_env)  # one bad process does not spoil the list
 
@@ -205,7 +208,8 @@ def extreme_figures_overflow_nothing():
         check_equal(dump["totals"]["requested_bytes"], None, "a sum with an unknown part")
         check_equal(dump["totals"]["allocs"], None, "a sum that does not fit")
         for words in (["dump"], ["dump", "--flat", "--human"], ["frag"], ["doctor"], ["doctor", "--json"], ["frag", "--json"],
-                      ["diff"], ["diff", "--json"], ["dump", "--sort", "waste", "--min", "0"]):
+                      ["diff"], ["diff", "--json"], ["dump", "--sort", "waste", "--min", "0"],
+                      ["top", "--batch", "2", "--interval", "0.1"], ["top", "--batch", "2", "--interval", "0.1", "--tree", "--json"]):
             succeed(*words, live.pid, env=live.cli_env)
 
 

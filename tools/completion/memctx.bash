@@ -31,7 +31,7 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export report mark diff reset trim isolate merge verify rules set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump top frag doctor export report mark diff reset trim isolate merge verify rules set options
             $common" -- "$word")
         return
     fi
@@ -40,6 +40,7 @@ _memctx() {
         ps) options="--json --human --bytes" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
             --human --bytes --peak --self --svg $names" ;;
+        top) options="--all --batch --interval --json --limit --sort --tree --human --bytes $names" ;;
         frag) options="--json --map --quick --sort --min --limit --depth --context --site --human --bytes $names" ;;
         doctor) options="--json --watch --fail-on --all --full --depth $names" ;;
         export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
@@ -70,7 +71,10 @@ _memctx() {
         fi
     fi
     case $before in
-        --sort | --metric) words="requested reserved allocs frees waste pinned peak chunks" ;;
+        --sort | --metric)
+            words="requested reserved allocs frees waste pinned peak chunks"
+            [[ $verb != top ]] || words="live growth waste allocs chunks"
+            ;;
         --fail-on) words="info warning critical" ;;
         --set) words=$(_memctx_settings | sed 's/$/=/') ;;
         --debug-dir)
@@ -81,7 +85,7 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch | --for) return ;;
+        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch | --for | --batch | --interval) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;
@@ -89,7 +93,7 @@ _memctx() {
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
                         dump | frag | doctor | export | report | verify | diff) files=yes ;;&
-                        dump | frag | doctor | export | report | verify | diff | mark | reset | trim | options)
+                        dump | frag | doctor | export | report | verify | diff | mark | reset | trim | options | top)
                             words=$(_memctx_targets)
                             ;;
                         set)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cli.h"
+#include "live/rates.h"
 #include "model/view.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
@@ -67,6 +68,29 @@ static const struct cli_verb verbs[] = {
      "  --self             print the library's own statistics instead\n" READING_NAME_HELP
          COMMON_HELP,
      dump_main},
+    {"top", "TARGET...|--all [OPTIONS]", "watch running processes, once a second",
+     "TARGET is a pid or a unique process name. With several, or with --all, the first screen is "
+     "a\n"
+     "list of processes; Enter goes into one of them, b goes back.\n\n"
+     "Shows the call paths with most live bytes, growth a second, waste (bytes that are held "
+     "beyond\n"
+     "the live ones), allocations a second or live chunks, as a list or as a tree. ? shows the "
+     "keys.\n"
+     "Each frame asks the target for the figures of its call paths; pages, new call paths and "
+     "names\n"
+     "are asked for less often, so the waste may be some seconds old. When the target ends, the "
+     "last\n"
+     "figures stay, and the last line says how it ended, as far as the kernel tells.\n\n"
+     "  --all              watch every process of this user that runs on memctx\n"
+     "  --interval N       look every N seconds (default 1; 0.1 to 3600)\n"
+     "  --sort KEY         " RATES_COLUMN_WORDS " (default live)\n"
+     "  --tree             begin with the tree instead of the list\n"
+     "  --batch N          print N frames as text and end; needs no terminal. Exit status 1: the\n"
+     "                     target ended before\n"
+     "  --limit N          with --batch: print N lines of each frame (default 20)\n"
+     "  --json             with --batch: print one object of schema memctx-top/1 a frame, on one\n"
+     "                     line\n" READING_UNIT_HELP READING_NAME_HELP COMMON_HELP,
+     top_main},
     {"frag", "TARGET [OPTIONS]", "show memory that is held but was not asked for",
      TARGET_HELP
      "\nPrints three parts. The ledger adds up to the resident set that the kernel counts, with a\n"

@@ -30,9 +30,9 @@ uint32_t model_find_context(const struct model *model, uint32_t id) {
                                                                     : WIRE_NONE;
 }
 
-static bool link_parents(struct model *model, struct cli_failure *failure) {
+static bool link_parents(struct model *model, size_t from, struct cli_failure *failure) {
     size_t count = model->context_count;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = from; i < count; i++) {
         struct model_context *context = &model->contexts[i];
         context->first_child = context->next_sibling = WIRE_NONE;
         if (i == 0) {
@@ -57,9 +57,9 @@ static bool link_parents(struct model *model, struct cli_failure *failure) {
                             model->source, context->id, MODEL_LEVELS_MAX);
         }
     }
-    /* Goes backwards, because each child is put at the head of the list; so the children stay in
-     * the order of arrival. */
-    for (size_t i = count; i-- > 1;) {
+    /* Goes backwards, because each child is put at the head of the list; so the children that are
+     * linked at one time stay in the order of arrival. */
+    for (size_t i = count; i-- > (from > 0 ? from : 1);) {
         struct model_context *parent = &model->contexts[model->contexts[i].parent];
         model->contexts[i].next_sibling = parent->first_child;
         parent->first_child = (uint32_t)i;
@@ -74,6 +74,7 @@ static bool sort_ids(struct model *model, struct cli_failure *failure) {
         same++;
     if (same == count)
         return true;
+    free(model->by_id);
     struct model_id *ids = cli_alloc(count, sizeof *ids);
     bool sorted = true;
     for (size_t i = 0; i < count; i++) {
@@ -97,15 +98,19 @@ bool model_link(struct model *model, struct cli_failure *failure) {
         return cli_fail(failure, CLI_REFUSED, "%s: damaged dump; it has no contexts",
                         model->source);
     }
+    return model_link_more(model, 0, failure);
+}
+
+bool model_link_more(struct model *model, size_t from, struct cli_failure *failure) {
     if (!sort_ids(model, failure))
         return false;
     /* A context that is newer than the dump is not in the model. */
-    for (size_t i = 0; i < model->context_count; i++) {
+    for (size_t i = from; i < model->context_count; i++) {
         struct model_context *context = &model->contexts[i];
         if (context->recursive_from != WIRE_NONE)
             context->recursive_from = model_find_context(model, context->recursive_from);
     }
-    return link_parents(model, failure);
+    return link_parents(model, from, failure);
 }
 
 static void own_what_is_told_of(struct model *model) {

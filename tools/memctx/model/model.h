@@ -233,7 +233,7 @@ struct model {
     struct model_place *places; /* sorted by address; a snapshot has none */
     struct model_totals totals;
     /* Contexts that the target counted but did not send, because only some were asked for
-     * (top.h): how many, how many of them have figures, and the sum of these. */
+     * (best.h): how many, how many of them have figures, and the sum of these. */
     size_t left_out_count, left_out_leaves;
     int64_t left_out_bytes; /* requested bytes of those with figures; with --site, only of matching
                                ones */
@@ -284,6 +284,8 @@ struct model_figures *model_figures_at(const struct model *model, size_t number)
  * into indices, and links the children. It also turns recursive_from into an index; WIRE_NONE if
  * there is no such context. */
 bool model_link(struct model *model, struct cli_failure *failure);
+/* The same for contexts that were added behind the first `from`, which are linked already. */
+bool model_link_more(struct model *model, size_t from, struct cli_failure *failure);
 /* Call this when all figures are set: it computes all totals. A context that a page or a mark
  * names gets figures of its own, so that their number identifies it. */
 void model_add_up(struct model *model);

@@ -11,9 +11,9 @@
 #include "model/selector.h"
 #include "model/view.h"
 #include "snapshot/snapshot.h"
+#include "verbs/best.h"
 #include "verbs/reading.h"
 #include "verbs/self.h"
-#include "verbs/top.h"
 #include "verbs/verbs.h"
 
 enum {
@@ -147,11 +147,11 @@ int dump_main(int argc, char **argv) {
     };
     load.flags |= request.render.threads ? MODEL_THREADS : 0;
     target_open(&target, word, false);
-    bool top =
+    bool best =
         !whole && !request.svg && request.flat && !request.render.threads && !target.is_snapshot &&
         !request.view.contexts &&
-        top_load(&target, &model, &load, &request.view, request.render.limit, &request.names);
-    if (!top)
+        best_load(&target, &model, &load, &request.view, request.render.limit, &request.names);
+    if (!best)
         target_load(&target, &model, &load);
     if (target.is_snapshot && request.output)
         request.render.threads = model.has_threads;

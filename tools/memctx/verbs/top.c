@@ -1,307 +1,170 @@
 /* SPDX-License-Identifier: MIT */
-/* top.c - loads the contexts that have most of the sort key. */
-#include "verbs/top.h"
-
+/* top.c - `memctx top`: shows running processes once a second, on the screen or as text. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "model/folding.h"
+#include "live/frame.h"
+#include "live/screen.h"
+#include "target/target.h"
+#include "verbs/reading.h"
+#include "verbs/verbs.h"
 
-#define LIMIT_MAX 500
+enum { OPTION_BATCH = 1, OPTION_SORT, OPTION_LIMIT, OPTION_TREE, OPTION_ALL, OPTION_INTERVAL };
 
-struct best {
-    uint32_t id;
-    int64_t key;
-    struct model_totals self;
+static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
+                                             READING_UNIT_OPTIONS,
+                                             {"batch", required_argument, NULL, OPTION_BATCH},
+                                             {"interval", required_argument, NULL, OPTION_INTERVAL},
+                                             {"sort", required_argument, NULL, OPTION_SORT},
+                                             {"limit", required_argument, NULL, OPTION_LIMIT},
+                                             {"tree", no_argument, NULL, OPTION_TREE},
+                                             {"all", no_argument, NULL, OPTION_ALL},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
+
+#define PATIENCE_S 5 /* without an answer, before --batch gives up */
+
+struct top_request {
+    struct frame_options frame;
+    struct reading_names names;
+    bool json, all;
+    int64_t frames; /* 0: not --batch */
 };
 
-struct survey {
-    enum view_sort sort;
-    struct best *best; /* sorted by falling figures, then by rising ids */
-    size_t best_count, limit;
-    int64_t minimum;  /* contexts with less are not among the best */
-    uint64_t next_id; /* the next context has this id or a higher one */
-    /* With a site: whether each frame matches, by number of the frame. Frames that were added later
-     * do not match. */
-    bool *matches;
-    size_t frame_count;
-    size_t matched; /* number of matching contexts */
-    int64_t matched_bytes;
-    /* A hash table of the contexts that were loaded. */
-    uint32_t *loaded; /* id + 1; 0: free */
-    size_t loaded_count, loaded_room;
-};
+static enum rates_column parse_column(const char *word) {
+    enum rates_column column = rates_find_column(word);
+    if (column == RATES_COLUMNS)
+        cli_usage("--sort takes one of %s; got \"%s\"", RATES_COLUMN_WORDS, word);
+    return column;
+}
 
-static enum wire_figure figure_of(enum view_sort sort) {
-    switch (sort) {
-    case VIEW_SORT_REQUESTED: return WIRE_FIGURE_REQUESTED;
-    case VIEW_SORT_CHUNKS: return WIRE_FIGURE_CHUNKS;
-    case VIEW_SORT_ALLOCS: return WIRE_FIGURE_ALLOCS;
-    case VIEW_SORT_FREES: return WIRE_FIGURE_FREES;
-    case VIEW_SORT_PEAK: return WIRE_FIGURE_PEAK;
-    default: return WIRE_FIGURES; /* none that the target knows */
+static double parse_seconds(const char *text) {
+    char *end;
+    double seconds = strtod(text, &end);
+    if (end == text || *end != '\0' || !(seconds >= 0.1 && seconds <= 3600))
+        cli_usage("--interval takes a number of seconds from 0.1 to 3600; got \"%s\"", text);
+    return seconds;
+}
+
+static void take_option(struct top_request *request, int option) {
+    switch (option) {
+    case READING_JSON: request->json = true; break;
+    case READING_HUMAN:
+    case READING_BYTES: request->frame.human = option == READING_HUMAN; break;
+    case OPTION_BATCH: request->frames = cli_parse_number("--batch", optarg, 1, INT32_MAX); break;
+    case OPTION_INTERVAL: request->frame.interval_s = parse_seconds(optarg); break;
+    case OPTION_SORT: request->frame.rows.sort = parse_column(optarg); break;
+    case OPTION_LIMIT:
+        request->frame.rows.limit = (size_t)cli_parse_number("--limit", optarg, 1, ROWS_FLAT_MAX);
+        break;
+    case OPTION_TREE: request->frame.rows.tree = true; break;
+    case OPTION_ALL: request->all = true; break;
+    default: reading_take(&request->names, option); break;
     }
 }
 
-static struct model_totals totals_of(const struct wire_sums *sums) {
-    return (struct model_totals){.requested_bytes = sums->requested_bytes,
-                                 .live_chunks = sums->live_chunks,
-                                 .allocs = sums->allocs,
-                                 .frees = sums->frees,
-                                 .requested_cum_bytes = sums->requested_cum_bytes,
-                                 .peak_requested_bytes = sums->peak_requested_bytes};
+static struct top_request parse(int argc, char **argv) {
+    struct top_request request = {
+        .frame = {.human = reading_wants_human(), .interval_s = 1, .rows = {.limit = 20}}};
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
+        take_option(&request, option);
+    if (request.json && request.frames == 0)
+        cli_usage("--json prints one object a frame and needs --batch N");
+    if (request.all && optind < argc)
+        cli_usage("--all takes no TARGET; got %s", argv[optind]);
+    if (!request.all && optind == argc)
+        cli_usage("top needs a TARGET, several of them, or --all: a pid or a process name");
+    return request;
 }
 
-/* --- the best -------------------------------------------------------------------------------- */
-
-/* Adds a context to the best, if it is one of them. */
-static void consider(struct survey *survey, uint32_t id, const struct model_totals *self) {
-    int64_t key = view_key(self, survey->sort);
-    size_t place = survey->best_count;
-    if (key < survey->minimum)
-        return;
-    while (place > 0 && survey->best[place - 1].key < key)
-        place--;
-    if (place == survey->limit)
-        return;
-    if (survey->best_count < survey->limit)
-        survey->best_count++;
-    memmove(&survey->best[place + 1], &survey->best[place],
-            (survey->best_count - place - 1) * sizeof *survey->best);
-    survey->best[place] = (struct best){id, key, *self};
-}
-
-/* Returns the least figure of a further context that is among the best. Ids rise, so a further
- * context that only equals the last of the best is not. */
-static int64_t least_of(const struct survey *survey) {
-    if (survey->best_count < survey->limit)
-        return survey->minimum;
-    int64_t last = survey->best[survey->limit - 1].key;
-    return last < INT64_MAX ? last + 1 : last;
-}
-
-static struct model_frame *frame_of(struct model *model, const struct wire_context *context,
-                                    char *label) {
-    struct model_frame frame = {.address = context->address,
-                                .module = context->module,
-                                .kind = context->kind,
-                                .exact_address = context->exact_address != 0,
-                                .label = label};
-    return model_find_frame(model, &frame);
-}
-
-/* Checks that the ids of the contexts rise. */
-static bool is_in_order(struct loader *loader, const struct wire_context *context) {
-    struct survey *survey = loader->visit_argument;
-    if (context->id < survey->next_id) {
-        return cli_fail(loader->failure, CLI_REFUSED,
-                        "%s: damaged dump; context %u occurs twice or out of order",
-                        loader->model->source, context->id);
+/* Finds the processes of the command line. A mistake in any of them ends the command. */
+static void find_targets(struct herd *herd, const struct top_request *request, char **words) {
+    herd->all = request->all;
+    herd->no_names = request->names.none;
+    herd->debug_directory = request->names.debug_directory;
+    herd->interval_s = request->frame.interval_s;
+    for (; *words; words++) {
+        struct target target;
+        target_open(&target, *words, true);
+        watch_take(herd_add(herd, &target.facts), &target.client);
     }
-    survey->next_id = (uint64_t)context->id + 1;
-    return true;
 }
 
-static enum loader_visit visit_frame(struct loader *loader, const struct wire_context *context,
-                                     const struct wire_sums *sums, char *label) {
-    (void)sums;
-    if (!is_in_order(loader, context))
-        return LOADER_FAIL;
-    frame_of(loader->model, context, label);
-    return LOADER_DROP;
+/* Sleeps until the next frame is due. If that was before now, because the reader of the output was
+ * slow, the frame comes a whole interval from now. */
+static void sleep_until_next(double *next_s, double interval_s) {
+    double now = watch_clock_s();
+    *next_s = *next_s + interval_s > now ? *next_s + interval_s : now + interval_s;
+    double left = *next_s - now;
+    struct timespec rest = {.tv_sec = (time_t)left,
+                            .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
+    nanosleep(&rest, NULL);
 }
 
-static enum loader_visit visit_best(struct loader *loader, const struct wire_context *context,
-                                    const struct wire_sums *sums, char *label) {
-    struct survey *survey = loader->visit_argument;
-    if (!is_in_order(loader, context))
-        return LOADER_FAIL;
-    if (!sums)
-        return LOADER_DROP;
-    struct model_totals self = totals_of(sums);
-    if (survey->matches) {
-        uint32_t number = frame_of(loader->model, context, label)->number;
-        if (number >= survey->frame_count || !survey->matches[number])
-            return LOADER_DROP;
-        survey->matched++;
-        survey->matched_bytes = model_add(survey->matched_bytes, self.requested_bytes);
+/* Ends the command if the process has ended or is silent for too long. */
+static void give_up(const struct watch *watch, double *silent_s) {
+    bool mistake = !watch->loaded && watch->state == WATCH_SILENT;
+    if (watch->state == WATCH_ENDED || mistake)
+        cli_die(mistake ? watch->failure.code : CLI_REFUSED, "%s", watch->how);
+    if (watch->state == WATCH_RUNS)
+        *silent_s = 0;
+    else if (*silent_s <= 0)
+        *silent_s = watch_clock_s();
+    else if (watch_clock_s() - *silent_s > PATIENCE_S)
+        cli_die(CLI_REFUSED, "%s", watch->how);
+}
+
+/* Prints frames of one process. Rates need two looks, so the first one prints nothing. */
+static int print_process(struct watch *watch, struct top_request *request) {
+    struct rows rows = {0};
+    double next_s = watch_clock_s(), silent_s = 0;
+    bool first = true;
+    while (request->frame.number < request->frames) {
+        bool good = watch_look(watch);
+        give_up(watch, &silent_s);
+        if (good && !first) {
+            request->frame.number++;
+            (request->json ? frame_print_json : frame_print_text)(watch, &rows, &request->frame);
+            if (fflush(stdout) != 0)
+                break;
+        }
+        first = first && !good;
+        if (request->frame.number < request->frames)
+            sleep_until_next(&next_s, request->frame.interval_s);
     }
-    consider(survey, context->id, &self);
-    return LOADER_DROP;
+    rows_free(&rows);
+    return cli_finish_output(CLI_DONE);
 }
 
-/* Asks for all contexts in pieces, and calls `visit` for each context that the target sends.
- * `adapt`: the target sends only contexts that may be among the best. */
-static void look_at_all(struct target *target, struct survey *survey, bool adapt,
-                        enum loader_visit (*visit)(struct loader *, const struct wire_context *,
-                                                   const struct wire_sums *, char *)) {
-    struct loader *loader = &target->loader;
-    struct wire_piece_request request = {
-        .part = WIRE_PART_BEST, .figure = figure_of(survey->sort), .ids_below = loader->contexts};
-    uint64_t before;
-    survey->next_id = 0;
-    loader->survey = (struct wire_survey){.root_peak_bytes = WIRE_UNKNOWN};
-    loader->visit = visit;
-    loader->visit_argument = survey;
-    do {
-        before = request.from;
-        request.least = adapt ? least_of(survey) : INT64_MIN;
-        target_ask_piece(target, &request);
-    } while (request.from > before);
-    loader->visit = NULL;
-}
-
-/* --- a site ---------------------------------------------------------------------------------- */
-
-/* Asks for the modules that are not loaded yet. */
-static void ask_modules(struct target *target) {
-    struct wire_piece_request request = {.part = WIRE_PART_MODULES,
-                                         .from = target->loader.model->module_count};
-    target_ask_pieces(target, &request);
-}
-
-static void find_matches(struct target *target, struct model *model, struct survey *survey,
-                         const char *site, const struct reading_names *names) {
-    regex_t regex;
-    look_at_all(target, survey, false, visit_frame);
-    ask_modules(target);
-    if (!loader_check_frames(&target->loader))
-        cli_die_failure(&target->failure);
-    reading_resolve_sites(model, target, names);
-    model->has_names = false; /* further frames will be added */
-    view_compile_site(&regex, site);
-    survey->frame_count = model->frame_count;
-    survey->matches = cli_alloc(survey->frame_count, sizeof *survey->matches);
-    for (struct model_frame *frame = model->frames; frame; frame = frame->next)
-        survey->matches[frame->number] =
-            view_matches_frame(model, frame, &regex) || view_matches_tails(model, frame, &regex);
-    regfree(&regex);
-}
-
-/* --- paths ----------------------------------------------------------------------------------- */
-
-static uint32_t *find_loaded(const struct survey *survey, uint32_t id) {
-    uint32_t hash = id * 0x9e3779b1U;
-    size_t at = hash & (survey->loaded_room - 1);
-    while (survey->loaded[at] != 0 && survey->loaded[at] != id + 1)
-        at = (at + 1) & (survey->loaded_room - 1);
-    return &survey->loaded[at];
-}
-
-/* Adds an id to the loaded ones. Returns true if it is new. */
-static bool add_loaded(struct survey *survey, uint32_t id) {
-    if (2 * survey->loaded_count >= survey->loaded_room) {
-        struct survey old = *survey;
-        survey->loaded_room = old.loaded_room > 0 ? 2 * old.loaded_room : 1024;
-        survey->loaded = cli_alloc(survey->loaded_room, sizeof *survey->loaded);
-        for (size_t i = 0; i < old.loaded_room; i++)
-            if (old.loaded[i] != 0)
-                *find_loaded(survey, old.loaded[i] - 1) = old.loaded[i];
-        free(old.loaded);
+static int print_herd(struct herd *herd, struct top_request *request) {
+    double next_s = watch_clock_s();
+    herd_look(herd);
+    while (request->frame.number < request->frames) {
+        sleep_until_next(&next_s, request->frame.interval_s);
+        herd_look(herd);
+        request->frame.number++;
+        (request->json ? frame_print_herd_json : frame_print_herd_text)(herd, &request->frame);
+        if (fflush(stdout) != 0)
+            break;
     }
-    uint32_t *slot = find_loaded(survey, id);
-    bool is_new = *slot == 0;
-    *slot = id + 1;
-    survey->loaded_count += is_new;
-    return is_new;
+    return cli_finish_output(CLI_DONE);
 }
 
-static enum loader_visit visit_path(struct loader *loader, const struct wire_context *context,
-                                    const struct wire_sums *sums, char *label) {
-    (void)sums;
-    (void)label;
-    return add_loaded(loader->visit_argument, context->id) ? LOADER_KEEP : LOADER_DROP;
-}
-
-static void ask_path(struct target *target, uint32_t id) {
-    struct wire_piece_request request = {.part = WIRE_PART_PATH, .from = WIRE_FROM_ID(id)};
-    target_ask_pieces(target, &request);
-}
-
-/* Asks for the root, the best contexts with their ancestors, and the contexts that close the loops
- * of recursive ones among these. */
-static void ask_paths(struct target *target, struct survey *survey) {
-    struct loader *loader = &target->loader;
-    loader->visit = visit_path;
-    loader->visit_argument = survey;
-    ask_path(target, 0);
-    for (size_t i = 0; i < survey->best_count; i++)
-        ask_path(target, survey->best[i].id);
-    size_t count = loader->model->context_count;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t from = loader->model->contexts[i].recursive_from;
-        if (from < loader->contexts && *find_loaded(survey, from) == 0)
-            ask_path(target, from);
-    }
-    loader->visit = NULL;
-}
-
-/* --- all of it ------------------------------------------------------------------------------- */
-
-static int64_t minus(int64_t a, int64_t b) {
-    return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
-}
-
-/* Sets the figures of the best contexts to those of the survey. Their ancestors get no figures of
- * their own. */
-static void set_figures(struct model *model, const struct survey *survey,
-                        const struct wire_survey *all) {
-    struct model_totals *rest = &model_own_figures(model, &model->left_out)->self;
-    *rest = (struct model_totals){.requested_bytes = all->requested_bytes,
-                                  .live_chunks = all->live_chunks,
-                                  .allocs = all->allocs,
-                                  .frees = all->frees,
-                                  .requested_cum_bytes = all->requested_cum_bytes};
-    bool chosen = survey->matches != NULL;
-    model->left_out_bytes = chosen ? survey->matched_bytes : all->requested_bytes;
-    model->left_out_leaves = (chosen ? survey->matched : all->with_figures) - survey->best_count;
-    for (size_t i = 0; i < model->context_count; i++)
-        model->contexts[i].figures = model_figures_at(model, 0);
-    for (size_t i = 0; i < survey->best_count; i++) {
-        const struct model_totals *self = &survey->best[i].self;
-        uint32_t index = model_find_context(model, survey->best[i].id);
-        if (index == WIRE_NONE)
-            continue;
-        model_own_figures(model, &model->contexts[index])->self = *self;
-        model->left_out_bytes = minus(model->left_out_bytes, self->requested_bytes);
-        rest->requested_bytes = minus(rest->requested_bytes, self->requested_bytes);
-        rest->live_chunks = minus(rest->live_chunks, self->live_chunks);
-        rest->allocs = minus(rest->allocs, self->allocs);
-        rest->frees = minus(rest->frees, self->frees);
-        rest->requested_cum_bytes = minus(rest->requested_cum_bytes, self->requested_cum_bytes);
-    }
-    model_own_figures(model, &model->contexts[0])->self.peak_requested_bytes = all->root_peak_bytes;
-    model->left_out_shares = (struct folding_shares){
-        .full_bytes = all->requested_bytes - all->labelled_bytes - all->merged_bytes,
-        .full_allocs = all->allocs - all->labelled_allocs - all->merged_allocs,
-        .merged_bytes = all->merged_bytes,
-        .merged_allocs = all->merged_allocs};
-    model->left_out_count =
-        all->contexts > model->context_count ? all->contexts - model->context_count : 0;
-}
-
-bool top_load(struct target *target, struct model *model, const struct target_load_options *options,
-              const struct view_options *view, int64_t limit, const struct reading_names *names) {
-    struct survey survey = {.sort = view->sort, .limit = (size_t)limit, .minimum = INT64_MIN};
-    struct loader *loader = &target->loader;
-    if (limit <= 0 || limit > LIMIT_MAX || figure_of(view->sort) == WIRE_FIGURES)
-        return false;
-    if (view->min_bytes >= 0)
-        survey.minimum = view->min_bytes;
-    loader_begin(loader, model, target->client.source, &target->failure);
-    target_ask_head(target, WIRE_DUMP_BEGIN);
-    survey.best = cli_alloc(survey.limit + 1, sizeof *survey.best);
-    if (view->site)
-        find_matches(target, model, &survey, view->site, names);
-    look_at_all(target, &survey, !view->site, visit_best);
-    ask_paths(target, &survey);
-    ask_modules(target);
-    target_load_begun(target, model, options);
-    set_figures(model, &survey, &loader->survey);
-    free(survey.best);
-    free(survey.matches);
-    free(survey.loaded);
-    loader->partial = true;
-    target_load_rest(target, model, options);
-    return true;
+int top_main(int argc, char **argv) {
+    struct top_request request = parse(argc, argv);
+    struct herd herd = {0};
+    request.frame.of = request.frames;
+    if (request.frames == 0)
+        screen_check();
+    find_targets(&herd, &request, argv + optind);
+    bool single = !herd.all && herd.count == 1;
+    if (request.frames > 0)
+        return single ? print_process(herd.watches[0], &request) : print_herd(&herd, &request);
+    struct screen_options options = {.rows = request.frame.rows,
+                                     .interval_s = request.frame.interval_s};
+    return screen_run(&herd, single, &options);
 }

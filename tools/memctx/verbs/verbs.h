@@ -9,6 +9,7 @@
 int run_main(int argc, char **argv);
 int ps_main(int argc, char **argv);
 int dump_main(int argc, char **argv);
+int top_main(int argc, char **argv);
 int frag_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
 int export_main(int argc, char **argv);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * top.h - loads only the contexts that have most of the sort key, with their call paths. For a
+ * best.h - loads only the contexts that have most of the sort key, with their call paths. For a
  * short list the command then needs no memory for millions of others.
  *
  * The target looks at all contexts. It sends the contexts whose figure is not below the smallest of
@@ -8,8 +8,8 @@
  * With --site the target is asked twice for all contexts that have figures: once for their frames,
  * whose names are looked up here, and once for those whose names match.
  */
-#ifndef MEMCTX_TOP_H
-#define MEMCTX_TOP_H
+#ifndef MEMCTX_BEST_H
+#define MEMCTX_BEST_H
 
 #include "model/view.h"
 #include "target/target.h"
@@ -18,7 +18,8 @@
 /* Loads at most `limit` contexts, those with most of the sort key; model->left_out has the sums
  * and the number of all others. Returns false and does nothing if the list is long, or is sorted
  * by a figure that only pages give. */
-bool top_load(struct target *target, struct model *model, const struct target_load_options *options,
-              const struct view_options *view, int64_t limit, const struct reading_names *names);
+bool best_load(struct target *target, struct model *model,
+               const struct target_load_options *options, const struct view_options *view,
+               int64_t limit, const struct reading_names *names);
 
 #endif

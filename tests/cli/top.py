@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: MIT
+"""memctx top: as text, and on a terminal of its own whose screen is read."""
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+from harness import CLI, Target, build_program, check, check_equal, test
+from clitest import cli, expect, target
+from screen import Terminal
+
+TITLES = r"LIVE +>?GROWTH/S +>?WASTE +>?ALLOCS/S +>?CHUNKS"
+ENTER, ESCAPE, DOWN, LEFT = "\r", "\033", "\033OB", "\033OD"
+
+
+@contextlib.contextmanager
+def lively(**extra):
+    with target([build_program("tests/cli/programs/lively.c")], **extra) as live:
+        yield live
+
+
+def tell(live, word):
+    live.process.stdin.write(f"{word}\n".encode())
+    live.process.stdin.flush()
+
+
+def do(live, word):
+    tell(live, word)
+    check_equal(live.hear(), "ok", f"the answer to {word}")
+
+
+@contextlib.contextmanager
+def top(live, *words, rows=24, columns=80, interval=0.2, before=(), **extra):
+    env = {**live.cli_env, "TERM": "xterm", "LC_ALL": "C.UTF-8", **extra}
+    env = {key: value for key, value in env.items() if value is not None}
+    with Terminal([*before, CLI, "top", *map(str, words or [live.pid]), "--interval", str(interval)], env, rows, columns) as screen:
+        yield screen
+
+
+def quit_top(screen):
+    screen.press("q")
+    check_equal(screen.ended(), 0, "the exit code after q")
+    check(screen.is_restored(), "the terminal is not as before")
+
+
+def sum_of(frame, function):
+    return sum(one["requested_bytes"] for one in frame["list"] if one["path"].startswith(function + " "))
+
+
+@test
+def top_batch():
+    """Frames as JSON: totals, contexts and rates are those of the program; --batch N prints N of them."""
+    with lively() as live:
+        words = [CLI, "top", str(live.pid), "--batch", "6", "--interval", "0.25", "--json"]
+        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, text=True) as process:
+            frames = [json.loads(process.stdout.readline())]
+            do(live, "load")
+            do(live, "feed")
+            frames += [json.loads(line) for line in process.stdout]
+        check_equal((process.returncode, len(frames)), (0, 6), "exit code and frames")
+        check_equal([frame["frame"] for frame in frames], list(range(1, 7)), "numbers of the frames")
+        check_equal([sum_of(frame, "load_chunk") for frame in (frames[0], frames[-1])], [100000, 200000], "load_chunk")
+        check_equal([sum_of(frame, "feed_chunk") for frame in (frames[0], frames[-1])], [100000, 200000], "feed_chunk")
+        grown = [frame["process"]["requested_bytes"] for frame in frames]
+        check_equal(grown[-1] - grown[0], 200000, "growth of the total")
+        # A rate times its interval is the growth; the moments of reading are not exactly those of the uptime.
+        pairs = [(later, later["process"]["uptime_s"] - earlier["process"]["uptime_s"]) for earlier, later in zip(frames, frames[1:])]
+        for what, want, rate in (("bytes", 200000, lambda frame: frame["process"]["growth_bytes_per_s"]),
+                                 ("allocations", 150, lambda frame: frame["process"]["allocs_per_s"]),
+                                 ("bytes of load_chunk", 100000, lambda frame: sum(
+                                     one["growth_bytes_per_s"] for one in frame["list"] if one["path"].startswith("load_chunk ")))):
+            got = sum(rate(frame) * seconds for frame, seconds in pairs)
+            check(0.7 * want < got < 1.4 * want, f"{what} by the rates: {got}, want about {want}")
+        dump = live.dump()
+        held = {one["id"]: one["self"] for one in dump["contexts"] if one["self"]["live_chunks"]}
+        last = {one["id"]: one for one in frames[-1]["list"] if one["live_chunks"]}
+        check_equal({key: (one["requested_bytes"], one["reserved_bytes"] - one["requested_bytes"]) for key, one in held.items()},
+                    {key: (one["requested_bytes"], one["waste_bytes"]) for key, one in last.items()}, "live bytes and waste")
+
+
+@test
+def top_batch_text():
+    """Frames as text, the flat list and the tree; a closed pipe ends them without a message."""
+    with lively() as live:
+        done = expect(0, "^$", "top", live.pid, "--batch", 2, "--interval", 0.1, "--limit", 2, env=live.cli_env)
+        check_equal(len(re.findall(r"^pid \d+ \(lively\), frame \d of 2", done.stdout, re.M)), 2, done.stdout)
+        check(re.search(r"^ +100000 +\+0 +\d+ +0 +100  load_chunk \(lively\.c:\d+\) < load_all", done.stdout, re.M), done.stdout)
+        check("... and" in done.stdout, done.stdout)
+        tree = expect(0, "^$", "top", live.pid, "--batch", 1, "--interval", 0.1, "--tree", "--human", env=live.cli_env).stdout
+        check(re.search(r"^ +200K .*\[the whole program\]$", tree, re.M), tree)
+        check(re.search(r"^ +97\.7K .*  feed_chunk \(lively\.c:\d+\) < feeder", tree, re.M), tree)
+        words = [CLI, "top", str(live.pid), "--batch", "50", "--interval", "0.1"]
+        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.readline()
+            process.stdout.close()
+            error = process.stderr.read().decode()
+        check(process.returncode in (1, -signal.SIGPIPE), f"a closed pipe: exit {process.returncode}, {error}")
+
+
+@test
+def top_batch_ends():
+    """A target that ends in the middle: the frames so far, how it ended, exit code 1."""
+    for end, pattern in (("exit 3", r"has exited with status 3|has ended"), ("kill", r"was killed by signal 9 \(Killed\)|has ended")):
+        with lively() as live:
+            words = [CLI, "top", str(live.pid), "--batch", "100", "--interval", "0.1"]
+            with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+                process.stdout.readline()
+                if end == "kill":
+                    os.kill(live.pid, signal.SIGKILL)
+                else:
+                    tell(live, end)
+                error = process.communicate(timeout=15)[1]
+            check_equal(process.returncode, 1, "exit code")
+            check(re.search(pattern, error), error)
+
+
+@test
+def top_refuses():
+    """Without a terminal, or with one that is not known, the message names --batch."""
+    with lively() as live:
+        expect(2, "standard (in|out)put is no terminal; --batch N", "top", live.pid, env=live.cli_env)
+        for name, pattern in ((None, "TERM is not set.*--batch N"), ("no-such-terminal", 'called "no-such-terminal".*--batch N'),
+                              ("dumb", "cannot move its cursor.*--batch N")):
+            with top(live, TERM=name) as screen:
+                check_equal(screen.ended(), 2, f"exit code with TERM={name}")
+                check(re.search(pattern, screen.text().replace("\n", ""), re.S), screen.text())
+        env = live.cli_env
+        expect(2, "--json .* needs --batch N", "top", live.pid, "--json", env=env)
+        expect(2, 'one of live, growth, .*; got "peak"', "top", live.pid, "--batch", 1, "--sort", "peak", env=env)
+        expect(2, "--interval takes", "top", live.pid, "--batch", 1, "--interval", "0", env=env)
+        expect(2, "needs a TARGET", "top", env=env)
+        expect(2, "--all takes no TARGET", "top", "--all", live.pid, env=env)
+        expect(3, "no process has pid", "top", 999999999, "--batch", 1, env=env)
+        with open("/dev/full", "w", encoding="ascii") as full:
+            done = subprocess.run([CLI, "top", str(live.pid), "--batch", "1", "--interval", "0.1"], env=env, stdout=full,
+                                  stderr=subprocess.PIPE, text=True, timeout=20, check=False)
+        check(done.returncode == 1 and "No space left" in done.stderr, f"a full disk: {done.returncode} {done.stderr}")
+
+
+@test
+def top_list():
+    """The flat list on 80x24: live bytes, growth while the program allocates, sorting, search, the base, threads."""
+    with lively() as live, top(live) as screen:
+        screen.wait(r"^ +97\.7K .* 100 load_chunk \(lively\.c:\d+\)", "the first look")
+        screen.wait(r">" + TITLES + " CALL PATH", "sorted by live bytes")
+        check_equal(len(screen.screen.marked()), 2, "the titles and one line are marked")
+        do(live, "feed")
+        screen.wait(r"^ +195K +\+\d.*feed_chunk|^ +97\.7K +\+\d.*feed_chunk", "growth of feed_chunk")
+        screen.wait(r"growth \+\d", "growth of the total")
+        screen.wait(r"^total .*[▁▂▃▄▅▆▇█]{2,} \d", "a sparkline")
+        screen.press("5")
+        screen.wait(r">CHUNKS", "sorted by chunks")
+        screen.press("/feed_c" + ENTER)
+        screen.wait(r"/feed_c\n", "the search is shown")
+        screen.until(lambda: "load_chunk" not in screen.text(), "only what matches")
+        screen.press("t")
+        screen.wait(r"^ +195K .* 100 +thread \d+ feeder$", "the thread of feed_chunk")
+        screen.press(ENTER)
+        screen.wait(r"^ +feed_chunk \(lively\.c:\d+\)\n +< feeder \(lively\.c:\d+\)\n", "its whole path")
+        screen.press(LEFT)
+        screen.until(lambda: not re.search("^ +< feeder", screen.text(), re.M), "the path is closed")
+        screen.press("t" + ESCAPE)
+        screen.wait("load_chunk", "the search has ended")
+        screen.press("d")
+        screen.wait("there is no base yet", "no base")
+        screen.press("md")
+        screen.wait(r"\+LIVE .*>\+CHUNKS", "the titles of differences")
+        do(live, "load")
+        screen.wait(r"^ +\+97\.7K .* \+100 load_chunk", "the difference of load_chunk")
+        screen.press("/[" + ENTER)
+        screen.wait("no regular expression", "a bad search")
+        screen.press("?")
+        screen.wait("any key goes back", "the keys")
+        screen.press("x")
+        screen.wait("CALL PATH", "the list again")
+        quit_top(screen)
+
+
+@test
+def top_tree():
+    """The tree on 200x60 is folded and opened; the screen follows the terminal's size."""
+    with lively() as live, top(live, live.pid, "--tree", rows=60, columns=200) as screen:
+        screen.wait(r"- \[the whole program\]$", "the root")
+        screen.wait(r"^ +97\.7K .* feed_chunk \(lively\.c:\d+\) < feeder \(lively\.c:\d+\)", "a line of the tree")
+        screen.press(ENTER)
+        screen.wait(r"\+ \[the whole program\]$", "the root is folded")
+        screen.until(lambda: "feed_chunk" not in screen.text(), "nothing below the root")
+        screen.press("+")
+        screen.wait("feed_chunk", "the root is open")
+        screen.press(DOWN)
+        screen.until(lambda: "whole program" not in screen.screen.marked()[-1], "the next line is marked")
+        screen.press(LEFT + LEFT)
+        screen.until(lambda: "whole program" in screen.screen.marked()[-1], "Left goes to the root")
+        screen.resize(24, 80)
+        screen.wait(r"^\? keys.*pause$", "the foot on 80x24")
+        check("feed_chunk" in screen.text(), screen.text())
+        screen.resize(5, 30)
+        screen.wait("too small", "a tiny terminal")
+        screen.resize(40, 120)
+        screen.wait(r"feed_chunk.*< feeder", "the tree on 40x120")
+        screen.press("v")
+        screen.wait("CALL PATH$", "the list")
+        screen.press("p")
+        screen.wait("PAUSED", "paused")
+        do(live, "load")
+        time.sleep(0.5)
+        while screen.read(0.1):
+            pass
+        check(re.search(r"^ +97\.7K .* 100 load_chunk", screen.text(), re.M), screen.text())
+        screen.press("p")
+        screen.wait(r"live 298K", "it goes on")
+        quit_top(screen)
+
+
+@test
+def top_ends():
+    """The screen outlives its target, and says how it ended, or that it does not answer."""
+    for end, pattern in (("exit 3", r"exited with status 3|has ended"), ("kill", r"killed by signal 9|has ended")):
+        with lively() as live, top(live) as screen:
+            screen.wait("load_chunk", "the first look")
+            if end == "kill":
+                live.process.send_signal(signal.SIGSTOP)
+                screen.wait("is stopped; kill -CONT", "a stopped target")
+                live.process.send_signal(signal.SIGCONT)
+                screen.until(lambda: "is stopped" not in screen.text(), "it answers again")
+                live.process.kill()
+            else:
+                tell(live, end)
+            screen.wait(rf"({pattern}).*q quits", "how it ended")
+            check("load_chunk" in screen.text(), screen.text())
+            quit_top(screen)
+
+
+@test
+def top_restores():
+    """Signals restore the terminal; SIGTSTP does until SIGCONT; without UTF-8 the sparkline is ASCII."""
+    with lively() as live:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with top(live, LC_ALL="C") as screen:
+                screen.wait(r"^total +[_#]+ \d", "a sparkline of ASCII")
+                check(screen.text().isascii(), screen.text())
+                screen.process.send_signal(number)
+                check_equal(screen.ended(), -number, "how it ended")
+                check(screen.is_restored(), f"signal {number}")
+        # A shell that controls jobs, because the kernel stops no process that nobody could continue.
+        shell = ["bash", "-c", 'set -m; "$@"; echo "stopped: $?"; read -r line; fg >/dev/null; echo "ended: $?"', "bash"]
+        with top(live, before=shell) as screen:
+            screen.wait("load_chunk", "the first look")
+            screen.press("\032")
+            screen.wait("^stopped: 1", "stopped by Ctrl-Z")
+            check(screen.is_restored(), "the terminal of a command that is stopped")
+            screen.press("go on\n")
+            screen.wait("load_chunk", "it goes on")
+            screen.until(lambda: 1049 in screen.screen.modes, "the screen is open again")
+            screen.press("q")
+            screen.wait("^ended: 0", "the end")
+            check_equal(screen.ended(), 0, "the exit code of the shell")
+            check(screen.is_restored(), "the terminal after q")
+
+
+@test
+def top_of_several():
+    """Several targets: a list, Enter and back; --all finds them; --batch prints the list."""
+    program = build_program("tests/cli/programs/lively.c")
+    with lively() as live, Target([program], live.runtime, MEMCTX_CONTROL="eager") as other:
+        check_equal(other.hear(), "ready", "the second program")
+        other.wait_socket()
+        do(other, "load")
+        frame = json.loads(cli("top", live.pid, other.pid, "--batch", 1, "--interval", 0.1, "--json", env=live.cli_env).stdout)
+        check_equal([one["pid"] for one in frame["processes"]], [other.pid, live.pid], "sorted by live bytes")
+        with top(live, live.pid, other.pid) as screen:
+            screen.wait(rf"^ +{other.pid} +\S+ +298K .*lively", "the larger one")
+            screen.wait(rf"^ +{live.pid} +\S+ +200K .*lively", "the smaller one")
+            screen.press(DOWN + ENTER)
+            screen.wait(rf"pid {live.pid} \(lively\)", "inside of the second one")
+            screen.wait("load_chunk", "its call paths")
+            screen.press("b")
+            screen.wait("2 processes", "the list again")
+            other.process.kill()
+            screen.wait(rf"{other.pid} \(lively\) (was killed|has ended)", "one has ended")
+            quit_top(screen)
+        text = expect(0, "", "top", "--all", "--batch", 1, "--interval", 0.1, env=live.cli_env).stdout
+        check(re.search(rf"^ +{live.pid} .*lively", text, re.M), text)
+
+
+@test
+def top_new_paths():
+    """A call path that is new while top runs is shown with its name."""
+    with target([build_program("tests/cli/programs/allocate.c")]) as live, top(live) as screen:
+        screen.wait("allocate_first", "the first look")
+        check("allocate_more" not in screen.text(), screen.text())
+        do(live, "grow")
+        screen.wait(r"^ +488K .* 500 allocate_more \(allocate\.c:\d+\) < ma", "the new path")
+        quit_top(screen)

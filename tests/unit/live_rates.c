@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of tools/memctx/live/rates.c: what `memctx top` computes from one look to the next. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "live/rates.h"
+
+/* A root with the children 1 and 2; 3 is below 2. */
+static struct model_context contexts[5] = {
+    {.parent = WIRE_NONE}, {.parent = 0}, {.parent = 0}, {.parent = 2}, {.parent = 2}};
+static const struct model tree = {.contexts = contexts, .context_count = 4};
+
+static void look(struct rates *rates, double time_s, const int64_t *live, size_t count) {
+    rates_begin(rates);
+    for (size_t i = 0; i < count; i++)
+        rates_set(rates, i, time_s, live[i], live[i] / 10, 2 * live[i]);
+    rates_end_range(rates, 0, rates->count, time_s);
+    rates_end(rates, time_s);
+}
+
+static int64_t own(const struct rates *rates, size_t index, enum rates_column column) {
+    return rates_value(rates, index, column, false, false);
+}
+
+Test(live_rates, first_look_has_no_rates) {
+    struct rates rates = {0};
+    rates_reserve(&rates, 4);
+    look(&rates, 10, (int64_t[]){0, 100, 0, 50}, 4);
+    cr_assert_eq(own(&rates, 1, RATES_LIVE), 100);
+    cr_assert_eq(own(&rates, 1, RATES_CHUNKS), 10);
+    cr_assert_eq(own(&rates, 1, RATES_GROWTH), WIRE_UNKNOWN);
+    cr_assert_eq(own(&rates, 1, RATES_ALLOCS), WIRE_UNKNOWN);
+    cr_assert_eq(own(&rates, 1, RATES_WASTE), WIRE_UNKNOWN);
+    rates_clear(&rates);
+}
+
+Test(live_rates, change_is_divided_by_the_time) {
+    struct rates rates = {0};
+    rates_reserve(&rates, 4);
+    look(&rates, 10, (int64_t[]){0, 100, 0, 50}, 4);
+    look(&rates, 12.5, (int64_t[]){0, 350, 0, 40}, 4);
+    cr_assert_eq(own(&rates, 1, RATES_GROWTH), 100);
+    cr_assert_eq(own(&rates, 1, RATES_ALLOCS), 200);
+    cr_assert_eq(own(&rates, 3, RATES_GROWTH), -4);
+    cr_assert_eq(own(&rates, 2, RATES_GROWTH), 0);
+    rates_clear(&rates);
+}
+
+Test(live_rates, contexts_read_at_other_times_have_rates_of_their_own) {
+    struct rates rates = {0};
+    rates_reserve(&rates, 2);
+    look(&rates, 0, (int64_t[]){10, 10}, 2);
+    rates_begin(&rates);
+    rates_set(&rates, 0, 1, 20, 1, 20);
+    rates_end_range(&rates, 0, 1, 1); /* context 1 is not read in this look */
+    rates_end(&rates, 1);
+    cr_assert_eq(own(&rates, 0, RATES_GROWTH), 10);
+    cr_assert_eq(own(&rates, 1, RATES_LIVE), 10);
+    rates_begin(&rates);
+    rates_set(&rates, 1, 2, 50, 1, 20);
+    rates_end_range(&rates, 1, 2, 2);
+    rates_end(&rates, 2);
+    cr_assert_eq(own(&rates, 1, RATES_GROWTH), 20); /* 40 bytes in two seconds */
+    rates_clear(&rates);
+}
+
+Test(live_rates, what_is_not_told_has_become_zero) {
+    struct rates rates = {0};
+    rates_reserve(&rates, 3);
+    look(&rates, 0, (int64_t[]){10, 20, 30}, 3);
+    look(&rates, 1, (int64_t[]){10, 20}, 2);
+    cr_assert_eq(own(&rates, 2, RATES_LIVE), 0);
+    cr_assert_eq(own(&rates, 2, RATES_GROWTH), -30);
+    rates_clear(&rates);
+}
+
+Test(live_rates, new_context_held_nothing_at_the_look_before) {
+    struct rates rates = {0};
+    rates_reserve(&rates, 2);
+    look(&rates, 4, (int64_t[]){10, 20}, 2);
+    rates_reserve(&rates, 3);
+    look(&rates, 6, (int64_t[]){10, 20, 500}, 3);
+    cr_assert_eq(own(&rates, 2, RATES_GROWTH), 250);
+    cr_assert_eq(own(&rates, 2, RATES_ALLOCS), 500);
+    rates_clear(&rates);
+}
+
+Test(live_rates, reset_of_the_counters_begins_anew) {
+    struct rates rates = {0};
+    rates_reserve(&rates, 1);
+    rates_begin(&rates);
+    rates_set(&rates, 0, 0, 10, 1, 1000);
+    rates_end(&rates, 0);
+    rates_begin(&rates);
+    rates_set(&rates, 0, 1, 10, 1, 30);
+    rates_end(&rates, 1);
+    cr_assert_eq(own(&rates, 0, RATES_ALLOCS), 30);
+    rates_clear(&rates);
+}
+
+Test(live_rates, subtrees_are_sums_of_what_counts) {
+    struct rates rates = {0};
+    rates_reserve(&rates, 4);
+    look(&rates, 0, (int64_t[]){1, 10, 100, 1000}, 4);
+    look(&rates, 1, (int64_t[]){1, 20, 100, 3000}, 4);
+    rates_set_waste(&rates, 3, 7);
+    rates_add_up(&rates, &tree, NULL);
+    cr_assert_eq(rates_value(&rates, 0, RATES_LIVE, true, false), 3121);
+    cr_assert_eq(rates_value(&rates, 2, RATES_LIVE, true, false), 3100);
+    cr_assert_eq(rates_value(&rates, 2, RATES_GROWTH, true, false), 2000);
+    cr_assert_eq(rates_value(&rates, 0, RATES_GROWTH, true, false), 2010);
+    cr_assert_eq(rates_value(&rates, 2, RATES_WASTE, true, false), 7);
+    cr_assert_eq(rates_value(&rates, 1, RATES_WASTE, true, false), WIRE_UNKNOWN);
+    rates_add_up(&rates, &tree, (bool[]){true, true, true, false});
+    cr_assert_eq(rates_value(&rates, 0, RATES_LIVE, true, false), 121);
+    rates_clear(&rates);
+}
+
+Test(live_rates, differences_to_the_base) {
+    struct rates rates = {0};
+    rates_reserve(&rates, 4);
+    look(&rates, 0, (int64_t[]){0, 10, 100, 1000}, 4);
+    rates_set_waste(&rates, 1, 5);
+    rates_mark(&rates, 0);
+    look(&rates, 1, (int64_t[]){0, 30, 50, 1000}, 4);
+    rates_set_waste(&rates, 1, 2);
+    rates_reserve(&rates, 5); /* a context that is newer than the base */
+    rates_begin(&rates);
+    rates_set(&rates, 4, 2, 70, 7, 140);
+    rates_end(&rates, 2);
+    struct model more = {.contexts = contexts, .context_count = 5};
+    rates_add_up(&rates, &more, NULL);
+    cr_assert_eq(rates_value(&rates, 1, RATES_LIVE, false, true), 20);
+    cr_assert_eq(rates_value(&rates, 1, RATES_CHUNKS, false, true), 2);
+    cr_assert_eq(rates_value(&rates, 1, RATES_ALLOCS, false, true), 40);
+    cr_assert_eq(rates_value(&rates, 1, RATES_WASTE, false, true), -3);
+    cr_assert_eq(rates_value(&rates, 1, RATES_LIVE, false, false), 30);
+    cr_assert_eq(rates_value(&rates, 4, RATES_LIVE, false, true), 70);
+    cr_assert_eq(rates_value(&rates, 2, RATES_LIVE, true, true), 20); /* -50 and 70 */
+    rates_clear(&rates);
+}
+
+Test(live_rates, history_keeps_the_last_values) {
+    struct rates_history history = {.count = 0};
+    int levels[4];
+    cr_assert_eq(rates_past(&history, 0), WIRE_UNKNOWN);
+    rates_push(&history, 5);
+    rates_levels(&history, levels, 4, 8);
+    cr_assert(levels[0] == -1 && levels[2] == -1 && levels[3] == 0);
+    for (int64_t i = 0; i < RATES_HISTORY + 10; i++)
+        rates_push(&history, i);
+    cr_assert_eq(rates_past(&history, 0), RATES_HISTORY + 9);
+    cr_assert_eq(rates_past(&history, RATES_HISTORY - 1), 10);
+    cr_assert_eq(rates_past(&history, RATES_HISTORY), WIRE_UNKNOWN);
+    rates_levels(&history, levels, 4, 8);
+    cr_assert(levels[0] == 0 && levels[1] == 2 && levels[2] == 5 && levels[3] == 7);
+}
+
+Test(live_rates, rate_of_what_is_unknown_is_unknown) {
+    cr_assert_eq(rates_per_second(10, WIRE_UNKNOWN, 1), WIRE_UNKNOWN);
+    cr_assert_eq(rates_per_second(WIRE_UNKNOWN, 10, 1), WIRE_UNKNOWN);
+    cr_assert_eq(rates_per_second(20, 10, 0), WIRE_UNKNOWN);
+    cr_assert_eq(rates_per_second(INT64_MAX, 0, 0.1), WIRE_UNKNOWN);
+    cr_assert_eq(rates_less(INT64_MAX, -1), WIRE_UNKNOWN);
+    cr_assert_eq(rates_per_second(20, 13, 2), 4);
+    cr_assert_eq(rates_per_second(13, 20, 2), -4);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/* frame.c - prints looks without a terminal. */
+#include "live/frame.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "model/who.h"
+
+char *frame_short(char text[FRAME_NUMBER_BYTES], int64_t value, bool units, bool sign) {
+    static const char letters[] = " KMGTPE";
+    double step = units ? 1024 : 1000, size = (double)value;
+    int letter = 0;
+    if (value == WIRE_UNKNOWN) {
+        snprintf(text, FRAME_NUMBER_BYTES, "?");
+        return text;
+    }
+    while ((size >= 999.5 || size <= -999.5) && letter < 6) {
+        size /= step;
+        letter++;
+    }
+    double large = size < 0 ? -size : size;
+    int places = letter == 0 || large >= 99.95 ? 0 : large >= 9.995 ? 1 : 2;
+    snprintf(text, FRAME_NUMBER_BYTES, "%s%.*f", sign && value > 0 ? "+" : "", places, size);
+    if (letter > 0)
+        strncat(text, &letters[letter], 1);
+    return text;
+}
+
+/* Writes a number for text output: exact, or short. */
+static const char *number(char text[FRAME_NUMBER_BYTES + 16], int64_t value, bool human, bool units,
+                          bool sign) {
+    if (human || value == WIRE_UNKNOWN)
+        return frame_short(text, value, units, sign);
+    snprintf(text, FRAME_NUMBER_BYTES + 16, sign ? "%+" PRId64 : "%" PRId64, value);
+    return text;
+}
+
+#define NUMBER(value, units, sign)                                                                 \
+    number((char[FRAME_NUMBER_BYTES + 16]){0}, value, options->human, units, sign)
+
+static void print_totals(const struct watch *watch, const struct frame_options *options) {
+    const struct watch_totals *totals = &watch->totals;
+    printf("pid %d (%s), frame %" PRId64 " of %" PRId64 ": up %.1f s, resident %s, live %s in %s "
+           "chunks, growth %s/s, allocs %s/s, contexts %s\n",
+           (int)watch->facts.pid, watch->facts.name, options->number, options->of, totals->uptime_s,
+           NUMBER(totals->rss_bytes, true, false), NUMBER(totals->live_bytes, true, false),
+           NUMBER(totals->live_chunks, false, false), NUMBER(totals->growth, true, true),
+           NUMBER(totals->alloc_rate, false, false), NUMBER(totals->contexts, false, false));
+}
+
+static void make_rows(struct watch *watch, struct rows *rows, const struct frame_options *options) {
+    rows_make(rows, &watch->model, watch->version, &watch->rates, &options->rows);
+}
+
+/* Only the flat list is limited when it is made. */
+static size_t shown(const struct rows *rows, const struct frame_options *options) {
+    bool cut = options->rows.tree && rows->count > options->rows.limit;
+    return cut ? options->rows.limit : rows->count;
+}
+
+void frame_print_text(struct watch *watch, struct rows *rows, const struct frame_options *options) {
+    bool tree = options->rows.tree;
+    make_rows(watch, rows, options);
+    print_totals(watch, options);
+    printf("%14s %14s %14s %12s %12s  %s\n", "live", "growth/s", "waste", "allocs/s", "chunks",
+           "call path");
+    for (size_t i = 0; i < shown(rows, options); i++) {
+        const struct rows_line *line = &rows->list[i];
+        char *name = rows_name(&watch->model, line, tree);
+        int64_t values[RATES_COLUMNS];
+        if (line->kind == ROWS_REST) {
+            printf("%s\n", name);
+            free(name);
+            continue;
+        }
+        for (int column = 0; column < RATES_COLUMNS; column++)
+            values[column] =
+                rows_value(&watch->rates, line, tree, (enum rates_column)column, false);
+        printf("%14s %14s %14s %12s %12s  %*s%s\n", NUMBER(values[RATES_LIVE], true, false),
+               NUMBER(values[RATES_GROWTH], true, true), NUMBER(values[RATES_WASTE], true, false),
+               NUMBER(values[RATES_ALLOCS], false, false),
+               NUMBER(values[RATES_CHUNKS], false, false), tree ? 2 * line->depth : 0, "", name);
+        free(name);
+    }
+    if (watch_not_loaded(watch) > 0)
+        printf("%14s in new call paths that are not loaded yet\n",
+               NUMBER(watch_not_loaded(watch), true, false));
+    putchar('\n');
+}
+
+static void put_context(struct json_writer *json, const struct watch *watch,
+                        const struct rows_line *line, bool tree) {
+    static const char *const keys[RATES_COLUMNS] = {
+        [RATES_LIVE] = "requested_bytes", [RATES_GROWTH] = "growth_bytes_per_s",
+        [RATES_WASTE] = "waste_bytes",    [RATES_ALLOCS] = "allocs_per_s",
+        [RATES_CHUNKS] = "live_chunks",
+    };
+    char *name = rows_name(&watch->model, line, tree);
+    const struct model_context *context = &watch->model.contexts[line->context];
+    json_put_open(json, NULL, '{');
+    json_put_integer(json, "id", context->id);
+    for (int column = 0; column < RATES_COLUMNS; column++)
+        json_put_integer(json, keys[column],
+                         rows_value(&watch->rates, line, tree, (enum rates_column)column, false));
+    if (tree) {
+        json_put_integer(json, "depth", line->depth);
+        json_put_boolean(json, "own", line->kind == ROWS_OWN);
+    }
+    json_put_text(json, "path", name);
+    json_put_close(json, '}');
+    free(name);
+}
+
+static void put_totals(struct json_writer *json, const struct watch *watch) {
+    const struct watch_totals *totals = &watch->totals;
+    json_put_integer(json, "pid", watch->facts.pid);
+    json_put_text(json, "name", watch->facts.name);
+    json_put_decimal(json, "uptime_s", totals->uptime_s);
+    json_put_integer(json, "rss_bytes", totals->rss_bytes);
+    json_put_integer(json, "requested_bytes", totals->live_bytes);
+    json_put_integer(json, "live_chunks", totals->live_chunks);
+    json_put_integer(json, "growth_bytes_per_s", totals->growth);
+    json_put_integer(json, "allocs_per_s", totals->alloc_rate);
+    json_put_integer(json, "contexts", totals->contexts);
+}
+
+static void put_head(struct json_writer *json, const struct frame_options *options) {
+    json_put_open(json, NULL, '{');
+    json_put_text(json, "schema", "memctx-top/1");
+    json_put_integer(json, "frame", options->number);
+    json_put_decimal(json, "interval_s", options->interval_s);
+}
+
+void frame_print_json(struct watch *watch, struct rows *rows, const struct frame_options *options) {
+    struct json_writer json = {.file = stdout};
+    make_rows(watch, rows, options);
+    put_head(&json, options);
+    json_put_open(&json, "process", '{');
+    put_totals(&json, watch);
+    json_put_close(&json, '}');
+    json_put_text(&json, "sort", rates_column_word(options->rows.sort));
+    json_put_open(&json, options->rows.tree ? "tree" : "list", '[');
+    for (size_t i = 0; i < shown(rows, options); i++)
+        if (rows->list[i].kind != ROWS_REST)
+            put_context(&json, watch, &rows->list[i], options->rows.tree);
+    json_put_close(&json, ']');
+    json_put_integer(&json, "left_out",
+                     (int64_t)(rows->rest + rows->count - shown(rows, options) - (rows->rest > 0)));
+    json_put_integer(&json, "not_loaded_bytes", watch_not_loaded(watch));
+    json_put_close(&json, '}');
+    putchar('\n');
+}
+
+void frame_print_herd_text(const struct herd *herd, const struct frame_options *options) {
+    printf("frame %" PRId64 " of %" PRId64 ": %zu processes\n%10s %14s %14s %14s %12s %10s  %s\n",
+           options->number, options->of, herd->count, "pid", "resident", "live", "growth/s",
+           "allocs/s", "contexts", "program");
+    for (size_t i = 0; i < herd->count; i++) {
+        const struct watch *watch = herd->watches[i];
+        const struct watch_totals *totals = &watch->totals;
+        if (watch->state != WATCH_RUNS) {
+            printf("%10d %s\n", (int)watch->facts.pid, watch->how);
+            continue;
+        }
+        printf("%10d %14s %14s %14s %12s %10s  %s\n", (int)watch->facts.pid,
+               NUMBER(totals->rss_bytes, true, false), NUMBER(totals->live_bytes, true, false),
+               NUMBER(totals->growth, true, true), NUMBER(totals->alloc_rate, false, false),
+               NUMBER(totals->contexts, false, false), watch->program);
+    }
+    putchar('\n');
+}
+
+void frame_print_herd_json(const struct herd *herd, const struct frame_options *options) {
+    struct json_writer json = {.file = stdout};
+    put_head(&json, options);
+    json_put_open(&json, "processes", '[');
+    for (size_t i = 0; i < herd->count; i++) {
+        const struct watch *watch = herd->watches[i];
+        json_put_open(&json, NULL, '{');
+        put_totals(&json, watch);
+        json_put_text(&json, "command", watch->facts.command);
+        json_put_text(&json, "reason", watch->state != WATCH_RUNS ? watch->how : NULL);
+        json_put_close(&json, '}');
+    }
+    json_put_close(&json, ']');
+    json_put_close(&json, '}');
+    putchar('\n');
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * frame.h - prints one look at a process, or at several, as text or as one line of JSON.
+ */
+#ifndef MEMCTX_FRAME_H
+#define MEMCTX_FRAME_H
+
+#include "live/herd.h"
+#include "live/rows.h"
+#include "live/watch.h"
+
+#define FRAME_NUMBER_BYTES 16
+
+struct frame_options {
+    struct rows_options rows;
+    bool human;
+    int64_t number, of; /* this frame, from 1 on, and how many there will be */
+    double interval_s;
+};
+
+void frame_print_text(struct watch *watch, struct rows *rows, const struct frame_options *options);
+void frame_print_json(struct watch *watch, struct rows *rows, const struct frame_options *options);
+/* The same for a list of processes. */
+void frame_print_herd_text(const struct herd *herd, const struct frame_options *options);
+void frame_print_herd_json(const struct herd *herd, const struct frame_options *options);
+
+/* Writes a number in at most 6 characters: "999", "12.3K", "-4.56M"; "?" for WIRE_UNKNOWN. `units`:
+ * a thousand is 1024. `sign`: a number above 0 has a plus. Returns `text`. */
+char *frame_short(char text[FRAME_NUMBER_BYTES], int64_t value, bool units, bool sign);
+
+#endif

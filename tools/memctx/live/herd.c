@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* herd.c - asks several processes for their totals. */
+#include "live/herd.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct watch *herd_add(struct herd *herd, const struct process_facts *facts) {
+    if (herd->count == herd->capacity) {
+        herd->capacity = 2 * herd->capacity + 16;
+        herd->watches = cli_grow(herd->watches, herd->capacity, sizeof(struct watch *));
+    }
+    struct watch *watch = cli_alloc(1, sizeof *watch);
+    watch_begin(watch, facts);
+    watch->no_names = herd->no_names;
+    watch->debug_directory = herd->debug_directory;
+    watch->interval_s = herd->interval_s;
+    herd->watches[herd->count++] = watch;
+    return watch;
+}
+
+static bool visit_process(pid_t pid, void *argument) {
+    struct herd *herd = argument;
+    struct process_facts facts;
+    for (size_t i = 0; i < herd->count; i++)
+        if (herd->watches[i]->facts.pid == pid && herd->watches[i]->state != WATCH_ENDED)
+            return true;
+    if (pid == getpid() || !process_read_facts(pid, &facts) || strchr("ZX", facts.state) ||
+        (geteuid() != 0 && facts.uid != geteuid()) || process_find_library(pid) != PROCESS_WITH)
+        return true;
+    herd_add(herd, &facts);
+    return true;
+}
+
+static void forget_ended(struct herd *herd) {
+    size_t kept = 0;
+    for (size_t i = 0; i < herd->count; i++) {
+        struct watch *watch = herd->watches[i];
+        if (watch->state != WATCH_ENDED) {
+            herd->watches[kept++] = watch;
+            continue;
+        }
+        watch_end(watch);
+        free(watch);
+    }
+    herd->count = kept;
+}
+
+static int compare_watches(const void *a, const void *b) {
+    const struct watch *left = *(struct watch *const *)a, *right = *(struct watch *const *)b;
+    if (left->totals.live_bytes != right->totals.live_bytes)
+        return left->totals.live_bytes > right->totals.live_bytes ? -1 : 1;
+    return left->facts.pid < right->facts.pid ? -1 : left->facts.pid > right->facts.pid;
+}
+
+/* A process that does not answer may take a second or two to find that out, so it is seldom asked.
+ */
+static void look_at_one(struct watch *watch, double now) {
+    if (watch->state == WATCH_SILENT && now - watch->tried_s < HERD_SCAN_S)
+        return;
+    watch->tried_s = now;
+    watch_look_at_totals(watch);
+}
+
+void herd_look(struct herd *herd) {
+    double now = watch_clock_s();
+    if (herd->all && (herd->scan_s <= 0 || now - herd->scan_s >= HERD_SCAN_S)) {
+        herd->scan_s = now;
+        forget_ended(herd);
+        process_for_each(visit_process, herd);
+    }
+    for (size_t i = 0; i < herd->count; i++)
+        look_at_one(herd->watches[i], now);
+    if (herd->count > 0)
+        qsort(herd->watches, herd->count, sizeof(struct watch *), compare_watches);
+}

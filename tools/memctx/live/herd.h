@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * herd.h - several processes, of which only the totals are asked for.
+ */
+#ifndef MEMCTX_HERD_H
+#define MEMCTX_HERD_H
+
+#include "live/watch.h"
+
+/* Seconds between two searches for new processes, and between two tries to ask one that is silent.
+ */
+#define HERD_SCAN_S 5
+
+struct herd {
+    struct watch **watches; /* in the order of their live bytes, after herd_look */
+    size_t count, capacity;
+    bool all;      /* look for further processes */
+    double scan_s; /* when they were looked for */
+    bool no_names; /* for each watch */
+    const char *debug_directory;
+    double interval_s;
+};
+
+/* Adds a process. The herd owns the watch. */
+struct watch *herd_add(struct herd *herd, const struct process_facts *facts);
+/* Asks every process for its totals. With `all`, first looks for new processes with the library,
+ * and forgets those that have ended. */
+void herd_look(struct herd *herd);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rows.h - the lines that are shown of one process: a tree that can be folded, or a flat list of
+ * the contexts with most of the sort key.
+ *
+ * In the tree, contexts without figures of their own that have one child with figures are one line
+ * with that child. What is open is remembered by the contexts' ids.
+ */
+#ifndef MEMCTX_ROWS_H
+#define MEMCTX_ROWS_H
+
+#include <regex.h>
+
+#include "live/rates.h"
+#include "model/model.h"
+
+#define ROWS_FLAT_MAX 500  /* lines of the flat list */
+#define ROWS_TREE_MAX 5000 /* lines of the tree; more are not made */
+
+enum rows_kind {
+    ROWS_CONTEXT, /* a subtree, or in the flat list a context */
+    ROWS_OWN,     /* what a context of the tree with children allocated itself */
+    ROWS_REST,    /* flat list: how many contexts are not listed */
+};
+
+enum rows_fold { ROWS_LEAF, ROWS_OPEN, ROWS_FOLDED };
+
+struct rows_line {
+    uint32_t context;
+    uint32_t frames; /* contexts in this line of the tree, from `context` outwards */
+    uint16_t depth;
+    uint8_t kind; /* enum rows_kind */
+    uint8_t fold; /* enum rows_fold */
+};
+
+struct rows_options {
+    bool tree;
+    enum rates_column sort;
+    bool difference;        /* show and sort by the difference to the base */
+    const regex_t *search;  /* only paths with a frame that matches; NULL: all */
+    uint32_t search_number; /* changes with `search` */
+    size_t limit;           /* flat list; 0: ROWS_FLAT_MAX */
+};
+
+struct rows {
+    struct rows_line *list;
+    size_t count, capacity;
+    size_t rest; /* contexts that the flat list leaves out */
+    /* By index of the context: whether it counts, and whether there are figures in its subtree. */
+    bool *counts, *has;
+    size_t room;
+    /* By number of the frame: whether it matches the search. */
+    bool *matches;
+    uint32_t matches_version, matches_search;
+    /* By id: enum rows_fold of contexts that were folded or opened, else ROWS_LEAF. */
+    uint8_t *folds;
+    size_t fold_room;
+};
+
+/* Makes the lines, and adds up the subtrees in `rates`. `version` is that of the model. */
+void rows_make(struct rows *rows, const struct model *model, uint32_t version, struct rates *rates,
+               const struct rows_options *options);
+/* Folds or opens a line's subtree. `all`: everything below, too. */
+void rows_fold(struct rows *rows, const struct model *model, const struct rows_line *line,
+               enum rows_fold fold, bool all);
+/* Returns the name of a line. The caller frees the text. */
+char *rows_name(const struct model *model, const struct rows_line *line, bool tree);
+/* Returns a figure of a line. */
+int64_t rows_value(const struct rates *rates, const struct rows_line *line, bool tree,
+                   enum rates_column column, bool difference);
+/* Puts the contexts that a line is the sum of into `list`, at most `room`: those with most live
+ * bytes. Returns how many there are. */
+size_t rows_leaves(const struct rows *rows, const struct model *model, const struct rates *rates,
+                   const struct rows_line *line, bool tree, uint32_t *list, size_t room);
+void rows_free(struct rows *rows);
+
+#endif

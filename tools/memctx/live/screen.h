@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * screen.h - shows running processes on the terminal until the user quits.
+ */
+#ifndef MEMCTX_SCREEN_H
+#define MEMCTX_SCREEN_H
+
+#include "live/herd.h"
+#include "live/rows.h"
+
+struct screen_options {
+    struct rows_options rows;
+    double interval_s;
+};
+
+/* Ends the command with a message unless standard input and output are a terminal that curses
+ * knows. */
+void screen_check(void);
+/* Shows the first process, or the list of all if not `single`. Returns the exit code. The terminal
+ * is as before when this returns, and when the command ends in any other way but SIGKILL. */
+int screen_run(struct herd *herd, bool single, const struct screen_options *options);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ui.h - what the screen shows now: shared by drawing (draw.c), keys (keys.c) and the loop
+ * (screen.c).
+ */
+#ifndef MEMCTX_UI_H
+#define MEMCTX_UI_H
+
+#include "live/herd.h"
+#include "live/rows.h"
+
+#define UI_HEAD 5          /* lines above the rows */
+#define UI_RINGS 256       /* lines that have a history */
+#define UI_LEAVES 64       /* contexts of a line whose threads are asked for */
+#define UI_SEARCH_BYTES 80 /* of a regular expression */
+
+/* The live bytes of one line over time. */
+struct ui_ring {
+    uint32_t id;
+    uint8_t kind;
+    bool tree, used;
+    uint32_t look; /* when the line was last seen */
+    struct rates_history history;
+};
+
+/* The threads of the selected line, now and at the look before. */
+struct ui_threads {
+    struct watch_thread *list, *before;
+    size_t count, before_count;
+    double read_s, before_s;
+    uint32_t id; /* of the line that they belong to */
+    size_t leaves;
+};
+
+struct ui {
+    struct herd *herd;
+    bool single;         /* there is no list of processes */
+    struct watch *watch; /* NULL: the list of processes is shown */
+    size_t chosen;       /* process in the list */
+    double interval_s, next_s;
+    struct rows rows;
+    struct rows_options options;
+    size_t selected, first; /* lines: the selected one, and the first on the screen */
+    uint32_t selected_id;
+    uint8_t selected_kind;
+    bool paused, by_thread, help, typing, quit;
+    bool whole_path; /* the flat list shows every frame of the selected line */
+    char search[UI_SEARCH_BYTES], typed[UI_SEARCH_BYTES];
+    regex_t regex;
+    bool has_regex;
+    char message[160];
+    struct ui_ring rings[UI_RINGS];
+    struct ui_threads threads;
+    bool utf8, colors;
+};
+
+/* draw.c */
+void ui_draw(struct ui *ui);
+/* Returns how many rows fit. */
+size_t ui_page(void);
+/* Returns the history of the selected line; NULL: it has none. */
+const struct rates_history *ui_history(const struct ui *ui);
+
+/* keys.c */
+void ui_key(struct ui *ui, int key);
+/* Goes to a process of the list. */
+void ui_enter(struct ui *ui, struct watch *watch);
+
+/* screen.c */
+/* Makes the rows anew, and keeps the selected line. */
+void ui_make_rows(struct ui *ui);
+void ui_look(struct ui *ui);
+void ui_ask_threads(struct ui *ui);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * watch.h - looks at one process again and again.
+ *
+ * A look never ends the command: a process that ends, stops or does not answer sets the state. Each
+ * look asks for the figures of at most WATCH_RECORDS contexts; if there are more, the next look
+ * goes on behind them, and rates are computed over the time between two readings of the same
+ * context. New contexts, pages and names are asked for less often, so that they take about a
+ * hundredth of the time each.
+ */
+#ifndef MEMCTX_WATCH_H
+#define MEMCTX_WATCH_H
+
+#include "live/rates.h"
+#include "model/wire_load.h"
+#include "target/client.h"
+
+#define WATCH_RECORDS 110000U
+#define WATCH_TARGET_SHARE 0.04
+
+enum watch_state {
+    WATCH_NEW,    /* it has not answered yet */
+    WATCH_RUNS,   /* the last look succeeded */
+    WATCH_SILENT, /* it is there and does not answer; watch->how says why */
+    WATCH_ENDED,  /* watch->how says how */
+};
+
+/* When something that takes long was done last, and how long it took. */
+struct watch_due {
+    double begun_s, ended_s, took_s;
+};
+
+/* The figures of a whole process. */
+struct watch_totals {
+    int64_t live_bytes, live_chunks, allocs, rss_bytes;
+    int64_t growth, alloc_rate; /* per second; WIRE_UNKNOWN at the first look */
+    int64_t contexts;
+    double uptime_s, read_s;
+};
+
+struct watch {
+    struct process_facts facts;
+    char *program; /* as the user started it */
+    int pidfd;
+    struct client client;
+    enum watch_state state;
+    char how[300];
+    struct cli_failure failure;
+    bool no_names;
+    const char *debug_directory;
+    double interval_s; /* between two looks */
+    double tried_s;    /* for the caller: when the process was asked last */
+
+    struct loader loader;
+    struct model model; /* figures in it are not kept up to date; `rates` has them */
+    bool loaded;
+    uint32_t version; /* changes with the model's contexts or names */
+    bool stale;       /* an id has another meaning than in the model */
+    bool behind;      /* there are contexts that the model does not have */
+    bool *asked;      /* by index: the names of the context were asked for */
+    size_t asked_count, asked_room;
+    struct rates rates;
+    struct watch_totals totals;
+    struct watch_totals base;     /* the totals when the base was taken */
+    struct rates_history history; /* live bytes of the process */
+    uint64_t from;                /* where the next look begins, as in struct wire_piece_request */
+    double piece_s;               /* when the piece that is being read was asked for */
+    double waste_s;               /* when the pages were read; negative: never */
+    struct watch_due contexts_due, pages_due, names_due, reload_due;
+};
+
+/* Seconds of a clock that does not go back. */
+double watch_clock_s(void);
+
+/* Begins to watch a process. It is asked at the first look. */
+void watch_begin(struct watch *watch, const struct process_facts *facts);
+/* Takes the connection of a caller who has one. */
+void watch_take(struct watch *watch, const struct client *client);
+void watch_end(struct watch *watch);
+
+/* Looks at the process. True: it answered. Otherwise see watch->state and watch->how. */
+bool watch_look(struct watch *watch);
+/* As watch_look, for the totals alone. */
+bool watch_look_at_totals(struct watch *watch);
+/* Returns the live bytes of call paths that are not loaded yet; 0 if all are. */
+int64_t watch_not_loaded(const struct watch *watch);
+/* Takes the figures now as the base. */
+void watch_mark(struct watch *watch);
+
+/* The figures of one thread. */
+struct watch_thread {
+    uint32_t tid; /* 0: all threads that have exited */
+    char name[17];
+    int64_t live_bytes, live_chunks, allocs;
+};
+/* Asks for the threads of some contexts, and adds up each thread's figures over these. The caller
+ * frees the list. False: the process did not answer. */
+bool watch_ask_threads(struct watch *watch, const uint32_t *contexts, size_t count,
+                       struct watch_thread **threads, size_t *thread_count);
+
+#endif
