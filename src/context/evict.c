@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Sweeps, and what the owners of views do after them; see evict.h. */
-#include "context/evict.h"
 #include "context/admit.h"
+#include "context/internal.h"
 #include "context/replay.h"
 #include "context/tree.h"
 #include "os/meta.h"
-#include "region/heap.h"
 
 /* In parts of the limit, which has TABLES_PARTS: above EVICT_PAST paths are evicted, down to
  * EVICT_TO. The EVICT_ALL values include traces, and memory that waits for new paths. */
@@ -22,14 +21,13 @@
 #define SWEEP_MOST_NS 30000000000ULL /* ... at most this, ... */
 #define SWEEP_SHARE 50U              /* ... and so many times the length of the last sweep */
 #define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
-/* look-ups in other heaps, each time a thread evicts its own views */
-#define PROBES_MAX (1U << 18)
 /* A context that made this part of all allocations, or of their bytes, stays. */
 #define HISTORY_SHARE 1024U
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
 
 uint32_t evict_round, evict_alone;
 uint64_t evict_views_all;
+uint32_t sweeps_over_limit;
 
 static struct {
     uint32_t wanted;   /* atomic: since the last sweep */
@@ -42,12 +40,15 @@ static struct {
     uint16_t *seen[TREE_BLOCKS];
     uint32_t seen_count; /* contexts below it were seen */
     bool leaving;        /* some node is TREE_LEAVING */
-    /* During a sweep, by context: its live chunks in all heaps, see find_alive. */
-    uint32_t *alive, alive_count;
-    uint32_t over; /* atomic: sweeps in a row that found the tables above their limit */
-    bool alone;    /* atomic: the last sweep was made by a thread that waited for one */
+    bool alone;          /* atomic: the last sweep was made by a thread that waited for one */
     uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
 } state;
+
+/* During a sweep, by context: its live chunks in all heaps, see find_alive. */
+static struct {
+    uint32_t *counts;
+    uint32_t count; /* length of `counts` */
+} alive;
 
 /* What a sweep finds out about a context. */
 struct found {
@@ -63,9 +64,7 @@ enum found_flags {
     FOUND_LEAVING = 8, /* a child of it leaves; the context is not removed before that child */
 };
 
-/* True when half of the reserve is used up. The program has freed much, or threads have ended, and
- * the limit has fallen; or there was much that could not be refused. */
-static bool tables_are_over(void) {
+bool sweep_tables_are_over(void) {
     tables_limit_bytes(); /* makes it known */
     int64_t limit = load_relaxed(&tables_limit_known);
     return load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) >
@@ -75,7 +74,7 @@ static bool tables_are_over(void) {
 /* Returns how long to wait after a sweep that took this long. */
 static uint64_t pause_after(uint64_t now, uint64_t took_ns) {
     uint64_t age = now - load_relaxed(&state.begun_ns), pause = age / SWEEP_AGE_SHARE;
-    if (tables_are_over())
+    if (sweep_tables_are_over())
         return SWEEP_LEAST_NS > took_ns ? SWEEP_LEAST_NS : took_ns;
     pause = pause < SWEEP_LEAST_NS ? SWEEP_LEAST_NS : pause;
     pause = pause > SWEEP_MOST_NS ? SWEEP_MOST_NS : pause;
@@ -101,12 +100,6 @@ void evict_want(void) {
 /* --- sweeps --------------------------------------------------------------------------------------
  */
 
-static bool is_at_rest(const struct view *view) {
-    return load_relaxed(&view->frees) == load_relaxed(&view->allocs) &&
-           load_relaxed(&view->freed_cum_bytes) == load_relaxed(&view->requested_cum_bytes) &&
-           !view->region;
-}
-
 static bool made_history(const struct view *view) {
     return load_relaxed(&view->allocs) > state.allocs / HISTORY_SHARE ||
            load_relaxed(&view->requested_cum_bytes) > state.requested_cum_bytes / HISTORY_SHARE;
@@ -117,8 +110,7 @@ static bool has_caches(struct heap *heap) {
     return paths->traces || paths->replays || paths->admission;
 }
 
-/* True if no thread uses the heap's views, or will use them as they were. */
-static bool is_idle(struct heap *heap) {
+bool visit_heap_is_idle(struct heap *heap) {
     uint32_t kind = load_acquire(&heap->state);
     return kind == HEAP_TOTALS || (kind == HEAP_PARKED && !has_caches(heap));
 }
@@ -127,14 +119,14 @@ static void find_views(struct found *found, uint32_t count, bool over) {
     uint64_t all_allocs = 0, all_bytes = 0;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t views = load_acquire(&heap->view_count);
-        bool idle = is_idle(heap);
+        bool idle = visit_heap_is_idle(heap);
         for (uint32_t i = 1; i < views; i++) {
             const struct view *view = heap_view_at(heap, i);
             uint32_t context = load_relaxed(&view->context);
             uint64_t allocs = load_relaxed(&view->allocs);
-            if (!context || context >= count || (idle && !allocs && is_at_rest(view)))
+            if (!context || context >= count || (idle && !allocs && evict_is_at_rest(view)))
                 continue;
-            bool warm = !is_at_rest(view) || (made_history(view) && !over);
+            bool warm = !evict_is_at_rest(view) || (made_history(view) && !over);
             found[context].allocs += (uint16_t)allocs;
             found[context].flags |= FOUND_VIEW | (warm ? FOUND_WARM : 0);
             all_allocs += allocs;
@@ -145,7 +137,7 @@ static void find_views(struct found *found, uint32_t count, bool over) {
     state.requested_cum_bytes = all_bytes;
 }
 
-static bool is_pinned(uint32_t id) {
+bool evict_is_pinned(uint32_t id) {
     return tree_is_named(id) || tree_node(id)->flags & TREE_MARKED ||
            heap_leaf_byte(heap_placed, id) ||
            (UNLIKELY(tree_is_ruled != NULL) && tree_is_ruled(id));
@@ -200,7 +192,7 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
         struct found *here = &found[id], *parent = &found[node->parent];
         if (tree_is_gone(id))
             continue;
-        bool pinned = is_pinned(id), empty = !(here->flags & (FOUND_VIEW | FOUND_CHILD));
+        bool pinned = evict_is_pinned(id), empty = !(here->flags & (FOUND_VIEW | FOUND_CHILD));
         bool may_go = over && !(here->flags & FOUND_LEAVING);
         if (empty && !pinned && (take || node->flags & TREE_LEAVING) && take_out(id, may_go)) {
             parent->flags |= tree_is_gone(id) ? 0 : FOUND_LEAVING;
@@ -245,8 +237,7 @@ static void keep_seen(const struct found *found, uint32_t count) {
     state.seen_count = count;
 }
 
-/* Returns the node [other callers] that is at most SITE_FRAMES above the context, else 0. */
-static uint32_t others_above(uint32_t id) {
+uint32_t evict_others_above(uint32_t id) {
     for (unsigned i = 0; i <= SITE_FRAMES && id >= TREE_FIXED_COUNT; i++) {
         if (tree_node(id)->module == MODULE_OTHERS)
             return id;
@@ -263,7 +254,7 @@ static bool is_site_of_process(uint32_t id) {
     return id == TREE_OTHERS || (id >= TREE_FIXED_COUNT && tree_node(id)->parent == TREE_OTHERS);
 }
 
-static unsigned nodes_above(uint32_t id) {
+unsigned evict_nodes_above(uint32_t id) {
     unsigned count = 0;
     for (; id >= TREE_FIXED_COUNT; id = tree_node(id)->parent)
         count++;
@@ -279,7 +270,7 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted,
         bool cold = !(found[id].flags & FOUND_WARM) && !tree_is_gone(id);
         bool inside = cold && parent >= TREE_FIXED_COUNT && tree_node(parent)->flags & TREE_COLD;
         bool top = cold && !inside && wanted > 0 && found[id].below >= TOGETHER &&
-                   parent >= TREE_FIXED_COUNT && !others_above(id);
+                   parent >= TREE_FIXED_COUNT && !evict_others_above(id);
         if (!inside && !top) {
             tree_unflag(id, TREE_COLD);
             continue;
@@ -295,8 +286,8 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted,
         if ((found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) != FOUND_VIEW ||
             tree_node(id)->flags & TREE_COLD)
             continue;
-        uint32_t others = others_above(id);
-        bool near = nodes_above(others ? others : id) <= NEAR_ROOT + 1;
+        uint32_t others = evict_others_above(id);
+        bool near = evict_nodes_above(others ? others : id) <= NEAR_ROOT + 1;
         if (near && (!now || is_site_of_process(id)))
             continue;
         tree_flag(id, TREE_COLD);
@@ -306,31 +297,28 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted,
     return any;
 }
 
-static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes);
-static void fold_rested(struct heap *heap, struct heap *totals);
-
-/* Adds the allocations of all views to state.alive, or subtracts the frees. */
+/* Adds the allocations of all views to alive.counts, or subtracts the frees. */
 static void add_to_alive(bool frees) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t views = load_acquire(&heap->view_count);
         for (uint32_t i = 1; i < views; i++) {
             const struct view *view = heap_view_at(heap, i);
             uint32_t context = load_relaxed(&view->context);
-            if (!context || context >= state.alive_count)
+            if (!context || context >= alive.count)
                 continue;
             if (frees)
-                state.alive[context] -= (uint32_t)load_acquire(&view->frees);
+                alive.counts[context] -= (uint32_t)load_acquire(&view->frees);
             else
-                state.alive[context] += (uint32_t)load_acquire(&view->allocs);
+                alive.counts[context] += (uint32_t)load_acquire(&view->allocs);
         }
     }
 }
 
-static void forget_alive(void) {
-    if (state.alive)
-        os_unmap(state.alive, align_up(state.alive_count * sizeof *state.alive, OS_PAGE_BYTES));
-    state.alive = NULL;
-    state.alive_count = 0;
+void visit_forget_alive(void) {
+    if (alive.counts)
+        os_unmap(alive.counts, align_up(alive.count * sizeof *alive.counts, OS_PAGE_BYTES));
+    alive.counts = NULL;
+    alive.count = 0;
 }
 
 /* Counts the live chunks of each context. All frees are read before all allocations. So if the
@@ -339,17 +327,21 @@ static void forget_alive(void) {
  * memory is short, no context has a count. */
 static void find_alive(void) {
     uint32_t count = tree_count();
-    if (state.alive && state.alive_count >= count) {
-        __builtin_memset(state.alive, 0, state.alive_count * sizeof *state.alive);
+    if (alive.counts && alive.count >= count) {
+        __builtin_memset(alive.counts, 0, alive.count * sizeof *alive.counts);
     } else {
-        forget_alive();
-        state.alive = os_map(align_up(count * sizeof *state.alive, OS_PAGE_BYTES));
-        state.alive_count = state.alive ? count : 0;
+        visit_forget_alive();
+        alive.counts = os_map(align_up(count * sizeof *alive.counts, OS_PAGE_BYTES));
+        alive.count = alive.counts ? count : 0;
     }
-    if (!state.alive)
+    if (!alive.counts)
         return;
     add_to_alive(true);
     add_to_alive(false);
+}
+
+bool visit_none_is_alive(uint32_t id) {
+    return id < alive.count && !alive.counts[id];
 }
 
 /* Gives back the caches of a heap that no thread uses meanwhile. */
@@ -364,7 +356,7 @@ static void end_caches(struct heap *heap) {
 /* Evicts the views of the totals of ended threads, and of heaps without a thread. With `now`, these
  * heaps lose their caches, too. The shared heap's views count as those of a heap without a thread:
  * its lock keeps all threads out. */
-static void evict_idle(bool now) {
+void visit_idle(bool now) {
     uint32_t probes = PROBES_MAX;
     bool found = false;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
@@ -375,7 +367,8 @@ static void evict_idle(bool now) {
         }
         if (kind == HEAP_TOTALS) {
             evict_views(heap, heap, NULL);
-        } else if ((is_idle(heap) || (now && (kind == HEAP_PARKED || kind == HEAP_SHARED))) &&
+        } else if ((visit_heap_is_idle(heap) ||
+                    (now && (kind == HEAP_PARKED || kind == HEAP_SHARED))) &&
                    lock_try(&heap->lock)) {
             bool still = load_acquire(&heap->state) == kind;
             if (still && now && has_caches(heap)) {
@@ -384,8 +377,8 @@ static void evict_idle(bool now) {
                     heap_keep_less(heap);
             }
             if (still && now && kind == HEAP_PARKED && heap_totals())
-                fold_rested(heap, heap_global.totals);
-            if (still && (now || is_idle(heap)) && heap_totals())
+                evict_fold_rested(heap, heap_global.totals);
+            if (still && (now || visit_heap_is_idle(heap)) && heap_totals())
                 evict_views(heap, heap_global.totals, kind == HEAP_SHARED ? &probes : NULL);
             lock_release(&heap->lock);
         }
@@ -420,7 +413,7 @@ static bool owner_waits(const struct heap *heap) {
 /* Takes all caches, and with `views` cold views, from the heaps of threads that are outside the
  * allocator. The threads that are inside do the same by themselves at their next look-ups. Under
  * heap_global.lock. */
-static void visit_sleeping(bool views) {
+void visit_sleeping(bool views) {
     struct heap *totals = heap_totals();
     lock_take(&heap_visit_lock);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
@@ -469,8 +462,8 @@ static void sweep(bool may_visit) {
     bool over = state.leaving && looks_are_over();
     uint32_t count = tree_count();
     int64_t wanted = bytes_wanted();
-    bool full = wanted > 0, now = tables_are_over();
-    store_owner(&state.over, now ? state.over + 1 : 0);
+    bool full = wanted > 0, now = sweep_tables_are_over();
+    store_owner(&sweeps_over_limit, now ? sweeps_over_limit + 1 : 0);
     size_t bytes = align_up(count * sizeof(struct found), OS_PAGE_BYTES);
     struct found *found = full || state.leaving ? os_map(bytes) : NULL;
     if (!found)
@@ -486,15 +479,15 @@ static void sweep(bool may_visit) {
     if (any || state.leaving)
         note_looks();
     if (any || now)
-        evict_idle(now);
+        visit_idle(now);
     if (now && may_visit)
         visit_sleeping(true);
-    forget_alive();
+    visit_forget_alive();
 }
 
-static void sweep_if_wanted(bool alone) {
+void sweep_if_wanted(bool alone) {
     uint64_t begun = os_now_exact_ns();
-    if (!alone && !load_relaxed(&state.since_ns) && UNLIKELY(tables_are_over())) {
+    if (!alone && !load_relaxed(&state.since_ns) && UNLIKELY(sweep_tables_are_over())) {
         store_owner(&state.since_ns, begun);
         store_owner(&state.next_ns, 0);
         if (!load_relaxed(&state.begun_ns))
@@ -509,7 +502,7 @@ static void sweep_if_wanted(bool alone) {
         uint64_t now = os_now_exact_ns();
         store_owner(&state.next_ns, now + pause_after(now, now - begun));
         store_owner(&state.wanted, 0);
-        store_owner(&state.since_ns, state.leaving || tables_are_over() ? begun : 0);
+        store_owner(&state.since_ns, state.leaving || sweep_tables_are_over() ? begun : 0);
     }
     lock_release(&heap_global.lock);
 }
@@ -531,13 +524,14 @@ bool evict_sweep(void) {
 
 /* Returns the nearest ancestor that stays. If that is the parent, it returns one near the root. */
 static uint32_t ancestor_for(uint32_t id) {
-    uint32_t others = others_above(id), parent = tree_node(others ? others : id)->parent;
+    uint32_t others = evict_others_above(id), parent = tree_node(others ? others : id)->parent;
     uint32_t at = parent;
     while (at >= TREE_FIXED_COUNT && tree_node(at)->flags & TREE_COLD)
         at = tree_node(at)->parent;
     if (at != parent)
         return at;
-    for (unsigned depth = nodes_above(at); depth > NEAR_ROOT || (others && at == parent); depth--) {
+    for (unsigned depth = evict_nodes_above(at); depth > NEAR_ROOT || (others && at == parent);
+         depth--) {
         if (at < TREE_FIXED_COUNT)
             return TREE_ROOT;
         if (tree_node(at)->module != MODULE_OTHERS)
@@ -587,7 +581,7 @@ static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t an
     }
     bool may = load_relaxed(&tables_used_bytes) < used_bytes + SITES_BEFOREHAND;
     struct view *site = site_for(heap, id, TREE_ROOT, may ? TABLES_MUST : TABLES_SITE);
-    bool in_vain = load_relaxed(&state.over) > OVER_PATIENCE;
+    bool in_vain = load_relaxed(&sweeps_over_limit) > OVER_PATIENCE;
     return site || !in_vain ? site : heap_view_within(heap, TREE_OTHERS, TABLES_MUST);
 }
 
@@ -598,7 +592,7 @@ static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
     uint64_t frees = 0, allocs = 0;
     const struct view *view;
     if (!probes)
-        return id < state.alive_count && !state.alive[id];
+        return visit_none_is_alive(id);
     if (*probes < heap_global.heaps)
         return false;
     *probes -= heap_global.heaps;
@@ -616,8 +610,8 @@ static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
 /* True if no chunk names the view, and nothing needs it. */
 static bool may_drop(struct heap *heap, const struct view *view, uint32_t *probes) {
     uint32_t id = view->context;
-    return id >= TREE_FIXED_COUNT && is_at_rest(view) &&
-           (view->bins == &heap->mixed || view->bins == &heap_no_bins) && !is_pinned(id) &&
+    return id >= TREE_FIXED_COUNT && evict_is_at_rest(view) &&
+           (view->bins == &heap->mixed || view->bins == &heap_no_bins) && !evict_is_pinned(id) &&
            none_is_alive(heap, id, probes);
 }
 
@@ -629,7 +623,7 @@ static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes)
 /* Moves the figures of a parked heap's views to the totals, which need one view where many heaps
  * have one each. The contexts stay. A heap's first HEAP_TABLES_BYTES are not counted, so nothing is
  * gained once the heap takes no more. */
-static void fold_rested(struct heap *heap, struct heap *totals) {
+void evict_fold_rested(struct heap *heap, struct heap *totals) {
     bool any = false;
     for (uint32_t i = 1; i < heap->view_count && heap->table_bytes > HEAP_TABLES_BYTES; i++) {
         struct view *view = heap_view_at(heap, i), *sum = NULL;
@@ -649,10 +643,10 @@ static void fold_rested(struct heap *heap, struct heap *totals) {
 
 /* Moves the figures of evicted views to views of heap `to`. Called under heap_global.lock, by a
  * thread that may write both heaps. Returns the number of views moved. */
-static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
+uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
     uint32_t count = 0, waiting = 0;
     int64_t used_bytes = load_relaxed(&tables_used_bytes);
-    bool over = tables_are_over();
+    bool over = sweep_tables_are_over();
     for (uint32_t i = 1; i < heap->view_count; i++) {
         struct view *view = heap_view_at(heap, i);
         uint32_t id = view->context;
