@@ -556,19 +556,19 @@ MUTANTS = {
         ["tables:levels-alone"]),
     # --- paths that make room ---
     "looks-are-taken-for-over": (
-        "src/context/evict.c", "looks % 2 && looks == heap->looks_then)", "looks % 2 && looks != heap->looks_then)",
+        "src/context/sweep.c", "looks % 2 && looks == heap->looks_then)", "looks % 2 && looks != heap->looks_then)",
         ["model:nodes-leave-under-look-ups"]),
     "rounds-are-not-announced": (
-        "src/context/evict.c", "    exchange_full(&evict_round, evict_round + 1);\n", "",
+        "src/context/sweep.c", "    exchange_full(&evict_round, evict_round + 1);\n", "",
         ["model:paths-are-evicted-under-look-ups"]),
     "looks-are-over-too-late": (
-        "src/context/evict.c", "    find_views(found, count, now);\n    lock_take(&tree_lock);\n",
+        "src/context/sweep.c", "    find_views(found, count, now);\n    lock_take(&tree_lock);\n",
         "    find_views(found, count, now);\n    over = state.leaving && looks_are_over();\n    lock_take(&tree_lock);\n",
         ["model:nodes-leave-under-look-ups"]),
     "nodes-go-with-the-next-sweep": (
-        "src/context/evict.c", "    } else if (over) {\n", "    } else if (over || 1) {\n", ["model:nodes-leave-under-look-ups"]),
+        "src/context/sweep.c", "    } else if (over) {\n", "    } else if (over || 1) {\n", ["model:nodes-leave-under-look-ups"]),
     "nodes-come-back-in-no-list": (
-        "src/context/evict.c",
+        "src/context/sweep.c",
         "            if (tree_link(id))\n                tree_unflag(id, TREE_LEAVING);\n            else\n                state.leaving = true;",
         "            tree_unflag(id, TREE_LEAVING);",
         ["model:nodes-leave-under-look-ups"]),
@@ -605,7 +605,7 @@ MUTANTS = {
     "evicted-paths-have-no-site": (
         "src/context/evict.c", "        node = child_like(node, id, share);\n", "        (void)id;\n", ["model:paths-are-evicted-under-look-ups"]),
     "visits-do-not-look-whether-the-owner-is-inside": (
-        "src/context/evict.c", " && !load_acquire(&heap->busy) &&\n", " &&\n", ["model:sleeping-threads-are-visited"]),
+        "src/context/visit.c", " && !load_acquire(&heap->busy) &&\n", " &&\n", ["model:sleeping-threads-are-visited"]),
     "look-ups-do-not-wait-for-a-visitor": (
         "src/region/visit.c", "    do {\n        lock_take(&heap_visit_lock);\n        lock_release(&heap_visit_lock);\n    } while (load_acquire(&heap->visited));\n",
         "    (void)heap;\n", ["model:sleeping-threads-are-visited"]),
