@@ -355,7 +355,7 @@ MUTANTS = {
         "        frees_after += add_allocs(part, walk.heap, view);\n        sum->frees = frees_after;\n",
         ["model:dump-of-one-moment"]),
     "slots-are-freed-under-a-reader": (
-        "src/region/heap.c", "    if (!load_full(&heap_global.reading)) {\n", "    if (1) {\n",
+        "src/region/views.c", "    if (!load_full(&heap_global.reading)) {\n", "    if (1) {\n",
         ["model:table-of-views-grows-under-a-dump"]),
     "a-node-for-each-thread": (
         "src/context/tree.c", "        child = tree_find(parent, frame); /* another thread may have made it */\n    if (!child)\n        child = find_newest(parent, frame);",
@@ -596,7 +596,7 @@ MUTANTS = {
         "    while ((view = heap_views_next(&walk)))\n        frees += walk.heap == heap ? 0 : load_acquire(&view->frees);",
         ["model:chunk-is-alive-under-an-eviction"]),
     "views-of-others-stay-what-they-were": (
-        "src/region/heap.c", "    add_relaxed(&heap_views_epoch, 1);\n", "", ["model:views-are-evicted-under-frees"]),
+        "src/region/views.c", "    add_relaxed(&heap_views_epoch, 1);\n", "", ["model:views-are-evicted-under-frees"]),
     "traces-outlive-their-views": (
         "src/context/evict.c", "            cache_flush(paths_of(heap));\n", "", ["model:paths-are-evicted-under-look-ups"]),
     "evicted-figures-are-lost": (
@@ -607,7 +607,7 @@ MUTANTS = {
     "visits-do-not-look-whether-the-owner-is-inside": (
         "src/context/visit.c", " && !load_acquire(&heap->busy) &&\n", " &&\n", ["model:sleeping-threads-are-visited"]),
     "look-ups-do-not-wait-for-a-visitor": (
-        "src/region/visit.c", "    do {\n        lock_take(&heap_visit_lock);\n        lock_release(&heap_visit_lock);\n    } while (load_acquire(&heap->visited));\n",
+        "src/region/views.c", "    do {\n        lock_take(&heap_visit_lock);\n        lock_release(&heap_visit_lock);\n    } while (load_acquire(&heap->visited));\n",
         "    (void)heap;\n", ["model:sleeping-threads-are-visited"]),
     "paths-are-evicted-under-a-dump": (
         "src/context/evict.c", "    if (load_relaxed(&heap->state) == HEAP_OWNED &&\n        load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {",
