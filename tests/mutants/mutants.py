@@ -59,6 +59,9 @@ MUTANTS = {
     "alignment-is-not-rounded": (
         MALLOC, "__builtin_clzl(alignment - 1)", "__builtin_clzl(alignment / 2 - 1)",
         ["aligned-odd-alignment"]),
+    "any-block-is-aligned": (
+        MALLOC, "    return page->block_bytes & (alignment - 1) || !aset_slack_fits", "    return !aset_slack_fits",
+        ["named:slab-chunks-are-aligned"]),
     # --- contents ---
     "calloc-leaves-old-bytes": (
         "src/api/fast.h", "    return how == ALLOCATE_ZEROED && !fresh ? memset(chunk, 0, size) : chunk;",
@@ -588,6 +591,9 @@ MUTANTS = {
         ["model:paths-are-evicted-under-look-ups"]),
     "views-go-while-chunks-are-alive": (
         "src/context/evict.c", "    return frees == allocs;", "    return true;", ["model:chunk-is-alive-under-an-eviction"]),
+    "views-of-parked-heaps-go-while-chunks-are-alive": (
+        "src/context/visit.c", "    return id < alive.count && !alive.counts[id];", "    (void)id;\n    return true;",
+        ["model:parked-views-are-folded-under-a-free"]),
     "what-was-allocated-is-read-first": (
         "src/context/evict.c",
         "        frees += walk.heap == heap ? 0 : load_acquire(&view->frees);\n    walk = heap_views_of(id);\n"
