@@ -1,252 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Sweeps, and what the owners of views do after them; see evict.h. */
-#include "context/evict.h"
+/* Evicts the views of cold contexts: which ancestor and site get their figures; see evict.h. */
 #include "context/admit.h"
+#include "context/internal.h"
 #include "context/replay.h"
 #include "context/tree.h"
-#include "os/meta.h"
-#include "region/heap.h"
-
-/* In parts of the limit, which has TABLES_PARTS: above EVICT_PAST paths are evicted, down to
- * EVICT_TO. The EVICT_ALL values include traces, and memory that waits for new paths. */
-#define EVICT_PAST 22
-#define EVICT_TO 20
-#define EVICT_ALL_PAST 31
-#define EVICT_ALL_TO 28
-#define WANTED_LEAST 64U /* paths that got no nodes */
-/* Whether a context is cold depends on the age of the process: a compiler's passes are short, a
- * server's are not. So the pause between two sweeps is 1/SWEEP_AGE_SHARE of the time since a sweep
- * was first asked for, ... */
-#define SWEEP_AGE_SHARE 16U
-#define SWEEP_LEAST_NS 50000000ULL   /* ... but at least this, ... */
-#define SWEEP_MOST_NS 30000000000ULL /* ... at most this, ... */
-#define SWEEP_SHARE 50U              /* ... and so many times the length of the last sweep */
-#define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
-/* look-ups in other heaps, each time a thread evicts its own views */
-#define PROBES_MAX (1U << 18)
-/* A context that made this part of all allocations, or of their bytes, stays. */
-#define HISTORY_SHARE 1024U
-#define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
 
 uint32_t evict_round, evict_alone;
 uint64_t evict_views_all;
 
-static struct {
-    uint32_t wanted;   /* atomic: since the last sweep */
-    uint64_t since_ns; /* atomic: when it was wanted first; 0: it is not */
-    uint64_t next_ns;  /* atomic: not before */
-    uint64_t begun_ns; /* atomic: when one was wanted for the first time */
-    /* Under heap_global.lock: */
-    /* For each block of nodes the allocations of its contexts at the last sweep, modulo 2^16. The
-     * budget counts them with the nodes. NULL: there was no memory, or the block has no node. */
-    uint16_t *seen[TREE_BLOCKS];
-    uint32_t seen_count; /* contexts below it were seen */
-    bool leaving;        /* some node is TREE_LEAVING */
-    /* During a sweep, by context: its live chunks in all heaps, see find_alive. */
-    uint32_t *alive, alive_count;
-    uint32_t over; /* atomic: sweeps in a row that found the tables above their limit */
-    bool alone;    /* atomic: the last sweep was made by a thread that waited for one */
-    uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
-} state;
-
-/* What a sweep finds out about a context. */
-struct found {
-    uint16_t allocs;
-    uint8_t flags;
-    uint8_t below; /* contexts with views, of the subtree; UINT8_MAX: or more */
-};
-enum found_flags {
-    FOUND_VIEW = 1,
-    /* the context, or one below it, is alive, is not at rest, or must not be moved */
-    FOUND_WARM = 2,
-    FOUND_CHILD = 4,   /* a child of it stays */
-    FOUND_LEAVING = 8, /* a child of it leaves; the context is not removed before that child */
-};
-
-/* True when half of the reserve is used up. The program has freed much, or threads have ended, and
- * the limit has fallen; or there was much that could not be refused. */
-static bool tables_are_over(void) {
-    tables_limit_bytes(); /* makes it known */
-    int64_t limit = load_relaxed(&tables_limit_known);
-    return load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) >
-           limit - tables_reserve(limit) / 2;
-}
-
-/* Returns how long to wait after a sweep that took this long. */
-static uint64_t pause_after(uint64_t now, uint64_t took_ns) {
-    uint64_t age = now - load_relaxed(&state.begun_ns), pause = age / SWEEP_AGE_SHARE;
-    if (tables_are_over())
-        return SWEEP_LEAST_NS > took_ns ? SWEEP_LEAST_NS : took_ns;
-    pause = pause < SWEEP_LEAST_NS ? SWEEP_LEAST_NS : pause;
-    pause = pause > SWEEP_MOST_NS ? SWEEP_MOST_NS : pause;
-    return pause > took_ns * SWEEP_SHARE ? pause : took_ns * SWEEP_SHARE;
-}
-
-void evict_want(void) {
-    if (add_relaxed(&state.wanted, 1) < WANTED_LEAST)
-        return;
-    uint64_t now = os_now_ns(), since = load_relaxed(&state.since_ns);
-    if (!since) {
-        store_owner(&state.since_ns, now);
-        if (!load_relaxed(&state.begun_ns))
-            store_owner(&state.begun_ns, now);
-        return;
-    }
-    /* The control thread had as much time for the sweep as lies between two sweeps. */
-    if (now > load_relaxed(&state.next_ns) &&
-        (load_relaxed(&state.alone) || now > since + pause_after(now, 0)))
-        store_owner(&evict_alone, 1);
-}
-
-/* --- sweeps --------------------------------------------------------------------------------------
- */
-
-static bool is_at_rest(const struct view *view) {
-    return load_relaxed(&view->frees) == load_relaxed(&view->allocs) &&
-           load_relaxed(&view->freed_cum_bytes) == load_relaxed(&view->requested_cum_bytes) &&
-           !view->region;
-}
-
-static bool made_history(const struct view *view) {
-    return load_relaxed(&view->allocs) > state.allocs / HISTORY_SHARE ||
-           load_relaxed(&view->requested_cum_bytes) > state.requested_cum_bytes / HISTORY_SHARE;
-}
-
-static bool has_caches(struct heap *heap) {
-    const struct paths *paths = paths_of(heap);
-    return paths->traces || paths->replays || paths->admission;
-}
-
-/* True if no thread uses the heap's views, or will use them as they were. */
-static bool is_idle(struct heap *heap) {
-    uint32_t kind = load_acquire(&heap->state);
-    return kind == HEAP_TOTALS || (kind == HEAP_PARKED && !has_caches(heap));
-}
-
-static void find_views(struct found *found, uint32_t count, bool over) {
-    uint64_t all_allocs = 0, all_bytes = 0;
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        uint32_t views = load_acquire(&heap->view_count);
-        bool idle = is_idle(heap);
-        for (uint32_t i = 1; i < views; i++) {
-            const struct view *view = heap_view_at(heap, i);
-            uint32_t context = load_relaxed(&view->context);
-            uint64_t allocs = load_relaxed(&view->allocs);
-            if (!context || context >= count || (idle && !allocs && is_at_rest(view)))
-                continue;
-            bool warm = !is_at_rest(view) || (made_history(view) && !over);
-            found[context].allocs += (uint16_t)allocs;
-            found[context].flags |= FOUND_VIEW | (warm ? FOUND_WARM : 0);
-            all_allocs += allocs;
-            all_bytes += load_relaxed(&view->requested_cum_bytes);
-        }
-    }
-    state.allocs = all_allocs;
-    state.requested_cum_bytes = all_bytes;
-}
-
-static bool is_pinned(uint32_t id) {
+bool evict_is_pinned(uint32_t id) {
     return tree_is_named(id) || tree_node(id)->flags & TREE_MARKED ||
            heap_leaf_byte(heap_placed, id) ||
            (UNLIKELY(tree_is_ruled != NULL) && tree_is_ruled(id));
 }
 
-/* True if every look-up is over that was under way when nodes were taken out of the tree. */
-static bool looks_are_over(void) {
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        uint32_t kind = load_acquire(&heap->state), looks = load_full(&heap->looks);
-        if ((kind == HEAP_OWNED || kind == HEAP_SHARED) && looks % 2 && looks == heap->looks_then)
-            return false;
-    }
-    return true;
-}
-
-static void note_looks(void) {
-    exchange_full(&evict_round, evict_round + 1);
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
-        heap->looks_then = load_full(&heap->looks);
-}
-
-/* Takes a node without a view and children out of the tree. True: it is no child any more. */
-static bool take_out(uint32_t id, bool over) {
-    if (!(tree_node(id)->flags & TREE_LEAVING)) {
-        if (!tree_unlink(id))
-            return false;
-        tree_flag(id, TREE_LEAVING);
-        state.leaving = true;
-    } else if (over) {
-        tree_remove(id);
-    } else {
-        state.leaving = true;
-    }
-    return true;
-}
-
-/* True if the context made that many allocations until the last sweep. */
-static bool was_seen(uint32_t id, uint16_t allocs) {
-    const uint16_t *seen = state.seen[id / TREE_NODES_PER_BLOCK];
-    return id < state.seen_count && seen && seen[id % TREE_NODES_PER_BLOCK] == allocs;
-}
-
-/* Goes from the leaves to the root and finds out which nodes are warm or have children. All others
- * leave. */
-static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over, bool now) {
-    state.leaving = false;
-    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) /* what others name stays */
-        if (tree_node(id)->flags & TREE_FOLDED && tree_loop(id) < count)
-            found[tree_loop(id)].flags |= FOUND_CHILD;
-    for (uint32_t id = count; id-- > TREE_FIXED_COUNT;) {
-        struct tree_node *node = tree_node(id);
-        struct found *here = &found[id], *parent = &found[node->parent];
-        if (tree_is_gone(id))
-            continue;
-        bool pinned = is_pinned(id), empty = !(here->flags & (FOUND_VIEW | FOUND_CHILD));
-        bool may_go = over && !(here->flags & FOUND_LEAVING);
-        if (empty && !pinned && (take || node->flags & TREE_LEAVING) && take_out(id, may_go)) {
-            parent->flags |= tree_is_gone(id) ? 0 : FOUND_LEAVING;
-            continue;
-        }
-        if (node->flags & TREE_LEAVING) {
-            if (tree_link(id))
-                tree_unflag(id, TREE_LEAVING);
-            else
-                state.leaving = true;
-        }
-        if (pinned || (!now && !was_seen(id, here->allocs)))
-            here->flags |= here->flags & FOUND_VIEW || pinned ? FOUND_WARM : 0;
-        unsigned below = here->below + (here->flags & FOUND_VIEW ? 1U : 0U);
-        here->below = (uint8_t)(below < UINT8_MAX ? below : UINT8_MAX);
-        below += parent->below;
-        parent->below = (uint8_t)(below < UINT8_MAX ? below : UINT8_MAX);
-        parent->flags |= FOUND_CHILD | (here->flags & FOUND_WARM);
-    }
-}
-
-#define SEEN_BYTES (TREE_NODES_PER_BLOCK * sizeof(uint16_t))
-
-static void keep_seen_of_block(const struct found *found, uint32_t count, uint32_t first) {
-    uint16_t **seen = &state.seen[first / TREE_NODES_PER_BLOCK];
-    uint32_t end = first + TREE_NODES_PER_BLOCK < count ? first + TREE_NODES_PER_BLOCK : count;
-    bool any = false;
-    for (uint32_t id = first; id < end && !any; id++)
-        any = !tree_is_gone(id);
-    if (!any) {
-        meta_free(*seen, SEEN_BYTES);
-        *seen = NULL;
-    } else if (*seen || (*seen = meta_alloc(SEEN_BYTES))) {
-        for (uint32_t id = first; id < end; id++)
-            (*seen)[id - first] = found[id].allocs;
-    }
-}
-
-static void keep_seen(const struct found *found, uint32_t count) {
-    for (uint32_t first = 0; first < count; first += TREE_NODES_PER_BLOCK)
-        keep_seen_of_block(found, count, first);
-    state.seen_count = count;
-}
-
-/* Returns the node [other callers] that is at most SITE_FRAMES above the context, else 0. */
-static uint32_t others_above(uint32_t id) {
+uint32_t evict_others_above(uint32_t id) {
     for (unsigned i = 0; i <= SITE_FRAMES && id >= TREE_FIXED_COUNT; i++) {
         if (tree_node(id)->module == MODULE_OTHERS)
             return id;
@@ -255,289 +23,23 @@ static uint32_t others_above(uint32_t id) {
     return 0;
 }
 
-/* True if the context is a site below [other callers] of the process: there is no place further
- * out where its figures would still be told by site. */
-static bool is_site_of_process(uint32_t id) {
-    for (unsigned i = 0; i < SITE_FRAMES && id >= TREE_FIXED_COUNT; i++)
-        id = tree_node(id)->parent;
-    return id == TREE_OTHERS || (id >= TREE_FIXED_COUNT && tree_node(id)->parent == TREE_OTHERS);
-}
-
-static unsigned nodes_above(uint32_t id) {
+unsigned evict_nodes_above(uint32_t id) {
     unsigned count = 0;
     for (; id >= TREE_FIXED_COUNT; id = tree_node(id)->parent)
         count++;
     return count;
 }
 
-/* Marks cold subtrees, from the root on, until so many bytes would come free. True: at least one is
- * marked. */
-static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted, bool now) {
-    bool any = false;
-    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
-        uint32_t parent = tree_node(id)->parent;
-        bool cold = !(found[id].flags & FOUND_WARM) && !tree_is_gone(id);
-        bool inside = cold && parent >= TREE_FIXED_COUNT && tree_node(parent)->flags & TREE_COLD;
-        bool top = cold && !inside && wanted > 0 && found[id].below >= TOGETHER &&
-                   parent >= TREE_FIXED_COUNT && !others_above(id);
-        if (!inside && !top) {
-            tree_unflag(id, TREE_COLD);
-            continue;
-        }
-        any = true;
-        if (tree_node(id)->flags & TREE_COLD) /* no thread has evicted it until now */
-            continue;
-        tree_flag(id, TREE_COLD);
-        wanted -= found[id].flags & FOUND_VIEW ? CONTEXT_BYTES : (int64_t)sizeof(struct tree_node);
-    }
-    /* Then marks single contexts, whose figures go further out. */
-    for (uint32_t id = count; wanted > 0 && id-- > TREE_FIXED_COUNT;) {
-        if ((found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) != FOUND_VIEW ||
-            tree_node(id)->flags & TREE_COLD)
-            continue;
-        uint32_t others = others_above(id);
-        bool near = nodes_above(others ? others : id) <= NEAR_ROOT + 1;
-        if (near && (!now || is_site_of_process(id)))
-            continue;
-        tree_flag(id, TREE_COLD);
-        any = true;
-        wanted -= CONTEXT_BYTES;
-    }
-    return any;
-}
-
-static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes);
-static void fold_rested(struct heap *heap, struct heap *totals);
-
-/* Adds the allocations of all views to state.alive, or subtracts the frees. */
-static void add_to_alive(bool frees) {
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        uint32_t views = load_acquire(&heap->view_count);
-        for (uint32_t i = 1; i < views; i++) {
-            const struct view *view = heap_view_at(heap, i);
-            uint32_t context = load_relaxed(&view->context);
-            if (!context || context >= state.alive_count)
-                continue;
-            if (frees)
-                state.alive[context] -= (uint32_t)load_acquire(&view->frees);
-            else
-                state.alive[context] += (uint32_t)load_acquire(&view->allocs);
-        }
-    }
-}
-
-static void forget_alive(void) {
-    if (state.alive)
-        os_unmap(state.alive, align_up(state.alive_count * sizeof *state.alive, OS_PAGE_BYTES));
-    state.alive = NULL;
-    state.alive_count = 0;
-}
-
-/* Counts the live chunks of each context. All frees are read before all allocations. So if the
- * count of a context is 0, there was a moment between the two readings when none of its chunks was
- * alive. A heap whose owner has allocated nothing since then has no live chunk of the context. If
- * memory is short, no context has a count. */
-static void find_alive(void) {
-    uint32_t count = tree_count();
-    if (state.alive && state.alive_count >= count) {
-        __builtin_memset(state.alive, 0, state.alive_count * sizeof *state.alive);
-    } else {
-        forget_alive();
-        state.alive = os_map(align_up(count * sizeof *state.alive, OS_PAGE_BYTES));
-        state.alive_count = state.alive ? count : 0;
-    }
-    if (!state.alive)
-        return;
-    add_to_alive(true);
-    add_to_alive(false);
-}
-
-/* Gives back the caches of a heap that no thread uses meanwhile. */
-static void end_caches(struct heap *heap) {
-    struct paths *paths = paths_of(heap);
-    evict_changed(heap);
-    cache_end(paths, true);
-    admit_end(paths);
-    replay_end(paths);
-}
-
-/* Evicts the views of the totals of ended threads, and of heaps without a thread. With `now`, these
- * heaps lose their caches, too. The shared heap's views count as those of a heap without a thread:
- * its lock keeps all threads out. */
-static void evict_idle(bool now) {
-    uint32_t probes = PROBES_MAX;
-    bool found = false;
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        uint32_t kind = load_acquire(&heap->state);
-        if (!found && (kind == HEAP_TOTALS || kind == HEAP_PARKED)) {
-            find_alive(); /* parking and adopting a heap takes the lock that this thread holds */
-            found = true;
-        }
-        if (kind == HEAP_TOTALS) {
-            evict_views(heap, heap, NULL);
-        } else if ((is_idle(heap) || (now && (kind == HEAP_PARKED || kind == HEAP_SHARED))) &&
-                   lock_try(&heap->lock)) {
-            bool still = load_acquire(&heap->state) == kind;
-            if (still && now && has_caches(heap)) {
-                end_caches(heap);
-                if (kind == HEAP_PARKED)
-                    heap_keep_less(heap);
-            }
-            if (still && now && kind == HEAP_PARKED && heap_totals())
-                fold_rested(heap, heap_global.totals);
-            if (still && (now || is_idle(heap)) && heap_totals())
-                evict_views(heap, heap_global.totals, kind == HEAP_SHARED ? &probes : NULL);
-            lock_release(&heap->lock);
-        }
-    }
-}
-
-/* --- visits of sleeping threads ------------------------------------------------------------------
- */
-
-static bool ways_are_closed(const struct heap *heap) {
-    const struct paths *paths = (const struct paths *)heap->paths_room;
-    return !load_relaxed(&paths->fast_generation) && !load_relaxed(&paths->replay_generation) &&
-           !load_relaxed(&paths->fixed_generation);
-}
-
-/* Closes the ways past heap_await, and lets it wait. */
-static void visit_is_announced(struct heap *heap) {
-    struct paths *paths = paths_of(heap);
-    store_release(&heap->visited, 1);
-    add_relaxed(&heap_views_epoch, 1); /* frees of others' chunks find their views anew, too */
-    store_owner(&paths->fast_generation, 0);
-    store_owner(&paths->replay_generation, 0);
-    store_owner(&paths->fixed_generation, 0);
-}
-
-/* True if the owner is outside the allocator, and will wait at heap_await. See evict.h. */
-static bool owner_waits(const struct heap *heap) {
-    return load_acquire(&heap->state) == HEAP_OWNED && !load_acquire(&heap->busy) &&
-           ways_are_closed(heap);
-}
-
-/* Takes all caches, and with `views` cold views, from the heaps of threads that are outside the
- * allocator. The threads that are inside do the same by themselves at their next look-ups. Under
- * heap_global.lock. */
-static void visit_sleeping(bool views) {
-    struct heap *totals = heap_totals();
-    lock_take(&heap_visit_lock);
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
-        if (load_acquire(&heap->state) == HEAP_OWNED)
-            visit_is_announced(heap);
-    bool all = os_barrier_in_threads() && totals;
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
-        if (load_relaxed(&heap->visited) && !(all && owner_waits(heap)))
-            store_release(&heap->visited, 0);
-    if (views)
-        find_alive(); /* none of the heaps that are still visited allocates from here on */
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
-        if (!load_relaxed(&heap->visited))
-            continue;
-        end_caches(heap);
-        if (views)
-            evict_views(heap, totals, NULL);
-        store_release(&heap->visited, 0);
-    }
-    lock_release(&heap_visit_lock);
-}
-
-/* Returns how many bytes should come free. Traces of sleeping threads do not come free, so other
- * memory makes room for them. */
-static int64_t bytes_wanted(void) {
-    tables_limit_bytes(); /* makes it known */
-    int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
-    int64_t used = load_relaxed(&tables_used_bytes);
-    int64_t idle = load_relaxed(&tables_idle_bytes);
-    int64_t all = used + load_relaxed(&tables_trace_bytes) + idle;
-    int64_t wanted = used > part * EVICT_PAST ? used - part * EVICT_TO : 0;
-    /* Memory that waits takes the room, and does not fit: its nodes were made before the parents of
-     * the new ones, or its views belong to other threads. */
-    if (!wanted && used + idle > part * TABLES_ADMITTED_IDLE &&
-        load_relaxed(&state.wanted) >= WANTED_LEAST)
-        wanted = part;
-    if (all > part * EVICT_ALL_PAST && all - part * EVICT_ALL_TO > wanted)
-        wanted = all - part * EVICT_ALL_TO;
-    return wanted;
-}
-
-/* Under heap_global.lock. `may_visit`: the caller holds no other lock and owns no heap. */
-static void sweep(bool may_visit) {
-    /* This comes first, so that the children and views that look-ups gave a leaving node are seen
-     * below. */
-    bool over = state.leaving && looks_are_over();
-    uint32_t count = tree_count();
-    int64_t wanted = bytes_wanted();
-    bool full = wanted > 0, now = tables_are_over();
-    store_owner(&state.over, now ? state.over + 1 : 0);
-    size_t bytes = align_up(count * sizeof(struct found), OS_PAGE_BYTES);
-    struct found *found = full || state.leaving ? os_map(bytes) : NULL;
-    if (!found)
-        return;
-    find_views(found, count, now);
-    lock_take(&tree_lock);
-    look_at_nodes(found, count, full, over, now);
-    tree_discard();
-    bool any = mark_cold(found, count, wanted, now);
-    lock_release(&tree_lock);
-    keep_seen(found, count);
-    os_unmap(found, bytes);
-    if (any || state.leaving)
-        note_looks();
-    if (any || now)
-        evict_idle(now);
-    if (now && may_visit)
-        visit_sleeping(true);
-    forget_alive();
-}
-
-static void sweep_if_wanted(bool alone) {
-    uint64_t begun = os_now_exact_ns();
-    if (!alone && !load_relaxed(&state.since_ns) && UNLIKELY(tables_are_over())) {
-        store_owner(&state.since_ns, begun);
-        store_owner(&state.next_ns, 0);
-        if (!load_relaxed(&state.begun_ns))
-            store_owner(&state.begun_ns, begun);
-    }
-    if (LIKELY(!load_relaxed(&state.since_ns)) || begun < load_relaxed(&state.next_ns) ||
-        lock_any_is_mine() || !lock_try(&heap_global.lock))
-        return;
-    if (load_relaxed(&tree_read_until_ns) < begun) {
-        sweep(!alone);
-        store_owner(&state.alone, alone);
-        uint64_t now = os_now_exact_ns();
-        store_owner(&state.next_ns, now + pause_after(now, now - begun));
-        store_owner(&state.wanted, 0);
-        store_owner(&state.since_ns, state.leaving || tables_are_over() ? begun : 0);
-    }
-    lock_release(&heap_global.lock);
-}
-
-void evict_caches(void) {
-    if (lock_any_is_mine() || !lock_try(&heap_global.lock))
-        return;
-    visit_sleeping(false);
-    lock_release(&heap_global.lock);
-}
-
-bool evict_sweep(void) {
-    sweep_if_wanted(false);
-    return load_relaxed(&state.since_ns);
-}
-
-/* --- the owner's part ----------------------------------------------------------------------------
- */
-
 /* Returns the nearest ancestor that stays. If that is the parent, it returns one near the root. */
 static uint32_t ancestor_for(uint32_t id) {
-    uint32_t others = others_above(id), parent = tree_node(others ? others : id)->parent;
+    uint32_t others = evict_others_above(id), parent = tree_node(others ? others : id)->parent;
     uint32_t at = parent;
     while (at >= TREE_FIXED_COUNT && tree_node(at)->flags & TREE_COLD)
         at = tree_node(at)->parent;
     if (at != parent)
         return at;
-    for (unsigned depth = nodes_above(at); depth > NEAR_ROOT || (others && at == parent); depth--) {
+    for (unsigned depth = evict_nodes_above(at); depth > NEAR_ROOT || (others && at == parent);
+         depth--) {
         if (at < TREE_FIXED_COUNT)
             return TREE_ROOT;
         if (tree_node(at)->module != MODULE_OTHERS)
@@ -587,7 +89,7 @@ static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t an
     }
     bool may = load_relaxed(&tables_used_bytes) < used_bytes + SITES_BEFOREHAND;
     struct view *site = site_for(heap, id, TREE_ROOT, may ? TABLES_MUST : TABLES_SITE);
-    bool in_vain = load_relaxed(&state.over) > OVER_PATIENCE;
+    bool in_vain = load_relaxed(&sweeps_over_limit) > OVER_PATIENCE;
     return site || !in_vain ? site : heap_view_within(heap, TREE_OTHERS, TABLES_MUST);
 }
 
@@ -598,7 +100,7 @@ static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
     uint64_t frees = 0, allocs = 0;
     const struct view *view;
     if (!probes)
-        return id < state.alive_count && !state.alive[id];
+        return visit_none_is_alive(id);
     if (*probes < heap_global.heaps)
         return false;
     *probes -= heap_global.heaps;
@@ -616,8 +118,8 @@ static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
 /* True if no chunk names the view, and nothing needs it. */
 static bool may_drop(struct heap *heap, const struct view *view, uint32_t *probes) {
     uint32_t id = view->context;
-    return id >= TREE_FIXED_COUNT && is_at_rest(view) &&
-           (view->bins == &heap->mixed || view->bins == &heap_no_bins) && !is_pinned(id) &&
+    return id >= TREE_FIXED_COUNT && evict_is_at_rest(view) &&
+           (view->bins == &heap->mixed || view->bins == &heap_no_bins) && !evict_is_pinned(id) &&
            none_is_alive(heap, id, probes);
 }
 
@@ -629,7 +131,7 @@ static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes)
 /* Moves the figures of a parked heap's views to the totals, which need one view where many heaps
  * have one each. The contexts stay. A heap's first HEAP_TABLES_BYTES are not counted, so nothing is
  * gained once the heap takes no more. */
-static void fold_rested(struct heap *heap, struct heap *totals) {
+void evict_fold_rested(struct heap *heap, struct heap *totals) {
     bool any = false;
     for (uint32_t i = 1; i < heap->view_count && heap->table_bytes > HEAP_TABLES_BYTES; i++) {
         struct view *view = heap_view_at(heap, i), *sum = NULL;
@@ -649,10 +151,10 @@ static void fold_rested(struct heap *heap, struct heap *totals) {
 
 /* Moves the figures of evicted views to views of heap `to`. Called under heap_global.lock, by a
  * thread that may write both heaps. Returns the number of views moved. */
-static uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
+uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
     uint32_t count = 0, waiting = 0;
     int64_t used_bytes = load_relaxed(&tables_used_bytes);
-    bool over = tables_are_over();
+    bool over = sweep_tables_are_over();
     for (uint32_t i = 1; i < heap->view_count; i++) {
         struct view *view = heap_view_at(heap, i);
         uint32_t id = view->context;

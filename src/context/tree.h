@@ -75,7 +75,7 @@ struct tree_node {
 };
 _Static_assert(sizeof(struct tree_node) == 32, "two nodes a line");
 /* Bytes of the budget for a node: itself, and two bytes that a sweep keeps of each context, see
- * context/evict.c. */
+ * context/sweep.c. */
 #define TREE_NODE_COUNTED ((int64_t)(sizeof(struct tree_node) + sizeof(uint16_t)))
 _Static_assert(TREE_NODES_PER_BLOCK *TREE_BLOCKS == 1U << TREE_ID_BITS, "ids fit");
 

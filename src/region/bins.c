@@ -35,7 +35,7 @@ struct page heap_no_page FORK_PAGE;
 const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16, NO_PAGE_4}};
 
 /* True when a page fits the terms of its region: it has the number of slices, and its frees come to
- * kinds.h if they have to zero the block. */
+ * page_kinds.h if they have to zero the block. */
 static bool serves_terms(const struct bins *bins, const struct page *page) {
     return page->slices == blocks_page_slices(bins, page->size_class) &&
            (!(bins->recipe & RECIPE_ZEROED) || load_relaxed(&page->meta_shift) & META_ALIGNED);
@@ -328,7 +328,7 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
         if (page && apart)
             blocks_mark(page, META_APART);
         if (page && UNLIKELY(bins->recipe & (RECIPE_ZEROED | RECIPE_CHAINED)))
-            blocks_mark(page, META_ALIGNED); /* the common free leaves such pages to kinds.h */
+            blocks_mark(page, META_ALIGNED); /* the common free leaves such pages to page_kinds.h */
         if (page && UNLIKELY(bins->recipe & RECIPE_CHAINED))
             flag_set(page, PAGE_CHAINED);
     } else if (view && ++heap->denied >= SWEEP_EVERY + heap->view_count) {

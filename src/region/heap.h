@@ -203,7 +203,7 @@ struct heap_global {
 };
 INTERNAL struct heap_global heap_global;
 /* The control thread may take views and caches from the heap of a thread that is not inside the
- * allocator: see context/evict.c. The owner calls heap_await before it uses slots, caches, or the
+ * allocator: see context/visit.c. The owner calls heap_await before it uses slots, caches, or the
  * list of its views, and waits until such a visit is over. It need not call it to free a chunk:
  * views with chunks that are alive stay as they are. */
 INTERNAL struct lock heap_visit_lock; /* RANK_VISIT */

@@ -7,7 +7,7 @@
  * find call paths; the context layer prints these (hooks.h).
  */
 #include "region/hooks.h"
-#include "region/kinds.h"
+#include "region/page_kinds.h"
 #include "region/region.h"
 
 struct page *region_page_of(const void *chunk) {

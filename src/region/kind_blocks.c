@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chunks in pages of blocks (PAGE_OWN and PAGE_MIXED): the functions of kinds.h.
+ * Chunks in pages of blocks (PAGE_OWN and PAGE_MIXED): the functions of page_kinds.h.
  *
  * The common free (api/fast.h) serves pages without special chunks by itself. Frees in pages with a
  * META_ flag (META_ALIGNED, META_CHECKED, META_APART, ...) and in wide pages come here, and so do
@@ -9,7 +9,7 @@
  */
 #include "region/aset.h"
 #include "region/check.h"
-#include "region/kinds.h"
+#include "region/page_kinds.h"
 #include "region/punch.h"
 #include "region/region.h"
 #include "region/reset.h"

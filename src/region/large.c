@@ -8,7 +8,7 @@
  */
 #include "region/check.h"
 #include "region/guard.h"
-#include "region/kinds.h"
+#include "region/page_kinds.h"
 #include "region/reset.h"
 #include "region/terms.h"
 

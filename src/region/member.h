@@ -11,7 +11,8 @@
  * member in place of the number of a view. Cannot do: hold a second chunk, a policy, terms, a
  * limit, children.
  *
- * Cost: 24 bytes a context. The common free (api/fast.h) leaves frees of such chunks to kinds.h.
+ * Cost: 24 bytes a context. The common free (api/fast.h) leaves frees of such chunks to
+ * page_kinds.h.
  *
  * Source: the cost of PostgreSQL's array_agg with a context for each of a million groups.
  *

@@ -4,7 +4,7 @@
  *
  * A recipe is a sum of enum recipe_flag (heap.h). A region's bins carry the recipe, and the code
  * that makes pages and takes chunks from them asks the recipe, never the policy. What can be done
- * with a chunk later depends on its page alone (kinds.h), because a page outlives a change of
+ * with a chunk later depends on its page alone (page_kinds.h), because a page outlives a change of
  * policy.
  *
  *   aset        Blocks by size class, reused at once: region/aset.h. Every context without another

@@ -14,8 +14,8 @@
 #define MEMCTX_REGION_H
 
 #include "base/options.h"
-#include "region/kinds.h"
 #include "region/member.h"
+#include "region/page_kinds.h"
 #include "region/serial.h"
 #include "region/simple.h"
 #include "region/terms.h"

@@ -11,7 +11,7 @@
  *
  * Cost: one compare-and-swap a chunk, and another one for the first chunk of a page.
  */
-#include "region/kinds.h"
+#include "region/page_kinds.h"
 #include "region/region.h"
 
 /* page.remote holds the address of the list's first block in its low bits, and the number of blocks

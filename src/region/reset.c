@@ -2,7 +2,7 @@
 /* Makes, counts, resets, limits, moves and checks regions of named contexts; see reset.h. */
 #include "region/reset.h"
 #include "os/meta.h"
-#include "region/kinds.h"
+#include "region/page_kinds.h"
 #include "region/policy.h"
 #include "region/region.h"
 #include "region/terms.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * realloc: resizes a chunk where it is if the kind of its page can (kinds.h). Otherwise allocates a
- * new chunk, copies the contents and frees the old chunk.
+ * realloc: resizes a chunk where it is if the kind of its page can (page_kinds.h). Otherwise
+ * allocates a new chunk, copies the contents and frees the old chunk.
  *
  * For: chunks of all kinds. Cannot do: move a chunk to leave a page empty.
  */
-#include "region/kinds.h"
+#include "region/page_kinds.h"
 #include "region/region.h"
 
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size) {

@@ -4,7 +4,7 @@
 #include "region/serial.h"
 #include "os/meta.h"
 #include "region/aset.h"
-#include "region/kinds.h"
+#include "region/page_kinds.h"
 #include "region/region.h"
 #include "region/terms.h"
 
@@ -271,7 +271,7 @@ static struct page *create(struct heap *heap, struct view *view, uint32_t slices
     page->granule_mask = (uint16_t)(slices * SLICE_BYTES - 1);
     page->granule_capacity = 1;
     page->capacity = slices * SLICE_BYTES / SERIAL_UNIT;
-    page->meta_shift = META_ALIGNED; /* the common free leaves this page to kinds.h */
+    page->meta_shift = META_ALIGNED; /* the common free leaves this page to page_kinds.h */
     page->next_block = segment_span_start(page);
     page->view = view;
     page->heap = heap;

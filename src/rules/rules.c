@@ -151,7 +151,7 @@ void policy_rules_apply(bool may_open) {
 /* --- rules as text ---------------------------------------------------------------------------- */
 
 /* Adds a rule to the list. False: refused, with the reason in `text`. */
-static bool add_rule(const char *rule, size_t length, struct text *text) {
+static bool add_rule_in_force(const char *rule, size_t length, struct text *text) {
     size_t equals = length;
     while (equals && rule[equals - 1] != '=')
         equals--;
@@ -213,7 +213,7 @@ void policy_rules_init(const char *rules, bool are_resolved, struct text *warnin
         if (length) {
             size_t before = warnings->length;
             text_add(warnings, "memctx: MEMCTX_RULES: ");
-            if (add_rule(rules, length, warnings))
+            if (add_rule_in_force(rules, length, warnings))
                 warnings->length = before;
             else
                 text_add(warnings, "\n");
@@ -277,7 +277,7 @@ const char *policy_rules_text(unsigned rule) {
 }
 
 bool policy_rules_add(const char *rule, struct text *text, bool may_open) {
-    if (!add_rule(rule, text_length(rule), text))
+    if (!add_rule_in_force(rule, text_length(rule), text))
         return false;
     look_again(may_open, false);
     return true;

@@ -105,7 +105,7 @@ struct page {
         uint16_t found;   /* PAGE_SERIAL: number of the record that the last search found */
     };
     uint8_t flags;      /* owner: enum page_flag */
-    uint8_t kind;       /* atomic: enum page_kind_number; its functions: region/kinds.h */
+    uint8_t kind;       /* atomic: enum page_kind_number; its functions: region/page_kinds.h */
     uint8_t meta_shift; /* kind of the block records, and flags META_...; see region/blocks.h */
     uint8_t size_class;
     /* number of blocks in a granule, with those that the records displace */

@@ -448,6 +448,39 @@ void thread_evict_parked(unsigned id) {
     }
 }
 
+enum { FURTHER = 96 }; /* views that a heap keeps beyond those that the budget does not count */
+
+/* The second heap has more views than the budget leaves uncounted, and its thread ended while a
+ * chunk of the deep path was alive. The tables are above their limit, so a sweep moves the figures
+ * of the heap's views to the totals. */
+void evictions_folded(struct heap **of) {
+    begin(of, 2);
+    fill_tables_to(ROOMY_PARTS);
+    for (uint32_t i = 0; i < FURTHER; i++) {
+        struct tree_frame frame = {.address = 0xa000 + i * 8, .module = MODULE_NONE};
+        heap_view(heaps[1], tree_child(TREE_ROOT, frame, TABLES_UNCOUNTED));
+    }
+    put(heaps[1], 0, DEEP);
+    end_thread(heaps[1]);
+    fill_tables_to(TABLES_PARTS + 1);
+    model_time_passes(LONG_NS);
+}
+
+/* The chunk keeps its view: its bytes are freed in the context that allocated them. */
+void thread_evict_folded(unsigned id) {
+    if (!id) {
+        evict_sweep();
+        return;
+    }
+    use(heaps[0], 0);
+    give(heaps[0], 0);
+}
+
+void check_folded(void) {
+    model_check(heaps[1]->views_dropped, "no view of the ended thread was dropped");
+    check_evictions();
+}
+
 /* --- sleeping threads ------------------------------------------------------------------------- */
 
 static void enter(struct heap *heap) {

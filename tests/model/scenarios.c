@@ -600,6 +600,7 @@ BEFORE(evictions_empty_nodes)
 BEFORE(evictions_children)
 BEFORE(evictions_marked)
 BEFORE(evictions_parked)
+BEFORE(evictions_folded)
 BEFORE(evictions_sleeping)
 
 static const struct scenario scenarios[] = {
@@ -642,6 +643,8 @@ static const struct scenario scenarios[] = {
      check_evictions},
     {"heaps-are-parked-under-evictions", 3, false, heaps_evictions_parked, thread_evict_parked,
      check_evictions},
+    {"parked-views-are-folded-under-a-free", 2, false, heaps_evictions_folded, thread_evict_folded,
+     check_folded},
     {"sleeping-threads-are-visited", 2, false, heaps_evictions_sleeping, thread_evict_sleeping,
      check_evictions},
     {"two-threads-sweep-alone", 2, false, heaps_evictions_used, thread_evict_alone,

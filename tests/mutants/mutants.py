@@ -59,6 +59,9 @@ MUTANTS = {
     "alignment-is-not-rounded": (
         MALLOC, "__builtin_clzl(alignment - 1)", "__builtin_clzl(alignment / 2 - 1)",
         ["aligned-odd-alignment"]),
+    "any-block-is-aligned": (
+        MALLOC, "    return page->block_bytes & (alignment - 1) || !aset_slack_fits", "    return !aset_slack_fits",
+        ["named:slab-chunks-are-aligned"]),
     # --- contents ---
     "calloc-leaves-old-bytes": (
         "src/api/fast.h", "    return how == ALLOCATE_ZEROED && !fresh ? memset(chunk, 0, size) : chunk;",
@@ -355,7 +358,7 @@ MUTANTS = {
         "        frees_after += add_allocs(part, walk.heap, view);\n        sum->frees = frees_after;\n",
         ["model:dump-of-one-moment"]),
     "slots-are-freed-under-a-reader": (
-        "src/region/heap.c", "    if (!load_full(&heap_global.reading)) {\n", "    if (1) {\n",
+        "src/region/views.c", "    if (!load_full(&heap_global.reading)) {\n", "    if (1) {\n",
         ["model:table-of-views-grows-under-a-dump"]),
     "a-node-for-each-thread": (
         "src/context/tree.c", "        child = tree_find(parent, frame); /* another thread may have made it */\n    if (!child)\n        child = find_newest(parent, frame);",
@@ -556,19 +559,19 @@ MUTANTS = {
         ["tables:levels-alone"]),
     # --- paths that make room ---
     "looks-are-taken-for-over": (
-        "src/context/evict.c", "looks % 2 && looks == heap->looks_then)", "looks % 2 && looks != heap->looks_then)",
+        "src/context/sweep.c", "looks % 2 && looks == heap->looks_then)", "looks % 2 && looks != heap->looks_then)",
         ["model:nodes-leave-under-look-ups"]),
     "rounds-are-not-announced": (
-        "src/context/evict.c", "    exchange_full(&evict_round, evict_round + 1);\n", "",
+        "src/context/sweep.c", "    exchange_full(&evict_round, evict_round + 1);\n", "",
         ["model:paths-are-evicted-under-look-ups"]),
     "looks-are-over-too-late": (
-        "src/context/evict.c", "    find_views(found, count, now);\n    lock_take(&tree_lock);\n",
+        "src/context/sweep.c", "    find_views(found, count, now);\n    lock_take(&tree_lock);\n",
         "    find_views(found, count, now);\n    over = state.leaving && looks_are_over();\n    lock_take(&tree_lock);\n",
         ["model:nodes-leave-under-look-ups"]),
     "nodes-go-with-the-next-sweep": (
-        "src/context/evict.c", "    } else if (over) {\n", "    } else if (over || 1) {\n", ["model:nodes-leave-under-look-ups"]),
+        "src/context/sweep.c", "    } else if (over) {\n", "    } else if (over || 1) {\n", ["model:nodes-leave-under-look-ups"]),
     "nodes-come-back-in-no-list": (
-        "src/context/evict.c",
+        "src/context/sweep.c",
         "            if (tree_link(id))\n                tree_unflag(id, TREE_LEAVING);\n            else\n                state.leaving = true;",
         "            tree_unflag(id, TREE_LEAVING);",
         ["model:nodes-leave-under-look-ups"]),
@@ -588,6 +591,9 @@ MUTANTS = {
         ["model:paths-are-evicted-under-look-ups"]),
     "views-go-while-chunks-are-alive": (
         "src/context/evict.c", "    return frees == allocs;", "    return true;", ["model:chunk-is-alive-under-an-eviction"]),
+    "views-of-parked-heaps-go-while-chunks-are-alive": (
+        "src/context/visit.c", "    return id < alive.count && !alive.counts[id];", "    (void)id;\n    return true;",
+        ["model:parked-views-are-folded-under-a-free"]),
     "what-was-allocated-is-read-first": (
         "src/context/evict.c",
         "        frees += walk.heap == heap ? 0 : load_acquire(&view->frees);\n    walk = heap_views_of(id);\n"
@@ -596,7 +602,7 @@ MUTANTS = {
         "    while ((view = heap_views_next(&walk)))\n        frees += walk.heap == heap ? 0 : load_acquire(&view->frees);",
         ["model:chunk-is-alive-under-an-eviction"]),
     "views-of-others-stay-what-they-were": (
-        "src/region/heap.c", "    add_relaxed(&heap_views_epoch, 1);\n", "", ["model:views-are-evicted-under-frees"]),
+        "src/region/views.c", "    add_relaxed(&heap_views_epoch, 1);\n", "", ["model:views-are-evicted-under-frees"]),
     "traces-outlive-their-views": (
         "src/context/evict.c", "            cache_flush(paths_of(heap));\n", "", ["model:paths-are-evicted-under-look-ups"]),
     "evicted-figures-are-lost": (
@@ -605,9 +611,9 @@ MUTANTS = {
     "evicted-paths-have-no-site": (
         "src/context/evict.c", "        node = child_like(node, id, share);\n", "        (void)id;\n", ["model:paths-are-evicted-under-look-ups"]),
     "visits-do-not-look-whether-the-owner-is-inside": (
-        "src/context/evict.c", " && !load_acquire(&heap->busy) &&\n", " &&\n", ["model:sleeping-threads-are-visited"]),
+        "src/context/visit.c", " && !load_acquire(&heap->busy) &&\n", " &&\n", ["model:sleeping-threads-are-visited"]),
     "look-ups-do-not-wait-for-a-visitor": (
-        "src/region/visit.c", "    do {\n        lock_take(&heap_visit_lock);\n        lock_release(&heap_visit_lock);\n    } while (load_acquire(&heap->visited));\n",
+        "src/region/views.c", "    do {\n        lock_take(&heap_visit_lock);\n        lock_release(&heap_visit_lock);\n    } while (load_acquire(&heap->visited));\n",
         "    (void)heap;\n", ["model:sleeping-threads-are-visited"]),
     "paths-are-evicted-under-a-dump": (
         "src/context/evict.c", "    if (load_relaxed(&heap->state) == HEAP_OWNED &&\n        load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {",

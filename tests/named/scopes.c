@@ -145,8 +145,34 @@ static void scopes(void) {
     memctx_delete(b);
 }
 
+/* The blocks of the policy slab have exactly the requested sizes, so the next free block may be
+ * large enough for an aligned chunk, and aligned to 16 bytes only: 528 bytes are no multiple of 32.
+ * The first aligned chunk makes larger blocks, so each needs a context of its own. */
+static void slab_chunks_are_aligned(void) {
+    enum { CONTEXTS = 64, BLOCK_BYTES = 528, BYTES = 520 };
+    for (int before = 1; before <= CONTEXTS; before++) {
+        size_t alignment = 32UL << before % 3;
+        memctx_t context = memctx_create(NULL, "exact", MEMCTX_SLAB);
+        MEMCTX_SCOPE(context) {
+            for (int i = 0; i < before; i++)
+                CHECK(malloc(BLOCK_BYTES));
+            for (int i = 0; i < 4; i++) {
+                char *chunk = aligned_alloc(alignment, BYTES);
+                CHECK(chunk && (uintptr_t)chunk % alignment == 0 && memctx_owner(chunk) == context);
+                memset(chunk, 1, BYTES);
+            }
+        }
+        CHECK(!memctx_check(context));
+        memctx_delete(context);
+    }
+}
+
 const struct use_case cases_of_scopes[] = {
-    USE_CASE(absent),        USE_CASE(control_starts_in_a_scope),
-    USE_CASE(other_threads), USE_CASE(resized_elsewhere),
-    USE_CASE(scopes),        {NULL, NULL},
+    USE_CASE(absent),
+    USE_CASE(control_starts_in_a_scope),
+    USE_CASE(other_threads),
+    USE_CASE(resized_elsewhere),
+    USE_CASE(scopes),
+    USE_CASE(slab_chunks_are_aligned),
+    {NULL, NULL},
 };

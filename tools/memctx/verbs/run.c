@@ -59,7 +59,7 @@ static void set_pair(const char *pair) {
 }
 
 /* Adds a rule behind the existing ones, because the first rule that matches applies. */
-static void add_rule(const char *rule) {
+static void add_rule_to_environment(const char *rule) {
     const char *before = getenv("MEMCTX_RULES");
     if (!strrchr(rule, '=') || strrchr(rule, '=') == rule)
         cli_usage("--rule takes PATTERN=POLICY,OPTIONS; got \"%.100s\"", rule);
@@ -136,7 +136,7 @@ int run_main(int argc, char **argv) {
         case OPTION_VERIFY: set_option("verify", optarg); break;
         case OPTION_NO_CHILDREN: set_variable("MEMCTX_NO_CHILDREN", "1"); break;
         case OPTION_SET: set_pair(optarg); break;
-        case OPTION_RULE: add_rule(optarg); break;
+        case OPTION_RULE: add_rule_to_environment(optarg); break;
         case 'v': set_variable("MEMCTX_VERBOSE", "1"); break;
         default: break;
         }

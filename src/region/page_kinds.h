@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kinds.h - what can be done with the chunks of a page: one table, by page->kind.
+ * page_kinds.h - what can be done with the chunks of a page: one table, by page->kind.
  *
  * A chunk belongs to its page, and the page may outlive the policy that placed the chunk. So
  * freeing, resizing and looking at a chunk depend on the kind of its page alone. There are four
@@ -8,13 +8,13 @@
  *   blocks  PAGE_OWN, PAGE_MIXED: blocks of one size (kind_blocks.c)
  *   serial  PAGE_SERIAL: chunks one behind the other (serial.c)
  *   large   PAGE_SPAN, PAGE_HUGE: one large chunk (large.c)
- *   empty   PAGE_NONE, PAGE_WAITING: no chunk in use (kinds.c)
+ *   empty   PAGE_NONE, PAGE_WAITING: no chunk in use (page_kinds.c)
  * The common malloc and free handle pages of blocks without this table (api/fast.h).
  *
  * Threads: the owner of the page's heap, unless a field says otherwise. The table is constant.
  */
-#ifndef MEMCTX_KINDS_H
-#define MEMCTX_KINDS_H
+#ifndef MEMCTX_PAGE_KINDS_H
+#define MEMCTX_PAGE_KINDS_H
 
 #include "base/text.h"
 #include "region/bins.h"

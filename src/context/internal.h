@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * internal.h - what the files that evict call paths share: evict.c (the owner of views), sweep.c
+ * (which contexts are cold) and visit.c (heaps of other threads). evict.h explains the whole.
+ *
+ * All functions need heap_global.lock, unless their comment says otherwise.
+ */
+#ifndef MEMCTX_CONTEXT_INTERNAL_H
+#define MEMCTX_CONTEXT_INTERNAL_H
+
+#include "context/evict.h"
+#include "region/heap.h"
+
+/* The most heaps that a thread reads, all its views together, when it evicts its own views. */
+#define PROBES_MAX (1U << 18)
+
+/* --- views and contexts (evict.c) ------------------------------------------------------------- */
+
+/* True if the thread freed as many chunks and bytes in the context as it allocated there, and the
+ * context has no pages of its own in the heap. Any thread, without a lock. */
+INLINE bool evict_is_at_rest(const struct view *view) {
+    return load_relaxed(&view->frees) == load_relaxed(&view->allocs) &&
+           load_relaxed(&view->freed_cum_bytes) == load_relaxed(&view->requested_cum_bytes) &&
+           !view->region;
+}
+
+/* True if the context must stay: it is named, marked, placed, or a rule holds for it. */
+bool evict_is_pinned(uint32_t id);
+/* Returns the node [other callers] that is at most SITE_FRAMES above the context, else 0. */
+uint32_t evict_others_above(uint32_t id);
+/* Returns the number of nodes from the context, which counts, to the root, which does not. */
+unsigned evict_nodes_above(uint32_t id);
+/* Moves the figures of evicted views to views of heap `to`. The caller may write both heaps.
+ * `probes`: how many heaps may still be read to find out whether chunks are alive; NULL: the counts
+ * of visit.c tell. Returns the number of views moved. */
+uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes);
+/* Moves the figures of a parked heap's views to the totals, which need one view where many heaps
+ * have one each. The contexts stay. The caller holds the heap's lock. */
+void evict_fold_rested(struct heap *heap, struct heap *totals);
+
+/* --- sweeps (sweep.c) ------------------------------------------------------------------------- */
+
+/* Atomic: how many sweeps in a row found the tables above their limit. */
+INTERNAL uint32_t sweeps_over_limit;
+/* True when half of the reserve is used up. The program has freed much, or threads have ended, and
+ * the limit has fallen; or there was much that could not be refused. Any thread, without a lock. */
+bool sweep_tables_are_over(void);
+/* Sweeps if a sweep is due. `alone`: the caller is a thread of the program, because no control
+ * thread sweeps. The caller does not hold heap_global.lock. */
+void sweep_if_wanted(bool alone);
+
+/* --- heaps of other threads (visit.c) --------------------------------------------------------- */
+
+/* True if no thread uses the heap's views, or will use them as they were. */
+bool visit_heap_is_idle(struct heap *heap);
+/* Evicts the views of the totals of ended threads, and of heaps without a thread. With `now`, these
+ * heaps lose their caches, too. */
+void visit_idle(bool now);
+/* Takes all caches, and with `views` cold views, from the heaps of threads that are outside the
+ * allocator. The caller holds no other lock and owns no heap. */
+void visit_sleeping(bool views);
+/* True if the last count of live chunks found none of the context's. False: it found some, or there
+ * was no count. */
+bool visit_none_is_alive(uint32_t id);
+/* Gives back the memory of that count. */
+void visit_forget_alive(void);
+
+#endif
