@@ -16,7 +16,7 @@ static int64_t live_bytes(void) {
     int64_t sum = 0;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t count = load_acquire(&heap->view_count);
-        for (uint32_t i = 1; i < count; i++)
+        for (uint32_t i = 1; i < count; i = heap_view_after(heap, i))
             sum += view_live_bytes(heap_view_at(heap, i));
     }
     return sum;

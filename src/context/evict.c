@@ -133,7 +133,8 @@ static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes)
  * gained once the heap takes no more. */
 void evict_fold_rested(struct heap *heap, struct heap *totals) {
     bool any = false;
-    for (uint32_t i = 1; i < heap->view_count && heap->table_bytes > HEAP_TABLES_BYTES; i++) {
+    for (uint32_t i = 1; i < heap->view_count && heap->table_bytes > HEAP_TABLES_BYTES;
+         i = heap_view_after(heap, i)) {
         struct view *view = heap_view_at(heap, i), *sum = NULL;
         if (!may_drop(heap, view, NULL))
             continue;
@@ -155,7 +156,7 @@ uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
     uint32_t count = 0, waiting = 0;
     int64_t used_bytes = load_relaxed(&tables_used_bytes);
     bool over = sweep_tables_are_over();
-    for (uint32_t i = 1; i < heap->view_count; i++) {
+    for (uint32_t i = 1; i < heap->view_count; i = heap_view_after(heap, i)) {
         struct view *view = heap_view_at(heap, i);
         uint32_t id = view->context;
         if (!may_go(heap, view, probes))

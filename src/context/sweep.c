@@ -99,7 +99,7 @@ static void find_views(struct found *found, uint32_t count, bool over) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t views = load_acquire(&heap->view_count);
         bool idle = visit_heap_is_idle(heap);
-        for (uint32_t i = 1; i < views; i++) {
+        for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {
             const struct view *view = heap_view_at(heap, i);
             uint32_t context = load_relaxed(&view->context);
             uint64_t allocs = load_relaxed(&view->allocs);
@@ -158,13 +158,13 @@ static bool was_seen(uint32_t id, uint16_t allocs) {
 static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over, bool now) {
     state.leaving = false;
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) /* what others name stays */
-        if (tree_node(id)->flags & TREE_FOLDED && tree_loop(id) < count)
+        if (!tree_is_gone(id) && tree_node(id)->flags & TREE_FOLDED && tree_loop(id) < count)
             found[tree_loop(id)].flags |= FOUND_CHILD;
     for (uint32_t id = count; id-- > TREE_FIXED_COUNT;) {
-        struct tree_node *node = tree_node(id);
-        struct found *here = &found[id], *parent = &found[node->parent];
         if (tree_is_gone(id))
             continue;
+        struct tree_node *node = tree_node(id);
+        struct found *here = &found[id], *parent = &found[node->parent];
         bool pinned = evict_is_pinned(id), empty = !(here->flags & (FOUND_VIEW | FOUND_CHILD));
         bool may_go = over && !(here->flags & FOUND_LEAVING);
         if (empty && !pinned && (take || node->flags & TREE_LEAVING) && take_out(id, may_go)) {
@@ -210,6 +210,15 @@ static void keep_seen(const struct found *found, uint32_t count) {
     state.seen_count = count;
 }
 
+/* Where the tables are above their limit, each empty context is cold, and the memory is needed. */
+static void forget_seen(void) {
+    for (uint32_t first = 0; first < state.seen_count; first += TREE_NODES_PER_BLOCK) {
+        meta_free(state.seen[first / TREE_NODES_PER_BLOCK], SEEN_BYTES);
+        state.seen[first / TREE_NODES_PER_BLOCK] = NULL;
+    }
+    state.seen_count = 0;
+}
+
 /* True if the context is a site below [other callers] of the process: there is no place further
  * out where its figures would still be told by site. */
 static bool is_site_of_process(uint32_t id) {
@@ -223,8 +232,10 @@ static bool is_site_of_process(uint32_t id) {
 static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted, bool now) {
     bool any = false;
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
+        if (tree_is_gone(id))
+            continue;
         uint32_t parent = tree_node(id)->parent;
-        bool cold = !(found[id].flags & FOUND_WARM) && !tree_is_gone(id);
+        bool cold = !(found[id].flags & FOUND_WARM);
         bool inside = cold && parent >= TREE_FIXED_COUNT && tree_node(parent)->flags & TREE_COLD;
         bool top = cold && !inside && wanted > 0 && found[id].below >= TOGETHER &&
                    parent >= TREE_FIXED_COUNT && !evict_others_above(id);
@@ -292,7 +303,10 @@ static void sweep(bool may_visit) {
     tree_discard();
     bool any = mark_cold(found, count, wanted, now);
     lock_release(&tree_lock);
-    keep_seen(found, count);
+    if (now)
+        forget_seen();
+    else
+        keep_seen(found, count);
     os_unmap(found, bytes);
     if (any || state.leaving)
         note_looks();

@@ -40,7 +40,8 @@ struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
  * block is made, because a sweep that makes room must not be refused memory. */
 #define GONE_WORDS (TREE_NODES_PER_BLOCK / 64)
 struct gone {
-    uint64_t idle[GONE_WORDS], discarded[GONE_WORDS];
+    uint64_t idle[GONE_WORDS];
+    uint64_t discarded[GONE_WORDS]; /* atomic */
 };
 static struct gone *gone[TREE_BLOCKS]; /* atomic; NULL: none did ever */
 static uint32_t waiting_ids, reused;   /* atomic: ids that wait, nodes that got one */
@@ -52,6 +53,15 @@ uint32_t tree_count(void) {
 
 uint32_t tree_nodes(void) {
     return load_relaxed(&tree.count) - load_relaxed(&waiting_ids);
+}
+
+bool tree_is_gone(uint32_t id) {
+    const struct gone *block = load_acquire(&gone[id / TREE_NODES_PER_BLOCK]);
+    const uint64_t *word = block ? &block->discarded[id % TREE_NODES_PER_BLOCK / 64] : NULL;
+    if (word && load_relaxed(word) >> id % 64 & 1)
+        return true;
+    const struct tree_node *node = tree_node(id);
+    return !node->address && !node->module;
 }
 
 bool tree_is_id(uint64_t id) {
@@ -275,7 +285,7 @@ static int64_t discard_page(struct tree_node *first, uint64_t *idle, uint64_t *d
     os_discard(first, OS_PAGE_BYTES);
     for (uint32_t i = 0; i < WORDS_PER_PAGE; i++) {
         idle[i] = 0;
-        discarded[i] = ~0UL;
+        store_release(&discarded[i], ~0UL);
     }
     return count;
 }
@@ -300,7 +310,7 @@ static uint32_t take_first(uint32_t parent, bool idle) {
             if (!ids)
                 continue;
             uint32_t bit = (uint32_t)__builtin_ctzl(ids);
-            words[at] &= ~(1UL << bit);
+            store_release(&words[at], words[at] & ~(1UL << bit));
             store_owner(&waiting_ids, waiting_ids - 1);
             return i * TREE_NODES_PER_BLOCK + at * 64 + bit;
         }

@@ -100,11 +100,9 @@ INLINE bool tree_is_named(uint32_t id) {
     return tree_node(id)->module == MODULE_NAMED;
 }
 
-/* True if the node was removed: all its fields are zero. */
-INLINE bool tree_is_gone(uint32_t id) {
-    const struct tree_node *node = tree_node(id);
-    return !node->address && !node->module;
-}
+/* True if the node was removed: all its fields are zero. Does not read a node whose OS page was
+ * given to the kernel, because that would map the page again. */
+bool tree_is_gone(uint32_t id);
 
 /* True if any number, for instance from user input, is a node's id. */
 bool tree_is_id(uint64_t id);

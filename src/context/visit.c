@@ -25,7 +25,7 @@ bool visit_heap_is_idle(struct heap *heap) {
 static void add_to_alive(bool frees) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t views = load_acquire(&heap->view_count);
-        for (uint32_t i = 1; i < views; i++) {
+        for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {
             const struct view *view = heap_view_at(heap, i);
             uint32_t context = load_relaxed(&view->context);
             if (!context || context >= alive.count)

@@ -38,7 +38,7 @@ struct reset {
  * memory. */
 static bool reset_heap(struct heap *heap, struct reset *reset, bool only_look) {
     uint32_t views = load_acquire(&heap->view_count), block = UINT32_MAX;
-    for (uint32_t i = 1; i < views; i++) {
+    for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {
         const struct view *view = heap_view_at(heap, i);
         if (view->context >= reset->count || (reset->root && !is_below(view->context, reset->root)))
             continue;

@@ -147,7 +147,7 @@ struct sum sums_all(void) {
     for (int round = 0; round < 2; round++)
         for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
             uint32_t views = load_acquire(&heap->view_count);
-            for (uint32_t i = 1; i < views; i++) {
+            for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {
                 const struct view *view = heap_view_at(heap, i);
                 if (round == 0)
                     add_frees(&sum, view);

@@ -59,7 +59,7 @@ void named_leave(struct heap *heap) {
     struct heap *shared = load_relaxed(&region_named_any) ? lock_both() : NULL;
     if (!shared)
         return;
-    for (uint32_t i = 1; i < heap->view_count; i++) {
+    for (uint32_t i = 1; i < heap->view_count; i = heap_view_after(heap, i)) {
         const struct view *view = heap_view_at(heap, i);
         struct named *named = tree_is_named(view->context)
                                   ? named_at((uint32_t)tree_node(view->context)->address)

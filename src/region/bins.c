@@ -409,7 +409,7 @@ void bins_release_empty(struct heap *heap, struct bins *bins) {
 void regions_release_empty(struct heap *heap) {
     if (heap->apart)
         bins_release_empty(heap, &heap->apart->bins);
-    for (uint32_t i = 1; i < heap->view_count; i++) {
+    for (uint32_t i = 1; i < heap->view_count; i = heap_view_after(heap, i)) {
         struct bins *region = heap_view_at(heap, i)->region;
         if (!region)
             continue;

@@ -182,7 +182,7 @@ void heap_park(struct heap *heap) {
     bins_release_empty(heap, &heap->mixed);
     lock_take(&heap_global.lock);
     heap_totals();
-    for (uint32_t i = 1; i < heap->view_count; i++) {
+    for (uint32_t i = 1; i < heap->view_count; i = heap_view_after(heap, i)) {
         struct view *view = heap_view_at(heap, i);
         if (heap_global.totals && (view->allocs || view->frees))
             fold_into_totals(heap, view);
@@ -243,7 +243,7 @@ int64_t heap_live_bytes(void) {
     lock_take(&heap_global.lock);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t count = load_acquire(&heap->view_count);
-        for (uint32_t i = 1; i < count; i++)
+        for (uint32_t i = 1; i < count; i = heap_view_after(heap, i))
             live += view_live_bytes(heap_view_at(heap, i));
     }
     lock_release(&heap_global.lock);

@@ -172,8 +172,11 @@ struct heap {
     /* For threads that look up views of other threads, see heap_views_next: the current slots,
      * and the old slots if the table grew during such a walk. The low bits of each value hold
      * the logarithm of the table's length. */
-    uintptr_t slots_shown;           /* atomic */
-    uintptr_t slots_retired;         /* atomic */
+    uintptr_t slots_shown;   /* atomic */
+    uintptr_t slots_retired; /* atomic */
+    /* Atomic, and so is each word: for each block of views, a bit for each OS page of the block
+     * that was given to the kernel. NULL: no page ever was. */
+    uint64_t *views_discarded;
     struct view *views[VIEW_BLOCKS]; /* atomic: blocks of views, by index; index 0 is unused */
 };
 
@@ -251,6 +254,23 @@ void heap_shared_unlock(struct heap *heap);
 
 INLINE struct view *heap_view_at(struct heap *heap, uint32_t index) {
     return &heap->views[index / VIEWS_PER_BLOCK][index % VIEWS_PER_BLOCK];
+}
+
+#define VIEWS_PER_PAGE (uint32_t)(OS_PAGE_BYTES / sizeof(struct view))
+_Static_assert(VIEWS_PER_BLOCK / VIEWS_PER_PAGE == 64, "a bit for each OS page of a block");
+
+/* Returns the index of the next view, for loops over all views. Leaves out OS pages that were given
+ * to the kernel, because reading them would map them again. */
+INLINE uint32_t heap_view_after(const struct heap *heap, uint32_t index) {
+    const uint64_t *discarded = load_acquire(&heap->views_discarded);
+    index++;
+    while (UNLIKELY(discarded != NULL) && !(index % VIEWS_PER_PAGE) &&
+           index < VIEW_BLOCKS * VIEWS_PER_BLOCK &&
+           load_relaxed(&discarded[index / VIEWS_PER_BLOCK]) >>
+                   (index % VIEWS_PER_BLOCK / VIEWS_PER_PAGE) &
+               1)
+        index += VIEWS_PER_PAGE;
+    return index;
 }
 
 /* Returns this heap's view of a context and makes it if it is missing. Never NULL once the heap

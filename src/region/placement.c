@@ -42,7 +42,7 @@ bool heap_place(uint32_t context, enum placement placement) {
 /* Makes the next allocation of each context of the heap take the slow path. */
 static void forget_bins(struct heap *heap) {
     uint32_t views = load_acquire(&heap->view_count);
-    for (uint32_t i = 1; i < views; i++)
+    for (uint32_t i = 1; i < views; i = heap_view_after(heap, i))
         store_owner(&heap_view_at(heap, i)->bins, (struct bins *)&heap_no_bins);
 }
 

@@ -174,7 +174,7 @@ COLD void trim_heap(struct heap *heap) {
     bins_release_empty(heap, &heap->mixed);
     if (heap->apart)
         bins_release_empty(heap, &heap->apart->bins);
-    for (uint32_t i = 1; i < heap->view_count; i++) {
+    for (uint32_t i = 1; i < heap->view_count; i = heap_view_after(heap, i)) {
         const struct view *view = heap_view_at(heap, i);
         if (!view->region || !is_wanted(view))
             continue;

@@ -32,7 +32,7 @@ int64_t terms_live(unsigned number) {
     int64_t bytes = 0;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         uint32_t views = load_acquire(&heap->view_count);
-        for (uint32_t i = 1; i < views; i++) {
+        for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {
             const struct view *view = heap_view_at(heap, i);
             if (terms_number(view->context) == number)
                 bytes += view_live_bytes(view);

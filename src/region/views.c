@@ -82,18 +82,43 @@ static struct bins *first_bins(struct heap *heap) {
     return LIKELY(!load_relaxed(&heap_placed_any)) ? &heap->mixed : (struct bins *)&heap_no_bins;
 }
 
-/* Reuses a view that waits for a context. NULL: there is none, or the budget's share is used up. */
-static struct view *view_again(struct heap *heap, uint32_t context, enum tables_share share) {
-    uint32_t index = heap->dropped_from;
+/* Returns the index of the first view that waits for a context and whose memory is there. 0: there
+ * is none. */
+static uint32_t first_waiting(struct heap *heap) {
+    uint32_t index = heap_view_after(heap, heap->dropped_from - 1);
     while (index < heap->view_count && heap_view_at(heap, index)->context)
-        index++;
+        index = heap_view_after(heap, index);
     heap->dropped_from = index;
-    if (index == heap->view_count)
+    return index < heap->view_count ? index : 0;
+}
+
+/* Takes back the first OS page of views that was given to the kernel. All its views wait. */
+static uint32_t first_discarded(struct heap *heap) {
+    for (uint32_t block = 0; heap->views_discarded && block * VIEWS_PER_BLOCK < heap->view_count;
+         block++) {
+        uint64_t *pages = &heap->views_discarded[block];
+        if (!*pages)
+            continue;
+        uint32_t page = (uint32_t)__builtin_ctzl(*pages);
+        store_release(pages, *pages & (*pages - 1));
+        heap->dropped_from = block * VIEWS_PER_BLOCK + page * VIEWS_PER_PAGE;
+        return heap->dropped_from;
+    }
+    return 0;
+}
+
+/* Reuses a view that waits for a context. Views whose memory is there come first, because the
+ * budget may have room for no others. NULL: there is none, or the budget's share is used up. */
+static struct view *view_again(struct heap *heap, uint32_t context, enum tables_share share) {
+    uint32_t index = first_waiting(heap);
+    bool idle = index && heap_view_at(heap, index)->index; /* discard_dropped zeroed the index */
+    if (!(idle ? heap_reuse : heap_take)(heap, sizeof(struct view), share))
         return NULL;
+    if (!index && !(index = first_discarded(heap))) {
+        heap_give(heap, sizeof(struct view));
+        return NULL;
+    }
     struct view *view = heap_view_at(heap, index);
-    bool idle = view->index; /* discard_dropped zeroed the index */
-    if (!(idle ? heap_reuse : heap_take)(heap, sizeof *view, share))
-        return NULL;
     heap->dropped_from++;
     heap->views_dropped--;
     view->index = index;
@@ -222,7 +247,7 @@ static bool slots_grow(struct heap *heap, enum tables_share share) {
     }
     heap->slots = slots;
     heap->slot_mask = count - 1;
-    for (uint32_t i = 1; i < heap->views_in_slots; i++)
+    for (uint32_t i = 1; i < heap->views_in_slots; i = heap_view_after(heap, i))
         slot_set(heap, heap_view_at(heap, i));
     show_slots(heap);
     return true;
@@ -311,20 +336,36 @@ void heap_view_drop(struct heap *heap, struct view *view) {
         *base = (struct baseline){0};
 }
 
-#define VIEWS_PER_PAGE (OS_PAGE_BYTES / sizeof(struct view))
+/* Notes that an OS page of views is given to the kernel. False: no memory for the note. */
+static bool note_discarded(struct heap *heap, uint32_t index) {
+    if (!heap->views_discarded) {
+        uint64_t *made = meta_alloc(VIEW_BLOCKS * sizeof *made);
+        if (!made)
+            return false;
+        heap_take(heap, OS_PAGE_BYTES, TABLES_MUST); /* more of it is hardly ever touched */
+        store_release(&heap->views_discarded, made);
+    }
+    uint64_t *pages = &heap->views_discarded[index / VIEWS_PER_BLOCK];
+    store_release(pages, *pages | 1UL << index % VIEWS_PER_BLOCK / VIEWS_PER_PAGE);
+    return true;
+}
 
 /* Gives OS pages to the kernel in which all views wait for a context. These views read as zeros
- * then. */
+ * then. The first page stays. */
 static void discard_dropped(struct heap *heap) {
-    for (uint32_t i = 0; i + VIEWS_PER_PAGE <= heap->view_count; i += VIEWS_PER_PAGE) {
+    for (uint32_t i = heap_view_after(heap, VIEWS_PER_PAGE - 1);
+         i + VIEWS_PER_PAGE <= heap->view_count;
+         i = heap_view_after(heap, i + VIEWS_PER_PAGE - 1)) {
         struct view *first = heap_view_at(heap, i);
-        uint32_t at = i ? 0 : 1; /* number 0 is unused */
+        uint32_t at = 0;
         int64_t here = 0;
         for (; at < VIEWS_PER_PAGE && !first[at].context; at++)
             here += first[at].index != 0;
-        if (at < VIEWS_PER_PAGE || !here || (uintptr_t)first % OS_PAGE_BYTES)
+        if (at < VIEWS_PER_PAGE || (uintptr_t)first % OS_PAGE_BYTES || !note_discarded(heap, i))
             continue;
         os_discard(first, OS_PAGE_BYTES);
+        if (heap->dropped_from - i < VIEWS_PER_PAGE)
+            heap->dropped_from = i + VIEWS_PER_PAGE;
         heap_add_idle(heap, -here * (int64_t)sizeof *first);
     }
 }
@@ -351,7 +392,7 @@ void heap_views_dropped(struct heap *heap) {
     bool fewer = slots_shrink(heap);
     if (!fewer)
         __builtin_memset(heap->slots, 0, (heap->slot_mask + 1UL) * sizeof *heap->slots);
-    for (uint32_t i = 1; i < heap->views_in_slots; i++)
+    for (uint32_t i = 1; i < heap->views_in_slots; i = heap_view_after(heap, i))
         slot_set(heap, heap_view_at(heap, i));
     if (fewer)
         show_slots(heap);
