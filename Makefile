@@ -70,7 +70,9 @@ lib_first := src/region/heap.c
 lib_sources := $(lib_first) $(filter-out $(lib_first) $(lib_late),$(sort $(wildcard src/*/*.c))) \
     $(sort $(lib_late))
 cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
-unit_sources := $(sort $(wildcard tests/unit/*.c))
+# Of the command the unit tests have the files that need nothing else of it.
+unit_of_command := tools/memctx/diagnosis/conditions.c tools/memctx/target/limits.c
+unit_sources := $(sort $(wildcard tests/unit/*.c)) $(unit_of_command)
 unit_libs := -lcriterion
 ifeq ($(VARIANT),tsan)
 # Criterion crashes under ThreadSanitizer before it runs a test; see tests/unit/plain.
@@ -149,6 +151,7 @@ $(out)/model/%.o: %.c $(out)/flags | deps-build
 	$(call say,CC      ,$@)$(CC) $(lib_flags) -DMEMCTX_UNIT -DMEMCTX_MODEL -DMEMCTX_DEBUG $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(out)/unit/tests/unit/shapes.o $(out)/lib/src/api/free.o: lib_flags += -fomit-frame-pointer
+$(unit_of_command:%.c=$(out)/unit/%.o) $(out)/unit/tests/unit/watch.o: private unit_flags += -Itools/memctx
 # Their tables would be in a part of the library that a forked child has not mapped.
 $(out)/lib/src/path/%.o $(out)/lib/src/api/%.o $(out)/lib/src/region/%.o $(out)/lib/src/segment/%.o: lib_flags += -fno-jump-tables
 
