@@ -279,21 +279,32 @@ static void fail_action(struct watch_event *event, const struct watch_action *ac
     watch_log(&line, "%s for %s failed; %s", action->text, condition_text(event), reason);
 }
 
-/* Reads what the child said. Keeps the beginning, and reads the rest so that the child goes on. */
+/* Reads what the child said. Keeps the end, where the reason stands. */
 static void read_messages(void) {
-    char rest[512];
-    ssize_t got;
-    while (run.messages >= 0 && (got = read(run.messages, rest, sizeof rest)) > 0) {
-        size_t room = sizeof run.message - 1 - run.message_length;
-        size_t part = (size_t)got < room ? (size_t)got : room;
-        memcpy(run.message + run.message_length, rest, part);
-        run.message_length += part;
+    char part[MESSAGE_BYTES / 2];
+    ssize_t got = -1;
+    while (run.messages >= 0 && (got = read(run.messages, part, sizeof part)) > 0) {
+        size_t length = (size_t)got, over = run.message_length + length + 1;
+        over = over > sizeof run.message ? over - sizeof run.message : 0;
+        memmove(run.message, run.message + over, run.message_length - over);
+        run.message_length -= over;
+        memcpy(run.message + run.message_length, part, length);
+        run.message_length += length;
         run.message[run.message_length] = '\0';
     }
     if (run.messages >= 0 && got == 0) {
         close(run.messages);
         run.messages = -1;
     }
+}
+
+/* Returns the last line of what the child said, without the name of the command. */
+static const char *last_message(void) {
+    char *message = run.message, *newline;
+    while ((newline = strchr(message, '\n')) && newline[1] != '\0')
+        message = newline + 1;
+    message[strcspn(message, "\n")] = '\0';
+    return message + (strncmp(message, "memctx: ", 8) == 0 ? 8 : 0);
 }
 
 static void begin_run(void) {
@@ -397,15 +408,22 @@ static void tell_done(struct watch_event *event, const struct watch_action *acti
     }
 }
 
-/* Writes why the child failed: its own message, how it ended, or that it was late. */
-static void explain(const struct watch_event *event, int status, char *reason, size_t bytes) {
-    char *message = run.message;
-    if (strncmp(message, "memctx: ", strlen("memctx: ")) == 0)
-        message += strlen("memctx: ");
-    message[strcspn(message, "\n")] = '\0';
+static bool is_gone(const struct watched *process) {
+    struct process_facts now;
+    return !process_read_facts(process->facts.pid, &now) || now.state == 'Z' || now.state == 'X' ||
+           now.start_ticks != process->facts.start_ticks;
+}
+
+/* Writes why the child failed: it was late, the process has ended, its own message, or how the
+ * child ended. */
+static void explain(const struct watch_event *event, const struct watch_action *action, int status,
+                    char *reason, size_t bytes) {
+    const char *message = last_message();
     if (run.late)
         snprintf(reason, bytes, "it was ended after %lld s; --timeout gives it more time",
                  (long long)settings->timeout_ms / 1000);
+    else if (action->kind != WATCH_EXEC && is_gone(event->process))
+        snprintf(reason, bytes, "the process ended meanwhile");
     else if (strncmp(message, "-: ", 3) == 0)
         snprintf(reason, bytes, "%s: %s", event->stem, message + 3);
     else if (message[0] != '\0')
@@ -424,14 +442,14 @@ static void finish_action(struct watch_event *event, const struct watch_action *
     read_messages();
     bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0 && !run.late;
     if (!good)
-        explain(event, status, reason, sizeof reason);
+        explain(event, action, status, reason, sizeof reason);
     else if (run.temporary)
         good = finish_file(event, action, reason, sizeof reason);
     if (good)
         tell_done(event, action);
-    else
-        fail_action(event, action, WIFEXITED(status) ? WEXITSTATUS(status) : WIRE_UNKNOWN, reason);
     drop_temporary();
+    if (!good)
+        fail_action(event, action, WIFEXITED(status) ? WEXITSTATUS(status) : WIRE_UNKNOWN, reason);
     if (run.messages >= 0)
         close(run.messages);
     run.messages = -1;
