@@ -106,7 +106,7 @@ def watch_writes_a_snapshot_and_ends_with_the_target():
         check(event["value"] > 80 * MIB and event["threshold"] == 64 * MIB and event["when"] == "rss>64M", event)
         check(80 * MIB <= event["inuse_bytes"] < 81 * MIB, event)
         done = watch.until("snapshot")
-        check(re.fullmatch(rf"hold-{live.pid}-\d{{8}}T\d{{6}}Z-rss-64M\.memctx", os.path.basename(done["file"])), done)
+        check(re.fullmatch(rf"hold-{live.pid}-\d{{8}}T\d{{6}}Z-rss-64M\.mctx", os.path.basename(done["file"])), done)
         dump = json.loads(succeed("dump", done["file"], "--json"))
         check(dump["totals"]["requested_bytes"] >= 80 * MIB, dump["totals"])
         check("take" in succeed("dump", done["file"]), "the function's name")
@@ -155,12 +155,12 @@ def watch_keeps_the_newest_and_the_largest():
         stems = []
         for mebibytes in (11, 30, 12, 13, 14):
             live.ask(f"take {mebibytes}")
-            stems.append(watch.until("snapshot")["file"][:-len(".memctx")])
+            stems.append(watch.until("snapshot")["file"][:-len(".mctx")])
             watch.until("doctor")
             live.ask("give")
             time.sleep(0.15)
         check_equal(watch.end(), (0, ""), "status and errors")
-        kept = [os.path.basename(stems[i]) + end for i in (1, 3, 4) for end in (".memctx", ".txt")]
+        kept = [os.path.basename(stems[i]) + end for i in (1, 3, 4) for end in (".mctx", ".txt")]
         check_equal(files_in(where), sorted(kept), "files")
         check_equal(len([event for event in watch.seen if event["event"] == "removed"]), 4, "removed")
 
@@ -216,7 +216,7 @@ def watch_removes_unfinished_files():
             Watch(live, "--when", "rss>1K", "--dir", where) as watch:
         watch.until("condition")
         wait_until(lambda: len(files_in(where)) == 1, "the unfinished file")
-        check(not files_in(where)[0].endswith(".memctx"), files_in(where))
+        check(not files_in(where)[0].endswith(".mctx"), files_in(where))
         check_equal(watch.end(), (0, ""), "status and errors")
         check_equal(files_in(where), [], "files")
 
@@ -390,5 +390,5 @@ def watch_in_a_real_cgroup():
             check_equal((event["threshold"], event["limit_bytes"]), (128 * MIB, 256 * MIB), "figures")
             watch.until("snapshot")
             check_equal(watch.end(), (0, ""), "status and errors")
-        check_equal(len(glob.glob(f"{where}/*.memctx")), 1, "files")
+        check_equal(len(glob.glob(f"{where}/*.mctx")), 1, "files")
         live.kill()

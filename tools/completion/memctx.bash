@@ -31,7 +31,7 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export report mark diff reset trim isolate merge verify rules set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor watch export report mark diff reset trim isolate merge verify rules set options
             $common" -- "$word")
         return
     fi
@@ -42,6 +42,7 @@ _memctx() {
             --human --bytes --peak --self --svg $names" ;;
         frag) options="--json --map --quick --sort --min --limit --depth --context --site --human --bytes $names" ;;
         doctor) options="--json --watch --fail-on --all --full --depth $names" ;;
+        watch) options="--when --do --keep --cool --dir --every --timeout --all --match --json $names" ;;
         export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         mark) ;;
@@ -73,7 +74,9 @@ _memctx() {
         --sort | --metric) words="requested reserved allocs frees waste pinned peak chunks" ;;
         --fail-on) words="info warning critical" ;;
         --set) words=$(_memctx_settings | sed 's/$/=/') ;;
-        --debug-dir)
+        --do) words="snapshot doctor exec:" ;;
+        --when) words="rss> inuse> waste> growth> psi> ends" ;;
+        --debug-dir | --dir)
             mapfile -t COMPREPLY < <(compgen -d -- "$word")
             return
             ;;
@@ -81,7 +84,7 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch | --for) return ;;
+        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch | --for | --keep | --cool | --every | --timeout | --match) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;
@@ -89,7 +92,7 @@ _memctx() {
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
                         dump | frag | doctor | export | report | verify | diff) files=yes ;;&
-                        dump | frag | doctor | export | report | verify | diff | mark | reset | trim | options)
+                        dump | frag | doctor | watch | export | report | verify | diff | mark | reset | trim | options)
                             words=$(_memctx_targets)
                             ;;
                         set)

@@ -126,7 +126,7 @@ static const struct cli_verb verbs[] = {
      "           SIZE ends in K, M, G or T; TIME ends in ms, s, m or h. The limit is the smallest\n"
      "           of memory.max, memory.high or memory.limit_in_bytes of the cgroup and of those\n"
      "           above it, RLIMIT_AS, RLIMIT_DATA, and the memory of the machine.\n"
-     "ACTION     snapshot        write a snapshot, PROGRAM-PID-TIME-CONDITION.memctx (the "
+     "ACTION     snapshot        write a snapshot, PROGRAM-PID-TIME-CONDITION.mctx (the "
      "default)\n"
      "           doctor          print the findings; with --dir or --json write them to a file\n"
      "                           that ends in .txt\n"

@@ -103,7 +103,7 @@ static char *make_stem(const struct watched *process, const struct condition *co
     add_word(name, sizeof name, condition->text);
     const char *directory = settings->directory ? settings->directory : ".";
     char *stem = cli_format("%s/%s", directory, name);
-    for (unsigned i = 2; i < 1000 && (exists(stem, ".memctx") || exists(stem, ".txt")); i++) {
+    for (unsigned i = 2; i < 1000 && (exists(stem, ".mctx") || exists(stem, ".txt")); i++) {
         free(stem);
         stem = cli_format("%s/%s.%u", directory, name, i);
     }
@@ -364,7 +364,7 @@ static bool finish_file(struct watch_event *event, const struct watch_action *ac
         snprintf(reason, bytes, "the process has ended, and its pid was used again");
         return false;
     }
-    *path = cli_format("%s.%s", event->stem, action->kind == WATCH_SNAPSHOT ? "memctx" : "txt");
+    *path = cli_format("%s.%s", event->stem, action->kind == WATCH_SNAPSHOT ? "mctx" : "txt");
     if (fchmod(run.file, 0666 & ~mask) == 0 && rename(run.temporary, *path) == 0) {
         free(run.temporary);
         run.temporary = NULL;
