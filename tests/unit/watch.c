@@ -369,6 +369,10 @@ Test(limits, version_1_with_a_version_2_beside_it) {
     put("/cg/memory/docker/memory.limit_in_bytes", "7000000\n");
     cr_assert_eq(find(), 7000000);
     cr_assert_str_eq(found.from, "memory.limit_in_bytes of /docker");
+    put("/cg/memory/docker/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/proc/meminfo", "");
+    cr_assert_eq(find(), -1);
+    put("/proc/meminfo", "MemTotal:        8192 kB\n");
     put("/cg/memory/docker/abc/memory.limit_in_bytes", "6000000\n");
     cr_assert_eq(find(), 6000000);
 }
@@ -380,6 +384,9 @@ Test(limits, mount_of_a_cgroup_below_the_root) {
     put("/cg/my memory/memory.limit_in_bytes", "6000000\n");
     put("/cg/my memory/inner/memory.limit_in_bytes", "6500000\n");
     cr_assert_eq(find(), 6000000);
+    put("/cg/my memory/inner/memory.limit_in_bytes", "5000000\n");
+    cr_assert_eq(find(), 5000000);
+    cr_assert_str_eq(found.from, "memory.limit_in_bytes of /docker/abc/inner");
 }
 
 Test(limits, cgroup_of_a_neighbour_in_a_namespace) {

@@ -67,8 +67,12 @@ static bool read_time(const char *text, const char *end, int64_t *us) {
     static const struct {
         const char *name;
         int64_t us;
-    } units[] = {{"us", 1},     {"ms", 1000},        {"s", MILLION},
-                 {"", MILLION}, {"m", 60 * MILLION}, {"h", INT64_C(3600) * MILLION}};
+    } units[] = {{"us", 1},
+                 {"ms", 1000},
+                 {"s", MILLION},
+                 {"", MILLION},
+                 {"m", INT64_C(60) * MILLION},
+                 {"h", INT64_C(3600) * MILLION}};
     const char *unit = skip_number(text), *stop;
     size_t length = unit <= end ? (size_t)(end - unit) : 0;
     if (unit > end)

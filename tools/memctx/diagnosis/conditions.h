@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CONDITION_UNKNOWN INT64_MIN
+#define CONDITION_UNKNOWN INT64_MIN /* as WIRE_UNKNOWN: null in JSON */
 #define CONDITION_TEXT_BYTES 48
 #define CONDITION_ERROR_BYTES 400
 /* After an action a condition counts as false again only when its value has fallen this many per

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include <memctx/wire.h>
-
 #include "base/json.h"
 #include "formats/render.h"
 #include "verbs/watch.h"
@@ -14,8 +12,6 @@
 #define LINE_BYTES 2048
 
 static bool as_json, failed;
-
-_Static_assert(CONDITION_UNKNOWN == WIRE_UNKNOWN, "the JSON has null for both");
 
 void watch_log_begin(bool json) {
     as_json = json;
@@ -32,7 +28,7 @@ static void write_json(const struct watch_line *line, const char *time, const ch
     json_put_text(&json, "schema", "memctx-watch/1");
     json_put_text(&json, "time", time);
     json_put_text(&json, "event", line->event);
-    json_put_integer(&json, "pid", process ? process->facts.pid : WIRE_UNKNOWN);
+    json_put_integer(&json, "pid", process ? process->facts.pid : CONDITION_UNKNOWN);
     json_put_text(&json, "program", process ? process->program : NULL);
     json_put_text(&json, "when", line->when);
     json_put_integer(&json, "value", line->value);
