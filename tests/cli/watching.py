@@ -9,6 +9,7 @@ import resource
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -396,3 +397,55 @@ def watch_in_a_real_cgroup():
             check_equal(watch.end(), (0, ""), "status and errors")
         check_equal(len(glob.glob(f"{where}/*.mctx")), 1, "files")
         live.kill()
+
+
+# Reads a file through a mapping for some seconds; it does not fit into the cgroup of this process.
+THRASH = """
+import mmap, sys, time
+with open(sys.argv[1], "rb") as file:
+    pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+until = time.monotonic() + 4
+while time.monotonic() < until:
+    sum(pages[at] for at in range(0, len(pages), 4096))
+"""
+
+
+def stalled_us():
+    try:
+        with open("/proc/pressure/memory", encoding="ascii") as file:
+            return int(re.search(r"some .*total=(\d+)", file.read()).group(1))
+    except OSError:
+        raise Skip("this kernel has no figures of memory pressure") from None
+
+
+@test
+def watch_wakes_up_under_pressure():
+    """The kernel's trigger, because --every is far away. The target is in no cgroup with pressure of its own."""
+    before = stalled_us()
+    if os.geteuid() != 0:
+        raise Skip("other users than root may set no trigger on the machine's pressure")
+    with real_cgroup(24 * MIB) as (path, _), hold() as live, scratch() as where:
+        file = os.path.join(where, "file")
+        with open(file, "wb") as out:
+            out.write(os.urandom(64 * MIB))
+            out.flush()
+            os.fsync(out.fileno())
+            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # so that its pages count for the reader
+
+        def enter():
+            with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as procs:
+                procs.write(str(os.getpid()))
+
+        with Watch(live, "--when", "psi>50ms/2s", "--do", "exec:true", "--dir", where, every="1h") as watch:
+            check(watch.until("found")["text"].endswith(("memory.pressure", "/proc/pressure/memory")), watch.seen)
+            with subprocess.Popen([sys.executable, "-c", THRASH, file], preexec_fn=enter) as reader:
+                try:
+                    event = watch.until("condition", timeout_s=6)
+                    check(event["value"] >= 50000 and event["threshold"] == 50000, event)
+                except harness.Failure:
+                    if stalled_us() - before < 500000:
+                        raise Skip("no task waited for memory long enough") from None
+                    raise
+                finally:
+                    reader.kill()
+            watch.until("exec")

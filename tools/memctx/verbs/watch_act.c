@@ -393,7 +393,8 @@ static void tell_done(struct watch_event *event, const struct watch_action *acti
     line.took_ms = watch_now_ms() - run.began_ms;
     line.status = 0;
     if (action->kind == WATCH_EXEC) {
-        watch_log(&line, "%s is done, %lld ms", action->text, (long long)line.took_ms);
+        watch_log(&line, "%s for %s is done, %lld ms", action->text, condition_text(event),
+                  (long long)line.took_ms);
         return;
     }
     line.file = action->kind == WATCH_SNAPSHOT ? event->made.snapshot : event->made.doctor;
