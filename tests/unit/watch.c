@@ -307,11 +307,6 @@ static void put(const char *path, const char *text) {
     cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0, "%s", whole);
 }
 
-static void make_tree(void) {
-    cr_assert(mkdtemp(root));
-    put("/proc/meminfo", "MemTotal:        8192 kB\nMemFree: 1 kB\n");
-}
-
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk) {
     (void)status, (void)type, (void)walk;
     return remove(path);
@@ -319,6 +314,12 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 
 static void remove_tree(void) {
     nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void make_tree(void) {
+    cr_assert(mkdtemp(root));
+    cr_assert(atexit(remove_tree) == 0);
+    put("/proc/meminfo", "MemTotal:        8192 kB\nMemFree: 1 kB\n");
 }
 
 static int64_t find(void) {
@@ -329,19 +330,17 @@ static int64_t find(void) {
 #define V2_MOUNT "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
 #define V1_MOUNT "35 31 0:32 / /cg/memory rw,relatime - cgroup cgroup rw,memory\n"
 
-TestSuite(limits, .init = make_tree, .fini = remove_tree);
-
-Test(limits, machine_without_cgroups) {
+Test(limits, machine_without_cgroups, .init = make_tree) {
     cr_assert_eq(find(), 8 * MI);
     cr_assert_str_eq(found.from, "MemTotal of the machine");
 }
 
-Test(limits, nothing_can_be_read) {
+Test(limits, nothing_can_be_read, .init = make_tree) {
     limits_read_mounts(&mounts, "/tmp/memctx-no-such-root");
     cr_assert_not(limits_find(&mounts, 7, &found));
 }
 
-Test(limits, version_2_smallest_of_the_way_up) {
+Test(limits, version_2_smallest_of_the_way_up, .init = make_tree) {
     put("/proc/self/mountinfo", V2_MOUNT);
     put("/proc/7/cgroup", "0::/pods/pod1/c\n");
     put("/sys/fs/cgroup/pods/pod1/c/memory.max", "max\n");
@@ -360,7 +359,7 @@ Test(limits, version_2_smallest_of_the_way_up) {
     cr_assert_eq(find(), 3000000);
 }
 
-Test(limits, version_1_with_a_version_2_beside_it) {
+Test(limits, version_1_with_a_version_2_beside_it, .init = make_tree) {
     put("/proc/self/mountinfo",
         V2_MOUNT V1_MOUNT "36 31 0:33 / /cg/cpu rw - cgroup cgroup rw,cpu\n");
     put("/proc/7/cgroup", "4:memory:/docker/abc\n1:cpu:/other\n0::/unified\n");
@@ -377,7 +376,7 @@ Test(limits, version_1_with_a_version_2_beside_it) {
     cr_assert_eq(find(), 6000000);
 }
 
-Test(limits, mount_of_a_cgroup_below_the_root) {
+Test(limits, mount_of_a_cgroup_below_the_root, .init = make_tree) {
     put("/proc/self/mountinfo",
         "35 31 0:32 /docker/abc /cg/my\\040memory rw - cgroup cgroup rw,memory\n");
     put("/proc/7/cgroup", "4:memory,hugetlb:/docker/abc/inner\n");
@@ -389,7 +388,7 @@ Test(limits, mount_of_a_cgroup_below_the_root) {
     cr_assert_str_eq(found.from, "memory.limit_in_bytes of /docker/abc/inner");
 }
 
-Test(limits, cgroup_of_a_neighbour_in_a_namespace) {
+Test(limits, cgroup_of_a_neighbour_in_a_namespace, .init = make_tree) {
     put("/proc/self/mountinfo", V2_MOUNT);
     put("/proc/7/cgroup", "0::/../other\n");
     put("/sys/fs/cgroup/memory.max", "1000\n"); /* of this container, not of the neighbour */
@@ -398,7 +397,7 @@ Test(limits, cgroup_of_a_neighbour_in_a_namespace) {
     cr_assert_eq(find(), 2000000);
 }
 
-Test(limits, resource_limits) {
+Test(limits, resource_limits, .init = make_tree) {
     put("/proc/7/limits",
         "Limit                     Soft Limit           Hard Limit           Units\n"
         "Max data size             unlimited            unlimited            bytes\n"
@@ -412,7 +411,7 @@ Test(limits, resource_limits) {
     cr_assert_str_eq(found.from, "RLIMIT_AS of the process");
 }
 
-Test(limits, damaged_files_are_left_out) {
+Test(limits, damaged_files_are_left_out, .init = make_tree) {
     put("/proc/self/mountinfo", "nonsense\n - \n1 2 3 - cgroup2\n" V2_MOUNT);
     put("/proc/7/cgroup", "nonsense\n0::\n0:\n\n0::/a\n");
     put("/sys/fs/cgroup/a/memory.max", "");
@@ -421,7 +420,7 @@ Test(limits, damaged_files_are_left_out) {
     cr_assert_eq(find(), 8 * MI);
 }
 
-Test(limits, pressure_of_the_nearest_cgroup) {
+Test(limits, pressure_of_the_nearest_cgroup, .init = make_tree) {
     char path[PATH_MAX], want[PATH_MAX];
     put("/proc/self/mountinfo", V2_MOUNT);
     put("/proc/7/cgroup", "0::/a/b\n");

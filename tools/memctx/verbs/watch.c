@@ -222,13 +222,12 @@ static void add_process(const struct process_facts *facts) {
     struct watch_line line = WATCH_LINE("found", process);
     line.rss_bytes = facts->rss_bytes;
     line.limit_bytes = process->has_limit ? process->limit.bytes : CONDITION_UNKNOWN;
-    watch_log(&line, "watched; rss is %s, the limit is %s, %s; pressure is read from %s",
+    watch_log(&line, "watched; rss is %s, the limit is %s, %s%s%s",
               render_bytes(rss, facts->rss_bytes, true),
               render_bytes(limit, line.limit_bytes, true),
               process->has_limit ? process->limit.from : "because no limit can be read",
-              !needs_pressure     ? "no file, because no condition needs it"
-              : process->pressure ? process->pressure
-                                  : "no file");
+              process->pressure ? "; pressure is read from " : "",
+              process->pressure ? process->pressure : "");
 }
 
 static void free_process(struct watched *process) {
@@ -578,17 +577,26 @@ static void run_loop(int ended_fd, const sigset_t *waiting) {
     }
 }
 
+/* Writes whole seconds as such, other times in milliseconds. */
+static const char *show_time(char *text, size_t bytes, int64_t ms) {
+    bool whole = ms % 1000 == 0;
+    snprintf(text, bytes, "%lld %s", (long long)(whole ? ms / 1000 : ms), whole ? "s" : "ms");
+    return text;
+}
+
 static void tell_start(const char *word) {
     char what[WATCH_CONDITIONS_MAX * (CONDITION_TEXT_BYTES + 4)] = "", *end = what;
+    char every[32], cool[32];
     for (size_t i = 0; i < settings.condition_count; i++)
         end += snprintf(end, sizeof what - (size_t)(end - what), "%s%s", i > 0 ? " or " : "",
                         settings.conditions[i].text);
     watch_log(&WATCH_LINE("started", NULL),
-              "watching %s%s%s every %lld ms; when %s; files in %s, %lld kept, cool %lld s",
+              "watching %s%s%s every %s; when %s; files in %s, %lld kept, cool %s",
               settings.all ? "all processes" : word, settings.match ? " that match " : "",
-              settings.match ? settings.match : "", (long long)settings.every_ms, what,
+              settings.match ? settings.match : "",
+              show_time(every, sizeof every, settings.every_ms), what,
               settings.directory ? settings.directory : ".", (long long)settings.keep,
-              (long long)settings.cool_ms / 1000);
+              show_time(cool, sizeof cool, settings.cool_ms));
 }
 
 int watch_main(int argc, char **argv) {
