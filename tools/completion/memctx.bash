@@ -31,7 +31,7 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump top frag doctor export report mark diff reset trim isolate merge verify rules set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump top frag doctor watch export report mark diff reset trim isolate merge verify rules set options
             $common" -- "$word")
         return
     fi
@@ -43,6 +43,7 @@ _memctx() {
         top) options="--all --batch --interval --json --limit --sort --tree --human --bytes $names" ;;
         frag) options="--json --map --quick --sort --min --limit --depth --context --site --human --bytes $names" ;;
         doctor) options="--json --watch --fail-on --all --full --depth $names" ;;
+        watch) options="--when --do --keep --cool --dir --every --timeout --all --match --json $names" ;;
         export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         mark) ;;
@@ -77,7 +78,9 @@ _memctx() {
             ;;
         --fail-on) words="info warning critical" ;;
         --set) words=$(_memctx_settings | sed 's/$/=/') ;;
-        --debug-dir)
+        --do) words="snapshot doctor exec:" ;;
+        --when) words="rss> inuse> waste> growth> psi> ends" ;;
+        --debug-dir | --dir)
             mapfile -t COMPREPLY < <(compgen -d -- "$word")
             return
             ;;
@@ -85,7 +88,7 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch | --for | --batch | --interval) return ;;
+        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;
@@ -93,7 +96,7 @@ _memctx() {
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
                         dump | frag | doctor | export | report | verify | diff) files=yes ;;&
-                        dump | frag | doctor | export | report | verify | diff | mark | reset | trim | options | top)
+                        dump | frag | doctor | watch | export | report | verify | diff | mark | reset | trim | options | top)
                             words=$(_memctx_targets)
                             ;;
                         set)

@@ -131,6 +131,53 @@ static const struct cli_verb verbs[] = {
      "  --depth N          print N functions of each path (default 3)\n" READING_NAME_HELP
          COMMON_HELP,
      doctor_main},
+    {"watch", "TARGET|--all --when CONDITION... [--do ACTION]... [OPTIONS]",
+     "act when a condition holds: snapshot, doctor, a command",
+     LIVE_TARGET_HELP
+     "\nRuns until the process ends, or until SIGINT, SIGTERM or SIGHUP. Prints one line for each\n"
+     "event, with the time in UTC. Exit status: 0, or 1 if an action failed. Quote conditions,\n"
+     "because the shell takes an unquoted > for itself.\n\n"
+     "CONDITION  rss>SIZE, rss>N%limit    the resident set\n"
+     "           inuse>SIZE, inuse>N%limit\n"
+     "                                    bytes that the program asked for and has not freed\n"
+     "           waste>SIZE, waste>N%, waste>N%limit\n"
+     "                                    resident anonymous memory that the program did not ask\n"
+     "                                    for; N% is a share of the resident set\n"
+     "           growth>SIZE/TIME         inuse rose by SIZE within TIME: growth>100M/10m\n"
+     "           psi>TIME/TIME            tasks waited so long for memory within the second time,\n"
+     "                                    in the cgroup of the process, else in the whole system\n"
+     "           ends                     the process has ended\n"
+     "           SIZE ends in K, M, G or T; TIME ends in ms, s, m or h. The limit is the smallest\n"
+     "           of memory.max, memory.high or memory.limit_in_bytes of the cgroup and of those\n"
+     "           above it, RLIMIT_AS, RLIMIT_DATA, and the memory of the machine.\n"
+     "ACTION     snapshot        write a snapshot, PROGRAM-PID-TIME-CONDITION.mctx (the "
+     "default)\n"
+     "           doctor          print the findings; with --dir or --json write them to a file\n"
+     "                           that ends in .txt\n"
+     "           exec:COMMAND    run COMMAND by the shell, with MEMCTX_PID, MEMCTX_WHEN,\n"
+     "                           MEMCTX_VALUE (bytes, or microseconds of psi) and MEMCTX_FILE "
+     "(the\n"
+     "                           newest file) in its environment; its output goes to standard "
+     "error\n"
+     "           Several actions are done in their order, one at a time.\n\n"
+     "An action is done again for the same condition when --cool is over and the value was once\n"
+     "5 % below the threshold, or the action failed.\n\n"
+     "  --when CONDITION   act when this holds; may be given up to 16 times\n"
+     "  --do ACTION        do this; may be given up to 8 times\n"
+     "  --keep N           of the files for a process keep those of the N newest events and of "
+     "the\n"
+     "                     one with most bytes in use (default 5)\n"
+     "  --cool TIME        the least time between actions for one condition (default 5m)\n"
+     "  --dir DIR          write files to DIR (default: the current directory)\n"
+     "  --every TIME       look so often (default 1s)\n"
+     "  --timeout TIME     end an action that takes longer (default 5m)\n"
+     "  --all              watch all processes that run on memctx, also those that start later, "
+     "until\n"
+     "                     a signal; no TARGET\n"
+     "  --match GLOB       with --all: only programs whose name matches\n"
+     "  --json             print each event as an object of schema memctx-watch/1, one a "
+     "line\n" READING_NAME_HELP COMMON_HELP,
+     watch_main},
     {"export", "TARGET FORMAT... [OPTIONS]", "write a dump in the format of another tool",
      TARGET_HELP
      "\nWrites one file for each FORMAT; - is standard output. A file whose name ends in .gz is\n"

@@ -19,8 +19,8 @@
 #define WAIT_STEP_MS 50
 #define TELL_MS 700              /* after such a wait for the hello, the user is told */
 #define ANSWER_DEADLINE_MS 60000 /* for an answer's first byte: marks of large heaps take long */
-#define HURRY_DEADLINE_MS 1500   /* instead of these two for a client in a hurry */
 #define PAUSE_DEADLINE_MS 5000   /* the longest pause between two bytes */
+#define HURRY_DEADLINE_MS 1500   /* instead of these three for a client in a hurry */
 
 static int64_t now_ms(void) {
     struct timespec now;
@@ -169,11 +169,12 @@ static enum io_result wait_ready(int fd, short events, int64_t deadline) {
     }
 }
 
+/* Waits `first_ms` for the first byte, and for each further one no longer than that. */
 static enum io_result read_exactly(int fd, char *buffer, size_t bytes, int64_t first_ms) {
+    int64_t pause_ms = first_ms < PAUSE_DEADLINE_MS ? first_ms : PAUSE_DEADLINE_MS;
     size_t used = 0;
     while (used < bytes) {
-        enum io_result ready =
-            wait_ready(fd, POLLIN, now_ms() + (used == 0 ? first_ms : PAUSE_DEADLINE_MS));
+        enum io_result ready = wait_ready(fd, POLLIN, now_ms() + (used == 0 ? first_ms : pause_ms));
         if (ready != IO_DONE)
             return ready;
         ssize_t got = recv(fd, buffer + used, bytes - used, 0);
@@ -252,7 +253,8 @@ static bool check_frame(const struct client *client, const struct wire_frame *fr
 static bool read_body(struct client *client, uint64_t length, struct client_answer *answer,
                       struct cli_failure *failure) {
     char *body = cli_alloc((size_t)length + 1, 1);
-    enum io_result result = read_exactly(client->fd, body, (size_t)length, PAUSE_DEADLINE_MS);
+    enum io_result result = read_exactly(client->fd, body, (size_t)length,
+                                         client->hurry ? HURRY_DEADLINE_MS : PAUSE_DEADLINE_MS);
     if (result != IO_DONE) {
         free(body);
         return fail_io(client, result, "in the middle of its answer", failure);

@@ -70,6 +70,9 @@ static void read_status(struct process_facts *facts) {
     const char *ids = strstr(text, "\nUid:");
     if (ids)
         sscanf(ids, "\nUid: %u %u", &facts->uid, &facts->effective_uid);
+    const char *anonymous = strstr(text, "\nRssAnon:");
+    if (anonymous)
+        facts->anonymous_bytes = strtoll(anonymous + strlen("\nRssAnon:"), NULL, 10) * 1024;
     const char *privileges = strstr(text, "\nNoNewPrivs:");
     const char *seccomp = strstr(text, "\nSeccomp:");
     facts->no_new_privileges = privileges && atoi(privileges + strlen("\nNoNewPrivs:")) > 0;
@@ -87,7 +90,7 @@ static void read_status(struct process_facts *facts) {
 }
 
 bool process_read_facts(pid_t pid, struct process_facts *facts) {
-    *facts = (struct process_facts){.pid = pid, .inner_pid = pid};
+    *facts = (struct process_facts){.pid = pid, .inner_pid = pid, .anonymous_bytes = -1};
     if (!read_stat(facts))
         return false;
     read_status(facts);

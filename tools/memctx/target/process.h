@@ -20,7 +20,8 @@ struct process_facts {
     uint64_t start_ticks;
     double age_s;
     int64_t rss_bytes;
-    int seccomp; /* 0: system calls are not filtered; 1: strict mode; 2: by filters */
+    int64_t anonymous_bytes; /* part of the resident set that is in no file; -1: not known */
+    int seccomp;             /* 0: system calls are not filtered; 1: strict mode; 2: by filters */
     bool no_new_privileges;
     char name[32];     /* name in the kernel, cut at 15 characters */
     char command[256]; /* the command line with spaces, or the name in brackets */

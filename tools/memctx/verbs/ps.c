@@ -15,7 +15,7 @@
 
 #include "base/json.h"
 #include "formats/render.h"
-#include "model/memory.h"
+#include "target/totals.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
@@ -27,9 +27,7 @@ static const struct option options_list[] = {
 struct row {
     struct process_facts facts;
     bool has_socket;
-    int64_t requested_bytes, contexts;
-    int64_t own_bytes; /* part of the resident set that memctx itself takes */
-    double uptime_s;
+    struct totals totals;
     char *library_version;
     char *reason; /* why the process cannot be asked; NULL: it answered */
 };
@@ -38,28 +36,6 @@ struct list {
     struct row *rows;
     size_t count, capacity;
 };
-
-/* Asks for the sums over all contexts, whose answer has one size for any number of contexts. */
-static bool ask_sums(struct client *client, struct row *row, struct cli_failure *failure) {
-    struct wire_dump_request request = {.flags = WIRE_DUMP_SUMS | WIRE_DUMP_RESIDENT};
-    struct client_answer answer;
-    struct wire_dump dump;
-    if (!client_read(client, WIRE_DUMP, &request, sizeof request, &answer, failure))
-        return false;
-    if (answer.status != WIRE_OK)
-        return client_fail_refused(client, &answer, failure);
-    bool whole = answer.length == sizeof dump;
-    if (whole) {
-        memcpy(&dump, answer.body, sizeof dump);
-        row->requested_bytes = dump.requested_bytes;
-        row->contexts = dump.contexts;
-        row->own_bytes = memory_own_bytes(&dump.ledger);
-        row->uptime_s = (double)dump.uptime_ns / 1e9;
-    }
-    free(answer.body);
-    return whole || cli_fail(failure, CLI_REFUSED,
-                             "%s: damaged answer; it is not the head of a dump", client->source);
-}
 
 static void ask_process(struct row *row) {
     struct client client;
@@ -74,19 +50,20 @@ static void ask_process(struct row *row) {
     }
     row->has_socket = true;
     row->library_version = cli_copy(client.hello.library_version);
-    if (!ask_sums(&client, row, &failure))
+    if (!totals_ask(&client, &row->totals, &failure))
         row->reason = cli_copy(failure.text);
     client_close(&client);
 }
 
 static bool visit_process(pid_t pid, void *argument) {
     struct list *list = argument;
-    struct row row = {
-        .requested_bytes = WIRE_UNKNOWN, .contexts = WIRE_UNKNOWN, .own_bytes = WIRE_UNKNOWN};
+    struct row row = {.totals = {.requested_bytes = WIRE_UNKNOWN,
+                                 .contexts = WIRE_UNKNOWN,
+                                 .own_bytes = WIRE_UNKNOWN}};
     if (pid == getpid() || !process_read_facts(pid, &row.facts) || row.facts.state == 'Z' ||
         (geteuid() != 0 && row.facts.uid != geteuid()) || process_find_library(pid) != PROCESS_WITH)
         return true;
-    row.uptime_s = row.facts.age_s;
+    row.totals.uptime_s = row.facts.age_s;
     ask_process(&row);
     /* The process may have ended while it was asked. */
     struct process_facts again;
@@ -162,11 +139,11 @@ static void print_json(const struct list *list, size_t swept) {
         json_put_open(&json, NULL, '{');
         json_put_integer(&json, "pid", row->facts.pid);
         json_put_integer(&json, "uid", row->facts.uid);
-        json_put_decimal(&json, "uptime_s", row->uptime_s);
+        json_put_decimal(&json, "uptime_s", row->totals.uptime_s);
         json_put_integer(&json, "rss_bytes", row->facts.rss_bytes);
-        json_put_integer(&json, "memctx_bytes", row->own_bytes);
-        json_put_integer(&json, "requested_bytes", row->requested_bytes);
-        json_put_integer(&json, "contexts", row->contexts);
+        json_put_integer(&json, "memctx_bytes", row->totals.own_bytes);
+        json_put_integer(&json, "requested_bytes", row->totals.requested_bytes);
+        json_put_integer(&json, "contexts", row->totals.contexts);
         json_put_text(&json, "name", row->facts.name);
         json_put_text(&json, "command", row->facts.command);
         json_put_text(&json, "library_version", row->library_version);
@@ -190,10 +167,10 @@ static void print_text(const struct list *list, size_t swept, bool human) {
         char rss[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
         char contexts[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
         printf("%8d %8u %12.3f %14s %12s %14s %9s  %s\n", (int)row->facts.pid, row->facts.uid,
-               row->uptime_s, render_bytes(rss, row->facts.rss_bytes, human),
-               render_bytes(own, row->own_bytes, human),
-               render_bytes(requested, row->requested_bytes, human),
-               render_bytes(contexts, row->contexts, false), row->facts.command);
+               row->totals.uptime_s, render_bytes(rss, row->facts.rss_bytes, human),
+               render_bytes(own, row->totals.own_bytes, human),
+               render_bytes(requested, row->totals.requested_bytes, human),
+               render_bytes(contexts, row->totals.contexts, false), row->facts.command);
         if (row->reason)
             printf("%8s not asked: %s\n", "", row->reason);
     }

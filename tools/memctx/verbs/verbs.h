@@ -15,6 +15,7 @@ int doctor_main(int argc, char **argv);
 int export_main(int argc, char **argv);
 int report_main(int argc, char **argv);
 int mark_main(int argc, char **argv);
+int watch_main(int argc, char **argv);
 int diff_main(int argc, char **argv);
 int reset_main(int argc, char **argv);
 int isolate_main(int argc, char **argv);

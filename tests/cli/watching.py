@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: MIT
+"""memctx watch: conditions and actions on live processes, what is kept, faults, a real cgroup."""
+import contextlib
+import glob
+import json
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import harness
+from harness import Skip, Target, build_program, check, check_equal, test, wait_until
+from clitest import CLI, expect, fake, scratch, succeed, target
+
+MIB = 1 << 20
+
+
+def hold(**extra):
+    return target([build_program("tests/cli/programs/hold.c")], **extra)
+
+
+class Watch:
+    """A running `memctx watch --json`; its events are read one by one."""
+
+    def __init__(self, live, *words, every="50ms", env=None, **extra):
+        name = [] if live is None else [str(live.pid)]
+        self.process = subprocess.Popen(
+            [CLI, "watch", *name, "--json", "--every", every, *map(str, words)], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env or live.cli_env, **extra)
+        self.buffer = b""
+        self.seen = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def next(self, timeout_s=10):
+        """The next event; None at the end of the output, or when nothing came in time."""
+        deadline = time.monotonic() + timeout_s
+        fd = self.process.stdout.fileno()
+        while b"\n" not in self.buffer:
+            if not select.select([fd], [], [], max(0, deadline - time.monotonic()))[0]:
+                return None
+            data = os.read(fd, 65536)
+            if not data:
+                return None
+            self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        event = json.loads(line)
+        check_equal(event["schema"], "memctx-watch/1", "schema")
+        check(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", event["time"]), event["time"])
+        self.seen.append(event)
+        return event
+
+    def until(self, *names, timeout_s=10):
+        """Reads up to an event of one of these names, and returns it."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            event = self.next(deadline - time.monotonic())
+            if event is None:
+                break
+            if event["event"] in names:
+                return event
+        raise harness.Failure(f"no {names} came; there were {[e['text'] for e in self.seen]}; "
+                              f"exit {self.process.poll()}")
+
+    def quiet(self, *names, for_s=0.4):
+        """None of these events comes within the time."""
+        deadline = time.monotonic() + for_s
+        while (left := deadline - time.monotonic()) > 0:
+            event = self.next(left)
+            check(event is None or event["event"] not in names, f"unexpected: {event}")
+
+    def end(self, number=signal.SIGTERM):
+        """Ends the command by a signal, or waits for its end; returns status and standard error."""
+        if number:
+            self.process.send_signal(number)
+        while self.next() is not None:
+            pass
+        status = self.process.wait(timeout=10)
+        return status, self.process.stderr.read().decode()
+
+
+def files_in(where):
+    return sorted(os.listdir(where))
+
+
+@test
+def watch_writes_a_snapshot_and_ends_with_the_target():
+    with hold() as live, scratch() as where, \
+            Watch(live, "--when", "rss>64M", "--when", "ends", "--dir", where, "--do", "snapshot") as watch:
+        check("rss>64M or ends" in watch.until("started")["text"], watch.seen)
+        found = watch.until("found")
+        check_equal((found["pid"], found["program"]), (live.pid, "hold"), "the process")
+        check(found["limit_bytes"] > 0 and found["limit_from"] and found["rss_bytes"] > 0, found)
+        watch.quiet("condition")
+        check_equal(live.ask("take 80"), "ok", "take")
+        event = watch.until("condition")
+        check(event["value"] > 64 * MIB and event["threshold"] == 64 * MIB and event["when"] == "rss>64M", event)
+        check(80 * MIB <= event["inuse_bytes"] < 81 * MIB, event)
+        done = watch.until("snapshot")
+        check(re.fullmatch(rf"hold-{live.pid}-\d{{8}}T\d{{6}}Z-rss-64M\.mctx", os.path.basename(done["file"])), done)
+        dump = json.loads(succeed("dump", done["file"], "--json"))
+        check(dump["totals"]["requested_bytes"] >= 80 * MIB, dump["totals"])
+        check("take" in succeed("dump", done["file"]), "the function's name")
+        live.process.stdin.close()
+        check_equal([watch.until("ended")["pid"], watch.until("ends")["when"]], [live.pid, "ends"], "the end")
+        check("1 event" not in watch.until("finished")["text"], watch.seen[-1])
+        check_equal(watch.end(None), (0, ""), "status and errors")
+        check_equal(files_in(where), [os.path.basename(done["file"])], "files")
+
+
+@test
+def watch_acts_again_only_after_cool_and_fall():
+    with hold() as live, scratch() as where, \
+            Watch(live, "--when", "inuse>10M", "--cool", "600ms", "--dir", where, "--do", "exec:true") as watch:
+        live.ask("take 20")
+        watch.until("exec")
+        started = time.monotonic()
+        live.ask("give")
+        time.sleep(0.2)
+        live.ask("take 20")
+        check(watch.until("condition")["when"] == "inuse>10M", watch.seen)
+        took = time.monotonic() - started
+        check(took > 0.4, f"again after {took:.2f} s")
+        watch.quiet("condition", for_s=0.9)  # it holds all the time, so cool alone is not enough
+
+
+@test
+def watch_growth_and_waste():
+    with hold() as live, Watch(live, "--when", "growth>30M/20s", "--when", "waste>90%", "--do", "exec:true") as watch:
+        watch.quiet("condition", for_s=0.2)
+        live.ask("take 20")
+        watch.quiet("condition", for_s=0.2)
+        live.ask("take 20")
+        event = watch.until("condition")
+        check_equal(event["when"], "growth>30M/20s", "which")
+        check(40 * MIB <= event["value"] < 41 * MIB, event)
+        check_equal(watch.end()[0], 0, "status")
+        check(all(event["when"] != "waste>90%" for event in watch.seen), "what was asked for is no waste")
+
+
+@test
+def watch_keeps_the_newest_and_the_largest():
+    with hold() as live, scratch() as where, \
+            Watch(live, "--when", "inuse>10M", "--cool", "0", "--keep", "2", "--dir", where, "--no-symbols",
+                  "--do", "snapshot", "--do", "doctor") as watch:
+        stems = []
+        for mebibytes in (11, 30, 12, 13, 14):
+            live.ask(f"take {mebibytes}")
+            stems.append(watch.until("snapshot")["file"][:-len(".mctx")])
+            watch.until("doctor")
+            live.ask("give")
+            time.sleep(0.15)
+        check_equal(watch.end(), (0, ""), "status and errors")
+        kept = [os.path.basename(stems[i]) + end for i in (1, 3, 4) for end in (".mctx", ".txt")]
+        check_equal(files_in(where), sorted(kept), "files")
+        check_equal(len([event for event in watch.seen if event["event"] == "removed"]), 4, "removed")
+
+
+@test
+def watch_runs_commands_one_at_a_time():
+    command = 'echo "$MEMCTX_PID|$MEMCTX_WHEN|$MEMCTX_VALUE|$MEMCTX_FILE" >> seen; echo said; sleep 0.2; date +%s.%N >> seen'
+    with hold() as live, scratch() as where, \
+            Watch(live, "--when", "rss>1K", "--when", "inuse>1K", "--when", "ends", "--no-symbols", "--do", "snapshot", "--do",
+                  f"exec:{command}", "--do", "exec:exit 3", cwd=where) as watch:
+        done = [watch.until("snapshot") for _ in range(2)]
+        failed = watch.until("failed")
+        check_equal((failed["status"], failed["when"]), (3, "inuse>1K"), "a command that fails")
+        live.kill()
+        status, errors = watch.end(None)
+        check_equal((status, errors), (1, "said\n" * 3), "status, and the output of the commands")
+        with open(os.path.join(where, "seen"), encoding="ascii") as file:
+            lines = file.read().split()
+        check_equal(len(lines), 6, f"lines: {lines}")
+        for i, when in enumerate(("rss>1K", "inuse>1K", "ends")):
+            fields = lines[2 * i].split("|")
+            check_equal(fields[:2], [str(live.pid), when], "environment")
+            check_equal(fields[3], done[min(i, 1)]["file"], "MEMCTX_FILE")
+            check(int(fields[2]) > 1024 or when == "ends", f"MEMCTX_VALUE: {fields}")
+
+
+@test
+def watch_ends_what_takes_too_long():
+    with hold() as live, Watch(live, "--when", "rss>1K", "--timeout", "1s", "--do", "exec:sleep 60 & sleep 60") as watch:
+        failed = watch.until("failed")
+        check("--timeout" in failed["text"] and 900 < failed["took_ms"] < 5000, failed)
+
+
+@test
+def watch_prints_what_doctor_finds():
+    with hold() as live:
+        words = [CLI, "watch", str(live.pid), "--when", "rss>1K", "--every", "50ms", "--do", "doctor"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=live.cli_env) as watch:
+            late = threading.Timer(20, watch.kill)
+            late.start()
+            lines = []
+            while not any("hold" in line and line[0] != "2" for line in lines):
+                lines.append(watch.stdout.readline())
+                check(lines[-1] != "", f"it ended: {lines}")
+            watch.send_signal(signal.SIGINT)
+            rest = watch.stdout.read()
+            check_equal(watch.wait(timeout=10), 0, "status")
+            late.cancel()
+        check(re.search(r"doctor for rss>1K; .* in use", "".join(lines)), lines)
+        check(re.search(r"Z the watch ends because of a signal; 1 event, 0 failed actions\n$", rest), rest)
+
+
+@test
+def watch_removes_unfinished_files():
+    with fake("answer-stalled") as live, scratch() as where, \
+            Watch(live, "--when", "rss>1K", "--dir", where) as watch:
+        watch.until("condition")
+        wait_until(lambda: len(files_in(where)) == 1, "the unfinished file")
+        check(not files_in(where)[0].endswith(".mctx"), files_in(where))
+        check_equal(watch.end(), (0, ""), "status and errors")
+        check_equal(files_in(where), [], "files")
+
+
+@test
+def watch_of_a_target_that_ends_in_the_middle():
+    with fake("answer-stalled") as live, scratch() as where, \
+            Watch(live, "--when", "rss>1K", "--dir", where) as watch:
+        watch.until("condition")
+        wait_until(lambda: len(files_in(where)) == 1, "the unfinished file")
+        time.sleep(0.3)  # by now it waits for the rest of an answer
+        live.kill()
+        failed = watch.until("failed")
+        check("the process ended meanwhile" in failed["text"], failed)
+        check_equal(watch.end(None)[0], 1, "status")
+        check_equal(files_in(where), [], "files")
+
+
+@test
+def watch_goes_on_when_files_cannot_be_written():
+    def small():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    with hold() as live, scratch() as where, \
+            Watch(live, "--when", "rss>1K", "--dir", where, "--cool", "200ms", preexec_fn=small) as watch:
+        failed = watch.until("failed")
+        check("could not be written; File too large" in failed["text"], failed)
+        check_equal(files_in(where), [], "files")
+        watch.until("failed")  # tried again
+        status, _ = watch.end()
+        check_equal(status, 1, "status")
+        gone = os.path.join(where, "gone")
+        expect(1, "gone: files cannot be written there; No such file", "watch", live.pid, "--when", "rss>1K", "--dir", gone,
+               env=live.cli_env)
+
+
+@test
+def watch_of_a_directory_that_goes_away():
+    with hold() as live, scratch() as where:
+        folder = os.path.join(where, "files")
+        os.mkdir(folder)
+        with Watch(live, "--when", "inuse>10M", "--dir", folder, "--cool", "100ms") as watch:
+            watch.until("found")
+            os.rmdir(folder)
+            live.ask("take 20")
+            check("No such file or directory" in watch.until("failed")["text"], watch.seen)
+            os.mkdir(folder)
+            check_equal(os.path.dirname(watch.until("snapshot")["file"]), folder, "tried again")
+            check_equal(watch.end()[0], 1, "status")
+
+
+@test
+def watch_of_a_stopped_target():
+    with hold() as live, Watch(live, "--when", "inuse>10M", "--do", "exec:true") as watch:
+        watch.quiet("condition", for_s=0.2)
+        os.kill(live.pid, signal.SIGSTOP)
+        check("kill -CONT" in watch.until("silent")["text"], watch.seen)
+        watch.quiet("silent", "condition", for_s=0.3)  # said once
+        os.kill(live.pid, signal.SIGCONT); watch.until("answers")
+        live.ask("take 20")
+        watch.until("exec")
+        check_equal(watch.end(), (0, ""), "status and errors")
+
+
+@test
+def watch_all_finds_new_processes():
+    program = build_program("tests/cli/programs/hold.c")
+    with hold() as first, scratch() as where, \
+            Watch(None, "--all", "--match", "ho?d", "--when", "inuse>10M", "--do", "exec:true", "--dir", where,
+                  env=first.cli_env) as watch:
+        while watch.until("found")["pid"] != first.pid:  # other suites may run beside this one
+            pass
+        with target([build_program("tests/cli/programs/allocate.c")]), Target([program], first.runtime,
+                                                                              MEMCTX_CONTROL="eager") as second:
+            check_equal(second.hear(), "ready", "second")
+            second.ask("take 20")
+            while watch.until("found")["pid"] != second.pid:
+                pass
+            while watch.until("condition")["pid"] != second.pid:
+                pass
+            watch.until("exec")
+        while watch.until("ended")["pid"] != second.pid:
+            pass
+        watch.quiet("finished", for_s=0.2)
+        check_equal(watch.end(signal.SIGINT), (0, ""), "status and errors")
+        check({event["program"] for event in watch.seen} <= {"hold", None}, "only what matches")
+
+
+@test
+def watch_without_a_reader_ends():
+    with hold() as live, scratch() as where:
+        with Watch(live, "--when", "inuse>10M", "--do", "exec:true", "--dir", where) as watch:
+            watch.until("found")
+            watch.process.stdout.close()
+            live.ask("take 20")
+            check_equal(watch.process.wait(timeout=10), 1, "status")
+            check("could not write the output" in watch.process.stderr.read().decode(), "the reason")
+            watch.process.stdout = None
+
+
+@test
+def watch_refuses_what_makes_no_sense():
+    with hold() as live:
+        for words, pattern in (
+                ([live.pid], "needs a condition.*growth>SIZE/TIME.*for example"),
+                ([live.pid, "--when", "rss>85%"], r"share of nothing.*rss>N%limit.*for example --when 'rss>85%limit'"),
+                ([live.pid, "--when", "rss"], "quote the condition"),
+                ([live.pid, "--when", "rss>1M", "--do", "dance"], 'takes snapshot, doctor or exec:COMMAND; got "dance"'),
+                ([live.pid, "--when", "rss>1M", "--do", "exec:"], "exec:COMMAND"),
+                ([live.pid, "--when", "ends"], "cannot be asked"),
+                ([live.pid, "--when", "rss>1M", "--every", "1ms"], "--every takes a time"),
+                ([live.pid, "--when", "rss>1M", "--keep", "0"], "--keep takes"),
+                ([live.pid, "--when", "rss>1M", "--match", "x"], "--all"),
+                ([live.pid, "--when", "rss>1M", "--all"], "takes no TARGET"),
+                (["--when", "rss>1M"], "needs a TARGET")):
+            expect(2, pattern, "watch", *words, env=live.cli_env)
+        expect(3, "no process has pid", "watch", 1 << 30, "--when", "rss>1M", env=live.cli_env)
+
+
+@contextlib.contextmanager
+def real_cgroup(limit):
+    """A cgroup with this limit, of the version that has the memory controller here."""
+    with open("/proc/self/mountinfo", encoding="ascii") as file:
+        mounts = [line.split() for line in file]
+    made = None
+    for mount in mounts:
+        kind, options = mount[mount.index("-") + 1], mount[-1].split(",")
+        if not (kind == "cgroup2" or (kind == "cgroup" and "memory" in options)):
+            continue
+        path = os.path.join(mount[4], f"memctx-test-{os.getpid()}")
+        name = "memory.max" if kind == "cgroup2" else "memory.limit_in_bytes"
+        try:
+            os.mkdir(path)
+            with open(os.path.join(path, name), "w", encoding="ascii") as file:
+                file.write(str(limit))
+            made = path, name
+            break
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+    if not made:
+        raise Skip("no cgroup with a limit on memory can be made here")
+    try:
+        yield made
+    finally:
+        wait_until(lambda: _remove(made[0]), "the cgroup is empty")
+
+
+def _remove(path):
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+        return True
+    return False
+
+
+@test
+def watch_in_a_real_cgroup():
+    with real_cgroup(256 * MIB) as (path, name), hold() as live, scratch() as where:
+        with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file:
+            file.write(str(live.pid))
+        inner = f"{name} of /{os.path.basename(path)}"
+        with Watch(live, "--when", "rss>50%limit", "--dir", where, "--no-symbols") as watch:
+            found = watch.until("found")
+            check_equal(found["limit_bytes"], 256 * MIB, "the limit")
+            check(found["limit_from"].startswith(f"{name} of /") and
+                  found["limit_from"].endswith(inner.rsplit("/", 1)[1]), found)
+            live.ask("take 100")
+            watch.quiet("condition", for_s=0.2)
+            live.ask("take 40")
+            event = watch.until("condition")
+            check_equal((event["threshold"], event["limit_bytes"]), (128 * MIB, 256 * MIB), "figures")
+            watch.until("snapshot")
+            check_equal(watch.end(), (0, ""), "status and errors")
+        check_equal(len(glob.glob(f"{where}/*.mctx")), 1, "files")
+        live.kill()
+
+
+# Reads a file through a mapping for some seconds; it does not fit into the cgroup of this process.
+THRASH = """
+import mmap, sys, time
+with open(sys.argv[1], "rb") as file:
+    pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+until = time.monotonic() + 4
+while time.monotonic() < until:
+    sum(pages[at] for at in range(0, len(pages), 4096))
+"""
+
+
+def stalled_us():
+    try:
+        with open("/proc/pressure/memory", encoding="ascii") as file:
+            return int(re.search(r"some .*total=(\d+)", file.read()).group(1))
+    except OSError:
+        raise Skip("this kernel has no figures of memory pressure") from None
+
+
+@test
+def watch_wakes_up_under_pressure():
+    """The kernel's trigger, because --every is far away. The target is in no cgroup with pressure of its own."""
+    before = stalled_us()
+    if os.geteuid() != 0:
+        raise Skip("other users than root may set no trigger on the machine's pressure")
+    with real_cgroup(24 * MIB) as (path, _), hold() as live, scratch() as where:
+        file = os.path.join(where, "file")
+        with open(file, "wb") as out:
+            out.write(os.urandom(64 * MIB))
+            out.flush()
+            os.fsync(out.fileno())
+            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # so that its pages count for the reader
+
+        def enter():
+            with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as procs:
+                procs.write(str(os.getpid()))
+
+        with Watch(live, "--when", "psi>50ms/2s", "--do", "exec:true", "--dir", where, every="1h") as watch:
+            check(watch.until("found")["text"].endswith(("memory.pressure", "/proc/pressure/memory")), watch.seen)
+            with subprocess.Popen([sys.executable, "-c", THRASH, file], preexec_fn=enter) as reader:
+                try:
+                    event = watch.until("condition", timeout_s=6)
+                    check(event["value"] >= 50000 and event["threshold"] == 50000, event)
+                except harness.Failure:
+                    if stalled_us() - before < 500000:
+                        raise Skip("no task waited for memory long enough") from None
+                    raise
+                finally:
+                    reader.kill()
+            watch.until("exec")

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/* limits.c - reads cgroups, resource limits and pressure stall information. */
+#include "target/limits.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NO_LIMIT INT64_MAX
+#define V1_UNLIMITED (INT64_C(1) << 62) /* version 1 writes a number just below 2^63 */
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+/* Reads the start of a file as a text. Returns false if it cannot be read or is empty. */
+static bool read_text(const char *path, char *text, size_t bytes) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    size_t used = 0;
+    ssize_t got;
+    while (used < bytes - 1 && (got = read(fd, text + used, bytes - 1 - used)) > 0)
+        used += (size_t)got;
+    close(fd);
+    text[used] = '\0';
+    return used > 0;
+}
+
+/* Calls `visit` for each line of a file, without its newline, until it returns false. */
+static void each_line(const char *path, bool (*visit)(char *line, void *argument), void *argument) {
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t capacity = 0;
+    bool more = file != NULL;
+    while (more && getline(&line, &capacity, file) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        more = visit(line, argument);
+    }
+    free(line);
+    if (file)
+        fclose(file);
+}
+
+/* --- mounts ---------------------------------------------------------------------------------- */
+
+/* The kernel writes a space in a path as \040. */
+static void decode_octal(char *text) {
+    char *to = text;
+    for (const char *from = text; *from != '\0'; to++) {
+        unsigned value;
+        if (from[0] == '\\' && sscanf(from + 1, "%3o", &value) == 1) {
+            *to = (char)value;
+            from += 4;
+        } else {
+            *to = *from++;
+        }
+    }
+    *to = '\0';
+}
+
+/* Returns true if `word` is one of the words of a list with commas. */
+static bool list_has(const char *list, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, word, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+static bool visit_mount(char *line, void *argument) {
+    struct limits_mounts *mounts = argument;
+    struct limits_mount mount;
+    char type[32], options[256];
+    const char *behind = strstr(line, " - ");
+    if (!behind || sscanf(line, "%*d %*d %*s %511s %511s", mount.top, mount.point) != 2 ||
+        sscanf(behind, " - %31s %*s %255s", type, options) != 2)
+        return true;
+    decode_octal(mount.top);
+    decode_octal(mount.point);
+    if (strcmp(type, "cgroup2") == 0 && mounts->v2.point[0] == '\0')
+        mounts->v2 = mount;
+    else if (strcmp(type, "cgroup") == 0 && list_has(options, "memory") &&
+             mounts->v1.point[0] == '\0')
+        mounts->v1 = mount;
+    return true;
+}
+
+void limits_read_mounts(struct limits_mounts *mounts, const char *root) {
+    char path[PATH_MAX];
+    *mounts = (struct limits_mounts){.root = root};
+    snprintf(path, sizeof path, "%s/proc/self/mountinfo", root);
+    each_line(path, visit_mount, mounts);
+}
+
+/* --- the cgroup of a process ----------------------------------------------------------------- */
+
+struct group {
+    char path[512]; /* as in /proc/PID/cgroup; empty: none */
+    char folder[PATH_MAX];
+    size_t top_length; /* of the folder: the mount point, at which the way up ends */
+};
+
+struct groups {
+    struct group v2, v1;
+};
+
+static bool visit_group(char *line, void *argument) {
+    struct groups *groups = argument;
+    char *controllers = strchr(line, ':');
+    char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!path)
+        return true;
+    *path++ = '\0';
+    struct group *group = controllers[1] == '\0'                ? &groups->v2
+                          : list_has(controllers + 1, "memory") ? &groups->v1
+                                                                : NULL;
+    if (group)
+        snprintf(group->path, sizeof group->path, "%s", path);
+    return true;
+}
+
+/* Finds the folder of a group. A group outside of the cgroup namespace of this process ("/../b") is
+ * not below the mount; the process may see it in a mount of its own. */
+static void find_folder(struct group *group, const struct limits_mounts *mounts,
+                        const struct limits_mount *mount, pid_t pid, const char *own) {
+    size_t top = strlen(mount->top);
+    const char *below = group->path;
+    int length = 0;
+    if (group->path[0] == '\0')
+        return;
+    if (strncmp(group->path, "/..", 3) == 0) {
+        length = snprintf(group->folder, sizeof group->folder, "%s/proc/%d/root%s", mounts->root,
+                          (int)pid, own);
+        group->top_length = (size_t)length;
+        return;
+    }
+    if (mount->point[0] == '\0') {
+        group->path[0] = '\0';
+        return;
+    }
+    if (top > 1 && strncmp(below, mount->top, top) == 0 &&
+        (below[top] == '/' || below[top] == '\0'))
+        below += top;
+    length = snprintf(group->folder, sizeof group->folder, "%s%s", mounts->root, mount->point);
+    group->top_length = (size_t)length;
+    if (strcmp(below, "/") != 0)
+        snprintf(group->folder + length, sizeof group->folder - (size_t)length, "%s", below);
+}
+
+static void find_groups(struct groups *groups, const struct limits_mounts *mounts, pid_t pid) {
+    char path[PATH_MAX];
+    memset(groups, 0, sizeof *groups);
+    snprintf(path, sizeof path, "%s/proc/%d/cgroup", mounts->root, (int)pid);
+    each_line(path, visit_group, groups);
+    find_folder(&groups->v2, mounts, &mounts->v2, pid, "/sys/fs/cgroup");
+    find_folder(&groups->v1, mounts, &mounts->v1, pid, "/sys/fs/cgroup/memory");
+}
+
+/* Goes to the group above. Returns false at the mount point. */
+static bool group_up(struct group *group) {
+    char *slash = strrchr(group->folder + group->top_length, '/');
+    char *path_slash = strrchr(group->path, '/');
+    if (!slash)
+        return false;
+    *slash = '\0';
+    if (path_slash)
+        path_slash[path_slash == group->path] = '\0';
+    return true;
+}
+
+/* --- limits ---------------------------------------------------------------------------------- */
+
+static void take(struct limits_found *found, int64_t bytes, const char *name, const char *of) {
+    if (bytes < 0 || bytes >= found->bytes)
+        return;
+    found->bytes = bytes;
+    snprintf(found->from, sizeof found->from, "%s of %.250s", name, of);
+}
+
+static void take_file(struct limits_found *found, const struct group *group, const char *name) {
+    char path[PATH_MAX + 64], text[64];
+    snprintf(path, sizeof path, "%s/%s", group->folder, name);
+    if (!read_text(path, text, sizeof text) || text[0] < '0' || text[0] > '9') /* "max" */
+        return;
+    int64_t bytes = strtoll(text, NULL, 10);
+    if (bytes < V1_UNLIMITED)
+        take(found, bytes, name, group->path);
+}
+
+static bool visit_limit(char *line, void *argument) {
+    static const struct {
+        const char *line, *name;
+    } known[] = {{"Max address space", "RLIMIT_AS"}, {"Max data size", "RLIMIT_DATA"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        size_t length = strlen(known[i].line);
+        if (strncmp(line, known[i].line, length) != 0)
+            continue;
+        const char *value = line + length + strspn(line + length, " ");
+        if (value[0] >= '0' && value[0] <= '9')
+            take(argument, strtoll(value, NULL, 10), known[i].name, "the process");
+    }
+    return true;
+}
+
+static bool visit_memory(char *line, void *argument) {
+    long long kib;
+    if (sscanf(line, "MemTotal: %lld kB", &kib) != 1)
+        return true;
+    take(argument, kib * 1024, "MemTotal", "the machine");
+    return false;
+}
+
+bool limits_find(const struct limits_mounts *mounts, pid_t pid, struct limits_found *found) {
+    struct groups groups;
+    char path[PATH_MAX];
+    *found = (struct limits_found){.bytes = NO_LIMIT};
+    find_groups(&groups, mounts, pid);
+    if (groups.v2.path[0] != '\0')
+        do {
+            take_file(found, &groups.v2, "memory.max");
+            take_file(found, &groups.v2, "memory.high");
+        } while (group_up(&groups.v2));
+    if (groups.v1.path[0] != '\0')
+        do
+            take_file(found, &groups.v1, "memory.limit_in_bytes");
+        while (group_up(&groups.v1));
+    snprintf(path, sizeof path, "%s/proc/%d/limits", mounts->root, (int)pid);
+    each_line(path, visit_limit, found);
+    snprintf(path, sizeof path, "%s/proc/meminfo", mounts->root);
+    each_line(path, visit_memory, found);
+    return found->bytes < NO_LIMIT;
+}
+
+/* --- pressure -------------------------------------------------------------------------------- */
+
+bool limits_find_pressure(const struct limits_mounts *mounts, pid_t pid, char *path,
+                          size_t path_bytes) {
+    struct groups groups;
+    find_groups(&groups, mounts, pid);
+    if (groups.v2.path[0] != '\0') {
+        do {
+            snprintf(path, path_bytes, "%s/memory.pressure", groups.v2.folder);
+            if (limits_read_pressure(path) >= 0)
+                return true;
+        } while (group_up(&groups.v2));
+    }
+    snprintf(path, path_bytes, "%s/proc/pressure/memory", mounts->root);
+    return limits_read_pressure(path) >= 0;
+}
+
+int64_t limits_read_pressure(const char *path) {
+    char text[512];
+    if (!read_text(path, text, sizeof text) || strncmp(text, "some ", 5) != 0)
+        return -1;
+    const char *total = strstr(text, "total=");
+    return total ? strtoll(total + strlen("total="), NULL, 10) : -1;
+}
+
+int limits_open_trigger(const char *path, int64_t stall_us, int64_t window_us) {
+    char text[64];
+    int length =
+        snprintf(text, sizeof text, "some %lld %lld", (long long)stall_us, (long long)window_us);
+    int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && write(fd, text, (size_t)length + 1) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}

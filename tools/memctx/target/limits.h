@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * limits.h - how much memory a process may take, and how long tasks wait for memory.
+ *
+ * Reads cgroups of version 1 and 2, resource limits, and pressure stall information. `root` stands
+ * before every path: "" for this machine, a made-up tree in the tests. What cannot be read is left
+ * out; nothing here ends the command or prints.
+ */
+#ifndef MEMCTX_LIMITS_H
+#define MEMCTX_LIMITS_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Where the memory controllers are mounted; empty texts: nowhere. */
+struct limits_mounts {
+    const char *root;
+    struct limits_mount {
+        char point[512]; /* the mount point */
+        char top[512];   /* the cgroup that is mounted there */
+    } v2, v1;
+};
+
+struct limits_found {
+    int64_t bytes;
+    char from[320]; /* "memory.max of /a/b", for messages */
+};
+
+/* Reads the mounts that this process sees. `root` must stay valid. */
+void limits_read_mounts(struct limits_mounts *mounts, const char *root);
+/* Finds the smallest limit: memory.max and memory.high (version 2) and memory.limit_in_bytes
+ * (version 1) of the process's cgroup and of all above it, RLIMIT_AS, RLIMIT_DATA, and the memory
+ * of the machine. Returns false if not even that can be read. */
+bool limits_find(const struct limits_mounts *mounts, pid_t pid, struct limits_found *found);
+/* Finds the file of the process's memory pressure: that of its cgroup, or of the nearest cgroup
+ * above it that has one, else that of the machine. Returns false if there is none. */
+bool limits_find_pressure(const struct limits_mounts *mounts, pid_t pid, char *path,
+                          size_t path_bytes);
+/* Returns the microseconds in which at least one task waited, since some time in the past; -1: the
+ * file cannot be read. */
+int64_t limits_read_pressure(const char *path);
+/* Asks the kernel to report pressure: the descriptor is ready with POLLPRI when tasks waited for
+ * `stall_us` within `window_us`. Returns -1 if the kernel or the permissions do not allow it. */
+int limits_open_trigger(const char *path, int64_t stall_us, int64_t window_us);
+
+#endif

@@ -1,0 +1,628 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * watch.c - `memctx watch`: waits until a condition holds in a process, then acts.
+ *
+ * The process is asked for its sums only, and only if a condition needs them. It runs until the
+ * process ends (with --all until a signal), so what it allocates for a process is freed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "formats/render.h"
+#include "target/target.h"
+#include "target/totals.h"
+#include "verbs/verbs.h"
+#include "verbs/watch.h"
+
+#define LIMIT_EVERY_MS 10000 /* limits change seldom */
+#define PAUSE_MS_MAX 30000   /* between questions to a process that does not answer */
+#define LOOK_MS_MAX 60000    /* between looks at a process without the library */
+#define TRIGGER_MS_MAX 10000 /* the longest window of a PSI trigger */
+#define EVERY_MS_MIN 20
+
+enum {
+    OPTION_WHEN = 1,
+    OPTION_DO,
+    OPTION_KEEP,
+    OPTION_COOL,
+    OPTION_DIR,
+    OPTION_EVERY,
+    OPTION_TIMEOUT,
+    OPTION_ALL,
+    OPTION_MATCH
+};
+
+static const struct option options_list[] = {{"when", required_argument, NULL, OPTION_WHEN},
+                                             {"do", required_argument, NULL, OPTION_DO},
+                                             {"keep", required_argument, NULL, OPTION_KEEP},
+                                             {"cool", required_argument, NULL, OPTION_COOL},
+                                             {"dir", required_argument, NULL, OPTION_DIR},
+                                             {"every", required_argument, NULL, OPTION_EVERY},
+                                             {"timeout", required_argument, NULL, OPTION_TIMEOUT},
+                                             {"all", no_argument, NULL, OPTION_ALL},
+                                             {"match", required_argument, NULL, OPTION_MATCH},
+                                             {"json", no_argument, NULL, READING_JSON},
+                                             READING_NAME_OPTIONS,
+                                             CLI_COMMON_OPTIONS};
+
+static struct watch_settings settings = {
+    .every_ms = 1000, .cool_ms = 300000, .timeout_ms = 300000, .keep = 5};
+static struct limits_mounts mounts;
+static struct watched *processes;
+static size_t process_count, event_count;
+static bool needs_target, needs_limit, needs_pressure;
+static volatile sig_atomic_t end_signal;
+
+/* --- the command line ------------------------------------------------------------------------ */
+
+static int64_t parse_time(const char *option, const char *text, int64_t least_ms) {
+    int64_t ms;
+    if (!condition_parse_time(text, &ms) || ms < least_ms)
+        cli_usage("%s takes a time from %s to 24h, a number and ms, s, m or h; got \"%s\"", option,
+                  least_ms == 0      ? "0"
+                  : least_ms >= 1000 ? "1s"
+                                     : "20ms",
+                  text);
+    return ms;
+}
+
+static void add_condition(const char *text) {
+    char error[CONDITION_ERROR_BYTES];
+    if (settings.condition_count == WATCH_CONDITIONS_MAX)
+        cli_usage("at most %d conditions", WATCH_CONDITIONS_MAX);
+    struct condition *condition = &settings.conditions[settings.condition_count++];
+    if (!condition_parse(text, condition, error, sizeof error))
+        cli_usage("--when: %s. A condition is %s; for example --when 'rss>85%%limit'", error,
+                  CONDITION_GRAMMAR);
+    needs_target = needs_target || condition_needs_target(condition);
+    needs_limit = needs_limit || condition_needs_limit(condition);
+    needs_pressure = needs_pressure || condition->kind == CONDITION_PSI;
+}
+
+static void add_action(const char *text) {
+    struct watch_action action = {.text = text};
+    if (strcmp(text, "snapshot") == 0)
+        action.kind = WATCH_SNAPSHOT;
+    else if (strcmp(text, "doctor") == 0)
+        action.kind = WATCH_DOCTOR;
+    else if (strncmp(text, "exec:", 5) == 0 && text[5] != '\0')
+        action = (struct watch_action){.kind = WATCH_EXEC, .text = "exec", .command = text + 5};
+    else
+        cli_usage("--do takes snapshot, doctor or exec:COMMAND; got \"%s\"", text);
+    if (settings.action_count == WATCH_ACTIONS_MAX)
+        cli_usage("at most %d actions", WATCH_ACTIONS_MAX);
+    settings.actions[settings.action_count++] = action;
+}
+
+static void take_option(int option) {
+    switch (option) {
+    case OPTION_WHEN: add_condition(optarg); break;
+    case OPTION_DO: add_action(optarg); break;
+    case OPTION_KEEP: settings.keep = cli_parse_number("--keep", optarg, 1, 100000); break;
+    case OPTION_COOL: settings.cool_ms = parse_time("--cool", optarg, 0); break;
+    case OPTION_DIR: settings.directory = optarg; break;
+    case OPTION_EVERY: settings.every_ms = parse_time("--every", optarg, EVERY_MS_MIN); break;
+    case OPTION_TIMEOUT: settings.timeout_ms = parse_time("--timeout", optarg, 1000); break;
+    case OPTION_ALL: settings.all = true; break;
+    case OPTION_MATCH: settings.match = optarg; break;
+    case READING_JSON: settings.json = true; break;
+    default: reading_take(&settings.names, option); break;
+    }
+}
+
+static void check_directory(const char *path) {
+    struct stat status;
+    bool found = stat(path, &status) == 0;
+    if (!found || !S_ISDIR(status.st_mode))
+        cli_die(CLI_REFUSED, "%s: files cannot be written there; %s; name a directory by --dir",
+                path, strerror(found ? ENOTDIR : errno));
+    if (access(path, W_OK | X_OK) != 0)
+        cli_warn("%s cannot be written now; %s; files will fail until that changes", path,
+                 strerror(errno));
+}
+
+/* Returns true if every condition is `ends` and no action can be done with an ended process. */
+static bool never_acts(void) {
+    for (size_t i = 0; i < settings.condition_count; i++)
+        if (settings.conditions[i].kind != CONDITION_ENDS)
+            return false;
+    for (size_t i = 0; i < settings.action_count; i++)
+        if (settings.actions[i].kind == WATCH_EXEC)
+            return false;
+    return true;
+}
+
+static void parse(int argc, char **argv) {
+    int option;
+    bool files = false;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
+        take_option(option);
+    if (settings.condition_count == 0)
+        cli_usage(
+            "watch needs a condition; give one by --when: %s; for example --when 'rss>85%%limit'",
+            CONDITION_GRAMMAR);
+    if (settings.match && !settings.all)
+        cli_usage("--match chooses among all processes; use it with --all");
+    if (settings.all && optind < argc)
+        cli_usage("--all watches every process and takes no TARGET; got %s", argv[optind]);
+    if (settings.action_count == 0)
+        add_action("snapshot");
+    if (never_acts())
+        cli_usage("a process that has ended cannot be asked; use --do exec:COMMAND with --when "
+                  "ends, or add another condition");
+    for (size_t i = 0; i < settings.action_count; i++)
+        files = files || settings.actions[i].kind == WATCH_SNAPSHOT ||
+                (settings.actions[i].kind == WATCH_DOCTOR && settings.json);
+    if (files || settings.directory)
+        check_directory(settings.directory ? settings.directory : ".");
+}
+
+/* --- processes ------------------------------------------------------------------------------- */
+
+static int64_t max_ms(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* Reads the limit. Tells it if it has changed since the last time. */
+static void read_limit(struct watched *process, int64_t now_ms, bool tell) {
+    struct limits_found found;
+    char bytes[RENDER_NUMBER_BYTES];
+    process->limit_due_ms = now_ms + max_ms(LIMIT_EVERY_MS, settings.every_ms);
+    if (!limits_find(&mounts, process->facts.pid, &found))
+        return; /* the last limit stays */
+    bool changed = !process->has_limit || found.bytes != process->limit.bytes;
+    process->limit = found;
+    process->has_limit = true;
+    if (!changed || !tell)
+        return;
+    struct watch_line line = WATCH_LINE("limit", process);
+    line.limit_bytes = found.bytes;
+    watch_log(&line, "the limit is now %s, %s", render_bytes(bytes, found.bytes, true), found.from);
+}
+
+static void open_triggers(struct watched *process) {
+    char path[PATH_MAX];
+    if (!needs_pressure)
+        return;
+    if (limits_find_pressure(&mounts, process->facts.pid, path, sizeof path))
+        process->pressure = cli_copy(path);
+    else
+        cli_warn("pid %d (%s): this kernel has no figures of memory pressure, so psi conditions "
+                 "never hold; it needs CONFIG_PSI and psi=1",
+                 (int)process->facts.pid, process->program);
+    for (size_t i = 0; i < settings.condition_count && process->pressure; i++) {
+        const struct condition *condition = &settings.conditions[i];
+        if (condition->kind == CONDITION_PSI && condition->window_ms <= TRIGGER_MS_MAX)
+            process->triggers[i] =
+                limits_open_trigger(path, condition->threshold, condition->window_ms * 1000);
+    }
+}
+
+static void add_process(const struct process_facts *facts) {
+    char rss[RENDER_NUMBER_BYTES], limit[RENDER_NUMBER_BYTES];
+    struct watched *process = cli_alloc(1, sizeof *process);
+    *process = (struct watched){.facts = *facts, .program = process_program(facts)};
+    process->states = cli_alloc(settings.condition_count, sizeof *process->states);
+    process->triggers = cli_alloc(settings.condition_count, sizeof *process->triggers);
+    for (size_t i = 0; i < settings.condition_count; i++)
+        process->triggers[i] = -1;
+    process->next = processes;
+    processes = process;
+    process_count++;
+    read_limit(process, watch_now_ms(), false);
+    open_triggers(process);
+    struct watch_line line = WATCH_LINE("found", process);
+    line.rss_bytes = facts->rss_bytes;
+    line.limit_bytes = process->has_limit ? process->limit.bytes : CONDITION_UNKNOWN;
+    watch_log(&line, "watched; rss is %s, the limit is %s, %s%s%s",
+              render_bytes(rss, facts->rss_bytes, true),
+              render_bytes(limit, line.limit_bytes, true),
+              process->has_limit ? process->limit.from : "because no limit can be read",
+              process->pressure ? "; pressure is read from " : "",
+              process->pressure ? process->pressure : "");
+}
+
+static void free_process(struct watched *process) {
+    for (size_t i = 0; i < settings.condition_count; i++)
+        if (process->triggers[i] >= 0)
+            close(process->triggers[i]);
+    watch_act_forget(process);
+    free(process->program);
+    free(process->states);
+    free(process->triggers);
+    free(process->pressure);
+    free(process);
+}
+
+/* Forgets the processes that have ended and whose actions are done. */
+static void forget_ended(void) {
+    for (struct watched **at = &processes; *at;) {
+        struct watched *process = *at;
+        if (process->ended && process->waiting == 0) {
+            *at = process->next;
+            process_count--;
+            free_process(process);
+        } else {
+            at = &process->next;
+        }
+    }
+}
+
+/* --- finding processes (--all) --------------------------------------------------------------- */
+
+/* Looking whether a process has the library means reading its memory map, so a process without it
+ * is looked at again only after a pause, which doubles. */
+struct seen {
+    pid_t pid;
+    int64_t due_ms, pause_ms;
+};
+
+static struct {
+    struct seen *seen, *before; /* of this scan and of the last one, in the order of /proc */
+    size_t count, capacity, before_count, before_capacity, at;
+    int64_t now_ms;
+} scan;
+
+static struct seen last_look(pid_t pid) {
+    while (scan.at < scan.before_count && scan.before[scan.at].pid < pid)
+        scan.at++;
+    return scan.at < scan.before_count && scan.before[scan.at].pid == pid
+               ? scan.before[scan.at]
+               : (struct seen){.pid = pid, .due_ms = INT64_MIN, .pause_ms = 500};
+}
+
+static bool is_wanted(pid_t pid, struct process_facts *facts) {
+    if (!process_read_facts(pid, facts) || facts->state == 'Z' ||
+        (geteuid() != 0 && facts->uid != geteuid()) || process_find_library(pid) != PROCESS_WITH)
+        return false;
+    if (!settings.match)
+        return true;
+    char *program = process_program(facts);
+    bool matches =
+        fnmatch(settings.match, program, 0) == 0 || fnmatch(settings.match, facts->name, 0) == 0;
+    free(program);
+    return matches;
+}
+
+static bool visit_process(pid_t pid, void *argument) {
+    struct process_facts facts;
+    (void)argument;
+    struct seen seen = last_look(pid);
+    for (const struct watched *process = processes; process; process = process->next)
+        if (process->facts.pid == pid && !process->ended)
+            return true;
+    if (pid == getpid())
+        return true;
+    if (scan.now_ms >= seen.due_ms) {
+        if (is_wanted(pid, &facts)) {
+            add_process(&facts);
+            return true;
+        }
+        seen.pause_ms = 2 * seen.pause_ms < LOOK_MS_MAX ? 2 * seen.pause_ms : LOOK_MS_MAX;
+        seen.due_ms = scan.now_ms + seen.pause_ms;
+    }
+    if (scan.count == scan.capacity) {
+        scan.capacity = 2 * scan.capacity + 64;
+        scan.seen = cli_grow(scan.seen, scan.capacity, sizeof *scan.seen);
+    }
+    scan.seen[scan.count++] = seen;
+    return true;
+}
+
+static void find_processes(int64_t now_ms) {
+    struct seen *seen = scan.before;
+    size_t capacity = scan.before_capacity;
+    scan.before = scan.seen;
+    scan.before_count = scan.count;
+    scan.before_capacity = scan.capacity;
+    scan.seen = seen;
+    scan.capacity = capacity;
+    scan.count = scan.at = 0;
+    scan.now_ms = now_ms;
+    process_for_each(visit_process, NULL);
+}
+
+/* --- readings -------------------------------------------------------------------------------- */
+
+static void tell_silence(struct watched *process, const char *reason, bool stopped) {
+    process->failures++;
+    process->ask_pause_ms = 2 * max_ms(process->ask_pause_ms, settings.every_ms);
+    if (process->ask_pause_ms > PAUSE_MS_MAX)
+        process->ask_pause_ms = PAUSE_MS_MAX;
+    /* A process that has just started has no socket yet, and all connections may be in use for a
+     * moment, so one failure is not told. */
+    if (process->silent || (process->failures < 2 && !stopped))
+        return;
+    process->silent = true;
+    struct watch_line line = WATCH_LINE("silent", process);
+    watch_log(&line, "%s; conditions on inuse, waste and growth wait until it answers", reason);
+}
+
+/* Asks the process for its sums, unless it did not answer a short time ago. */
+static bool ask_totals(struct watched *process, struct totals *totals) {
+    struct client client;
+    struct cli_failure failure;
+    int64_t now_ms = watch_now_ms();
+    if (now_ms < process->ask_due_ms)
+        return false;
+    char state = process->facts.state;
+    if (state == 'T' || state == 't') {
+        cli_set_failure(&failure, CLI_REFUSED,
+                        "it is stopped, so it cannot answer; kill -CONT %d "
+                        "resumes it",
+                        (int)process->facts.pid);
+        tell_silence(process, failure.text, true);
+        return false; /* seen in /proc, so it costs nothing to look again soon */
+    }
+    bool good = client_connect(&client, &process->facts, true, &failure);
+    if (good) {
+        good = totals_ask(&client, totals, &failure);
+        client_close(&client);
+    }
+    if (!good) {
+        tell_silence(process, failure.text, false);
+        process->ask_due_ms = watch_now_ms() + process->ask_pause_ms;
+        return false;
+    }
+    if (process->silent)
+        watch_log(&WATCH_LINE("answers", process), "it answers again");
+    process->silent = false;
+    process->failures = 0;
+    process->ask_pause_ms = 0;
+    return true;
+}
+
+static void read_figures(struct watched *process, struct condition_reading *reading, bool ask) {
+    struct totals totals;
+    const struct process_facts *facts = &process->facts;
+    reading->inuse_bytes = reading->waste_bytes = CONDITION_UNKNOWN;
+    if (!ask || !ask_totals(process, &totals))
+        return;
+    reading->inuse_bytes = totals.requested_bytes;
+    if (facts->anonymous_bytes >= 0 && totals.requested_bytes != WIRE_UNKNOWN) {
+        int64_t waste = facts->anonymous_bytes - totals.requested_bytes - totals.own_bytes;
+        reading->waste_bytes = waste > 0 ? waste : 0;
+    }
+}
+
+static struct condition_reading read_all(struct watched *process, int64_t now_ms) {
+    struct condition_reading reading = {.now_ms = now_ms,
+                                        .rss_bytes = process->facts.rss_bytes,
+                                        .limit_bytes = CONDITION_UNKNOWN,
+                                        .pressure_us = CONDITION_UNKNOWN};
+    if (needs_limit && now_ms >= process->limit_due_ms)
+        read_limit(process, now_ms, true);
+    if (process->has_limit)
+        reading.limit_bytes = process->limit.bytes;
+    if (process->pressure) {
+        int64_t total = limits_read_pressure(process->pressure);
+        reading.pressure_us = total >= 0 ? total : CONDITION_UNKNOWN;
+    }
+    read_figures(process, &reading, needs_target);
+    return reading;
+}
+
+/* --- conditions ------------------------------------------------------------------------------ */
+
+static void tell_condition(struct watched *process, size_t i, const struct condition_result *result,
+                           const struct condition_reading *reading) {
+    const struct condition *condition = &settings.conditions[i];
+    char value[RENDER_NUMBER_BYTES], threshold[RENDER_NUMBER_BYTES], limit[RENDER_NUMBER_BYTES];
+    struct watch_line line =
+        WATCH_LINE(condition->kind == CONDITION_ENDS ? "ends" : "condition", process);
+    line.when = condition->text;
+    event_count++;
+    if (condition->kind == CONDITION_ENDS) {
+        watch_log(&line, "ends holds");
+        return;
+    }
+    line.value = result->value;
+    line.threshold = result->threshold;
+    line.rss_bytes = reading->rss_bytes;
+    line.inuse_bytes = reading->inuse_bytes;
+    line.limit_bytes = reading->limit_bytes;
+    watch_show_value(value, condition, result->value);
+    watch_show_value(threshold, condition, result->threshold);
+    if (condition_needs_limit(condition))
+        watch_log(&line, "%s holds; %s is more than %s; the limit is %s, %s", condition->text,
+                  value, threshold, render_bytes(limit, reading->limit_bytes, true),
+                  process->limit.from);
+    else
+        watch_log(&line, "%s holds; %s is %s %s", condition->text, value,
+                  result->value > result->threshold ? "more than" : "at least", threshold);
+}
+
+static void evaluate(struct watched *process, struct condition_reading *reading,
+                     const struct pollfd *ready) {
+    for (size_t i = 0; i < settings.condition_count; i++) {
+        reading->pressed = ready && process->triggers[i] >= 0 &&
+                           ready->fd == process->triggers[i] && (ready->revents & POLLPRI) != 0;
+        struct condition_result result = condition_evaluate(
+            &settings.conditions[i], &process->states[i], reading, settings.cool_ms);
+        if (!result.fires)
+            continue;
+        if (reading->inuse_bytes == CONDITION_UNKNOWN && !reading->ended)
+            read_figures(process, reading, true); /* the largest file is kept by this figure */
+        tell_condition(process, i, &result, reading);
+        watch_act_add(process, i, &result, reading->inuse_bytes);
+    }
+}
+
+static void tell_end(struct watched *process) {
+    struct condition_reading reading = {.now_ms = watch_now_ms(),
+                                        .rss_bytes = CONDITION_UNKNOWN,
+                                        .inuse_bytes = CONDITION_UNKNOWN,
+                                        .waste_bytes = CONDITION_UNKNOWN,
+                                        .limit_bytes = CONDITION_UNKNOWN,
+                                        .pressure_us = CONDITION_UNKNOWN,
+                                        .ended = true};
+    process->ended = true;
+    watch_log(&WATCH_LINE("ended", process), "the process has ended");
+    evaluate(process, &reading, NULL);
+}
+
+static void look_at(struct watched *process, int64_t now_ms, const struct pollfd *ready) {
+    struct process_facts facts;
+    if (process->ended)
+        return;
+    if (!process_read_facts(process->facts.pid, &facts) || facts.state == 'Z' ||
+        facts.state == 'X' || facts.start_ticks != process->facts.start_ticks) {
+        tell_end(process);
+        return;
+    }
+    process->facts = facts;
+    struct condition_reading reading = read_all(process, now_ms);
+    evaluate(process, &reading, ready);
+}
+
+/* --- the loop -------------------------------------------------------------------------------- */
+
+static void note_signal(int signal_number) {
+    end_signal = signal_number == SIGCHLD ? end_signal : signal_number;
+}
+
+/* The signals are let through only while the loop waits. */
+static void set_signals(sigset_t *waiting) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
+    struct sigaction action = {.sa_handler = note_signal};
+    sigset_t blocked;
+    sigemptyset(&action.sa_mask);
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        sigaction(signals[i], &action, NULL);
+        sigaddset(&blocked, signals[i]);
+    }
+    sigprocmask(SIG_BLOCK, &blocked, waiting);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigdelset(waiting, signals[i]);
+    signal(SIGPIPE, SIG_IGN); /* a log without a reader is noticed by the write that fails */
+}
+
+static void put_poll(struct pollfd **list, size_t *count, size_t *capacity, int fd, short events) {
+    if (fd < 0)
+        return;
+    if (*count == *capacity) {
+        *capacity = 2 * *capacity + 16;
+        *list = cli_grow(*list, *capacity, sizeof **list);
+    }
+    (*list)[(*count)++] = (struct pollfd){.fd = fd, .events = events};
+}
+
+/* Waits for the time, a message of the running action, the end of the one process, or pressure.
+ * Looks at once at a process whose trigger the kernel has fired. */
+static void wait_until(int64_t until_ms, int ended_fd, const sigset_t *waiting) {
+    static struct pollfd *list;
+    static size_t capacity;
+    size_t count = 0;
+    int64_t left = until_ms - watch_now_ms(), action = watch_act_left_ms();
+    put_poll(&list, &count, &capacity, watch_act_fd(), POLLIN);
+    put_poll(&list, &count, &capacity, ended_fd, POLLIN);
+    size_t first_trigger = count;
+    for (const struct watched *process = processes; process; process = process->next)
+        for (size_t i = 0; i < settings.condition_count; i++)
+            put_poll(&list, &count, &capacity, process->triggers[i], POLLPRI);
+    left = action >= 0 && action < left ? action : left;
+    left = left > 0 ? left : 0;
+    struct timespec timeout = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
+    if (ppoll(list, count, &timeout, waiting) <= 0)
+        return;
+    for (size_t k = first_trigger; k < count; k++) {
+        for (struct watched *process = processes; process && list[k].revents != 0;
+             process = process->next) {
+            for (size_t i = 0; i < settings.condition_count; i++) {
+                if (process->triggers[i] != list[k].fd)
+                    continue;
+                if ((list[k].revents & POLLERR) != 0) { /* the cgroup is gone */
+                    close(process->triggers[i]);
+                    process->triggers[i] = -1;
+                } else {
+                    look_at(process, watch_now_ms(), &list[k]);
+                }
+            }
+        }
+    }
+}
+
+static bool is_done(void) {
+    return end_signal != 0 || watch_log_failed() || (!settings.all && process_count == 0);
+}
+
+static void run_loop(int ended_fd, const sigset_t *waiting) {
+    int64_t due_ms = watch_now_ms();
+    while (!is_done()) {
+        int64_t now_ms = watch_now_ms();
+        struct pollfd ended = {.fd = ended_fd, .events = POLLIN};
+        bool over = ended_fd >= 0 && poll(&ended, 1, 0) > 0;
+        if (now_ms >= due_ms || over) {
+            if (settings.all)
+                find_processes(now_ms);
+            for (struct watched *process = processes; process && end_signal == 0;
+                 process = process->next)
+                look_at(process, now_ms, NULL);
+            due_ms = max_ms(due_ms + settings.every_ms, watch_now_ms());
+            ended_fd = over ? -1 : ended_fd;
+        }
+        watch_act_step();
+        forget_ended();
+        if (!is_done())
+            wait_until(due_ms, ended_fd, waiting);
+    }
+}
+
+/* Writes whole seconds as such, other times in milliseconds. */
+static const char *show_time(char *text, size_t bytes, int64_t ms) {
+    bool whole = ms % 1000 == 0;
+    snprintf(text, bytes, "%lld %s", (long long)(whole ? ms / 1000 : ms), whole ? "s" : "ms");
+    return text;
+}
+
+static void tell_start(const char *word) {
+    char what[WATCH_CONDITIONS_MAX * (CONDITION_TEXT_BYTES + 4)] = "", *end = what;
+    char every[32], cool[32];
+    for (size_t i = 0; i < settings.condition_count; i++)
+        end += snprintf(end, sizeof what - (size_t)(end - what), "%s%s", i > 0 ? " or " : "",
+                        settings.conditions[i].text);
+    watch_log(&WATCH_LINE("started", NULL),
+              "watching %s%s%s every %s; when %s; files in %s, %lld kept, cool %s",
+              settings.all ? "all processes" : word, settings.match ? " that match " : "",
+              settings.match ? settings.match : "",
+              show_time(every, sizeof every, settings.every_ms), what,
+              settings.directory ? settings.directory : ".", (long long)settings.keep,
+              show_time(cool, sizeof cool, settings.cool_ms));
+}
+
+int watch_main(int argc, char **argv) {
+    sigset_t waiting;
+    int ended_fd = -1;
+    const char *word = "";
+    struct target target;
+    parse(argc, argv);
+    if (!settings.all) {
+        word = reading_target_word(argc, argv, 1);
+        target_open(&target, word, true);
+        client_close(&target.client);
+        ended_fd = (int)syscall(SYS_pidfd_open, target.facts.pid, 0);
+    }
+    limits_read_mounts(&mounts, "");
+    watch_log_begin(settings.json);
+    watch_act_begin(&settings);
+    set_signals(&waiting);
+    tell_start(word);
+    if (!settings.all)
+        add_process(&target.facts);
+    run_loop(ended_fd, &waiting);
+    watch_act_cancel();
+    size_t failures = watch_act_failures();
+    watch_log(&WATCH_LINE("finished", NULL), "the watch ends%s; %zu event%s, %zu failed action%s",
+              end_signal != 0 ? " because of a signal" : "", event_count,
+              event_count == 1 ? "" : "s", failures, failures == 1 ? "" : "s");
+    return cli_finish_output(failures > 0 ? CLI_REFUSED : CLI_DONE);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * watch.h - what the parts of `memctx watch` share: watch.c decides, watch_act.c acts, watch_log.c
+ * tells. All of it runs in one thread.
+ */
+#ifndef MEMCTX_WATCH_H
+#define MEMCTX_WATCH_H
+
+#include "diagnosis/conditions.h"
+#include "target/limits.h"
+#include "target/process.h"
+#include "verbs/reading.h"
+
+#define WATCH_CONDITIONS_MAX 16
+#define WATCH_ACTIONS_MAX 8
+
+enum watch_kind { WATCH_SNAPSHOT, WATCH_DOCTOR, WATCH_EXEC };
+
+struct watch_action {
+    enum watch_kind kind;
+    const char *text;    /* as the user wrote it */
+    const char *command; /* WATCH_EXEC: for the shell */
+};
+
+struct watch_settings {
+    struct condition conditions[WATCH_CONDITIONS_MAX];
+    struct watch_action actions[WATCH_ACTIONS_MAX]; /* of each event, in this order */
+    size_t condition_count, action_count;
+    int64_t every_ms, cool_ms, timeout_ms, keep;
+    const char *directory; /* NULL: --dir was not given */
+    const char *match;     /* --match; NULL: every process */
+    bool all, json;
+    struct reading_names names;
+};
+
+/* The files of one event. They are removed together. */
+struct watch_files {
+    char *snapshot, *doctor; /* NULL: there is none */
+    int64_t inuse_bytes;     /* at the event; CONDITION_UNKNOWN: not known */
+};
+
+/* One watched process. */
+struct watched {
+    struct process_facts facts;
+    char *program;
+    struct condition_state *states; /* one for each condition */
+    int *triggers;                  /* descriptors of the PSI triggers; -1: none */
+    char *pressure;                 /* path of the pressure file; NULL: none */
+    struct limits_found limit;
+    bool has_limit;
+    int64_t limit_due_ms; /* when the limit is read again */
+    int64_t ask_due_ms;   /* when the process is asked again */
+    int64_t ask_pause_ms; /* grows while the process does not answer */
+    unsigned failures;    /* questions in a row without an answer */
+    bool silent;          /* the user was told that it does not answer */
+    bool ended;
+    unsigned waiting;          /* events of it whose actions are not done */
+    struct watch_files *files; /* oldest first */
+    size_t file_count;
+    struct watched *next;
+};
+
+/* A condition that began to hold, whose actions are to be done. */
+struct watch_event {
+    struct watched *process;
+    size_t condition;
+    struct condition_result result;
+    int64_t inuse_bytes; /* CONDITION_UNKNOWN: not known */
+    char *stem;          /* path of the event's files without ending */
+    struct watch_files made;
+    struct watch_event *next;
+};
+
+/* --- watch_log.c ----------------------------------------------------------------------------- */
+
+/* One line of the log. Figures that are CONDITION_UNKNOWN, and texts that are NULL, are null in the
+ * JSON. */
+struct watch_line {
+    const char *event; /* "started", "condition", "snapshot" ...: the manual lists them */
+    const struct watched *process;
+    const char *when; /* the condition's text */
+    int64_t value, threshold, rss_bytes, inuse_bytes, limit_bytes;
+    const char *file;
+    int64_t took_ms, status;
+};
+#define WATCH_LINE(name, watched_process)                                                          \
+    ((struct watch_line){.event = (name),                                                          \
+                         .process = (watched_process),                                             \
+                         .value = CONDITION_UNKNOWN,                                               \
+                         .threshold = CONDITION_UNKNOWN,                                           \
+                         .rss_bytes = CONDITION_UNKNOWN,                                           \
+                         .inuse_bytes = CONDITION_UNKNOWN,                                         \
+                         .limit_bytes = CONDITION_UNKNOWN,                                         \
+                         .took_ms = CONDITION_UNKNOWN,                                             \
+                         .status = CONDITION_UNKNOWN})
+
+void watch_log_begin(bool json);
+/* Writes a line: the time, the process and the text; or JSON. */
+void watch_log(const struct watch_line *line, const char *format, ...) CLI_PRINTF(2, 3);
+/* Returns true when the log could not be written, for instance because its reader has gone. */
+bool watch_log_failed(void);
+/* Writes a value of this condition with its unit into `text`, of RENDER_NUMBER_BYTES. */
+char *watch_show_value(char *text, const struct condition *condition, int64_t value);
+
+/* --- watch_act.c ----------------------------------------------------------------------------- */
+
+int64_t watch_now_ms(void); /* of a clock that never goes back */
+void watch_act_begin(const struct watch_settings *settings);
+/* Puts an event behind those that wait. One action runs at a time. */
+void watch_act_add(struct watched *process, size_t condition, const struct condition_result *result,
+                   int64_t inuse_bytes);
+/* Ends an action that is over or late, and begins the next one. Returns true while there is any. */
+bool watch_act_step(void);
+/* Returns the descriptor from which the running action's messages come; -1: none. */
+int watch_act_fd(void);
+/* Milliseconds until the running action is late; -1: none runs. */
+int64_t watch_act_left_ms(void);
+/* Ends the running action and removes its unfinished file. */
+void watch_act_cancel(void);
+/* Frees the list of a process's files. The files stay. */
+void watch_act_forget(struct watched *process);
+/* How many actions have failed. */
+size_t watch_act_failures(void);
+
+#endif

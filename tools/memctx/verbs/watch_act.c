@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * watch_act.c - the actions of `memctx watch`: one child process at a time, and the files it makes.
+ *
+ * Snapshots and findings are made by a child that runs `memctx dump` or `memctx doctor`, so their
+ * memory goes when it ends, and a failure ends nothing else. The child writes to a file that has a
+ * temporary name until it is complete.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "formats/render.h"
+#include "verbs/watch.h"
+
+#define MESSAGE_BYTES 600
+#define END_MS 2000 /* between SIGTERM and SIGKILL */
+
+static const struct watch_settings *settings;
+static struct watch_event *first_event, **last_event = &first_event;
+static size_t failures;
+
+/* The running action. */
+static struct {
+    pid_t pid;     /* 0: none runs */
+    size_t action; /* its number; of the next one while none runs */
+    int64_t began_ms;
+    bool late;
+    char *temporary; /* the unfinished file; NULL: none */
+    int file;        /* what the child writes to; -1: nothing */
+    int messages;    /* what the child writes to standard error; -1: it is not read */
+    char message[MESSAGE_BYTES];
+    size_t message_length;
+} run = {.file = -1, .messages = -1};
+
+int64_t watch_now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void watch_act_begin(const struct watch_settings *given) {
+    settings = given;
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails like a write to a full disk */
+}
+
+size_t watch_act_failures(void) {
+    return failures;
+}
+
+static const char *condition_text(const struct watch_event *event) {
+    return settings->conditions[event->condition].text;
+}
+
+static struct watch_line line_of(const struct watch_event *event, const char *name) {
+    struct watch_line line = WATCH_LINE(name, event->process);
+    line.when = condition_text(event);
+    line.value = event->result.value;
+    line.threshold = event->result.threshold;
+    line.inuse_bytes = event->inuse_bytes;
+    return line;
+}
+
+/* --- names of files -------------------------------------------------------------------------- */
+
+/* Appends `text` with a dash for each run of characters that do not belong into a file name. */
+static void add_word(char *name, size_t bytes, const char *text) {
+    size_t length = strlen(name);
+    for (; *text != '\0' && length + 1 < bytes; text++) {
+        bool good = (*text >= '0' && *text <= '9') || (*text >= 'a' && *text <= 'z') ||
+                    (*text >= 'A' && *text <= 'Z') || *text == '_' || (*text == '.' && length > 0);
+        if (good || (length > 0 && name[length - 1] != '-'))
+            name[length++] = good ? *text : '-';
+    }
+    name[length] = '\0';
+}
+
+static bool exists(const char *stem, const char *ending) {
+    struct stat status;
+    char *path = cli_format("%s%s", stem, ending);
+    bool found = lstat(path, &status) == 0;
+    free(path);
+    return found;
+}
+
+/* Returns DIR/program-pid-time-condition, with a number behind it if there is such a file. */
+static char *make_stem(const struct watched *process, const struct condition *condition) {
+    char name[200] = "", time_text[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    add_word(name, 64, process->program);
+    strftime(time_text, sizeof time_text, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &utc));
+    snprintf(name + strlen(name), sizeof name - strlen(name), "-%d-%s-", (int)process->facts.pid,
+             time_text);
+    add_word(name, sizeof name, condition->text);
+    const char *directory = settings->directory ? settings->directory : ".";
+    char *stem = cli_format("%s/%s", directory, name);
+    for (unsigned i = 2; i < 1000 && (exists(stem, ".mctx") || exists(stem, ".txt")); i++) {
+        free(stem);
+        stem = cli_format("%s/%s.%u", directory, name, i);
+    }
+    return stem;
+}
+
+/* --- which files are kept -------------------------------------------------------------------- */
+
+static void drop_file(struct watched *process, char **path) {
+    if (*path && unlink(*path) == 0) {
+        struct watch_line line = WATCH_LINE("removed", process);
+        line.file = *path;
+        watch_log(&line, "removed %s; the %lld newest and the largest are kept", *path,
+                  (long long)settings->keep);
+    }
+    free(*path);
+    *path = NULL;
+}
+
+/* Removes the oldest files but the largest, until `keep` newer ones are left. */
+static void prune(struct watched *process) {
+    size_t keep = (size_t)settings->keep, largest = 0;
+    for (size_t i = 1; i < process->file_count; i++)
+        if (process->files[i].inuse_bytes > process->files[largest].inuse_bytes)
+            largest = i;
+    for (size_t i = 0; i + keep < process->file_count;) {
+        if (i == largest) {
+            i++;
+            continue;
+        }
+        drop_file(process, &process->files[i].snapshot);
+        drop_file(process, &process->files[i].doctor);
+        memmove(process->files + i, process->files + i + 1,
+                (--process->file_count - i) * sizeof process->files[0]);
+        largest -= largest > i;
+    }
+}
+
+static void keep_files(struct watch_event *event) {
+    struct watched *process = event->process;
+    if (!event->made.snapshot && !event->made.doctor)
+        return;
+    process->files = cli_grow(process->files, process->file_count + 1, sizeof process->files[0]);
+    event->made.inuse_bytes = event->inuse_bytes;
+    process->files[process->file_count++] = event->made;
+    prune(process);
+}
+
+void watch_act_forget(struct watched *process) {
+    for (size_t i = 0; i < process->file_count; i++) {
+        free(process->files[i].snapshot);
+        free(process->files[i].doctor);
+    }
+    free(process->files);
+    process->files = NULL;
+    process->file_count = 0;
+}
+
+/* The file that a command is told: that of this event, else the newest one of the process. */
+static const char *newest_file(const struct watch_event *event) {
+    const struct watch_files *files = &event->made;
+    if (!files->snapshot && !files->doctor && event->process->file_count > 0)
+        files = &event->process->files[event->process->file_count - 1];
+    return files->snapshot ? files->snapshot : files->doctor ? files->doctor : "";
+}
+
+/* --- the child ------------------------------------------------------------------------------- */
+
+/* Runs in the child. The kernel rather ends the child than the target when memory is short. */
+static void become_reader(const struct watch_event *event, enum watch_kind kind, pid_t parent) {
+    const char *words[10];
+    char pid[24];
+    size_t count = 0;
+    snprintf(pid, sizeof pid, "%d", (int)event->process->facts.pid);
+    words[count++] = "memctx";
+    words[count++] = kind == WATCH_SNAPSHOT ? "dump" : "doctor";
+    words[count++] = pid;
+    if (kind == WATCH_SNAPSHOT) {
+        words[count++] = "-o";
+        words[count++] = "-";
+    }
+    if (settings->names.none)
+        words[count++] = "--no-symbols";
+    if (settings->names.debug_directory) {
+        words[count++] = "--debug-dir";
+        words[count++] = settings->names.debug_directory;
+    }
+    words[count] = NULL;
+    int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (score >= 0) {
+        dprintf(score, "1000");
+        close(score);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(CLI_REFUSED);
+    execv("/proc/self/exe", (char *const *)words);
+    dprintf(STDERR_FILENO, "memctx: this program cannot be started again; %s\n", strerror(errno));
+}
+
+static void set_number(const char *name, int64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    setenv(name, text, 1);
+}
+
+static void become_command(const struct watch_event *event, const char *command) {
+    set_number("MEMCTX_PID", event->process->facts.pid);
+    setenv("MEMCTX_WHEN", condition_text(event), 1);
+    set_number("MEMCTX_VALUE", event->result.value);
+    setenv("MEMCTX_FILE", newest_file(event), 1);
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output has the log alone */
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    dprintf(STDERR_FILENO, "memctx: /bin/sh cannot be started; %s\n", strerror(errno));
+}
+
+/* Starts the child. Returns false and sets errno if the system does not allow it. */
+static bool start_child(const struct watch_event *event, const struct watch_action *action) {
+    int pipe_ends[2] = {-1, -1};
+    pid_t parent = getpid();
+    if (action->kind != WATCH_EXEC && pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return false;
+    run.pid = fork();
+    if (run.pid == 0) {
+        sigset_t none;
+        sigemptyset(&none);
+        setpgid(0, 0); /* so that its own children can be ended with it */
+        signal(SIGPIPE, SIG_DFL);
+        signal(SIGXFSZ, SIG_DFL);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (null >= 0)
+            dup2(null, STDIN_FILENO);
+        if (run.file >= 0)
+            dup2(run.file, STDOUT_FILENO);
+        if (pipe_ends[1] >= 0)
+            dup2(pipe_ends[1], STDERR_FILENO);
+        if (action->kind == WATCH_EXEC)
+            become_command(event, action->command);
+        else
+            become_reader(event, action->kind, parent);
+        _exit(CLI_CANNOT_EXECUTE);
+    }
+    int error = errno;
+    if (pipe_ends[1] >= 0)
+        close(pipe_ends[1]);
+    if (run.pid < 0) {
+        run.pid = 0;
+        if (pipe_ends[0] >= 0)
+            close(pipe_ends[0]);
+        errno = error;
+        return false;
+    }
+    setpgid(run.pid, run.pid); /* whoever comes first */
+    run.messages = pipe_ends[0];
+    return true;
+}
+
+/* --- one action ------------------------------------------------------------------------------ */
+
+static bool writes_file(const struct watch_action *action) {
+    return action->kind == WATCH_SNAPSHOT ||
+           (action->kind == WATCH_DOCTOR && (settings->directory || settings->json));
+}
+
+static void fail_action(struct watch_event *event, const struct watch_action *action,
+                        int64_t status, const char *reason) {
+    struct watch_line line = line_of(event, "failed");
+    line.status = status;
+    line.took_ms = watch_now_ms() - run.began_ms;
+    failures++;
+    condition_action_failed(&event->process->states[event->condition]);
+    watch_log(&line, "%s for %s failed; %s", action->text, condition_text(event), reason);
+}
+
+/* Reads what the child said. Keeps the end, where the reason stands. */
+static void read_messages(void) {
+    char part[MESSAGE_BYTES / 2];
+    ssize_t got = -1;
+    while (run.messages >= 0 && (got = read(run.messages, part, sizeof part)) > 0) {
+        size_t length = (size_t)got, over = run.message_length + length + 1;
+        over = over > sizeof run.message ? over - sizeof run.message : 0;
+        memmove(run.message, run.message + over, run.message_length - over);
+        run.message_length -= over;
+        memcpy(run.message + run.message_length, part, length);
+        run.message_length += length;
+        run.message[run.message_length] = '\0';
+    }
+    if (run.messages >= 0 && got == 0) {
+        close(run.messages);
+        run.messages = -1;
+    }
+}
+
+/* Returns the last line of what the child said, without the name of the command. */
+static const char *last_message(void) {
+    char *message = run.message, *newline;
+    while ((newline = strchr(message, '\n')) && newline[1] != '\0')
+        message = newline + 1;
+    message[strcspn(message, "\n")] = '\0';
+    return message + (strncmp(message, "memctx: ", 8) == 0 ? 8 : 0);
+}
+
+static void begin_run(void) {
+    run.began_ms = watch_now_ms();
+    run.late = false;
+    run.message_length = 0;
+    run.message[0] = '\0';
+}
+
+static void begin_action(struct watch_event *event, const struct watch_action *action) {
+    begin_run();
+    if (action->kind != WATCH_EXEC && event->process->ended) {
+        if (settings->conditions[event->condition].kind != CONDITION_ENDS)
+            fail_action(event, action, WIRE_UNKNOWN, "the process has ended");
+        return;
+    }
+    if (writes_file(action)) {
+        run.temporary = cli_format("%s.XXXXXX", event->stem);
+        run.file = mkostemp(run.temporary, O_CLOEXEC);
+        if (run.file < 0) {
+            free(run.temporary);
+            run.temporary = NULL;
+        }
+    } else if (action->kind == WATCH_DOCTOR) {
+        run.file = memfd_create("memctx-doctor", MFD_CLOEXEC);
+    }
+    char reason[MESSAGE_BYTES] = "";
+    if (action->kind != WATCH_EXEC && run.file < 0) {
+        snprintf(reason, sizeof reason, "%s cannot be written; %s; name another directory by --dir",
+                 event->stem, strerror(errno));
+    } else if (!start_child(event, action)) {
+        snprintf(reason, sizeof reason, "no process could be started; %s", strerror(errno));
+    }
+    if (reason[0] != '\0')
+        fail_action(event, action, WIRE_UNKNOWN, reason);
+}
+
+static void drop_temporary(void) {
+    if (run.file >= 0)
+        close(run.file);
+    if (run.temporary)
+        unlink(run.temporary);
+    free(run.temporary);
+    run.temporary = NULL;
+    run.file = -1;
+}
+
+/* Gives the file its name. Returns false and the reason if that fails. */
+static bool finish_file(struct watch_event *event, const struct watch_action *action, char *reason,
+                        size_t bytes) {
+    char **path = action->kind == WATCH_SNAPSHOT ? &event->made.snapshot : &event->made.doctor;
+    struct process_facts now;
+    mode_t mask = umask(0);
+    umask(mask);
+    if (process_read_facts(event->process->facts.pid, &now) &&
+        now.start_ticks != event->process->facts.start_ticks) {
+        snprintf(reason, bytes, "the process has ended, and its pid was used again");
+        return false;
+    }
+    *path = cli_format("%s.%s", event->stem, action->kind == WATCH_SNAPSHOT ? "mctx" : "txt");
+    if (fchmod(run.file, 0666 & ~mask) == 0 && rename(run.temporary, *path) == 0) {
+        free(run.temporary);
+        run.temporary = NULL;
+        return true;
+    }
+    snprintf(reason, bytes, "%s cannot be written; %s", *path, strerror(errno));
+    free(*path);
+    *path = NULL;
+    return false;
+}
+
+/* Copies the doctor's text to standard output, behind its line of the log. */
+static void print_text(void) {
+    char buffer[4096];
+    ssize_t got;
+    lseek(run.file, 0, SEEK_SET);
+    while ((got = read(run.file, buffer, sizeof buffer)) > 0)
+        fwrite(buffer, 1, (size_t)got, stdout);
+    fflush(stdout);
+}
+
+static void tell_done(struct watch_event *event, const struct watch_action *action) {
+    static const char *const names[] = {"snapshot", "doctor", "exec"};
+    struct watch_line line = line_of(event, names[action->kind]);
+    char inuse[RENDER_NUMBER_BYTES];
+    line.took_ms = watch_now_ms() - run.began_ms;
+    line.status = 0;
+    if (action->kind == WATCH_EXEC) {
+        watch_log(&line, "%s for %s is done, %lld ms", action->text, condition_text(event),
+                  (long long)line.took_ms);
+        return;
+    }
+    line.file = action->kind == WATCH_SNAPSHOT ? event->made.snapshot : event->made.doctor;
+    render_bytes(inuse, event->inuse_bytes, true);
+    if (line.file) {
+        watch_log(&line, "%s for %s is in %s; %s in use, %lld ms", action->text,
+                  condition_text(event), line.file, inuse, (long long)line.took_ms);
+    } else {
+        watch_log(&line, "%s for %s; %s in use, %lld ms", action->text, condition_text(event),
+                  inuse, (long long)line.took_ms);
+        print_text();
+    }
+}
+
+static bool is_gone(const struct watched *process) {
+    struct process_facts now;
+    return !process_read_facts(process->facts.pid, &now) || now.state == 'Z' || now.state == 'X' ||
+           now.start_ticks != process->facts.start_ticks;
+}
+
+/* Writes why the child failed: it was late, the process has ended, its own message, or how the
+ * child ended. */
+static void explain(const struct watch_event *event, const struct watch_action *action, int status,
+                    char *reason, size_t bytes) {
+    const char *message = last_message();
+    if (run.late)
+        snprintf(reason, bytes, "it was ended after %lld s; --timeout gives it more time",
+                 (long long)settings->timeout_ms / 1000);
+    else if (action->kind != WATCH_EXEC && is_gone(event->process))
+        snprintf(reason, bytes, "the process ended meanwhile");
+    else if (strncmp(message, "-: ", 3) == 0)
+        snprintf(reason, bytes, "%s: %s", event->stem, message + 3);
+    else if (message[0] != '\0')
+        snprintf(reason, bytes, "%s", message);
+    else if (WIFSIGNALED(status))
+        snprintf(reason, bytes, "it was ended by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else
+        snprintf(reason, bytes, "exit status %d", WEXITSTATUS(status));
+}
+
+static void finish_action(struct watch_event *event, const struct watch_action *action,
+                          int status) {
+    char reason[MESSAGE_BYTES + 300];
+    run.pid = 0;
+    read_messages();
+    bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0 && !run.late;
+    if (!good)
+        explain(event, action, status, reason, sizeof reason);
+    else if (run.temporary)
+        good = finish_file(event, action, reason, sizeof reason);
+    if (good)
+        tell_done(event, action);
+    drop_temporary();
+    if (!good)
+        fail_action(event, action, WIFEXITED(status) ? WEXITSTATUS(status) : WIRE_UNKNOWN, reason);
+    if (run.messages >= 0)
+        close(run.messages);
+    run.messages = -1;
+}
+
+/* --- the queue ------------------------------------------------------------------------------- */
+
+void watch_act_add(struct watched *process, size_t condition, const struct condition_result *result,
+                   int64_t inuse_bytes) {
+    struct watch_event *event = cli_alloc(1, sizeof *event);
+    *event = (struct watch_event){
+        .process = process, .condition = condition, .result = *result, .inuse_bytes = inuse_bytes};
+    process->waiting++;
+    *last_event = event;
+    last_event = &event->next;
+}
+
+static void drop_event(struct watch_event *event) {
+    event->process->waiting--;
+    first_event = event->next;
+    if (!first_event)
+        last_event = &first_event;
+    free(event->stem);
+    free(event);
+}
+
+bool watch_act_step(void) {
+    struct watch_event *event;
+    int status;
+    while ((event = first_event)) {
+        if (run.pid > 0) {
+            read_messages();
+            if (watch_act_left_ms() == 0 && !run.late) {
+                run.late = true;
+                kill(-run.pid, SIGKILL);
+            }
+            if (waitpid(run.pid, &status, WNOHANG) != run.pid)
+                return true;
+            finish_action(event, &settings->actions[run.action], status);
+            run.action++;
+        } else if (run.action < settings->action_count) {
+            if (!event->stem)
+                event->stem = make_stem(event->process, &settings->conditions[event->condition]);
+            begin_action(event, &settings->actions[run.action]);
+            if (run.pid == 0) { /* it was left out, or could not begin */
+                drop_temporary();
+                run.action++;
+            }
+        } else {
+            keep_files(event);
+            drop_event(event);
+            run.action = 0;
+        }
+    }
+    return false;
+}
+
+int watch_act_fd(void) {
+    return run.messages;
+}
+
+int64_t watch_act_left_ms(void) {
+    int64_t left = run.began_ms + settings->timeout_ms - watch_now_ms();
+    return run.pid == 0 ? -1 : left > 0 ? left : 0;
+}
+
+void watch_act_cancel(void) {
+    int status;
+    if (run.pid > 0) {
+        int64_t until_ms = watch_now_ms() + END_MS;
+        kill(-run.pid, SIGTERM);
+        while (waitpid(run.pid, &status, WNOHANG) == 0) {
+            if (watch_now_ms() > until_ms)
+                kill(-run.pid, SIGKILL);
+            nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        }
+        run.pid = 0;
+    }
+    drop_temporary();
+}
