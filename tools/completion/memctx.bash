@@ -42,7 +42,7 @@ _memctx() {
             --human --bytes --peak --self --svg $names" ;;
         frag) options="--json --map --quick --sort --min --limit --depth --context --site --human --bytes $names" ;;
         doctor) options="--json --watch --fail-on --all --full --depth $names" ;;
-        export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
+        export) options="--pprof --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         mark) ;;
         diff) options="--json --min --limit --depth --human --bytes $names" ;;
@@ -81,7 +81,7 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch | --for) return ;;
+        --depth | --verify | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;

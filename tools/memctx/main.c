@@ -116,6 +116,8 @@ static const struct cli_verb verbs[] = {
      "                     reserved, waste, holes, pinned and resident\n"
      "  --limit-samples N  with --pprof: write at most N samples; the smallest ones are added to\n"
      "                     the samples of their callers\n"
+     "  --seconds N        with --pprof: write what changed within N seconds (1 to 3600). The\n"
+     "                     default value is then alloc_space, and live values may be negative\n"
      "  --folded FILE      folded stacks of one metric, for flame graphs\n"
      "  --speedscope FILE  speedscope's JSON, with one profile for each metric\n"
      "  --heaptrack FILE   live memory, for heaptrack_print and heaptrack_gui; every chunk of a\n"
