@@ -31,7 +31,7 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export report mark diff reset trim isolate merge verify rules set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export report serve mark diff reset trim isolate merge verify rules set options
             $common" -- "$word")
         return
     fi
@@ -44,6 +44,7 @@ _memctx() {
         doctor) options="--json --watch --fail-on --all --full --depth $names" ;;
         export) options="--pprof --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
+        serve) options="--all --match --listen --token-file --cert --key" ;;
         mark) ;;
         diff) options="--json --min --limit --depth --human --bytes $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
@@ -77,11 +78,11 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -d -- "$word")
             return
             ;;
-        -o | --output | --svg | --pprof | --folded | --speedscope | --heaptrack | --csv)
+        -o | --output | --svg | --pprof | --folded | --speedscope | --heaptrack | --csv | --token-file | --cert | --key)
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for) return ;;
+        --depth | --verify | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --match | --listen) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;
@@ -89,7 +90,7 @@ _memctx() {
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
                         dump | frag | doctor | export | report | verify | diff) files=yes ;;&
-                        dump | frag | doctor | export | report | verify | diff | mark | reset | trim | options)
+                        dump | frag | doctor | export | report | serve | verify | diff | mark | reset | trim | options)
                             words=$(_memctx_targets)
                             ;;
                         set)
