@@ -90,8 +90,16 @@ static struct fleet_process *find_known(const struct fleet *fleet,
     return NULL;
 }
 
+/* The processes that a refresh finds, and that were not known before. */
+struct search {
+    struct fleet *fleet;
+    struct process_facts *fresh;
+    size_t count, room;
+};
+
 static bool visit_process(pid_t pid, void *argument) {
-    struct fleet *fleet = argument;
+    struct search *search = argument;
+    struct fleet *fleet = search->fleet;
     struct process_facts facts;
     if (pid == getpid() || !process_read_facts(pid, &facts) || facts.state == 'Z' ||
         facts.state == 'X' || !is_wanted(&fleet->wanted, &facts))
@@ -101,7 +109,11 @@ static bool visit_process(pid_t pid, void *argument) {
         known->found = true;
         known->facts = facts;
     } else if (process_find_library(pid) == PROCESS_WITH) {
-        add_process(fleet, &facts);
+        if (search->count == search->room) {
+            search->room = 2 * search->room + 16;
+            search->fresh = cli_grow(search->fresh, search->room, sizeof facts);
+        }
+        search->fresh[search->count++] = facts;
     }
     return true;
 }
@@ -128,31 +140,35 @@ static void free_process(struct fleet_process *process) {
 }
 
 /* Looks at the pids of the command line alone, or at all processes. */
-static void visit_wanted(struct fleet *fleet) {
-    const struct fleet_wanted *wanted = &fleet->wanted;
+static void visit_wanted(struct search *search) {
+    const struct fleet_wanted *wanted = &search->fleet->wanted;
     bool only_pids = wanted->word_count > 0;
     int64_t pid;
     for (size_t i = 0; i < wanted->word_count; i++)
         only_pids = only_pids && cli_is_number(wanted->words[i], &pid);
     if (!only_pids)
-        process_for_each(visit_process, fleet);
+        process_for_each(visit_process, search);
     for (size_t i = 0; only_pids && i < wanted->word_count; i++)
         if (cli_is_number(wanted->words[i], &pid) && pid <= INT32_MAX)
-            visit_process((pid_t)pid, fleet);
+            visit_process((pid_t)pid, search);
 }
 
 void fleet_refresh(struct fleet *fleet) {
+    struct search search = {.fleet = fleet};
     size_t left = 0;
     fleet->cut = 0;
     for (size_t i = 0; i < fleet->count; i++)
         fleet->processes[i]->found = false;
-    visit_wanted(fleet);
+    visit_wanted(&search);
     for (size_t i = 0; i < fleet->count; i++)
         if (fleet->processes[i]->found)
             fleet->processes[left++] = fleet->processes[i];
         else
             free_process(fleet->processes[i]);
     fleet->count = left;
+    for (size_t i = 0; i < search.count; i++) /* now, because the numbers of those are free again */
+        add_process(fleet, &search.fresh[i]);
+    free(search.fresh);
 }
 
 struct fleet_process *fleet_find(const struct fleet *fleet, const char *program, unsigned number,

@@ -58,6 +58,7 @@ struct server {
     struct job jobs[JOBS_MAX];
     struct waiting *waiting;
     struct connection *connections;
+    bool again;   /* a connection has ended: one that waits for its place may be accepted */
     bool started; /* messages of the HTTP library are told only until then */
     int signals;
 };
@@ -349,6 +350,7 @@ static void note_connection(void *closure, struct MHD_Connection *http, void **c
         server->connections = *context = connection;
         return;
     }
+    server->again = true;
     struct connection **at = &server->connections;
     while (*at && *at != *context)
         at = &(*at)->next;
@@ -380,7 +382,7 @@ static void drop_gone(struct server *server, const struct pollfd *entry) {
 static int timeout_ms(const struct server *server) {
     MHD_UNSIGNED_LONG_LONG wanted;
     int most = 1000;
-    if (server->scrapes && !fleet_waits(&server->fleet, server->scrape_ms))
+    if (server->again || (server->scrapes && !fleet_waits(&server->fleet, server->scrape_ms)))
         return 0;
     if (server->scrapes) {
         int64_t left = SCRAPE_MS - (now_ms() - server->scrape_ms);
@@ -417,6 +419,7 @@ static bool run_once(struct server *server) {
     run_jobs(server);
     run_scrape(server);
     end_slow(server);
+    server->again = false;
     return MHD_run(server->daemon) == MHD_YES;
 }
 
