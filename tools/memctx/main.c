@@ -158,7 +158,7 @@ static const struct cli_verb verbs[] = {
      "                     \"Authorization: Bearer TOKEN\"\n"
      "  --cert FILE        speak TLS with this certificate chain (PEM)\n"
      "  --key FILE         the key of the certificate (PEM)\n" COMMON_HELP
-     "\nThe command prints the address and serves until SIGINT or SIGTERM.",
+     "\nThe command prints the address and serves until SIGINT, SIGTERM or SIGHUP.",
      serve_main},
     {"mark", "TARGET [NAME]", "remember the counters of every context",
      LIVE_TARGET_HELP

@@ -19,7 +19,23 @@
 
 /* --- finding processes ----------------------------------------------------------------------- */
 
-static bool is_wanted(const struct fleet_wanted *wanted, const struct process_facts *facts) {
+/* Returns true if a word of the command line is the process's pid or name. A pid that was given to
+ * another process since is not meant. */
+static bool is_word(struct fleet *fleet, size_t word, const struct process_facts *facts) {
+    int64_t pid;
+    if (!cli_is_number(fleet->wanted.words[word], &pid))
+        return process_has_name(facts, fleet->wanted.words[word]);
+    if (pid != facts->pid)
+        return false;
+    if (!fleet->start_ticks)
+        fleet->start_ticks = cli_alloc(fleet->wanted.word_count, sizeof *fleet->start_ticks);
+    if (fleet->start_ticks[word] == 0)
+        fleet->start_ticks[word] = facts->start_ticks;
+    return fleet->start_ticks[word] == facts->start_ticks;
+}
+
+static bool is_wanted(struct fleet *fleet, const struct process_facts *facts) {
+    const struct fleet_wanted *wanted = &fleet->wanted;
     if (wanted->all)
         return geteuid() == 0 || facts->uid == geteuid();
     if (wanted->glob) {
@@ -29,12 +45,9 @@ static bool is_wanted(const struct fleet_wanted *wanted, const struct process_fa
         free(program);
         return match;
     }
-    for (size_t i = 0; i < wanted->word_count; i++) {
-        int64_t pid;
-        if (cli_is_number(wanted->words[i], &pid) ? pid == facts->pid
-                                                  : process_has_name(facts, wanted->words[i]))
+    for (size_t i = 0; i < wanted->word_count; i++)
+        if (is_word(fleet, i, facts))
             return true;
-    }
     return false;
 }
 
@@ -102,7 +115,7 @@ static bool visit_process(pid_t pid, void *argument) {
     struct fleet *fleet = search->fleet;
     struct process_facts facts;
     if (pid == getpid() || !process_read_facts(pid, &facts) || facts.state == 'Z' ||
-        facts.state == 'X' || !is_wanted(&fleet->wanted, &facts))
+        facts.state == 'X' || !is_wanted(fleet, &facts))
         return true;
     struct fleet_process *known = find_known(fleet, &facts);
     if (known) {
@@ -329,4 +342,6 @@ void fleet_end(struct fleet *fleet) {
     for (size_t i = 0; i < fleet->count; i++)
         free_process(fleet->processes[i]);
     fleet->count = 0;
+    free(fleet->start_ticks);
+    fleet->start_ticks = NULL;
 }

@@ -44,7 +44,8 @@ struct fleet {
     struct fleet_wanted wanted;
     struct fleet_process *processes[FLEET_MAX];
     size_t count;
-    size_t cut; /* processes for which there was no room */
+    size_t cut;            /* processes for which there was no room */
+    uint64_t *start_ticks; /* of each word that is a pid, once it was found; 0: not found yet */
 };
 
 /* Finds new processes and drops those that have ended. */

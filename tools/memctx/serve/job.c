@@ -31,7 +31,7 @@ void job_execute(const char *const *words) {
 
 /* Begins the child of a job: its output and messages go to pipes. */
 static bool begin(struct job *job, const char *key, int64_t deadline_ms, int *out) {
-    int outs[2], errors[2];
+    int outs[2] = {-1, -1}, errors[2] = {-1, -1};
     if (pipe2(outs, O_CLOEXEC) != 0)
         return false;
     if (pipe2(errors, O_CLOEXEC) != 0) {
@@ -66,7 +66,7 @@ static bool begin(struct job *job, const char *key, int64_t deadline_ms, int *ou
 }
 
 bool job_start(struct job *job, const char *key, const char *const *words, int64_t deadline_ms) {
-    int out;
+    int out = -1;
     if (!begin(job, key, deadline_ms, &out))
         return false;
     if (job->child > 0)
@@ -78,7 +78,7 @@ bool job_start(struct job *job, const char *key, const char *const *words, int64
 
 bool job_start_call(struct job *job, const char *key, void (*write)(int fd, const void *argument),
                     const void *argument, int64_t deadline_ms) {
-    int out;
+    int out = -1;
     if (!begin(job, key, deadline_ms, &out))
         return false;
     if (job->child > 0)

@@ -129,7 +129,7 @@ static char *make_label(const struct model *model, uint32_t context) {
             if (!means && !special && any == 0)
                 continue;
             char *name = name_of(model, step);
-            if (last && strcmp(last, name) == 0) { /* a recursion, or a function inlined into its alias */
+            if (last && strcmp(last, name) == 0) { /* a recursion, or an alias */
                 free(name);
                 continue;
             }

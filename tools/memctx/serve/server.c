@@ -393,7 +393,7 @@ static int timeout_ms(const struct server *server) {
     return most;
 }
 
-/* Waits for something to do, and does it. Returns false after SIGINT or SIGTERM. */
+/* Waits for something to do, and does it. Returns false after a signal that ends the server. */
 static bool run_once(struct server *server) {
     struct pollfd entries[2 + FLEET_MAX + JOBS_MAX * JOB_FDS + CONNECTIONS_MAX];
     size_t count = 0, first, gone;
@@ -420,7 +420,9 @@ static bool run_once(struct server *server) {
     run_scrape(server);
     end_slow(server);
     server->again = false;
-    return MHD_run(server->daemon) == MHD_YES;
+    if (MHD_run(server->daemon) != MHD_YES)
+        cli_die(CLI_REFUSED, "the HTTP server has failed; start it again");
+    return true;
 }
 
 /* Tells why the server cannot start, such as a certificate that is none. */
@@ -469,6 +471,7 @@ static int open_signals(void) {
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
     sigprocmask(SIG_BLOCK, &ends, NULL);
     signal(SIGPIPE, SIG_IGN);
     int fd = signalfd(-1, &ends, SFD_CLOEXEC);

@@ -20,7 +20,7 @@ struct server_options {
     const char *certificate, *key; /* PEM; NULL: no TLS */
 };
 
-/* Serves until SIGINT or SIGTERM. Returns the exit code. */
+/* Serves until SIGINT, SIGTERM or SIGHUP. Returns the exit code. */
 int server_run(const struct server_options *options);
 
 #endif

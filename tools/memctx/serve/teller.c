@@ -150,7 +150,7 @@ static bool ask_pages(struct teller *teller, struct scrape *scrape) {
 }
 
 static bool ask_all(struct teller *teller, struct scrape *scrape) {
-    struct wire_dump begin;
+    struct wire_dump begin = {0};
     struct client *client = &teller->client;
     struct cli_failure *failure = &teller->failure;
     if (!ask_head(teller, WIRE_DUMP_BEGIN, &begin))
@@ -160,11 +160,13 @@ static bool ask_all(struct teller *teller, struct scrape *scrape) {
         namer_forget(&teller->namer);
     }
     teller->uptime_ns = begin.uptime_ns;
-    return ask_survey(teller, scrape) && ask_paths(teller, scrape) && ask_pages(teller, scrape) &&
-           ask_head(teller, WIRE_DUMP_END | WIRE_DUMP_SUMS | WIRE_DUMP_RESIDENT, &scrape->head) &&
-           (scrape->self = client_ask_text(client, WIRE_SELF, NULL, 0, failure)) != NULL &&
-           (scrape->rules = client_ask_text(client, WIRE_RULES, "list", strlen("list"), failure)) !=
-               NULL;
+    if (!ask_survey(teller, scrape) || !ask_paths(teller, scrape) || !ask_pages(teller, scrape) ||
+        !ask_head(teller, WIRE_DUMP_END | WIRE_DUMP_SUMS | WIRE_DUMP_RESIDENT, &scrape->head))
+        return false;
+    scrape->self = client_ask_text(client, WIRE_SELF, NULL, 0, failure);
+    if (scrape->self)
+        scrape->rules = client_ask_text(client, WIRE_RULES, "list", strlen("list"), failure);
+    return scrape->self && scrape->rules;
 }
 
 static void end_scrape(struct scrape *scrape) {
@@ -282,8 +284,9 @@ static void tell_contexts(FILE *file, const struct scrape *scrape) {
         exposition_put(file, FAMILY_CONTEXT_REQUESTED, labels[i], rows[i].figures.requested_bytes);
     for (size_t i = 0; i < count; i++)
         exposition_put(file, FAMILY_CONTEXT_CHUNKS, labels[i], rows[i].figures.live_chunks);
-    for (size_t i = 0; i < scrape->survey.name_count; i++)
-        exposition_put(file, FAMILY_CONTEXT_ALLOCATIONS, labels[i], rows[i].figures.allocs);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].kind, "named") == 0)
+            exposition_put(file, FAMILY_CONTEXT_ALLOCATIONS, labels[i], rows[i].figures.allocs);
     exposition_put(file, FAMILY_CONTEXTS_CUT, "", rows[count - 1].figures.contexts);
     for (size_t i = 0; i < count; i++)
         free(labels[i]);
@@ -331,7 +334,7 @@ _Noreturn void teller_run(const struct process_facts *facts, int fd) {
         if (got <= 0)
             break;
         char *text = NULL;
-        size_t length;
+        size_t length = 0;
         FILE *file = open_memstream(&text, &length);
         if (!file)
             break;
