@@ -82,8 +82,14 @@ def odd_names_are_escaped():
     odd = 'say "hi" \\ you'
     with served() as target, Server(target.runtime, target.pid) as server:
         target.ask("named " + odd)
-        target.ask("named " + "long" * 100)
+        for end in ("a", "b"):  # labels are cut, so these two become one
+            target.ask("named " + "long" * 50 + end)
+        target.process.stdin.write(b"named \xff\n")
+        target.process.stdin.flush()
+        target.hear()
         metrics = server.metrics()
+        check_equal(metrics.one("memctx_context_requested_bytes", kind="named", context="long" * 32), 246, "long names")
+        check_equal(metrics.one("memctx_context_live_chunks", kind="named", context="\ufffd"), 1, "not UTF-8")
         check_equal(metrics.one("memctx_context_requested_bytes", kind="named", context=odd), 123, odd)
         longest = max(len(value) for _, value in metrics.labels())
         check_equal(longest, 128, "length of the longest label")

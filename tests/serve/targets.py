@@ -5,7 +5,7 @@ import signal
 import time
 
 import harness
-from harness import check, check_equal, run_cli, runtime_dir, test
+from harness import Skip, check, check_equal, run_cli, runtime_dir, test
 from serving import Server, fake, served
 
 
@@ -41,6 +41,24 @@ def a_pid_that_ends_leaves_the_server():
         check_equal(up(server), {}, "after the end")
         check(b"no such process" in server.get("/doctor", status=404), "no reason")
         check(b"</html>" in server.get("/"), "no page")
+
+
+@test
+def a_pid_that_is_used_again_is_not_served():
+    last_pid = "/proc/sys/kernel/ns_last_pid"
+    if not os.access(last_pid, os.W_OK):
+        raise Skip("this user cannot choose the next pid")
+    with runtime_dir() as runtime, served(runtime) as target, Server(runtime, target.pid) as server:
+        check_equal(up(server), {"served1": 1}, "up")
+        target.kill()
+        for _ in range(50):  # another process may be quicker
+            with open(last_pid, "w", encoding="ascii") as file:
+                file.write(str(target.pid - 1))
+            with served(runtime) as another:
+                if another.pid == target.pid:
+                    check_equal(up(server), {}, "with another process of this pid")
+                    return
+        raise Skip("the pid was never free")
 
 
 @test

@@ -51,17 +51,6 @@ static bool is_wanted(struct fleet *fleet, const struct process_facts *facts) {
     return false;
 }
 
-static void choose_number(const struct fleet *fleet, struct fleet_process *process) {
-    bool taken = true;
-    for (process->number = 0; taken;) {
-        process->number++;
-        taken = false;
-        for (size_t i = 0; i < fleet->count; i++)
-            taken |= strcmp(fleet->processes[i]->program, process->program) == 0 &&
-                     fleet->processes[i]->number == process->number;
-    }
-}
-
 static char *write_labels(const struct fleet_process *process) {
     char *labels = NULL, number[16];
     size_t length;
@@ -76,6 +65,18 @@ static char *write_labels(const struct fleet_process *process) {
     return labels;
 }
 
+/* Gives a process the lowest number with which no other one has its labels. */
+static void choose_number(const struct fleet *fleet, struct fleet_process *process) {
+    for (bool taken = true; taken;) {
+        process->number++;
+        free(process->labels);
+        process->labels = write_labels(process);
+        taken = false;
+        for (size_t i = 0; i < fleet->count; i++)
+            taken |= strcmp(fleet->processes[i]->labels, process->labels) == 0;
+    }
+}
+
 static void add_process(struct fleet *fleet, const struct process_facts *facts) {
     if (fleet->count == FLEET_MAX) {
         fleet->cut++;
@@ -87,7 +88,6 @@ static void add_process(struct fleet *fleet, const struct process_facts *facts) 
     if (!process->program)
         process->program = cli_copy(facts->name);
     choose_number(fleet, process);
-    process->labels = write_labels(process);
     fleet->processes[fleet->count++] = process;
 }
 

@@ -22,6 +22,7 @@
 
 #define ENTRIES 8192U /* slots; the table is emptied when half of them are in use */
 #define FUNCTIONS_MAX 4
+#define LABEL_BYTES 120 /* a further function that does not fit is left out */
 #define ANSWER_MAX (1U << 20)
 
 struct namer_entry {
@@ -132,6 +133,10 @@ static char *make_label(const struct model *model, uint32_t context) {
             if (last && strcmp(last, name) == 0) { /* a recursion, or an alias */
                 free(name);
                 continue;
+            }
+            if (label && strlen(label) + strlen(name) + 3 > LABEL_BYTES) {
+                free(name);
+                break;
             }
             char *longer = label ? cli_format("%s < %s", label, name) : cli_copy(name);
             free(label);

@@ -20,8 +20,9 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* Writes the first paragraph of a text. */
 static void put_html(FILE *file, const char *text) {
-    for (; *text != '\0' && *text != '\n'; text++) {
+    for (; *text != '\0' && strncmp(text, "\n\n", 2) != 0; text++) {
         switch (*text) {
         case '<': fputs("&lt;", file); break;
         case '>': fputs("&gt;", file); break;
@@ -45,7 +46,7 @@ static void put_query(FILE *file, const char *text) {
     }
 }
 
-/* Writes the first line of doctor's text, or why it has none. */
+/* Writes the first paragraph of doctor's text, or why it has none. */
 static void put_verdict(FILE *file, const struct fleet_process *process, int64_t deadline_ms) {
     struct job job = {0};
     char pid[16];

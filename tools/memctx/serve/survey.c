@@ -40,6 +40,10 @@ static void add_figures(struct survey_figures *sum, const struct survey_figures 
     sum->contexts += sign * part->contexts;
 }
 
+void survey_sum(struct survey_figures *sum, const struct survey_figures *part) {
+    add_figures(sum, part, 1);
+}
+
 static void add_path(struct survey *survey, uint32_t id, const struct survey_figures *figures) {
     size_t place = survey->path_count;
     if (figures->requested_bytes <= 0)

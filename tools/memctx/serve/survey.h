@@ -43,6 +43,8 @@ void survey_add(struct survey *survey, const struct wire_context *context,
                 const struct wire_sums *sums, const char *label);
 /* Sorts the names by falling bytes, and keeps SURVEY_NAMES of them. */
 void survey_finish(struct survey *survey);
+/* Adds figures to a sum. */
+void survey_sum(struct survey_figures *sum, const struct survey_figures *part);
 void survey_free(struct survey *survey);
 /* Returns all contexts less those with one of the names, and less the `count` paths. */
 struct survey_figures survey_rest(const struct survey *survey, const bool *told_paths);

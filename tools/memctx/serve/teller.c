@@ -231,65 +231,74 @@ static void tell_totals(FILE *file, const struct scrape *scrape) {
 }
 
 struct row {
-    const char *kind, *name;
+    const char *kind;
+    char *labels;
     struct survey_figures figures;
 };
 
-/* Makes the rows of the named contexts and of the paths whose names are known. Paths of one name
- * are one row, because a label may occur only once. Returns the number of rows. */
-static size_t make_rows(const struct scrape *scrape, struct row *rows) {
-    const struct survey *survey = &scrape->survey;
-    bool told[SURVEY_PATHS] = {false};
-    size_t count = 0, first;
-    for (size_t i = 0; i < survey->name_count; i++)
-        rows[count++] = (struct row){"named", survey->names[i].name, survey->names[i].figures};
-    first = count;
-    for (size_t i = 0; i < survey->path_count; i++) {
-        const struct survey_figures *figures = &survey->paths[i].figures;
-        size_t at = first;
-        told[i] = scrape->labels[i] != NULL;
-        while (told[i] && at < count && strcmp(rows[at].name, scrape->labels[i]) != 0)
-            at++;
-        if (told[i] && at == count)
-            rows[count++] = (struct row){.kind = "path", .name = scrape->labels[i]};
-        if (told[i]) {
-            rows[at].figures.requested_bytes += figures->requested_bytes;
-            rows[at].figures.live_chunks += figures->live_chunks;
-        }
-    }
-    rows[count++] = (struct row){"other", "other", survey_rest(survey, told)};
-    return count;
-}
+#define ROWS_MAX (SURVEY_NAMES + SURVEY_PATHS + 1)
 
-static char *write_labels(const struct row *row) {
+static char *write_labels(const char *kind, const char *name) {
     char *labels = NULL;
     size_t length;
     FILE *file = open_memstream(&labels, &length);
     if (!file)
         cli_die(CLI_REFUSED, "out of memory");
-    exposition_put_label(file, "kind", row->kind, NAME_CHARACTERS);
+    exposition_put_label(file, "kind", kind, NAME_CHARACTERS);
     putc(',', file);
-    exposition_put_label(file, "context", row->name, NAME_CHARACTERS);
+    exposition_put_label(file, "context", name, NAME_CHARACTERS);
     fclose(file);
     return labels;
 }
 
+/* Adds a row. Rows with the same labels are one, because labels may occur only once: several paths
+ * have the same functions, and names are equal once they are cut. */
+static void add_row(struct row *rows, size_t *count, const char *kind, const char *name,
+                    const struct survey_figures *figures) {
+    char *labels = write_labels(kind, name);
+    size_t at = 0;
+    while (at < *count && strcmp(rows[at].labels, labels) != 0)
+        at++;
+    if (at == *count)
+        rows[(*count)++] = (struct row){.kind = kind, .labels = labels};
+    else
+        free(labels);
+    survey_sum(&rows[at].figures, figures);
+}
+
+/* Makes the rows of the named contexts, of the paths whose names are known, and of the rest, which
+ * is the last one. Returns the number of rows. */
+static size_t make_rows(const struct scrape *scrape, struct row *rows) {
+    const struct survey *survey = &scrape->survey;
+    bool told[SURVEY_PATHS] = {false};
+    size_t count = 0;
+    for (size_t i = 0; i < survey->name_count; i++)
+        add_row(rows, &count, "named", survey->names[i].name, &survey->names[i].figures);
+    for (size_t i = 0; i < survey->path_count; i++) {
+        told[i] = scrape->labels[i] != NULL;
+        if (told[i])
+            add_row(rows, &count, "path", scrape->labels[i], &survey->paths[i].figures);
+    }
+    struct survey_figures rest = survey_rest(survey, told);
+    add_row(rows, &count, "other", "other", &rest);
+    return count;
+}
+
 static void tell_contexts(FILE *file, const struct scrape *scrape) {
-    struct row rows[SURVEY_NAMES + SURVEY_PATHS + 1];
-    char *labels[SURVEY_NAMES + SURVEY_PATHS + 1];
+    struct row rows[ROWS_MAX];
     size_t count = make_rows(scrape, rows);
     for (size_t i = 0; i < count; i++)
-        labels[i] = write_labels(&rows[i]);
+        exposition_put(file, FAMILY_CONTEXT_REQUESTED, rows[i].labels,
+                       rows[i].figures.requested_bytes);
     for (size_t i = 0; i < count; i++)
-        exposition_put(file, FAMILY_CONTEXT_REQUESTED, labels[i], rows[i].figures.requested_bytes);
-    for (size_t i = 0; i < count; i++)
-        exposition_put(file, FAMILY_CONTEXT_CHUNKS, labels[i], rows[i].figures.live_chunks);
+        exposition_put(file, FAMILY_CONTEXT_CHUNKS, rows[i].labels, rows[i].figures.live_chunks);
     for (size_t i = 0; i < count; i++)
         if (strcmp(rows[i].kind, "named") == 0)
-            exposition_put(file, FAMILY_CONTEXT_ALLOCATIONS, labels[i], rows[i].figures.allocs);
+            exposition_put(file, FAMILY_CONTEXT_ALLOCATIONS, rows[i].labels,
+                           rows[i].figures.allocs);
     exposition_put(file, FAMILY_CONTEXTS_CUT, "", rows[count - 1].figures.contexts);
     for (size_t i = 0; i < count; i++)
-        free(labels[i]);
+        free(rows[i].labels);
 }
 
 /* Writes all of a scrape. Waits a moment for names, so that even the first scrape has them. */
