@@ -24,14 +24,10 @@ def valid(data, but=()):
     return profile
 
 
-def spaces(profile, kind):
-    """{functions: value} of one type of the samples."""
-    column = [name for name, _ in pprof_file.types(profile)].index(kind)
-    return {functions: values[column] for functions, values in pprof_file.stacks(profile)}
-
-
 def of(profile, kind, function):
-    return sum(value for functions, value in spaces(profile, kind).items() if function in functions)
+    """The sum of one type over the samples with this function."""
+    column = [name for name, _ in pprof_file.types(profile)].index(kind)
+    return sum(values[column] for functions, values in pprof_file.stacks(profile) if function in functions)
 
 
 @test
