@@ -52,7 +52,7 @@ lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fP
 # nostartfiles: what C++ objects would need, and costs every process a page when it ends.
 lib_link := -shared -nostartfiles -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
     -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code -Wl,--version-script=src/api/exports.map
-cli_libs := -ldw -lelf -liberty -ljansson -lmicrohttpd -lz -lzstd
+cli_libs := -ldw -lelf -liberty -ljansson -lz -lzstd
 
 # Commands are shown short; V=1 shows them whole.
 ifeq ($(V),)

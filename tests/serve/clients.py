@@ -234,6 +234,17 @@ def clients_that_leave_end_their_work():
 
 
 @test
+def only_the_server_loads_the_library_for_http():
+    done = subprocess.run(["ldd", harness.CLI], capture_output=True, text=True, timeout=20, check=True)
+    check("microhttpd" not in done.stdout and "gnutls" not in done.stdout, f"every verb loads it: {done.stdout}")
+    with runtime_dir() as runtime, scratch() as where:
+        with open(os.path.join(where, "libmicrohttpd.so.12"), "wb"):
+            pass  # not a library
+        done = run_cli("serve", "--match", "x", env=harness.clean_env(XDG_RUNTIME_DIR=runtime, LD_LIBRARY_PATH=where))
+        check(done.returncode == 1 and "install Debian's package libmicrohttpd12" in done.stderr, done.stderr)
+
+
+@test
 def requests_for_one_thing_share_a_job():
     with served() as target, Server(target.runtime, target.pid) as server:
         bodies = []

@@ -49,8 +49,8 @@ static bool is_local_name(const char *host) {
 
 bool request_permit(struct MHD_Connection *connection, const struct request_rules *rules,
                     struct request_refusal *refusal) {
-    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
-    const char *sent = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+    const char *host = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    const char *sent = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
     if (rules->local_host && host && !is_local_name(host)) {
         return refuse(refusal, MHD_HTTP_FORBIDDEN,
                       "the Host \"%.200s\" is no address of this machine; name 127.0.0.1 or "
@@ -112,7 +112,7 @@ static enum MHD_Result check_argument(void *closure, enum MHD_ValueKind kind, co
 
 static bool read_number(struct MHD_Connection *connection, const char *name, unsigned most,
                         unsigned *number, struct request_refusal *refusal) {
-    const char *word = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name);
+    const char *word = mhd.lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name);
     int64_t value;
     if (!word)
         return true;
@@ -129,7 +129,7 @@ static bool read_number(struct MHD_Connection *connection, const char *name, uns
 /* Finds the process that target= and process= name. */
 static bool read_target(struct request_query *query, struct MHD_Connection *connection,
                         struct fleet *fleet, struct request_refusal *refusal) {
-    const char *target = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "target");
+    const char *target = mhd.lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "target");
     unsigned number = 0;
     size_t count;
     if (!read_number(connection, "process", INT32_MAX, &number, refusal))
@@ -162,9 +162,9 @@ bool request_read(struct request_query *query, struct MHD_Connection *connection
     }
     query->kind = addresses[at].kind;
     query->format = exposition_choose(
-        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT));
+        mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT));
     struct argument_check check = {addresses[at].arguments, refusal, true};
-    MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, check_argument, &check);
+    mhd.get_connection_values(connection, MHD_GET_ARGUMENT_KIND, check_argument, &check);
     if (!check.good ||
         !read_number(connection, "seconds", REQUEST_SECONDS_MAX, &query->seconds, refusal) ||
         !read_number(connection, "limit_samples", REQUEST_SAMPLES_MAX, &query->limit_samples,

@@ -7,10 +7,9 @@
 #ifndef MEMCTX_REQUEST_H
 #define MEMCTX_REQUEST_H
 
-#include <microhttpd.h>
-
 #include "serve/exposition.h"
 #include "serve/fleet.h"
+#include "serve/mhd.h"
 
 #define REQUEST_SECONDS_MAX 60
 #define REQUEST_SAMPLES_MAX 1000000

@@ -75,12 +75,12 @@ static int64_t now_ms(void) {
 static struct answer *make_answer(unsigned status, char *text, size_t length, const char *type) {
     struct answer *answer = cli_alloc(1, sizeof *answer);
     answer->status = status;
-    answer->response = MHD_create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE);
+    answer->response = mhd.create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE);
     if (!answer->response)
         cli_die(CLI_REFUSED, "out of memory");
-    MHD_add_response_header(answer->response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    MHD_add_response_header(answer->response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    MHD_add_response_header(answer->response, "X-Content-Type-Options", "nosniff");
+    mhd.add_response_header(answer->response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    mhd.add_response_header(answer->response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    mhd.add_response_header(answer->response, "X-Content-Type-Options", "nosniff");
     return answer;
 }
 
@@ -88,11 +88,11 @@ static struct answer *make_refusal(unsigned status, const char *why) {
     char *text = cli_format("memctx: %s\n", why);
     struct answer *answer = make_answer(status, text, strlen(text), "text/plain; charset=utf-8");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(answer->response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+        mhd.add_response_header(answer->response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     if (status == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(answer->response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+        mhd.add_response_header(answer->response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
-        MHD_add_response_header(answer->response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        mhd.add_response_header(answer->response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     return answer;
 }
 
@@ -101,14 +101,14 @@ static void drop_answer(struct waiting *request) {
     struct answer *answer = request->answer;
     request->answer = NULL;
     if (answer && --answer->users == 0) {
-        MHD_destroy_response(answer->response);
+        mhd.destroy_response(answer->response);
         free(answer);
     }
 }
 
 static enum MHD_Result send_answer(struct waiting *request) {
     enum MHD_Result sent =
-        MHD_queue_response(request->http, request->answer->status, request->answer->response);
+        mhd.queue_response(request->http, request->answer->status, request->answer->response);
     drop_answer(request); /* the HTTP library keeps the response until it is sent */
     return sent;
 }
@@ -128,7 +128,7 @@ static enum MHD_Result suspend_request(struct server *server, struct waiting *re
     request->connection->waits = true;
     request->next = server->waiting;
     server->waiting = request;
-    MHD_suspend_connection(request->http);
+    mhd.suspend_connection(request->http);
     return MHD_YES;
 }
 
@@ -143,7 +143,7 @@ static void resume_request(struct server *server, struct waiting *request, struc
     request->connection->since_ms = now_ms();
     request->answer = answer;
     answer->users++;
-    MHD_resume_connection(request->http);
+    mhd.resume_connection(request->http);
 }
 
 /* Returns the first waiting request for a job (NULL: for the scrape); NULL: there is none. With a
@@ -265,7 +265,7 @@ static struct answer *answer_of_job(struct job *job, enum request_kind kind) {
     struct answer *answer = make_answer(MHD_HTTP_OK, job->out.bytes, job->out.length, types[kind]);
     job->out.bytes = NULL;
     if (kind == REQUEST_HEAP || kind == REQUEST_ALLOCS)
-        MHD_add_response_header(answer->response, MHD_HTTP_HEADER_CONTENT_DISPOSITION,
+        mhd.add_response_header(answer->response, MHD_HTTP_HEADER_CONTENT_DISPOSITION,
                                 kind == REQUEST_HEAP ? "attachment; filename=\"heap.pb.gz\""
                                                      : "attachment; filename=\"allocs.pb.gz\"");
     return answer;
@@ -311,7 +311,7 @@ static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const 
         *state = request = cli_alloc(1, sizeof *request);
         request->http = http;
         request->connection =
-            MHD_get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+            mhd.get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
         if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0)
             return MHD_YES;
         return send_refusal(request, MHD_HTTP_METHOD_NOT_ALLOWED,
@@ -344,7 +344,7 @@ static void note_connection(void *closure, struct MHD_Connection *http, void **c
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         struct connection *connection = cli_alloc(1, sizeof *connection);
         connection->fd =
-            MHD_get_connection_info(http, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+            mhd.get_connection_info(http, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         connection->since_ms = now_ms();
         connection->next = server->connections;
         server->connections = *context = connection;
@@ -388,7 +388,7 @@ static int timeout_ms(const struct server *server) {
         int64_t left = SCRAPE_MS - (now_ms() - server->scrape_ms);
         most = left < 0 ? 0 : left < most ? (int)left + 1 : most;
     }
-    if (MHD_get_timeout(server->daemon, &wanted) == MHD_YES && wanted < (unsigned)most)
+    if (mhd.get_timeout(server->daemon, &wanted) == MHD_YES && wanted < (unsigned)most)
         most = (int)wanted;
     return most;
 }
@@ -399,7 +399,7 @@ static bool run_once(struct server *server) {
     size_t count = 0, first, gone;
     entries[count++] = (struct pollfd){.fd = server->signals, .events = POLLIN};
     entries[count++] = (struct pollfd){
-        .fd = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
+        .fd = mhd.get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
         .events = POLLIN};
     first = count;
     count += fleet_poll(&server->fleet, entries + count);
@@ -420,7 +420,7 @@ static bool run_once(struct server *server) {
     run_scrape(server);
     end_slow(server);
     server->again = false;
-    if (MHD_run(server->daemon) != MHD_YES)
+    if (mhd.run(server->daemon) != MHD_YES)
         cli_die(CLI_REFUSED, "the HTTP server has failed; start it again");
     return true;
 }
@@ -445,7 +445,7 @@ static bool start(struct server *server, int fd) {
         {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)options->certificate},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)options->key},
         {MHD_OPTION_END, 0, NULL}};
-    server->daemon = MHD_start_daemon(
+    server->daemon = mhd.start_daemon(
         flags | (tls ? MHD_USE_TLS : 0), 0, NULL, NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER,
         log_line, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
@@ -459,8 +459,8 @@ static void stop(struct server *server) {
     while (server->waiting)
         resume_request(server, server->waiting,
                        make_refusal(MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends"));
-    MHD_run(server->daemon);
-    MHD_stop_daemon(server->daemon);
+    mhd.run(server->daemon);
+    mhd.stop_daemon(server->daemon);
     for (size_t i = 0; i < JOBS_MAX; i++)
         job_free(&server->jobs[i]);
     fleet_end(&server->fleet);
@@ -490,6 +490,8 @@ int server_run(const struct server_options *options) {
                                .local_host = address.loopback && !address.path && !options->token,
                                .token_logged = &server.token_logged};
     server.signals = open_signals();
+    if (!mhd_load(&failure))
+        cli_die_failure(&failure);
     int fd = address_listen(&address, &failure);
     if (fd < 0)
         cli_die_failure(&failure);
