@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Prometheus itself scrapes the server. It takes five seconds to begin, so only make torture runs this."""
+"""What takes many seconds, so that only make torture runs it: Prometheus itself scrapes, push waits."""
 import json
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import urllib.parse
 import urllib.request
 
 import harness
-from harness import Skip, check_equal, test
+from harness import Skip, check, check_equal, test
+from pushes import sink
 from serving import Server, served
 
 
@@ -55,3 +57,16 @@ def query(port, expression):
             return json.load(answer)["data"]["result"]
     except OSError:
         return None
+
+
+@test
+def push_tells_a_failure_once_and_ends_with_its_pids():
+    with served() as target, sink(status=503, text=b"full") as (url, got):
+        with subprocess.Popen([harness.CLI, "push", str(target.pid), "--to", url, "--every", "5"], env=target.cli_env,
+                              stderr=subprocess.PIPE, text=True) as process:
+            began = time.monotonic()
+            harness.wait_until(lambda: len(got) == 2, "a second request", 30)
+            check(9 < time.monotonic() - began < 14, f"the pause was {time.monotonic() - began:.1f} s")
+            target.kill()
+            check_equal(process.wait(timeout=60), 0, "end after the end of the process")
+            check_equal(process.stderr.read().count("status 503: full"), 1, "messages")

@@ -31,7 +31,7 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export report serve mark diff reset trim isolate merge verify rules set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump frag doctor export report serve push mark diff reset trim isolate merge verify rules set options
             $common" -- "$word")
         return
     fi
@@ -45,6 +45,7 @@ _memctx() {
         export) options="--pprof --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         serve) options="--all --match --listen --token-file --cert --key" ;;
+        push) options="--to --as --all --match --every --once --token-file --limit-samples" ;;
         mark) ;;
         diff) options="--json --min --limit --depth --human --bytes $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
@@ -82,7 +83,8 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --match | --listen) return ;;
+        --depth | --verify | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --match | --listen | --to | --every) return ;;
+        --as) words="pyroscope pushgateway" ;;
         *)
             case $word in
                 -*) words="$options $common" ;;
@@ -90,7 +92,7 @@ _memctx() {
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
                         dump | frag | doctor | export | report | verify | diff) files=yes ;;&
-                        dump | frag | doctor | export | report | serve | verify | diff | mark | reset | trim | options)
+                        dump | frag | doctor | export | report | serve | push | verify | diff | mark | reset | trim | options)
                             words=$(_memctx_targets)
                             ;;
                         set)

@@ -160,6 +160,24 @@ static const struct cli_verb verbs[] = {
      "  --key FILE         the key of the certificate (PEM)\n" COMMON_HELP
      "\nThe command prints the address and serves until SIGINT, SIGTERM or SIGHUP.",
      serve_main},
+    {"push", "TARGET... | --all | --match GLOB --to URL [OPTIONS]",
+     "send profiles or metrics to a server",
+     "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
+     "those that start later. Sends what is alive every minute, for hosts that a server cannot\n"
+     "reach. What could not be sent is not kept; after failures the pauses become up to eight\n"
+     "times as long, and a failure is told once. Ends when all pids have ended, or with SIGINT,\n"
+     "SIGTERM or SIGHUP.\n\n"
+     "  --to URL           the server: http://HOST[:PORT][/PATH] or https://\n"
+     "  --as FORMAT        pyroscope: profiles of live memory, to URL/ingest (the default).\n"
+     "                     pushgateway: the metrics of memctx serve, to Prometheus' Pushgateway;\n"
+     "                     they are removed from there at the end, but not after --once\n"
+     "  --all              send processes of this user (root: of all users)\n"
+     "  --match GLOB       send the processes whose program's name matches\n"
+     "  --every SECONDS    5 to 86400 (default 60)\n"
+     "  --once             send once. Exit status 1: something could not be sent\n"
+     "  --token-file FILE  send the first line as \"Authorization: Bearer TOKEN\"\n"
+     "  --limit-samples N  the most samples of a profile (default 10000)\n" COMMON_HELP,
+     push_main},
     {"mark", "TARGET [NAME]", "remember the counters of every context",
      LIVE_TARGET_HELP
      "\nThe target keeps the mark, and memctx diff compares with it. A new mark replaces an older\n"
