@@ -69,7 +69,7 @@ def bad_addresses_and_queries():
             check(body.startswith(b"memctx: ") and body.endswith(b"\n"), f"{url}: {body!r}")
         for data in (b"\0\xff\n\n", b"GET\r\n\r\n", b"GET /metrics HTTP/9.9\r\n\r\n", b"\r\n" * 5000,
                      b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
-            with server.raw() as raw, contextlib.suppress(OSError):
+            with server.raw(timeout_s=1) as raw, contextlib.suppress(OSError):
                 raw.sendall(data)
                 raw.shutdown(socket.SHUT_WR)
                 first = raw.recv(12)

@@ -54,7 +54,8 @@ def allocs_are_those_of_the_seconds():
         load.join()
         check_equal(of(profile, "alloc_space", "keep_rows"), 0, "allocated by keep_rows in this second")
         churned, count = of(profile, "alloc_space", "churn"), of(profile, "alloc_objects", "churn")
-        check(count > 1000 and churned == 1000 * count, f"churn made {count} chunks of {churned} bytes")
+        # The program runs on: a chunk may be counted in one of the two figures only.
+        check(count > 1000 and abs(churned - 1000 * count) <= 2000, f"churn made {count} chunks of {churned} bytes")
         check(0.9e9 < profile["duration_nanos"] < 8e9, f"duration {profile['duration_nanos']}")
         kind = pprof_file.text(profile, profile["default_sample_type"])
         check_equal(kind, "alloc_space", "default type")
