@@ -45,20 +45,32 @@ def the_heap_is_what_export_writes():
 
 @test
 def allocs_are_those_of_the_seconds():
-    with served() as target, Server(target.runtime, target.pid) as server:
+    """By the server, and by memctx export --seconds at the same time."""
+    with served() as target, Server(target.runtime, target.pid) as server, \
+            tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+        path, exports = os.path.join(where, "profile.pb.gz"), []
         load = threading.Thread(target=target.ask, args=("churn 1800",))
+        export = threading.Thread(target=lambda: exports.append(
+            run_cli("export", target.pid, "--pprof", path, "--seconds", 1, env=target.cli_env)))
         load.start()
+        export.start()
         began = time.monotonic()
         profile = valid(server.get("/debug/pprof/allocs?seconds=1"), but=OF_A_DIFFERENCE)
         check(1 <= time.monotonic() - began < 8, "it did not take a second")
         load.join()
-        check_equal(of(profile, "alloc_space", "keep_rows"), 0, "allocated by keep_rows in this second")
-        churned, count = of(profile, "alloc_space", "churn"), of(profile, "alloc_objects", "churn")
-        # The program runs on: a chunk may be counted in one of the two figures only.
-        check(count > 1000 and abs(churned - 1000 * count) <= 2000, f"churn made {count} chunks of {churned} bytes")
-        check(0.9e9 < profile["duration_nanos"] < 8e9, f"duration {profile['duration_nanos']}")
-        kind = pprof_file.text(profile, profile["default_sample_type"])
-        check_equal(kind, "alloc_space", "default type")
+        export.join()
+        check_equal((exports[0].returncode, exports[0].stderr), (0, ""), "export")
+        with open(path, "rb") as file:
+            of_export = valid(file.read(), but=OF_A_DIFFERENCE)
+        for one in (profile, of_export):
+            check_equal(of(one, "alloc_space", "keep_rows"), 0, "allocated by keep_rows in this second")
+            check_equal(of(one, "inuse_space", "keep_rows"), 0, "growth of what is constant")
+            churned, count = of(one, "alloc_space", "churn"), of(one, "alloc_objects", "churn")
+            # The program runs on: a chunk may be counted in one of the two figures only.
+            check(count > 1000 and abs(churned - 1000 * count) <= 2000, f"churn made {count} chunks of {churned} bytes")
+            check(0.9e9 < one["duration_nanos"] < 8e9, f"duration {one['duration_nanos']}")
+            kind = pprof_file.text(one, one["default_sample_type"])
+            check_equal(kind, "alloc_space", "default type")
 
 
 @test
@@ -76,17 +88,11 @@ def go_pprof_reads_it_from_the_server():
 
 
 @test
-def export_tells_what_changed_in_some_seconds():
-    with served() as target, tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
-        path = os.path.join(where, "profile.pb.gz")
-        done = run_cli("export", target.pid, "--pprof", path, "--seconds", 1, env=target.cli_env)
-        check_equal((done.returncode, done.stderr), (0, ""), "export")
-        with open(path, "rb") as file:
-            profile = valid(file.read(), but=OF_A_DIFFERENCE)
-        check_equal(of(profile, "inuse_space", "keep_rows"), 0, "growth of what is constant")
-        for words, message in ((["--folded", path, "--seconds", 1], "--seconds needs --pprof FILE"),
-                               (["--pprof", path, "--csv", path, "--seconds", 1], "--seconds is for --pprof alone"),
-                               (["--pprof", path, "--seconds", 0], "--seconds takes a number from 1 to 3600")):
+def seconds_are_for_a_profile_alone():
+    with served() as target:
+        for words, message in ((["--folded", "-", "--seconds", 1], "--seconds needs --pprof FILE"),
+                               (["--pprof", "-", "--csv", "-", "--seconds", 1], "--seconds is for --pprof alone"),
+                               (["--pprof", "-", "--seconds", 0], "--seconds takes a number from 1 to 3600")):
             done = run_cli("export", target.pid, *words, env=target.cli_env)
             check(done.returncode == 2 and message in done.stderr, f"{words}: {done.returncode} {done.stderr}")
 
