@@ -189,7 +189,7 @@ test: all unit model | deps-test
 
 # The parts may run side by side: make -j2 -k torture.
 torture_parts := torture-faults torture-control torture-stress torture-billion torture-tables torture-model torture-fuzz \
-	torture-programs
+	torture-programs torture-serve
 .PHONY: $(torture_parts)
 torture: $(torture_parts) mutants
 $(torture_parts): export MEMCTX_SUITE_LIMIT_S := 36000
@@ -220,6 +220,9 @@ torture-fuzz:
 	@tests/fuzz/run
 torture-programs:
 	@tests/preload/run --long
+torture-serve: export MEMCTX_SERVE_LONG := 1
+torture-serve:
+	@tests/run serve
 
 HOURS ?= 1
 soak: all | deps-test

@@ -74,6 +74,7 @@ static char bodies[WIRE_CLIENTS_MAX][WIRE_REQUEST_MAX + 1];
 static char narrow_rooms[WIRE_CLIENTS_MAX][NARROW_BYTES] __attribute__((aligned(8)));
 static char *rooms;            /* ROOM_BYTES for each client; NULL: not mapped */
 static uint64_t deaf_until_ns; /* no client can be accepted until then */
+static uint64_t dumps_asked;   /* WIRE_DUMP requests, less those that end a dump */
 
 /* --- clients ---------------------------------------------------------------------------------- */
 
@@ -111,6 +112,12 @@ static void note_request(struct client *client, uint16_t type, const char *body)
         control_dump_begins(client);
     if (request.flags & WIRE_DUMP_END)
         control_dump_ends(client);
+    else
+        add_owner(&dumps_asked, 1);
+}
+
+uint64_t server_dumps_asked(void) {
+    return load_relaxed(&dumps_asked);
 }
 
 static void client_drop(struct client *client) {

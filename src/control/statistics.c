@@ -5,6 +5,7 @@
 #include "context/evict.h"
 #include "context/lookup.h"
 #include "context/tree.h"
+#include "control/server.h"
 #include "control/unfold.h"
 #include "figures/sums.h"
 #include "os/meta.h"
@@ -120,6 +121,7 @@ uint32_t statistics_fill(const char *body, struct text *text) {
         "functions of libc's malloc family that lead to memctx (RTLD_DEEPBIND)");
     ADD(lost, load_relaxed(&heap_global.lost_views),
         "operations that could not be charged to their call path");
+    ADD(dumps, server_dumps_asked(), "dumps and sums that clients of the socket asked for");
     ADD(heaps, heap_global.heaps, "heaps: as many as threads had one at the same time at most");
     ADD(own_free_bytes, load_relaxed(&heap_global.own_free),
         "free bytes in pages of single contexts, bounded by the waste cap");

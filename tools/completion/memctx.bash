@@ -31,7 +31,7 @@ _memctx() {
     local options='' words='' files='' at
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run ps dump top frag doctor watch export report mark diff reset trim isolate merge verify rules set options
+        mapfile -t COMPREPLY < <(compgen -W "run ps dump top frag doctor watch export report serve push mark diff reset trim isolate merge verify rules set options
             $common" -- "$word")
         return
     fi
@@ -44,8 +44,10 @@ _memctx() {
         frag) options="--json --map --quick --sort --min --limit --depth --context --site --human --bytes $names" ;;
         doctor) options="--json --watch --fail-on --all --full --depth $names" ;;
         watch) options="--when --do --keep --cool --dir --every --timeout --all --match --json $names" ;;
-        export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
+        export) options="--pprof --limit-samples --seconds --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
+        serve) options="--all --match --listen --token-file --cert --key" ;;
+        push) options="--to --as --all --match --every --once --token-file --limit-samples" ;;
         mark) ;;
         diff) options="--json --min --limit --depth --human --bytes $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
@@ -84,11 +86,12 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -d -- "$word")
             return
             ;;
-        -o | --output | --svg | --pprof | --folded | --speedscope | --heaptrack | --csv)
+        -o | --output | --svg | --pprof | --folded | --speedscope | --heaptrack | --csv | --token-file | --cert | --key)
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match) return ;;
+        --depth | --verify | --min | --limit | --limit-samples | --seconds | --site | --context | --watch | --for | --batch | --interval | --keep | --cool | --every | --timeout | --match | --listen | --to) return ;;
+        --as) words="pyroscope pushgateway" ;;
         *)
             case $word in
                 -*) words="$options $common" ;;
@@ -96,7 +99,7 @@ _memctx() {
                     case $verb in
                         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
                         dump | frag | doctor | export | report | verify | diff) files=yes ;;&
-                        dump | frag | doctor | watch | export | report | verify | diff | mark | reset | trim | options | top)
+                        dump | frag | doctor | watch | export | report | serve | push | verify | diff | mark | reset | trim | options | top)
                             words=$(_memctx_targets)
                             ;;
                         set)

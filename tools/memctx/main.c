@@ -187,6 +187,8 @@ static const struct cli_verb verbs[] = {
      "                     reserved, waste, holes, pinned and resident\n"
      "  --limit-samples N  with --pprof: write at most N samples; the smallest ones are added to\n"
      "                     the samples of their callers\n"
+     "  --seconds N        with --pprof: write what changed within N seconds (1 to 3600). The\n"
+     "                     default value is then alloc_space, and live values may be negative\n"
      "  --folded FILE      folded stacks of one metric, for flame graphs\n"
      "  --speedscope FILE  speedscope's JSON, with one profile for each metric\n"
      "  --heaptrack FILE   live memory, for heaptrack_print and heaptrack_gui; every chunk of a\n"
@@ -206,6 +208,47 @@ static const struct cli_verb verbs[] = {
      "  --before WHAT      compare with a mark of the target, or with a "
      "snapshot\n" READING_NAME_HELP COMMON_HELP,
      report_main},
+    {"serve", "TARGET... | --all | --match GLOB [OPTIONS]",
+     "give metrics, profiles and findings over HTTP",
+     "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
+     "those that start later. The server changes nothing: it knows only GET and HEAD.\n\n"
+     "/metrics is for Prometheus, and has OpenMetrics for clients that accept it. /doctor is what\n"
+     "memctx doctor --json prints. /debug/pprof/heap is what memctx export --pprof writes, and\n"
+     "/debug/pprof/allocs?seconds=N (1 to 60, default 10) what its --seconds N writes; both take\n"
+     "limit_samples=N. / is a page with these addresses and the verdicts of doctor. If several\n"
+     "processes are served, target=PROGRAM and process=NUMBER choose one.\n\n"
+     "The labels of the metrics are the program's name and a number, contexts to which the "
+     "program\n"
+     "gave a name (at most 100), the functions of the 20 call paths that hold most, and the\n"
+     "patterns of placement rules. All other contexts are summed as one.\n\n"
+     "  --all              serve all processes of this user (root: of all users)\n"
+     "  --match GLOB       serve the processes whose program's name matches\n"
+     "  --listen ADDRESS   unix:PATH, or ADDRESS:PORT (default 127.0.0.1:9464; port 0: any free\n"
+     "                     one). Another address than loopback needs a token or TLS\n"
+     "  --token-file FILE  the first line is a token that each request has to send as\n"
+     "                     \"Authorization: Bearer TOKEN\"\n"
+     "  --cert FILE        speak TLS with this certificate chain (PEM)\n"
+     "  --key FILE         the key of the certificate (PEM)\n" COMMON_HELP
+     "\nThe command prints the address and serves until SIGINT, SIGTERM or SIGHUP.",
+     serve_main},
+    {"push", "TARGET... | --all | --match GLOB --to URL [OPTIONS]",
+     "send profiles or metrics to a server",
+     "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
+     "those that start later. Sends what is alive every minute, for hosts that a server cannot\n"
+     "reach. What could not be sent is not kept; after failures the pauses become up to eight\n"
+     "times as long, and a failure is told once. Ends when all pids have ended, or with SIGINT,\n"
+     "SIGTERM or SIGHUP.\n\n"
+     "  --to URL           the server: http://HOST[:PORT][/PATH] or https://\n"
+     "  --as FORMAT        pyroscope: profiles of live memory, to URL/ingest (the default).\n"
+     "                     pushgateway: the metrics of memctx serve, to Prometheus' Pushgateway;\n"
+     "                     they are removed from there at the end, but not after --once\n"
+     "  --all              send processes of this user (root: of all users)\n"
+     "  --match GLOB       send the processes whose program's name matches\n"
+     "  --every SECONDS    5 to 86400 (default 60)\n"
+     "  --once             send once. Exit status 1: something could not be sent\n"
+     "  --token-file FILE  send the first line as \"Authorization: Bearer TOKEN\"\n"
+     "  --limit-samples N  the most samples of a profile (default 10000)\n" COMMON_HELP,
+     push_main},
     {"mark", "TARGET [NAME]", "remember the counters of every context",
      LIVE_TARGET_HELP
      "\nThe target keeps the mark, and memctx diff compares with it. A new mark replaces an older\n"

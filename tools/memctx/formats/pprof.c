@@ -30,6 +30,7 @@ enum { /* fields of Profile */
        PROFILE_FUNCTION = 5,
        PROFILE_STRING = 6,
        PROFILE_TIME_NS = 9,
+       PROFILE_DURATION_NS = 10,
        PROFILE_PERIOD_TYPE = 11,
        PROFILE_PERIOD = 12,
        PROFILE_DEFAULT_TYPE = 14,
@@ -166,14 +167,14 @@ struct pprof {
     bool merged; /* small samples were added to those of their callers */
 };
 
-static void put_types(struct pprof *pprof) {
+static void put_types(struct pprof *pprof, int default_type) {
     for (size_t i = 0; i < TYPES; i++) {
         put_number(&pprof->part, 1, string_number(&pprof->strings, types[i][0]));
         put_number(&pprof->part, 2, string_number(&pprof->strings, types[i][1]));
         put_message(&pprof->profile, PROFILE_SAMPLE_TYPE, &pprof->part);
     }
     put_number(&pprof->profile, PROFILE_DEFAULT_TYPE,
-               string_number(&pprof->strings, types[TYPE_INUSE_SPACE][0]));
+               string_number(&pprof->strings, types[default_type][0]));
     put_number(&pprof->part, 1, string_number(&pprof->strings, "space"));
     put_number(&pprof->part, 2, string_number(&pprof->strings, "bytes"));
     put_message(&pprof->profile, PROFILE_PERIOD_TYPE, &pprof->part);
@@ -377,6 +378,34 @@ static void read_figures(const struct model_totals *self, int64_t *row) {
     row[TYPE_RESIDENT] = model_tame(self->resident_bytes);
 }
 
+/* Returns the context of an earlier state with this id; NULL: there was none, or the id had another
+ * frame then, because the library gives the ids of discarded contexts to new ones. */
+static const struct model_context *find_before(const struct model *before, uint32_t id,
+                                               const struct model_frame *frame) {
+    uint32_t index = model_find_context(before, id);
+    if (index == WIRE_NONE)
+        return NULL;
+    const struct model_context *context = &before->contexts[index];
+    bool same = context->frame->kind == frame->kind && context->frame->address == frame->address;
+    return same ? context : NULL;
+}
+
+/* Subtracts the figures of an earlier state. If the counters were reset in between, they count from
+ * there on. */
+static void subtract_before(const struct model *before, const struct model_context *context,
+                            int64_t *row) {
+    int64_t old[TYPES];
+    const struct model_context *then = find_before(before, context->id, context->frame);
+    if (!then)
+        return;
+    read_figures(&then->figures->self, old);
+    bool reset = row[TYPE_ALLOC_OBJECTS] < old[TYPE_ALLOC_OBJECTS] ||
+                 row[TYPE_ALLOC_SPACE] < old[TYPE_ALLOC_SPACE];
+    for (size_t i = 0; i < TYPES; i++)
+        if (!reset || (i != TYPE_ALLOC_OBJECTS && i != TYPE_ALLOC_SPACE))
+            row[i] = difference(row[i], old[i]);
+}
+
 static bool is_sample(const int64_t *row) {
     for (size_t i = 0; i < TYPES; i++)
         if (row[i] != 0)
@@ -402,11 +431,15 @@ static void put_sample(struct pprof *pprof, uint32_t index, const int64_t *row) 
     put_message(&pprof->profile, PROFILE_SAMPLE, &pprof->sample);
 }
 
-static void put_samples(struct pprof *pprof, size_t limit) {
+static void put_samples(struct pprof *pprof, const struct profile_pprof *options) {
     const struct model *model = pprof->model;
+    size_t limit = options->limit;
     int64_t(*rows)[TYPES] = cli_alloc(model->context_count, sizeof *rows);
-    for (size_t i = 0; i < model->context_count; i++)
+    for (size_t i = 0; i < model->context_count; i++) {
         read_figures(&model->contexts[i].figures->self, rows[i]);
+        if (options->before)
+            subtract_before(options->before, &model->contexts[i], rows[i]);
+    }
     pprof->root_name = "[no call path]";
     pprof->merged = limit > 0 && condense_rows(model, rows[0], TYPES, limit);
     if (pprof->merged)
@@ -428,15 +461,20 @@ static uint64_t time_ns(const struct model *model) {
     return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
 }
 
-/* The profile has no duration, because live memory is the state of a moment. */
-void profile_write_pprof(const struct model *model, FILE *file, size_t limit) {
+/* The profile of one state has no duration, because live memory is the state of a moment. */
+void profile_write_pprof(const struct model *model, FILE *file,
+                         const struct profile_pprof *options) {
     struct pprof pprof = {.model = model};
+    uint64_t now_ns = time_ns(model), duration_ns = 0;
+    if (options->before && model->uptime_s > options->before->uptime_s)
+        duration_ns = (uint64_t)((model->uptime_s - options->before->uptime_s) * 1e9);
     pprof.context_locations = cli_alloc(model->context_count, sizeof *pprof.context_locations);
     put_string(&pprof.strings.text, "");
-    put_types(&pprof);
+    put_types(&pprof, options->before ? TYPE_ALLOC_SPACE : TYPE_INUSE_SPACE);
     put_module_mappings(&pprof);
-    put_samples(&pprof, limit);
-    put_number(&pprof.profile, PROFILE_TIME_NS, time_ns(model));
+    put_samples(&pprof, options);
+    put_number(&pprof.profile, PROFILE_TIME_NS, now_ns - duration_ns);
+    put_number(&pprof.profile, PROFILE_DURATION_NS, duration_ns);
     fwrite(pprof.profile.bytes, 1, pprof.profile.length, file);
     fwrite(pprof.strings.text.bytes, 1, pprof.strings.text.length, file);
     struct message *messages[] = {&pprof.profile, &pprof.sample,  &pprof.location,

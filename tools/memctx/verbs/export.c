@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* export.c - `memctx export`: writes a dump in the formats of other tools. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/output.h"
@@ -10,13 +12,15 @@
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
-enum { OPTION_METRIC = 1, OPTION_LIMIT_SAMPLES, OPTION_FORMATS };
+#define SECONDS_MAX 3600
+
+enum { OPTION_METRIC = 1, OPTION_LIMIT_SAMPLES, OPTION_SECONDS, OPTION_FORMATS };
 
 static void write_pprof(const struct model *model, FILE *file);
 static void write_folded(const struct model *model, FILE *file);
 
 static enum view_sort folded_metric = VIEW_SORT_REQUESTED;
-static size_t sample_limit; /* 0: no limit */
+static struct profile_pprof pprof_options;
 
 /* The writers, in the order of their options; pprof's is the first. */
 static void (*const writers[])(const struct model *model,
@@ -35,11 +39,12 @@ static const struct option options_list[] = {
     FORMAT_OPTION(4, "csv"),
     {"metric", required_argument, NULL, OPTION_METRIC},
     {"limit-samples", required_argument, NULL, OPTION_LIMIT_SAMPLES},
+    {"seconds", required_argument, NULL, OPTION_SECONDS},
     READING_NAME_OPTIONS,
     CLI_COMMON_OPTIONS};
 
 static void write_pprof(const struct model *model, FILE *file) {
-    profile_write_pprof(model, file, sample_limit);
+    profile_write_pprof(model, file, &pprof_options);
 }
 
 static void write_folded(const struct model *model, FILE *file) {
@@ -60,16 +65,31 @@ static void write_format(size_t format, const char *path, const struct model *mo
     output_finish(&output);
 }
 
+/* Waits between the two states that --seconds compares. */
+static void wait_seconds(unsigned seconds) {
+    for (unsigned left = seconds; left > 0; left--) {
+        progress_tell("waiting, %u s left", left);
+        struct timespec pause = {.tv_sec = 1};
+        while (nanosleep(&pause, &pause) != 0 && errno == EINTR) {
+        }
+    }
+    progress_end();
+}
+
 int export_main(int argc, char **argv) {
     const char *paths[FORMAT_COUNT] = {NULL};
     struct reading_names names = {0};
     size_t wanted = 0;
+    unsigned seconds = 0;
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
         case OPTION_METRIC: folded_metric = view_parse_sort(optarg); break;
         case OPTION_LIMIT_SAMPLES:
-            sample_limit = (size_t)cli_parse_number("--limit-samples", optarg, 1, INT32_MAX);
+            pprof_options.limit = (size_t)cli_parse_number("--limit-samples", optarg, 1, INT32_MAX);
+            break;
+        case OPTION_SECONDS:
+            seconds = (unsigned)cli_parse_number("--seconds", optarg, 1, SECONDS_MAX);
             break;
         default:
             if (option >= OPTION_FORMATS && option < OPTION_FORMATS + (int)FORMAT_COUNT) {
@@ -82,15 +102,22 @@ int export_main(int argc, char **argv) {
     }
     const char *word = reading_target_word(argc, argv, 1);
     struct target target;
-    struct model model;
+    struct model model, before;
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED};
     if (wanted == 0)
         cli_usage("export needs a format and a file, such as --pprof FILE or --folded -");
-    if (sample_limit > 0 && !paths[0])
-        cli_usage("--limit-samples needs --pprof FILE");
+    if ((pprof_options.limit > 0 || seconds > 0) && !paths[0])
+        cli_usage("%s needs --pprof FILE", seconds > 0 ? "--seconds" : "--limit-samples");
+    if (seconds > 0 && wanted > 1)
+        cli_usage("--seconds is for --pprof alone; write the other formats with another command");
     if (paths[0] && paths[0][0] == '-' && paths[0][1] == '\0' && isatty(STDOUT_FILENO))
         cli_usage("--pprof writes compressed data, which a terminal cannot show; name a file");
-    target_open(&target, word, false);
+    target_open(&target, word, seconds > 0);
+    if (seconds > 0) {
+        target_load(&target, &before, &load);
+        wait_seconds(seconds);
+        pprof_options.before = &before;
+    }
     target_load(&target, &model, &load);
     reading_resolve(&model, &target, &names);
     for (size_t i = 0; i < FORMAT_COUNT; i++) {

@@ -14,6 +14,8 @@ int frag_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
 int export_main(int argc, char **argv);
 int report_main(int argc, char **argv);
+int serve_main(int argc, char **argv);
+int push_main(int argc, char **argv);
 int mark_main(int argc, char **argv);
 int watch_main(int argc, char **argv);
 int diff_main(int argc, char **argv);

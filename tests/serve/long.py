@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""What takes many seconds, so that only make torture runs it: Prometheus itself scrapes, push waits."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+
+import harness
+from harness import Skip, check, check_equal, test
+from pushes import sink
+from serving import Server, served
+
+
+@test
+def prometheus_scrapes_and_answers():
+    prometheus = shutil.which("prometheus")
+    if not prometheus:
+        raise Skip("prometheus is not installed")
+    with served() as target, tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+        token = os.path.join(where, "token")
+        with open(token, "w", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.write("0123456789abcdef0123456789abcdef\n")
+        with Server(target.runtime, target.pid, "--token-file", token) as server:
+            with open(os.path.join(where, "config.yml"), "w", encoding="ascii") as file:
+                file.write("scrape_configs:\n- job_name: memctx\n  scrape_interval: 300ms\n  scrape_timeout: 300ms\n"
+                           f"  authorization: {{credentials_file: {token}}}\n"
+                           f"  static_configs: [{{targets: ['127.0.0.1:{server.port}']}}]\n")
+            port = free_port()
+            with open(os.path.join(where, "log"), "wb") as log, subprocess.Popen(
+                    [prometheus, f"--config.file={where}/config.yml", f"--storage.tsdb.path={where}/data",
+                     f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log) as process:
+                try:
+                    series = harness.wait_until(
+                        lambda: query(port, 'memctx_context_requested_bytes{context="cache"}'), "a scrape", 20, 0.1)
+                finally:
+                    process.kill()
+        metric, (_, value) = series[0]["metric"], series[0]["value"]
+        check_equal(value, "70000", "bytes of cache")
+        check_equal((metric["program"], metric["process"], metric["kind"]), ("served", "1", "named"), "labels")
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def query(port, expression):
+    try:
+        words = urllib.parse.urlencode({"query": expression})
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{words}", timeout=5) as answer:
+            return json.load(answer)["data"]["result"]
+    except OSError:
+        return None
+
+
+@test
+def push_tells_a_failure_once_and_ends_with_its_pids():
+    with served() as target, sink(status=503, text=b"full") as (url, got):
+        with subprocess.Popen([harness.CLI, "push", str(target.pid), "--to", url, "--every", "5"], env=target.cli_env,
+                              stderr=subprocess.PIPE, text=True) as process:
+            began = time.monotonic()
+            harness.wait_until(lambda: len(got) == 2, "a second request", 30)
+            check(9 < time.monotonic() - began < 14, f"the pause was {time.monotonic() - began:.1f} s")
+            target.kill()
+            check_equal(process.wait(timeout=60), 0, "end after the end of the process")
+            check_equal(process.stderr.read().count("status 503: full"), 1, "messages")

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT
+"""What the files of the serve suite share: a target, a server, requests, and a strict reader of metrics."""
+import contextlib
+import http.client
+import os
+import re
+import select
+import socket
+import subprocess
+import tempfile
+
+import harness
+from harness import CLI, Failure, Target, build_program, check, check_equal, runtime_dir
+
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@contextlib.contextmanager
+def served(runtime=None, name=None, **extra):
+    """The program served.c, which has printed "ready". It may be started under another name."""
+    program = build_program("tests/serve/served.c", flags=["-O0"])
+    with contextlib.ExitStack() as stack:
+        if name:
+            where = stack.enter_context(tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp"))
+            os.symlink(program, os.path.join(where, name))
+            program = os.path.join(where, name)
+        runtime = runtime or stack.enter_context(runtime_dir())
+        live = stack.enter_context(Target([program], runtime, MEMCTX_CONTROL="eager", **extra))
+        check_equal(live.hear(), "ready", "first line of the target")
+        live.wait_socket()
+        yield live
+
+
+@contextlib.contextmanager
+def fake(fault, runtime):
+    """A server of the control socket with a fault, in a process that has the library."""
+    # No other suite that runs meanwhile has a process of this name.
+    program = build_program("tests/cli/fake_server.c", "served_badly")
+    with Target([program, fault], runtime, MEMCTX_CONTROL="off") as live:
+        check_equal(live.hear(), "ready", "first line of the fake server")
+        yield live
+
+
+class Server:
+    """memctx serve. `address` is what it printed: a URL, or unix:PATH."""
+
+    def __init__(self, runtime, *words, listen="127.0.0.1:0"):
+        self.process = subprocess.Popen(
+            [CLI, "serve", "--listen", listen, *map(str, words)], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=harness.clean_env(XDG_RUNTIME_DIR=runtime))
+        line = ""
+        if select.select([self.process.stdout], [], [], 20)[0]:
+            line = self.process.stdout.readline()
+        match = re.fullmatch(r"serving (\d+) process(?:es)? on (\S+)\n", line)
+        if not match:
+            self.process.kill()
+            raise Failure(f"the server said {line!r}, and {self.process.communicate()[1]!r}")
+        self.first_count, self.address = int(match[1]), match[2]
+        host = re.match(r"https?://(.*):(\d+)/", self.address)
+        self.host, self.port = (host[1].strip("[]"), int(host[2])) if host else (None, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def connect(self, timeout_s=30):
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
+
+    def raw(self, timeout_s=30):
+        return socket.create_connection((self.host, self.port), timeout=timeout_s)
+
+    def ask(self, url, method="GET", timeout_s=30, **headers):
+        """(status, headers, body) of one request over a connection of its own."""
+        connection = self.connect(timeout_s)
+        try:
+            connection.request(method, url, headers={key.replace("_", "-"): value for key, value in headers.items()})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def get(self, url, status=200, **headers):
+        """The body of a request, which must give this status."""
+        got, _, body = self.ask(url, **headers)
+        check_equal(got, status, f"status of {url} ({body[:200]!r})")
+        return body
+
+    def metrics(self):
+        return Metrics(self.get("/metrics").decode())
+
+    def end(self):
+        """Ends the server as a user does; returns (exit code, stderr)."""
+        self.process.terminate()
+        try:
+            _, errors = self.process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            raise Failure("the server did not end within 20 s") from None
+        return self.process.returncode, errors
+
+
+LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
+
+
+class Metrics:
+    """Metrics in either format, read strictly."""
+
+    def __init__(self, text, open_metrics=False):
+        self.text = text
+        self.types, self.samples = {}, {}
+        self.open_metrics = open_metrics
+        lines = text.split("\n")
+        check_equal(lines.pop(), "", "text behind the last newline")
+        if open_metrics:
+            check_equal(lines.pop(), "# EOF", "last line")
+        family = None
+        for line in lines:
+            family = self.read(line, family)
+
+    def read(self, line, family):
+        """Reads a line; returns the family that it belongs to."""
+        head = re.fullmatch(r"# (HELP|TYPE|UNIT) (\S+) (.+)", line)
+        if head:
+            kind, name, value = head.groups()
+            if kind == "HELP":
+                check(name not in self.types, f"the family {name} comes twice")
+                self.types[name] = None
+                return name
+            check_equal(name, family, f"family of {line!r}")
+            if kind == "TYPE":
+                self.types[name] = value
+            else:
+                check(self.open_metrics and name.endswith("_" + value), f"unit: {line}")
+            return family
+        match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+        check(match, f"not a line of metrics: {line!r}")
+        name, labels, value = match[1], match[2] or "", float(match[3])
+        counter = self.types.get(family) == "counter"
+        check_equal(name, family + "_total" if counter and self.open_metrics else family, f"sample {line!r}")
+        check(counter == name.endswith("_total"), f"_total is for counters: {line}")
+        found = LABEL.findall(labels)
+        check_equal(",".join(f'{key}="{text}"' for key, text in found), labels, "labels")
+        key = (name, tuple(sorted((label, self.plain(text)) for label, text in found)))
+        check(key not in self.samples, f"twice: {line}")
+        self.samples[key] = value
+        return family
+
+    @staticmethod
+    def plain(text):
+        return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text)
+
+    def all(self, name, **labels):
+        """{other labels: value} of the samples with these labels."""
+        found = {}
+        for (sample, pairs), value in self.samples.items():
+            rest = dict(pairs)
+            if sample == name and all(rest.pop(key, None) == value for key, value in labels.items()):
+                found[tuple(sorted(rest.items()))] = value
+        return found
+
+    def one(self, name, **labels):
+        found = self.all(name, **labels)
+        check_equal(len(found), 1, f"samples {name} {labels}")
+        return next(iter(found.values()))
+
+    def labels(self):
+        return {pair for _, pairs in self.samples for pair in pairs}
+
+
+__all__ = ["OPEN_METRICS", "PLAIN", "Metrics", "Server", "fake", "os", "served"]

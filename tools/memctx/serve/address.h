@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* address.h - where the server listens: unix:PATH, A.B.C.D:PORT, [IPv6]:PORT or localhost:PORT. */
+#ifndef MEMCTX_ADDRESS_H
+#define MEMCTX_ADDRESS_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "base/cli.h"
+
+struct address {
+    const char *path; /* of a Unix socket; NULL: TCP */
+    bool loopback;    /* only this machine can connect */
+    struct sockaddr_storage socket;
+    socklen_t length;
+};
+
+bool address_parse(struct address *address, const char *word, struct cli_failure *failure);
+/* Returns a socket that listens, or -1. A Unix socket has mode 0600; one that nobody listens at any
+ * more is replaced. Sets the port, if it was 0. */
+int address_listen(struct address *address, struct cli_failure *failure);
+/* Returns the address as a user can open it; the caller frees the text. */
+char *address_write(const struct address *address, bool tls);
+/* Removes the file of a Unix socket. */
+void address_remove(const struct address *address);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fleet.h - the processes that are served, and their tellers.
+ *
+ * Processes are found anew at each scrape. A process is told by its program's name and a number,
+ * which is the lowest one that no other process of that name has: a program that starts again gets
+ * the number that it had. Nothing here waits: the caller polls the descriptors of the tellers.
+ */
+#ifndef MEMCTX_FLEET_H
+#define MEMCTX_FLEET_H
+
+#include <poll.h>
+#include <stdbool.h>
+
+#include "serve/exposition.h"
+#include "target/process.h"
+
+#define FLEET_MAX 200
+
+/* Which processes are served. */
+struct fleet_wanted {
+    bool all;
+    const char *glob;         /* a pattern for the names of programs; NULL: none */
+    const char *const *words; /* pids and names */
+    size_t word_count;
+};
+
+struct fleet_process {
+    struct process_facts facts;
+    char *program;
+    unsigned number;
+    char *labels;
+    bool found; /* by the refresh that is under way */
+    pid_t teller;
+    int fd; /* socket to the teller; -1: there is none */
+    bool asked, up;
+    int64_t asked_ms;
+    char *answer; /* the text of the last answer, while `up` is true; else the reason, or NULL */
+    char *incoming;
+    size_t incoming_bytes;
+};
+
+struct fleet {
+    struct fleet_wanted wanted;
+    struct fleet_process *processes[FLEET_MAX];
+    size_t count;
+    size_t cut;            /* processes for which there was no room */
+    uint64_t *start_ticks; /* of each word that is a pid, once it was found; 0: not found yet */
+};
+
+/* Finds new processes and drops those that have ended. */
+void fleet_refresh(struct fleet *fleet);
+/* Asks every process for its figures. */
+void fleet_ask(struct fleet *fleet, int64_t now_ms);
+/* Returns true if an answer is still awaited that was asked for at `asked_ms` or later. */
+bool fleet_waits(const struct fleet *fleet, int64_t asked_ms);
+/* Adds the descriptors of tellers to a poll list, which must have room for FLEET_MAX more. */
+size_t fleet_poll(const struct fleet *fleet, struct pollfd *entries);
+/* Reads the answers that the descriptors of the poll list have. */
+void fleet_read(struct fleet *fleet, const struct pollfd *entries, size_t count);
+/* Returns the metrics of all processes. A process without an answer is told as down. */
+char *fleet_write(const struct fleet *fleet, enum exposition_format format, size_t *length);
+/* Returns the process with this program's name and this number (0: any); NULL: there is none.
+ * `count` is set to how many there are. A `program` of NULL: all. */
+struct fleet_process *fleet_find(const struct fleet *fleet, const char *program, unsigned number,
+                                 size_t *count);
+/* Ends all tellers. */
+void fleet_end(struct fleet *fleet);
+
+#endif

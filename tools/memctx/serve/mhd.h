@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mhd.h - the functions of libmicrohttpd, which is loaded when the server starts.
+ *
+ * The library brings nine others with it (TLS), which would double the time that every verb takes
+ * to start. So the command is not linked with it: mhd.run is MHD_run.
+ */
+#ifndef MEMCTX_MHD_H
+#define MEMCTX_MHD_H
+
+#include <microhttpd.h>
+#include <stdbool.h>
+
+#include "base/cli.h"
+
+#define MHD_FUNCTIONS(X)                                                                           \
+    X(start_daemon)                                                                                \
+    X(stop_daemon)                                                                                 \
+    X(run)                                                                                         \
+    X(get_timeout)                                                                                 \
+    X(get_daemon_info)                                                                             \
+    X(get_connection_info)                                                                         \
+    X(get_connection_values)                                                                       \
+    X(lookup_connection_value)                                                                     \
+    X(create_response_from_buffer)                                                                 \
+    X(add_response_header)                                                                         \
+    X(queue_response)                                                                              \
+    X(destroy_response)                                                                            \
+    X(suspend_connection)                                                                          \
+    X(resume_connection)
+
+struct mhd {
+#define X(name) __typeof__(MHD_##name) *name;
+    MHD_FUNCTIONS(X)
+#undef X
+};
+extern struct mhd mhd; /* all NULL before mhd_load */
+
+bool mhd_load(struct cli_failure *failure);
+
+#endif

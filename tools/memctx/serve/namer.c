@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/* namer.c - the child that names call paths, and the table of the names. */
+#include "serve/namer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "model/folding.h"
+#include "model/shorten.h"
+#include "model/who.h"
+#include "names/symbols.h"
+#include "target/target.h"
+
+#define ENTRIES 8192U /* slots; the table is emptied when half of them are in use */
+#define FUNCTIONS_MAX 4
+#define LABEL_BYTES 120 /* a further function that does not fit is left out */
+#define ANSWER_MAX (1U << 20)
+
+struct namer_entry {
+    uint64_t hash; /* 0: the slot is free */
+    char *label;
+};
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+void namer_begin(struct namer *namer) {
+    *namer = (struct namer){.fd = -1};
+    namer->entries = cli_alloc(ENTRIES, sizeof *namer->entries);
+}
+
+uint64_t namer_hash(uint64_t hash, const struct model_frame *frame) {
+    uint64_t mixed = folding_mix(hash, frame->address ^ (uint64_t)frame->kind << 56);
+    for (const char *at = frame->label ? frame->label : ""; *at != '\0'; at++)
+        mixed = folding_mix(mixed, (unsigned char)*at);
+    return mixed | 1;
+}
+
+static struct namer_entry *find_entry(const struct namer *namer, uint64_t hash) {
+    for (uint64_t at = hash ^ hash >> 32;; at++) {
+        struct namer_entry *entry = &namer->entries[at % ENTRIES];
+        if (entry->hash == 0 || entry->hash == hash)
+            return entry;
+    }
+}
+
+bool namer_find(const struct namer *namer, uint64_t hash, const char **label) {
+    const struct namer_entry *entry = find_entry(namer, hash);
+    *label = entry->label;
+    return entry->hash != 0;
+}
+
+void namer_forget(struct namer *namer) {
+    for (size_t i = 0; i < ENTRIES; i++)
+        free(namer->entries[i].label);
+    memset(namer->entries, 0, ENTRIES * sizeof *namer->entries);
+    namer->count = 0;
+}
+
+static void add_entry(struct namer *namer, uint64_t hash, const char *label) {
+    if (namer->count >= ENTRIES / 2)
+        namer_forget(namer);
+    struct namer_entry *entry = find_entry(namer, hash);
+    if (entry->hash == 0)
+        namer->count++;
+    free(entry->label);
+    *entry = (struct namer_entry){hash, label ? cli_copy(label) : NULL};
+}
+
+/* --- the child ------------------------------------------------------------------------------- */
+
+/* Removes file paths from a name, which names of generated code have. A word that begins the name
+ * keeps what is behind its last slash: "github.com/me/store.Put" becomes "store.Put". */
+static void cut_path(char *name) {
+    char *slash = strchr(name, '/');
+    if (!slash || strstr(name, "operator/"))
+        return;
+    char *word = slash;
+    while (word > name && !strchr(" :(", word[-1]))
+        word--;
+    if (word > name) {
+        while (word > name && strchr(" :(", word[-1]))
+            word--;
+        *word = '\0';
+    } else {
+        size_t length = strcspn(name, " (");
+        char *last = memrchr(name, '/', length);
+        memmove(name, last + 1, strlen(last + 1) + 1);
+    }
+}
+
+/* Returns the name of a step; the caller frees it. */
+static char *name_of(const struct model *model, struct who_step step) {
+    const struct model_frame *frame = model->contexts[step.context].frame;
+    const struct model_names *names = frame->names;
+    if (frame->kind != WIRE_KIND_PATH)
+        return cli_copy(frame->label ? frame->label : "[unknown]");
+    if (names && step.function < names->count && names->functions[step.function].name) {
+        char *name = shorten_to_name(names->functions[step.function].name, true);
+        cut_path(name);
+        if (name[0] != '\0')
+            return name;
+        free(name);
+    }
+    if (frame->module == WIRE_NONE)
+        return cli_copy("[generated code]");
+    return cli_format("[%s]", shorten_path(model->modules[frame->module].path));
+}
+
+/* Returns the functions that mean something, at most FUNCTIONS_MAX, innermost first. If none does,
+ * the innermost functions are taken. */
+static char *make_label(const struct model *model, uint32_t context) {
+    char *label = NULL, *last = NULL;
+    for (int any = 0; any < 2 && !label; any++) {
+        size_t count = 0;
+        struct who_step step = who_first(model, context);
+        for (; step.context != WIRE_NONE && step.context != 0 && count < FUNCTIONS_MAX;
+             step = who_next(model, step)) {
+            const struct model_frame *frame = model->contexts[step.context].frame;
+            bool means = who_kind_of(model, step) <= WHO_MAIN;
+            bool special = frame->kind != WIRE_KIND_PATH && step.context == context;
+            if (!means && !special && any == 0)
+                continue;
+            char *name = name_of(model, step);
+            if (last && strcmp(last, name) == 0) { /* a recursion, or an alias */
+                free(name);
+                continue;
+            }
+            if (label && strlen(label) + strlen(name) + 3 > LABEL_BYTES) {
+                free(name);
+                break;
+            }
+            char *longer = label ? cli_format("%s < %s", label, name) : cli_copy(name);
+            free(label);
+            free(last);
+            last = name;
+            label = longer;
+            count++;
+        }
+    }
+    free(last);
+    return label ? label : cli_copy("[no call path]");
+}
+
+static uint64_t hash_path(const struct model *model, uint32_t index) {
+    uint32_t path[MODEL_LEVELS_MAX + 1];
+    size_t length = 0;
+    uint64_t hash = 0;
+    for (uint32_t at = index; at != WIRE_NONE && length <= MODEL_LEVELS_MAX;
+         at = model->contexts[at].parent)
+        path[length++] = at;
+    while (length > 0) /* from the root on, as the target tells a path */
+        hash = namer_hash(hash, model->contexts[path[--length]].frame);
+    return hash;
+}
+
+static struct {
+    uint32_t *ids;
+    size_t count, room;
+} seen;
+
+static enum loader_visit keep_once(struct loader *loader, const struct wire_context *context,
+                                   const struct wire_sums *sums, char *label) {
+    (void)loader;
+    (void)sums;
+    (void)label;
+    for (size_t i = 0; i < seen.count; i++)
+        if (seen.ids[i] == context->id)
+            return LOADER_DROP;
+    if (seen.count == seen.room) {
+        seen.room = 2 * seen.room + 64;
+        seen.ids = cli_grow(seen.ids, seen.room, sizeof *seen.ids);
+    }
+    seen.ids[seen.count++] = context->id;
+    return LOADER_KEEP;
+}
+
+/* Loads the paths, and prints "HASH LABEL" for each one. */
+static _Noreturn void run_child(pid_t pid, const struct namer_wish *wishes, size_t count,
+                                FILE *answer) {
+    struct target target;
+    struct model model;
+    char word[16];
+    snprintf(word, sizeof word, "%d", (int)pid);
+    target_open(&target, word, true);
+    struct loader *loader = &target.loader;
+    loader_begin(loader, &model, target.client.source, &target.failure);
+    target_ask_head(&target, WIRE_DUMP_BEGIN);
+    loader->visit = keep_once;
+    for (size_t i = 0; i < count; i++) {
+        struct wire_piece_request request = {.part = WIRE_PART_PATH,
+                                             .from = WIRE_FROM_ID(wishes[i].id)};
+        target_ask_pieces(&target, &request);
+    }
+    loader->visit = NULL;
+    target_ask_part(&target, WIRE_PART_MODULES, 0);
+    target_ask_head(&target, WIRE_DUMP_END);
+    if (!loader_link(loader))
+        cli_die_failure(&target.failure);
+    struct symbols_options options = {.live_pid = target.facts.pid,
+                                      .inner_pid = target.facts.inner_pid};
+    symbols_finish(symbols_begin(&model, &options), &model);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t index = model_find_context(&model, wishes[i].id);
+        if (index != WIRE_NONE)
+            fprintf(answer, "%" PRIu64 " %s\n", hash_path(&model, index),
+                    make_label(&model, index));
+    }
+    _exit(fclose(answer) == 0 ? 0 : 1);
+}
+
+/* --- asking ---------------------------------------------------------------------------------- */
+
+void namer_ask(struct namer *namer, pid_t pid, const struct namer_wish *wishes, size_t count) {
+    int fds[2];
+    if (namer->child > 0 || count == 0 || pipe2(fds, O_CLOEXEC) != 0)
+        return;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        close(fds[0]);
+        FILE *answer = fdopen(fds[1], "w");
+        if (!answer)
+            _exit(1);
+        run_child(pid, wishes, count, answer);
+    }
+    close(fds[1]);
+    if (child < 0) {
+        close(fds[0]);
+        return;
+    }
+    namer->child = child;
+    namer->fd = fds[0];
+    namer->asked = cli_alloc(count, sizeof *namer->asked);
+    namer->asked_count = count;
+    for (size_t i = 0; i < count; i++)
+        namer->asked[i] = wishes[i].hash;
+}
+
+/* Adds the names of the answer. A path that got none has no name, and is not asked for again. */
+static void take_answer(struct namer *namer) {
+    char *at = namer->answer;
+    for (char *end; at && (end = strchr(at, '\n')); at = end + 1) {
+        char *label;
+        *end = '\0';
+        uint64_t hash = strtoull(at, &label, 10);
+        if (hash != 0 && *label == ' ')
+            add_entry(namer, hash, label + 1);
+    }
+    for (size_t i = 0; i < namer->asked_count; i++) {
+        const char *label;
+        if (!namer_find(namer, namer->asked[i], &label))
+            add_entry(namer, namer->asked[i], NULL);
+    }
+}
+
+void namer_stop(struct namer *namer) {
+    if (namer->child > 0) {
+        kill(namer->child, SIGKILL);
+        close(namer->fd);
+        while (waitpid(namer->child, NULL, 0) < 0 && errno == EINTR) {
+        }
+    }
+    free(namer->answer);
+    free(namer->asked);
+    namer->answer = NULL;
+    namer->asked = NULL;
+    namer->answer_bytes = namer->asked_count = 0;
+    namer->child = 0;
+    namer->fd = -1;
+}
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void namer_take(struct namer *namer, int wait_ms) {
+    int64_t deadline = now_ms() + wait_ms;
+    while (namer->child > 0) {
+        char buffer[4096];
+        int64_t left = deadline - now_ms();
+        struct pollfd entry = {.fd = namer->fd, .events = POLLIN};
+        int ready = poll(&entry, 1, left > 0 ? (int)left : 0);
+        if (ready == 0 || (ready < 0 && errno != EINTR))
+            return;
+        ssize_t got = ready > 0 ? read(namer->fd, buffer, sizeof buffer) : -1;
+        if (got < 0)
+            continue;
+        if (got == 0 || namer->answer_bytes > ANSWER_MAX) {
+            take_answer(namer);
+            namer_stop(namer);
+            return;
+        }
+        namer->answer = cli_grow(namer->answer, namer->answer_bytes + (size_t)got + 1, 1);
+        memcpy(namer->answer + namer->answer_bytes, buffer, (size_t)got);
+        namer->answer_bytes += (size_t)got;
+        namer->answer[namer->answer_bytes] = '\0';
+    }
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * namer.h - names of call paths, as labels: "row_new < table_load < main".
+ *
+ * Looking up functions may take seconds, and a damaged file may end it. So a child process does it,
+ * over a connection of its own, and the teller goes on without the names until they arrive. Names
+ * are kept by the hash of the path's frames, so a path is looked up once.
+ */
+#ifndef MEMCTX_NAMER_H
+#define MEMCTX_NAMER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "model/model.h"
+
+struct namer {
+    struct namer_entry *entries; /* a hash table */
+    size_t count;
+    pid_t child; /* 0: none runs */
+    int fd;      /* the child's answer */
+    char *answer;
+    size_t answer_bytes;
+    uint64_t *asked; /* hashes that the child was asked for */
+    size_t asked_count;
+};
+
+/* A path that needs a name: the id of its context, and the hash of its frames. */
+struct namer_wish {
+    uint32_t id;
+    uint64_t hash;
+};
+
+void namer_begin(struct namer *namer);
+/* Adds one frame to the hash of a path. */
+uint64_t namer_hash(uint64_t hash, const struct model_frame *frame);
+/* Sets *label and returns true if the path is known. A label of NULL: it has no name. */
+bool namer_find(const struct namer *namer, uint64_t hash, const char **label);
+/* Starts looking up these names of the process, unless a look-up runs. */
+void namer_ask(struct namer *namer, pid_t pid, const struct namer_wish *wishes, size_t count);
+/* Takes the names that a look-up has found. Waits for its end, but at most `wait_ms`. */
+void namer_take(struct namer *namer, int wait_ms);
+/* Forgets all names, because the process runs another program. */
+void namer_forget(struct namer *namer);
+/* Ends a look-up. */
+void namer_stop(struct namer *namer);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* page.c - asks doctor about each process, and writes a page without scripts. */
+#include "serve/page.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "serve/job.h"
+
+#define DOCTOR_MS 10000 /* for one process */
+#define ALL_MS 25000    /* for all of them */
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Writes the first paragraph of a text. */
+static void put_html(FILE *file, const char *text) {
+    for (; *text != '\0' && strncmp(text, "\n\n", 2) != 0; text++) {
+        switch (*text) {
+        case '<': fputs("&lt;", file); break;
+        case '>': fputs("&gt;", file); break;
+        case '&': fputs("&amp;", file); break;
+        case '"': fputs("&quot;", file); break;
+        default: putc(*text, file);
+        }
+    }
+}
+
+/* Writes a name for a query. */
+static void put_query(FILE *file, const char *text) {
+    for (; *text != '\0'; text++) {
+        unsigned char byte = (unsigned char)*text;
+        if (byte < 0x80 && strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789-._~",
+                                  byte))
+            putc(byte, file);
+        else
+            fprintf(file, "%%%02X", byte);
+    }
+}
+
+/* Writes the first paragraph of doctor's text, or why it has none. */
+static void put_verdict(FILE *file, const struct fleet_process *process, int64_t deadline_ms) {
+    struct job job = {0};
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)process->facts.pid);
+    const char *words[] = {"doctor", pid, NULL};
+    if (now_ms() >= deadline_ms || !job_start(&job, "doctor", words, deadline_ms)) {
+        fputs("not asked", file);
+        return;
+    }
+    while (!job.done) {
+        struct pollfd entries[JOB_FDS];
+        poll(entries, job_poll(&job, entries), 100);
+        job_run(&job, now_ms());
+    }
+    if (job.late)
+        fputs("doctor was not done in time", file);
+    else if (job.status == 0)
+        put_html(file, job.out.length > 0 ? job.out.bytes : "");
+    else
+        put_html(file, job.error.length > 0 ? job.error.bytes : "doctor has ended");
+    job_free(&job);
+}
+
+static void put_link(FILE *file, const struct fleet_process *process, const char *address,
+                     const char *more, const char *name) {
+    fprintf(file, "<a href=\"%s?target=", address);
+    put_query(file, process->program);
+    fprintf(file, "&amp;process=%u%s\">%s</a> ", process->number, more, name);
+}
+
+void page_write(int fd, const void *argument) {
+    const struct fleet *fleet = argument;
+    FILE *file = fdopen(fd, "w");
+    int64_t end_ms = now_ms() + ALL_MS;
+    if (!file)
+        return;
+    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+          "<title>memctx</title>\n<style>body{font-family:sans-serif;margin:2em}"
+          "td,th{text-align:left;padding:.2em 1em .2em 0;vertical-align:top}</style></head>\n"
+          "<body><h1>memctx</h1>\n"
+          "<p><a href=\"metrics\">/metrics</a> for Prometheus</p>\n"
+          "<table><tr><th>program</th><th>process</th><th>verdict</th><th></th></tr>\n",
+          file);
+    for (size_t i = 0; i < fleet->count; i++) {
+        const struct fleet_process *process = fleet->processes[i];
+        int64_t limit_ms = now_ms() + DOCTOR_MS;
+        fputs("<tr><td>", file);
+        put_html(file, process->program);
+        fprintf(file, "</td><td>%u</td><td>", process->number);
+        fflush(file); /* before job_start forks */
+        put_verdict(file, process, limit_ms < end_ms ? limit_ms : end_ms);
+        fputs("</td><td>", file);
+        put_link(file, process, "doctor", "", "/doctor");
+        put_link(file, process, "debug/pprof/heap", "", "/debug/pprof/heap");
+        put_link(file, process, "debug/pprof/allocs", "&amp;seconds=10", "/debug/pprof/allocs");
+        fputs("</td></tr>\n", file);
+    }
+    fputs("</table></body></html>\n", file);
+    fclose(file);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* page.h - the page at "/": what the server has, and doctor's verdict on each process. */
+#ifndef MEMCTX_PAGE_H
+#define MEMCTX_PAGE_H
+
+#include "serve/fleet.h"
+
+/* Writes the page for all processes of a fleet. Runs in a child process, because doctor takes a
+ * while. */
+void page_write(int fd, const void *fleet);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* request.c - checks requests. */
+#include "serve/request.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cli.h"
+
+#define refuse(...) (set_refusal(__VA_ARGS__), false)
+
+static void set_refusal(struct request_refusal *refusal, unsigned status, const char *format, ...)
+    CLI_PRINTF(3, 4);
+static void set_refusal(struct request_refusal *refusal, unsigned status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    refusal->status = status;
+    vsnprintf(refusal->text, sizeof refusal->text, format, arguments);
+    va_end(arguments);
+    cli_clean(refusal->text);
+}
+
+/* --- who may ask ----------------------------------------------------------------------------- */
+
+/* Compares in a time that depends on the length of what the client sent alone. */
+static bool is_token(const char *sent, const char *token) {
+    size_t length = strlen(token), sent_length = strlen(sent);
+    volatile unsigned char differs = length != sent_length;
+    for (size_t i = 0; i < sent_length; i++)
+        differs = differs | (unsigned char)(sent[i] ^ token[i % length]);
+    return differs == 0;
+}
+
+/* A page of another site can make a browser ask a server on this machine, under a name of that
+ * site. So the name must be an address or localhost. */
+static bool is_local_name(const char *host) {
+    char name[64];
+    unsigned char address[16];
+    size_t length = host[0] == '[' ? strcspn(host + 1, "]") : strcspn(host, ":");
+    if (length >= sizeof name)
+        return false;
+    memcpy(name, host + (host[0] == '['), length);
+    name[length] = '\0';
+    return strcasecmp(name, "localhost") == 0 || inet_pton(AF_INET, name, address) == 1 ||
+           inet_pton(AF_INET6, name, address) == 1;
+}
+
+bool request_permit(struct MHD_Connection *connection, const struct request_rules *rules,
+                    struct request_refusal *refusal) {
+    const char *host = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    const char *sent = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+    if (rules->local_host && host && !is_local_name(host)) {
+        return refuse(refusal, MHD_HTTP_FORBIDDEN,
+                      "the Host \"%.200s\" is no address of this machine; name 127.0.0.1 or "
+                      "localhost, or start the server with --token-file",
+                      host);
+    }
+    if (!rules->token)
+        return true;
+    bool bearer = sent && strncasecmp(sent, "Bearer ", 7) == 0;
+    if (bearer && is_token(sent + 7 + strspn(sent + 7, " "), rules->token))
+        return true;
+    if (bearer && !*rules->token_logged) {
+        cli_warn("a request came with a wrong token, and was refused; further ones are not told");
+        *rules->token_logged = true;
+    }
+    return refuse(refusal, MHD_HTTP_UNAUTHORIZED,
+                  "this server needs the header "
+                  "\"Authorization: Bearer TOKEN\"%s",
+                  bearer ? "; this token is wrong" : "");
+}
+
+/* --- what is asked --------------------------------------------------------------------------- */
+
+static const struct {
+    const char *url;
+    enum request_kind kind;
+    const char *arguments[5]; /* those that the address knows; NULL behind the last */
+} addresses[] = {
+    {"/metrics", REQUEST_METRICS, {NULL}},
+    {"/debug/pprof/heap", REQUEST_HEAP, {"target", "process", "limit_samples", NULL}},
+    {"/debug/pprof/allocs",
+     REQUEST_ALLOCS,
+     {"target", "process", "limit_samples", "seconds", NULL}},
+    {"/doctor", REQUEST_DOCTOR, {"target", "process", NULL}},
+    {"/", REQUEST_PAGE, {NULL}},
+};
+#define ADDRESSES (sizeof addresses / sizeof addresses[0])
+
+struct argument_check {
+    const char *const *known;
+    struct request_refusal *refusal;
+    bool good;
+};
+
+static enum MHD_Result check_argument(void *closure, enum MHD_ValueKind kind, const char *key,
+                                      const char *value) {
+    struct argument_check *check = closure;
+    size_t at = 0;
+    (void)kind;
+    while (check->known[at] && strcmp(check->known[at], key) != 0)
+        at++;
+    if (!check->known[at])
+        check->good =
+            refuse(check->refusal, MHD_HTTP_BAD_REQUEST, "this address takes no %.100s=", key);
+    else if (!value || value[0] == '\0')
+        check->good = refuse(check->refusal, MHD_HTTP_BAD_REQUEST, "%s= needs a value", key);
+    return check->good ? MHD_YES : MHD_NO;
+}
+
+static bool read_number(struct MHD_Connection *connection, const char *name, unsigned most,
+                        unsigned *number, struct request_refusal *refusal) {
+    const char *word = mhd.lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name);
+    int64_t value;
+    if (!word)
+        return true;
+    if (!cli_is_number(word, &value) || value < 1 || value > most) {
+        return refuse(refusal, MHD_HTTP_BAD_REQUEST,
+                      "%s= takes a number from 1 to %u; got "
+                      "\"%.100s\"",
+                      name, most, word);
+    }
+    *number = (unsigned)value;
+    return true;
+}
+
+/* Finds the process that target= and process= name. */
+static bool read_target(struct request_query *query, struct MHD_Connection *connection,
+                        struct fleet *fleet, struct request_refusal *refusal) {
+    const char *target = mhd.lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "target");
+    unsigned number = 0;
+    size_t count;
+    if (!read_number(connection, "process", INT32_MAX, &number, refusal))
+        return false;
+    fleet_refresh(fleet);
+    query->process = fleet_find(fleet, target, number, &count);
+    if (count == 1)
+        return true;
+    if (count == 0) {
+        return refuse(refusal, MHD_HTTP_NOT_FOUND,
+                      "no such process is served%s%.100s; / lists those that are",
+                      target ? ": " : "", target ? target : "");
+    }
+    return refuse(refusal, MHD_HTTP_BAD_REQUEST,
+                  "%zu processes are served; name one with target=PROGRAM%s; / lists them", count,
+                  target ? "&process=NUMBER" : "");
+}
+
+bool request_read(struct request_query *query, struct MHD_Connection *connection, const char *url,
+                  struct fleet *fleet, struct request_refusal *refusal) {
+    size_t at = 0;
+    *query = (struct request_query){0};
+    while (at < ADDRESSES && strcmp(addresses[at].url, url) != 0)
+        at++;
+    if (at == ADDRESSES) {
+        return refuse(refusal, MHD_HTTP_NOT_FOUND,
+                      "there is no %.200s; there are /, /metrics, /doctor, /debug/pprof/heap and "
+                      "/debug/pprof/allocs",
+                      url);
+    }
+    query->kind = addresses[at].kind;
+    query->format = exposition_choose(
+        mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT));
+    struct argument_check check = {addresses[at].arguments, refusal, true};
+    mhd.get_connection_values(connection, MHD_GET_ARGUMENT_KIND, check_argument, &check);
+    if (!check.good ||
+        !read_number(connection, "seconds", REQUEST_SECONDS_MAX, &query->seconds, refusal) ||
+        !read_number(connection, "limit_samples", REQUEST_SAMPLES_MAX, &query->limit_samples,
+                     refusal))
+        return false;
+    if (query->kind == REQUEST_METRICS || query->kind == REQUEST_PAGE)
+        return true;
+    return read_target(query, connection, fleet, refusal);
+}

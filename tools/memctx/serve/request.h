@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * request.h - what a request asks for: checks method, rights and query, and finds the process.
+ *
+ * Only GET and HEAD exist, and no address changes anything.
+ */
+#ifndef MEMCTX_REQUEST_H
+#define MEMCTX_REQUEST_H
+
+#include "serve/exposition.h"
+#include "serve/fleet.h"
+#include "serve/mhd.h"
+
+#define REQUEST_SECONDS_MAX 60
+#define REQUEST_SAMPLES_MAX 1000000
+
+enum request_kind { REQUEST_METRICS, REQUEST_HEAP, REQUEST_ALLOCS, REQUEST_DOCTOR, REQUEST_PAGE };
+
+struct request_query {
+    enum request_kind kind;
+    enum exposition_format format;
+    struct fleet_process *process;   /* of HEAP, ALLOCS and DOCTOR */
+    unsigned seconds, limit_samples; /* 0: not given */
+};
+
+/* An answer that is no success. */
+struct request_refusal {
+    unsigned status;
+    char text[1024];
+};
+
+/* What the server requires of each request. */
+struct request_rules {
+    const char *token;  /* NULL: none is needed */
+    bool local_host;    /* the Host header must name this machine or an address */
+    bool *token_logged; /* a wrong token was told once */
+};
+
+/* Returns false with a refusal if the client may not ask. */
+bool request_permit(struct MHD_Connection *connection, const struct request_rules *rules,
+                    struct request_refusal *refusal);
+/* Reads address and query. Looks for new processes, if the query is about one. */
+bool request_read(struct request_query *query, struct MHD_Connection *connection, const char *url,
+                  struct fleet *fleet, struct request_refusal *refusal);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* serve.c - `memctx serve`: metrics, profiles and findings of running processes over HTTP. */
+#include "serve/server.h"
+#include "verbs/serving.h"
+#include "verbs/verbs.h"
+
+enum { OPTION_ALL = 1, OPTION_MATCH, OPTION_LISTEN, OPTION_TOKEN, OPTION_CERT, OPTION_KEY };
+
+static const struct option options_list[] = {{"all", no_argument, NULL, OPTION_ALL},
+                                             {"match", required_argument, NULL, OPTION_MATCH},
+                                             {"listen", required_argument, NULL, OPTION_LISTEN},
+                                             {"token-file", required_argument, NULL, OPTION_TOKEN},
+                                             {"cert", required_argument, NULL, OPTION_CERT},
+                                             {"key", required_argument, NULL, OPTION_KEY},
+                                             CLI_COMMON_OPTIONS};
+
+struct serve_words {
+    const char *listen, *token, *certificate, *key;
+};
+
+static struct server_options parse(int argc, char **argv) {
+    struct server_options options = {0};
+    struct serve_words words = {.listen = "127.0.0.1:9464"};
+    struct cli_failure failure;
+    int option;
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
+        switch (option) {
+        case OPTION_ALL: options.wanted.all = true; break;
+        case OPTION_MATCH: options.wanted.glob = optarg; break;
+        case OPTION_LISTEN: words.listen = optarg; break;
+        case OPTION_TOKEN: words.token = optarg; break;
+        case OPTION_CERT: words.certificate = optarg; break;
+        default: words.key = optarg; break;
+        }
+    }
+    options.wanted.words = (const char *const *)argv + optind;
+    options.wanted.word_count = (size_t)(argc - optind);
+    if (options.wanted.all + (options.wanted.glob != NULL) + (argc > optind) != 1)
+        cli_usage("serve needs either TARGETs, or --all, or --match GLOB");
+    if (!words.certificate != !words.key)
+        cli_usage("--cert and --key need each other");
+    if (!address_parse(&options.address, words.listen, &failure))
+        cli_usage("%s", failure.text);
+    if (!options.address.loopback && !words.token && !words.certificate) {
+        cli_usage("%s can be reached from other machines; add --token-file FILE, or --cert FILE "
+                  "and --key FILE, or listen on 127.0.0.1",
+                  words.listen);
+    }
+    options.token = words.token ? serving_read_token(words.token) : NULL;
+    options.certificate =
+        words.certificate ? serving_read_file("--cert", words.certificate, false) : NULL;
+    options.key = words.key ? serving_read_file("--key", words.key, true) : NULL;
+    return options;
+}
+
+int serve_main(int argc, char **argv) {
+    struct server_options options = parse(argc, argv);
+    serving_check_targets(&options.wanted);
+    return server_run(&options);
+}

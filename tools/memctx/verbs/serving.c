@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* serving.c - what serve and push share: files with secrets, and TARGETs of which a name may stand
+ * for several processes. */
+#include "verbs/serving.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "target/target.h"
+
+#define SECRET_MAX 65536 /* bytes of a file with a token, a certificate or a key */
+#define TOKEN_MIN 16
+
+char *serving_read_file(const char *option, const char *path, bool private) {
+    char *text = cli_alloc(SECRET_MAX + 1, 1);
+    struct stat status;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        cli_die(CLI_USAGE, "%s: cannot read %s; %s", option, path, strerror(errno));
+    size_t length = fread(text, 1, SECRET_MAX, file);
+    if (ferror(file))
+        cli_die(CLI_USAGE, "%s: cannot read %s; %s", option, path, strerror(errno));
+    if (strlen(text) != length || length == 0 || length == SECRET_MAX) {
+        cli_die(CLI_USAGE, "%s: %s is %s; name a file of text", option, path,
+                length == 0            ? "empty"
+                : length == SECRET_MAX ? "too long"
+                                       : "not text");
+    }
+    if (private && fstat(fileno(file), &status) == 0 && (status.st_mode & 077) != 0)
+        cli_warn("other users may read %s; chmod 600 %s", path, path);
+    fclose(file);
+    return text;
+}
+
+char *serving_read_token(const char *path) {
+    char *token = serving_read_file("--token-file", path, true);
+    token[strcspn(token, "\r\n")] = '\0';
+    size_t length = strlen(token);
+    for (size_t i = 0; i < length; i++)
+        if (token[i] <= ' ' || token[i] > '~')
+            cli_die(CLI_USAGE,
+                    "--token-file: the first line of %s has a space or a byte that is "
+                    "not ASCII; take letters and digits, such as those of openssl rand "
+                    "-hex 32",
+                    path);
+    if (length < TOKEN_MIN)
+        cli_die(CLI_USAGE,
+                "--token-file: the first line of %s has %zu characters, but a token "
+                "needs %d; openssl rand -hex 32 makes one",
+                path, length, TOKEN_MIN);
+    return token;
+}
+
+void serving_check_targets(const struct fleet_wanted *wanted) {
+    for (size_t i = 0; i < wanted->word_count; i++) {
+        struct fleet fleet = {.wanted = {.words = wanted->words + i, .word_count = 1}};
+        struct target target;
+        int64_t pid;
+        if (!cli_is_number(wanted->words[i], &pid)) {
+            fleet_refresh(&fleet);
+            size_t count = fleet.count;
+            fleet_end(&fleet);
+            if (count > 0)
+                continue;
+        }
+        target_open(&target, wanted->words[i], true);
+        client_close(&target.client);
+    }
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* serving.h - what serve and push share. */
+#ifndef MEMCTX_SERVING_H
+#define MEMCTX_SERVING_H
+
+#include "serve/fleet.h"
+
+/* Returns the content of a text file. `private`: warns if others may read it. A file that cannot be
+ * read is a usage error. */
+char *serving_read_file(const char *option, const char *path, bool private);
+/* Returns the first line of the file of --token-file. */
+char *serving_read_token(const char *path);
+/* Ends the command with the message of other verbs if a TARGET is not there. A name may belong to
+ * several processes here. */
+void serving_check_targets(const struct fleet_wanted *wanted);
+
+#endif
