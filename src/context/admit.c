@@ -3,8 +3,9 @@
  * Finds the view that pays for a walked stack; see admit.h.
  *
  * Each frame of the stack has a *place*: the node of the path up to the frame, the length of that
- * path in nodes, and a hash. The node is *cold* where the path is not in the tree: it is WAITS plus
- * the deepest ancestor that is in the tree, and the hash is that of the path. Otherwise the hash
+ * path in nodes, and a hash. A place is *cold* where the path is not in the tree (which has nothing
+ * to do with TREE_COLD): the node is WAITS plus the deepest ancestor that is in the tree, and the
+ * hash is that of the path. Otherwise the hash
  * has a bit for each folded function on the path. The places of frames that a walk kept are known,
  * so only new frames are looked up.
  *
@@ -28,16 +29,16 @@
 #define SIGHTINGS 4096U
 #define KNOWN 62U       /* so many that struct admission fits an OS page */
 #define DEPTH_PARTS 256 /* each node further in needs 1/DEPTH_PARTS of the limit more */
-#define WATCHED_MAX 64U
+#define WATCHED_MAX 64U /* frames that watch_all compares */
 #define WATCH_EVERY 32U /* one of so many waiting paths is searched for functions that recur */
-#define WAITED_TOLD_EVERY 32U
-#define LIMIT_LOOK_EVERY 64U
+#define WAITED_TOLD_EVERY 32U /* a thread adds to admit_waited in steps of so many */
+#define LIMIT_LOOK_EVERY 64U  /* walks of a thread between two computations of the limit */
 
 /* Counts how often a path was seen lately: 16 bits of the path's hash, and below them its weight.
  * Other paths that come to the same place wear the weight down. All threads share the counts. One
  * thread now and then undoes what another one counted; that does no harm. */
 static uint32_t *sightings; /* atomic, and so is each */
-/* The view that pays for two innermost frames below an ancestor. */
+/* The view that pays for waiting paths with the same two innermost frames and the same ancestor. */
 struct known {
     struct view *view;
     uintptr_t site, caller;
@@ -117,7 +118,7 @@ INLINE struct place place_before(const struct admit *admit, int before) {
     return before < 0 ? admit->root : place_of(&admit->stack->frames[before]);
 }
 
-/* Finds out whether the function of frame `i` stands further out on the stack, too. */
+/* Reports the function of frame `i` to function_recurs if it stands further out, too. */
 static NOINLINE void watch(const struct admit *admit, int i) {
     const struct stack_frame *frames = admit->stack->frames;
     bool recurs = false;
@@ -131,7 +132,7 @@ static NOINLINE void watch(const struct admit *admit, int i) {
         function_recurs(function);
 }
 
-/* Does the work of watch for all innermost frames that are not folded, at once. */
+/* As watch, for the innermost WATCHED_MAX frames that are not folded. */
 static NOINLINE void watch_all(const struct admit *admit) {
     uintptr_t functions[WATCHED_MAX];
     unsigned count = 0;
@@ -156,6 +157,7 @@ INLINE int last_frame(const struct admission *admission, uint32_t number) {
     return (uint16_t)(last - admission->look) < LOOK_ONE ? (int)(last % LOOK_ONE) : -1;
 }
 
+/* Makes the node of frame `i` below `node`. Returns `node` with WAITS if there is no room. */
 static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
     struct stack_frame *frame = &admit->stack->frames[i];
     uint32_t child = 0;
@@ -170,7 +172,7 @@ static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int
     return child;
 }
 
-/* Returns the node one step further inwards. */
+/* Returns the node of frame `i` below `node`, as make_node does if it is missing. */
 static uint32_t step(const struct admit *admit, uint32_t node, int i) {
     if (UNLIKELY(node & WAITS))
         return node;
@@ -178,8 +180,8 @@ static uint32_t step(const struct admit *admit, uint32_t node, int i) {
     return LIKELY(child) ? child : make_node(admit, node, i);
 }
 
-/* The path of frame `i` is too long for the nodes of its caller's path: looks up all nodes from the
- * first one that is left. */
+/* Returns the node of frame `i` where more outer nodes are left out of its path than of its
+ * caller's path: looks up all nodes from the first one that is left, below [truncated]. */
 static NOINLINE uint32_t begin_anew(const struct admit *admit, int i, uint32_t length) {
     int frames[MEMCTX_DEPTH_MAX] = {0}, outer = i - 1;
     uint32_t first = left_out(admit, length), node = TREE_TRUNCATED;
@@ -197,7 +199,7 @@ static struct place place_inwards(struct place outer, uint32_t node, uintptr_t a
     return (struct place){.node = node, .hash = hash, .length = outer.length + 1};
 }
 
-/* As push, where the path does not begin at `outer`, or `outer` waits. */
+/* As push, where `outer` waits, or its path has as many nodes as a path may have. */
 static NOINLINE struct place push_further(const struct admit *admit, struct place outer, int i) {
     uint32_t length = outer.length + 1, node = outer.node;
     if (UNLIKELY(length > admit->depth) && admit->anchored &&
@@ -228,7 +230,8 @@ INLINE uint32_t function_bit(uint32_t number) {
     return number ? 1U << number % 32 : 0;
 }
 
-/* Returns the place where the path begins, and the first frame whose place is to be found. */
+/* Returns the place from which the path goes on, and sets *first to the first frame whose place is
+ * to be found. */
 static struct place begin(struct admit *admit, int *first) {
     static const uint8_t roots[] = {[STACK_COMPLETE] = TREE_ROOT,
                                     [STACK_OPEN] = TREE_TRUNCATED,
@@ -260,10 +263,10 @@ static struct place begin(struct admit *admit, int *first) {
     return *first ? place_of(&stack->frames[*first - 1]) : admit->root;
 }
 
-/* Finds the last frame of each folded function from `first` on, and forgets the places of all these
- * frames. Where one of these functions stands on the path before `first`, the path goes on from the
- * outermost such frame, and *next is set to the frame that takes its place. Returns the frame
- * before *next on the path. */
+/* Finds the last frame of each folded function from `first` on, and forgets the places of all
+ * frames from `first` on. Where one of these functions stands on the path before `first`, the path
+ * goes on from the outermost such frame, and *next is set to the frame that takes its place.
+ * Returns the frame before *next on the path. */
 static int erase_loops(const struct admit *admit, int first, int *next) {
     struct stack_frame *frames = admit->stack->frames;
     struct admission *admission = admit->paths->admission;
@@ -327,7 +330,7 @@ static void place_direct(const struct admit *admit, int first, int last) {
     }
 }
 
-/* Finds the places of all frames from `first` on that stay on the path, for many frames. */
+/* Finds the places of the frames from `first` on that stay on the path; fast for many frames. */
 static NOINLINE struct place place_many(const struct admit *admit, int first) {
     struct stack *stack = admit->stack;
     int next, count = (int)stack->count, before = erase_loops(admit, first, &next);
@@ -360,7 +363,7 @@ INLINE int earlier(const struct admit *admit, int i, uint32_t number) {
     return i;
 }
 
-/* Finds the places of a few frames, one by one, so that the places of all of them are known. */
+/* Finds the places of all frames from `first` on, one by one; slow for many frames. */
 static struct place place_few(const struct admit *admit, struct place at, int first) {
     const struct stack_frame *frames = admit->stack->frames;
     int count = (int)admit->stack->count, caller = first > (int)admit->begin ? first - 1 : -1;
@@ -448,9 +451,10 @@ void admit_end(struct paths *paths) {
     admit_forget(paths);
 }
 
-#define WORN_ONCE_IN 4 /* sightings of other paths */
+#define WORN_ONCE_IN 4 /* one of so many sightings of other paths lowers the weight */
 
-/* Counts a sighting of a path. Returns how many sightings of it have accumulated. */
+/* Counts a sighting of a path. Returns the path's weight, or 1 if another path has its place in
+ * `sightings`. */
 static uint32_t sight(struct admission *admission, uint32_t hash) {
     uint32_t *place = &sightings[hash % SIGHTINGS], word = load_relaxed(place);
     uint32_t tag = hash & 0xffff0000, weight = word & 0xffff;
@@ -475,7 +479,7 @@ static void sight_no_more(uint32_t hash) {
         store_owner(place, 0);
 }
 
-/* Returns the weight that a path needs to be admitted. */
+/* Returns the weight that a path needs to be admitted, for an allocation of `size` bytes. */
 static uint32_t weight_wanted(size_t size) {
     int64_t live = segment_used_bytes() - load_relaxed(&heap_global.own_free);
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS + 1;
@@ -488,7 +492,7 @@ static uint32_t weight_wanted(size_t size) {
 }
 
 /* Returns the view of the stack's innermost frames, as a site below that ancestor. NULL: the
- * ancestor has no such site, and there is no room for it. */
+ * ancestor has no such site, and there is no room for it or it may not be made. */
 static struct view *site_below(const struct admit *admit, uint32_t ancestor, bool may_make,
                                enum tables_share share) {
     const struct stack *stack = admit->stack;
@@ -571,7 +575,7 @@ static NOINLINE bool is_wanted(const struct admit *admit) {
     return false;
 }
 
-#define EXTEND_WEIGHTS 4 /* what a path has to show, so many times */
+#define EXTEND_WEIGHTS 4 /* a frame needs so many times the weight that a path needs */
 
 /* The first frame whose path is not in the tree gets a node if very many paths go through it. The
  * tree then tells of the callers of paths that are never admitted. */
@@ -621,8 +625,8 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct place pla
 
 /* --- what the layer offers ------------------------------------------------------------------- */
 
-#define FOLDING_LOOK_EVERY 16U /* walks; at once if more functions are folded */
-#define NODE_IN_LOOK_UPS 8U    /* paths come fast if there is a new node in so many look-ups */
+#define FOLDING_LOOK_EVERY 16U /* walks between two looks, if no function is folded meanwhile */
+#define NODE_IN_LOOK_UPS 8U    /* paths come fast if there is a node for so many look-ups */
 
 static bool paths_come_fast(void) {
     return tables_are_past(TABLES_FOLD) &&
@@ -636,7 +640,7 @@ static void look_at_folding(struct paths *paths) {
         LIKELY(load_acquire(&function_epoch) == paths->fold_epoch))
         return;
     if (!(paths->missed % LIMIT_LOOK_EVERY)) {
-        tables_limit_bytes(); /* makes it known */
+        tables_limit_bytes(); /* computes tables_limit_known */
         if (UNLIKELY(tables_are_past(TABLES_MUST)))
             evict_want();
     }

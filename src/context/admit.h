@@ -24,7 +24,8 @@
  * paths wear down are those of Misra and Gries, with the decay of HeavyKeeper (Gong and others,
  * 2018).
  *
- * Threads: only the owner of the heap calls these functions.
+ * Threads: only the owner of the heap calls these functions. While no owner uses the heap,
+ * context/visit.c may call admit_forget, admit_forget_known and admit_end.
  */
 #ifndef MEMCTX_ADMIT_H
 #define MEMCTX_ADMIT_H
@@ -35,24 +36,24 @@
 /* The depth, in nodes, up to which a node is near to the root: such nodes are few, and many nodes
  * stand below each of them. */
 #define NEAR_ROOT 5U
-/* How often a path must be seen to be admitted while the tables are half full; each later step asks
- * for four times as many sightings. */
+/* How often a path must be seen to be admitted. In each of the last ADMIT_STEPS steps before
+ * TABLES_ADMITTED a path must be seen four times as often as in the step before. */
 #define ADMIT_WEIGHT 16U
-#define ADMIT_STEPS 4              /* number of steps, each half of 1/TABLES_PARTS of the budget */
+#define ADMIT_STEPS 4              /* each step is half of 1/TABLES_PARTS of the budget */
 #define ADMIT_LIVE_SHARE 1024      /* one allocation of 1/1024 of the live bytes admits its path */
 #define ADMIT_LIVE_LEAST (4 << 20) /* live bytes are taken to be at least so many */
 
 /* Atomic: counts the look-ups of all threads, except each thread's last few. */
 INTERNAL uint64_t admit_looked_up;
-/* Atomic: counts the allocations whose path was not kept. */
+/* Atomic: counts the allocations whose path was not admitted, except each thread's last few. */
 INTERNAL uint64_t admit_waited;
 /* Returns the view that pays for the stack's innermost `depth` frames, which were walked. Never
- * NULL once the heap has a view. Sets *keep to true if a trace may lead to the view. */
+ * NULL once the heap has a view. Sets *keep: true if a trace may lead to the view. */
 struct view *admit_view(struct heap *heap, unsigned depth, size_t size, bool *keep);
 /* Returns how many frames the next walk has to read for a path of `depth` frames. */
 unsigned admit_walk_depth(struct paths *paths, uintptr_t frame, unsigned depth);
-/* Value of stack_frame.before. While functions are folded, `before` is the number, plus 1, of the
- * frame that precedes this one on its path; 0 means that no frame precedes it. */
+/* Value of stack_frame.before: the preceding frame is not found yet. Any other value is the number,
+ * plus 1, of the frame that precedes this one on its path; 0 means that no frame precedes it. */
 #define ADMIT_BEFORE_UNKNOWN 0x7fffU
 /* Forgets everything that was found out about the stack. */
 INLINE void admit_forget(struct paths *paths) {
@@ -61,7 +62,7 @@ INLINE void admit_forget(struct paths *paths) {
 }
 /* Forgets the views that pay for paths that are not admitted yet. */
 void admit_forget_known(struct paths *paths);
-/* Frees the memory of a thread that ended. */
+/* Frees the counts of waiting paths, and forgets the stack, of a thread that ended or sleeps. */
 void admit_end(struct paths *paths);
 
 #endif

@@ -30,7 +30,10 @@ unsigned evict_nodes_above(uint32_t id) {
     return count;
 }
 
-/* Returns the nearest ancestor that stays. If that is the parent, it returns one near the root. */
+/* Returns the ancestor whose sites get the figures of an evicted context: the nearest one that is
+ * not cold. If that is the parent, and the parent is more than NEAR_ROOT nodes from the root, the
+ * ancestor is the one at NEAR_ROOT, and the nodes between become TREE_PARTIAL. If the context is a
+ * site, the search begins at the parent of its [other callers]. */
 static uint32_t ancestor_for(uint32_t id) {
     uint32_t others = evict_others_above(id), parent = tree_node(others ? others : id)->parent;
     uint32_t at = parent;
@@ -49,18 +52,20 @@ static uint32_t ancestor_for(uint32_t id) {
     return at;
 }
 
-/* Sites for evicted paths are refused when other tables leave no room, but traces do not count for
- * that. */
+/* Returns the share of the budget for sites of evicted paths. Such a site may take the room of
+ * traces as long as the other tables are within TABLES_ADMITTED. */
 static enum tables_share site_share(void) {
     return tables_are_past(TABLES_ADMITTED) ? TABLES_NEAR : TABLES_MUST;
 }
 
+/* Returns the child of `parent` for the frame of node `id`, as tree_child does. */
 static uint32_t child_like(uint32_t parent, uint32_t id, enum tables_share share) {
     const struct tree_node *node = tree_node(id);
     return tree_child(parent, (struct tree_frame){node->address, node->module, node->exact}, share);
 }
 
-/* Returns this heap's view of the context's site below that ancestor. NULL: no room. */
+/* Returns this heap's view of the context's site below that ancestor. NULL: there is no room, or
+ * the context is that site. */
 static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
                              enum tables_share share) {
     uint32_t caller = tree_node(id)->parent, node = tree_others(ancestor, share);
@@ -94,8 +99,9 @@ static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t an
 }
 
 /* True if no chunk of the context is alive in any heap. The freed counts are read before the
- * allocated ones, so if both sums are equal, no chunk was alive between the readings. The caller's
- * own part does not change meanwhile. Without `probes` the answer is that of find_alive. */
+ * allocated ones, so if both sums are equal, no chunk was alive between the readings. The heap's
+ * own view is at rest and does not change meanwhile, so it is left out. False, too, when `probes`
+ * are used up. Without `probes`, visit_none_is_alive answers. */
 static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
     uint64_t frees = 0, allocs = 0;
     const struct view *view;
@@ -115,7 +121,7 @@ static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
     return frees == allocs;
 }
 
-/* True if no chunk names the view, and nothing needs it. */
+/* True if the view may be dropped: no chunk's record names it, and its context may lose it. */
 static bool may_drop(struct heap *heap, const struct view *view, uint32_t *probes) {
     uint32_t id = view->context;
     return id >= TREE_FIXED_COUNT && evict_is_at_rest(view) &&
@@ -123,14 +129,14 @@ static bool may_drop(struct heap *heap, const struct view *view, uint32_t *probe
            none_is_alive(heap, id, probes);
 }
 
+/* True if the view may be evicted. */
 static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes) {
     return view->context >= TREE_FIXED_COUNT && tree_node(view->context)->flags & TREE_COLD &&
            may_drop(heap, view, probes);
 }
 
-/* Moves the figures of a parked heap's views to the totals, which need one view where many heaps
- * have one each. The contexts stay. A heap's first HEAP_TABLES_BYTES are not counted, so nothing is
- * gained once the heap takes no more. */
+/* The budget does not count the first HEAP_TABLES_BYTES of a heap's tables, so nothing is gained
+ * once the heap takes no more. */
 void evict_fold_rested(struct heap *heap, struct heap *totals) {
     bool any = false;
     for (uint32_t i = 1; i < heap->view_count && heap->table_bytes > HEAP_TABLES_BYTES;
@@ -150,8 +156,6 @@ void evict_fold_rested(struct heap *heap, struct heap *totals) {
         heap_views_dropped(heap);
 }
 
-/* Moves the figures of evicted views to views of heap `to`. Called under heap_global.lock, by a
- * thread that may write both heaps. Returns the number of views moved. */
 uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
     uint32_t count = 0, waiting = 0;
     int64_t used_bytes = load_relaxed(&tables_used_bytes);
@@ -173,7 +177,8 @@ uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
         tree_flag(id, TREE_LATE);
         heap_view_drop(heap, view);
         count++;
-        /* Until the slots are written anew, each that is used again takes one more. */
+        /* A dropped view takes one more slot when it is used again, until heap_views_dropped
+         * writes the slots anew. */
         if (++waiting > (heap->slot_mask - (heap->view_count - heap->views_dropped)) / 2) {
             heap_views_dropped(heap);
             waiting = 0;
@@ -196,14 +201,14 @@ NOINLINE void evict_own(struct heap *heap) {
     if (UNLIKELY(load_relaxed(&evict_alone)) && exchange_relaxed(&evict_alone, 0))
         sweep_if_wanted(true);
     uint32_t round = load_relaxed(&evict_round), probes = PROBES_MAX;
-    if (load_relaxed(&heap->state) == HEAP_SHARED) { /* its views stay: it belongs to no thread */
+    if (load_relaxed(&heap->state) == HEAP_SHARED) { /* only visit_idle evicts its views */
         evict_changed(heap);
         heap->looked_at = round;
         return;
     }
     if (heap->looked_at == round || lock_any_is_mine() || !lock_try(&heap_global.lock))
         return;
-    /* A dump that is being read would count them twice. */
+    /* A dump that is being read would count moved figures twice. */
     if (load_relaxed(&heap->state) == HEAP_OWNED &&
         load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {
         evict_changed(heap);

@@ -2,8 +2,8 @@
 /*
  * evict.h - removes call paths that are not used any more, to make room for others.
  *
- * While the tables have room for every path, nothing happens here. When a path that deserves its
- * nodes (context/admit.h) gets none, a *sweep* adds up what every context allocated since the last
+ * While the tables have room for every path, nothing happens here. When paths that deserve their
+ * nodes (context/admit.h) get none, a *sweep* adds up what every context allocated since the last
  * sweep. The control thread sweeps; where that thread does not run, a thread that looks up a path
  * does. A sweep marks subtrees TREE_COLD in which nothing was allocated since, and nothing is
  * alive, until enough bytes would come free. Each thread then moves its own views of these contexts
@@ -26,9 +26,9 @@
  *
  * What cannot be evicted: a view with a live chunk; a view whose chunks other threads freed,
  * because the view alone does not come to zero; a context that made a large part of all
- * allocations; contexts of rules, of marks, with a placement, or with pages of their own. While the
- * tables are within their limit, views of the shared heap, and of a thread that allocates no more,
- * stay, too.
+ * allocations; named contexts, contexts of rules, of marks, with a placement, or with pages of
+ * their own. While the tables are within their limit, views of the shared heap, and of a thread
+ * that allocates no more, stay, too.
  *
  * Why ids are safe. A thread uses ids of nodes while it looks up a path, and keeps some for its
  * next look-up. A sweep takes nodes out of all lists, then increments evict_round, then reads
@@ -37,7 +37,7 @@
  * both steps in one order. So a look-up that the sweep does not see begins with the new round, and
  * finds the node nowhere. A node is removed when every look-up that the sweep saw is over, and if
  * no thread gave the node a child or a view meanwhile. A thread's own view protects the nodes of
- * its path, and only the owner evicts that view.
+ * its path; only the owner evicts that view, or a visitor while the owner is outside the allocator.
  *
  * Source: like the clock algorithm, a sweep looks a second time before it removes a node.
  */
@@ -51,16 +51,19 @@ INTERNAL uint32_t evict_round; /* atomic: counts sweeps that marked contexts or 
 INTERNAL uint32_t evict_alone;
 INTERNAL uint64_t evict_views_all; /* atomic: counts the views that were ever evicted */
 
-/* Asks for a sweep: a path gets no nodes although it deserves them. */
+/* Asks for a sweep, because a path got no nodes although it deserves them, or because the tables
+ * are full. A sweep becomes due when some dozens of such requests have come since the last one. */
 void evict_want(void);
 /* Sweeps if a sweep was asked for, or if the tables are above their limit. The control thread calls
- * this now and then. True: another sweep is due soon. */
+ * this now and then. True: a sweep is still asked for. */
 bool evict_sweep(void);
 /* Gives back the caches of threads that are outside the allocator, because a request of the user
  * needs the room. The control thread calls this. */
 void evict_caches(void);
-/* The owner calls these before and after a look-up that uses ids of nodes. */
+/* Forgets the ids of nodes that the heap's earlier look-ups noted. The caller is the heap's owner,
+ * or nobody uses the heap meanwhile. */
 void evict_changed(struct heap *heap);
+/* The owner calls these two before and after a look-up that uses ids of nodes. */
 INLINE void evict_look_begins(struct heap *heap) {
     /* The result is odd in any case: a thread may have ended inside a look-up. */
     (void)exchange_full(&heap->looks, (heap->looks + 1) | 1);
@@ -70,7 +73,8 @@ INLINE void evict_look_begins(struct heap *heap) {
 INLINE void evict_look_ends(struct heap *heap) {
     store_release(&heap->looks, (heap->looks + 1) & ~1U);
 }
-/* Evicts the views of marked contexts. Called before a look-up, while the owner holds no view. */
+/* Evicts the heap's views of contexts that are TREE_COLD, and sweeps before that if evict_alone is
+ * set. The owner calls this before a look-up, while it holds no view. */
 void evict_own(struct heap *heap);
 INLINE void evict_look(struct heap *heap) {
     if (UNLIKELY(heap->looked_at != load_relaxed(&evict_round)) ||

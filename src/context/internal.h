@@ -11,7 +11,8 @@
 #include "context/evict.h"
 #include "region/heap.h"
 
-/* The most heaps that a thread reads, all its views together, when it evicts its own views. */
+/* How many heaps are read at most, for all views of a heap together, to find out whether chunks of
+ * their contexts are alive. */
 #define PROBES_MAX (1U << 18)
 
 /* --- views and contexts (evict.c) ------------------------------------------------------------- */
@@ -42,8 +43,9 @@ void evict_fold_rested(struct heap *heap, struct heap *totals);
 
 /* Atomic: how many sweeps in a row found the tables above their limit. */
 INTERNAL uint32_t sweeps_over_limit;
-/* True when half of the reserve is used up. The program has freed much, or threads have ended, and
- * the limit has fallen; or there was much that could not be refused. Any thread, without a lock. */
+/* True when the tables count as above their limit: more than half of tables_reserve is used up.
+ * Either the limit has fallen, because the program freed much or threads ended; or the tables took
+ * much that cannot be refused. Any thread, without a lock. */
 bool sweep_tables_are_over(void);
 /* Sweeps if a sweep is due. `alone`: the caller is a thread of the program, because no control
  * thread sweeps. The caller does not hold heap_global.lock. */
@@ -53,8 +55,9 @@ void sweep_if_wanted(bool alone);
 
 /* True if no thread uses the heap's views, or will use them as they were. */
 bool visit_heap_is_idle(struct heap *heap);
-/* Evicts the views of the totals of ended threads, and of heaps without a thread. With `now`, these
- * heaps lose their caches, too. */
+/* Evicts cold views of heap_global.totals and of heaps without a thread. With `now`, these
+ * heaps lose their caches, and views of parked heaps move to the totals (evict_fold_rested); the
+ * shared heap counts as a heap without a thread then, because its lock keeps all threads out. */
 void visit_idle(bool now);
 /* Takes all caches, and with `views` cold views, from the heaps of threads that are outside the
  * allocator. The caller holds no other lock and owns no heap. */

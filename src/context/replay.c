@@ -10,8 +10,8 @@ struct change {
     struct view *view;
     uint32_t stay;       /* the node of the innermost frame that stayed */
     uint32_t stay_above; /* distance of that frame above the new stack pointer */
-    uint16_t left;       /* frames that went */
-    uint16_t count;      /* frames that came */
+    uint16_t left;       /* number of frames that went */
+    uint16_t count;      /* number of frames that came */
     struct {             /* the new frames, the outermost first */
         uintptr_t address;
         uint64_t rule;
@@ -21,22 +21,24 @@ struct change {
     } frames[REPLAY_FRAMES];
 };
 #define KEPT 1U
-#define BEFORE_SHIFT 17 /* of `before` in `proof` */
+#define BEFORE_SHIFT 17 /* position of the field `before` in stack_frame.proof */
 
 struct replays {
     struct change changes[REPLAYS];
-    uintptr_t sp; /* before the walk; 0: nothing can be noted */
+    /* the stack before the walk: its innermost frame's stack pointer (0: nothing can be noted) and
+     * node, and its number of frames */
+    uintptr_t sp;
     uint32_t node, count;
-    uint32_t pause; /* walks before which no change is looked for, because hardly one was found */
-    uint32_t walks; /* walks since the last check of how many replays served */
-    uint64_t replayed; /* then */
+    uint32_t pause;    /* number of next walks without a replay, because hardly one served */
+    uint32_t walks;    /* number of walks since the last check of how many replays served */
+    uint64_t replayed; /* value of paths.replayed at that check */
 };
 /* Replays pause when fewer than REPLAYED_LEAST of them served during LOOK_EVERY walks. */
 #define LOOK_EVERY 1024U
 #define REPLAYED_LEAST 16U
 #define PAUSE_FOR (8U * LOOK_EVERY)
 
-/* Never 0: `from` is not the root. */
+/* Returns the key of a change. It is not 0, because the node `from` is not the root. */
 INLINE uint64_t key_of(uint32_t from, uint32_t moved) {
     return (uint64_t)from << 32 | moved;
 }
@@ -52,7 +54,7 @@ INLINE uint64_t word_at(uintptr_t address) {
     return *(const volatile uint64_t *)address;
 }
 
-/* True if the words that prove frame `i` are on the stack. */
+/* True if all words that prove frame `i` and the frames further out are on the stack. */
 INLINE bool all_hold(const struct stack *stack, int i) {
     return stack_compare(stack->checks + stack->frames[i].checks, stack->checks) == stack->checks;
 }

@@ -14,16 +14,17 @@
  * pointer. Cost: some 15 ns for a replay that serves. Memory: REPLAYS entries for each thread whose
  * look-ups are mostly walks.
  *
- * Threads: only the owner of the heap calls these functions.
+ * Threads: only the owner of the heap calls these functions. While no owner uses the heap,
+ * context/visit.c may call replay_forget and replay_end.
  */
 #ifndef MEMCTX_REPLAY_H
 #define MEMCTX_REPLAY_H
 
 #include "path/cache.h"
 
-#define REPLAY_FRAMES 2U
-#define REPLAYS 256U
-#define REPLAY_WAYS 4U
+#define REPLAY_FRAMES 2U /* greatest number of new frames in a change */
+#define REPLAYS 256U     /* number of changes that a thread notes */
+#define REPLAY_WAYS 4U   /* number of places that one change may have */
 
 /* Returns the view of the current stack. NULL: no noted change leads to the stack; the call then
  * changed nothing. */

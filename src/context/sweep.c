@@ -5,21 +5,22 @@
 #include "context/tree.h"
 #include "os/meta.h"
 
-/* In parts of the limit, which has TABLES_PARTS: above EVICT_PAST paths are evicted, down to
- * EVICT_TO. The EVICT_ALL values include traces, and memory that waits for new paths. */
+/* In parts of the limit, of which there are TABLES_PARTS: when more than EVICT_PAST are in use, a
+ * sweep evicts paths until EVICT_TO are. The EVICT_ALL values count traces and tables_idle_bytes,
+ * too. */
 #define EVICT_PAST 22
 #define EVICT_TO 20
 #define EVICT_ALL_PAST 31
 #define EVICT_ALL_TO 28
-#define WANTED_LEAST 64U /* paths that got no nodes */
+#define WANTED_LEAST 64U /* calls of evict_want after which a sweep is wanted */
 /* Whether a context is cold depends on the age of the process: a compiler's passes are short, a
  * server's are not. So the pause between two sweeps is 1/SWEEP_AGE_SHARE of the time since a sweep
- * was first asked for, ... */
+ * was first wanted. */
 #define SWEEP_AGE_SHARE 16U
-#define SWEEP_LEAST_NS 50000000ULL   /* ... but at least this, ... */
-#define SWEEP_MOST_NS 30000000000ULL /* ... at most this, ... */
-#define SWEEP_SHARE 50U              /* ... and so many times the length of the last sweep */
-#define TOGETHER 8U /* contexts of a subtree that are worth sites of their own below its parent */
+#define SWEEP_LEAST_NS 50000000ULL   /* the shortest pause */
+#define SWEEP_MOST_NS 30000000000ULL /* the longest pause, unless sweeps take very long */
+#define SWEEP_SHARE 50U /* the pause is at least so many times as long as the last sweep */
+#define TOGETHER 8U     /* a subtree with so many contexts gets sites of its own below its parent */
 /* A context that made this part of all allocations, or of their bytes, stays. */
 #define HISTORY_SHARE 1024U
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
@@ -27,43 +28,45 @@
 uint32_t sweeps_over_limit;
 
 static struct {
-    uint32_t wanted;   /* atomic: since the last sweep */
-    uint64_t since_ns; /* atomic: when it was wanted first; 0: it is not */
-    uint64_t next_ns;  /* atomic: not before */
-    uint64_t begun_ns; /* atomic: when one was wanted for the first time */
-    /* Under heap_global.lock: */
+    uint32_t wanted;   /* atomic: calls of evict_want since the last sweep */
+    uint64_t since_ns; /* atomic: since when the next sweep is wanted; 0: none is wanted */
+    uint64_t next_ns;  /* atomic: the next sweep begins no earlier */
+    uint64_t begun_ns; /* atomic: when a sweep was wanted for the first time */
+    /* The fields below are under heap_global.lock. */
     /* For each block of nodes the allocations of its contexts at the last sweep, modulo 2^16. The
      * budget counts them with the nodes. NULL: there was no memory, or the block has no node. */
     uint16_t *seen[TREE_BLOCKS];
-    uint32_t seen_count; /* contexts below it were seen */
-    bool leaving;        /* some node is TREE_LEAVING */
-    bool alone;          /* atomic: the last sweep was made by a thread that waited for one */
+    uint32_t seen_count;                  /* contexts with lower ids have an entry in `seen` */
+    bool leaving;                         /* some node is TREE_LEAVING */
+    bool alone;                           /* atomic: a thread of the program made the last sweep */
     uint64_t allocs, requested_cum_bytes; /* of all contexts together, at the last sweep */
 } state;
 
 /* What a sweep finds out about a context. */
 struct found {
-    uint16_t allocs;
-    uint8_t flags;
-    uint8_t below; /* contexts with views, of the subtree; UINT8_MAX: or more */
+    uint16_t allocs; /* number of allocations so far, modulo 2^16 */
+    uint8_t flags;   /* enum found_flags */
+    uint8_t below;   /* number of contexts with views in its subtree; UINT8_MAX: so many or more */
 };
 
 enum found_flags {
-    FOUND_VIEW = 1,
-    /* the context, or one below it, is alive, is not at rest, or must not be moved */
+    FOUND_VIEW = 1, /* some heap has a view of the context */
+    /* The context must stay, or one below it must: one of its views is not at rest, it allocated
+     * since the last sweep or made a large part of all allocations, or it is pinned. */
     FOUND_WARM = 2,
-    FOUND_CHILD = 4,   /* a child of it stays */
-    FOUND_LEAVING = 8, /* a child of it leaves; the context is not removed before that child */
+    FOUND_CHILD = 4,   /* a child of the node stays, or the loop of a folded node ends at it */
+    FOUND_LEAVING = 8, /* a child of the node leaves; the node is not removed before that child */
 };
 
 bool sweep_tables_are_over(void) {
-    tables_limit_bytes(); /* makes it known */
+    tables_limit_bytes(); /* computes tables_limit_known */
     int64_t limit = load_relaxed(&tables_limit_known);
     return load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) >
            limit - tables_reserve(limit) / 2;
 }
 
-/* Returns how long to wait after a sweep that took this long. */
+/* Returns how long to wait after a sweep that took this long. While the tables are above their
+ * limit, sweeps follow each other fast. */
 static uint64_t pause_after(uint64_t now, uint64_t took_ns) {
     uint64_t age = now - load_relaxed(&state.begun_ns), pause = age / SWEEP_AGE_SHARE;
     if (sweep_tables_are_over())
@@ -94,6 +97,8 @@ static bool made_history(const struct view *view) {
            load_relaxed(&view->requested_cum_bytes) > state.requested_cum_bytes / HISTORY_SHARE;
 }
 
+/* Finds the contexts with views, and those that are warm because of their views' figures. `over`:
+ * the tables are above their limit, so a large part of all allocations does not count. */
 static void find_views(struct found *found, uint32_t count, bool over) {
     uint64_t all_allocs = 0, all_bytes = 0;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
@@ -126,13 +131,16 @@ static bool looks_are_over(void) {
     return true;
 }
 
+/* Begins a new round. A look-up that is not noted here finds no node that was taken out. */
 static void note_looks(void) {
     exchange_full(&evict_round, evict_round + 1);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
         heap->looks_then = load_full(&heap->looks);
 }
 
-/* Takes a node without a view and children out of the tree. True: it is no child any more. */
+/* Takes a node without views and children out of its parent's list, or, if an earlier sweep did so
+ * and `over` is true, removes it. `over`: no look-up knows the node's id. False: the node is too
+ * new to leave. */
 static bool take_out(uint32_t id, bool over) {
     if (!(tree_node(id)->flags & TREE_LEAVING)) {
         if (!tree_unlink(id))
@@ -147,17 +155,19 @@ static bool take_out(uint32_t id, bool over) {
     return true;
 }
 
-/* True if the context made that many allocations until the last sweep. */
+/* True if the context had made that many allocations at the last sweep, so none since. */
 static bool was_seen(uint32_t id, uint16_t allocs) {
     const uint16_t *seen = state.seen[id / TREE_NODES_PER_BLOCK];
     return id < state.seen_count && seen && seen[id % TREE_NODES_PER_BLOCK] == allocs;
 }
 
-/* Goes from the leaves to the root and finds out which nodes are warm or have children. All others
- * leave. */
+/* Goes from the leaves to the root, and finds out which nodes are warm and which have children. A
+ * node without views and children leaves if `take` is true and the node is not pinned. `over`: no
+ * look-up knows the ids of nodes that left before. `now`: also contexts that allocated since the
+ * last sweep may be cold. */
 static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over, bool now) {
     state.leaving = false;
-    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) /* what others name stays */
+    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) /* the end of a loop stays */
         if (!tree_is_gone(id) && tree_node(id)->flags & TREE_FOLDED && tree_loop(id) < count)
             found[tree_loop(id)].flags |= FOUND_CHILD;
     for (uint32_t id = count; id-- > TREE_FIXED_COUNT;) {
@@ -219,16 +229,16 @@ static void forget_seen(void) {
     state.seen_count = 0;
 }
 
-/* True if the context is a site below [other callers] of the process: there is no place further
- * out where its figures would still be told by site. */
+/* True if the context is a site below [other callers] of the process. No node further out has
+ * sites, so its figures could not be told by site any more. */
 static bool is_site_of_process(uint32_t id) {
     for (unsigned i = 0; i < SITE_FRAMES && id >= TREE_FIXED_COUNT; i++)
         id = tree_node(id)->parent;
     return id == TREE_OTHERS || (id >= TREE_FIXED_COUNT && tree_node(id)->parent == TREE_OTHERS);
 }
 
-/* Marks cold subtrees, from the root on, until so many bytes would come free. True: at least one is
- * marked. */
+/* Marks cold contexts until `wanted` bytes would come free: first whole subtrees, from the root on,
+ * then single contexts. True: a context is marked, by this sweep or by an earlier one. */
 static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted, bool now) {
     bool any = false;
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
@@ -244,12 +254,12 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted,
             continue;
         }
         any = true;
-        if (tree_node(id)->flags & TREE_COLD) /* no thread has evicted it until now */
+        if (tree_node(id)->flags & TREE_COLD) /* an earlier sweep marked the node */
             continue;
         tree_flag(id, TREE_COLD);
         wanted -= found[id].flags & FOUND_VIEW ? CONTEXT_BYTES : (int64_t)sizeof(struct tree_node);
     }
-    /* Then marks single contexts, whose figures go further out. */
+    /* Then single contexts. Those near the root stay, unless the tables are above their limit. */
     for (uint32_t id = count; wanted > 0 && id-- > TREE_FIXED_COUNT;) {
         if ((found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) != FOUND_VIEW ||
             tree_node(id)->flags & TREE_COLD)
@@ -265,17 +275,17 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted,
     return any;
 }
 
-/* Returns how many bytes should come free. Traces of sleeping threads do not come free, so other
- * memory makes room for them. */
+/* Returns how many bytes evictions should free. They do not free traces, so nodes and views make
+ * room for these, too. */
 static int64_t bytes_wanted(void) {
-    tables_limit_bytes(); /* makes it known */
+    tables_limit_bytes(); /* computes tables_limit_known */
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
     int64_t used = load_relaxed(&tables_used_bytes);
     int64_t idle = load_relaxed(&tables_idle_bytes);
     int64_t all = used + load_relaxed(&tables_trace_bytes) + idle;
     int64_t wanted = used > part * EVICT_PAST ? used - part * EVICT_TO : 0;
-    /* Memory that waits takes the room, and does not fit: its nodes were made before the parents of
-     * the new ones, or its views belong to other threads. */
+    /* Idle memory takes the room, but new paths cannot use it: a node's id must be greater than its
+     * parent's, and a view belongs to one heap. */
     if (!wanted && used + idle > part * TABLES_ADMITTED_IDLE &&
         load_relaxed(&state.wanted) >= WANTED_LEAST)
         wanted = part;
@@ -284,7 +294,8 @@ static int64_t bytes_wanted(void) {
     return wanted;
 }
 
-/* Under heap_global.lock. `may_visit`: the caller holds no other lock and owns no heap. */
+/* Makes one sweep, under heap_global.lock. `may_visit`: the caller holds no other lock and owns no
+ * heap. */
 static void sweep(bool may_visit) {
     /* This comes first, so that the children and views that look-ups gave a leaving node are seen
      * below. */

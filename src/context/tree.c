@@ -5,7 +5,7 @@
 #include "region/heap.h"
 
 #define FIRST_CAPACITY 1024U
-#define NEWEST_NODES 32U /* of a forked child */
+#define NEWEST_NODES 32U /* value of newest_max in a forked child */
 
 struct lock tree_lock FORK_PAGE = LOCK_INIT(RANK_TREE);
 uint64_t tree_read_until_ns;
@@ -19,12 +19,13 @@ struct table {
 };
 
 #define LOOPS_PER_LEAF 4096U
-static void *loops[(TREE_NODES_PER_BLOCK * TREE_BLOCKS) / LOOPS_PER_LEAF]; /* atomic: uint32_t */
+/* Atomic: leaves of uint32_t, see tree_loop. */
+static void *loops[(TREE_NODES_PER_BLOCK * TREE_BLOCKS) / LOOPS_PER_LEAF];
 struct tree_node *tree_blocks[TREE_BLOCKS];
 static struct {
     uint32_t count;      /* atomic; the fixed nodes need no memory */
     uint32_t linked;     /* ids below it are in their parents' lists, or in the table */
-    uint32_t newest_max; /* greatest number of nodes that are in neither */
+    uint32_t newest_max; /* greatest number of nodes that are in neither a list nor the table */
     struct table *table; /* atomic */
     uint64_t table_count;
 } tree FORK_PAGE = {.count = TREE_FIXED_COUNT, .linked = TREE_FIXED_COUNT};
@@ -43,8 +44,8 @@ struct gone {
     uint64_t idle[GONE_WORDS];
     uint64_t discarded[GONE_WORDS]; /* atomic */
 };
-static struct gone *gone[TREE_BLOCKS]; /* atomic; NULL: none did ever */
-static uint32_t waiting_ids, reused;   /* atomic: ids that wait, nodes that got one */
+static struct gone *gone[TREE_BLOCKS]; /* atomic; NULL: no id of the block ever waited */
+static uint32_t waiting_ids, reused;   /* atomic: ids that wait; nodes that got such an id */
 static uint64_t tombstones;            /* in the table, part of table_count; under tree_lock */
 
 uint32_t tree_count(void) {
@@ -107,7 +108,7 @@ static NOINLINE uint32_t find_in_table(const struct table *table, uint32_t paren
     }
 }
 
-/* The first place in the table for a new child. */
+/* Returns the first place in the table that a new child may have. */
 static uint64_t place_in_table(const struct table *table, uint32_t parent,
                                struct tree_frame frame) {
     uint64_t at = key_hash(parent, frame) & table->mask;
@@ -132,8 +133,9 @@ static void table_fill(struct table *table) {
     }
 }
 
-/* If most entries of the table are tombstones, this takes them out in place. A thread that searches
- * meanwhile may miss a child; it then asks again under tree_lock, or lets its path wait. */
+/* If most entries of the table are tombstones, takes them out in place and returns true. A thread
+ * that searches meanwhile may miss a child; it then asks again under tree_lock, or lets its path
+ * wait. */
 static bool table_is_cleared(void) {
     struct table *table = tree.table;
     if (!table || (tree.table_count - tombstones) * 4 > table->mask)
@@ -171,8 +173,8 @@ static struct tree_frame frame_of_node(const struct tree_node *node) {
     return (struct tree_frame){node->address, node->module, node->exact};
 }
 
-/* Where the budget has no room for a larger table, this one takes more children; searches in it get
- * longer. */
+/* True if the table may take so many more children although it is more than half full, because the
+ * budget has no room for a larger one. Searches in the table get longer. */
 static bool may_be_fuller(uint64_t waiting) {
     return tree.table && (tree.table_count + waiting) * 8 < tree.table->mask * 7;
 }
@@ -199,6 +201,8 @@ static bool link_node(uint32_t id, enum tables_share share) {
     return true;
 }
 
+/* Links the nodes that are not linked yet, in the order of ids, while there is room. Called under
+ * tree_lock. */
 static void link_newest(enum tables_share share) {
     tree.newest_max = 0;
     while (tree.linked < tree.count && link_node(tree.linked, share))
@@ -320,9 +324,10 @@ static uint32_t take_first(uint32_t parent, bool idle) {
 
 /* Takes an id that waits for a new node and is greater than the parent's, and the node's bytes from
  * the budget. The ids whose memory is still there come first: the budget may have room for no
- * others. 0: there is none, or a reader of the tree still knows the id as another node's. */
+ * others. 0: there is none, the share is used up, a reader of the tree may know the id as another
+ * node's, or there are rules. */
 static uint32_t take_gone(uint32_t parent, enum tables_share share) {
-    /* Rules are applied to nodes in the order of ids, once to each. */
+    /* Rules (tree_watch) are applied to nodes in the order of ids, once to each. */
     if (LIKELY(!waiting_ids) || load_relaxed(&tree_read_until_ns) > os_now_ns() || tree_watch)
         return 0;
     uint32_t id = take_first(parent, true);
@@ -381,7 +386,7 @@ static uint32_t new_id(enum tables_share share) {
     return id;
 }
 
-/* Under tree_lock. */
+/* Makes a node, under tree_lock. Returns 0 as tree_child does. */
 static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_share share) {
     uint32_t id = take_gone(parent, share);
     bool again = id;

@@ -2,14 +2,14 @@
 /*
  * tree.h - the process-wide tree of contexts: one node for each frame of each call path.
  *
- * A node takes 32 bytes. Only its flags and its list of children ever change, so readers take no
- * lock. New nodes are made under tree_lock. An id is the node's index. It keeps its meaning until
- * the node is removed; only context/evict.h removes nodes, when no thread can hold the id any more,
- * and a later node gets the id. A node's id is always greater than its parent's. A node holds its
- * first TREE_INLINE_CHILDREN children itself, each with some bits of the child's address, so a path
- * that was walked before is found again in the order in which its nodes were made, mostly with one
- * cache line for each. Further children stand in a table keyed by (parent, address, module), which
- * doubles when it is half full. The common path does not use the table.
+ * A node takes 32 bytes. Only its flags and its list of children change until it is removed, so
+ * readers take no lock. New nodes are made under tree_lock. An id is the node's index. It keeps its
+ * meaning until the node is removed; context/sweep.c removes nodes, when no thread can hold the id
+ * any more, and a later node gets the id. A node's id is always greater than its parent's. A node
+ * holds its first TREE_INLINE_CHILDREN children itself, each with some bits of the child's address,
+ * so a path that was walked before is found again in the order in which its nodes were made, mostly
+ * with one cache line for each. Further children stand in a table keyed by the parent and the
+ * frame, which doubles when it is half full. The common path does not use the table.
  */
 #ifndef MEMCTX_TREE_H
 #define MEMCTX_TREE_H
@@ -55,7 +55,7 @@ enum tree_flags {
     TREE_HAS_OTHERS = 2, /* one of the node's children is [other callers] */
     /* for lack of room, some allocations below the node were charged further out */
     TREE_PARTIAL = 4,
-    /* before the node was made, allocations of its path were charged to [other callers] */
+    /* earlier allocations of the node's path may have been charged to [other callers] */
     TREE_LATE = 8,
     TREE_FOLDED = 16,  /* the function of the node's frame recurs below the node: see tree_loop */
     TREE_COLD = 32,    /* the node's figures are to move further out: see context/evict.h */
@@ -157,8 +157,8 @@ uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share 
 uint32_t tree_others(uint32_t parent, enum tables_share share);
 
 /* Returns, for a folded node, the last node of the path before its function recurred for the first
- * time. The loop is the functions from the node's first instance to that node. Returns 0 if the
- * node is not folded. */
+ * time. The loop is the functions from the first frame of the node's function to that node. Returns
+ * 0 if the node is not folded, or if its loop is not known. */
 uint32_t tree_loop(uint32_t id);
 void tree_set_loop(uint32_t id, uint32_t last);
 

@@ -5,10 +5,10 @@
 #include "context/replay.h"
 #include "context/tree.h"
 
-/* During a sweep, by context: its live chunks in all heaps, see find_alive. */
+/* The live chunks of each context in all heaps, as find_alive last counted them during a sweep. */
 static struct {
-    uint32_t *counts;
-    uint32_t count; /* length of `counts` */
+    uint32_t *counts; /* by the context's id; NULL: not counted */
+    uint32_t count;   /* length of `counts` */
 } alive;
 
 static bool has_caches(struct heap *heap) {
@@ -77,9 +77,6 @@ static void end_caches(struct heap *heap) {
     replay_end(paths);
 }
 
-/* Evicts the views of the totals of ended threads, and of heaps without a thread. With `now`, these
- * heaps lose their caches, too. The shared heap's views count as those of a heap without a thread:
- * its lock keeps all threads out. */
 void visit_idle(bool now) {
     uint32_t probes = PROBES_MAX;
     bool found = false;
@@ -118,7 +115,7 @@ static bool ways_are_closed(const struct heap *heap) {
            !load_relaxed(&paths->fixed_generation);
 }
 
-/* Closes the ways past heap_await, and lets it wait. */
+/* Closes the fast ways to a view, which do not call heap_await, and makes heap_await wait. */
 static void visit_is_announced(struct heap *heap) {
     struct paths *paths = paths_of(heap);
     store_release(&heap->visited, 1);
@@ -134,9 +131,7 @@ static bool owner_waits(const struct heap *heap) {
            ways_are_closed(heap);
 }
 
-/* Takes all caches, and with `views` cold views, from the heaps of threads that are outside the
- * allocator. The threads that are inside do the same by themselves at their next look-ups. Under
- * heap_global.lock. */
+/* A thread that is inside the allocator evicts its views by itself, at its next look-up. */
 void visit_sleeping(bool views) {
     struct heap *totals = heap_totals();
     lock_take(&heap_visit_lock);

@@ -30,7 +30,7 @@ static int64_t limit_of_rest(void) {
         limit = limit / 8 * TABLES_LIVE_PARTS;
         limit = limit < TABLES_LEAST_BYTES ? TABLES_LEAST_BYTES : limit;
     }
-    store_owner(&tables_limit_known, limit); /* a lost store is made good by the next */
+    store_owner(&tables_limit_known, limit); /* if two threads store, either value will do */
     return limit;
 }
 

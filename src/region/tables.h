@@ -9,9 +9,10 @@
  * stops keeping the figures of each site. Only TABLES_MUST may pass the limit.
  *
  * Limit: MEMCTX_TABLES, plus TABLES_THREAD_BYTES for each thread that has a heap. A heap whose
- * thread ended adds nothing to the limit, and counts for the bytes that it keeps. When a share of
- * the live bytes may be more than TABLES_LEAST_BYTES, the control thread adds up the live bytes
- * twice a second; until it has, the limit is TABLES_LEAST_BYTES. The live bytes may fall between
+ * thread ended adds nothing to the limit, and counts for the bytes that it keeps. MEMCTX_TABLES may
+ * be a share of the program's live bytes. When that share may be more than TABLES_LEAST_BYTES, the
+ * control thread adds up the live bytes twice a second; until it has, MEMCTX_TABLES counts as
+ * TABLES_LEAST_BYTES. The live bytes may fall between
  * two of these sums, so only TABLES_LIVE_PARTS of their share may be used.
  *
  * Threads: any; atomic words, which the common malloc and free never touch.
@@ -41,17 +42,17 @@ enum tables_share {
     TABLES_UNCOUNTED = 0, /* contexts that the program itself makes: as many as it wants */
     /* Past it, functions that recur very often are folded, if new paths come fast. */
     TABLES_FOLD = 4,
-    TABLES_TRACE = 28, /* traces, which only save time; together with the others */
-    TABLES_FOLD_ANYWAY = 16,
-    TABLES_PATH = 18,     /* every path is kept until then */
-    TABLES_OTHERS = 22,   /* [other callers] of an ancestor, and sites below it */
-    TABLES_ADMITTED = 24, /* paths that were seen often, or hold much */
-    TABLES_NEAR = 25,     /* the same of nodes near the root */
-    TABLES_RULE = 26,     /* paths that a rule names */
-    TABLES_ASKED = 26,    /* marks; see control/marks.c */
-    TABLES_SITE = 30,     /* sites below the [other callers] of the process; what resets subtract */
-    TABLES_STACK = 31,    /* how a deep stack was walked */
-    TABLES_MUST = 32,     /* counted, but never refused: frees in the pages of others */
+    TABLES_TRACE = 28, /* traces, which only save time; counted together with all other tables */
+    TABLES_FOLD_ANYWAY = 16, /* past it, such functions are folded however slowly paths come */
+    TABLES_PATH = 18,        /* every path is kept until then */
+    TABLES_OTHERS = 22,      /* [other callers] of an ancestor, and sites below it */
+    TABLES_ADMITTED = 24,    /* paths that were seen often, or hold much */
+    TABLES_NEAR = 25,        /* nodes near the root, and sites below nodes near the root */
+    TABLES_RULE = 26,        /* paths that a rule names */
+    TABLES_ASKED = 26,       /* marks; see control/marks.c */
+    TABLES_SITE = 30,  /* sites below the [other callers] of the process; what resets subtract */
+    TABLES_STACK = 31, /* how a deep stack was walked */
+    TABLES_MUST = 32,  /* counted, but never refused: frees in the pages of others */
 };
 
 INTERNAL int64_t tables_used_bytes;  /* atomic: all but traces */
@@ -64,17 +65,21 @@ INTERNAL uint32_t tables_heaps; /* atomic: heaps that have a thread */
 /* Atomic: the requested bytes that are alive, as the control thread last added them up; -1:
  * never. */
 INTERNAL int64_t tables_live_bytes;
-/* True when the control thread has to add them up, because the limit may be a share of them. */
+/* True when the control thread has to add up the live bytes, because the limit may be a share of
+ * them. */
 bool tables_ask_live(void);
-/* Past this share, counted together with bytes that wait for a new use, only sites get new bytes.
- */
+/* Past this share, counted together with tables_idle_bytes, only traces and shares from TABLES_SITE
+ * on get new bytes. */
 #define TABLES_ADMITTED_IDLE 26
-/* Past this share, counted together with traces, traces are given back before others need room. */
+/* Past this share, counted together with traces, threads give traces back before other tables need
+ * the room. */
 #define TABLES_CROWDED 29
-/* Atomic: a thread is to give its traces back; it sets this to false. */
+/* Atomic: some thread is to give its traces back; the thread that does so sets this to false. */
 INTERNAL bool tables_want_traces;
+/* Computes tables_limit_known. Returns the whole limit, with TABLES_THREAD_BYTES of each thread. */
 int64_t tables_limit_bytes(void);
-/* Returns all bytes that the tables hold, for reports, and the limit of the same moment. */
+/* Returns all bytes that are in use in the tables, for reports, and the limit of the same moment.
+ */
 int64_t tables_held_bytes(int64_t *limit);
 /* What cannot be refused comes out of this part of the limit, of which sites leave a quarter free,
  * and all other requests leave all free. */
@@ -101,8 +106,8 @@ INLINE void tables_add_traces(int64_t bytes) {
 INLINE void tables_add_idle(int64_t bytes) {
     add_relaxed(&tables_idle_bytes, bytes);
 }
-/* True when the tables, with traces, bytes that wait for a new use, and so many more, are nearly
- * full. */
+/* True when the tables, with traces, tables_idle_bytes and `more` bytes, are past TABLES_CROWDED.
+ */
 INLINE bool tables_are_crowded(int64_t more) {
     int64_t all = load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) +
                   load_relaxed(&tables_idle_bytes) + more;
