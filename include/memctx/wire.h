@@ -33,8 +33,9 @@
 #define WIRE_CLIENTS_MAX 8
 #define WIRE_DEADLINE_MS 2000
 #define WIRE_MARK_NAME_MAX 32 /* with the final 0 */
-#define WIRE_MARKS_MAX 16
-#define WIRE_NOTES_MAX 16 /* a further note replaces the oldest */
+#define WIRE_MARKS_MAX 16     /* marks that WIRE_MARK sets */
+#define WIRE_MARKS_ALL 48     /* these, and the marks of MEMCTX_MARKS, named auto-N */
+#define WIRE_NOTES_MAX 16     /* a further note replaces the oldest */
 #define WIRE_NOTE_BYTES 512
 #define WIRE_OCCUPANCY_BINS 7  /* <=6, <=12, <=25, <=50, <=75, <100, 100 % of the blocks live */
 #define WIRE_NONE UINT32_MAX   /* no such index or id */
