@@ -36,7 +36,7 @@ _memctx() {
         return
     fi
     case $verb in
-        run) options="--depth --verify --no-children --rule --set -v --verbose" ;;
+        run) options="--depth --verify --no-children --rule --marks --set -v --verbose" ;;
         ps) options="--json --human --bytes" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
             --human --bytes --peak --self --svg $names" ;;
@@ -44,7 +44,7 @@ _memctx() {
         doctor) options="--json --watch --fail-on --all --full --depth $names" ;;
         export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
-        mark) ;;
+        mark) options="--list --json" ;;
         diff) options="--json --min --limit --depth --human --bytes $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
         trim | isolate | merge) options="--json --context --site --human --bytes $names" ;;
@@ -58,7 +58,7 @@ _memctx() {
         # Behind the program's name everything is the program's.
         for ((at = 2; at < COMP_CWORD; at++)); do
             case ${COMP_WORDS[at]} in
-                --depth | --verify | --rule | --set) ((at++)) ;;
+                --depth | --verify | --rule | --marks | --set) ((at++)) ;;
                 --) ((at++)) && break ;;
                 -*) ;;
                 *) break ;;
@@ -81,7 +81,7 @@ _memctx() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --depth | --verify | --min | --limit | --limit-samples | --site | --context | --watch | --for) return ;;
+        --depth | --verify | --marks | --min | --limit | --limit-samples | --site | --context | --watch | --for) return ;;
         *)
             case $word in
                 -*) words="$options $common" ;;

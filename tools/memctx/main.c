@@ -22,6 +22,8 @@ static const struct cli_verb verbs[] = {
      "  --depth N          keep N frames of each call path (MEMCTX_DEPTH)\n"
      "  --verify N         unwind every Nth cached path again and compare (MEMCTX_VERIFY)\n"
      "  --no-children      run the programs that PROGRAM starts without the library\n"
+     "  --marks TIME,N     let the program keep a mark every TIME, the newest N of them, such as\n"
+     "                     10m,24 (MEMCTX_MARKS); memctx doctor uses these marks\n"
      "  --rule RULE        place call paths by function names; memctx rules --help explains RULE\n"
      "  --set NAME=VALUE   set any other option; memctx options lists them\n"
      "  -v, --verbose      report failures of the library on standard error "
@@ -97,8 +99,11 @@ static const struct cli_verb verbs[] = {
      "Wrappers of malloc, the inside of the C++ and Rust libraries and what starts a thread are "
      "not\n"
      "shown as functions; \"via std::string\" names what was left out.\n\n"
-     "Growth needs several states of the process to compare: set at least three marks with memctx\n"
-     "mark, or use --watch.\n\n"
+     "Growth needs several states of the process to compare: let the process keep marks (memctx\n"
+     "run --marks), set at least three marks with memctx mark, or use --watch. Where the growth "
+     "is\n"
+     "steady, its rate is told, since when, and when it will have used up the memory that the\n"
+     "tightest limit leaves: of the control groups, RLIMIT_AS, RLIMIT_DATA or the machine.\n\n"
      "  --json             print one object of schema memctx-doctor/1\n"
      "  --watch SECONDS    look four more times within SECONDS (running targets only)\n"
      "  --fail-on LEVEL    exit with 5 on a finding of at least LEVEL: info, warning or critical\n"
@@ -135,20 +140,28 @@ static const struct cli_verb verbs[] = {
      "  --before WHAT      compare with a mark of the target, or with a "
      "snapshot\n" READING_NAME_HELP COMMON_HELP,
      report_main},
-    {"mark", "TARGET [NAME]", "remember the counters of every context",
+    {"mark", "TARGET [NAME] | --list TARGET", "remember the counters of every context",
      LIVE_TARGET_HELP
      "\nThe target keeps the mark, and memctx diff compares with it. A new mark replaces an older\n"
      "one of the same name. Without NAME the mark is called default.\n\n"
      "One mark takes at most 896 KiB. All marks and resets together take at most an eighth of the\n"
      "budget of the tables (MEMCTX_TABLES). If a mark does not fit, it leaves out the contexts\n"
      "that hold least and says so; if nothing fits, the mark is refused. The library never merges\n"
-     "the call paths of a mark into [other callers].\n\n" COMMON_HELP,
+     "the call paths of a mark into [other callers].\n\n"
+     "With the option marks (memctx run --marks 10m,24; memctx set TARGET marks=10m,24) the "
+     "target\n"
+     "makes a mark by itself every 10 minutes and keeps the newest 24. They are called auto-1,\n"
+     "auto-2 and so on. Together they use at most half of the memory that marks may use.\n\n"
+     "  --list             list the marks with their times, the oldest first; TARGET may be a\n"
+     "                     snapshot file\n"
+     "  --json             with --list: print one object of schema memctx-marks/1\n" COMMON_HELP,
      mark_main},
     {"diff", "TARGET [MARK] | SNAPSHOT SNAPSHOT|PID", "show the growth of each context",
      TARGET_HELP
-     "\nShows the growth since MARK (default: the latest mark), or from the first state to the\n"
-     "second. Contexts of two snapshots match if their call paths have the same modules and\n"
-     "offsets.\n\n"
+     "\nShows the growth since MARK (default: the latest mark that is not automatic), or from the\n"
+     "first state to the second. Contexts of two snapshots match if their call paths have the "
+     "same\n"
+     "modules and offsets.\n\n"
      "  --json             print one object of schema memctx-diff/1\n"
      "  --min BYTES        hide contexts that changed by less than BYTES\n"
      "  --limit N          print N contexts (default 20; 0 for all)\n"
