@@ -2,7 +2,9 @@
 /* look_growth.c - finds call paths whose memory keeps growing. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "diagnosis/forecast.h"
 #include "diagnosis/join.h"
 #include "diagnosis/look.h"
 #include "diagnosis/trend.h"
@@ -19,7 +21,8 @@ struct growth {
     int64_t bytes, chunks, allocs;
     double a_day; /* bytes */
     double seconds;
-    bool slowing; /* as a cache does that fills */
+    bool slowing;           /* as a cache does that fills */
+    struct trend_line line; /* only of a suspect */
 };
 
 /* The figures of contexts at all samples, where contexts with the same folded path share a row. */
@@ -30,6 +33,8 @@ struct series {
     double *allocs;           /* of the process, by sample */
     double *x;                /* for one path at a time, as `values` */
     int64_t *values;
+    /* A few of the samples, for judgements that chance in one of many intervals may not decide. */
+    size_t few[TREND_FEW], few_count;
     size_t *falling; /* numbers of the paths that shrink */
     size_t falling_count;
     struct sample_row *shrinking; /* by sample: sum over the paths that shrink */
@@ -53,6 +58,12 @@ static void take_bytes(struct series *series, size_t number) {
         series->values[i] = series->rows[i][number].requested_bytes;
 }
 
+/* Takes the bytes of a path at the few samples only. */
+static void take_few(struct series *series, size_t number) {
+    for (size_t i = 0; i < series->few_count; i++)
+        series->values[i] = series->rows[series->few[i]][number].requested_bytes;
+}
+
 static void series_make(struct series *series, const struct look *look) {
     const struct samples *samples = look->input->samples;
     size_t count = samples->count, paths = look->model->figures_count;
@@ -70,9 +81,10 @@ static void series_make(struct series *series, const struct look *look) {
         for (size_t k = 0; k < paths; k++)
             series->allocs[i] += (double)series->rows[i][k].allocs;
     }
+    series->few_count = trend_few(series->seconds, count, series->few);
     for (size_t k = 0; k < paths; k++) {
-        take_bytes(series, k);
-        if (!trend_falls(series->values, count))
+        take_few(series, k);
+        if (!trend_falls(series->values, series->few_count))
             continue;
         series->falling[series->falling_count++] = k;
         for (size_t i = 0; i < count; i++) {
@@ -96,33 +108,55 @@ static void series_free(struct series *series) {
     free(series->shrinking);
 }
 
-/* True if the path whose bytes are in series->values grows ever more slowly. The measure is the
- * load: the path's own allocations, if it frees most of what it allocates; else the allocations of
- * the program, unless nearly all of these are the path's own; else time. A leak that does not
- * depend on the load grows ever more slowly per allocation when the load rises, but not per second.
- */
-static bool is_slowing(struct series *series, size_t number) {
-    size_t count = series->samples->count;
+/* Returns a figure of each sample at the few samples. The caller frees the list. */
+static double *few_of(const struct series *series, const double *figures) {
+    double *few = cli_alloc(series->few_count, sizeof *few);
+    for (size_t i = 0; i < series->few_count; i++)
+        few[i] = figures[series->few[i]];
+    return few;
+}
+
+/* As is_slowing. `seconds` and `allocs`, of the process, are those of the few samples, as are the
+ * path's bytes in series->values. */
+static bool few_slow(struct series *series, size_t number, const double *seconds,
+                     const double *allocs) {
+    size_t count = series->few_count, last = series->few[count - 1];
     for (size_t i = 0; i < count; i++)
-        series->x[i] = (double)series->rows[i][number].allocs;
+        series->x[i] = (double)series->rows[series->few[i]][number].allocs;
     double own = series->x[count - 1] - series->x[0];
-    double all = series->allocs[count - 1] - series->allocs[0];
+    double all = allocs[count - 1] - allocs[0];
     double kept =
-        (double)(series->rows[count - 1][number].live_chunks - series->rows[0][number].live_chunks);
+        (double)(series->rows[last][number].live_chunks - series->rows[0][number].live_chunks);
     if (trend_slows(series->x, series->values, count))
         return true;
     if (kept < KEPT_MOST * own)
         return false;
     if (own >= OWN_ALLOCS * all)
-        return count > TIMES_MIN && trend_slows(series->seconds, series->values, count);
-    return trend_slows(series->allocs, series->values, count) &&
-           trend_is_slower(series->seconds, series->values, count);
+        return count > TIMES_MIN && trend_slows(seconds, series->values, count);
+    return trend_slows(allocs, series->values, count) &&
+           trend_is_slower(seconds, series->values, count);
+}
+
+/* True if the path grows ever more slowly. The measure is the
+ * load: the path's own allocations, if it frees most of what it allocates; else the allocations of
+ * the program, unless nearly all of these are the path's own; else time. A leak that does not
+ * depend on the load grows ever more slowly per allocation when the load rises, but not per second.
+ */
+static bool is_slowing(struct series *series, size_t number) {
+    double *seconds = few_of(series, series->seconds), *allocs = few_of(series, series->allocs);
+    take_few(series, number);
+    bool slowing = few_slow(series, number, seconds, allocs);
+    free(seconds);
+    free(allocs);
+    return slowing;
 }
 
 static struct growth growth_of(struct series *series, size_t number) {
     take_bytes(series, number);
     struct trend trend = trend_of(series->values, series->samples->count);
-    if (trend.kind == TREND_NONE)
+    if (trend.kind == TREND_NONE ||
+        (trend.kind == TREND_DIPS &&
+         trend_stopped(series->seconds, series->values, series->samples->count)))
         return (struct growth){0};
     const struct sample_row *from = &series->rows[trend.from][number];
     const struct sample_row *to = &series->rows[trend.to][number];
@@ -136,9 +170,29 @@ static struct growth growth_of(struct series *series, size_t number) {
     return growth;
 }
 
-static struct growth growth_of_suspect(const struct look *look, const struct growth *growths,
+/* Finds the straight line along which the suspect grows. It must explain half of its growth. */
+static struct trend_line line_of_suspect(const struct look *look, struct series *series,
+                                         const struct growth *growths,
+                                         const struct blame_suspect *suspect) {
+    size_t count = series->samples->count;
+    int64_t bytes = 0;
+    memset(series->values, 0, count * sizeof *series->values);
+    for (size_t k = 0; k < suspect->count; k++) {
+        uint32_t number = blame_number(&look->paths, suspect->members[k]);
+        bytes = model_tame(bytes + growths[number].bytes);
+        for (size_t i = 0; i < count; i++)
+            series->values[i] =
+                model_tame(series->values[i] + series->rows[i][number].requested_bytes);
+    }
+    struct trend_line line = trend_line(series->seconds, series->values, count);
+    line.steady = line.steady && series->values[count - 1] - series->values[line.from] >= bytes / 2;
+    return line;
+}
+
+static struct growth growth_of_suspect(const struct look *look, struct series *series,
+                                       const struct growth *growths,
                                        const struct blame_suspect *suspect) {
-    struct growth sum = {.slowing = true};
+    struct growth sum = {.slowing = true, .line = line_of_suspect(look, series, growths, suspect)};
     for (size_t k = 0; k < suspect->count; k++) {
         const struct growth *part = &growths[blame_number(&look->paths, suspect->members[k])];
         sum.kind = part->kind > sum.kind ? part->kind : sum.kind;
@@ -184,17 +238,19 @@ static bool is_replacement(const struct look *look, const struct series *series,
                            const struct blame_suspect *suspect) {
     if (lost_at_site(look, series, suspect) >= suspect->figure / 2)
         return true;
-    size_t intervals = series->samples->count - 1, matches = 0;
+    size_t intervals = series->few_count - 1, matches = 0;
     for (size_t i = 1; i <= intervals; i++) {
+        size_t before = series->few[i - 1], after = series->few[i];
         int64_t bytes = 0, chunks = 0;
         for (size_t k = 0; k < suspect->count; k++) {
             uint32_t number = blame_number(&look->paths, suspect->members[k]);
-            const struct sample_row *from = &series->rows[i - 1][number];
-            const struct sample_row *to = &series->rows[i][number];
+            const struct sample_row *from = &series->rows[before][number];
+            const struct sample_row *to = &series->rows[after][number];
             bytes += to->requested_bytes - from->requested_bytes;
             chunks += to->live_chunks - from->live_chunks;
         }
-        const struct sample_row *from = &series->shrinking[i - 1], *to = &series->shrinking[i];
+        const struct sample_row *from = &series->shrinking[before];
+        const struct sample_row *to = &series->shrinking[after];
         matches += are_near(chunks, from->live_chunks - to->live_chunks) ||
                    are_near(bytes, from->requested_bytes - to->requested_bytes);
     }
@@ -241,8 +297,21 @@ static char *what_stays(const struct growth *growth) {
                        : cli_copy("nearly every chunk stays");
 }
 
-static void tell_growth(struct look *look, const struct rule *rule, enum severity severity,
-                        const struct blame_suspect *suspect, const struct growth *growth) {
+/* Returns the straight growth of a suspect; a rate of 0: its growth is not straight, or slows. */
+static struct forecast forecast_of(const struct series *series, const struct growth *growth) {
+    const struct trend_line *line = &growth->line;
+    if (!line->steady || growth->slowing)
+        return (struct forecast){0};
+    return (struct forecast){.bytes_per_s = line->slope,
+                             .since_s = series->seconds[line->from],
+                             .step_s =
+                                 series->seconds[line->from + 1] - series->seconds[line->from],
+                             .began = line->from > 0};
+}
+
+static struct finding *tell_growth(struct look *look, const struct rule *rule,
+                                   enum severity severity, const struct blame_suspect *suspect,
+                                   const struct growth *growth) {
     size_t intervals = look->input->samples->count - 1;
     int64_t chunks = larger(growth->chunks, 0);
     struct finding *finding = finding_on(look, rule, severity, suspect, growth->bytes,
@@ -273,6 +342,33 @@ static void tell_growth(struct look *look, const struct rule *rule, enum severit
                           ? look_closer(look, "dump", " --flat --sort chunks", finding)
                           : cli_format("memctx mark %s NAME some time later, then memctx doctor %s",
                                        look->input->target, look->input->target);
+    return finding;
+}
+
+/* Tells the suspects. Memory is used up by all of those that grow steadily together. */
+static void tell_all(struct look *look, const struct rule *rule, const struct blame *blame,
+                     struct series *series, const struct growth *growths) {
+    size_t intervals = look->input->samples->count - 1, first = look->findings->count;
+    int64_t floor = floor_of(look, MIB, 1);
+    struct forecast *forecasts = cli_alloc(blame->count, sizeof *forecasts);
+    double all_per_s = 0;
+    size_t told = 0;
+    for (size_t i = 0; i < blame->count; i++) {
+        const struct blame_suspect *suspect = &blame->suspects[i];
+        struct growth growth = growth_of_suspect(look, series, growths, suspect);
+        enum severity severity = growth_severity(look, intervals, &growth);
+        if (severity == SEVERITY_INFO && growth.bytes < floor)
+            continue;
+        struct finding *finding = tell_growth(look, rule, severity, suspect, &growth);
+        forecasts[told] = forecast_of(series, &growth);
+        if (forecasts[told].bytes_per_s > 0)
+            forecast_tell_rate(look, finding, &forecasts[told]);
+        all_per_s += forecasts[told++].bytes_per_s;
+    }
+    for (size_t i = 0; i < told; i++)
+        if (forecasts[i].bytes_per_s > 0)
+            forecast_tell_end(look, &look->findings->list[first + i], &forecasts[i], all_per_s);
+    free(forecasts);
 }
 
 void look_for_growth(struct look *look, const struct rule *rule) {
@@ -303,7 +399,7 @@ void look_for_growth(struct look *look, const struct rule *rule) {
             suspect->frames = look->paths.plain[number];
         }
         /* A cache that fills is not put together with a leak. */
-        suspect->group = growth_of_suspect(look, growths, suspect).slowing;
+        suspect->group = growth_of_suspect(look, &series, growths, suspect).slowing;
     }
     blame_drop(&blame, dropped);
     free(dropped);
@@ -312,13 +408,7 @@ void look_for_growth(struct look *look, const struct rule *rule) {
         chunks[i] = growths[i].chunks;
     join_suspects(&blame, &look->paths, figures, chunks);
     free(chunks);
-    for (size_t i = 0; i < blame.count; i++) {
-        const struct blame_suspect *suspect = &blame.suspects[i];
-        struct growth growth = growth_of_suspect(look, growths, suspect);
-        enum severity severity = growth_severity(look, intervals, &growth);
-        if (severity > SEVERITY_INFO || growth.bytes >= floor)
-            tell_growth(look, rule, severity, suspect, &growth);
-    }
+    tell_all(look, rule, &blame, &series, growths);
     blame_free(&blame);
     series_free(&series);
     free(growths);

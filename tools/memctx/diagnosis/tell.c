@@ -179,6 +179,8 @@ static void print_finding(const struct model *model, const struct finding *findi
     wrap_print(finding->evidence, INDENT, INDENT);
     if (finding->since)
         print_labelled("since:", finding->since);
+    if (finding->out)
+        print_labelled("out:", finding->out);
     if (finding->example != WIRE_NONE)
         print_who(model, finding, options);
     print_labelled("why:", finding->why);
@@ -211,8 +213,9 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
     }
     if (marks < 3) {
         char *line = cli_format("%zu mark%s: too few to find leaks; set at least three with memctx "
-                                "mark %s, or use --watch SECONDS.",
-                                marks, marks == 1 ? "" : "s", input->target);
+                                "mark %s, use --watch SECONDS, or let the program keep marks: "
+                                "memctx set %s marks=10m,24",
+                                marks, marks == 1 ? "" : "s", input->target, input->target);
         putchar('\n');
         wrap_print(line, 0, 0);
         free(line);

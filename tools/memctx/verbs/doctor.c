@@ -148,6 +148,34 @@ static void write_cause(struct json_writer *json, const struct model *model,
     json_put_close(json, ']');
 }
 
+/* Writes the rate of straight growth, and when memory is used up. */
+static void write_rate(struct json_writer *json, const struct findings_input *input,
+                       const struct finding *finding) {
+    const struct finding_rate *rate = &finding->rate;
+    if (rate->bytes_per_s > 0) {
+        json_put_open(json, "growth", '{');
+        json_put_decimal(json, "bytes_per_s", rate->bytes_per_s);
+        json_put_decimal(json, "since_uptime_s", rate->since_uptime_s);
+        json_put_boolean(json, "began", rate->began);
+        json_put_close(json, '}');
+    } else {
+        json_put_null(json, "growth");
+    }
+    if (finding->out) {
+        json_put_open(json, "out", '{');
+        if (finding->out_s > 0)
+            json_put_decimal(json, "seconds", finding->out_s);
+        else
+            json_put_null(json, "seconds");
+        json_put_text(json, "limit", input->limit->name);
+        json_put_integer(json, "limit_bytes", input->limit->bytes);
+        json_put_integer(json, "left_bytes", input->limit->left_bytes);
+        json_put_close(json, '}');
+    } else {
+        json_put_null(json, "out");
+    }
+}
+
 static void print_json(const struct findings_input *input, const struct findings *findings) {
     const struct model *model = input->model;
     struct json_writer json = {.file = stdout};
@@ -180,6 +208,7 @@ static void print_json(const struct findings_input *input, const struct findings
         json_put_text(&json, "why", finding->why);
         json_put_text(&json, "action", finding->action);
         json_put_text(&json, "since", finding->since);
+        write_rate(&json, input, finding);
         json_put_text(&json, "advice", finding->advice);
         json_put_text(&json, "now", finding->now);
         json_put_integer(&json, "now_bytes", finding->now ? finding->now_bytes : WIRE_UNKNOWN);
@@ -207,6 +236,7 @@ int doctor_main(int argc, char **argv) {
     struct memory_ledger ledger;
     struct samples samples;
     struct findings findings;
+    struct limit limit;
     struct findings_input input = {.model = &model,
                                    .ledger = &ledger,
                                    .samples = &samples,
@@ -220,12 +250,15 @@ int doctor_main(int argc, char **argv) {
     if (!target.is_snapshot) {
         load.flags |= MODEL_THREADS; /* a snapshot may have no thread views */
         input.foreign_frees = self_figure(&target, "foreign_frees");
+        limit = limits_tightest(target.facts.pid);
+        input.limit = &limit;
     }
     if (request.watch_s > 0)
         looks = watch(&target, request.watch_s);
     target_load_contexts(&target, &model, &load);
     struct symbols_work *work = reading_begin(&model, &target, &request.names, NULL);
     target_load_rest(&target, &model, &load);
+    input.now_s = target.is_snapshot ? 0 : (int64_t)time(NULL);
     reading_finish(work, &model, &request.names);
     progress_tell("looking for problems");
     memory_make_ledger(&model, &ledger);
