@@ -203,5 +203,8 @@ def frag_names_who_holds():
         found_at(target, 1)
         done = run_cli("frag", target.pid, env=target.cli_env)
         check_equal((done.returncode, done.stderr), (0, ""), "memctx frag")
-        check(re.search(r" context \d+: buffer_make \(causes.c:\d+\) < session_open \(causes.c:\d+\) < sessions \(causes.c:\d+\), via xmalloc$",
-                        done.stdout, re.M), done.stdout)
+        check(all(len(line) <= 80 or line.startswith(" " * 20 + "memctx ") for line in done.stdout.splitlines()), done.stdout)
+        joined = re.sub(r"\n(?: {4}| {18})(?=\S)", " ", done.stdout)  # a line that goes on
+        who = r"buffer_make \(causes.c:\d+\) < session_open \(causes.c:\d+\) < sessions \(causes.c:\d+\), via xmalloc"
+        check(re.search(rf" context \d+: {who}", joined), done.stdout)
+        check(re.search(rf"^( +\d+){{4}}  \d+ {who}$", joined, re.M), done.stdout)

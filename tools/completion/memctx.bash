@@ -39,13 +39,13 @@ _memctx() {
         run) options="--depth --verify --no-children --rule --marks --set -v --verbose" ;;
         ps) options="--json --human --bytes" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
-            --human --bytes --peak --self --svg $names" ;;
-        frag) options="--json --map --quick --sort --min --limit --depth --context --site --human --bytes $names" ;;
-        doctor) options="--json --watch --fail-on --all --full --depth $names" ;;
+            --human --bytes --peak --self --svg --no-pager $names" ;;
+        frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth --context --site --human --bytes $names" ;;
+        doctor) options="--json --no-pager --watch --fail-on --all --full --depth $names" ;;
         export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         mark) options="--list --json" ;;
-        diff) options="--json --min --limit --depth --human --bytes $names" ;;
+        diff) options="--json --no-pager --min --limit --depth --human --bytes $names" ;;
         reset) options="--context --site --named --timeout $names" ;;
         trim | isolate | merge) options="--json --context --site --human --bytes $names" ;;
         set) options="--json --context --site --for --human --bytes $names" ;;

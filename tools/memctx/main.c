@@ -67,26 +67,30 @@ static const struct cli_verb verbs[] = {
      "  --threads          show what each thread did in each context\n" READING_UNIT_HELP
      "  --peak             also print the highest number of requested bytes (Maximum Storage)\n"
      "  --self             print the library's own statistics instead\n" READING_NAME_HELP
-         COMMON_HELP,
+         READING_PAGER_HELP COMMON_HELP,
      dump_main},
     {"frag", "TARGET [OPTIONS]", "show memory that is held but was not asked for",
      TARGET_HELP
-     "\nPrints three parts. The ledger adds up to the resident set that the kernel counts, with a\n"
-     "line for the remainder. Then come the contexts that hold otherwise empty pages: how old\n"
-     "their chunks are, which contexts share the pages, and what would free them. The last part\n"
-     "lists contexts by waste, with the number of their pages by share of live blocks.\n\n"
+     "\nPrints three parts. The ledger adds up to the resident set that the kernel counts. The "
+     "second\n"
+     "part lists contexts by waste: what they hold, and how much of it is requested, free, or "
+     "lost\n"
+     "by rounding. Then come the contexts that keep otherwise empty pages in use: how old their\n"
+     "chunks are, which contexts share the pages, and what would free them.\n\n"
+     "  --pages            print a wide table of contexts as the last part, with the numbers of\n"
+     "                     their pages by share of live blocks\n"
      "  --map              print all pages as a map that shows how full each one is\n"
      "  --quick            leave out residency, the kernel's map and single pages\n"
      "  --json             print one object of schema memctx-frag/1\n"
      "  --sort KEY         " VIEW_SORT_WORDS " (default waste)\n"
      "  --min BYTES        hide contexts below BYTES of the sort key\n"
      "  --limit N          print N contexts (default 20; 0 for all)\n"
-     "  --depth N          print N frames of each path (default 6; default 3 functions of what\n"
-     "                     holds pages)\n"
+     "  --depth N          print N functions of each path (default 3); with --pages, N frames\n"
+     "                     (default 6)\n"
      "  --context ID,...   show only these contexts; ID/N means all contexts that share the\n"
      "                     innermost N frames of context ID\n"
      "  --site REGEX       show only contexts whose site matches\n" READING_UNIT_HELP
-         READING_NAME_HELP COMMON_HELP,
+         READING_NAME_HELP READING_PAGER_HELP COMMON_HELP,
      frag_main},
     {"doctor", "TARGET [OPTIONS]", "find memory problems and say what to do",
      TARGET_HELP
@@ -110,7 +114,7 @@ static const struct cli_verb verbs[] = {
      "  --all              print all findings and call paths instead of the first five\n"
      "  --full             print every frame of each path\n"
      "  --depth N          print N functions of each path (default 3)\n" READING_NAME_HELP
-         COMMON_HELP,
+         READING_PAGER_HELP COMMON_HELP,
      doctor_main},
     {"export", "TARGET FORMAT... [OPTIONS]", "write a dump in the format of another tool",
      TARGET_HELP
@@ -166,7 +170,7 @@ static const struct cli_verb verbs[] = {
      "  --min BYTES        hide contexts that changed by less than BYTES\n"
      "  --limit N          print N contexts (default 20; 0 for all)\n"
      "  --depth N          print N frames of each path (default 8)\n" READING_UNIT_HELP
-         READING_NAME_HELP COMMON_HELP,
+         READING_NAME_HELP READING_PAGER_HELP COMMON_HELP,
      diff_main},
     {"reset", "TARGET [--context ID | --site REGEX | --named NAME]", "start counting from zero",
      LIVE_TARGET_HELP

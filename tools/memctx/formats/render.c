@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/terminal.h"
 #include "model/folding.h"
 #include "model/frames.h"
 #include "model/memory.h"
@@ -17,7 +18,7 @@
 bool render_wants_color(void) {
     const char *no_color = getenv("NO_COLOR");
     const char *terminal = getenv("TERM");
-    return isatty(STDOUT_FILENO) && (!no_color || no_color[0] == '\0') &&
+    return terminal_is_output() && (!no_color || no_color[0] == '\0') &&
            (!terminal || strcmp(terminal, "dumb") != 0);
 }
 

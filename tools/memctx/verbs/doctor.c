@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/terminal.h"
 #include "diagnosis/tell.h"
 #include "formats/render.h"
 #include "model/frames.h"
@@ -27,13 +28,14 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"full", no_argument, NULL, OPTION_FULL},
                                              {"all", no_argument, NULL, OPTION_ALL},
                                              READING_NAME_OPTIONS,
+                                             READING_PAGER_OPTION,
                                              CLI_COMMON_OPTIONS};
 
 struct doctor_request {
     struct reading_names names;
     int64_t watch_s;
     enum severity fail_on; /* SEVERITIES: --fail-on was not given */
-    bool json;
+    bool json, no_pager;
     struct tell_options tell;
 };
 
@@ -44,6 +46,7 @@ static struct doctor_request parse(int argc, char **argv) {
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
         case READING_JSON: request.json = true; break;
+        case READING_NO_PAGER: request.no_pager = true; break;
         case OPTION_FAIL_ON:
             request.fail_on = severity_of(optarg);
             if (request.fail_on == SEVERITIES)
@@ -265,6 +268,8 @@ int doctor_main(int argc, char **argv) {
     samples_make(&samples, &model, looks, looks ? LOOKS : 0);
     findings_make(&findings, &input);
     progress_end();
+    if (!request.json && !request.no_pager)
+        terminal_page();
     if (request.json)
         print_json(&input, &findings);
     else
