@@ -41,7 +41,7 @@ _memctx() {
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site --threads
             --human --bytes --peak --self --svg --no-pager $names" ;;
         frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth --context --site --human --bytes $names" ;;
-        doctor) options="--json --no-pager --watch --fail-on --all --full --depth $names" ;;
+        doctor) options="--json --no-pager --human --bytes --watch --fail-on --all --full --depth $names" ;;
         export) options="--pprof --limit-samples --folded --speedscope --heaptrack --csv --metric $names" ;;
         report) options="-o --output --before $names" ;;
         mark) options="--list --json" ;;

@@ -113,8 +113,10 @@ static const struct cli_verb verbs[] = {
      "  --fail-on LEVEL    exit with 5 on a finding of at least LEVEL: info, warning or critical\n"
      "  --all              print all findings and call paths instead of the first five\n"
      "  --full             print every frame of each path\n"
-     "  --depth N          print N functions of each path (default 3)\n" READING_NAME_HELP
-         READING_PAGER_HELP COMMON_HELP,
+     "  --depth N          print N functions of each path (default 3)\n"
+     "  --human            print KiB and MiB (the default)\n"
+     "  --bytes            print exact numbers of bytes\n" READING_NAME_HELP READING_PAGER_HELP
+         COMMON_HELP,
      doctor_main},
     {"export", "TARGET FORMAT... [OPTIONS]", "write a dump in the format of another tool",
      TARGET_HELP

@@ -70,6 +70,7 @@ struct findings_input {
     const struct memory_ledger *ledger;
     const struct samples *samples;
     const char *target;        /* the user's word for the target, for the command in `action` */
+    bool exact_bytes;          /* texts tell 1572864 bytes instead of 1.5 MiB */
     int64_t now_s;             /* the time of the model, in s since 1970; 0: not known */
     const struct limit *limit; /* the tightest limit of the process's memory; NULL: not known */
     int64_t foreign_frees;     /* frees that the library ignored; WIRE_UNKNOWN: not asked */

@@ -27,6 +27,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"depth", required_argument, NULL, OPTION_DEPTH},
                                              {"full", no_argument, NULL, OPTION_FULL},
                                              {"all", no_argument, NULL, OPTION_ALL},
+                                             READING_UNIT_OPTIONS,
                                              READING_NAME_OPTIONS,
                                              READING_PAGER_OPTION,
                                              CLI_COMMON_OPTIONS};
@@ -35,7 +36,7 @@ struct doctor_request {
     struct reading_names names;
     int64_t watch_s;
     enum severity fail_on; /* SEVERITIES: --fail-on was not given */
-    bool json, no_pager;
+    bool json, exact_bytes, no_pager;
     struct tell_options tell;
 };
 
@@ -46,6 +47,8 @@ static struct doctor_request parse(int argc, char **argv) {
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
         case READING_JSON: request.json = true; break;
+        case READING_HUMAN:
+        case READING_BYTES: request.exact_bytes = option == READING_BYTES; break;
         case READING_NO_PAGER: request.no_pager = true; break;
         case OPTION_FAIL_ON:
             request.fail_on = severity_of(optarg);
@@ -244,6 +247,7 @@ int doctor_main(int argc, char **argv) {
                                    .ledger = &ledger,
                                    .samples = &samples,
                                    .target = word,
+                                   .exact_bytes = request.exact_bytes,
                                    .foreign_frees = WIRE_UNKNOWN};
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
                                        .every_mark = true,
