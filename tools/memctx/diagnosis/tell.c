@@ -213,8 +213,8 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
                 : cli_format("; set at least three with memctx mark %s, use --watch SECONDS, or "
                              "let the program keep marks: memctx set %s marks=10m,24",
                              input->target, input->target);
-        char *line = cli_format("%zu mark%s: too few to find leaks%s", marks,
-                                marks == 1 ? "" : "s", advice);
+        char *line =
+            cli_format("%zu mark%s: too few to find leaks%s", marks, marks == 1 ? "" : "s", advice);
         putchar('\n');
         wrap_print(line, 0, 0);
         free(line);
