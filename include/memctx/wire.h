@@ -387,7 +387,7 @@ struct wire_page {
     uint32_t oldest_age;      /* no chunk in the page is older */
     uint32_t newest_age;      /* no chunk in the page is younger */
     /* OS pages by the share of their bytes that is live. The first bin counts OS pages without
-     * live bytes that cannot be returned. */
+     * live bytes that cannot be returned, or that are not resident, if that was asked. */
     uint16_t os_pages[WIRE_OCCUPANCY_BINS];
     uint16_t os_empty;    /* OS pages without live bytes, which a trim of the context returns */
     uint16_t guard_bytes; /* large chunk: its guard page's part of live_bytes, without rounding */
