@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import harness
-from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
+from harness import Target, check, check_equal, run_cli, runtime_dir, test
 from planted import planted, command, pinner, check_near
 
 
@@ -39,41 +39,22 @@ def trim_gives_back_what_it_says():
         return f"predicted {trimmed['predicted_bytes'] >> 10} KiB, {before - after >> 10} KiB came back"
 
 
-PARTLY = """
-import select
-kept, filled = [], []
-for i in range(6000):
-    filled.append(b"x" * 8000)
-    kept.append(bytearray(8000))
-filled.clear()
-print("look", flush=True)
-while not select.select([0], [], [], 0.005)[0]:
-    parts = [bytearray(16 + 70 * i) for i in range(100)]
-"""
-
-
-def trim_partly(name, argv):
+@test
+def trim_of_partly_resident_pages():
     """What is not resident in a page is its live chunks, and not what a trim would give back."""
-    def run():
-        with runtime_dir() as directory, Target(argv(), directory, MEMCTX_CONTROL="eager") as target:
-            check_equal(target.hear(), "look", "what the program says")
-            target.wait_socket()
-            pinners = [one for one in command(target, "frag", target.pid)["pinners"] if one["context"] is not None]
-            held = max(pinners, key=lambda one: one["alone_free_bytes"])
-            before = harness.rss_kib(target.pid) << 10
-            trimmed = command(target, "trim", target.pid, held["context"])
-            after = harness.rss_kib(target.pid) << 10
-            check_equal(trimmed["threads_waiting"], 0, "threads that did not come by")
-            check(before - after > 5 << 20, f"hardly anything came back: {before - after}")
-            check_near("the resident set", trimmed["predicted_bytes"], before - after)
-            if name == "c":  # python3 frees in mixed pages, too
-                check_near("what frag predicts of the pages", held["what_if"]["trim_bytes"], before - after)
-            return f"predicted {trimmed['predicted_bytes'] >> 10} KiB, {before - after >> 10} KiB came back"
-    test_named(f"trim-of-partly-resident-pages-{name}")(run)
-
-
-trim_partly("c", lambda: [harness.build_program("tests/diagnosis/partly.c")])
-trim_partly("python", lambda: ["/usr/bin/python3", "-c", PARTLY])
+    program = harness.build_program("tests/diagnosis/partly.c")
+    with runtime_dir() as directory, Target([program], directory, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        held = pinner(target, "buffer_open")
+        before = harness.rss_kib(target.pid) << 10
+        trimmed = command(target, "trim", target.pid, held["context"])
+        after = harness.rss_kib(target.pid) << 10
+        check_equal(trimmed["threads_waiting"], 0, "threads that did not come by")
+        check(before - after > 5 << 20, f"hardly anything came back: {before - after}")
+        check_near("the resident set", trimmed["predicted_bytes"], before - after)
+        check_near("what frag predicts of the pages", held["what_if"]["trim_bytes"], before - after)
+        return f"predicted {trimmed['predicted_bytes'] >> 10} KiB, {before - after >> 10} KiB came back"
 
 
 @test
