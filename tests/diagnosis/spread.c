@@ -31,8 +31,9 @@ static size_t count;
     TEN(what, hundred##1)                                                                          \
     TEN(what, hundred##2)                                                                          \
     TEN(what, hundred##3)                                                                          \
-    TEN(what, hundred##4) TEN(what, hundred##5) TEN(what, hundred##6) TEN(what, hundred##7)        \
-        TEN(what, hundred##8) TEN(what, hundred##9)
+    TEN(what, hundred##4)                                                                          \
+    TEN(what, hundred##5)                                                                          \
+    TEN(what, hundred##6) TEN(what, hundred##7) TEN(what, hundred##8) TEN(what, hundred##9)
 #define NAME(number) handler_##number,
 HUNDRED(HANDLER, 1)
 HUNDRED(HANDLER, 2)

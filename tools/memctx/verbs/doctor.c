@@ -167,7 +167,7 @@ static void write_rate(struct json_writer *json, const struct findings_input *in
     } else {
         json_put_null(json, "growth");
     }
-    if (finding->out) {
+    if (finding->out && input->limit) {
         json_put_open(json, "out", '{');
         if (finding->out_s > 0)
             json_put_decimal(json, "seconds", finding->out_s);

@@ -147,11 +147,16 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
                       : (moved < 0 ? -moved : moved) > size / 2
                           ? "the resident set changed while it was read"
                           : "in no line above";
-    char *name = size <= ledger->rss_bytes / 100 ? cli_copy(what)
-                 : away == 0                     ? cli_format("the rest: %s", why)
-                                                 : cli_format("%s, %s; the rest, %s: %s", what,
-                                                              render_bytes(first, away, request->human),
-                                                              render_bytes(second, residue, request->human), why);
+    char *name;
+    if (size <= ledger->rss_bytes / 100) {
+        name = cli_copy(what);
+    } else if (away == 0) {
+        name = cli_format("the rest: %s", why);
+    } else {
+        render_bytes(first, away, request->human);
+        render_bytes(second, residue, request->human);
+        name = cli_format("%s, %s; the rest, %s: %s", what, first, second, why);
+    }
     print_share(away + residue, ledger->rss_bytes, request->human, name);
     free(name);
 }
