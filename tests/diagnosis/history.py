@@ -126,8 +126,8 @@ def history_marks_are_the_newest():
     """As many as were asked for, the newest, beside the user's; `off` drops them; a forked child has none."""
     with runtime_dir() as directory:
         program = ("import os, sys, time\nprint('ready', flush=True)\nsys.stdin.readline()\n"
-                   "child = os.fork()\nif child:\n    print(child, flush=True)\n    sys.stdin.readline()\n"
-                   "while not child:\n    bytearray(3000000)\n    time.sleep(0.01)\n")
+                   "parent = os.getpid()\nchild = os.fork()\nif child:\n    print(child, flush=True)\n    sys.stdin.readline()\n"
+                   "while not child and os.getppid() == parent:\n    bytearray(3000000)\n    time.sleep(0.01)\n")
         with Target(["/usr/bin/python3", "-c", program], directory, MEMCTX_CONTROL="eager") as target:
             check_equal(target.hear(), "ready", "what the program says")
             target.wait_socket()
